@@ -1,0 +1,56 @@
+"""Regard: the attention lineage as one toolkit. The public names and nothing else; torch is imported when one needs it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard.accounting import count
+    from regard.attention import Additive, Cosine, General, Memory, MultiHead, attend
+    from regard.config import Config, ModelConfig, preset
+    from regard.errors import ConfigError, DataError, FolderError, InputError, RegardError, RequestError, RunError
+    from regard.models import build
+
+_HOMES = {
+    "regard.accounting": ["count"],
+    "regard.attention": ["Additive", "Cosine", "General", "Memory", "MultiHead", "attend"],
+    "regard.config": ["Config", "ModelConfig", "preset"],
+    "regard.errors": [
+        "ConfigError", "DataError", "FolderError", "InputError", "RegardError", "RequestError", "RunError",
+    ],
+    "regard.models": ["build"],
+}  # fmt: skip
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__version__ = "0.1.0"
+__all__ = [
+    "Additive",
+    "Config",
+    "ConfigError",
+    "Cosine",
+    "DataError",
+    "FolderError",
+    "General",
+    "InputError",
+    "Memory",
+    "ModelConfig",
+    "MultiHead",
+    "RegardError",
+    "RequestError",
+    "RunError",
+    "attend",
+    "build",
+    "count",
+    "preset",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'regard' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

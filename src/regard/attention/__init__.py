@@ -1,0 +1,28 @@
+"""Attention: weigh values by how well their keys match a query. Knows tensors, nothing of models or text."""
+
+from regard.attention.core import attend
+from regard.attention.masks import causal, packed, padding
+from regard.attention.multihead import Memory, MultiHead
+from regard.attention.positions import Learned, rotary, rotate, sinusoidal
+from regard.attention.scores import Additive, Cosine, General, Score, cosine, dot, make_score, scaled_dot
+
+__all__ = [
+    "Additive",
+    "Cosine",
+    "General",
+    "Learned",
+    "Memory",
+    "MultiHead",
+    "Score",
+    "attend",
+    "causal",
+    "cosine",
+    "dot",
+    "make_score",
+    "packed",
+    "padding",
+    "rotary",
+    "rotate",
+    "scaled_dot",
+    "sinusoidal",
+]

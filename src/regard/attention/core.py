@@ -1,0 +1,93 @@
+"""Attention: weigh values by how well their keys match a query.
+
+B batch, H heads, Q queries, K keys, D size of a query and of a key, V size of a value.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attention import masks
+from regard.attention.scores import Score, as_product, find_score
+from regard.errors import InputError
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score: str | Score = "scaled_dot",
+    mask: Tensor | None = None,
+    weights: bool = True,
+    *,
+    causal: bool = False,
+    dropout: float = 0.0,
+) -> tuple[Tensor, Tensor | None]:
+    """The context each query gathers, and the weights it gave: (B, H, Q, V), (B, H, Q, K).
+
+    With `weights=False` a fused kernel does the work where the score is a product, the weights are never formed, and
+    None stands in their place. `mask` is True where a key may be seen; a query that may see none gathers zeros.
+    `dropout` falls on the weights as they are used, not on those returned.
+    """
+    score = find_score(score)
+    _check(query, key, value, mask)
+    if not weights:
+        product = as_product(score, query, key)
+        if product is not None:
+            plain = causal and mask is None and query.shape[-2] == key.shape[-2]
+            visible = None if plain else _visible(query, key, mask, causal)
+            context = F.scaled_dot_product_attention(
+                product.query, product.key, value, visible, dropout, is_causal=plain, scale=product.scale
+            )
+            return context, None
+    visible = _visible(query, key, mask, causal)
+    given = _softmax(score(query, key), visible)
+    context = F.dropout(given, dropout) @ value if dropout else given @ value
+    return context, given if weights else None
+
+
+def _softmax(scores: Tensor, visible: Tensor | None) -> Tensor:
+    """Weights that sum to one over what may be seen, and are exactly zero elsewhere."""
+    wide = torch.float32 if scores.dtype in (torch.float16, torch.bfloat16) else scores.dtype
+    if visible is None:
+        return scores.softmax(-1, dtype=wide).to(scores.dtype)
+    # The lowest number instead of -inf: where nothing may be seen, softmax stays finite and the zeros come after it.
+    lowest = torch.finfo(scores.dtype).min
+    softmax = scores.masked_fill(~visible, lowest).softmax(-1, dtype=wide).to(scores.dtype)
+    return softmax.masked_fill(~visible, 0.0)
+
+
+def _visible(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool) -> Tensor | None:
+    if not causal:
+        return mask
+    up_to_now = masks.causal(query.shape[-2], key.shape[-2], device=query.device)
+    return up_to_now if mask is None else mask & up_to_now
+
+
+def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if not tensor.is_floating_point():
+            raise InputError(f"{name} is {_name(tensor.dtype)}; attention takes float32, float64, bfloat16 or float16")
+        if tensor.dtype != query.dtype:
+            raise InputError(f"{name} is {_name(tensor.dtype)} and query is {_name(query.dtype)}; they must be the same")
+        if tensor.dim() < 2:
+            raise InputError(f"{name} has shape {tuple(tensor.shape)}; it must have at least two axes: positions and size")
+    if key.shape[-2] != value.shape[-2]:
+        raise InputError(f"there are {key.shape[-2]} keys and {value.shape[-2]} values; each key needs its value")
+    if mask is None:
+        return
+    if mask.dtype != torch.bool:
+        raise InputError(f"mask is {_name(mask.dtype)}; it must be bool, True where a key may be seen")
+    full = (*torch.broadcast_shapes(query.shape[:-2], key.shape[:-2]), query.shape[-2], key.shape[-2])
+    try:
+        fits = torch.broadcast_shapes(mask.shape, full) == full
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise InputError(f"mask of shape {tuple(mask.shape)} does not fit queries and keys of shape {full}")
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,59 @@
+"""Positions: where in the sentence a token stands, told to a model that would not know.
+
+B batch, T tokens, D size.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import InputError
+
+
+def sinusoidal(positions: Tensor, size: int, *, halves: bool = False) -> Tensor:
+    """(...,) positions -> (..., D): PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos of the same.
+
+    With `halves` all sines come first and then all cosines, as Tensor2Tensor and Marian lay them out. Computed, not
+    looked up: there is no longest sentence.
+    """
+    even = torch.arange(0, size, 2, device=positions.device, dtype=torch.float32)
+    angle = positions[..., None] * torch.pow(10000.0, -even / size)  # (..., D/2), rounded up
+    sine, cosine = angle.sin(), angle.cos()
+    if halves:
+        return torch.cat([sine, cosine], dim=-1)[..., :size]
+    return torch.stack([sine, cosine], dim=-1).flatten(-2)[..., :size]
+
+
+class Learned(nn.Module):
+    """A table of `length` positions, learned like the embeddings."""
+
+    def __init__(self, length: int, size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(length, size))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        return nn.functional.embedding(positions, self.weight)
+
+    def check(self, length: int, what: str) -> None:
+        """Refuse what is longer than the table, before an index runs out of it."""
+        if length > self.weight.shape[0]:
+            raise InputError(
+                f"{what} has {length} tokens and model.length is {self.weight.shape[0]}: give at most "
+                f"{self.weight.shape[0]}, or train with a larger model.length or sinusoidal or rotary positions"
+            )
+
+
+def rotary(positions: Tensor, size: int, base: float) -> tuple[Tensor, Tensor]:
+    """(B, T) positions -> the cosines and sines, (B, 1, T, D/2), by which `rotate` turns queries and keys."""
+    even = torch.arange(0, size, 2, device=positions.device, dtype=torch.float32)
+    angle = (positions[..., None] * torch.pow(base, -even / size)).unsqueeze(-3)
+    return angle.cos(), angle.sin()
+
+
+def rotate(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+    """(B, H, T, D), each number of the first half turned together with its like in the second (Su et al., 2021)."""
+    first, second = x.chunk(2, dim=-1)
+    cosine, sine = turn[0].to(x.dtype), turn[1].to(x.dtype)
+    return torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=-1)

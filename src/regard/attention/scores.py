@@ -1,0 +1,158 @@
+"""Scores: how well each key answers each query.
+
+B batch, H heads, Q queries, K keys, D size of a query and of a key.
+
+A score is any function (B, H, Q, D), (B, H, K, D) -> (B, H, Q, K). Projections belong to the caller, so Bahdanau's
+v . tanh(W_s s + W_h h + b) is `Additive` on projected inputs. All but `Additive` are a product of something made of
+the query and something made of the key: they say so in `product`, and a fused kernel can then do the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from regard.errors import ConfigError, did_you_mean
+
+Score = Callable[[Tensor, Tensor], Tensor]
+
+TEMPERATURE = 0.1  # cosines lie between -1 and 1: undivided, their softmax would be almost flat
+LARGEST = 2**24  # numbers in one (B, H, Q, K, D) tensor of an additive score before queries are taken in turn
+
+
+class Product(NamedTuple):
+    """A score as `scale` times the dot product of query and key."""
+
+    query: Tensor
+    key: Tensor
+    scale: float
+
+
+def dot(query: Tensor, key: Tensor) -> Tensor:
+    """q . k"""
+    return query @ key.mT
+
+
+def scaled_dot(query: Tensor, key: Tensor) -> Tensor:
+    """q . k / sqrt(D)"""
+    return query @ key.mT * _root(query)
+
+
+def cosine(query: Tensor, key: Tensor) -> Tensor:
+    """cos(q, k) / 0.1"""
+    return dot(F.normalize(query, dim=-1) / TEMPERATURE, F.normalize(key, dim=-1))
+
+
+class Additive(nn.Module):
+    """v . tanh(q + k + b), on a query and a key that the caller has projected to `size` (Bahdanau et al., 2015)."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.v = nn.Parameter(torch.empty(size))
+        self.b = nn.Parameter(torch.zeros(size))
+        nn.init.uniform_(self.v, -(size**-0.5), size**-0.5)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        _same_size(query, key, self.v.numel(), "Additive")
+        if math.prod(query.shape[:-1]) * key.shape[-2] * query.shape[-1] <= LARGEST:
+            return self._all_at_once(query, key)
+        # Taken in turn, and the tanh computed again on the way back: it is never held for all queries.
+        row = max(1, LARGEST * query.shape[-2] // (math.prod(query.shape[:-1]) * key.shape[-2] * query.shape[-1]))
+        parts = [checkpoint(self._all_at_once, part, key, use_reentrant=False) for part in query.split(row, dim=-2)]
+        return torch.cat(parts, dim=-2)
+
+    def _all_at_once(self, query: Tensor, key: Tensor) -> Tensor:
+        summed = (query + self.b).unsqueeze(-2) + key.unsqueeze(-3)  # (B, H, Q, K, D)
+        return torch.tanh(summed) @ self.v
+
+
+class General(nn.Module):
+    """q W k, where query and key may differ in size (Luong et al., 2015)."""
+
+    def __init__(self, size: int, key_size: int | None = None) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(size, key_size or size))
+        nn.init.xavier_uniform_(self.weight)
+
+    def product(self, query: Tensor, key: Tensor) -> Product:
+        if query.shape[-1] != self.weight.shape[0] or key.shape[-1] != self.weight.shape[1]:
+            raise ConfigError(
+                f"General({', '.join(map(str, self.weight.shape))}) was given a query of size {query.shape[-1]} and a "
+                f"key of size {key.shape[-1]}"
+            )
+        return Product(query @ self.weight, key, 1.0)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        product = self.product(query, key)
+        return dot(product.query, product.key)
+
+
+class Cosine(nn.Module):
+    """cos(q, k) / temperature, the temperature learned (and kept positive by its logarithm)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log_temperature = nn.Parameter(torch.tensor(math.log(TEMPERATURE)))
+
+    def product(self, query: Tensor, key: Tensor) -> Product:
+        sharpened = F.normalize(query, dim=-1) * torch.exp(-self.log_temperature)
+        return Product(sharpened, F.normalize(key, dim=-1), 1.0)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        product = self.product(query, key)
+        return dot(product.query, product.key)
+
+
+SCORES: dict[str, Score] = {"dot": dot, "scaled_dot": scaled_dot, "cosine": cosine}  # these have no weights
+LEARNED: dict[str, Callable[[int, int], Score]] = {
+    "additive": lambda size, key_size: Additive(size),
+    "general": General,
+    "cosine": lambda size, key_size: Cosine(),
+}
+
+
+def find_score(score: str | Score) -> Score:
+    """A score by its name, or the score itself."""
+    if not isinstance(score, str):
+        return score
+    if score in ("additive", "general"):
+        raise ConfigError(f"score = {score} has weights of its own: pass regard.{score.title()}(size) instead of its name")
+    if score not in SCORES:
+        raise ConfigError(f"There is no score {score}.{did_you_mean(score, [*SCORES, *LEARNED])}")
+    return SCORES[score]
+
+
+def make_score(name: str, size: int, key_size: int) -> Score:
+    """The score a model is built with: one with weights of its own where it has them."""
+    return LEARNED[name](size, key_size) if name in LEARNED else find_score(name)
+
+
+def as_product(score: Score, query: Tensor, key: Tensor) -> Product | None:
+    """What a fused kernel multiplies in place of `score(query, key)`, or None where no product gives the score."""
+    if score is scaled_dot:
+        return Product(query, key, _root(query))
+    if score is dot:
+        return Product(query, key, 1.0)
+    if score is cosine:
+        return Product(F.normalize(query, dim=-1), F.normalize(key, dim=-1), 1 / TEMPERATURE)
+    if isinstance(score, General | Cosine):
+        return score.product(query, key)
+    return None
+
+
+def _root(query: Tensor) -> float:
+    return float(query.shape[-1]) ** -0.5
+
+
+def _same_size(query: Tensor, key: Tensor, size: int, name: str) -> None:
+    if query.shape[-1] != size or key.shape[-1] != size:
+        raise ConfigError(
+            f"{name}({size}) was given a query of size {query.shape[-1]} and a key of size {key.shape[-1]}: project both "
+            f"to {size} first"
+        )

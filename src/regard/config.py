@@ -1,0 +1,320 @@
+"""What a run is: one frozen record in sections, from TOML, JSON, presets and `section.field=value`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+
+from regard.errors import ConfigError, did_you_mean
+
+Family = Literal["rnn", "transformer", "bert", "gpt"]
+Positions = Literal["sinusoidal", "sinusoidal_halves", "learned", "rotary"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu"]
+Score = Literal["auto", "none", "additive", "dot", "scaled_dot", "general", "cosine"]
+
+PRODUCT_SCORES = ("dot", "scaled_dot", "cosine")  # these compare two vectors of one size as they are
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """The shape of a model. The defaults are the base Transformer of Vaswani et al. (2017)."""
+
+    family: Family = "transformer"
+    """rnn, transformer, bert or gpt."""
+    vocabulary: int = 37000
+    """Tokens known: of the source, and of the target too where target_vocabulary is 0."""
+    target_vocabulary: int = 0
+    """Tokens known on the target side; 0: one vocabulary for both."""
+    size: int = 512
+    """Width of the model: of its layers, or of a recurrent decoder's state."""
+    embedding: int = 0
+    """Width of the embeddings of an rnn; 0: model.size."""
+    encoder_size: int = 0
+    """State of one direction of a recurrent encoder; 0: so that its directions together have model.size."""
+    output_size: int = 0
+    """Width of an rnn's layer below the softmax; 0: that of the embeddings."""
+    heads: int = 8
+    """Attention heads of a layer."""
+    key_heads: int = 0
+    """Heads of keys and values, each shared by several query heads; 0: one for each."""
+    feed_forward: int = 2048
+    """Width inside the feed-forward layers."""
+    encoder_layers: int = 6
+    """Layers that read."""
+    decoder_layers: int = 6
+    """Layers that write."""
+    length: int = 512
+    """Rows of a learned position table; sinusoidal and rotary positions have no end."""
+    positions: Positions = "sinusoidal"
+    """sinusoidal (the paper's), sinusoidal_halves (all sines, then all cosines), learned or rotary."""
+    rotary_base: float = 10000.0
+    """Longest wavelength of rotary positions, in units of 2 pi."""
+    norm: Literal["layer", "rms"] = "layer"
+    """LayerNorm or RMSNorm."""
+    norm_place: Literal["post", "pre"] = "post"
+    """After each residual sum (the paper) or before each sub-layer, with one more norm at the end."""
+    norm_epsilon: float = 1e-5
+    """What keeps a norm from dividing by zero."""
+    embedding_norm: bool = False
+    """Normalise the embeddings before the first layer of a transformer (bert always does)."""
+    scale_embeddings: bool = True
+    """Multiply the embeddings of a transformer by the root of model.size."""
+    activation: Activation = "relu"
+    """relu, gelu, gelu_tanh (GPT-2's), silu or swiglu (gated: a third matrix)."""
+    bias: bool = True
+    """Biases in the layers' matrices."""
+    output_bias: bool = False
+    """A bias on the logits of a transformer or gpt."""
+    tie: Literal["all", "target", "none"] = "all"
+    """Share source, target and output embeddings; target and output only; none."""
+    dropout: float = 0.1
+    """Dropout on embeddings and on what each sub-layer adds."""
+    attention_dropout: float = 0.0
+    """Dropout on attention weights."""
+    types: int = 2
+    """Segment types of a bert."""
+    pooler: bool = True
+    """A bert's dense layer on its first token."""
+    masked_head: bool = True
+    """A bert's head that names the masked tokens, tied to its embeddings."""
+    cell: Literal["gru", "lstm"] = "gru"
+    """Cell of an rnn."""
+    bidirectional: bool = True
+    """An rnn's encoder reads both ways."""
+    score: Score = "auto"
+    """How queries are compared with keys; none: one fixed vector; auto: additive in an rnn, else scaled_dot."""
+    feed: Literal["input", "output"] = "input"
+    """Where an rnn's context goes: into the cell (attention from s(t-1)) or beside s(t) to the output."""
+
+    def __post_init__(self) -> None:
+        check_types("model", self)
+        for name in ("vocabulary", "size", "heads", "feed_forward", "encoder_layers", "decoder_layers", "length"):
+            at_least("model", self, name, 1)
+        for name in ("target_vocabulary", "embedding", "encoder_size", "output_size", "key_heads"):
+            at_least("model", self, name, 0)
+        at_least("model", self, "types", 1)
+        for name in ("dropout", "attention_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(f"model.{name} ({getattr(self, name)}) must be at least 0 and below 1")
+        for name in ("norm_epsilon", "rotary_base"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"model.{name} ({getattr(self, name)}) must be above 0")
+        if self.family == "rnn":
+            self._check_recurrent()
+        else:
+            self._check_attentive()
+        if self.tie == "all" and self.family in ("rnn", "transformer") and self.target_vocabulary not in (
+            0,
+            self.vocabulary,
+        ):
+            raise ConfigError(
+                f"model.tie = all needs one vocabulary, and model.target_vocabulary ({self.target_vocabulary}) is not "
+                f'model.vocabulary ({self.vocabulary}): set model.target_vocabulary=0 or model.tie="target"'
+            )
+
+    def _check_attentive(self) -> None:
+        if self.size % self.heads:
+            raise ConfigError(f"model.size ({self.size}) must be a multiple of model.heads ({self.heads})")
+        if self.heads % self.memory_heads:
+            raise ConfigError(f"model.heads ({self.heads}) must be a multiple of model.key_heads ({self.key_heads})")
+        if self.score == "none":
+            raise ConfigError(f'model.score = none is for model.family = rnn: a {self.family} is made of attention')
+        if self.positions == "rotary" and self.head_size % 2:
+            raise ConfigError(
+                f"model.positions = rotary turns pairs of numbers: model.size / model.heads ({self.head_size}) must be even"
+            )
+        if self.positions == "rotary" and self.family == "bert":
+            raise ConfigError("model.positions = rotary is for transformer and gpt: a bert has learned positions")
+
+    def _check_recurrent(self) -> None:
+        directions = 2 if self.bidirectional else 1
+        if not self.encoder_size and self.size % directions:
+            raise ConfigError(f"model.size ({self.size}) must be even, or model.encoder_size given, to read both ways")
+        if self.score in PRODUCT_SCORES and self.source_state != self.size:
+            raise ConfigError(
+                f"model.score = {self.score} compares states of one size, and the encoder's have {self.source_state}, the "
+                f"decoder's {self.size}: set model.encoder_size={self.size // directions} or model.score=general"
+            )
+        if self.tie != "none" and self.deep_size != self.embedding_size:
+            raise ConfigError(
+                f"model.tie = {self.tie} uses the embeddings ({self.embedding_size}) as the output matrix: set "
+                f'model.output_size={self.embedding_size} or model.tie="none"'
+            )
+
+    # What the zeros stand for.
+
+    @property
+    def head_size(self) -> int:
+        return self.size // self.heads
+
+    @property
+    def memory_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.key_heads or self.heads
+
+    @property
+    def embedding_size(self) -> int:
+        return (self.embedding or self.size) if self.family == "rnn" else self.size
+
+    @property
+    def direction_size(self) -> int:
+        """State of one direction of a recurrent encoder."""
+        return self.encoder_size or self.size // (2 if self.bidirectional else 1)
+
+    @property
+    def source_state(self) -> int:
+        """What a recurrent encoder says of one source token."""
+        return self.direction_size * (2 if self.bidirectional else 1)
+
+    @property
+    def deep_size(self) -> int:
+        """Width of the layer below an rnn's softmax."""
+        return self.output_size or self.embedding_size
+
+    @property
+    def target_tokens(self) -> int:
+        """Size of the vocabulary that is written."""
+        return self.target_vocabulary or self.vocabulary
+
+    @property
+    def score_name(self) -> str:
+        if self.score != "auto":
+            return self.score
+        return "additive" if self.family == "rnn" else "scaled_dot"
+
+    @property
+    def gated(self) -> bool:
+        return self.activation == "swiglu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """A whole run, section by section."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Self:
+        """A config from nested plain values; unknown names are refused with the nearest known one."""
+        sections = {f.name: f.default_factory for f in dataclasses.fields(cls)}
+        for name, section in values.items():
+            if name not in sections:
+                raise ConfigError(f"There is no section {name}.{did_you_mean(name, sections)}")
+            if not isinstance(section, Mapping):
+                raise ConfigError(f"{name} is a section with fields, not a value")
+        return cls(**{name: _section(name, make, values.get(name, {})) for name, make in sections.items()})
+
+    def with_values(self, assignments: Iterable[str]) -> Self:
+        """This config with `section.field=value` laid over it."""
+        values = self.values()
+        for assignment in assignments:
+            path, equals, text = assignment.partition("=")
+            section, _, name = path.strip().partition(".")
+            if not equals or not name:
+                raise ConfigError(f"{assignment!r} is not of the form section.field=value")
+            if section not in values:
+                raise ConfigError(f"There is no section {section}.{did_you_mean(section, values)}")
+            values[section][name] = _parse(text.strip())
+        return self.read(values)
+
+    def values(self) -> dict[str, dict[str, Any]]:
+        """Nested plain values, all fields, ready for JSON."""
+        return dataclasses.asdict(self)
+
+
+def _section(name: str, make: Any, values: Mapping[str, Any]) -> Any:
+    known = [f.name for f in dataclasses.fields(make)]
+    for key in values:
+        if key not in known:
+            raise ConfigError(f"There is no option {name}.{key}.{did_you_mean(key, known)}")
+    return make(**values)
+
+
+def _parse(text: str) -> Any:
+    """A value as TOML would read it; anything TOML does not know is a string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def at_least(section: str, config: Any, name: str, least: int) -> None:
+    value = getattr(config, name)
+    if value < least:
+        raise ConfigError(f"{section}.{name} ({value}) must be at least {least}")
+
+
+def check_types(section: str, config: Any) -> None:
+    """Every field holds what its annotation says: numbers are numbers, a choice is one of the choices."""
+    for name, hint in get_type_hints(type(config)).items():
+        value = getattr(config, name)
+        if get_origin(hint) is Literal:
+            if value not in get_args(hint):
+                message = f"{section}.{name} ({value}) must be one of {', '.join(get_args(hint))}."
+                raise ConfigError(message + (did_you_mean(value, get_args(hint)) if isinstance(value, str) else ""))
+        elif hint is float and type(value) is int:
+            object.__setattr__(config, name, float(value))
+        elif type(value) is not hint:
+            kind = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[hint]
+            raise ConfigError(f"{section}.{name} ({value!r}) must be {kind}")
+
+
+# Known shapes. bert's are as published: without the masked-token head, which training adds.
+_BERT = {"family": "bert", "vocabulary": 30522, "positions": "learned", "norm_epsilon": 1e-12, "activation": "gelu",
+         "scale_embeddings": False, "embedding_norm": True, "attention_dropout": 0.1, "masked_head": False}
+_GPT2 = {"family": "gpt", "vocabulary": 50257, "positions": "learned", "length": 1024, "norm_place": "pre",
+         "activation": "gelu_tanh", "scale_embeddings": False, "attention_dropout": 0.1}
+_RNN = {"family": "rnn", "vocabulary": 30000, "size": 1000, "embedding": 620, "encoder_size": 1000, "output_size": 500,
+        "encoder_layers": 1, "decoder_layers": 1, "feed": "input", "tie": "none", "dropout": 0.0}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "transformer-base": {},
+    "transformer-big": {"size": 1024, "heads": 16, "feed_forward": 4096, "dropout": 0.3},
+    "bert-base": {**_BERT, "size": 768, "heads": 12, "feed_forward": 3072, "encoder_layers": 12},
+    "bert-large": {**_BERT, "size": 1024, "heads": 16, "feed_forward": 4096, "encoder_layers": 24},
+    "gpt2": {**_GPT2, "size": 768, "heads": 12, "feed_forward": 3072, "decoder_layers": 12},
+    "gpt2-medium": {**_GPT2, "size": 1024, "heads": 16, "feed_forward": 4096, "decoder_layers": 24},
+    "gpt2-large": {**_GPT2, "size": 1280, "heads": 20, "feed_forward": 5120, "decoder_layers": 36},
+    "gpt2-xl": {**_GPT2, "size": 1600, "heads": 25, "feed_forward": 6400, "decoder_layers": 48},
+    "rnnsearch-50": {**_RNN, "score": "additive"},
+    "rnnencdec": {**_RNN, "score": "none", "bidirectional": False},
+}  # fmt: skip
+
+
+def preset(name: str) -> Config:
+    """A known shape by name."""
+    if name not in PRESETS:
+        raise ConfigError(f"There is no preset {name}.{did_you_mean(name, PRESETS)}")
+    return Config.read({"model": PRESETS[name]})
+
+
+def from_toml(path: Path) -> Config:
+    """A recipe file."""
+    return Config.read(_load(path, lambda text: tomllib.loads(text)))
+
+
+def from_json(path: Path) -> Config:
+    """The `config.json` of a model folder."""
+    return Config.read(_load(path, json.loads))
+
+
+def _load(path: Path, parse: Any) -> dict[str, Any]:
+    try:
+        values = parse(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not a config: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} is not a config: it holds no sections")
+    return values
+
+
+def to_json(config: Config) -> str:
+    """The text of `config.json`."""
+    return json.dumps(config.values(), indent=2) + "\n"

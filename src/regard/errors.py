@@ -1,0 +1,54 @@
+"""What can go wrong, as a tree:
+
+RegardError
+├── RequestError       the request was wrong: exit 2, one line, no traceback
+│   ├── ConfigError    an option, a preset or a recipe
+│   ├── InputError     a tensor or a text handed to a function
+│   ├── DataError      a corpus or one of its files
+│   └── FolderError    a model folder
+└── RunError           the request was right and the run failed: exit 1
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class RegardError(Exception):
+    """Anything Regard raises on purpose; `exit_code` is what the command line returns."""
+
+    exit_code = 1
+
+
+class RequestError(RegardError, ValueError):
+    """The request was wrong; the message says what, where, and what would be right."""
+
+    exit_code = 2
+
+
+class ConfigError(RequestError):
+    """An option, a preset or a recipe is wrong."""
+
+
+class InputError(RequestError):
+    """A tensor or a text is not what the function takes."""
+
+
+class DataError(RequestError):
+    """A corpus or one of its files is wrong."""
+
+
+class FolderError(RequestError):
+    """A model folder is missing, damaged or of another kind."""
+
+
+class RunError(RegardError):
+    """The request was right; the run failed."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """` Did you mean X?` when one of the known names is close, else ` Known: ...`, ready to end a message."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f" Did you mean {close[0]}?" if close else f" Known: {', '.join(names)}."

@@ -1,0 +1,39 @@
+"""Four families, one contract."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.config import ModelConfig
+from regard.models.bert import BERT
+from regard.models.contract import Encoder, Generator, Record, State, reorder, tree_map
+from regard.models.gpt import GPT
+from regard.models.rnn import RNN
+from regard.models.transformer import Transformer
+
+__all__ = [
+    "BERT",
+    "FAMILIES",
+    "GPT",
+    "RNN",
+    "Encoder",
+    "Generator",
+    "Record",
+    "State",
+    "Transformer",
+    "build",
+    "reorder",
+    "tree_map",
+]
+
+FAMILIES: dict[str, Any] = {"rnn": RNN, "transformer": Transformer, "bert": BERT, "gpt": GPT}
+
+
+def build(config: ModelConfig, device: torch.device | str = "cpu") -> nn.Module:
+    """A new model; on the device "meta" its shapes alone, with nothing allocated."""
+    with torch.device(device):
+        model: nn.Module = FAMILIES[config.family](config)
+    return model

@@ -1,0 +1,72 @@
+"""BERT: an encoder alone, every token seeing every other (Devlin et al., 2019).
+
+B batch, S tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.config import ModelConfig
+from regard.errors import ConfigError
+from regard.models.blocks import Stack
+from regard.models.contract import Record, check_mask, check_tokens
+from regard.models.layers import ACTIVATIONS, Embedding, make_norm, start_normal
+
+
+class BERT(nn.Module):
+    """Token, type and position embeddings, a stack that reads, a pooler and a masked-token head."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        embedding = dataclasses.replace(config, positions="learned", embedding_norm=True, scale_embeddings=False)
+        self.source = Embedding(embedding, config.vocabulary, types=config.types)
+        self.encoder = Stack(config, config.encoder_layers, cross=False, name="encoder")
+        self.pooler = nn.Linear(config.size, config.size) if config.pooler else None
+        self.head = MaskedHead(config) if config.masked_head else None
+        start_normal(self)
+
+    def encode(
+        self, tokens: Tensor, types: Tensor | None = None, mask: Tensor | None = None, record: Record | None = None
+    ) -> Tensor:
+        """(B, S) tokens -> (B, S, size); `mask` is True for real tokens, None where there is no padding."""
+        check_tokens(tokens, self.config.vocabulary, "source")
+        check_mask(mask, tokens, "source")
+        if types is not None:
+            check_tokens(types, self.config.types, "types")
+        self.source.check(tokens.shape[1], "source")
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
+        seen = None if mask is None else mask[:, None, None, :]
+        return self.encoder.read(self.source(tokens, positions, types), positions, seen, record)
+
+    def pool(self, encoded: Tensor) -> Tensor:
+        """(B, S, size) -> (B, size): the sentence, as its first token says it."""
+        if self.pooler is None:
+            raise ConfigError("this bert has no pooler: build it with model.pooler=true")
+        return torch.tanh(self.pooler(encoded[:, 0]))
+
+    def logits(self, encoded: Tensor) -> Tensor:
+        """(..., size) -> (..., V): what each masked token was."""
+        if self.head is None:
+            raise ConfigError("this bert has no masked-token head: build it with model.masked_head=true")
+        return F.linear(self.head(encoded), self.source.token.weight, self.head.bias)
+
+
+class MaskedHead(nn.Module):
+    """A dense layer and a norm before the embeddings are used as the output matrix."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.size, config.size)
+        self.activation = ACTIVATIONS[config.activation]
+        self.norm = make_norm(config)
+        self.bias = nn.Parameter(torch.zeros(config.vocabulary))
+
+    def forward(self, x: Tensor) -> Tensor:
+        transformed: Tensor = self.norm(self.activation(self.dense(x)))
+        return transformed

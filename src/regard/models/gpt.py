@@ -1,0 +1,54 @@
+"""GPT: a decoder alone, each token seeing those before it (Radford et al., 2019).
+
+B batch, T tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.config import ModelConfig
+from regard.models.blocks import Stack
+from regard.models.contract import Record, State, check_mask, check_tokens
+from regard.models.layers import Embedding, start_normal
+from regard.models.past import Past, advance, begin
+
+
+class GPT(nn.Module):
+    """GPT-2's shape as preset; with rotary positions, RMSNorm, SwiGLU and grouped keys, Llama's."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.target = Embedding(config, config.vocabulary)
+        self.decoder = Stack(config, config.decoder_layers, cross=False, name="decoder")
+        self.output = None if config.tie != "none" else nn.Linear(config.size, config.vocabulary, bias=False)
+        self.output_bias = nn.Parameter(torch.zeros(config.vocabulary)) if config.output_bias else None
+        start_normal(self, config.decoder_layers)
+
+    def start(
+        self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, room: int = 0
+    ) -> State:
+        """Read what stands before the first token of `step`: (B, S), S may be 0; `mask` False for padding at the end."""
+        check_tokens(source, self.config.vocabulary, "source")
+        check_mask(mask, source, "source")
+        past = begin(len(source), source.device, room)
+        if source.shape[1]:
+            _, past = self._write(source, past, mask, record)
+        return State((), past)
+
+    def step(self, tokens: Tensor, state: State, record: Record | None = None) -> tuple[Tensor, State]:
+        """Write on: (B, T) -> (B, T, V)."""
+        check_tokens(tokens, self.config.vocabulary, "target")
+        x, past = self._write(tokens, state.past, None, record)
+        matrix = self.target.token.weight if self.output is None else self.output.weight
+        return F.linear(x, matrix, self.output_bias), State(state.memory, past)
+
+    def _write(self, tokens: Tensor, before: Past, real: Tensor | None, record: Record | None) -> tuple[Tensor, Past]:
+        self.target.check(before.length + tokens.shape[1], "text")
+        after, now = advance(before, tokens, real)
+        x, caches = self.decoder.write(self.target(tokens, now.positions), before, now, record)
+        return x, after._replace(caches=caches)
+

@@ -1,0 +1,197 @@
+"""The recurrent encoder-decoder: with one fixed vector, or with attention at every step.
+
+B batch, S source tokens, T target tokens, N decoder state, C context, E embedding, V vocabulary.
+
+feed = "input" is Bahdanau et al. (2015): attention from s(t-1), the context goes into the cell, and the output is read
+from s(t-1), y(t-1) and c(t) through maxout. feed = "output" is Luong et al. (2015) as the pointer networks write it:
+attention from s(t), z = [c; s], two linear layers. With score = "none" the context is the same fixed vector at every
+step (Cho et al., 2014; Sutskever et al., 2014), and the rest is unchanged.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention import Memory, attend, make_score
+from regard.attention.masks import over_queries
+from regard.config import ModelConfig
+from regard.models.contract import Record, State, check_mask, check_not_empty, check_tokens, note
+from regard.models.recurrent import BothWays, Hidden, Layer
+
+
+class Source(NamedTuple):
+    """What the encoder left: a memory to attend to, or one fixed vector."""
+
+    memory: Memory | None
+    """(B, 1, S, key), (B, 1, S, C)"""
+    mask: Tensor | None
+    """(B, 1, 1, S)"""
+    fixed: Tensor | None
+    """(B, C)"""
+
+
+class RNN(nn.Module):
+    """GRU or LSTM encoder and decoder of any depth; `score` says how they are joined, `feed` where the context goes."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        attends, into_cell = config.score != "none", config.feed == "input"
+        size, embedding, context = config.size, config.embedding_size, config.source_state
+
+        self.source = _embedding(config.vocabulary, embedding)
+        self.target = self.source if config.tie == "all" else _embedding(config.target_tokens, embedding)
+        widths = [embedding] + [context] * (config.encoder_layers - 1)
+        self.encoder = nn.ModuleList(
+            BothWays(config.cell, width, config.direction_size, bidirectional=config.bidirectional) for width in widths
+        )
+        # s(0): from the backward reading, which ends at the first word; without attention from all there is.
+        summary = config.direction_size if attends else context
+        self.bridge = nn.Linear(summary, config.decoder_layers * size * (1 if config.cell == "gru" else 2))
+
+        widths = [embedding + (context if into_cell else 0)] + [size] * (config.decoder_layers - 1)
+        self.decoder = nn.ModuleList(Layer(config.cell, width, size) for width in widths)
+        additive = config.score_name == "additive"
+        self.ask = nn.Linear(size, size, bias=False) if additive else None
+        self.remember = nn.Linear(context, size, bias=False) if additive else None
+        self.score = make_score(config.score_name, size, context) if attends else None
+
+        if into_cell:
+            self.deep = nn.Linear(size + embedding + context, 2 * config.deep_size)
+        else:
+            self.deep = nn.Linear(context + size, config.deep_size)
+        self.output = None if config.tie != "none" else nn.Linear(config.deep_size, config.target_tokens, bias=False)
+        self.output_bias = nn.Parameter(torch.zeros(config.target_tokens))
+        self.dropout = nn.Dropout(config.dropout)
+        for layer in (self.bridge, self.ask, self.remember, self.deep, self.output):
+            if layer is not None:
+                nn.init.xavier_uniform_(layer.weight)
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
+
+    # Reading.
+
+    def start(self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, room: int = 0) -> State:
+        """Read the source (B, S); `room` is for families that keep a cache."""
+        check_tokens(source, self.config.vocabulary, "source")
+        check_mask(mask, source, "source")
+        check_not_empty(source)
+        lengths = None if mask is None else mask.sum(1).clamp(min=1)
+        states = self.dropout(self.source(source))
+        note(record, "encoder.embedding", states)
+        for depth, layer in enumerate(self.encoder):
+            if depth:
+                states = self.dropout(states)
+            states, onward, backward = layer(states, lengths)
+            note(record, f"encoder.{depth}.hidden", states)
+        note(record, "encoder.output", states)
+        ends = onward if backward is None else torch.cat([onward, backward], dim=-1)
+        if self.score is None:
+            return State(Source(None, None, ends), self._first(ends))
+        key = states if self.remember is None else self.remember(states)
+        memory = Memory(key[:, None], states[:, None])
+        seen = None if mask is None else over_queries(mask)
+        return State(Source(memory, seen, None), self._first(onward if backward is None else backward))
+
+    def _first(self, summary: Tensor) -> tuple[Hidden, ...]:
+        """s(0) of every layer: tanh(W h + b)."""
+        parts = torch.tanh(self.bridge(summary)).split(self.config.size, dim=-1)
+        per_layer = 1 if self.config.cell == "gru" else 2
+        return tuple(parts[i : i + per_layer] for i in range(0, len(parts), per_layer))
+
+    # Writing.
+
+    def step(self, tokens: Tensor, state: State, record: Record | None = None) -> tuple[Tensor, State]:
+        """Write on: (B, T) -> (B, T, V)."""
+        check_tokens(tokens, self.config.target_tokens, "target")
+        source, past = state
+        embedded = self.dropout(self.target(tokens))
+        note(record, "decoder.embedding", embedded)
+        if self.config.feed == "output":
+            states, past = self._run(embedded, past, record)
+            context = self._context(states, source, record)
+            deep = self.deep(torch.cat([context, states], dim=-1))
+        elif source.fixed is not None:
+            context = self._context(embedded, source, record)
+            before = past[-1][0][:, None]
+            states, past = self._run(torch.cat([embedded, context], dim=-1), past, record)
+            deep = self._maxout(torch.cat([before, states[:, :-1]], dim=1), embedded, context)
+        else:
+            before, context, past = self._walk(embedded, source, past, record)
+            deep = self._maxout(before, embedded, context)
+        note(record, "decoder.output", deep)
+        matrix = self.target.weight if self.output is None else self.output.weight
+        return F.linear(self.dropout(deep), matrix, self.output_bias), State(source, past)
+
+    def _run(
+        self, x: Tensor, past: tuple[Hidden, ...], record: Record | None
+    ) -> tuple[Tensor, tuple[Hidden, ...]]:
+        """All tokens through all layers, one fused call a layer."""
+        after = []
+        for depth, (layer, hidden) in enumerate(zip(self.decoder, past, strict=True)):
+            x, last = layer(self.dropout(x) if depth else x, hidden)
+            note(record, f"decoder.{depth}.hidden", x)
+            after.append(last)
+        return x, tuple(after)
+
+    def _walk(
+        self, embedded: Tensor, source: Source, past: tuple[Hidden, ...], record: Record | None
+    ) -> tuple[Tensor, Tensor, tuple[Hidden, ...]]:
+        """Token by token, since each context is part of the next state: s(t-1) and c(t) of all, and the last state."""
+        first, *upper = self.decoder
+        assert isinstance(first, Layer)
+        known = first.inputs(embedded, slice(0, embedded.shape[-1]))  # what does not wait for a context
+        before, contexts, weights, hiddens = [], [], [], []
+        for t in range(embedded.shape[1]):
+            before.append(past[-1][0])
+            context, given = self._look(past[-1][0][:, None], source, record is not None)
+            contexts.append(context[:, 0])
+            weights.append(given)
+            gates = known[:, t] + first.inputs(context[:, 0], slice(embedded.shape[-1], None))
+            now = [first.step(gates, past[0])]
+            for layer, hidden in zip(upper, past[1:], strict=True):
+                assert isinstance(layer, Layer)
+                now.append(layer.step(layer.inputs(self.dropout(now[-1][0]), slice(None)), hidden))
+            past = tuple(now)
+            hiddens.append([hidden[0] for hidden in past])
+        if record is not None:
+            note(record, "decoder.0.cross", torch.cat([w for w in weights if w is not None], dim=2))
+            for depth in range(len(past)):
+                note(record, f"decoder.{depth}.hidden", torch.stack([h[depth] for h in hiddens], dim=1))
+        return torch.stack(before, dim=1), torch.stack(contexts, dim=1), past
+
+    def _context(self, states: Tensor, source: Source, record: Record | None) -> Tensor:
+        """(B, T, C) for all T at once: the fixed vector, or what attention from these states finds."""
+        if source.fixed is not None:
+            rows, width = states.shape[:2]
+            return source.fixed.repeat_interleave(rows // len(source.fixed), 0)[:, None].expand(-1, width, -1)
+        context, weights = self._look(states, source, record is not None)
+        note(record, "decoder.0.cross", weights)
+        return context
+
+    def _look(self, states: Tensor, source: Source, weights: bool) -> tuple[Tensor, Tensor | None]:
+        """Attention of (B·n, T, N) states on B sentences: (B·n, T, C), (B·n, 1, T, S)."""
+        assert source.memory is not None and self.score is not None
+        rows, width = states.shape[:2]
+        sentences = len(source.memory.key)
+        query = states if self.ask is None else self.ask(states)
+        query = query.reshape(sentences, 1, -1, query.shape[-1])  # n hypotheses of a sentence ask side by side
+        context, given = attend(query, *source.memory, self.score, source.mask, weights)
+        if given is not None:
+            given = given.reshape(rows, 1, width, -1)
+        return context.reshape(rows, width, -1), given
+
+    def _maxout(self, before: Tensor, embedded: Tensor, context: Tensor) -> Tensor:
+        """Bahdanau's deep output: the larger of each two of U s(t-1) + V E y(t-1) + C c(t)."""
+        pairs = self.deep(torch.cat([before, embedded, context], dim=-1)).unflatten(-1, (-1, 2))
+        return pairs.amax(-1)
+
+
+def _embedding(vocabulary: int, size: int) -> nn.Embedding:
+    embedding = nn.Embedding(vocabulary, size)
+    nn.init.normal_(embedding.weight, std=size**-0.5)
+    return embedding
