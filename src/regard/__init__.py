@@ -1,4 +1,4 @@
-"""Regard: the attention lineage as one toolkit. The public names and nothing else; torch is imported when one needs it."""
+"""Regard: the attention lineage as one toolkit. The public names and nothing else; torch comes when one needs it."""
 
 from __future__ import annotations
 

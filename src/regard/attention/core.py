@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import masks
-from regard.attention.scores import Score, as_product, find_score
+from regard.attention.scores import Score, as_product, compares_alike, find_score
 from regard.errors import InputError
 
 
@@ -32,7 +32,7 @@ def attend(
     `dropout` falls on the weights as they are used, not on those returned.
     """
     score = find_score(score)
-    _check(query, key, value, mask)
+    _check(query, key, value, score, mask)
     if not weights:
         product = as_product(score, query, key)
         if product is not None:
@@ -66,21 +66,40 @@ def _visible(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool) -> T
     return up_to_now if mask is None else mask & up_to_now
 
 
-def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
+def _check(query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Tensor | None) -> None:
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if not tensor.is_floating_point():
             raise InputError(f"{name} is {_name(tensor.dtype)}; attention takes float32, float64, bfloat16 or float16")
         if tensor.dtype != query.dtype:
-            raise InputError(f"{name} is {_name(tensor.dtype)} and query is {_name(query.dtype)}; they must be the same")
+            raise InputError(
+                f"{name} is {_name(tensor.dtype)} and query is {_name(query.dtype)}; they must be the same"
+            )
         if tensor.dim() < 2:
-            raise InputError(f"{name} has shape {tuple(tensor.shape)}; it must have at least two axes: positions and size")
+            raise InputError(
+                f"{name} has shape {tuple(tensor.shape)}; it must have at least two axes: positions and size"
+            )
     if key.shape[-2] != value.shape[-2]:
         raise InputError(f"there are {key.shape[-2]} keys and {value.shape[-2]} values; each key needs its value")
+    if query.shape[-1] != key.shape[-1] and compares_alike(score):
+        raise InputError(
+            f"query has size {query.shape[-1]} and key has size {key.shape[-1]}; this score compares vectors of one "
+            "size: project one of them, or use regard.General"
+        )
+    try:
+        full = (
+            *torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2]),
+            query.shape[-2],
+            key.shape[-2],
+        )
+    except RuntimeError as error:
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (query, key, value))
+        raise InputError(
+            f"query, key and value of shapes {shapes} do not belong together: batch and heads differ"
+        ) from error
     if mask is None:
         return
     if mask.dtype != torch.bool:
         raise InputError(f"mask is {_name(mask.dtype)}; it must be bool, True where a key may be seen")
-    full = (*torch.broadcast_shapes(query.shape[:-2], key.shape[:-2]), query.shape[-2], key.shape[-2])
     try:
         fits = torch.broadcast_shapes(mask.shape, full) == full
     except RuntimeError:

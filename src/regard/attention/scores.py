@@ -122,7 +122,9 @@ def find_score(score: str | Score) -> Score:
     if not isinstance(score, str):
         return score
     if score in ("additive", "general"):
-        raise ConfigError(f"score = {score} has weights of its own: pass regard.{score.title()}(size) instead of its name")
+        raise ConfigError(
+            f"score = {score} has weights of its own: pass regard.{score.title()}(size) instead of its name"
+        )
     if score not in SCORES:
         raise ConfigError(f"There is no score {score}.{did_you_mean(score, [*SCORES, *LEARNED])}")
     return SCORES[score]
@@ -146,13 +148,18 @@ def as_product(score: Score, query: Tensor, key: Tensor) -> Product | None:
     return None
 
 
+def compares_alike(score: Score) -> bool:
+    """Whether query and key must have one size."""
+    return score in SCORES.values() or isinstance(score, Cosine)
+
+
 def _root(query: Tensor) -> float:
-    return float(query.shape[-1]) ** -0.5
+    return math.sqrt(1 / query.shape[-1])
 
 
 def _same_size(query: Tensor, key: Tensor, size: int, name: str) -> None:
     if query.shape[-1] != size or key.shape[-1] != size:
         raise ConfigError(
-            f"{name}({size}) was given a query of size {query.shape[-1]} and a key of size {key.shape[-1]}: project both "
-            f"to {size} first"
+            f"{name}({size}) was given a query of size {query.shape[-1]} and a key of size {key.shape[-1]}: project "
+            f"both to {size} first"
         )

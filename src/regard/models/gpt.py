@@ -28,10 +28,8 @@ class GPT(nn.Module):
         self.output_bias = nn.Parameter(torch.zeros(config.vocabulary)) if config.output_bias else None
         start_normal(self, config.decoder_layers)
 
-    def start(
-        self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, room: int = 0
-    ) -> State:
-        """Read what stands before the first token of `step`: (B, S), S may be 0; `mask` False for padding at the end."""
+    def start(self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, room: int = 0) -> State:
+        """Read what stands before the first token of `step`: (B, S), S may be 0; `mask` is False for padding."""
         check_tokens(source, self.config.vocabulary, "source")
         check_mask(mask, source, "source")
         past = begin(len(source), source.device, room)
@@ -51,4 +49,3 @@ class GPT(nn.Module):
         after, now = advance(before, tokens, real)
         x, caches = self.decoder.write(self.target(tokens, now.positions), before, now, record)
         return x, after._replace(caches=caches)
-

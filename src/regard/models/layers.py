@@ -51,8 +51,11 @@ class FeedForward(nn.Module):
         wide = self.widen(x)
         if self.gated:
             gate, wide = wide.chunk(2, dim=-1)
-            return self.narrow(self.activation(gate) * wide)
-        return self.narrow(self.activation(wide))
+            wide = self.activation(gate) * wide
+        else:
+            wide = self.activation(wide)
+        narrowed: Tensor = self.narrow(wide)
+        return narrowed
 
 
 class Embedding(nn.Module):
@@ -63,7 +66,7 @@ class Embedding(nn.Module):
         self.size, self.kind = config.size, config.positions
         self.scale = config.size**0.5 if config.scale_embeddings else 1.0
         self.token = nn.Embedding(vocabulary, config.size)
-        # Scaled up by sqrt(size) they start at unit variance; as an output matrix they start small enough for a softmax.
+        # Scaled up by sqrt(size) they start at unit variance; as an output matrix, small enough for a softmax.
         nn.init.normal_(self.token.weight, std=config.size**-0.5 if config.scale_embeddings else 0.02)
         self.position = Learned(config.length, config.size) if config.positions == "learned" else None
         self.types = nn.Embedding(types, config.size) if types else None
@@ -84,7 +87,8 @@ class Embedding(nn.Module):
             x = x + (self.types.weight[0] if types is None else self.types(types))
         if self.norm is not None:
             x = self.norm(x)
-        return self.dropout(x)
+        dropped: Tensor = self.dropout(x)
+        return dropped
 
     def check(self, length: int, what: str) -> None:
         """Refuse what is longer than a learned table."""

@@ -59,11 +59,8 @@ def advance(past: Past, tokens: Tensor, real: Tensor | None = None) -> tuple[Pas
     positions = past.position[:, None] + torch.arange(width, device=tokens.device)
     where = positions if real is None else positions.masked_fill(~real, NOWHERE)
     plain = past.plain and real is None
-    if past.room:
-        # Padding is written too, and overwritten by what comes next: rows write at their own positions.
-        where = past.where.scatter(1, positions, where)
-    else:
-        where = torch.cat([past.where, where], dim=1)
+    # With room, padding is written too, and overwritten by what comes next: rows write at their own positions.
+    where = past.where.scatter(1, positions, where) if past.room else torch.cat([past.where, where], dim=1)
     position = past.position + (width if real is None else real.sum(1))
     length = past.length + width
     assert not past.room or length <= past.room, f"{length} tokens in a cache with room for {past.room}"
@@ -97,4 +94,3 @@ def extend(before: Past, layer: int, new: Memory, now: Now) -> tuple[Memory, Mem
     for slots, x in zip(cache, new, strict=True):
         slots.scatter_(2, index.expand_as(x), x)
     return cache, cache
-

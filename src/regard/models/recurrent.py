@@ -28,23 +28,19 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, hidden: Hidden | None = None) -> tuple[Tensor, Hidden]:
         """The whole sentence in one fused call: (B, T, I) -> (B, T, N), and the state after the last token."""
-        if hidden is None:
-            given = None
-        elif self.gru:
-            given = hidden[0][None]
-        else:
-            given = (hidden[0][None], hidden[1][None])
-        states, last = self.rnn(x, given)
+        given = None if hidden is None else tuple(part[None] for part in hidden)
+        states, last = self.rnn(x, given[0] if given and self.gru else given)
         return states, (last[0],) if self.gru else (last[0][0], last[1][0])
 
     def inputs(self, x: Tensor, columns: slice) -> Tensor:
         """What part of an input adds to the gates: (..., I') -> (..., gates·N); the rest may come later."""
-        return F.linear(x, self.rnn.weight_ih_l0[:, columns])
+        return F.linear(x, self.rnn.all_weights[0][0][:, columns])
 
     def step(self, gates: Tensor, hidden: Hidden) -> Hidden:
         """One token further, from the sum of its `inputs`."""
-        gates = gates + self.rnn.bias_ih_l0
-        recurrent = F.linear(hidden[0], self.rnn.weight_hh_l0, self.rnn.bias_hh_l0)
+        _, weight, bias, recurrent_bias = self.rnn.all_weights[0]
+        gates = gates + bias
+        recurrent = F.linear(hidden[0], weight, recurrent_bias)
         if self.gru:
             reset, update, new = gates.chunk(3, -1)
             reset_h, update_h, new_h = recurrent.chunk(3, -1)
@@ -96,4 +92,4 @@ def _start(rnn: nn.GRU | nn.LSTM, size: int) -> None:
                     (nn.init.xavier_uniform_ if "ih" in name else nn.init.orthogonal_)(block)
     if isinstance(rnn, nn.LSTM):
         with torch.no_grad():
-            rnn.bias_hh_l0[size : 2 * size].fill_(1.0)
+            rnn.all_weights[0][3][size : 2 * size].fill_(1.0)

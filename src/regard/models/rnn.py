@@ -127,9 +127,7 @@ class RNN(nn.Module):
         matrix = self.target.weight if self.output is None else self.output.weight
         return F.linear(self.dropout(deep), matrix, self.output_bias), State(source, past)
 
-    def _run(
-        self, x: Tensor, past: tuple[Hidden, ...], record: Record | None
-    ) -> tuple[Tensor, tuple[Hidden, ...]]:
+    def _run(self, x: Tensor, past: tuple[Hidden, ...], record: Record | None) -> tuple[Tensor, tuple[Hidden, ...]]:
         """All tokens through all layers, one fused call a layer."""
         after = []
         for depth, (layer, hidden) in enumerate(zip(self.decoder, past, strict=True)):
@@ -175,7 +173,8 @@ class RNN(nn.Module):
 
     def _look(self, states: Tensor, source: Source, weights: bool) -> tuple[Tensor, Tensor | None]:
         """Attention of (B·n, T, N) states on B sentences: (B·n, T, C), (B·n, 1, T, S)."""
-        assert source.memory is not None and self.score is not None
+        assert source.memory is not None
+        assert self.score is not None
         rows, width = states.shape[:2]
         sentences = len(source.memory.key)
         query = states if self.ask is None else self.ask(states)
@@ -188,7 +187,7 @@ class RNN(nn.Module):
     def _maxout(self, before: Tensor, embedded: Tensor, context: Tensor) -> Tensor:
         """Bahdanau's deep output: the larger of each two of U s(t-1) + V E y(t-1) + C c(t)."""
         pairs = self.deep(torch.cat([before, embedded, context], dim=-1)).unflatten(-1, (-1, 2))
-        return pairs.amax(-1)
+        return torch.amax(pairs, dim=-1)
 
 
 def _embedding(vocabulary: int, size: int) -> nn.Embedding:

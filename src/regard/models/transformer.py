@@ -40,9 +40,7 @@ class Transformer(nn.Module):
         self.output = None if config.tie != "none" else nn.Linear(config.size, config.target_tokens, bias=False)
         self.output_bias = nn.Parameter(torch.zeros(config.target_tokens)) if config.output_bias else None
 
-    def start(
-        self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, room: int = 0
-    ) -> State:
+    def start(self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, room: int = 0) -> State:
         """Read the source (B, S); with `room`, caches for that many target tokens are allocated now."""
         check_tokens(source, self.config.vocabulary, "source")
         check_mask(mask, source, "source")

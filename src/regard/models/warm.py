@@ -1,0 +1,125 @@
+"""Warm start: an encoder-decoder that begins where trained encoders ended, with cross-attention added.
+
+After Rothe, Narayan and Severyn (2020): both stacks take a bert's layers, the decoder's are masked, and between its
+self-attention and its feed-forward stands a cross-attention that nothing has trained yet.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from regard.config import ModelConfig
+from regard.errors import ConfigError
+from regard.models.transformer import Transformer
+
+SAME = ("size", "heads", "key_heads", "feed_forward", "activation", "norm", "norm_place", "norm_epsilon", "bias",
+        "length", "score")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Report:
+    """Which tensors of the new model came from where; every one is in exactly one of the first three."""
+
+    copied: dict[str, str]
+    """Ours, and whose it was: `encoder: encoder.blocks.0.attention.project.weight`."""
+    tied: dict[str, str]
+    """A second name of a tensor that is counted once."""
+    new: list[str]
+    """Initialised, to be trained."""
+    unused: list[str]
+    """Of the berts, and without a place here."""
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.copied)} tensors copied, {len(self.tied)} tied, {len(self.new)} new; "
+            f"{len(self.unused)} of the encoders' left unused"
+        )
+
+
+def warm_config(
+    encoder: ModelConfig, decoder: ModelConfig, *, tie: Literal["all", "target", "none"] = "target"
+) -> ModelConfig:
+    """The transformer whose two stacks are those of two berts."""
+    for config in (encoder, decoder):
+        if config.family != "bert":
+            raise ConfigError(f"a warm start takes two bert models, and one is model.family = {config.family}")
+    for name in SAME:
+        if getattr(encoder, name) != getattr(decoder, name):
+            raise ConfigError(
+                f"the two bert models differ in model.{name} ({getattr(encoder, name)} and {getattr(decoder, name)}): "
+                "a warm start needs it the same in both"
+            )
+    return dataclasses.replace(
+        encoder,
+        family="transformer",
+        target_vocabulary=decoder.vocabulary if decoder.vocabulary != encoder.vocabulary else 0,
+        decoder_layers=decoder.encoder_layers,
+        positions="learned",
+        embedding_norm=True,
+        scale_embeddings=False,
+        output_bias=True,
+        tie=tie,
+    )
+
+
+def warm_start(model: Transformer, encoder: Mapping[str, Tensor], decoder: Mapping[str, Tensor]) -> Report:
+    """Copy two berts' weights (by our names) into a transformer made by `warm_config`, and say what went where."""
+    ours = dict(model.named_parameters(remove_duplicate=False))
+    copied: dict[str, str] = {}
+    used: set[str] = set()
+    for name, side, theirs in _plan(model):
+        weights = encoder if side == "encoder" else decoder
+        if theirs not in weights:
+            continue
+        value = weights[theirs]
+        if theirs == "source.position.weight" and "source.types.weight" in weights:
+            # Every token of a sentence is of type 0 here: its vector is part of every position.
+            value = value + weights["source.types.weight"][0]
+            used.add(f"{side}: source.types.weight")
+        if value.shape != ours[name].shape:
+            raise ConfigError(
+                f"{name} has shape {tuple(ours[name].shape)} and the {side}'s {theirs} {tuple(value.shape)}: build the "
+                "model with warm_config"
+            )
+        with torch.no_grad():
+            ours[name].copy_(value)
+        copied[name] = f"{side}: {theirs}"
+        used.add(copied[name])
+    tied = _tied(model)
+    new = [name for name in ours if name not in copied and name not in tied]
+    unused = [f"encoder: {name}" for name in encoder] + [f"decoder: {name}" for name in decoder]
+    return Report(copied, tied, new, [name for name in unused if name not in used])
+
+
+def _plan(model: Transformer) -> Iterator[tuple[str, str, str]]:
+    """Our name, which bert, its name there."""
+    sides = [("source", "encoder")] + ([] if model.config.tie == "all" else [("target", "decoder")])
+    for ours, side in sides:
+        for part in ("token.weight", "position.weight", "norm.weight", "norm.bias"):
+            yield f"{ours}.{part}", side, f"source.{part}"
+    for name, _ in model.named_parameters():
+        stack = name.split(".")[0]
+        if stack in ("encoder", "decoder") and ".cross" not in name:
+            yield name, stack, name.replace("decoder.", "encoder.", 1)
+    if model.output is not None:
+        yield "output.weight", "decoder", "source.token.weight"
+    yield "output_bias", "decoder", "head.bias"
+
+
+def _tied(model: Transformer) -> dict[str, str]:
+    """Names that share a tensor with an earlier one, and the output matrix where it is the embeddings."""
+    first: dict[int, str] = {}
+    tied = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if id(parameter) in first:
+            tied[name] = first[id(parameter)]
+        first.setdefault(id(parameter), name)
+    if model.output is None:
+        tied["output.weight"] = first[id(model.target.token.weight)]
+    return tied

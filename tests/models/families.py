@@ -1,0 +1,53 @@
+"""One small model of every kind, for what must hold of all of them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from regard.config import ModelConfig
+
+SMALL: dict[str, Any] = {
+    "vocabulary": 50, "size": 16, "heads": 4, "feed_forward": 24, "encoder_layers": 2, "decoder_layers": 2, "length": 32,
+}  # fmt: skip
+
+TRANSFORMERS: dict[str, dict[str, Any]] = {
+    "transformer": {},
+    "transformer-pre": {"norm_place": "pre", "activation": "gelu", "decoder_layers": 1},
+    "transformer-rotary": {"positions": "rotary", "norm": "rms", "activation": "swiglu", "tie": "none", "bias": False},
+    "transformer-learned": {"positions": "learned", "embedding_norm": True, "output_bias": True, "tie": "target"},
+    "transformer-grouped": {"key_heads": 2, "target_vocabulary": 40, "tie": "target"},
+    "transformer-additive": {"score": "additive"},
+    "transformer-cosine": {"score": "cosine"},
+    "transformer-general": {"score": "general"},
+}
+GPTS: dict[str, dict[str, Any]] = {
+    "gpt": {"positions": "learned", "norm_place": "pre", "activation": "gelu_tanh", "scale_embeddings": False},
+    "gpt-llama": {
+        "positions": "rotary", "norm": "rms", "norm_place": "pre", "activation": "swiglu", "bias": False, "key_heads": 2,
+        "tie": "none",
+    },
+}  # fmt: skip
+SCORES = ["none", "additive", "dot", "scaled_dot", "general", "cosine"]
+RNNS: dict[str, dict[str, Any]] = {
+    f"rnn-{score}-{feed}-{cell}": {"score": score, "feed": feed, "cell": cell}
+    for score, feed, cell in itertools.product(SCORES, ["input", "output"], ["gru", "lstm"])
+} | {
+    "rnn-one-way": {"score": "dot", "bidirectional": False},
+    "rnn-bahdanau": {
+        "encoder_size": 12, "embedding": 10, "output_size": 6, "tie": "none", "target_vocabulary": 40,
+        "encoder_layers": 1, "decoder_layers": 1,
+    },
+}  # fmt: skip
+
+GENERATORS: dict[str, ModelConfig] = {
+    name: ModelConfig(**{**SMALL, "family": family, **shape})
+    for family, shapes in (("transformer", TRANSFORMERS), ("gpt", GPTS), ("rnn", RNNS))
+    for name, shape in shapes.items()
+}
+BERTS: dict[str, ModelConfig] = {
+    "bert": ModelConfig(**SMALL, family="bert", activation="gelu", norm_epsilon=1e-12),
+    "bert-bare": ModelConfig(**SMALL, family="bert", pooler=False, masked_head=False, types=1),
+    "bert-pre": ModelConfig(**SMALL, family="bert", norm_place="pre", score="additive"),
+}
+ALL = GENERATORS | BERTS
