@@ -318,7 +318,8 @@ def work(config: ModelConfig, source: int, target: int) -> Work:
     if config.family == "rnn":
         return Work(source, target, _rnn_work(config, source, target))
     size, keys = config.size, config.memory_heads * config.head_size
-    project = 2 * (2 * size * size + 2 * size * keys)  # query, join, key and value of one token
+    turn = 2 * size * config.head_size if config.score_name == "general" else 0  # q W of one token
+    project = 2 * (2 * size * size + 2 * size * keys) + turn  # query, join, key and value of one token
     inner = 2 * (3 if config.gated else 2) * size * config.feed_forward
     look = 4 * size  # one query on one key: the score and the sum
     if config.family == "bert":
@@ -330,7 +331,7 @@ def work(config: ModelConfig, source: int, target: int) -> Work:
         layers = config.decoder_layers * target * (project + inner + look * target)
         return Work(0, target, {"layers": layers, "output": logits})
     encoder = config.encoder_layers * source * (project + inner + look * source)
-    ask, remember = 2 * 2 * size * size, 2 * 2 * size * keys
+    ask, remember = 2 * 2 * size * size + turn, 2 * 2 * size * keys
     cross = config.decoder_layers * (target * (ask + look * source) + source * remember)
     decoder = config.decoder_layers * target * (project + inner + look * target)
     return Work(source, target, {"encoder": encoder, "decoder": decoder, "cross attention": cross, "output": logits})

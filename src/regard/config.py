@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
-from regard.errors import ConfigError, did_you_mean
+from regard.errors import ConfigError, FolderError, did_you_mean
 
 Family = Literal["rnn", "transformer", "bert", "gpt"]
 Positions = Literal["sinusoidal", "sinusoidal_halves", "learned", "rotary"]
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu"]
 Score = Literal["auto", "none", "additive", "dot", "scaled_dot", "general", "cosine"]
+TokenizerKind = Literal["bpe", "unigram", "wordpiece", "characters", "words"]
 
+CLEANING = ("empty", "long", "ratio", "control", "copy", "script", "duplicate")  # in the order they are tried
 PRODUCT_SCORES = ("dot", "scaled_dot", "cosine")  # these compare two vectors of one size as they are
 
 
@@ -108,9 +110,14 @@ class ModelConfig:
             self._check_recurrent()
         else:
             self._check_attentive()
-        if self.tie == "all" and self.family in ("rnn", "transformer") and self.target_vocabulary not in (
-            0,
-            self.vocabulary,
+        if (
+            self.tie == "all"
+            and self.family in ("rnn", "transformer")
+            and self.target_vocabulary
+            not in (
+                0,
+                self.vocabulary,
+            )
         ):
             raise ConfigError(
                 f"model.tie = all needs one vocabulary, and model.target_vocabulary ({self.target_vocabulary}) is not "
@@ -123,10 +130,11 @@ class ModelConfig:
         if self.heads % self.memory_heads:
             raise ConfigError(f"model.heads ({self.heads}) must be a multiple of model.key_heads ({self.key_heads})")
         if self.score == "none":
-            raise ConfigError(f'model.score = none is for model.family = rnn: a {self.family} is made of attention')
+            raise ConfigError(f"model.score = none is for model.family = rnn: a {self.family} is made of attention")
         if self.positions == "rotary" and self.head_size % 2:
             raise ConfigError(
-                f"model.positions = rotary turns pairs of numbers: model.size / model.heads ({self.head_size}) must be even"
+                "model.positions = rotary turns pairs of numbers: model.size / model.heads "
+                f"({self.size} / {self.heads} = {self.head_size}) must be even"
             )
         if self.positions == "rotary" and self.family == "bert":
             raise ConfigError("model.positions = rotary is for transformer and gpt: a bert has learned positions")
@@ -137,8 +145,8 @@ class ModelConfig:
             raise ConfigError(f"model.size ({self.size}) must be even, or model.encoder_size given, to read both ways")
         if self.score in PRODUCT_SCORES and self.source_state != self.size:
             raise ConfigError(
-                f"model.score = {self.score} compares states of one size, and the encoder's have {self.source_state}, the "
-                f"decoder's {self.size}: set model.encoder_size={self.size // directions} or model.score=general"
+                f"model.score = {self.score} compares states of one size, and the encoder's have {self.source_state}, "
+                f"the decoder's {self.size}: set model.encoder_size={self.size // directions} or model.score=general"
             )
         if self.tie != "none" and self.deep_size != self.embedding_size:
             raise ConfigError(
@@ -179,7 +187,7 @@ class ModelConfig:
     @property
     def target_tokens(self) -> int:
         """Size of the vocabulary that is written."""
-        return self.target_vocabulary or self.vocabulary
+        return (self.family in ("rnn", "transformer") and self.target_vocabulary) or self.vocabulary
 
     @property
     def score_name(self) -> str:
@@ -193,10 +201,60 @@ class ModelConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TextConfig:
+    """From text to ids: how it is cut, and which lines are left out."""
+
+    tokenizer: TokenizerKind = "bpe"
+    """bpe (of bytes: nothing is unknown), unigram, wordpiece, characters or words."""
+    vocabulary: int = 0
+    """Tokens to learn, special ones included; 0: as many as the data suggest."""
+    shared: bool = True
+    """One tokenizer for both sides of a pair."""
+    lowercase: bool = False
+    """Read capitals as small letters."""
+    bpe_dropout: float = 0.0
+    """Share of merges left out at random in training, so that words are seen cut in several ways."""
+    variants: int = 8
+    """Differently cut copies of the corpus that bpe_dropout makes; the epochs take them in turn."""
+    tags: str = ""
+    """Tokens of your own that are never cut, such as <2fr>, with blanks between."""
+    longest: int = 256
+    """Tokens a sentence may have."""
+    ratio: float = 4.0
+    """How many times as long as the other side a side may be, in tokens (3 are added to both for short ones)."""
+    clean: str = " ".join(CLEANING)
+    """What is left out: empty, long, ratio, control (characters), copy (of the source), script, duplicate."""
+    held_out: int = 2000
+    """Pairs kept apart for validation when none are given; never more than 2 in 100."""
+    window: int = 512
+    """Tokens a row has when texts are packed for a gpt or bert."""
+    segments: bool = False
+    """Packed texts do not see each other."""
+    masked: float = 0.15
+    """Share of the tokens a bert has to guess."""
+
+    def __post_init__(self) -> None:
+        check_types("text", self)
+        for name, least in (("vocabulary", 0), ("variants", 1), ("longest", 1), ("held_out", 0), ("window", 2)):
+            at_least("text", self, name, least)
+        for name in ("bpe_dropout", "masked"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(f"text.{name} ({getattr(self, name)}) must be at least 0 and below 1")
+        if self.bpe_dropout and self.tokenizer != "bpe":
+            raise ConfigError(f"text.bpe_dropout is for text.tokenizer = bpe, and it is {self.tokenizer}")
+        if not self.ratio >= 1:
+            raise ConfigError(f"text.ratio ({self.ratio}) must be at least 1")
+        for rule in self.clean.split():
+            if rule not in CLEANING:
+                raise ConfigError(f"text.clean has no rule {rule}.{did_you_mean(rule, CLEANING)}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """A whole run, section by section."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
+    text: TextConfig = field(default_factory=TextConfig)
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
@@ -265,12 +323,40 @@ def check_types(section: str, config: Any) -> None:
 
 
 # Known shapes. bert's are as published: without the masked-token head, which training adds.
-_BERT = {"family": "bert", "vocabulary": 30522, "positions": "learned", "norm_epsilon": 1e-12, "activation": "gelu",
-         "scale_embeddings": False, "embedding_norm": True, "attention_dropout": 0.1, "masked_head": False}
-_GPT2 = {"family": "gpt", "vocabulary": 50257, "positions": "learned", "length": 1024, "norm_place": "pre",
-         "activation": "gelu_tanh", "scale_embeddings": False, "attention_dropout": 0.1}
-_RNN = {"family": "rnn", "vocabulary": 30000, "size": 1000, "embedding": 620, "encoder_size": 1000, "output_size": 500,
-        "encoder_layers": 1, "decoder_layers": 1, "feed": "input", "tie": "none", "dropout": 0.0}
+_BERT = {
+    "family": "bert",
+    "vocabulary": 30522,
+    "positions": "learned",
+    "norm_epsilon": 1e-12,
+    "activation": "gelu",
+    "scale_embeddings": False,
+    "embedding_norm": True,
+    "attention_dropout": 0.1,
+    "masked_head": False,
+}
+_GPT2 = {
+    "family": "gpt",
+    "vocabulary": 50257,
+    "positions": "learned",
+    "length": 1024,
+    "norm_place": "pre",
+    "activation": "gelu_tanh",
+    "scale_embeddings": False,
+    "attention_dropout": 0.1,
+}
+_RNN = {
+    "family": "rnn",
+    "vocabulary": 30000,
+    "size": 1000,
+    "embedding": 620,
+    "encoder_size": 1000,
+    "output_size": 500,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "feed": "input",
+    "tie": "none",
+    "dropout": 0.0,
+}
 
 PRESETS: dict[str, dict[str, Any]] = {
     "transformer-base": {},
@@ -318,3 +404,20 @@ def _load(path: Path, parse: Any) -> dict[str, Any]:
 def to_json(config: Config) -> str:
     """The text of `config.json`."""
     return json.dumps(config.values(), indent=2) + "\n"
+
+
+def find_config(name: str) -> Config:
+    """The config behind a preset's name, a recipe's name or file, or a model folder."""
+    if name in PRESETS:
+        return preset(name)
+    path = Path(name)
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise FolderError(f"{name} is not a model folder: it has no config.json")
+        return from_json(path / "config.json")
+    if path.suffix == ".toml":
+        return from_toml(path)
+    recipes = {recipe.stem: recipe for recipe in (Path(__file__).parent / "recipes").glob("*.toml")}
+    if name in recipes:
+        return from_toml(recipes[name])
+    raise ConfigError(f"There is no preset, recipe or folder {name}.{did_you_mean(name, [*PRESETS, *recipes])}")

@@ -8,7 +8,8 @@ from typing import Any
 from regard.config import ModelConfig
 
 SMALL: dict[str, Any] = {
-    "vocabulary": 50, "size": 16, "heads": 4, "feed_forward": 24, "encoder_layers": 2, "decoder_layers": 2, "length": 32,
+    "vocabulary": 50, "size": 16, "heads": 4, "feed_forward": 24, "encoder_layers": 2, "decoder_layers": 2,
+    "length": 32,
 }  # fmt: skip
 
 TRANSFORMERS: dict[str, dict[str, Any]] = {
@@ -24,8 +25,8 @@ TRANSFORMERS: dict[str, dict[str, Any]] = {
 GPTS: dict[str, dict[str, Any]] = {
     "gpt": {"positions": "learned", "norm_place": "pre", "activation": "gelu_tanh", "scale_embeddings": False},
     "gpt-llama": {
-        "positions": "rotary", "norm": "rms", "norm_place": "pre", "activation": "swiglu", "bias": False, "key_heads": 2,
-        "tie": "none",
+        "positions": "rotary", "norm": "rms", "norm_place": "pre", "activation": "swiglu", "bias": False,
+        "key_heads": 2, "tie": "none",
     },
 }  # fmt: skip
 SCORES = ["none", "additive", "dot", "scaled_dot", "general", "cosine"]

@@ -106,7 +106,8 @@ def test_gpt_with_rotary_rms_swiglu_and_grouped_keys_equals_transformers_llama(t
         transformers.LlamaForCausalLM(
             transformers.LlamaConfig(
                 vocab_size=VOCABULARY, hidden_size=32, num_attention_heads=4, num_key_value_heads=2,
-                num_hidden_layers=3, intermediate_size=48, max_position_embeddings=64, rms_norm_eps=1e-6, attn_implementation="eager",
+                num_hidden_layers=3, intermediate_size=48, max_position_embeddings=64, rms_norm_eps=1e-6,
+                attn_implementation="eager",
                 tie_word_embeddings=tie == "all",
             )
         )

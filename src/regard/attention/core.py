@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention import masks
-from regard.attention.scores import Score, as_product, compares_alike, find_score
+from regard.attention.masks import causal as causal_mask
+from regard.attention.scores import Product, Score, as_product, compares_alike, find_score
 from regard.errors import InputError
 
 
@@ -38,14 +38,22 @@ def attend(
         if product is not None:
             plain = causal and mask is None and query.shape[-2] == key.shape[-2]
             visible = None if plain else _visible(query, key, mask, causal)
-            context = F.scaled_dot_product_attention(
-                product.query, product.key, value, visible, dropout, is_causal=plain, scale=product.scale
-            )
-            return context, None
+            return _fused(product, value, visible, dropout, plain), None
     visible = _visible(query, key, mask, causal)
     given = _softmax(score(query, key), visible)
     context = F.dropout(given, dropout) @ value if dropout else given @ value
     return context, given if weights else None
+
+
+def _fused(product: Product, value: Tensor, visible: Tensor | None, dropout: float, causal: bool) -> Tensor:
+    blind = None
+    if visible is not None and value.device.type != "cpu":
+        # cuDNN's kernel gives what it likes where nothing may be seen: let such a query see all, and take it back.
+        blind = ~visible.any(-1, keepdim=True)
+        visible = visible | blind
+    query, key, scale = product
+    context = F.scaled_dot_product_attention(query, key, value, visible, dropout, is_causal=causal, scale=scale)
+    return context if blind is None else context.masked_fill(blind, 0.0)
 
 
 def _softmax(scores: Tensor, visible: Tensor | None) -> Tensor:
@@ -62,7 +70,7 @@ def _softmax(scores: Tensor, visible: Tensor | None) -> Tensor:
 def _visible(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool) -> Tensor | None:
     if not causal:
         return mask
-    up_to_now = masks.causal(query.shape[-2], key.shape[-2], device=query.device)
+    up_to_now = causal_mask(query.shape[-2], key.shape[-2], device=query.device)
     return up_to_now if mask is None else mask & up_to_now
 
 

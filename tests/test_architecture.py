@@ -1,0 +1,209 @@
+"""The architecture, as rules: who may import whom, what is public, which options there are."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard.config import Config
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "regard"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+# A module imports only from lower ranks, and inside its own folder. docs/design.md draws this.
+RANKS = {
+    "config": 0, "errors": 0,
+    "accounting": 1, "attention": 1, "text": 1,
+    "models": 2,
+    "checkpoint": 3, "decoding": 3, "trace": 3,
+    "explain": 4, "interop": 4,
+    "translator": 5, "writer": 5, "reader": 5,
+    "evaluate": 6,
+    "training": 7,
+    "lineage": 8, "doctor": 8, "serve": 8, "showcase": 8, "terminal": 8,
+    "cli": 9, "__main__": 10,
+}  # fmt: skip
+
+# Heavy libraries, and the only places that import them. torch may be imported at the top by what is made of tensors.
+HEAVY = {
+    "torch": {"attention", "models", "interop", "showcase", "checkpoint", "decoding", "trace", "explain", "training",
+              "translator", "writer", "reader", "text/batch.py", "evaluate", "doctor", "lineage", "serve"},
+    "tokenizers": {"text/tokenizer.py", "text/corpus.py"},
+    "pyarrow": {"text/corpus.py", "text/streams.py"},
+    "matplotlib": {"explain"},
+    "rich": {"cli.py", "terminal.py", "showcase.py", "text"},
+    "typer": {"cli.py"},
+    "sacrebleu": {"evaluate.py"},
+    "safetensors": {"checkpoint.py", "trace.py", "interop"},
+}  # fmt: skip
+
+
+def part(path: Path) -> str:
+    """The first name below the package: a folder or a file."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path, *, top_only: bool = False) -> Iterator[str]:
+    """Every module a file imports, those under TYPE_CHECKING left out."""
+    tree = ast.parse(path.read_text())
+    nodes = tree.body if top_only else ast.walk(tree)
+    typing_only = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in nodes:
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def ours(path: Path) -> set[str]:
+    """The parts of the package a file imports."""
+    return {name.split(".")[1] for name in imports(path) if name.startswith("regard.")} & set(RANKS)
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if path.parent != PACKAGE or path.name != "__init__.py"], ids=str
+)
+def test_imports_point_down(path: Path) -> None:
+    here = part(path)
+    assert here in RANKS, f"{here} has no rank yet"
+    above = {name for name in ours(path) if name != here and RANKS[name] >= RANKS[here] and RANKS[here] > 0}
+    above |= {name for name in ours(path) if RANKS[here] == 0 and name != "errors"} - {here}
+    assert not above
+
+
+def test_no_module_is_in_an_import_cycle() -> None:
+    names = {path: "regard." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in FILES}
+    known = {name.removesuffix(".__init__") for name in names.values()}
+    graph = {
+        name.removesuffix(".__init__"): {
+            module for module in imports(path) if module in known and module != name.removesuffix(".__init__")
+        }
+        for path, name in names.items()
+    }
+    while leaves := {name for name, needs in graph.items() if not needs & set(graph)}:
+        graph = {name: needs for name, needs in graph.items() if name not in leaves}
+    assert not graph
+
+
+@pytest.mark.parametrize("path", FILES, ids=str)
+def test_heavy_libraries_are_imported_only_where_they_belong(path: Path) -> None:
+    here = path.relative_to(PACKAGE).as_posix()
+    for name in imports(path):
+        places = HEAVY.get(name.split(".")[0])
+        if places is not None:
+            assert any(here == place or here.startswith(f"{place}/") or part(path) == place for place in places), name
+
+
+def test_every_import_is_a_declared_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = project["dependencies"] + [d for extra in project["optional-dependencies"].values() for d in extra]
+    known = {re.split(r"[<>=\[; ]", line)[0].replace("-", "_") for line in declared}
+    for path in FILES:
+        used = {name.split(".")[0] for name in imports(path)} - set(sys.stdlib_module_names) - {"regard"}
+        assert used <= known, path
+
+
+def test_the_public_names_are_exactly_those_of_all() -> None:
+    assert sorted(regard._HOME) == sorted(regard.__all__)
+    for name in regard.__all__:
+        assert getattr(regard, name) is not None
+    assert [name for name in dir(regard) if name != "__version__"] == sorted(regard.__all__)
+
+
+def test_an_unknown_public_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'atend'"):
+        _ = regard.atend
+
+
+FIELDS = {
+    "model": """family vocabulary target_vocabulary size embedding encoder_size output_size heads key_heads feed_forward
+        encoder_layers decoder_layers length positions rotary_base norm norm_place norm_epsilon embedding_norm
+        scale_embeddings activation bias output_bias tie dropout attention_dropout types pooler masked_head cell
+        bidirectional score feed""",
+}
+
+
+def test_the_options_are_exactly_these_and_at_most_ninety() -> None:
+    config = Config()
+    found = {
+        section.name: [field.name for field in dataclasses.fields(getattr(config, section.name))]
+        for section in dataclasses.fields(config)
+    }
+    assert found == {section: names.split() for section, names in FIELDS.items()}
+    assert sum(map(len, found.values())) <= 90
+
+
+def test_every_option_is_explained_under_its_name() -> None:
+    tree = ast.parse((PACKAGE / "config.py").read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Config") and node.name != "Config":
+            fields = [i for i, statement in enumerate(node.body) if isinstance(statement, ast.AnnAssign)]
+            for i in fields:
+                following = node.body[i + 1]
+                assert isinstance(following, ast.Expr), ast.unparse(node.body[i])
+                assert isinstance(following.value, ast.Constant), ast.unparse(node.body[i])
+
+
+@pytest.mark.parametrize("path", FILES, ids=str)
+def test_nothing_is_too_big_to_hold_in_the_head(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= 700
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.lineno < 100, node.name
+
+
+@pytest.mark.parametrize("path", FILES, ids=str)
+def test_a_file_begins_with_its_sentence(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    "command", [["--help"], ["count", "bert-base"], ["count", "gpt2", "--json"], ["count", "--help"]], ids=" ".join
+)
+def test_torch_is_not_imported_where_it_is_not_needed(command: list[str]) -> None:
+    program = (
+        "import sys; sys.argv = ['regard', *sys.argv[1:]]\n"
+        "from regard.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *command], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_the_readmes_file_tree_is_the_file_tree() -> None:
+    readme = (ROOT / "README.md").read_text()
+    block = readme[readme.index("src/regard/\n") :].split("```")[0]
+    folder, listed = "", set()
+    for line in block.splitlines()[1:]:
+        name = line.split("  ")[1] if line.startswith("  ") and not line.startswith("   ") else line.split()[0]
+        name = name.split()[0]
+        indent = len(line) - len(line.lstrip())
+        if name.endswith("/"):
+            folder = name
+            continue
+        listed.add(name if indent == 2 else folder + name)
+        assert len(line.split(None, 1)) == 2, f"{name} has no line that says what it is"
+    actual = {path.relative_to(PACKAGE).as_posix() for path in FILES}
+    boring = {path for path in actual if path.endswith(("__init__.py", "__main__.py"))}
+    assert listed - boring == actual - boring

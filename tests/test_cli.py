@@ -1,0 +1,110 @@
+"""The command line: what a user types and gets."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from regard.config import preset, to_json
+
+
+def regard(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    import os
+
+    return subprocess.run(
+        [sys.executable, "-m", "regard", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "120", **environment},
+    )
+
+
+def test_count_prints_every_part_with_its_formula() -> None:
+    printed = regard("count", "bert-base").stdout
+    for line in ("30,522 × 768", "12 × 7,087,872", "768 × 3,072 + 3,072", "109,482,240", "110,104,890", "109,786,368"):
+        assert line in printed
+
+
+def test_count_as_json_is_one_object_and_nothing_else() -> None:
+    done = regard("count", "bert-base", "--json")
+    answer = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert answer["parameters"]["total"] == 109482240
+    assert answer["parameters"]["parts"] == {"embeddings": 23837184, "layers": 85054464, "pooler": 590592}
+    assert answer["parameters"]["tree"][1]["each"] == 7087872
+
+
+def test_count_builds_the_model_and_agrees() -> None:
+    answer = json.loads(regard("count", "transformer-base", "--build", "--json").stdout)
+    assert answer["built"]["total"] == answer["parameters"]["total"] == 63_082_496
+    assert answer["built"]["parts"] == answer["parameters"]["parts"]
+
+
+def test_count_takes_changes_to_the_config() -> None:
+    answer = json.loads(regard("count", "gpt2", "--set", "model.decoder_layers=1", "--json").stdout)
+    assert answer["parameters"]["total"] == 124_439_808 - 11 * 7_087_872
+
+
+def test_count_says_time_and_cost_on_hardware() -> None:
+    asked = ("--hardware", "h200", "--tokens", "1e9", "--utilisation", "0.4", "--devices", "8", "--price", "3")
+    answer = json.loads(regard("count", "gpt2", *asked, "--json").stdout)["time"]
+    assert answer["seconds"] > 0
+    assert answer["cost"] == pytest.approx(3 * answer["device_hours"])
+
+
+def test_count_of_a_folder_compares_its_weights_with_its_config(tmp_path) -> None:
+    from safetensors.torch import save_file
+
+    from regard.config import Config
+    from regard.models import build
+
+    config = Config().with_values(["model.size=16", "model.vocabulary=9", "model.feed_forward=8"])
+    (tmp_path / "config.json").write_text(to_json(config))
+    weights = dict(build(config.model).named_parameters())
+    save_file(weights, tmp_path / "model.safetensors")
+    answer = json.loads(regard("count", str(tmp_path), "--json").stdout)
+    assert answer["stored"] == answer["parameters"]["total"]
+    (tmp_path / "config.json").write_text(to_json(preset("gpt2")))
+    done = regard("count", str(tmp_path))
+    assert done.returncode == 2
+    assert "is not of this model" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("count", "bert-bse"), "There is no preset, recipe or folder bert-bse. Did you mean bert-base?"),
+        (("count", "gpt2", "--set", "model.heads=7"), "model.size (768) must be a multiple of model.heads (7)"),
+        (("count", "gpt2", "--hardware", "h20"), "There is no hardware h20. Did you mean h200?"),
+        (("count", "gpt2", "--precision", "fp8"), "There is no precision fp8."),
+        (("count", "missing.toml"), "missing.toml cannot be read: No such file or directory"),
+    ],
+)
+def test_a_wrong_request_gets_one_line_and_exit_2(arguments: tuple[str, ...], message: str) -> None:
+    done = regard(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("regard: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("count",), ("count", "gpt2", "--sorce", "3"), ("cuont",)])
+def test_a_wrong_option_is_exit_2_without_a_traceback(arguments: tuple[str, ...]) -> None:
+    done = regard(*arguments)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_the_traceback_is_there_for_who_asks() -> None:
+    done = regard("count", "bert-bse", REGARD_DEBUG="1")
+    assert "Traceback" in done.stderr
+
+
+def test_the_demo_shows_what_works() -> None:
+    done = regard("demo")
+    assert done.returncode == 0, done.stderr
+    assert "largest difference" in done.stdout

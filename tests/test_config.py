@@ -1,0 +1,113 @@
+"""The config: what is wrong, where, and what would be right."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from regard.config import PRESETS, Config, ModelConfig, find_config, from_json, from_toml, preset, to_json
+from regard.errors import ConfigError, FolderError
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"size": 100, "heads": 8}, r"model.size \(100\) must be a multiple of model.heads \(8\)"),
+        ({"heads": 8, "key_heads": 3}, r"model.heads \(8\) must be a multiple of model.key_heads \(3\)"),
+        ({"size": 0}, r"model.size \(0\) must be at least 1"),
+        ({"size": "512"}, r"model.size \('512'\) must be a whole number"),
+        ({"size": True}, r"model.size \(True\) must be a whole number"),
+        ({"bias": 1}, r"model.bias \(1\) must be true or false"),
+        ({"dropout": 1.0}, r"model.dropout \(1.0\) must be at least 0 and below 1"),
+        ({"dropout": float("nan")}, r"model.dropout \(nan\) must be at least 0 and below 1"),
+        ({"family": "lstm"}, r"model.family \(lstm\) must be one of rnn, transformer, bert, gpt"),
+        ({"score": "aditive"}, r"model.score \(aditive\) must be one of .* Did you mean additive\?"),
+        ({"score": "none"}, "model.score = none is for model.family = rnn: a transformer is made of attention"),
+        ({"positions": "rotary", "size": 24, "heads": 8}, r"model.size / model.heads \(24 / 8 = 3\) must be even"),
+        ({"target_vocabulary": 9, "vocabulary": 8}, 'set model.target_vocabulary=0 or model.tie="target"'),
+        ({"family": "rnn", "size": 7}, r"model.size \(7\) must be even, or model.encoder_size given"),
+        ({"family": "rnn", "score": "dot", "encoder_size": 9}, "set model.encoder_size=256 or model.score=general"),
+        ({"family": "rnn", "output_size": 9}, 'set model.output_size=512 or model.tie="none"'),
+        ({"norm_epsilon": 0.0}, r"model.norm_epsilon \(0.0\) must be above 0"),
+    ],
+)
+def test_an_unsound_value_is_refused_with_field_value_and_remedy(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ModelConfig(**values)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"model": {"sise": 3}},
+            "There is no option model.sise. Did you mean model.size?".replace("model.size", "size"),
+        ),
+        ({"modle": {}}, "There is no section modle. Did you mean model?"),
+        ({"model": 3}, "model is a section with fields, not a value"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest_known(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message.replace("?", r"\?")):
+        Config.read(values)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("model.sise=3", "There is no option model.sise"),
+        ("size=3", "is not of the form section.field=value"),
+        ("model.size", "is not of the form section.field=value"),
+        ("modle.size=3", "There is no section modle"),
+        ("model.size=big", r"model.size \('big'\) must be a whole number"),
+    ],
+)
+def test_a_wrong_assignment_is_refused(assignment: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Config().with_values([assignment])
+
+
+def test_assignments_are_read_as_toml_and_else_as_text() -> None:
+    changed = Config().with_values(["model.size=64", "model.family=gpt", "model.bias=false", "model.dropout=0"]).model
+    assert (changed.size, changed.family, changed.bias, changed.dropout) == (64, "gpt", False, 0.0)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_config_comes_back_from_json_as_it_was(name: str, tmp_path) -> None:
+    (tmp_path / "config.json").write_text(to_json(preset(name)))
+    assert from_json(tmp_path / "config.json") == preset(name)
+    assert find_config(str(tmp_path)) == preset(name)
+
+
+def test_a_recipe_is_toml(tmp_path) -> None:
+    recipe = tmp_path / "small.toml"
+    recipe.write_text('[model]\nsize = 64\nfamily = "rnn"\n')
+    assert find_config(str(recipe)).model == ModelConfig(size=64, family="rnn")
+
+
+@pytest.mark.parametrize("content", ["[model", "\0", "[]"])
+def test_a_damaged_recipe_is_one_line(content: str, tmp_path) -> None:
+    (tmp_path / "x.toml").write_text(content)
+    with pytest.raises(ConfigError, match=r"x.toml"):
+        from_toml(tmp_path / "x.toml")
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"3", b"\xff\xfe", b"{" * 100_000, json.dumps({"model": []}).encode()])
+def test_a_damaged_config_json_is_one_line(content: bytes, tmp_path) -> None:
+    (tmp_path / "config.json").write_bytes(content)
+    with pytest.raises(ConfigError):
+        from_json(tmp_path / "config.json")
+
+
+def test_a_folder_that_is_no_model_is_said_to_be_none(tmp_path) -> None:
+    with pytest.raises(FolderError, match=r"is not a model folder: it has no config.json"):
+        find_config(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"), [("bert-bas", "bert-base"), ("gpt-2", "gpt2"), ("rnnsearch", "rnnsearch-50")]
+)
+def test_an_unknown_preset_is_answered_with_the_nearest(name: str, nearest: str) -> None:
+    with pytest.raises(ConfigError, match=rf"There is no preset, recipe or folder {name}. Did you mean {nearest}"):
+        find_config(name)

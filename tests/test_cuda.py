@@ -1,0 +1,93 @@
+"""What holds on a CPU holds on a GPU: run where there is one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from regard import attend
+from regard.attention import scores
+from regard.models import build, reorder
+from tests.models.families import BERTS, GENERATORS
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+MASK = torch.arange(7) < torch.tensor([[7], [4], [1]])
+torch.backends.cudnn.allow_tf32 = False  # a recurrent kernel would round its products to ten bits
+BACKENDS = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+    "math": SDPBackend.MATH,
+    "any": None,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("score", ["dot", "scaled_dot", "cosine", "additive", "general", "learned_cosine"])
+@pytest.mark.parametrize("visible", ["all", "mask", "causal"])
+def test_fused_equals_explicit(dtype: torch.dtype, score: str, visible: str) -> None:
+    made = {"learned_cosine": "cosine"}.get(score, score)
+    module = scores.make_score(made, 64, 64) if score in ("additive", "general", "learned_cosine") else score
+    if isinstance(module, torch.nn.Module):
+        module.to("cuda", dtype)
+    query, key, value = torch.randn(3, 2, 4, 33, 64, device="cuda", dtype=dtype) * 0.5
+    mask = torch.rand(2, 1, 33, 33, device="cuda") > 0.3 if visible == "mask" else None
+    explicit, _ = attend(query, key, value, module, mask, causal=visible == "causal")
+    fused, _ = attend(query, key, value, module, mask, weights=False, causal=visible == "causal")
+    close = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 5e-2, "atol": 5e-2}
+    torch.testing.assert_close(fused, explicit, **close)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_query_that_may_see_nothing_gathers_zeros_on_every_kernel(backend: str, dtype: torch.dtype) -> None:
+    tensors = [torch.randn(2, 4, 16, 64, device="cuda", dtype=dtype, requires_grad=True) for _ in range(3)]
+    mask = torch.ones(2, 1, 16, 16, dtype=torch.bool, device="cuda")
+    mask[0, 0, 2] = False
+    kernels = list(filter(None, BACKENDS.values())) if BACKENDS[backend] is None else [BACKENDS[backend]]
+    try:
+        with sdpa_kernel(kernels):
+            context, _ = attend(*tensors, mask=mask, weights=False)
+    except RuntimeError as error:
+        pytest.skip(f"{backend} does not take this: {str(error).splitlines()[0]}")
+    assert (context[0, :, 2] == 0).all()
+    context.float().square().sum().backward()
+    assert all(x.grad.isfinite().all() for x in tensors)
+
+
+@pytest.mark.parametrize("room", [0, 16])
+@pytest.mark.parametrize("name", GENERATORS)
+def test_a_model_says_on_a_gpu_what_it_says_on_a_cpu(name: str, room: int) -> None:
+    config = GENERATORS[name]
+    model = build(config).eval()
+    source, target = torch.randint(0, 50, (3, 7)), torch.randint(0, config.target_tokens, (3, 6))
+    expected, _ = model.step(target, model.start(source, MASK))
+    model.cuda()
+    rows = torch.arange(3, device="cuda")
+    state = model.start(source.cuda(), MASK.cuda(), room=room)
+    logits = []
+    for part in target.cuda().split((1, 2, 3), dim=1):
+        step, state = model.step(part, reorder(state, rows))
+        logits.append(step)
+    torch.testing.assert_close(torch.cat(logits, dim=1).cpu(), expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", BERTS)
+def test_a_bert_says_on_a_gpu_what_it_says_on_a_cpu(name: str) -> None:
+    model = build(BERTS[name]).eval()
+    source = torch.randint(0, 50, (3, 7))
+    expected = model.encode(source, mask=MASK)
+    got = model.cuda().encode(source.cuda(), mask=MASK.cuda())
+    torch.testing.assert_close(got.cpu()[MASK], expected[MASK], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["transformer", "gpt-llama", "rnn-general-output-gru"])
+def test_a_training_pass_in_bf16_gives_finite_gradients(name: str) -> None:
+    config = GENERATORS[name]
+    model = build(config).cuda().train()
+    source, target = torch.randint(0, 50, (3, 7)).cuda(), torch.randint(0, 50, (3, 6)).cuda()
+    with torch.autocast("cuda", torch.bfloat16):
+        logits, _ = model.step(target, model.start(source if "gpt" not in name else source[:, :0]))
+    torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), target.flatten()).backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
