@@ -35,13 +35,13 @@ test: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2
 
 check: $(VENV)/.test
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/mypy
-	$(BIN)/pytest -m 'not slow' -x
+	$(BIN)/pytest -n 2 -m 'not slow' -x
 
 bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks

@@ -9,6 +9,9 @@ import pytest
 import torch
 
 
+torch.set_num_threads(1)  # the models are small, and tests run side by side
+
+
 @pytest.fixture(autouse=True)
 def _same_random_numbers() -> None:
     torch.manual_seed(0)

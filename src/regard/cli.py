@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.errors import FolderError, RegardError
+from regard.errors import ConfigError, FolderError, RegardError
 
 app = typer.Typer(
     name="regard",
@@ -21,6 +21,11 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, and nothing else there.")]
+Source = Annotated[
+    str, typer.Argument(metavar="SOURCE", help="A text file, one that holds both sides, a folder, or -.")
+]
+Target = Annotated[str | None, typer.Argument(metavar="TARGET", help="The other side, line for line.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 Values = Annotated[
     list[str], typer.Option("--set", metavar="SECTION.FIELD=VALUE", help="Change a field of the config.")
 ]
@@ -103,6 +108,98 @@ def _built(counted: Any) -> dict[str, int]:
 
     parameters = {name: p.numel() for name, p in build(counted.config, "meta").named_parameters()}
     return {part.name: sum(n for name, n in parameters.items() if name.startswith(part.where)) for part in counted.tree}
+
+
+@app.command()
+def check(
+    source: Source,
+    target: Target = None,
+    valid: Annotated[tuple[str, str], typer.Option(metavar="SOURCE TARGET", help="What models are chosen by.")] = (
+        "",
+        "",
+    ),
+    test: Annotated[tuple[str, str], typer.Option(metavar="SOURCE TARGET", help="What is reported.")] = ("", ""),
+    languages: Annotated[str, typer.Option(metavar="EN,FR", help="The two languages of a TMX or XLIFF file.")] = "",
+    report: Annotated[Path | None, typer.Option(metavar="X.html", help="Write the report as a page.")] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Whether the data is fit to train on: a verdict, the evidence, and what to do. Exits 1 when it is not."""
+    from regard import terminal
+    from regard.folders import write_file
+    from regard.text import preflight
+    from regard.text import report as pages
+    from regard.text.formats import read_pairs
+
+    codes = _two(languages)
+    if report is not None and report.exists() and not force:
+        raise FolderError(f"{report} is already there: choose another name, or replace it with --force")
+    train = read_pairs(source, target, languages=codes)
+    held = [read_pairs(*part, languages=codes) if part[0] else None for part in (valid, test)]
+    with terminal.working("reading"):
+        found = preflight.inspect(train, *held, names=codes or ("source", "target"))
+    if report is not None:
+        write_file(report, pages.render_page(found), force=force)
+    if as_json:
+        print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        from rich.console import Console
+
+        Console(highlight=False).print(pages.render_terminal(found))
+    raise typer.Exit(1 if found.verdict == "unfit" else 0)
+
+
+def _two(languages: str) -> tuple[str, str] | None:
+    """`en,fr` as two codes."""
+    if not languages:
+        return None
+    codes = languages.split(",")
+    if len(codes) != 2 or not all(codes):
+        raise ConfigError(f"--languages ({languages}) must be two codes with a comma between, such as en,fr")
+    return codes[0], codes[1]
+
+
+data = typer.Typer(no_args_is_help=True, help="The built-in corpus and named public ones, with checksum and licence.")
+app.add_typer(data, name="data")
+
+
+@data.command("list")
+def data_list(as_json: Json = False) -> None:
+    """Every corpus there is a name for, and where it would come from."""
+    from regard.text import catalog
+
+    if as_json:
+        return print(json.dumps({"corpora": catalog.table()}, indent=2, ensure_ascii=False))
+    from rich.console import Console
+
+    from regard import terminal
+
+    return Console(highlight=False).print(terminal.corpora_table(catalog.table()))
+
+
+@data.command("get")
+def data_get(
+    name: Annotated[str, typer.Argument(help="As `regard data list` has it.")],
+    out: Annotated[Path, typer.Option(help="The folder to write into.")],
+    force: Force = False,
+    train: Annotated[int, typer.Option(min=0, help="Of builtin: pairs to train on; 0: 50,000.")] = 0,
+    valid: Annotated[int, typer.Option(min=0, help="Of builtin: pairs to choose by; 0: 1,000.")] = 0,
+    test: Annotated[int, typer.Option(min=0, help="Of builtin: pairs to report; 0: 1,000.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Write a corpus as plain text files: from REGARD_DATA, the cache or the network, in this order."""
+    from regard import terminal
+    from regard.text import catalog
+
+    asked = {part: size for part, size in (("train", train), ("valid", valid), ("test", test)) if size}
+    sizes = {**catalog.BUILTIN_SIZES, **asked} if name == "builtin" else asked or None
+    with terminal.download_bar() as progress:
+        paths = catalog.get(name, out, force=force, sizes=sizes, progress=progress)
+    if as_json:
+        return print(json.dumps({"name": name, "files": [str(path) for path in paths]}, indent=2))
+    for path in paths:
+        print(path)
+    return None
 
 
 @app.command()

@@ -250,11 +250,75 @@ class TextConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How a model is trained."""
+
+    updates: int = 20000
+    """Optimizer updates in all."""
+    budget: int = 8192
+    """Positions, padded, of source and target together in one update, over all processes and micro-batches."""
+    accumulate: int = 1
+    """Micro-batches an update is made of."""
+    exact: bool = False
+    """Only sources of one length share a batch: no padding mask is needed, and more batches are."""
+    rate: float = 0.0007
+    """Highest learning rate; of noam the factor before size^-0.5."""
+    schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "inverse_sqrt"
+    """How the rate falls after the warm-up."""
+    warmup: int = 1000
+    """Updates over which the rate rises from zero."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay of the matrices (AdamW)."""
+    beta2: float = 0.98
+    """How long Adam remembers squared gradients."""
+    clip: float = 1.0
+    """Largest norm of a gradient; 0: any."""
+    smoothing: float = 0.1
+    """Label smoothing: the share of each target spread evenly over the vocabulary."""
+    rdrop: float = 0.0
+    """Weight of R-Drop: two passes with different dropout are drawn to each other; 0: one pass."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """bf16 keeps the weights in fp32; auto: bf16 on a GPU that has it, else fp32."""
+    compile: Literal["auto", "on", "off"] = "auto"
+    """torch.compile; auto: on a GPU."""
+    decay: float = 0.0
+    """Of the exponential average of the weights that is validated and kept; 0: none."""
+    average: int = 0
+    """Average the last so many checkpoints at the end; 0: none."""
+    validate_every: int = 1000
+    """Updates from one validation to the next."""
+    save_every: int = 1000
+    """Updates from one checkpoint to the next."""
+    keep: int = 3
+    """Checkpoints kept beside the best."""
+    patience: int = 0
+    """Validations without improvement after which training ends; 0: never."""
+    metric: Literal["bleu", "chrf", "loss"] = "bleu"
+    """What the best model is chosen by."""
+    seed: int = 1
+    """Of all randomness."""
+
+    def __post_init__(self) -> None:
+        check_types("train", self)
+        for name in ("updates", "budget", "accumulate", "validate_every", "save_every", "keep"):
+            at_least("train", self, name, 1)
+        for name in ("warmup", "average", "patience", "seed"):
+            at_least("train", self, name, 0)
+        for name in ("rate", "weight_decay", "clip", "rdrop"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ConfigError(f"train.{name} ({getattr(self, name)}) must be at least 0")
+        for name in ("smoothing", "decay", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(f"train.{name} ({getattr(self, name)}) must be at least 0 and below 1")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """A whole run, section by section."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     text: TextConfig = field(default_factory=TextConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from regard.accounting import Bytes, Count, Duration, Part, Work
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
     from rich.table import Table
 
 
@@ -69,6 +72,60 @@ def cost_table(done: Work, needed: Bytes, took: Duration | None, *, batch: int, 
         if took.price:
             table.add_row("cost", f"{took.device_hours * took.price:,.2f}", f"at {took.price:g} an hour a device")
     return table
+
+
+def corpora_table(rows: Sequence[Mapping[str, str]]) -> Table:
+    """Named corpora: what they are and where they would come from."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("name", style="bold", no_wrap=True)
+    table.add_column("languages", no_wrap=True)
+    table.add_column("where", no_wrap=True)
+    table.add_column("size")
+    table.add_column("licence", style="dim")
+    for row in rows:
+        unverified = " (not verified)" if row["checksum"] == "not verified" else ""
+        table.add_row(row["name"], row["languages"], row["where"], row["size"] + unverified, row["licence"])
+    return table
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """A sign of life while something takes long, on a terminal only."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(what):
+        yield
+
+
+@contextmanager
+def download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
+    """A bar with rate and time left for each file that is fetched, on a terminal only."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def tell(name: str, done: int, total: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = bar.add_task(name, total=total)
+            bar.update(tasks[name], completed=done, total=total)
+
+        yield tell
 
 
 def flops(number: float) -> str:

@@ -6,6 +6,7 @@ B batch, S tokens, V vocabulary.
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +17,9 @@ from regard.errors import ConfigError
 from regard.models.blocks import Stack
 from regard.models.contract import Record, check_mask, check_tokens
 from regard.models.layers import ACTIVATIONS, Embedding, make_norm, start_normal
+
+if TYPE_CHECKING:
+    from regard.text.batch import Batch
 
 
 class BERT(nn.Module):
@@ -43,6 +47,11 @@ class BERT(nn.Module):
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         seen = None if mask is None else mask[:, None, None, :]
         return self.encoder.read(self.source(tokens, positions, types), positions, seen, record)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """For training: (N, V), the logits of the N tokens to be guessed, row after row."""
+        assert batch.source is not None
+        return self.logits(self.encode(batch.source, mask=batch.mask)[batch.target_out != 0])
 
     def pool(self, encoded: Tensor) -> Tensor:
         """(B, S, size) -> (B, size): the sentence, as its first token says it."""

@@ -5,6 +5,8 @@ B batch, T tokens, V vocabulary.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -14,6 +16,9 @@ from regard.models.blocks import Stack
 from regard.models.contract import Record, State, check_mask, check_tokens
 from regard.models.layers import Embedding, start_normal
 from regard.models.past import Past, advance, begin
+
+if TYPE_CHECKING:
+    from regard.text.batch import Batch
 
 
 class GPT(nn.Module):
@@ -36,6 +41,11 @@ class GPT(nn.Module):
         if source.shape[1]:
             _, past = self._write(source, past, mask, record)
         return State((), past)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """For training: the logits of the whole text, teacher-forced."""
+        assert batch.target_in is not None
+        return self.step(batch.target_in, self.start(batch.target_in[:, :0]))[0]
 
     def step(self, tokens: Tensor, state: State, record: Record | None = None) -> tuple[Tensor, State]:
         """Write on: (B, T) -> (B, T, V)."""

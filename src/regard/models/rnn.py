@@ -10,7 +10,7 @@ step (Cho et al., 2014; Sutskever et al., 2014), and the rest is unchanged.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +21,9 @@ from regard.attention.masks import over_queries
 from regard.config import ModelConfig
 from regard.models.contract import Record, State, check_mask, check_not_empty, check_tokens, note
 from regard.models.recurrent import BothWays, Hidden, Layer
+
+if TYPE_CHECKING:
+    from regard.text.batch import Batch
 
 
 class Source(NamedTuple):
@@ -104,6 +107,12 @@ class RNN(nn.Module):
         return tuple(parts[i : i + per_layer] for i in range(0, len(parts), per_layer))
 
     # Writing.
+
+    def forward(self, batch: Batch) -> Tensor:
+        """For training: the logits of the whole target, teacher-forced."""
+        assert batch.source is not None
+        assert batch.target_in is not None
+        return self.step(batch.target_in, self.start(batch.source, batch.mask))[0]
 
     def step(self, tokens: Tensor, state: State, record: Record | None = None) -> tuple[Tensor, State]:
         """Write on: (B, T) -> (B, T, V)."""

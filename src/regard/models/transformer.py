@@ -5,7 +5,7 @@ B batch, S source tokens, T target tokens, V vocabulary.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,9 @@ from regard.models.blocks import Stack
 from regard.models.contract import Record, State, check_mask, check_not_empty, check_tokens
 from regard.models.layers import Embedding
 from regard.models.past import advance, begin
+
+if TYPE_CHECKING:
+    from regard.text.batch import Batch
 
 
 class Source(NamedTuple):
@@ -51,6 +54,12 @@ class Transformer(nn.Module):
         encoded = self.encoder.read(self.source(source, positions), positions, seen, record)
         memory = Source(self.decoder.remember(encoded), seen)
         return State(memory, begin(len(source), source.device, room))
+
+    def forward(self, batch: Batch) -> Tensor:
+        """For training: the logits of the whole target, teacher-forced."""
+        assert batch.source is not None
+        assert batch.target_in is not None
+        return self.step(batch.target_in, self.start(batch.source, batch.mask))[0]
 
     def step(self, tokens: Tensor, state: State, record: Record | None = None) -> tuple[Tensor, State]:
         """Write on: (B, T) -> (B, T, V)."""

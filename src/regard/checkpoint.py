@@ -1,0 +1,379 @@
+"""A model is a folder, and so is every checkpoint of its training: save, load, keep, average.
+
+model.safetensors  config.json  tokenizer.json  card.md  checksums.json
+checkpoints/update-00000100/   model.safetensors  optimizer.safetensors  progress.json  checksums.json
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from regard import folders
+from regard.config import Config, from_json, to_json
+from regard.errors import ConfigError, FolderError, RegardError, RunError
+from regard.folders import CHECKSUMS, explained
+from regard.models import build
+
+MODEL = "model.safetensors"
+CONFIG = "config.json"
+PROGRESS = "progress.json"
+CHECKPOINTS = "checkpoints"
+
+_EDITED = (CONFIG, "card.md")  # people may change these, so no checksum holds them fast
+_UPDATE = re.compile(r"update-(\d{8,})")
+_WEIGHTS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+Groups = Mapping[str, Mapping[str, Tensor]]
+"""Tensors by name, in groups that become files: model, optimizer."""
+
+
+# A model's folder.
+
+
+def save_model(
+    folder: Path,
+    model: nn.Module | Mapping[str, Tensor],
+    config: Config,
+    files: Mapping[str, bytes | str],
+    *,
+    force: bool,
+) -> None:
+    """Write a model and the files that go with it (tokenizer, card) as a folder, or into the folder of its training.
+
+    Without `force` nothing that is there already is changed. While an old model is replaced there is a moment without
+    any, and none in which old weights stand beside a new config.
+    """
+    assert all(Path(name).name == name and name not in (MODEL, CONFIG, CHECKSUMS) for name in files)
+    texts = {CONFIG: to_json(config).encode()} | {
+        name: data.encode() if isinstance(data, str) else data for name, data in files.items()
+    }
+    tensors = parameters(model) if isinstance(model, nn.Module) else model
+    if not os.path.lexists(folder):
+        with folders.whole_folder(folder, force=False) as new:
+            _write_model(new, tensors, texts)
+        return
+    folders.sweep(folder)
+    if not force:
+        with explained(folder):
+            _refuse_change(folder, texts)
+    with folders.hidden_folder(folder, about=folder) as new, explained(folder):
+        _write_model(new, tensors, texts)
+        folders.settle(new)
+        for name in (MODEL, *_replaced(folder)) if force else ():  # a tokenizer of the old model must not stay
+            if os.path.lexists(folder / name):
+                folders.discard(folder / name)
+        for name in (*texts, CHECKSUMS, MODEL):
+            os.replace(new / name, folder / name)
+        folders.sync(folder)
+
+
+def load_model(
+    folder: Path, device: torch.device | str = "cpu", *, dtype: torch.dtype | None = None
+) -> tuple[nn.Module, Config]:
+    """The model of a folder, ready to be used (dropout off), in the precision of its file or the one asked for."""
+    config = load_config(folder)
+    tensors = load_weights(folder)
+    model = build(config.model, "meta")
+    check_fit(model, tensors, folder / MODEL)
+    dtype = dtype or functools.reduce(torch.promote_types, [tensor.dtype for tensor in tensors.values()])
+    # The weights are copied: they do not depend on the file any more, and modules that are shared stay shared.
+    model = model.to(dtype).to_empty(device=device)
+    fill(model, tensors, folder / MODEL)
+    return model.eval(), config
+
+
+def load_config(folder: Path) -> Config:
+    """The config of a model folder."""
+    path = folder / CONFIG
+    if not folder.is_dir():
+        raise FolderError(
+            f"{folder} is a file, not a model folder" if folder.exists() else f"There is no folder {folder}"
+        )
+    if not path.is_file():
+        raise FolderError(f"{folder} is not a model folder: it has no {CONFIG}")
+    try:
+        return from_json(path)
+    except ConfigError as error:
+        message = str(error)
+        raise FolderError(message if message.startswith(str(path)) else f"{path}: {message}") from error
+
+
+def load_weights(folder: Path) -> dict[str, Tensor]:
+    """The tensors of a model folder or a checkpoint, as they were written."""
+    path = folder / MODEL
+    if not path.is_file():
+        unfinished = "its training has not ended" if (folder / CHECKPOINTS).is_dir() else "it is not a model folder"
+        raise FolderError(f"{folder} has no {MODEL}: {unfinished}")
+    folders.verify(folder, only=[MODEL])
+    return _read_tensors(path)
+
+
+def parameters(model: nn.Module) -> dict[str, Tensor]:
+    """What is saved of a model: each parameter once, under the first of its names."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def fill(model: nn.Module, tensors: Mapping[str, Tensor], origin: Path) -> None:
+    """Copy tensors into a model that has exactly these; `origin` is for the messages."""
+    check_fit(model, tensors, origin)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(tensors[name])
+
+
+def check_fit(model: nn.Module, tensors: Mapping[str, Tensor], origin: Path) -> None:
+    """Refuse tensors that are not exactly those of a model."""
+    wanted = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    wrong = [f"{name} {shape} is missing" for name, shape in wanted.items() if name not in tensors]
+    for name, tensor in tensors.items():
+        shape = tuple(tensor.shape)
+        if name not in wanted:
+            wrong.append(f"{name} {shape} has no place in the model")
+        elif shape != wanted[name]:
+            wrong.append(f"{name} has the shape {shape}, and {wanted[name]} is wanted")
+        elif tensor.dtype not in _WEIGHTS:
+            wrong.append(f"{name} holds {str(tensor.dtype).removeprefix('torch.')}, and weights are floating-point")
+    if wrong:
+        more = f" (and {len(wrong) - 3} more)" if len(wrong) > 3 else ""
+        raise FolderError(f"{origin} does not fit its config: {'; '.join(wrong[:3])}{more}")
+
+
+def _write_model(new: Path, tensors: Mapping[str, Tensor], texts: Mapping[str, bytes]) -> None:
+    _write_tensors(new / MODEL, tensors)
+    for name, data in texts.items():
+        (new / name).write_bytes(data)
+    folders.seal(new, but=_EDITED)
+
+
+def _refuse_change(folder: Path, texts: Mapping[str, bytes]) -> None:
+    if not folder.is_dir():
+        raise FolderError(f"{folder} is a file, and a folder is wanted: choose another name")
+    if (folder / MODEL).exists():
+        raise FolderError(f"{folder} already holds a model: choose another folder, or replace it with --force")
+    for name, data in texts.items():
+        if (folder / name).exists() and (folder / name).read_bytes() != data:
+            raise FolderError(f"{folder / name} is already there and differs: replace it with --force")
+
+
+def _replaced(folder: Path) -> list[str]:
+    """What an earlier save wrote into a folder."""
+    try:
+        return list(folders.sums(folder))
+    except FolderError:
+        return []
+
+
+# Checkpoints.
+
+
+class Checkpoint(NamedTuple):
+    """Everything a run needs to go on from an update."""
+
+    update: int
+    tensors: dict[str, dict[str, Tensor]]
+    progress: dict[str, Any]
+
+
+def save_checkpoint(root: Path, update: int, tensors: Groups, progress: Mapping[str, Any]) -> Path:
+    """Write `checkpoints/update-...` into a model's folder; a checkpoint of the same update is replaced."""
+    return _write_checkpoint(root, update, tensors, _to_text(progress))
+
+
+def load_checkpoint(path: Path, *, check: bool = True) -> Checkpoint:
+    """A checkpoint as it was written; `newest` has checked the one it gives, so that need not be done again."""
+    number = _UPDATE.fullmatch(path.name)
+    if number is None:
+        raise FolderError(f"{path} is not a checkpoint: its name is not of the form update-00000100")
+    names = verify_checkpoint(path) if check else list(folders.sums(path))
+    groups = [name for name in names if name.endswith(".safetensors")]
+    tensors = {name.removesuffix(".safetensors"): _read_tensors(path / name) for name in groups}
+    with explained(path / PROGRESS, "read"):
+        progress = json.loads((path / PROGRESS).read_bytes())
+    return Checkpoint(int(number[1]), tensors, progress)
+
+
+def verify_checkpoint(path: Path) -> list[str]:
+    """The names of a checkpoint's files, all there and as they were written; a FolderError names what is not."""
+    if not path.is_dir():
+        raise FolderError(f"There is no checkpoint {path}")
+    names = folders.verify(path)
+    for name in (MODEL, PROGRESS):
+        if name not in names:
+            raise FolderError(f"{path} is damaged: no {CHECKSUMS} lists its {name}")
+    return names
+
+
+def checkpoints(root: Path) -> list[Path]:
+    """The checkpoints in a model's folder, oldest first."""
+    place = root / CHECKPOINTS
+    if not place.is_dir():
+        return []
+    with explained(place, "read"):
+        found = [path for path in place.iterdir() if _UPDATE.fullmatch(path.name)]
+    return sorted(found, key=_update)
+
+
+def newest(root: Path) -> tuple[Path | None, list[str]]:
+    """The newest checkpoint that is as it was written, and a sentence on each damaged one that was passed over."""
+    remarks = []
+    for path in reversed(checkpoints(root)):
+        try:
+            verify_checkpoint(path)
+        except RegardError as error:
+            remarks.append(f"{path.name} was passed over: {error}")
+        else:
+            return path, remarks
+    return None, remarks
+
+
+def prune(root: Path, *, keep: int, protect: Collection[int] = ()) -> list[Path]:
+    """Delete all but the `keep` newest checkpoints and those of the updates in `protect`."""
+    found = checkpoints(root)
+    old = [path for path in found[: max(len(found) - keep, 0)] if _update(path) not in protect]
+    for path in old:
+        folders.discard(path)
+    return old
+
+
+def average(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """The mean of the weights of several checkpoints or model folders."""
+    assert paths
+    first, *others = (load_weights(path) for path in paths)
+    for path, other in zip(paths[1:], others, strict=True):
+        for name in sorted({*first, *other}):
+            here, there = other.get(name), first.get(name)
+            if here is None or there is None or here.shape != there.shape:
+                shapes = ["missing" if each is None else f"of the shape {tuple(each.shape)}" for each in (here, there)]
+                raise FolderError(
+                    f"{path} cannot be averaged with {paths[0]}: {name} is {shapes[0]} here and {shapes[1]} there"
+                )
+    return {
+        name: sum((other[name].double() for other in others), tensor.double()).div(len(paths)).to(tensor.dtype)
+        for name, tensor in first.items()
+    }
+
+
+def _update(path: Path) -> int:
+    return int(path.name.removeprefix("update-"))
+
+
+def _to_text(progress: Mapping[str, Any]) -> str:
+    return json.dumps(progress, indent=2, sort_keys=True) + "\n"
+
+
+def _write_checkpoint(root: Path, update: int, tensors: Groups, progress: str) -> Path:
+    assert "model" in tensors
+    path = root / CHECKPOINTS / f"update-{update:08d}"
+    with folders.whole_folder(path, force=True) as new:
+        for group, named in tensors.items():
+            _write_tensors(new / f"{group}.safetensors", named)
+        (new / PROGRESS).write_text(progress, encoding="utf-8")
+        folders.seal(new)
+    return path
+
+
+# Tensors in a file.
+
+
+def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """No metadata: safetensors writes several keys in an order that changes from process to process."""
+    try:
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:
+        if code := re.search(r"os error (\d+)", str(error)):
+            raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
+        raise
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        with explained(path, "read"):
+            return load_file(path)
+    except SafetensorError as error:
+        raise FolderError(f"{path} is damaged or cut short: {error}") from error
+
+
+# In the background.
+
+
+class Saver:
+    """Checkpoints written while training goes on: it waits only for a copy of the tensors in memory.
+
+    What fails in the background (a full disk) is raised as a RunError by the next call; the checkpoints that were
+    there before are as they were. `keep` and `protect` are those of `prune`, which follows each save.
+    """
+
+    def __init__(self, root: Path, *, keep: int) -> None:
+        assert keep >= 1
+        self._root, self._keep = root, keep
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="saver")
+        self._job: Future[Path] | None = None
+        self._copies: dict[tuple[str, str], Tensor] = {}  # used again and again: pinned memory is slow to get
+
+    def save(self, update: int, tensors: Groups, progress: Mapping[str, Any], *, protect: Collection[int] = ()) -> None:
+        """Begin to write a checkpoint, once the one before is written; tensors and progress may change afterwards."""
+        self.wait()
+        text = _to_text(progress)
+        copied = self._copy(tensors)
+        self._job = self._pool.submit(self._write, update, copied, text, frozenset(protect))
+
+    def wait(self) -> Path | None:
+        """Wait for what is being written; gives its path, or None when nothing was."""
+        if self._job is None:
+            return None
+        try:
+            return self._job.result()
+        finally:
+            if self._job.done():  # else an interrupt came: its copies are still being read
+                self._job = None
+
+    def close(self) -> None:
+        """Wait for what is being written and end."""
+        try:
+            self.wait()
+        finally:
+            self._pool.shutdown()
+            self._copies.clear()
+
+    def __enter__(self) -> Saver:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            self.close()
+        except RunError as failure:
+            if error is None:
+                raise
+            error.add_note(f"and {failure}")  # what ended the run is the news
+
+    def _write(self, update: int, tensors: Groups, progress: str, protect: Collection[int]) -> Path:
+        try:
+            path = _write_checkpoint(self._root, update, tensors, progress)
+            prune(self._root, keep=self._keep, protect=protect)
+        except RegardError as error:
+            raise RunError(str(error)) from error
+        return path
+
+    def _copy(self, tensors: Groups) -> dict[str, dict[str, Tensor]]:
+        before, self._copies = self._copies, {}
+        for group, named in tensors.items():
+            for name, tensor in named.items():
+                copy = before.get((group, name))
+                if copy is None or copy.shape != tensor.shape or copy.dtype != tensor.dtype:
+                    copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+                self._copies[group, name] = copy.copy_(tensor.detach(), non_blocking=tensor.is_cuda)
+        for device in {tensor.device for named in tensors.values() for tensor in named.values() if tensor.is_cuda}:
+            torch.cuda.synchronize(device)
+        return {group: {name: self._copies[group, name] for name in named} for group, named in tensors.items()}

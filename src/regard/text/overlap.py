@@ -1,0 +1,179 @@
+"""Overlap: the same sentence twice in one split, or in two splits that should share none.
+
+Everything is told by 64-bit digests of the plain text, so memory does not grow with the length of lines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Digests = NDArray[np.uint64]
+
+KEPT_DIGESTS = 1 << 24  # 128 MB; a larger corpus is judged by a sample that its digests themselves choose
+
+# Long enough that ordinary phrases do not match, short enough to survive one changed word in a sentence of ten.
+SHINGLE = 16
+NEAR = 0.7  # of the four-letter pieces in common, on both sides: one word in ten changed, or a comma
+SHARED_SHINGLES = 0.2  # of a line must be known before it is worth a comparison
+COMPARISONS = 200_000  # at most, so that formulaic text cannot make the work quadratic
+INDEX_BITS = 22
+
+
+def plain(text: str) -> str:
+    """The text as it is compared: small letters, single blanks."""
+    return " ".join(text.casefold().split())
+
+
+def digests(lines: Sequence[str]) -> Digests:
+    """A 64-bit number for every line that is the same on every machine."""
+    joined = b"".join(hashlib.blake2b(line.encode("utf-8", "surrogatepass"), digest_size=8).digest() for line in lines)
+    return np.frombuffer(joined, dtype="<u8").astype(np.uint64)
+
+
+def both(source: Digests, target: Digests) -> Digests:
+    """The digest of a pair from those of its sides; the order of the sides matters."""
+    return (source * np.uint64(0x9E3779B97F4A7C15)) ^ (target + (source >> np.uint64(29)))
+
+
+class Repeats:
+    """How often lines come again: exact up to `KEPT_DIGESTS` distinct lines, then by a sample of them."""
+
+    def __init__(self) -> None:
+        self.parts: list[Digests] = []
+        self.held = 0
+        self.shift = 0
+
+    def add(self, values: Digests) -> None:
+        """Count these lines too."""
+        self.parts.append(self.sampled(values))
+        self.held += len(self.parts[-1])
+        while self.held > KEPT_DIGESTS:
+            self.shift += 1
+            self.parts = [self.sampled(np.concatenate(self.parts))]
+            self.held = len(self.parts[0])
+
+    def sampled(self, values: Digests) -> Digests:
+        """Those digests that belong to the sample: a line is in it with all its repeats or not at all."""
+        return values if self.shift == 0 else values[values >> np.uint64(64 - self.shift) == 0]
+
+    def summary(self) -> tuple[int, float, int]:
+        """How many lines repeat an earlier one, the share of the most frequent line, and its digest."""
+        if not self.held:
+            return 0, 0.0, 0
+        values, counts = np.unique(np.concatenate(self.parts), return_counts=True)
+        top = int(counts.argmax())
+        return (self.held - len(values)) << self.shift, float(counts[top] / self.held), int(values[top])
+
+
+class HeldOut:
+    """The lines of valid and test, ready to be looked up while train streams by."""
+
+    def __init__(self, sources: list[str], targets: list[str]) -> None:
+        self.sources, self.targets = sources, targets
+        source, target = digests(sources), digests(targets)
+        self.known = {
+            "pair": by_digest(both(source, target)),
+            "source": by_digest(source),
+            "target": by_digest(target),
+        }
+        self.owner, self.table = index_shingles(sources)
+        self.compared = 0
+
+    def exact(self, kind: str, values: Digests) -> Iterator[tuple[int, list[int]]]:
+        """Lines of train (by place in the chunk) that occur in valid or test, and where there."""
+        known = self.known[kind]
+        for place, value in enumerate(values.tolist()):
+            held = known.get(value)
+            if held is not None:
+                yield place, held
+
+    def near(self, sources: list[str], targets: list[str]) -> Iterator[tuple[int, int]]:
+        """Pairs of train that are almost a pair of valid or test, without being one."""
+        if not self.owner:
+            return
+        hashes, starts = shingles(sources)
+        hits = self.table[(hashes >> np.uint64(64 - INDEX_BITS)).astype(np.int64)]
+        share = np.add.reduceat(hits.astype(np.float32), starts) / np.maximum(
+            np.diff(starts, append=len(hashes)) - SHINGLE, 1
+        )
+        for place in np.flatnonzero(share >= SHARED_SHINGLES).tolist():
+            begin = int(starts[place])
+            end = int(starts[place + 1]) if place + 1 < len(starts) else len(hashes)
+            held = self.best(hashes[begin:end][hits[begin:end]])
+            if held is None or self.compared >= COMPARISONS:
+                continue
+            self.compared += 1
+            if sources[place] == self.sources[held] and targets[place] == self.targets[held]:
+                continue
+            if alike(sources[place], self.sources[held]) >= NEAR and alike(targets[place], self.targets[held]) >= NEAR:
+                yield place, held
+
+    def best(self, hashes: Digests) -> int | None:
+        """The held-out line that most of these shingles come from."""
+        votes: dict[int, int] = defaultdict(int)
+        for value in hashes.tolist():
+            owner = self.owner.get(value)
+            if owner is not None:
+                votes[owner] += 1
+        return max(votes, key=lambda held: votes[held]) if votes else None
+
+
+def by_digest(values: Digests) -> dict[int, list[int]]:
+    """Digest to the places that have it."""
+    places: dict[int, list[int]] = defaultdict(list)
+    for place, value in enumerate(values.tolist()):
+        places[value].append(place)
+    return dict(places)
+
+
+def index_shingles(lines: list[str]) -> tuple[dict[int, int], NDArray[np.bool_]]:
+    """Shingle to the one line that has it, and a table of bits that says quickly which shingles are known."""
+    table = np.zeros(1 << INDEX_BITS, dtype=np.bool_)
+    if not lines:
+        return {}, table
+    hashes, starts = shingles(lines)
+    lengths = np.diff(starts, append=len(hashes))
+    owners = np.repeat(np.arange(len(lines)), lengths)
+    inside = np.arange(len(hashes)) - np.repeat(starts, lengths) < np.repeat(lengths - SHINGLE, lengths)
+    owner: dict[int, int] = {}
+    for value, line in zip(hashes[inside].tolist(), owners[inside].tolist(), strict=True):
+        # a phrase of several lines points to none of them, but for lines that are the same
+        if owner.setdefault(value, line) != line and lines[owner[value]] != lines[line]:
+            owner[value] = -1
+    owner = {value: line for value, line in owner.items() if line >= 0}
+    known = np.fromiter(owner, dtype=np.uint64, count=len(owner))
+    table[(known >> np.uint64(64 - INDEX_BITS)).astype(np.int64)] = True
+    return owner, table
+
+
+def shingles(lines: Sequence[str]) -> tuple[Digests, NDArray[np.int64]]:
+    """A hash for the `SHINGLE` characters from every place of the joined lines, and where each line starts."""
+    codes, starts = characters(lines)
+    hashes = codes.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    width = 1
+    while width < SHINGLE:
+        later = np.zeros_like(hashes)
+        later[:-width] = hashes[width:]
+        hashes = (hashes ^ (hashes >> np.uint64(31))) * np.uint64(0xD6E8FEB86659FD93) + later
+        width *= 2
+    return hashes * np.uint64(0x9E3779B97F4A7C15), starts
+
+
+def characters(lines: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """The code points of all lines, each with a line end after it, and where each line starts."""
+    joined = "\n".join(lines) + "\n"
+    codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint32)
+    lengths = np.fromiter((len(line) + 1 for line in lines), dtype=np.int64, count=len(lines))
+    return codes, np.cumsum(lengths) - lengths
+
+
+def alike(one: str, other: str) -> float:
+    """The share of four-letter pieces that two texts have in common (Jaccard)."""
+    first = {one[place : place + 4] for place in range(max(len(one) - 3, 1))}
+    second = {other[place : place + 4] for place in range(max(len(other) - 3, 1))}
+    return len(first & second) / len(first | second)

@@ -1,0 +1,243 @@
+"""Scripts and damage: which script a line is written in, and what encodings and escapes did to it."""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections import Counter
+from html.entities import html5
+from urllib.parse import unquote_to_bytes
+
+LATIN_ONLY = re.compile("[\0-\u024f\u1e00-\u1eff\u2000-\u206f\u20a0-\u20cf\u2100-\u214f]*")
+LETTER = re.compile(r"[^\W\d_]")
+
+# The first word of a character's Unicode name is its script, but for these.
+RENAMED = {"CJK": "Han", "HIRAGANA": "Kana", "KATAKANA": "Kana", "BOPOMOFO": "Bopomofo", "COPTIC": "Coptic"}
+WIDTHS = ("FULLWIDTH", "HALFWIDTH", "HALFWIDTH-FULLWIDTH")
+NO_SCRIPT = {
+    "MODIFIER",
+    "MATHEMATICAL",
+    "DOUBLE-STRUCK",
+    "SCRIPT",
+    "BLACK-LETTER",
+    "FEMININE",
+    "MASCULINE",
+    "MICRO",
+    "OHM",
+}
+TWO_WORDS = {"OLD", "NEW", "TAI", "MEETEI", "SYLOTI", "OL", "PHAGS-PA", "CANADIAN", "LINEAR", "PAU", "PAHAWH", "WARANG"}
+
+SCRIPT_OF: dict[str, str] = {}
+
+
+def script(text: str) -> str:
+    """The script that most letters of the text are written in: "Latin", "Han", "Kana" ...; "" without letters.
+
+    Japanese mixes Han with Kana, so Han letters beside Kana count as Kana.
+    """
+    if text.isascii() or LATIN_ONLY.fullmatch(text):
+        return "Latin" if LETTER.search(text) else ""
+    counts: Counter[str] = Counter()
+    for character, count in Counter(text).items():
+        counts[script_of(character)] += count
+    counts.pop("", None)
+    if counts["Kana"] and counts["Han"]:
+        counts["Kana"] += counts.pop("Han")
+    return max(counts, key=lambda name: (counts[name], name)) if counts.total() else ""
+
+
+def script_of(character: str) -> str:
+    """The script of one letter; "" for what is no letter or belongs to no script."""
+    known = SCRIPT_OF.get(character)
+    if known is None:
+        known = SCRIPT_OF[character] = named_script(character)
+    return known
+
+
+def named_script(character: str) -> str:
+    """The script that the Unicode name of a letter begins with."""
+    if not character.isalpha():
+        return ""
+    words = unicodedata.name(character, "").split()
+    if words and words[0] in WIDTHS:
+        words = words[1:]
+    if not words or words[0] in NO_SCRIPT:
+        return ""
+    name = RENAMED.get(words[0], words[0].capitalize())
+    return f"{name} {words[1].capitalize()}" if words[0] in TWO_WORDS and len(words) > 1 else name
+
+
+# C0 and C1 controls but the tab, line and paragraph separators (they split a line in two for many programs), the byte
+# order mark, lone surrogates, private use, noncharacters and U+FFFD, which stands where a character was lost.
+# Joiners and direction marks are left alone: Persian, Hindi and Hebrew need them.
+CONTROL = re.compile(
+    "[\0-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ue000-\uf8ff\ufdd0-\ufdef\ufff9-\uffff"
+    "\U000f0000-\U0010ffff]"
+)
+
+
+def has_control(text: str) -> bool:
+    """Whether the text holds a character that no sentence has: a control, a private or lost character."""
+    return CONTROL.search(text) is not None
+
+
+# Windows' code page 1252 gives these signs to the bytes 80-9F; Latin-1 has controls there.
+WINDOWS = {
+    bytes([byte]).decode("cp1252"): byte for byte in range(0x80, 0xA0) if byte not in (0x81, 0x8D, 0x8F, 0x90, 0x9D)
+}
+SIGNS = "".join(WINDOWS)
+TAIL = f"[\x80-\xbf{SIGNS}]"
+
+# What UTF-8 looks like through the wrong table. A run of two or more letters of another script is proof by itself; a
+# single sequence must begin with a lead that real text would not put before such a sign.
+FOREIGN_RUN = re.compile(f"(?:[\xc4-\xdf]{TAIL}){{2,}}|(?:[\xe0-\xef]{TAIL}{{2}}){{2,}}")
+PUNCTUATION = re.compile(f"\xe2[\x80\x82\x84\x86\x88€‚„†ˆ]{TAIL}|\xef\xbb\xbf|\xef\xbf\xbd|\xf0[\x9fŸ]{TAIL}{{2}}")
+ACCENT = re.compile(f"[\xc2-\xc6\xcc]{TAIL}|\xe1[\xba\xbb]{TAIL}")
+# These may follow a capital in sound text ("AMANHÃ…", "CAFÉ »"), so alone they prove nothing.
+MAY_FOLLOW_A_LETTER = set("…”“»’‘–—™®°ªº·¹²³\xa0\xad‹›")
+
+
+def mojibake(text: str) -> bool:
+    """Whether the text holds UTF-8 that was read as Latin-1 or Windows-1252, such as Ã© for é or â€™ for ’."""
+    return not text.isascii() and bool(misread(text))
+
+
+def misread(text: str) -> list[tuple[int, int, str]]:
+    """Where misread UTF-8 begins and ends in the text, and what it was meant to be."""
+    found: list[tuple[int, int, str]] = []
+    proven = False
+    end = 0
+    while end < len(text):
+        candidates = [match for pattern in (FOREIGN_RUN, PUNCTUATION, ACCENT) if (match := pattern.search(text, end))]
+        if not candidates:
+            break
+        match = min(candidates, key=lambda match: (match.start(), -match.end()))
+        meant = as_utf8(match.group())
+        end = match.start() + 1
+        if meant and is_plausible(meant):
+            found.append((match.start(), match.end(), meant))
+            proven = proven or match.re is not ACCENT or stands_out(text, match)
+            end = match.end()
+    return found if proven else []  # one proof in a line settles its doubtful places too
+
+
+def as_utf8(damaged: str) -> str:
+    """The characters whose UTF-8 bytes these are, or "" where they are not UTF-8."""
+    try:
+        return bytes(WINDOWS.get(character, ord(character)) for character in damaged).decode("utf-8")
+    except ValueError:
+        return ""
+
+
+def is_plausible(meant: str) -> bool:
+    """Whether a decoded run is something people write: known characters, letters of one script."""
+    if any(unicodedata.category(character) in ("Cn", "Co", "Cc") for character in meant):
+        return False
+    scripts = {script_of(character) for character in meant if character.isalpha()}
+    return len(scripts) <= 1 or scripts <= {"Han", "Kana", "Hangul"}
+
+
+def stands_out(text: str, match: re.Match[str]) -> bool:
+    """Whether a letter and a sign stand where sound text would not have them, such as inside a word."""
+    if match.group()[-1] not in MAY_FOLLOW_A_LETTER:
+        return True
+    before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
+    if match.group()[0].isupper() and (before.islower() or before.isdigit()):
+        return True
+    return after.islower() or (after.isalnum() and not before.isalpha())
+
+
+DOUBLE_ENTITY = re.compile(r"&\s?amp\s?;\s?(?:#\s?x?[0-9a-fA-F]{1,6}|[a-zA-Z]{2,8})\s?;")
+BACKSLASH = re.compile(r"\\u[0-9a-fA-F]{4}|\\x[89a-fA-F][0-9a-fA-F]")
+PERCENT = re.compile(r"(?:%[0-9a-fA-F]{2})*%[c-fC-F][0-9a-fA-F](?:%[89abAB][0-9a-fA-F])+")
+ENTITY = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,30});")
+SPLIT_ENTITY = re.compile(r"& ?(#? ?(?:apos|quot|amp|lt|gt|nbsp|[0-9]{2,4})) ;|& (#[0-9]{2,4}|apos|quot|amp|nbsp);")
+ADDRESS = re.compile(r"\S*(?:://|www\.)\S*")
+
+
+def double_escaped(text: str) -> bool:
+    """Whether the text was escaped twice, or for another language: `&amp;#39;`, `\\u00e9`, `%C3%A9` outside a link."""
+    if "&" in text and any(is_entity(match.group()) for match in DOUBLE_ENTITY.finditer(text)):
+        return True
+    if "\\" in text and BACKSLASH.search(text):
+        return True
+    return "%" in text and any(is_percent_utf8(match.group()) for match in PERCENT.finditer(ADDRESS.sub(" ", text)))
+
+
+def escaped(text: str) -> bool:
+    """Whether the text was escaped once, as Moses' tokenizer or a web page does: `&apos;`, `&#39;`, `&quot;`."""
+    if "&" not in text or ";" not in text:
+        return False
+    return any(is_entity(match.group()) for match in ENTITY.finditer(text)) or SPLIT_ENTITY.search(text) is not None
+
+
+def is_entity(text: str) -> bool:
+    """Whether `&name;` is one that HTML knows; blanks that a tokenizer put inside do not matter."""
+    name = re.sub(r"\s|&\s?amp\s?;|&", "", text)
+    return name.startswith("#") or name in html5
+
+
+def is_percent_utf8(text: str) -> bool:
+    """Whether `%C3%A9` and the like are the bytes of UTF-8."""
+    try:
+        return bool(unquote_to_bytes(text).decode("utf-8"))
+    except ValueError:
+        return False
+
+
+def repair(text: str) -> str:
+    """The text with misread UTF-8 read again, entities and escapes resolved, and controls left out."""
+    for _ in range(3):  # damage comes in layers: text that went through the wrong table twice, `&amp;amp;#39;`
+        mended = repair_once(text)
+        if mended == text:
+            break
+        text = mended
+    return CONTROL.sub("", text)
+
+
+def repair_once(text: str) -> str:
+    """One layer of damage taken off."""
+    pieces, end = [], 0
+    for start, stop, meant in misread(text) if not text.isascii() else []:
+        pieces += [text[end:start], meant]
+        end = stop
+    text = "".join(pieces) + text[end:]
+    if "&" in text:
+        text = html.unescape(SPLIT_ENTITY.sub(lambda match: f"&{(match[1] or match[2]).replace(' ', '')};", text))
+    if "\\" in text:
+        text = BACKSLASH.sub(lambda match: chr(int(match.group()[2:], 16)), text)
+    if "%" in text and not ADDRESS.search(text):
+        text = PERCENT.sub(lambda match: unquote_to_bytes(match.group()).decode("utf-8", "replace"), text)
+    return text
+
+
+MISREAD = re.compile(f"[\xc2-\xf4]{TAIL}")
+
+
+def damage(text: str) -> str:
+    """The worst thing that happened to a text: "mojibake", "control-characters", "double-escapes", "escapes" or ""."""
+    if not text.isascii() and MISREAD.search(text) and mojibake(text):
+        return "mojibake"
+    if (not text.isprintable() or "\ufffd" in text) and has_control(text):
+        return "control-characters"
+    if "&" not in text and "\\" not in text and "%" not in text:
+        return ""
+    if double_escaped(text):
+        return "double-escapes"
+    return "escapes" if escaped(text) else ""
+
+
+MARKS_OF_DAMAGE = (CONTROL, DOUBLE_ENTITY, BACKSLASH, PERCENT, ENTITY, SPLIT_ENTITY)
+
+
+def damaged_part(text: str, *, around: int = 20) -> str:
+    """The first damaged place of a text with a little around it; "" where there is none."""
+    kind = damage(text)
+    if not kind:
+        return ""
+    if kind == "mojibake":
+        start = misread(text)[0][0]
+    else:
+        start = min(match.start() for pattern in MARKS_OF_DAMAGE if (match := pattern.search(text)))
+    return text[max(start - around, 0) : start + around]

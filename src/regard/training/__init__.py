@@ -1,0 +1,1 @@
+"""Training: the loop, its objectives, its optimizer, and what it writes down."""

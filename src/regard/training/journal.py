@@ -1,0 +1,49 @@
+"""The journal: what happened in a run, one JSON object a line, in the order it happened."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from regard.folders import write_file
+
+
+class Journal:
+    """`journal.jsonl` of a run; a resumed run goes on from the update it resumes at."""
+
+    def __init__(self, path: Path | None, update: int) -> None:
+        """Without a path (a process that is not the main one) nothing is written."""
+        self._file = None
+        if path is not None:
+            kept = [line for line in read(path) if line.get("update", 0) <= update]
+            write_file(path, "".join(json.dumps(line) + "\n" for line in kept), force=True)
+            self._file = path.open("a", encoding="utf-8")
+
+    def write(self, kind: str, update: int, **facts: Any) -> None:
+        """One line, on disk before the next update."""
+        if self._file is not None:
+            self._file.write(json.dumps({"kind": kind, "update": update, **facts}) + "\n")
+            self._file.flush()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The lines of a journal; a last one that was cut short is left out."""
+    if not path.exists():
+        return []
+    lines = []
+    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(line, dict):
+            lines.append(line)
+    return lines

@@ -1,0 +1,293 @@
+"""The loop: batches in, updates out, the same ones whenever it is stopped and started again.
+
+The order of batches is a function of (seed, epoch) and the randomness of an update of (seed, update, rank), so that
+what a run does next depends on nothing but its checkpoint. What else moves is one small `Progress`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.checkpoint import Saver, fill, load_checkpoint, newest, parameters
+from regard.config import Config
+from regard.errors import RunError
+from regard.text.batch import Batch, Feed
+from regard.training.data import Data
+from regard.training.journal import Journal
+from regard.training.objectives import objective
+from regard.training.optimizer import make_optimizer, rate
+from regard.training.runtime import Runtime
+
+TOLERATED = 5  # updates in a row whose loss or gradient is no number, before the run goes back and slows down
+LOWERED = 0.5  # what the rate is multiplied by then
+AGREED_EVERY = 10  # updates after which several processes ask each other whether to stop
+
+
+@dataclass
+class Progress:
+    """All that moves in a run besides weights and the optimizer's averages."""
+
+    update: int = 0
+    epoch: int = 0
+    batch: int = 0
+    """Global batches of the epoch that are consumed."""
+    tokens: int = 0
+    """Target tokens trained on."""
+    skipped: int = 0
+    """Updates left out because something was no number."""
+    in_a_row: int = 0
+    lowered: float = 1.0
+    """What the rate is multiplied by since the last fall back."""
+    best: float = -math.inf
+    best_update: int = 0
+    stale: int = 0
+    """Validations since the best."""
+    seconds: float = 0.0
+    finished: bool = False
+
+
+@dataclass
+class Validation:
+    """What a validation found: higher is better."""
+
+    score: float
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+Validate = Callable[[nn.Module], Validation]
+Watch = Callable[[str, dict[str, Any]], None]
+"""Told of every update, validation and save."""
+
+
+class Training:
+    """A run in a folder: its model, optimizer and averages, and where it stands."""
+
+    def __init__(self, folder: Path, model: nn.Module, config: Config, data: Data, runtime: Runtime) -> None:
+        self.folder, self.config, self.data, self.runtime = folder, config, data, runtime
+        self.model = model.to(runtime.device)
+        self.optimizer = make_optimizer(self.model, config.train)
+        self.average = {n: p.clone() for n, p in parameters(self.model).items()} if config.train.decay else None
+        self.progress = Progress()
+        self.remarks: list[str] = []
+
+    # Checkpoints
+
+    def state(self) -> dict[str, dict[str, Tensor]]:
+        """Every tensor the run goes on from."""
+        names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+        optimizer = {
+            f"{names[id(parameter)]}:{key}": value
+            for parameter, values in self.optimizer.state.items()
+            for key, value in values.items()
+        }
+        groups: dict[str, dict[str, Tensor]] = {"model": parameters(self.model), "optimizer": optimizer}
+        return groups | ({"average": self.average} if self.average is not None else {})
+
+    def resume(self) -> bool:
+        """Go on from the newest checkpoint that is sound, saying which were not; False where there is none."""
+        path, self.remarks = newest(self.folder)
+        if path is None:
+            return False
+        self._load(path)
+        return True
+
+    def _load(self, path: Path) -> None:
+        found = load_checkpoint(path, check=False)
+        fill(self.model, found.tensors["model"], path)
+        named = dict(self.model.named_parameters())
+        self.optimizer.state.clear()
+        for key, value in found.tensors["optimizer"].items():
+            name, _, kind = key.rpartition(":")
+            place = "cpu" if kind == "step" and self.runtime.device.type == "cpu" else self.runtime.device
+            self.optimizer.state[named[name]][kind] = value.to(place)
+        if self.average is not None:
+            saved = found.tensors["average"]
+            self.average = {name: saved[name].to(self.runtime.device) for name in parameters(self.model)}
+        self.progress = Progress(**found.progress)
+
+    # The story
+
+    def run(self, validate: Validate, watch: Watch) -> Progress:
+        """Train to the last update, or until a signal asks to stop; the folder can be resumed from wherever it ends."""
+        settings, progress = self.config.train, self.progress
+        wrapped = self._prepared()
+        journal = Journal(self.folder / "journal.jsonl" if self.runtime.is_main else None, progress.update)
+        with journal, Saver(self.folder, keep=settings.keep) as saver, _asked_to_stop() as stop:
+            batches = self._batches()
+            while progress.update < settings.updates and not progress.finished:
+                begun = time.perf_counter()
+                facts = self._update(wrapped, [next(batches) for _ in range(settings.accumulate)])
+                progress.seconds += time.perf_counter() - begun
+                if facts is None:
+                    if progress.in_a_row >= TOLERATED:
+                        self._fall_back(saver)
+                        wrapped, batches = self._prepared(), self._batches()
+                        progress = self.progress
+                    continue
+                last = progress.update == settings.updates
+                watch("update", {**facts, "update": progress.update})
+                stopping = self._all_asked_to_stop(stop())
+                if progress.update % 10 == 0 or progress.update == 1 or last:
+                    journal.write("update", progress.update, **facts)
+                if progress.update % settings.validate_every == 0 or last:
+                    self._validate(validate, watch, journal)
+                progress.finished = last or (settings.patience > 0 and progress.stale >= settings.patience)
+                if progress.update % settings.save_every == 0 or progress.finished or stopping:
+                    self._save(saver, watch)
+                if stopping and not progress.finished:
+                    saver.wait()
+                    break
+        return progress
+
+    def _all_asked_to_stop(self, here: bool) -> bool:
+        """Processes agree on it every few updates, so that all of them stop at the same one."""
+        if self.runtime.world == 1:
+            return here
+        return self.progress.update % AGREED_EVERY == 0 and self.runtime.any(here)
+
+    def _prepared(self) -> nn.Module:
+        self.model.train()
+        return self.runtime.wrap(self.model)
+
+    def _batches(self) -> Iterator[Batch]:
+        """This process's share of every global batch from where the run stands, epoch after epoch, without end."""
+        number, cursor = self.progress.epoch, self.progress.batch
+        while True:
+            epoch = self.data.epoch(number, rank=self.runtime.rank, world=self.runtime.world)
+            with Feed(epoch.make, range(cursor, len(epoch.plan)), device=self.runtime.device) as feed:
+                for batch in feed:
+                    cursor += 1
+                    self.cursor = (number, cursor) if cursor < len(epoch.plan) else (number + 1, 0)
+                    yield batch
+            number, cursor = number + 1, 0
+
+    def _update(self, wrapped: nn.Module, batches: list[Batch]) -> dict[str, Any] | None:
+        """One update from these micro-batches; None where something was no number, and nothing was changed."""
+        settings, progress, runtime = self.config.train, self.progress, self.runtime
+        update = progress.update + 1
+        torch.manual_seed(_mix(settings.seed, update + progress.skipped, runtime.rank))
+        (tokens,) = runtime.total(sum(batch.target_tokens for batch in batches))
+        self.optimizer.zero_grad(set_to_none=True)
+        plain = torch.zeros((), device=runtime.device)
+        for number, batch in enumerate(batches, 1):
+            with runtime.gathering(wrapped, number == len(batches)), self._precision():
+                cost = objective(wrapped, batch, settings)
+            # The sum over all tokens of all processes; gradients of processes are averaged, so times their number.
+            (cost.loss * (runtime.world / tokens)).backward()
+            plain += cost.plain
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip or math.inf)
+        (loss,) = runtime.total(float(plain))
+        progress.epoch, progress.batch = self.cursor
+        if not math.isfinite(loss) or not math.isfinite(float(norm)):
+            progress.skipped += 1
+            progress.in_a_row += 1
+            return None
+        learning = rate(update, settings, self.config.model.size) * progress.lowered
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning
+        self.optimizer.step()
+        if self.average is not None:
+            self._follow(update)
+        progress.update, progress.in_a_row = update, 0
+        progress.tokens += int(tokens)
+        return {
+            "loss": loss / tokens,
+            "norm": float(norm),
+            "rate": learning,
+            "tokens": int(tokens),
+            "epoch": progress.epoch,
+        }
+
+    def _precision(self) -> torch.autocast:
+        asked = self.config.train.precision
+        bf16 = asked == "bf16" or (asked == "auto" and self.runtime.device.type == "cuda")
+        return torch.autocast(self.runtime.device.type, torch.bfloat16, enabled=bf16)
+
+    @torch.no_grad()
+    def _follow(self, update: int) -> None:
+        """The exponential average, quicker at first so that it forgets the random start."""
+        assert self.average is not None
+        decay = min(self.config.train.decay, (1 + update) / (10 + update))
+        ours = list(parameters(self.model).values())
+        torch._foreach_lerp_(list(self.average.values()), ours, 1 - decay)
+
+    def _validate(self, validate: Validate, watch: Watch, journal: Journal) -> None:
+        with self.averaged():
+            found = validate(self.model)
+        self.model.train()
+        progress = self.progress
+        progress.stale += 1
+        if found.score > progress.best:
+            progress.best, progress.best_update, progress.stale = found.score, progress.update, 0
+        watch("validation", {**found.facts, "update": progress.update, "best": progress.best_update == progress.update})
+        journal.write("validation", progress.update, **found.facts)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Inside, the model has the averaged weights where there are any."""
+        if self.average is None:
+            yield
+            return
+        own = {name: tensor.clone() for name, tensor in parameters(self.model).items()}
+        fill(self.model, self.average, self.folder)
+        try:
+            yield
+        finally:
+            fill(self.model, own, self.folder)
+
+    def _save(self, saver: Saver, watch: Watch) -> None:
+        progress = self.progress
+        if self.runtime.is_main:
+            saver.save(progress.update, self.state(), dataclasses.asdict(progress), protect=[progress.best_update])
+            watch("saved", {"update": progress.update})
+
+    def _fall_back(self, saver: Saver) -> None:
+        """Too many updates in a row were no numbers: go back to the last checkpoint with a lower rate."""
+        saver.wait()
+        path, _ = newest(self.folder)
+        lowered, skipped = self.progress.lowered * LOWERED, self.progress.skipped
+        if path is None or lowered < 1e-3:
+            raise RunError(
+                f"{self.progress.in_a_row} updates in a row gave no number at update {self.progress.update + 1}, and "
+                f"going back did not help: lower train.rate ({self.config.train.rate}) or use train.precision=fp32"
+            )
+        self._load(path)
+        self.progress = dataclasses.replace(self.progress, lowered=lowered, skipped=skipped, in_a_row=0)
+
+
+def _mix(*numbers: int) -> int:
+    """One seed of several numbers, so that none is like another's neighbour."""
+    value = 0x9E3779B97F4A7C15
+    for number in numbers:
+        value = ((value ^ number) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+        value ^= value >> 31
+    return value & (2**63 - 1)
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[Callable[[], bool]]:
+    """Whether SIGTERM or Ctrl-C has come; a second one ends the program at once."""
+    asked: list[int] = []
+
+    def hear(number: int, frame: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    before = {number: signal.signal(number, hear) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,79 @@
+"""The optimizer: AdamW, and the schedules of its rate as pure functions of the update."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from regard.config import TrainConfig
+
+Schedule = Callable[[int, TrainConfig, int], float]
+
+
+def _warm(update: int, warmup: int) -> float:
+    return min(1.0, update / warmup) if warmup else 1.0
+
+
+def noam(update: int, config: TrainConfig, size: int) -> float:
+    """size^-0.5 min(u^-0.5, u w^-1.5): the paper's, times `rate`."""
+    warmup = max(config.warmup, 1)
+    return config.rate / math.sqrt(size) * min(1 / math.sqrt(update), update / math.sqrt(warmup) ** 3)
+
+
+def inverse_sqrt(update: int, config: TrainConfig, size: int) -> float:
+    """The same curve, with its peak given."""
+    warmup = max(config.warmup, 1)
+    return config.rate * min(update / warmup, math.sqrt(warmup / update))
+
+
+def cosine(update: int, config: TrainConfig, size: int) -> float:
+    """Half a cosine, down to a tenth."""
+    return (
+        config.rate * _warm(update, config.warmup) * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * _done(update, config))))
+    )
+
+
+def linear(update: int, config: TrainConfig, size: int) -> float:
+    """A straight line down to zero."""
+    return config.rate * _warm(update, config.warmup) * (1 - _done(update, config))
+
+
+def constant(update: int, config: TrainConfig, size: int) -> float:
+    """No fall at all."""
+    return config.rate * _warm(update, config.warmup)
+
+
+def _done(update: int, config: TrainConfig) -> float:
+    """The share of the way from the end of the warm-up to the last update."""
+    return min(1.0, max(0, update - config.warmup) / max(1, config.updates - config.warmup))
+
+
+SCHEDULES: dict[str, Schedule] = {
+    "noam": noam,
+    "inverse_sqrt": inverse_sqrt,
+    "cosine": cosine,
+    "linear": linear,
+    "constant": constant,
+}
+
+
+def rate(update: int, config: TrainConfig, size: int) -> float:
+    """The learning rate of update 1, 2, ..."""
+    return SCHEDULES[config.schedule](update, config, size)
+
+
+def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
+    """AdamW, fused where torch can; weight decay on matrices only, biases, norms and embeddings left alone."""
+    decayed: list[nn.Parameter] = []
+    spared: list[nn.Parameter] = []
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            matrix = parameter.dim() == 2 and not name.endswith(("token.weight", "position.weight", "types.weight"))
+            (decayed if matrix else spared).append(parameter)
+    groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": spared, "weight_decay": 0.0}]
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]], lr=config.rate, betas=(0.9, config.beta2), eps=1e-9, fused=True
+    )

@@ -1,0 +1,280 @@
+"""Tokenizers: nothing is lost, nothing is special by accident, and the same input gives the same tokenizer."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.config import TextConfig
+from regard.errors import ConfigError, FolderError, InputError
+from regard.text.tokenizer import (
+    END,
+    SPECIALS,
+    UNKNOWN,
+    Lines,
+    Sides,
+    Tokenizer,
+    check_fingerprint,
+    dropped,
+    suggest_vocabulary,
+    train,
+    train_sides,
+)
+
+CORPORA = [
+    "multi30k/val.de.gz",
+    "tatoeba_enfr/test.fr.gz",
+    "wikitext2/wiki.valid.tokens.gz",
+    "word_alignment_gold/jaen.test.ja.gz",
+    "word_alignment_gold/zhen.test.zh.gz",
+]
+KINDS = ["bpe", "unigram", "wordpiece", "characters", "words"]
+LOSSLESS = ["bpe", "characters"]
+TEXTS = [
+    "the man with the red hat is looking at the boats in the harbour",
+    "two men and a woman are standing near the red boats, and they aren't looking",
+    "der Mann mit dem roten Hut sieht die Boote im Hafen an, größer als gestern",
+    "zwei Männer und eine Frau stehen bei den roten Booten; sie sehen nichts",
+] * 5
+AWKWARD = [
+    "",
+    " ",
+    "  ",
+    "   a",
+    "a  b",
+    "a   b  ",
+    "\t a\u00a0 \u00a0b",
+    "x\ny",
+    "<2fr> hi  <2fr>",
+    "a  <2fr>  b",
+    "</s>",
+]
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+spaced = st.text(st.sampled_from(" \t\n\u00a0\u2003ab.'<2fr>é1"), max_size=40)
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> dict[str, Tokenizer]:
+    return {kind: train(TEXTS, kind=kind, vocabulary=600, tags=["<2fr>"]) for kind in KINDS}  # type: ignore[arg-type]
+
+
+def cut(lines: Lines, texts: list[str]) -> list[list[int]]:
+    ids, lengths = lines(texts)
+    return [row.tolist() for row in np.split(ids, np.cumsum(lengths)[:-1])]
+
+
+@pytest.mark.parametrize("kind", LOSSLESS)
+@given(text | spaced)
+@settings(max_examples=300, deadline=None)
+def test_text_comes_back_exactly(tokenizers: dict[str, Tokenizer], kind: str, text: str) -> None:
+    tokenizer = tokenizers[kind]
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", LOSSLESS)
+def test_every_character_of_unicode_comes_back(tokenizers: dict[str, Tokenizer], kind: str) -> None:
+    tokenizer = tokenizers[kind]
+    characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    texts = ["".join(characters[start : start + 64]) for start in range(0, len(characters), 64)]
+    assert [tokenizer.decode(ids) for ids in tokenizer.encode_each(texts)] == texts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", LOSSLESS)
+@pytest.mark.parametrize("name", CORPORA)
+def test_every_line_of_a_corpus_comes_back(
+    tokenizers: dict[str, Tokenizer], corpora: Path, kind: str, name: str
+) -> None:
+    with gzip.open(corpora / name, "rt", encoding="utf-8", newline="\n") as file:
+        lines = [line.removesuffix("\n") for line in file]
+    rows = cut(Lines([tokenizers[kind]]), lines)
+    assert [tokenizers[kind].decode(row) for row in rows] == lines
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("special", SPECIALS)
+def test_the_name_of_a_special_token_is_plain_text(tokenizers: dict[str, Tokenizer], kind: str, special: str) -> None:
+    ids = tokenizers[kind].encode(f"a {special} b{special}")
+    assert not {0, 1, 2, 4} & set(ids)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "characters", "unigram"])
+def test_nothing_is_unknown(tokenizers: dict[str, Tokenizer], kind: str) -> None:
+    assert UNKNOWN not in tokenizers[kind].encode("Ελληνικά 東京 \U0001f600 <0x41> ~")
+
+
+def test_seen_characters_are_one_token_and_others_are_bytes(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["characters"]
+    assert tokenizer.tokens(tokenizer.encode("ä東")) == ["ä", "<0xE6>", "<0x9D>", "<0xB1>"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_special_tokens_come_first_and_tags_next(tokenizers: dict[str, Tokenizer], kind: str) -> None:
+    assert tokenizers[kind].tokens(range(6)) == [*SPECIALS, "<2fr>"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tag_in_text_is_one_token(tokenizers: dict[str, Tokenizer], kind: str) -> None:
+    tokenizer = tokenizers[kind]
+    assert tokenizer.encode("<2fr> the man")[0] == tokenizer.id("<2fr>")
+
+
+@pytest.mark.parametrize("tag", ["a b", "", "<s>", "é€", "x"])
+def test_a_tag_that_could_be_mistaken_is_refused(tag: str) -> None:
+    with pytest.raises(ConfigError, match="tag"):
+        train(TEXTS, kind="bpe", vocabulary=300, tags=[tag])
+
+
+@pytest.mark.parametrize("kind", ["unigram", "wordpiece", "words"])
+def test_ordinary_text_comes_back(tokenizers: dict[str, Tokenizer], kind: str) -> None:
+    tokenizer = tokenizers[kind]
+    sentence = "the man is looking at two women"
+    assert tokenizer.decode(tokenizer.encode(sentence)).replace("<unk>", "") in (
+        sentence,
+        sentence.replace(" women", ""),
+    )
+
+
+def test_a_word_list_gives_punctuation_back_where_it_stood(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["words"]
+    assert tokenizer.decode(tokenizer.encode("the boats, and they aren't")) == "the boats, and they aren't"
+
+
+def test_half_a_character_is_refused_with_its_place(tokenizers: dict[str, Tokenizer]) -> None:
+    with pytest.raises(InputError, match=r"U\+D83D\) at character 2"):
+        tokenizers["bpe"].encode("ab\ud83d")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_half_a_character_is_not_learned_from(kind: str) -> None:
+    with pytest.raises(InputError, match="lone surrogate"):
+        train([*TEXTS, "\ud83d"], kind=kind, vocabulary=400)  # type: ignore[arg-type]
+
+
+def test_what_is_no_text_is_refused(tokenizers: dict[str, Tokenizer]) -> None:
+    with pytest.raises(InputError, match="not bytes"):
+        tokenizers["bpe"].encode(b"bytes")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "characters", "words"])
+def test_the_same_text_gives_the_same_tokenizer(tokenizers: dict[str, Tokenizer], kind: str) -> None:
+    again = train(TEXTS, kind=kind, vocabulary=600, tags=["<2fr>"])  # type: ignore[arg-type]
+    assert again.text == tokenizers[kind].text
+
+
+@pytest.mark.parametrize("kind", ["bpe", "characters", "wordpiece"])
+def test_lowercase_reads_capitals_as_small_letters(kind: str) -> None:
+    tokenizer = train(TEXTS, kind=kind, vocabulary=600, lowercase=True)  # type: ignore[arg-type]
+    assert tokenizer.encode("The MAN") == tokenizer.encode("the man")
+
+
+def test_transformers_reads_the_file(tokenizers: dict[str, Tokenizer], tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    tokenizers["bpe"].save(tmp_path / "tokenizer.json")
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
+    assert theirs("the man <2fr> x").input_ids == [*tokenizers["bpe"].encode("the man <2fr> x"), END]
+
+
+def test_sides_of_their_own_are_loaded_again(tmp_path: Path) -> None:
+    sides = train_sides(TEXTS[:10], TEXTS[10:], shared=False, kind="bpe", vocabulary=300)
+    sides.save(tmp_path)
+    assert Sides.load(tmp_path).fingerprint == sides.fingerprint
+
+
+def test_shared_sides_are_one_tokenizer(tmp_path: Path) -> None:
+    train_sides(TEXTS[:10], TEXTS[10:], shared=True, kind="bpe", vocabulary=300).save(tmp_path)
+    assert Sides.load(tmp_path).shared
+
+
+def test_a_fingerprint_does_not_depend_on_the_layout_of_the_file(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["bpe"]
+    assert Tokenizer(tokenizer.text.replace("\n", "")).fingerprint == tokenizer.fingerprint
+
+
+def test_another_tokenizer_is_refused(tokenizers: dict[str, Tokenizer]) -> None:
+    with pytest.raises(FolderError, match="another tokenizer"):
+        check_fingerprint(tokenizers["bpe"].fingerprint, tokenizers["words"].fingerprint, "runs/en-fr")
+
+
+def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(FolderError, match=r"tokenizer\.json"):
+        Tokenizer.load(tmp_path / "tokenizer.json")
+
+
+# Whole corpora
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.lists(text | spaced | st.sampled_from(AWKWARD), max_size=6))
+@settings(max_examples=150, deadline=None)
+def test_many_lines_are_cut_as_one_is(tokenizers: dict[str, Tokenizer], kind: str, texts: list[str]) -> None:
+    tokenizer = tokenizers[kind]
+    texts = [*texts, "the red hat"]
+    assert cut(Lines([tokenizer]), texts) == [[*ids, END] for ids in tokenizer.encode_each(texts)]
+
+
+def test_words_that_were_forgotten_are_cut_the_same(
+    tokenizers: dict[str, Tokenizer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.text.tokenizer.KNOWN_UNITS", 3)
+    lines = Lines([tokenizers["bpe"]])
+    assert cut(lines, TEXTS[:4]) == cut(lines, TEXTS[:4])
+
+
+def test_dropout_cuts_words_in_other_ways(tokenizers: dict[str, Tokenizer]) -> None:
+    plain = tokenizers["bpe"]
+    assert dropped(plain, 0.5, seed=1, table=0).encode(TEXTS[0]) != plain.encode(TEXTS[0])
+
+
+def test_dropout_keeps_the_text(tokenizers: dict[str, Tokenizer]) -> None:
+    plain = tokenizers["bpe"]
+    assert plain.decode(dropped(plain, 0.5, seed=1, table=0).encode(TEXTS[0])) == TEXTS[0]
+
+
+def test_seed_and_table_decide_what_dropout_drops(tokenizers: dict[str, Tokenizer]) -> None:
+    texts = [
+        dropped(tokenizers["bpe"], 0.2, seed=seed, table=table).text for seed, table in [(1, 0), (1, 0), (2, 0), (1, 1)]
+    ]
+    assert texts[0] == texts[1]
+    assert len(set(texts)) == 3
+
+
+# How many tokens
+
+
+def test_few_lines_get_a_small_vocabulary() -> None:
+    size, reason = suggest_vocabulary(TEXTS, kind="bpe")
+    assert size < 1000
+    assert "20 lines" in reason
+
+
+@pytest.mark.slow
+def test_multi30k_gets_about_eight_thousand_tokens(corpora: Path) -> None:
+    lines = []
+    for language in ("en", "de"):
+        with gzip.open(corpora / f"multi30k/train.{language}.gz", "rt", encoding="utf-8") as file:
+            lines += [line.rstrip("\n") for line in file]
+    size, _ = suggest_vocabulary(lines, kind="bpe")
+    assert 8000 <= size <= 10000
+
+
+def test_the_reason_for_characters_says_how_many_there_are() -> None:
+    assert suggest_vocabulary(["abc", "abd"], kind="characters")[0] == 5 + 256 + 4
+
+
+def test_dropout_needs_bpe() -> None:
+    with pytest.raises(ConfigError, match="bpe_dropout"):
+        TextConfig(tokenizer="words", bpe_dropout=0.1)
+
+
+def test_an_unknown_rule_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="Did you mean duplicate"):
+        TextConfig(clean="empty duplicates")

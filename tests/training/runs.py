@@ -1,0 +1,93 @@
+"""Small runs: a corpus of a few hundred lines and a model of each family, trained for a few updates."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from regard.config import Config
+from regard.models import build
+from regard.text.tokenizer import Sides, Tokenizer, train
+from regard.training.data import Data, Files, prepare
+from regard.training.loop import Training, Validation
+from regard.training.runtime import Runtime, find_device
+
+WORDS = """the a small old green house tree river bird child sees hears loves finds under near behind with""".split()  # noqa: SIM905
+
+SHAPE: dict[str, Any] = {
+    "size": 16,
+    "heads": 2,
+    "feed_forward": 32,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "length": 64,
+}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "transformer": {},
+    "rnn-input": {"family": "rnn"},
+    "rnn-output": {"family": "rnn", "feed": "output", "score": "dot", "cell": "lstm"},
+    "rnn-none": {"family": "rnn", "score": "none"},
+    "gpt": {"family": "gpt", "positions": "learned", "norm_place": "pre", "scale_embeddings": False},
+    "bert": {"family": "bert", "activation": "gelu"},
+}
+
+
+def write_corpus(folder: Path, lines: int = 400) -> Path:
+    """Sentences, and the same words backwards: enough order to learn, and none by heart."""
+    import random
+
+    chance = random.Random(7)
+    sources = [" ".join(chance.choice(WORDS) for _ in range(chance.randint(2, 9))) for _ in range(lines)]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "a.txt").write_text("".join(f"{line}\n" for line in sources))
+    (folder / "b.txt").write_text("".join(f"{' '.join(reversed(line.split()))}\n" for line in sources))
+    return folder
+
+
+def make_config(family: str, **train_values: Any) -> Config:
+    values = {
+        "updates": 12,
+        "budget": 400,
+        "warmup": 4,
+        "rate": 0.01,
+        "validate_every": 6,
+        "save_every": 4,
+        **train_values,
+    }
+    return Config.read({
+        "model": {**SHAPE, **FAMILIES[family]},
+        "text": {"vocabulary": 300, "window": 24},
+        "train": values,
+    })  # fmt: skip
+
+
+@functools.cache
+def learned(corpus: Path) -> Tokenizer:
+    text = (corpus / "a.txt").read_text() + (corpus / "b.txt").read_text()
+    return train(text.splitlines(), kind="bpe", vocabulary=300)
+
+
+def make_data(corpus: Path, config: Config) -> tuple[Config, Data]:
+    single = config.model.family in ("gpt", "bert")
+    files = Files(corpus / "a.txt", None if single else corpus / "b.txt", single)
+    tokenizer = learned(corpus)
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, vocabulary=tokenizer.size))
+    data, _ = prepare(files, None, config, Sides(tokenizer, tokenizer), lambda _: None)
+    return config, data
+
+
+def make_training(folder: Path, corpus: Path, config: Config, runtime: Runtime | None = None) -> Training:
+    import torch
+
+    config, data = make_data(corpus, config)
+    torch.manual_seed(config.train.seed)
+    runtime = runtime or Runtime(find_device("cpu"), 0, 1)
+    return Training(folder, build(config.model), config, data, runtime)
+
+
+def no_validation(model: nn.Module) -> Validation:
+    return Validation(0.0, {})

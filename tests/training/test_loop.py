@@ -1,0 +1,173 @@
+"""The loop: exact when it is interrupted, steady when numbers are not."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.checkpoint import checkpoints, parameters
+from regard.errors import RunError
+from regard.training import loop
+from regard.training.journal import read
+from tests.training.runs import FAMILIES, make_config, make_training, no_validation, write_corpus
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    os.environ["REGARD_CACHE"] = str(folder / "cache")
+    return write_corpus(folder)
+
+
+def trained(folder: Path, corpus: Path, family: str, stop_after: int | None = None, **values: object) -> loop.Training:
+    """A run to its end, or one that is asked to stop after so many updates."""
+    folder.mkdir(exist_ok=True)
+    training = make_training(folder, corpus, make_config(family, **values))
+    training.resume()
+
+    def watch(kind: str, facts: dict[str, object]) -> None:
+        if kind == "update" and facts["update"] == stop_after:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    training.run(no_validation, watch)
+    return training
+
+
+def same(one: loop.Training, other: loop.Training) -> None:
+    for group, tensors in one.state().items():
+        for name, tensor in tensors.items():
+            assert torch.equal(tensor, other.state()[group][name]), f"{group}: {name}"
+
+
+@pytest.mark.parametrize(("family", "stop_after"), [*((family, 5) for family in FAMILIES), ("transformer", 1)])
+def test_a_run_that_was_stopped_equals_one_that_was_not(
+    family: str, stop_after: int, corpus: Path, tmp_path: Path
+) -> None:
+    whole = trained(tmp_path / "whole", corpus, family, decay=0.9)
+    stopped = trained(tmp_path / "stopped", corpus, family, stop_after, decay=0.9)
+    assert stopped.progress.update == stop_after
+    resumed = trained(tmp_path / "stopped", corpus, family, decay=0.9)
+    assert resumed.progress.update == whole.progress.update == 12
+    same(whole, resumed)
+
+
+def test_the_journal_of_a_resumed_run_has_every_update_once(corpus: Path, tmp_path: Path) -> None:
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    trained(whole, corpus, "transformer", updates=30)
+    trained(stopped, corpus, "transformer", 17, updates=30)
+    trained(stopped, corpus, "transformer", updates=30)
+    assert read(stopped / "journal.jsonl") == read(whole / "journal.jsonl")
+
+
+def test_several_epochs_are_resumed_in_the_middle(corpus: Path, tmp_path: Path) -> None:
+    whole = trained(tmp_path / "whole", corpus, "transformer", updates=60, budget=1500)
+    assert whole.progress.epoch > 2
+    trained(tmp_path / "stopped", corpus, "transformer", 31, updates=60, budget=1500)
+    same(whole, trained(tmp_path / "stopped", corpus, "transformer", updates=60, budget=1500))
+
+
+def test_micro_batches_make_the_update_of_the_batches_together(corpus: Path, tmp_path: Path) -> None:
+    import dataclasses
+
+    from regard.text.batch import Batch
+
+    training = make_training(tmp_path, corpus, make_config("transformer", accumulate=2))
+    training.model.eval()  # the same numbers in both: no dropout
+    first, second = (next(training._batches()) for _ in range(2))
+    training.cursor = (0, 0)
+
+    def joined(one: Batch, other: Batch) -> Batch:
+        width = max(one.source.shape[1], other.source.shape[1])
+        length = max(one.target_out.shape[1], other.target_out.shape[1])
+
+        def both(name: str, size: int) -> torch.Tensor:
+            parts = [getattr(batch, name) for batch in (one, other)]
+            return torch.cat([torch.nn.functional.pad(part, (0, size - part.shape[1])) for part in parts])
+
+        return one._replace(
+            source=both("source", width),
+            mask=both("source", width) != 0,
+            target_in=both("target_in", length),
+            target_out=both("target_out", length),
+            target_tokens=one.target_tokens + other.target_tokens,
+        )
+
+    training._update(training.model, [first, second])
+    apart = {name: parameter.grad.clone() for name, parameter in training.model.named_parameters()}
+    training.model.load_state_dict(make_training(tmp_path, corpus, training.config).model.state_dict())
+    training.progress = dataclasses.replace(training.progress, update=0)
+    training._update(training.model, [joined(first, second)])
+    for name, parameter in training.model.named_parameters():
+        torch.testing.assert_close(parameter.grad, apart[name], rtol=1e-4, atol=1e-6)
+
+
+def test_an_update_that_is_no_number_is_left_out_and_counted(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    cost = loop.objective
+
+    def sometimes(*arguments: object) -> object:
+        calls.append(1)
+        found = cost(*arguments)
+        return found._replace(loss=found.loss * math.nan) if len(calls) == 3 else found
+
+    monkeypatch.setattr(loop, "objective", sometimes)
+    training = trained(tmp_path, corpus, "transformer")
+    assert training.progress.skipped == 1
+    assert training.progress.update == 12
+    assert all(parameter.isfinite().all() for parameter in training.model.parameters())
+
+
+def test_many_such_updates_in_a_row_go_back_to_the_last_checkpoint_with_a_lower_rate(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    cost = loop.objective
+
+    def for_a_while(*arguments: object) -> object:
+        calls.append(1)
+        found = cost(*arguments)
+        return found._replace(loss=found.loss * math.nan) if 6 <= len(calls) < 11 else found
+
+    monkeypatch.setattr(loop, "objective", for_a_while)
+    training = trained(tmp_path, corpus, "transformer")
+    assert training.progress.lowered == 0.5
+    assert training.progress.skipped == 5
+    assert training.progress.update == 12
+
+
+def test_a_run_that_gives_no_numbers_at_all_ends_with_advice(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cost = loop.objective
+    monkeypatch.setattr(loop, "objective", lambda *a: cost(*a)._replace(loss=cost(*a).loss * math.inf))
+    with pytest.raises(RunError, match=r"lower train.rate \(0.01\) or use train.precision=fp32"):
+        trained(tmp_path, corpus, "transformer")
+
+
+def test_patience_ends_a_run_that_no_longer_gets_better(corpus: Path, tmp_path: Path) -> None:
+    training = trained(tmp_path, corpus, "transformer", updates=100, validate_every=2, patience=3)
+    assert training.progress.update == 8  # the first validation is the best, and three more
+    assert training.progress.finished
+
+
+def test_old_checkpoints_go_and_the_best_stays(corpus: Path, tmp_path: Path) -> None:
+    trained(tmp_path, corpus, "transformer", updates=20, save_every=2, validate_every=2, keep=2)
+    kept = [path.name for path in checkpoints(tmp_path)]
+    assert kept == ["update-00000002", "update-00000018", "update-00000020"]
+
+
+def test_the_average_follows_the_weights(corpus: Path, tmp_path: Path) -> None:
+    training = trained(tmp_path, corpus, "transformer", decay=0.5)
+    own = {name: tensor.clone() for name, tensor in parameters(training.model).items()}
+    with training.averaged():
+        inside = parameters(training.model)
+        assert all(torch.equal(inside[name], training.average[name]) for name in own)
+        assert any(not torch.equal(inside[name], own[name]) for name in own)
+    assert all(torch.equal(parameters(training.model)[name], own[name]) for name in own)
