@@ -22,7 +22,7 @@ def pair() -> tuple[nn.Module, nn.Module]:
     config = ModelConfig(positions="sinusoidal_halves", output_bias=True)
     theirs, ours = marian(config).eval(), build(config).eval()
     with torch.no_grad():
-        theirs.final_logits_bias[:, END] = -1e4
+        theirs.final_logits_bias[:, END] = -100.0
     missing = ours.load_state_dict(rename.to_ours(rename.marian(config), theirs.state_dict()), strict=False)
     assert not missing.unexpected_keys
     return ours, theirs
@@ -36,7 +36,9 @@ def against_generate(ours: Any, theirs: Any, beams: int, rounds: int) -> bool:
 
     def our_run() -> list[list[int]]:
         if beams == 1:
-            return [hypothesis.tokens for hypothesis in greedy(ours, source, first, mask, rules=rules, length_penalty=1.0)]
+            return [
+                hypothesis.tokens for hypothesis in greedy(ours, source, first, mask, rules=rules, length_penalty=1.0)
+            ]
         found = beam(
             ours, source, first, mask, rules=rules, beams=beams, results=1, length_penalty=1.0, coverage_penalty=0.0,
             diversity=0.0,

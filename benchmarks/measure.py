@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 
-def hardware() -> str:
+def hardware(device: str) -> str:
     """The machine, in words."""
-    if torch.cuda.is_available():
+    if device == "cuda":
         return f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
     model = platform.processor() or platform.machine()
     try:
@@ -37,11 +37,20 @@ def in_turn(runs: dict[str, Callable[[], Any]], *, rounds: int, warm: int = 1) -
 
 
 def report(
-    name: str, ratio: float, *, at_least: float | None = None, at_most: float | None = None, **facts: Any
+    name: str,
+    ratio: float,
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    device: str = "cpu",
+    **facts: Any,
 ) -> bool:
     """Print one line; whether the ratio is where it should be."""
     good = (at_least is None or ratio >= at_least) and (at_most is None or ratio <= at_most)
     line = {"name": name, "ratio": round(ratio, 4), "at_least": at_least, "at_most": at_most, "good": good}
     rounded = {key: round(value, 6) if isinstance(value, float) else value for key, value in facts.items()}
-    print(json.dumps({k: v for k, v in line.items() if v is not None} | rounded | {"hardware": hardware()}), flush=True)
+    print(
+        json.dumps({k: v for k, v in line.items() if v is not None} | rounded | {"hardware": hardware(device)}),
+        flush=True,
+    )
     return good

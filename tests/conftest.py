@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-
 torch.set_num_threads(1)  # the models are small, and tests run side by side
 
 

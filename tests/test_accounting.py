@@ -171,7 +171,7 @@ def test_the_operations_are_those_torch_counts(name: str) -> None:
     assert counter.get_total_flops() == work(config, 7, 5).forward - uncounted(config, 7, 5)
 
 
-def saved_bytes(config: ModelConfig, batch: int, source: int, target: int) -> int:
+def saved_bytes(config: ModelConfig, batch: int, source: int, target: int, bf16: bool) -> int:
     """What autograd keeps of one forward pass, every storage once, the weights aside."""
     model = build(config).train()
     weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
@@ -182,14 +182,23 @@ def saved_bytes(config: ModelConfig, batch: int, source: int, target: int) -> in
             kept[x.untyped_storage().data_ptr()] = x
         return x
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+    narrow = torch.autocast("cpu", torch.bfloat16, enabled=bf16)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x), narrow:
         tokens = torch.zeros(batch, target, dtype=torch.int64)
         if config.family == "bert":
             logits = model.logits(model.encode(tokens))
         else:
             begun = model.start(torch.zeros(batch, 0 if config.family == "gpt" else source, dtype=torch.int64))
             logits, _ = model.step(tokens, begun)
-        loss = F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
+        loss = F.cross_entropy(logits.float().flatten(0, 1), tokens.flatten())
+    if bf16:  # the weights' narrow copies are not activations, and the logits are still held
+        for parameter in model.parameters():
+            kept = {
+                key: x
+                for key, x in kept.items()
+                if x.dtype != torch.bfloat16 or x.shape not in (parameter.shape, parameter.shape[::-1])
+            }
+        kept[logits.untyped_storage().data_ptr()] = logits
     size = sum(x.untyped_storage().nbytes() for x in kept.values())
     assert loss.isfinite()
     return size
@@ -200,13 +209,14 @@ def saved_bytes(config: ModelConfig, batch: int, source: int, target: int) -> in
     ["transformer", "transformer-pre", "gpt", "gpt-llama", "bert", "rnn-additive-input-gru", "rnn-none-output-gru",
      "rnn-dot-output-gru", "rnn-additive-output-gru"],
 )  # fmt: skip
-def test_the_activation_estimate_is_within_a_fifth_of_what_autograd_keeps(name: str) -> None:
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_activation_estimate_is_within_a_quarter_of_what_autograd_keeps(name: str, precision: str) -> None:
     import dataclasses
 
     config = dataclasses.replace(ALL[name], size=64, feed_forward=256, encoder_layers=3, decoder_layers=3, length=64)
-    measured = saved_bytes(config, 4, 20, 16)
-    estimate = memory(config, count(config).total, 4, 20, 16, "fp32").activations
-    assert estimate == pytest.approx(measured, rel=0.2)
+    measured = saved_bytes(config, 5, 20, 16, precision == "bf16")
+    estimate = memory(config, count(config).total, 5, 20, 16, precision).activations
+    assert estimate == pytest.approx(measured, rel=0.25)
 
 
 def test_training_memory_is_sixteen_bytes_a_parameter_and_the_activations() -> None:
@@ -237,8 +247,10 @@ def test_time_is_operations_over_rate() -> None:
     ("change", "message"),
     [
         ({"hardware": "h20"}, "There is no hardware h20. Did you mean h200?"),
+        ({"tokens": float("inf")}, r"tokens \(inf\) must be from 1 to 1e30"),
+        ({"price": float("inf")}, r"price \(inf\) must be at least 0"),
         ({"utilisation": 1.5}, r"utilisation \(1.5\) must be above 0 and at most 1"),
-        ({"tokens": 0}, r"tokens \(0\) and devices \(1\) must be at least 1"),
+        ({"tokens": 0}, r"tokens \(0\) must be from 1 to 1e30"),
     ],
 )
 def test_time_refuses_what_makes_no_sense(change: dict[str, object], message: str) -> None:

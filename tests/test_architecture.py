@@ -41,7 +41,7 @@ HEAVY = {
     "tokenizers": {"text/tokenizer.py", "text/corpus.py"},
     "pyarrow": {"text/corpus.py", "text/streams.py"},
     "matplotlib": {"explain"},
-    "rich": {"cli.py", "terminal.py", "showcase.py", "text"},
+    "rich": {"cli.py", "terminal.py", "showcase.py", "text/report.py", "training/view.py"},
     "typer": {"cli.py"},
     "sacrebleu": {"evaluate.py"},
     "safetensors": {"checkpoint.py", "trace.py", "interop"},
@@ -138,10 +138,11 @@ FIELDS = {
         encoder_layers decoder_layers length positions rotary_base norm norm_place norm_epsilon embedding_norm
         scale_embeddings activation bias output_bias tie dropout attention_dropout types pooler masked_head cell
         bidirectional score feed""",
-    "text": """tokenizer vocabulary shared lowercase bpe_dropout variants tags longest ratio clean held_out window segments
-        masked""",
+    "text": """tokenizer vocabulary shared lowercase bpe_dropout variants tags longest ratio clean held_out window
+        segments masked""",
     "train": """updates budget accumulate exact rate schedule warmup weight_decay beta2 clip smoothing rdrop precision
         compile decay average validate_every save_every keep patience metric seed""",
+    "decode": """beams length_penalty coverage_penalty ratio extra shortest no_repeat temperature top_k top_p min_p""",
 }
 
 

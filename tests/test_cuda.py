@@ -82,11 +82,20 @@ def test_a_bert_says_on_a_gpu_what_it_says_on_a_cpu(name: str) -> None:
     torch.testing.assert_close(got.cpu()[MASK], expected[MASK], rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["transformer", "gpt-llama", "rnn-general-output-gru"])
+@pytest.mark.parametrize("name", GENERATORS)
+def test_a_model_writes_on_without_being_reordered(name: str) -> None:
+    model = build(GENERATORS[name]).cuda().eval()
+    source, target = torch.randint(0, 40, (3, 7)).cuda(), torch.randint(0, 40, (3, 6)).cuda()
+    whole, _ = model.step(target, model.start(source))
+    _, state = model.step(target[:, :2], model.start(source))
+    torch.testing.assert_close(model.step(target[:, 2:], state)[0], whole[:, 2:], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", GENERATORS)
 def test_a_training_pass_in_bf16_gives_finite_gradients(name: str) -> None:
     config = GENERATORS[name]
     model = build(config).cuda().train()
-    source, target = torch.randint(0, 50, (3, 7)).cuda(), torch.randint(0, 50, (3, 6)).cuda()
+    source, target = torch.randint(0, 50, (3, 7)).cuda(), torch.randint(0, 40, (3, 6)).cuda()
     with torch.autocast("cuda", torch.bfloat16):
         logits, _ = model.step(target, model.start(source if "gpt" not in name else source[:, :0]))
     torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), target.flatten()).backward()

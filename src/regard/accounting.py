@@ -74,12 +74,12 @@ class Count:
         return {"total": self.total, "parts": self.parts, "tree": tree, "remarks": self.remarks}
 
 
-def count(model: str | Config | ModelConfig) -> Count:
+def count(model: str | Path | Config | ModelConfig) -> Count:
     """The parameters of a preset, a recipe, a folder or a config, by formula."""
     if isinstance(model, ModelConfig):
         return Count(model.family, model, FAMILIES[model.family](model))
-    config = model if isinstance(model, Config) else find_config(model)
-    name = model if isinstance(model, str) else config.model.family
+    config = model if isinstance(model, Config) else find_config(str(model))
+    name = config.model.family if isinstance(model, Config) else str(model)
     return Count(name, config.model, FAMILIES[config.model.family](config.model))
 
 
@@ -106,7 +106,7 @@ def _embeddings(
     config: ModelConfig, name: str, vocabulary: int, where: str, types: int = 0, norm: bool = False
 ) -> Part:
     parts = [_table("tokens", vocabulary, config.size)]
-    if config.positions == "learned" or config.family == "bert":
+    if config.has_table:
         parts.append(_table("positions", config.length, config.size))
     if types:
         parts.append(_table("types", types, config.size))
@@ -276,8 +276,9 @@ def _remarks(counted: Count) -> list[str]:
             "a much-copied count of 109,786,368 gives each of the 12 heads a bias of 768 numbers; a head has 64, so "
             "12 layers × 3 projections × (12 × 768 − 768) = 304,128 are counted that do not exist"
         )
-    if config.family == "transformer" and config == ModelConfig():
-        remarks.append("the paper rounds its table to 65 M")
+    for total, rounded in ((63_082_496, "65 M"), (214_245_376, "213 M")):
+        if config.family == "transformer" and counted.total == total:
+            remarks.append(f"the paper's table has {rounded}, rounded")
     return remarks
 
 
@@ -398,7 +399,7 @@ def memory(config: ModelConfig, parameters: int, batch: int, source: int, target
         weights=weights,
         gradients=4 * parameters,
         optimizer=8 * parameters,
-        activations=batch * number * _activations(config, source, target),
+        activations=batch * _activations(config, source, target).bytes(number),
         cache_per_token=number * _cache(config),
         cache_per_source_token=number * _source_cache(config),
     )
@@ -418,34 +419,52 @@ def _source_cache(config: ModelConfig) -> int:
     return _cache(config) if config.family == "transformer" else 0
 
 
-def _activations(config: ModelConfig, source: int, target: int) -> int:
-    """Numbers kept for the backward pass, per sentence: counted on what the operations save, dropout masks included."""
+@dataclass(frozen=True)
+class Kept:
+    """Numbers the backward pass needs: those autocast narrows, and those that stay wide (norms, the loss)."""
+
+    narrow: int
+    wide: int
+
+    def bytes(self, number: int) -> int:
+        # In fp32 the loss reuses the logits' place; in bf16 both the narrow logits and the wide ones are held.
+        return number * self.narrow + 4 * self.wide
+
+
+def _activations(config: ModelConfig, source: int, target: int) -> Kept:
+    """What is kept per sentence, counted on what the operations save, dropout masks included."""
     size, inner, head = config.size, config.feed_forward, config.memory_heads * config.head_size
     if config.family == "rnn":
         return _rnn_activations(config, source, target)
     feed = inner * {"relu": 1, "swiglu": 4}.get(config.activation, 2)
     formed = 0 if config.score_name != "additive" else config.heads * config.head_size
-    layer = 9 * size + 2 * head + feed  # a token's: query, key, value, context, sums, norms, masks
+    layer = 7 * size + 2 * head + feed  # a token's query, key, value, context, what goes into products, masks
+    norms = 2 * size
     if config.family == "bert":
-        logits = 3 * size + config.vocabulary if config.masked_head else 0
-        return target * (config.encoder_layers * (layer + formed * target) + 3 * size + logits)
-    logits = target * (config.target_tokens + size)
+        narrow = target * (config.encoder_layers * (layer + formed * target) + 4 * size)
+        wide = target * (config.encoder_layers * norms + size + config.masked_head * (size + config.vocabulary))
+        return Kept(narrow, wide)
     if config.family == "gpt":
-        return target * (config.decoder_layers * (layer + formed * target) + 2 * size) + logits
-    encoder = source * (config.encoder_layers * (layer + formed * source) + 2 * size)
-    across = target * (6 * size + formed * source) + source * 2 * head
-    decoder = target * (config.decoder_layers * (layer + formed * target) + 2 * size) + config.decoder_layers * across
-    return encoder + decoder + logits
+        narrow = target * (config.decoder_layers * (layer + formed * target) + 2 * size)
+        return Kept(narrow, target * (config.decoder_layers * norms + config.target_tokens + size))
+    narrow = source * (config.encoder_layers * (layer + formed * source) + 2 * size)
+    narrow += target * (config.decoder_layers * (layer + formed * target) + 2 * size)
+    narrow += config.decoder_layers * (target * (5 * size + formed * source) + source * 2 * head)
+    wide = source * config.encoder_layers * norms + target * (config.decoder_layers * (norms + size) + size)
+    return Kept(narrow, wide + target * config.target_tokens)
 
 
-def _rnn_activations(config: ModelConfig, source: int, target: int) -> int:
+def _rnn_activations(config: ModelConfig, source: int, target: int) -> Kept:
     size, width, context = config.size, config.embedding_size, config.source_state
     state = 7 if config.cell == "gru" else 10  # gates and states of one step, for each number of the state
     encoder = source * (2 * width + config.encoder_layers * (state + 3) * context)
     decoder = target * (2 * width + config.decoder_layers * (state + 2) * size)
     attention = source * target * size if config.score_name == "additive" else target * (context + size)
-    deep = target * (size + context + 4 * config.deep_size + config.target_tokens)
-    return encoder + decoder + deep + (attention if config.score != "none" else 0)
+    deep = target * (size + context + 4 * config.deep_size)
+    wide = target * config.target_tokens + (attention if config.score != "none" else 0)
+    if config.feed == "input" and config.score != "none":  # its cell is not one kernel: sums and gates stay wide
+        return Kept(encoder + deep, wide + decoder)
+    return Kept(encoder + decoder + deep, wide)
 
 
 # Time
@@ -480,7 +499,7 @@ class Duration:
     hardware: str
     devices: int
     utilisation: float
-    tokens: int
+    tokens: float
     seconds: float
     tokens_per_second: float
     price: float
@@ -496,15 +515,18 @@ class Duration:
 
 
 def duration(
-    done: Work, *, hardware: str, tokens: int, utilisation: float, precision: str, devices: int, price: float
+    done: Work, *, hardware: str, tokens: float, utilisation: float, precision: str, devices: int, price: float
 ) -> Duration:
     """Time = training operations / (peak × utilisation × devices)."""
     if hardware not in HARDWARE:
         raise ConfigError(f"There is no hardware {hardware}.{did_you_mean(hardware, HARDWARE)}")
     if not 0 < utilisation <= 1:
         raise ConfigError(f"utilisation ({utilisation}) must be above 0 and at most 1: the share of the peak reached")
-    if tokens < 1 or devices < 1:
-        raise ConfigError(f"tokens ({tokens}) and devices ({devices}) must be at least 1")
+    for name, number in (("tokens", tokens), ("devices", devices)):
+        if not 1 <= number <= 1e30:
+            raise ConfigError(f"{name} ({number:g}) must be from 1 to 1e30")
+    if not 0 <= price < float("inf"):
+        raise ConfigError(f"price ({price}) must be at least 0")
     peak = getattr(HARDWARE[hardware], precision) * 1e12
     per_token = done.training / done.target
     rate = peak * utilisation * devices / per_token

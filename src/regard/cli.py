@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from regard.errors import ConfigError, FolderError, RegardError
+from regard.errors import ConfigError, FolderError, RegardError, RunError
 
 app = typer.Typer(
     name="regard",
@@ -20,12 +21,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+USAGE: Any = typer.BadParameter.__bases__[
+    0
+]  # whatever is wrong with the words of a command; typer may bring its own click
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, and nothing else there.")]
 Source = Annotated[
     str, typer.Argument(metavar="SOURCE", help="A text file, one that holds both sides, a folder, or -.")
 ]
 Target = Annotated[str | None, typer.Argument(metavar="TARGET", help="The other side, line for line.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
+Threads = Annotated[int, typer.Option(min=0, help="CPU threads; 0: all cores.")]
 Values = Annotated[
     list[str], typer.Option("--set", metavar="SECTION.FIELD=VALUE", help="Change a field of the config.")
 ]
@@ -40,34 +46,37 @@ def _root() -> None:
 def count(
     model: Annotated[str, typer.Argument(metavar="PRESET, RECIPE or FOLDER", help="What to count.")],
     values: Values = [],  # noqa: B006 - typer copies it
-    source: Annotated[int, typer.Option(min=1, help="Source tokens of a sentence.")] = 32,
+    source: Annotated[int, typer.Option(min=1, max=10**6, help="Source tokens of a sentence.")] = 32,
     target: Annotated[
         int, typer.Option(min=0, help="Target tokens; 0: 32, or the whole context of a bert or gpt.")
     ] = 0,
-    batch: Annotated[int, typer.Option(min=1, help="Sentences in a batch.")] = 32,
+    batch: Annotated[int, typer.Option(min=1, max=10**9, help="Sentences in a batch.")] = 32,
     precision: Annotated[str, typer.Option(help="fp32 or bf16.")] = "bf16",
     hardware: Annotated[str, typer.Option(help="Time on this: h200, h100, a100, l4, v100, t4, rtx4090, rtx3090.")] = "",
     tokens: Annotated[float, typer.Option(min=1, help="Target tokens to train on.")] = 1e9,
     utilisation: Annotated[float, typer.Option(help="Share of the hardware's peak that is reached.")] = 0.3,
-    devices: Annotated[int, typer.Option(min=1, help="How many of them.")] = 1,
+    devices: Annotated[int, typer.Option(min=1, max=10**9, help="How many of them.")] = 1,
     price: Annotated[float, typer.Option(min=0, help="What one costs an hour, for the cost.")] = 0.0,
     build: Annotated[bool, typer.Option("--build", help="Build it too, nothing allocated, and compare.")] = False,
     as_json: Json = False,
 ) -> None:
     """Parameters by part, operations, memory and time, before anything is built."""
     from regard import accounting
-    from regard.config import find_config
+    from regard.config import find_config, is_folder
 
     config = find_config(model).with_values(values)
     shape = config.model
     counted = accounting.Count(model, shape, accounting.count(config).tree)
-    on_disk = accounting.stored(Path(model)) if Path(model).is_dir() else None
+    on_disk = accounting.stored(Path(model)) if is_folder(Path(model)) else None
     if on_disk is not None and not values and on_disk != counted.total:
         raise FolderError(
             f"{model}/model.safetensors holds {on_disk:,} parameters and its config.json describes {counted.total:,}: "
             "one of the two is not of this model"
         )
     length = target or (shape.length if shape.family in ("bert", "gpt") else 32)
+    longest = max(length, source if shape.family == "transformer" else 0)
+    if shape.has_table and longest > shape.length:
+        raise ConfigError(f"a sentence of {longest} tokens is longer than model.length ({shape.length})")
     done = accounting.work(shape, source, length)
     needed = accounting.memory(shape, counted.total, batch, done.source, length, precision)
     took = None
@@ -75,7 +84,7 @@ def count(
         took = accounting.duration(
             done,
             hardware=hardware,
-            tokens=int(tokens),
+            tokens=tokens,
             utilisation=utilisation,
             precision=precision,
             devices=devices,
@@ -88,7 +97,7 @@ def count(
         answer |= {"time": took.as_dict()} if took else {}
         answer |= {"built": {"total": sum(built.values()), "parts": built}} if built is not None else {}
         answer |= {"stored": on_disk} if on_disk is not None else {}
-        return print(json.dumps(answer, indent=2))
+        return print(json.dumps(answer, indent=2, allow_nan=False))
     from rich.console import Console
 
     from regard import terminal
@@ -106,8 +115,110 @@ def _built(counted: Any) -> dict[str, int]:
     """Parameters of the model built on the meta device, under the names of the formula's parts."""
     from regard.models import build
 
-    parameters = {name: p.numel() for name, p in build(counted.config, "meta").named_parameters()}
-    return {part.name: sum(n for name, n in parameters.items() if name.startswith(part.where)) for part in counted.tree}
+    try:
+        sizes = {name: p.numel() for name, p in build(counted.config, "meta").named_parameters()}
+    except RuntimeError as error:
+        raise ConfigError(f"a model of these sizes cannot be built: {str(error).splitlines()[0]}") from error
+    built = {part.name: sum(n for name, n in sizes.items() if name.startswith(part.where)) for part in counted.tree}
+    if built != counted.parts or sum(sizes.values()) != counted.total:
+        raise RunError(f"the built model has {sum(sizes.values()):,} parameters: the formula is wrong, please tell us")
+    return built
+
+
+@app.command()
+def train(
+    source: Source,
+    target: Target = None,
+    out: Annotated[Path, typer.Option(help="The model folder.")] = Path(),
+    valid: Annotated[tuple[str, str], typer.Option(metavar="SOURCE TARGET", help="What models are chosen by.")] = (
+        "",
+        "",
+    ),
+    recipe: Annotated[str, typer.Option(metavar="NAME or FILE", help="A known-good run to start from.")] = "",
+    updates: Annotated[int, typer.Option(min=0, help="How many; as --set train.updates.")] = 0,
+    minutes: Annotated[float, typer.Option(min=0, help="Plan the run for this long.")] = 0.0,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever is in the folder.")] = False,
+    values: Values = [],  # noqa: B006 - typer copies it
+    device: Device = "auto",
+    seed: Annotated[int, typer.Option(min=0, help="As --set train.seed; 0: the recipe's.")] = 0,
+    threads: Threads = 0,
+    as_json: Json = False,
+) -> None:
+    """Two text files in, a model folder out; the same command again continues."""
+    from regard import terminal
+    from regard.config import Config, find_config
+    from regard.training.run import Request, run
+    from regard.training.runtime import running, use_threads
+    from regard.training.view import viewing
+
+    if out == Path():
+        raise ConfigError("--out FOLDER is missing: where the model is to be")
+    if updates and minutes:
+        raise ConfigError("--updates and --minutes both say how long to train: give one of them")
+    config = find_config(recipe) if recipe else Config()
+    shortcuts = [f"train.updates={updates}"] * bool(updates) + [f"train.seed={seed}"] * bool(seed)
+    config = config.with_values([*values, *shortcuts])
+    request = Request(
+        files=_files(source, target, config.model.family),
+        valid=_files(valid[0], valid[1] or None, config.model.family) if valid[0] else None,
+        out=out,
+        config=config,
+        fresh=fresh,
+        minutes=minutes,
+        command="regard " + " ".join(shlex.quote(word) for word in sys.argv[1:]),
+    )
+    use_threads(threads)
+    with running(device) as runtime, viewing(config, quiet=not runtime.is_main) as view:
+        outcome = run(request, runtime, view.say, view.watch)
+    if not runtime.is_main:
+        return
+    if as_json:
+        facts = {"update": outcome.progress.update, "finished": outcome.finished, "scores": outcome.scores}
+        print(json.dumps({"out": str(out), **facts}, indent=2))
+    elif outcome.finished:
+        view.say(f"{out} is ready: {terminal.scores_line(outcome.scores)}")
+    else:
+        view.say(f"stopped at update {outcome.progress.update:,}; the same command goes on from there")
+
+
+def _files(source: str, target: str | None, family: str) -> Any:
+    """Two files, one that holds both sides, or one text for a language model."""
+    from regard.text.formats import format_of
+    from regard.training.data import Files
+
+    single = target is None and (format_of(source) is None or family in ("gpt", "bert"))
+    return Files(Path(source), Path(target) if target else None, single)
+
+
+@app.command()
+def translate(
+    folder: Annotated[Path, typer.Argument(help="A model folder.")],
+    file: Annotated[str, typer.Argument(metavar="FILE or -", help="What to translate, line by line.")] = "-",
+    out: Annotated[Path | None, typer.Option(help="Write here instead of to standard output.")] = None,
+    beams: Annotated[int, typer.Option(min=0, help="Hypotheses side by side; 0: as the folder's config says.")] = 0,
+    force: Force = False,
+    device: Device = "auto",
+    threads: Threads = 0,
+) -> None:
+    """One line out per line in, always."""
+    from regard.folders import whole_file
+    from regard.text.formats import lines, open_text
+    from regard.training.runtime import find_device, use_threads
+    from regard.translator import Translator
+
+    use_threads(threads)
+    if out is not None and out.exists() and not force:
+        raise FolderError(f"{out} is already there: choose another name, or replace it with --force")
+    translator = Translator.load(folder, find_device(device))
+    with open_text(file) as stream:
+        texts = translator.stream((line for line, _ in lines(stream, file)), beams=beams or None)
+        if out is None:
+            for text in texts:
+                print(text, flush=True)
+        else:
+            with whole_file(out, force=force) as written:
+                for text in texts:
+                    written.write(text.encode() + b"\n")
 
 
 @app.command()
@@ -215,7 +326,12 @@ def demo() -> None:
 def main() -> None:
     """The program: errors we raise become one line and their exit code; `REGARD_DEBUG=1` shows the traceback."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
+    except (typer.Abort, KeyboardInterrupt):
+        raise SystemExit(130) from None
+    except USAGE as error:
+        print(f"regard: {error.format_message()}", file=sys.stderr)
+        raise SystemExit(2) from None
     except RegardError as error:
         if os.environ.get("REGARD_DEBUG"):
             raise

@@ -104,8 +104,8 @@ class ModelConfig:
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"model.{name} ({getattr(self, name)}) must be at least 0 and below 1")
         for name in ("norm_epsilon", "rotary_base"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"model.{name} ({getattr(self, name)}) must be above 0")
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ConfigError(f"model.{name} ({getattr(self, name)}) must be a number above 0")
         if self.family == "rnn":
             self._check_recurrent()
         else:
@@ -194,6 +194,11 @@ class ModelConfig:
         if self.score != "auto":
             return self.score
         return "additive" if self.family == "rnn" else "scaled_dot"
+
+    @property
+    def has_table(self) -> bool:
+        """Whether positions are looked up, so that no sentence is longer than model.length."""
+        return self.positions == "learned" or self.family == "bert"
 
     @property
     def gated(self) -> bool:
@@ -313,12 +318,53 @@ class TrainConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DecodeConfig:
+    """How a model's probabilities become sentences."""
+
+    beams: int = 5
+    """Hypotheses kept side by side; 1: greedy."""
+    length_penalty: float = 1.0
+    """Power of the length that log-probabilities are divided by; 0: short ones win."""
+    coverage_penalty: float = 0.0
+    """Weight of the penalty for source words that got little attention."""
+    ratio: float = 3.0
+    """How many times as long as its source a translation may become, in tokens,"""
+    extra: int = 10
+    """and how many tokens more."""
+    shortest: int = 0
+    """Tokens a translation has at least."""
+    no_repeat: int = 0
+    """Length of the n-grams that may not come twice; 0: all may."""
+    temperature: float = 1.0
+    """Of sampling: below 1 the probable becomes more so."""
+    top_k: int = 0
+    """Sample from so many of the most probable tokens; 0: from all."""
+    top_p: float = 1.0
+    """Sample from the most probable tokens that together have this probability."""
+    min_p: float = 0.0
+    """Sample from tokens that have at least this share of the most probable one's probability."""
+
+    def __post_init__(self) -> None:
+        check_types("decode", self)
+        at_least("decode", self, "beams", 1)
+        for name in ("extra", "shortest", "no_repeat", "top_k"):
+            at_least("decode", self, name, 0)
+        for name in ("length_penalty", "coverage_penalty", "ratio", "temperature"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ConfigError(f"decode.{name} ({getattr(self, name)}) must be at least 0")
+        for name in ("top_p", "min_p"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"decode.{name} ({getattr(self, name)}) must be from 0 to 1")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """A whole run, section by section."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     text: TextConfig = field(default_factory=TextConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    decode: DecodeConfig = field(default_factory=DecodeConfig)
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
@@ -351,9 +397,10 @@ class Config:
 
 def _section(name: str, make: Any, values: Mapping[str, Any]) -> Any:
     known = [f.name for f in dataclasses.fields(make)]
+    options = [f"{name}.{field}" for field in known]
     for key in values:
         if key not in known:
-            raise ConfigError(f"There is no option {name}.{key}.{did_you_mean(key, known)}")
+            raise ConfigError(f"There is no option {name}.{key}.{did_you_mean(f'{name}.{key}', options)}")
     return make(**values)
 
 
@@ -467,7 +514,15 @@ def _load(path: Path, parse: Any) -> dict[str, Any]:
 
 def to_json(config: Config) -> str:
     """The text of `config.json`."""
-    return json.dumps(config.values(), indent=2) + "\n"
+    return json.dumps(config.values(), indent=2, allow_nan=False) + "\n"
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is such a folder; a name no file can have is none."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 def find_config(name: str) -> Config:
@@ -475,7 +530,7 @@ def find_config(name: str) -> Config:
     if name in PRESETS:
         return preset(name)
     path = Path(name)
-    if path.is_dir():
+    if is_folder(path):
         if not (path / "config.json").is_file():
             raise FolderError(f"{name} is not a model folder: it has no config.json")
         return from_json(path / "config.json")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from regard.accounting import Bytes, Count, Duration, Part, Work
+from regard.accounting import HARDWARE, Bytes, Count, Duration, Part, Work
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 def count_table(counted: Count, built: dict[str, int] | None = None) -> Table:
     """Parameters by part with the formula beside each number; beside those, what the built model has."""
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=f"{counted.name}: {counted.total:,} parameters", title_justify="left", box=None, pad_edge=False)
+    title = Text(f"{counted.name}: {counted.total:,} parameters")  # a name may hold brackets
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("part")
     table.add_column("formula", style="dim")
     table.add_column("parameters", justify="right")
@@ -69,6 +71,9 @@ def cost_table(done: Work, needed: Bytes, took: Duration | None, *, batch: int, 
         )
         table.add_row("time", time(took.seconds), note)
         table.add_row("", f"{took.tokens_per_second:,.0f}", "target tokens a second")
+        card = HARDWARE[took.hardware]
+        fits = "fits into" if needed.training <= card.memory * 1e9 else "does not fit into"
+        table.add_row("", f"{card.memory:g} GB", f"of memory each; this batch {fits} one ({card.source})")
         if took.price:
             table.add_row("cost", f"{took.device_hours * took.price:,.2f}", f"at {took.price:g} an hour a device")
     return table
@@ -126,6 +131,13 @@ def download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
             bar.update(tasks[name], completed=done, total=total)
 
         yield tell
+
+
+def scores_line(scores: Mapping[str, Any]) -> str:
+    """`BLEU 41.2, chrF 63.0, loss 1.43`"""
+    names = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
+    values = {name: score["score"] if isinstance(score, Mapping) else score for name, score in scores.items()}
+    return ", ".join(f"{names.get(name, name)} {value:.4g}" for name, value in reversed(values.items()))
 
 
 def flops(number: float) -> str:

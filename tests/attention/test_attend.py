@@ -191,19 +191,39 @@ def test_dropout_falls_on_what_is_used_and_not_on_what_is_returned() -> None:
 
 def test_an_additive_score_taken_in_turn_is_the_same_with_the_same_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     score, (query, key, _) = Additive(SIZE), inputs(7, 5)
-    query.requires_grad_()
+    learned = [query.requires_grad_(), key.requires_grad_(), score.v, score.b]
     at_once = score(query, key)
-    (expected,) = torch.autograd.grad(at_once.square().sum(), query)
+    expected = torch.autograd.grad(at_once.square().sum(), learned)
     monkeypatch.setattr(scores, "LARGEST", 500)
     in_turn = score(query, key)
     torch.testing.assert_close(in_turn, at_once)
-    torch.testing.assert_close(torch.autograd.grad(in_turn.square().sum(), query)[0], expected)
+    for got, wanted in zip(torch.autograd.grad(in_turn.square().sum(), learned), expected, strict=True):
+        torch.testing.assert_close(got, wanted)
 
 
-def test_the_cosine_of_a_zero_vector_is_zero_and_not_a_nan() -> None:
-    _, key, value = inputs()
-    _, weights = attend(torch.zeros(2, 3, 4, SIZE), key, value, "cosine")
-    torch.testing.assert_close(weights, torch.full_like(weights, 1 / 5))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("score", ["cosine", "learned_cosine"])
+def test_the_cosine_of_a_zero_vector_is_zero_and_not_a_nan(score: str, dtype: torch.dtype) -> None:
+    _, key, value = inputs(dtype=dtype)
+    made = make(score)
+    if isinstance(made, nn.Module):
+        made.to(dtype)
+    _, weights = attend(torch.zeros(2, 3, 4, SIZE, dtype=dtype), key, value, made)
+    torch.testing.assert_close(weights, torch.full_like(weights, 1 / 5), rtol=1e-2, atol=1e-2)
+
+
+def test_large_numbers_in_float16_are_scaled_before_they_overflow() -> None:
+    query = torch.full((1, 1, 1, 64), 60.0, dtype=torch.float16)
+    _, weights = attend(query, query, query)
+    assert weights.item() == 1
+
+
+@pytest.mark.parametrize("weights", [True, False])
+def test_a_mask_of_keys_alone_serves_all_queries(weights: bool) -> None:
+    query, key, value = inputs()
+    mask = torch.tensor([True, True, False, True, False])
+    context, _ = attend(query, key, value, mask=mask, weights=weights)
+    torch.testing.assert_close(context, attend(query, key[..., mask, :], value[..., mask, :])[0])
 
 
 @pytest.mark.parametrize(
@@ -220,6 +240,12 @@ def test_the_cosine_of_a_zero_vector_is_zero_and_not_a_nan() -> None:
         ({"key": torch.zeros(3, 3, 5, 8)}, "do not belong together: batch and heads differ"),
         ({"mask": torch.ones(4, 5)}, "mask is float32; it must be bool, True where a key may be seen"),
         ({"mask": torch.ones(3, 5, dtype=torch.bool)}, "mask of shape \\(3, 5\\) does not fit"),
+        ({"score": None}, r"score \(None\) must be a name or a score such as regard.Additive\(64\)"),
+        ({"score": Additive}, "must be a name or a score such as"),
+        ({"score": Additive(8).double()}, r"the score's weights are float64 and query is float32: convert one of them"),
+        ({"mask": [True]}, "mask is a list; it must be a tensor"),
+        ({"key": [1.0]}, "key is a list; it must be a tensor"),
+        ({"dropout": 2.0}, r"dropout \(2.0\) must be at least 0 and below 1"),
         ({"query": torch.zeros(8)}, "query has shape \\(8,\\); it must have at least two axes"),
     ],
 )
@@ -227,3 +253,9 @@ def test_bad_input_gets_one_clear_line(change: dict[str, object], message: str) 
     query, key, value = inputs()
     with pytest.raises((ConfigError, InputError), match=message):
         attend(**{"query": query, "key": key, "value": value, **change})
+
+
+@pytest.mark.parametrize("make_one", [lambda: Additive(0), lambda: General(3, 0)])
+def test_a_score_of_no_size_is_refused(make_one: object) -> None:
+    with pytest.raises(ConfigError, match=r"size \(0\) must be at least 1"):
+        make_one()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
+from regard import ConfigError
 from regard.attention import MultiHead
 
 
@@ -58,3 +60,25 @@ def test_grouped_keys_are_shared_by_neighbouring_heads() -> None:
         whole.join.weight.copy_(grouped.join.weight)
     x = torch.randn(2, 3, 16)
     torch.testing.assert_close(grouped(*grouped.both(x))[0], whole(*whole.both(x))[0])
+
+
+@pytest.mark.parametrize("queries", [1, 3])
+def test_grouped_keys_give_one_weight_a_head_and_query(queries: int) -> None:
+    grouped = MultiHead(16, 4, key_heads=2, bias=False)
+    x = torch.randn(2, 5, 16)
+    _, memory = grouped.both(x)
+    found, weights = grouped(grouped.ask(x[:, :queries]), memory, weights=True)
+    assert weights.shape == (2, 4, queries, 5)
+    torch.testing.assert_close(found, grouped(*grouped.both(x))[0][:, :queries])
+
+
+@pytest.mark.parametrize(
+    ("heads", "key_heads", "message"),
+    [
+        (3, 3, r"size \(16\) must be a multiple of heads \(3\)"),
+        (4, 3, r"heads \(4\) must be a multiple of key_heads \(3\)"),
+    ],
+)
+def test_heads_that_do_not_divide_are_refused(heads: int, key_heads: int, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        MultiHead(16, heads, key_heads=key_heads, bias=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from regard.config import ModelConfig
 from regard.models import State, build, reorder, tree_map
-from tests.models.families import BERTS, GENERATORS
+from regard.text.batch import Batch
+from tests.models.families import BERTS, GENERATORS, GPTS
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 LENGTHS = (7, 4, 1)
@@ -192,8 +194,9 @@ def test_the_attention_of_two_hypotheses_is_that_of_each_alone(name: str) -> Non
     torch.testing.assert_close(together["decoder.0.cross"][1::2], alone["decoder.0.cross"], **CLOSE)
 
 
-def test_prompts_of_different_lengths_continue_as_if_alone() -> None:
-    model, source, target = made("gpt")
+@pytest.mark.parametrize("name", GPTS)
+def test_prompts_of_different_lengths_continue_as_if_alone(name: str) -> None:
+    model, source, target = made(name)
     for room in (0, 16):
         state = model.start(source, SOURCE_MASK, room=room)
         together = written(model, target, state, (2, 1, 3))
@@ -220,3 +223,42 @@ def test_a_bert_records_every_attention_and_hidden_state(name: str) -> None:
     model.encode(torch.randint(0, 50, (3, 7)), record=record)
     layers = {f"encoder.{i}.{kind}" for i in range(2) for kind in ("self", "hidden")}
     assert set(record) == layers | {"encoder.embedding", "encoder.output"}
+
+
+@pytest.mark.parametrize("record", [False, True])
+@all_generators
+def test_a_training_pass_and_decoding_work_under_bf16_autocast(name: str, record: bool) -> None:
+    model, source, target = made(name)
+    kept: dict[str, Tensor] | None = {} if record else None
+    with torch.autocast("cpu", torch.bfloat16):
+        logits, state = model.step(target, model.start(source, SOURCE_MASK, kept), kept)
+        model.step(target[:, :1], state, kept)
+    logits.float().square().sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+    exact, _ = model.float().step(target, model.start(source, SOURCE_MASK))
+    torch.testing.assert_close(logits.float(), exact, rtol=0.2, atol=0.3)
+
+
+def packed_batch(tokens: Tensor, segments: Tensor) -> Batch:
+    return Batch(tokens, None, tokens, tokens, segments, 0, 0, np.zeros(0, np.int64))
+
+
+@pytest.mark.parametrize("name", GPTS)
+def test_packed_texts_of_a_gpt_do_not_see_each_other(name: str) -> None:
+    model, source, _ = made(name)
+    segments = torch.tensor([[1, 1, 1, 2, 2, 2, 2]]).expand(3, -1)
+    before = model(packed_batch(source, segments))
+    changed = source.clone()
+    changed[:, 0] = (changed[:, 0] + 1) % 50
+    after = model(packed_batch(changed, segments))
+    torch.testing.assert_close(after[:, 3:], before[:, 3:], rtol=0, atol=0)
+    assert not torch.allclose(after[:, :3], before[:, :3])
+
+
+def test_packed_texts_of_a_bert_do_not_see_each_other() -> None:
+    model = build(BERTS["bert"]).eval()
+    source, segments = torch.randint(1, 50, (2, 7)), torch.tensor([[1, 1, 1, 2, 2, 2, 2]]).expand(2, -1)
+    before = model.encode(source, segments=segments)
+    changed = source.clone()
+    changed[:, 0] = changed[:, 0] % 49 + 1
+    torch.testing.assert_close(model.encode(changed, segments=segments)[:, 3:], before[:, 3:], rtol=0, atol=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard import ConfigError, InputError
+from regard import Config, ConfigError, InputError
 from regard.models import build
 from tests.models.families import BERTS, GENERATORS
 
@@ -78,3 +78,53 @@ def test_a_bert_without_a_head_says_how_to_get_one() -> None:
         bert.logits(bert.encode(GOOD))
     with pytest.raises(ConfigError, match=r"no pooler: build it with model.pooler=true"):
         bert.pool(bert.encode(GOOD))
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_padding_before_the_text_is_refused(name: str) -> None:
+    mask = torch.tensor([[True] * 5, [False, True, True, True, True]])
+    with pytest.raises(InputError, match="hides tokens before real ones; padding must stand at the end of a row"):
+        build(GENERATORS[name]).start(GOOD, mask)
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("rows", [1, 3, 4])
+def test_a_step_of_other_rows_than_the_state_has_is_refused(name: str, rows: int) -> None:
+    model = build(GENERATORS[name])
+    with pytest.raises(InputError, match=f"there are {rows} rows of tokens and 2 hypotheses in the state: `reorder`"):
+        model.step(torch.zeros(rows, 1, dtype=torch.int64), model.start(GOOD))
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("room", [-1, 1.5])
+def test_room_that_is_no_number_of_tokens_is_refused(name: str, room: float) -> None:
+    with pytest.raises(InputError, match="must be a whole number of tokens, or 0"):
+        build(GENERATORS[name]).start(GOOD, room=room)
+
+
+@pytest.mark.parametrize("name", ["transformer", "gpt"])
+def test_more_tokens_than_there_is_room_for_are_refused(name: str) -> None:
+    model = build(GENERATORS[name])
+    state = model.start(GOOD[:, :0] if name == "gpt" else GOOD, room=3)
+    with torch.no_grad(), pytest.raises(InputError, match="the text has 4 tokens and room was made for 3 of them"):
+        model.step(GOOD[:, :4], state)
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_no_sentences_and_no_tokens_are_answered_with_as_many_logits(name: str) -> None:
+    model = build(GENERATORS[name]).eval()
+    logits, _ = model.step(GOOD[:0, :2], model.start(GOOD[:0]))
+    assert logits.shape == (0, 2, GENERATORS[name].target_tokens)
+
+
+def test_types_that_a_bert_does_not_have_are_refused() -> None:
+    bert = build(BERTS["bert"])
+    with pytest.raises(InputError, match="types holds 2; this bert has types 0 to 1"):
+        bert.encode(GOOD, torch.full_like(GOOD, 2))
+    with pytest.raises(InputError, match=r"types must be whole numbers of the shape of the tokens, \(2, 5\)"):
+        bert.encode(GOOD, GOOD[:, :3])
+
+
+def test_build_says_what_it_takes() -> None:
+    with pytest.raises(ConfigError, match=r"build takes a ModelConfig, such as preset\('gpt2'\).model, not a Config"):
+        build(Config())

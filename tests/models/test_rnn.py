@@ -121,8 +121,8 @@ def test_teacher_forcing_is_one_fused_call_a_layer_and_one_attention(
     calls: list[str] = []
     for layer in model.decoder:
         layer.rnn.register_forward_hook(lambda *_: calls.append("rnn"))
-    attend = rnn.attend
-    monkeypatch.setattr(rnn, "attend", lambda *a: (calls.append("attend"), attend(*a))[1])
+    attend = rnn.attend_unchecked
+    monkeypatch.setattr(rnn, "attend_unchecked", lambda *a: (calls.append("attend"), attend(*a))[1])
     monkeypatch.setattr(Layer, "step", lambda *_: pytest.fail("one step at a time"))
     model.step(torch.tensor([TARGET]), state)
     assert calls == ["rnn", "rnn"] + ([] if score == "none" else ["attend"])

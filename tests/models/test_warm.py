@@ -40,9 +40,12 @@ def test_a_decoder_that_finds_nothing_in_the_source_is_the_other_bert_seeing_onl
     for block in model.decoder.blocks:
         torch.nn.init.zeros_(block.cross.join.weight)
         block.cross_norm = torch.nn.Identity()
-    target = torch.randint(0, 40, (2, 1))  # one token sees itself alone either way
+    target = torch.randint(0, 40, (2, 4))
     record: dict[str, torch.Tensor] = {}
     model.step(target, model.start(torch.randint(0, 40, (2, 6))), record)
+    for block in bert.encoder.blocks:  # the same bert, made to see only what is before
+        ask = block.attention.forward
+        block.attention.forward = lambda *a, ask=ask, **k: ask(*a, **{**k, "causal": True})
     torch.testing.assert_close(record["decoder.output"], bert.encode(target))
 
 
@@ -84,3 +87,9 @@ def test_berts_of_different_sizes_are_refused() -> None:
 def test_a_gpt_is_not_a_bert() -> None:
     with pytest.raises(ConfigError, match=r"takes two bert models, and one is model.family = gpt"):
         warm_config(BERT, ModelConfig(family="gpt"))
+
+
+def test_weights_of_another_make_are_refused_and_not_passed_over() -> None:
+    model = build(warm_config(BERT, BERT))
+    with pytest.raises(ConfigError, match=r"the encoder's weights lack source.token.weight"):
+        warm_start(model, {"bert.embeddings.word_embeddings.weight": torch.zeros(40, 16)}, {})

@@ -218,16 +218,19 @@ def test_windows_begin_elsewhere_in_another_epoch() -> None:
 # Figures
 
 
+@pytest.mark.slow
 def test_multi30k_is_filled_to_95_percent(multi30k: tuple[Lengths, Lengths]) -> None:
     assert filled(plan(*multi30k, budget=4096, seed=1, epoch=0), *multi30k) >= 0.95
 
 
+@pytest.mark.slow
 def test_multi30k_is_filled_to_87_percent_by_sixteen_shapes(multi30k: tuple[Lengths, Lengths]) -> None:
     shapes = choose_shapes(*multi30k, budget=4096, most=16)
     assert len(shapes) <= 16
     assert filled(plan_shapes(*multi30k, shapes, seed=1, epoch=0), *multi30k) >= 0.87
 
 
+@pytest.mark.slow
 def test_exact_shapes_make_most_batches_of_multi30k_maskless(multi30k: tuple[Lengths, Lengths]) -> None:
     shapes = choose_shapes(*multi30k, budget=4096, most=24, exact=True)
     assert plan_shapes(*multi30k, shapes, seed=1, epoch=0, exact=True).exact.mean() >= 0.7

@@ -224,9 +224,10 @@ def test_many_lines_are_cut_as_one_is(tokenizers: dict[str, Tokenizer], kind: st
 def test_words_that_were_forgotten_are_cut_the_same(
     tokenizers: dict[str, Tokenizer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("regard.text.tokenizer.KNOWN_UNITS", 3)
-    lines = Lines([tokenizers["bpe"]])
-    assert cut(lines, TEXTS[:4]) == cut(lines, TEXTS[:4])
+    monkeypatch.setattr("regard.text.tokenizer.KNOWN_WORDS", 6)
+    lines = Lines([tokenizers["bpe"], dropped(tokenizers["bpe"], 0.5, seed=1, table=0)])
+    rows = [row for text in TEXTS[:4] * 2 for row in cut(lines, [text])]
+    assert rows == [[*tokenizers["bpe"].encode(text), END] for text in TEXTS[:4] * 2]
 
 
 def test_dropout_cuts_words_in_other_ways(tokenizers: dict[str, Tokenizer]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.masks import causal as causal_mask
 from regard.attention.scores import Product, Score, as_product, compares_alike, find_score
@@ -33,6 +33,25 @@ def attend(
     """
     score = find_score(score)
     _check(query, key, value, score, mask)
+    if not 0 <= dropout < 1:
+        raise InputError(f"dropout ({dropout}) must be at least 0 and below 1")
+    if mask is not None and mask.dim() < 2:
+        mask = mask.expand(1, key.shape[-2])  # the kernels want both axes
+    return attend_unchecked(query, key, value, score, mask, weights, causal=causal, dropout=dropout)
+
+
+def attend_unchecked(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score: Score,
+    mask: Tensor | None,
+    weights: bool,
+    *,
+    causal: bool = False,
+    dropout: float = 0.0,
+) -> tuple[Tensor, Tensor | None]:
+    """`attend` for the models, which know what they pass."""
     if not weights:
         product = as_product(score, query, key)
         if product is not None:
@@ -76,16 +95,13 @@ def _visible(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool) -> T
 
 def _check(query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Tensor | None) -> None:
     for name, tensor in (("query", query), ("key", key), ("value", value)):
-        if not tensor.is_floating_point():
-            raise InputError(f"{name} is {_name(tensor.dtype)}; attention takes float32, float64, bfloat16 or float16")
-        if tensor.dtype != query.dtype:
-            raise InputError(
-                f"{name} is {_name(tensor.dtype)} and query is {_name(query.dtype)}; they must be the same"
-            )
-        if tensor.dim() < 2:
-            raise InputError(
-                f"{name} has shape {tuple(tensor.shape)}; it must have at least two axes: positions and size"
-            )
+        _check_tensor(name, tensor, query)
+    own = next(score.parameters(), query) if isinstance(score, nn.Module) else query
+    if own.dtype != query.dtype and not torch.is_autocast_enabled(query.device.type):
+        raise InputError(
+            f"the score's weights are {_name(own.dtype)} and query is {_name(query.dtype)}: convert one of them, as in "
+            f"score.to(torch.{_name(query.dtype)})"
+        )
     if key.shape[-2] != value.shape[-2]:
         raise InputError(f"there are {key.shape[-2]} keys and {value.shape[-2]} values; each key needs its value")
     if query.shape[-1] != key.shape[-1] and compares_alike(score):
@@ -94,18 +110,30 @@ def _check(query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Tensor
             "size: project one of them, or use regard.General"
         )
     try:
-        full = (
-            *torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2]),
-            query.shape[-2],
-            key.shape[-2],
-        )
+        rows = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
     except RuntimeError as error:
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (query, key, value))
         raise InputError(
             f"query, key and value of shapes {shapes} do not belong together: batch and heads differ"
         ) from error
-    if mask is None:
-        return
+    if mask is not None:
+        _check_mask(mask, (*rows, query.shape[-2], key.shape[-2]))
+
+
+def _check_tensor(name: str, tensor: Tensor, query: Tensor) -> None:
+    if not isinstance(tensor, Tensor):
+        raise InputError(f"{name} is a {type(tensor).__name__}; it must be a tensor")
+    if not tensor.is_floating_point():
+        raise InputError(f"{name} is {_name(tensor.dtype)}; attention takes float32, float64, bfloat16 or float16")
+    if tensor.dtype != query.dtype:
+        raise InputError(f"{name} is {_name(tensor.dtype)} and query is {_name(query.dtype)}; they must be the same")
+    if tensor.dim() < 2:
+        raise InputError(f"{name} has shape {tuple(tensor.shape)}; it must have at least two axes: positions and size")
+
+
+def _check_mask(mask: Tensor, full: tuple[int, ...]) -> None:
+    if not isinstance(mask, Tensor):
+        raise InputError(f"mask is a {type(mask).__name__}; it must be a tensor")
     if mask.dtype != torch.bool:
         raise InputError(f"mask is {_name(mask.dtype)}; it must be bool, True where a key may be seen")
     try:

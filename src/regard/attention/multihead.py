@@ -11,9 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention.core import attend
+from regard.attention.core import attend_unchecked
 from regard.attention.positions import rotate
 from regard.attention.scores import make_score
+from regard.errors import ConfigError
 
 Turn = tuple[Tensor, Tensor]  # the cosines and sines of rotary positions
 
@@ -36,6 +37,10 @@ class MultiHead(nn.Module):
         self, size: int, heads: int, *, key_heads: int, bias: bool, score: str = "scaled_dot", dropout: float = 0.0
     ) -> None:
         super().__init__()
+        if heads < 1 or size % heads:
+            raise ConfigError(f"size ({size}) must be a multiple of heads ({heads})")
+        if key_heads < 1 or heads % key_heads:
+            raise ConfigError(f"heads ({heads}) must be a multiple of key_heads ({key_heads})")
         head = size // heads
         self.heads, self.key_heads, self.head, self.dropout = heads, key_heads, head, dropout
         self.widths = (heads * head, key_heads * head, key_heads * head)
@@ -69,9 +74,13 @@ class MultiHead(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """What queries (B, H, Q, D) gather from a memory, joined: (B, Q, size), with the weights when asked for."""
         key, value = memory
-        if self.key_heads != self.heads:
-            key, value = (x.repeat_interleave(self.heads // self.key_heads, dim=1) for x in memory)
-        context, given = attend(
+        groups = self.heads // self.key_heads
+        alone = query.shape[2] == 1
+        if groups > 1 and alone:  # one token: the heads of a group ask side by side, and nothing is copied
+            query = query.reshape(len(query), self.key_heads, groups, self.head)
+        elif groups > 1:
+            key, value = (x.repeat_interleave(groups, dim=1) for x in memory)
+        context, given = attend_unchecked(
             query,
             key,
             value,
@@ -81,6 +90,9 @@ class MultiHead(nn.Module):
             causal=causal,
             dropout=self.dropout if self.training else 0.0,
         )
+        if groups > 1 and alone:
+            context = context.reshape(len(query), self.heads, 1, self.head)
+            given = None if given is None else given.reshape(len(query), self.heads, 1, given.shape[-1])
         return self.join(context.transpose(1, 2).flatten(2)), given  # (B, H, Q, D) -> (B, Q, H·D)
 
     def _heads(self, x: Tensor, turn: Turn | None = None) -> Tensor:

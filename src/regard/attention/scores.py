@@ -41,12 +41,12 @@ def dot(query: Tensor, key: Tensor) -> Tensor:
 
 def scaled_dot(query: Tensor, key: Tensor) -> Tensor:
     """q . k / sqrt(D)"""
-    return query @ key.mT * _root(query)
+    return (query * _root(query)) @ key.mT  # scaled first: in float16 the product might not fit
 
 
 def cosine(query: Tensor, key: Tensor) -> Tensor:
     """cos(q, k) / 0.1"""
-    return dot(F.normalize(query, dim=-1) / TEMPERATURE, F.normalize(key, dim=-1))
+    return dot(_unit(query) / TEMPERATURE, _unit(key))
 
 
 class Additive(nn.Module):
@@ -54,16 +54,19 @@ class Additive(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
+        _at_least_one(size)
         self.v = nn.Parameter(torch.empty(size))
         self.b = nn.Parameter(torch.zeros(size))
         nn.init.uniform_(self.v, -(size**-0.5), size**-0.5)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         _same_size(query, key, self.v.numel(), "Additive")
-        if math.prod(query.shape[:-1]) * key.shape[-2] * query.shape[-1] <= LARGEST:
+        rows = math.prod(torch.broadcast_shapes(query.shape[:-2], key.shape[:-2]))
+        each = max(rows * key.shape[-2] * query.shape[-1], 1)  # numbers formed for one query
+        if each * query.shape[-2] <= LARGEST:
             return self._all_at_once(query, key)
         # Taken in turn, and the tanh computed again on the way back: it is never held for all queries.
-        row = max(1, LARGEST * query.shape[-2] // (math.prod(query.shape[:-1]) * key.shape[-2] * query.shape[-1]))
+        row = max(1, LARGEST // each)
         parts = [checkpoint(self._all_at_once, part, key, use_reentrant=False) for part in query.split(row, dim=-2)]
         return torch.cat(parts, dim=-2)
 
@@ -77,6 +80,7 @@ class General(nn.Module):
 
     def __init__(self, size: int, key_size: int | None = None) -> None:
         super().__init__()
+        _at_least_one(size, key_size if key_size is not None else size)
         self.weight = nn.Parameter(torch.empty(size, key_size or size))
         nn.init.xavier_uniform_(self.weight)
 
@@ -101,8 +105,7 @@ class Cosine(nn.Module):
         self.log_temperature = nn.Parameter(torch.tensor(math.log(TEMPERATURE)))
 
     def product(self, query: Tensor, key: Tensor) -> Product:
-        sharpened = F.normalize(query, dim=-1) * torch.exp(-self.log_temperature)
-        return Product(sharpened, F.normalize(key, dim=-1), 1.0)
+        return Product(_unit(query) * torch.exp(-self.log_temperature), _unit(key), 1.0)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         product = self.product(query, key)
@@ -120,13 +123,15 @@ LEARNED: dict[str, Callable[[int, int], Score]] = {
 def find_score(score: str | Score) -> Score:
     """A score by its name, or the score itself."""
     if not isinstance(score, str):
+        if not callable(score) or isinstance(score, type):
+            raise ConfigError(f"score ({score}) must be a name or a score such as regard.Additive(64)")
         return score
     if score in ("additive", "general"):
         raise ConfigError(
             f"score = {score} has weights of its own: pass regard.{score.title()}(size) instead of its name"
         )
     if score not in SCORES:
-        raise ConfigError(f"There is no score {score}.{did_you_mean(score, [*SCORES, *LEARNED])}")
+        raise ConfigError(f"There is no score {score}.{did_you_mean(score, {*SCORES, *LEARNED})}")
     return SCORES[score]
 
 
@@ -142,7 +147,7 @@ def as_product(score: Score, query: Tensor, key: Tensor) -> Product | None:
     if score is dot:
         return Product(query, key, 1.0)
     if score is cosine:
-        return Product(F.normalize(query, dim=-1), F.normalize(key, dim=-1), 1 / TEMPERATURE)
+        return Product(_unit(query), _unit(key), 1 / TEMPERATURE)
     if isinstance(score, General | Cosine):
         return score.product(query, key)
     return None
@@ -153,8 +158,18 @@ def compares_alike(score: Score) -> bool:
     return score in SCORES.values() or isinstance(score, Cosine)
 
 
+def _unit(x: Tensor) -> Tensor:
+    """Of length one; zero stays zero, in every precision."""
+    return F.normalize(x, dim=-1, eps=max(1e-12, torch.finfo(x.dtype).tiny))
+
+
 def _root(query: Tensor) -> float:
     return math.sqrt(1 / query.shape[-1])
+
+
+def _at_least_one(*sizes: int) -> None:
+    if min(sizes) < 1:
+        raise ConfigError(f"size ({min(sizes)}) must be at least 1")
 
 
 def _same_size(query: Tensor, key: Tensor, size: int, name: str) -> None:

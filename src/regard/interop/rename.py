@@ -1,7 +1,7 @@
 """Names: what a tensor of ours is called in another library, and how theirs are joined or turned to make it.
 
 One row a tensor of ours. Several names on their side are rows of one matrix, one under the other: what we project with
-one product they keep apart. `{i}` counts layers. The same rows read both ways.
+one product they keep apart.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from regard.config import ModelConfig
+from regard.errors import ConfigError
 from regard.models.bert import BERT
 from regard.models.contract import Encoder, Generator, Record, State, reorder, tree_map
 from regard.models.gpt import GPT
@@ -34,6 +35,8 @@ FAMILIES: dict[str, Any] = {"rnn": RNN, "transformer": Transformer, "bert": BERT
 
 def build(config: ModelConfig, device: torch.device | str = "cpu") -> nn.Module:
     """A new model; on the device "meta" its shapes alone, with nothing allocated."""
+    if not isinstance(config, ModelConfig):
+        raise ConfigError(f"build takes a ModelConfig, such as preset('gpt2').model, not a {type(config).__name__}")
     with torch.device(device):
         model: nn.Module = FAMILIES[config.family](config)
     return model

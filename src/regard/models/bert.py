@@ -12,8 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention.masks import over_queries, packed
 from regard.config import ModelConfig
-from regard.errors import ConfigError
+from regard.errors import ConfigError, InputError
 from regard.models.blocks import Stack
 from regard.models.contract import Record, check_mask, check_tokens
 from regard.models.layers import ACTIVATIONS, Embedding, make_norm, start_normal
@@ -36,22 +37,39 @@ class BERT(nn.Module):
         start_normal(self)
 
     def encode(
-        self, tokens: Tensor, types: Tensor | None = None, mask: Tensor | None = None, record: Record | None = None
+        self,
+        tokens: Tensor,
+        types: Tensor | None = None,
+        mask: Tensor | None = None,
+        record: Record | None = None,
+        segments: Tensor | None = None,
     ) -> Tensor:
-        """(B, S) tokens -> (B, S, size); `mask` is True for real tokens, None where there is no padding."""
+        """(B, S) tokens -> (B, S, size); `mask` is True for real tokens, None where there is no padding.
+
+        `segments` (B, S) numbers the texts of packed rows, which then do not see each other.
+        """
         check_tokens(tokens, self.config.vocabulary, "source")
         check_mask(mask, tokens, "source")
         if types is not None:
-            check_tokens(types, self.config.types, "types")
+            self._check_types(types, tokens)
         self.source.check(tokens.shape[1], "source")
         positions = torch.arange(tokens.shape[1], device=tokens.device)
-        seen = None if mask is None else mask[:, None, None, :]
+        seen = None if mask is None else over_queries(mask)
+        if segments is not None:
+            seen = packed(segments) if seen is None else packed(segments) & seen
         return self.encoder.read(self.source(tokens, positions, types), positions, seen, record)
+
+    def _check_types(self, types: Tensor, tokens: Tensor) -> None:
+        if types.dtype not in (torch.int64, torch.int32) or types.shape != tokens.shape:
+            raise InputError(f"types must be whole numbers of the shape of the tokens, {tuple(tokens.shape)}")
+        there = types.device.type == "cpu" and types.numel()
+        if there and not 0 <= int(types.min()) <= int(types.max()) < self.config.types:
+            raise InputError(f"types holds {int(types.max())}; this bert has types 0 to {self.config.types - 1}")
 
     def forward(self, batch: Batch) -> Tensor:
         """For training: (N, V), the logits of the N tokens to be guessed, row after row."""
         assert batch.source is not None
-        return self.logits(self.encode(batch.source, mask=batch.mask)[batch.target_out != 0])
+        return self.logits(self.encode(batch.source, mask=batch.mask, segments=batch.segments)[batch.target_out != 0])
 
     def pool(self, encoded: Tensor) -> Tensor:
         """(B, S, size) -> (B, size): the sentence, as its first token says it."""

@@ -81,11 +81,13 @@ def look(
     """Cross-attention of (B·n, T, size) on the memory of B sentences: n hypotheses of a sentence ask side by side."""
     rows, width = x.shape[:2]
     sentences = source.key.shape[0]
-    query = cross.ask(x.reshape(sentences, -1, x.shape[-1]))  # (B·n, T, size) -> (B, H, n·T, D)
+    query = cross.ask(x.reshape(sentences, rows // max(sentences, 1) * width, x.shape[-1]))  # -> (B, H, n·T, D)
     found, given = cross(query, source, mask=mask, weights=weights)
     if given is not None and rows != sentences:
-        given = given.unflatten(2, (-1, width)).transpose(1, 2).flatten(0, 1)  # (B, H, n·T, S) -> (B·n, H, T, S)
-    return found.reshape(rows, width, -1), given
+        given = (
+            given.unflatten(2, (rows // sentences, width)).transpose(1, 2).flatten(0, 1)
+        )  # (B, H, n·T, S) -> (B·n, H, T, S)
+    return found.reshape(rows, width, found.shape[-1]), given
 
 
 class Stack(nn.Module):

@@ -20,7 +20,8 @@ Record = dict[str, Tensor]
     decoder.embedding   decoder.3.self   decoder.3.hidden   decoder.output      (B, T, size), (B, H, T, past + T)
     decoder.3.cross     what the target looked at in the source                 (B, H, T, S)
 
-Layers count from 0. A recurrent decoder with attention has one `decoder.0.cross` with one head.
+Layers count from 0. A recurrent decoder with attention has one `decoder.0.cross` with one head, and its
+`decoder.output` is the layer below the softmax.
 """
 
 
@@ -36,10 +37,12 @@ class State(NamedTuple):
 class Generator(Protocol):
     """rnn, transformer and gpt."""
 
-    def start(self, source: Tensor, mask: Tensor | None = None, record: Record | None = None) -> State:
-        """Read the source (B, S); `mask` (B, S) is True for real tokens, None where there is no padding.
+    def start(self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, room: int = 0) -> State:
+        """Read the source (B, S); `mask` (B, S) is True for real tokens and False for padding, which stands at the end.
 
-        Of a gpt the source is what stands before the first token of `step`, and may be empty.
+        None means that there is no padding. Of a gpt the source is what stands before the first token of `step`, and
+        may be empty. `room` is for decoding, without gradients: caches for so many tokens are allocated now and written
+        in place, so that a state is used once.
         """
 
     def step(self, tokens: Tensor, state: State, record: Record | None = None) -> tuple[Tensor, State]:
@@ -110,3 +113,21 @@ def check_mask(mask: Tensor | None, tokens: Tensor, what: str) -> None:
         raise InputError(f"the mask of {what} is {name}; it must be bool, True for real tokens")
     if mask.shape != tokens.shape:
         raise InputError(f"the mask of {what} has shape {tuple(mask.shape)} and the tokens {tuple(tokens.shape)}")
+    if mask.device.type == "cpu" and not torch.compiler.is_compiling() and bool((mask[:, 1:] & ~mask[:, :-1]).any()):
+        raise InputError(f"the mask of {what} hides tokens before real ones; padding must stand at the end of a row")
+
+
+def check_rows(tokens: Tensor, rows: int, sentences: int | None = None) -> None:
+    """A step has one row of tokens for every hypothesis of the state, and as many hypotheses for every sentence."""
+    if len(tokens) != rows:
+        raise InputError(
+            f"there are {len(tokens)} rows of tokens and {rows} hypotheses in the state: `reorder` the state first"
+        )
+    if sentences is not None and rows % max(sentences, 1):
+        raise InputError(f"{rows} hypotheses cannot belong to {sentences} sentences, as many to each")
+
+
+def check_room(room: int) -> None:
+    """Room is a number of tokens."""
+    if not isinstance(room, int) or room < 0:
+        raise InputError(f"room ({room}) must be a whole number of tokens, or 0")

@@ -11,9 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention.masks import causal, packed
 from regard.config import ModelConfig
 from regard.models.blocks import Stack
-from regard.models.contract import Record, State, check_mask, check_tokens
+from regard.models.contract import Record, State, check_mask, check_room, check_rows, check_tokens
 from regard.models.layers import Embedding, start_normal
 from regard.models.past import Past, advance, begin
 
@@ -37,6 +38,7 @@ class GPT(nn.Module):
         """Read what stands before the first token of `step`: (B, S), S may be 0; `mask` is False for padding."""
         check_tokens(source, self.config.vocabulary, "source")
         check_mask(mask, source, "source")
+        check_room(room)
         past = begin(len(source), source.device, room)
         if source.shape[1]:
             _, past = self._write(source, past, mask, record)
@@ -45,17 +47,33 @@ class GPT(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """For training: the logits of the whole text, teacher-forced."""
         assert batch.target_in is not None
-        return self.step(batch.target_in, self.start(batch.target_in[:, :0]))[0]
+        check_tokens(batch.target_in, self.config.vocabulary, "target")
+        begun = begin(len(batch.target_in), batch.target_in.device)
+        x, _ = self._write(batch.target_in, begun, None, None, batch.segments)
+        return self._logits(x)
 
     def step(self, tokens: Tensor, state: State, record: Record | None = None) -> tuple[Tensor, State]:
         """Write on: (B, T) -> (B, T, V)."""
         check_tokens(tokens, self.config.vocabulary, "target")
+        check_rows(tokens, len(state.past.position))
         x, past = self._write(tokens, state.past, None, record)
-        matrix = self.target.token.weight if self.output is None else self.output.weight
-        return F.linear(x, matrix, self.output_bias), State(state.memory, past)
+        return self._logits(x), State(state.memory, past)
 
-    def _write(self, tokens: Tensor, before: Past, real: Tensor | None, record: Record | None) -> tuple[Tensor, Past]:
+    def _logits(self, x: Tensor) -> Tensor:
+        matrix = self.target.token.weight if self.output is None else self.output.weight
+        return F.linear(x, matrix, self.output_bias)
+
+    def _write(
+        self,
+        tokens: Tensor,
+        before: Past,
+        real: Tensor | None,
+        record: Record | None,
+        segments: Tensor | None = None,
+    ) -> tuple[Tensor, Past]:
         self.target.check(before.length + tokens.shape[1], "text")
         after, now = advance(before, tokens, real)
+        if segments is not None:  # packed texts do not see each other
+            now = now._replace(mask=packed(segments) & causal(tokens.shape[1], device=tokens.device), causal=False)
         x, caches = self.decoder.write(self.target(tokens, now.positions), before, now, record)
         return x, after._replace(caches=caches)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import Memory
+from regard.errors import InputError
 
 NOWHERE = 2**31 - 1
 
@@ -56,6 +57,8 @@ def begin(rows: int, device: torch.device, room: int = 0) -> Past:
 def advance(past: Past, tokens: Tensor, real: Tensor | None = None) -> tuple[Past, Now]:
     """The past with the places of (B, T) new tokens added, `real` False for those that are padding at the end."""
     width = tokens.shape[1]
+    if past.room and past.length + width > past.room:
+        raise InputError(f"the text has {past.length + width} tokens and room was made for {past.room} of them")
     positions = past.position[:, None] + torch.arange(width, device=tokens.device)
     where = positions if real is None else positions.masked_fill(~real, NOWHERE)
     plain = past.plain and real is None
@@ -63,7 +66,6 @@ def advance(past: Past, tokens: Tensor, real: Tensor | None = None) -> tuple[Pas
     where = past.where.scatter(1, positions, where) if past.room else torch.cat([past.where, where], dim=1)
     position = past.position + (width if real is None else real.sum(1))
     length = past.length + width
-    assert not past.room or length <= past.room, f"{length} tokens in a cache with room for {past.room}"
     fresh, single = past.length == 0, width == 1
     mask = None
     if not (plain and (fresh or single)):

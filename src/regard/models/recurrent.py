@@ -28,9 +28,11 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, hidden: Hidden | None = None) -> tuple[Tensor, Hidden]:
         """The whole sentence in one fused call: (B, T, I) -> (B, T, N), and the state after the last token."""
-        given = None if hidden is None else tuple(part[None] for part in hidden)
+        given = None if hidden is None else tuple(part[None].to(x.dtype).contiguous() for part in hidden)
         states, last = self.rnn(x, given[0] if given and self.gru else given)
-        return states, (last[0],) if self.gru else (last[0][0], last[1][0])
+        after = (last[0],) if self.gru else (last[0][0], last[1][0])
+        # Under autocast the kernels answer in what they like (float16 on a GPU): what came in is what goes out.
+        return states.to(x.dtype), tuple(part.to(x.dtype) for part in after)
 
     def inputs(self, x: Tensor, columns: slice) -> Tensor:
         """What part of an input adds to the gates: (..., I') -> (..., gates·N); the rest may come later."""

@@ -16,10 +16,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import Memory, attend, make_score
+from regard.attention import Memory, make_score
+from regard.attention.core import attend_unchecked
 from regard.attention.masks import over_queries
 from regard.config import ModelConfig
-from regard.models.contract import Record, State, check_mask, check_not_empty, check_tokens, note
+from regard.models.contract import (
+    Record,
+    State,
+    check_mask,
+    check_not_empty,
+    check_room,
+    check_rows,
+    check_tokens,
+    note,
+)
 from regard.models.recurrent import BothWays, Hidden, Layer
 
 if TYPE_CHECKING:
@@ -82,6 +92,7 @@ class RNN(nn.Module):
         """Read the source (B, S); `room` is for families that keep a cache."""
         check_tokens(source, self.config.vocabulary, "source")
         check_mask(mask, source, "source")
+        check_room(room)
         check_not_empty(source)
         lengths = None if mask is None else mask.sum(1).clamp(min=1)
         states = self.dropout(self.source(source))
@@ -118,6 +129,7 @@ class RNN(nn.Module):
         """Write on: (B, T) -> (B, T, V)."""
         check_tokens(tokens, self.config.target_tokens, "target")
         source, past = state
+        check_rows(tokens, len(past[0][0]), len(source.fixed if source.memory is None else source.memory.key))
         embedded = self.dropout(self.target(tokens))
         note(record, "decoder.embedding", embedded)
         if self.config.feed == "output":
@@ -175,7 +187,8 @@ class RNN(nn.Module):
         """(B, T, C) for all T at once: the fixed vector, or what attention from these states finds."""
         if source.fixed is not None:
             rows, width = states.shape[:2]
-            return source.fixed.repeat_interleave(rows // len(source.fixed), 0)[:, None].expand(-1, width, -1)
+            times = rows // max(len(source.fixed), 1)
+            return source.fixed.repeat_interleave(times, 0)[:, None].expand(-1, width, -1).to(states.dtype)
         context, weights = self._look(states, source, record is not None)
         note(record, "decoder.0.cross", weights)
         return context
@@ -187,11 +200,13 @@ class RNN(nn.Module):
         rows, width = states.shape[:2]
         sentences = len(source.memory.key)
         query = states if self.ask is None else self.ask(states)
-        query = query.reshape(sentences, 1, -1, query.shape[-1])  # n hypotheses of a sentence ask side by side
-        context, given = attend(query, *source.memory, self.score, source.mask, weights)
+        key, value = source.memory
+        # n hypotheses of a sentence ask side by side; under autocast products are narrower than states
+        query = query.reshape(sentences, 1, rows // max(sentences, 1) * width, query.shape[-1]).to(value.dtype)
+        context, given = attend_unchecked(query, key.to(value.dtype), value, self.score, source.mask, weights)
         if given is not None:
-            given = given.reshape(rows, 1, width, -1)
-        return context.reshape(rows, width, -1), given
+            given = given.reshape(rows, 1, width, given.shape[-1])
+        return context.reshape(rows, width, context.shape[-1]), given
 
     def _maxout(self, before: Tensor, embedded: Tensor, context: Tensor) -> Tensor:
         """Bahdanau's deep output: the larger of each two of U s(t-1) + V E y(t-1) + C c(t)."""

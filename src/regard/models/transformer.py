@@ -15,7 +15,7 @@ from regard.attention import Memory
 from regard.attention.masks import over_queries
 from regard.config import ModelConfig
 from regard.models.blocks import Stack
-from regard.models.contract import Record, State, check_mask, check_not_empty, check_tokens
+from regard.models.contract import Record, State, check_mask, check_not_empty, check_room, check_rows, check_tokens
 from regard.models.layers import Embedding
 from regard.models.past import advance, begin
 
@@ -47,6 +47,7 @@ class Transformer(nn.Module):
         """Read the source (B, S); with `room`, caches for that many target tokens are allocated now."""
         check_tokens(source, self.config.vocabulary, "source")
         check_mask(mask, source, "source")
+        check_room(room)
         check_not_empty(source)
         self.source.check(source.shape[1], "source")
         positions = torch.arange(source.shape[1], device=source.device)
@@ -65,6 +66,7 @@ class Transformer(nn.Module):
         """Write on: (B, T) -> (B, T, V)."""
         check_tokens(tokens, self.config.target_tokens, "target")
         memory, before = state
+        check_rows(tokens, len(before.position), len(memory.memories[0].key))
         self.target.check(before.length + tokens.shape[1], "target")
         after, now = advance(before, tokens)
         x = self.target(tokens, now.positions)

@@ -76,7 +76,9 @@ def warm_start(model: Transformer, encoder: Mapping[str, Tensor], decoder: Mappi
     for name, side, theirs in _plan(model):
         weights = encoder if side == "encoder" else decoder
         if theirs not in weights:
-            continue
+            if name == "output_bias":  # a bert without its head
+                continue
+            raise ConfigError(f"the {side}'s weights lack {theirs}, which {name} begins with")
         value = weights[theirs]
         if theirs == "source.position.weight" and "source.types.weight" in weights:
             # Every token of a sentence is of type 0 here: its vector is part of every position.

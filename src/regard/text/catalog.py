@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from regard.errors import DataError, did_you_mean
+from regard.folders import sync
 from regard.text.corpora import ENTRIES, Entry, File, Form, Part, Piece
 from regard.text.streams import LONGEST, decompress, open_text
 
@@ -190,7 +191,7 @@ def _download(entry: Entry, form: Form, file: File, progress: Progress | None) -
             _receive(answer, copy, lambda done, total: progress(file.name, done, total) if progress else None)
         _check(partial, file.checksum, file.url)
         partial.replace(folder / file.name)
-        _sync(folder)
+        sync(folder)
     except (OSError, http.client.HTTPException) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         raise DataError(
@@ -345,23 +346,14 @@ def _appearing(out: Path, names: list[str]) -> Iterator[Path]:
     try:
         hidden.mkdir(parents=True)
         yield hidden
-        _sync(hidden)
+        sync(hidden)
         if new:
             hidden.rename(out)
         else:
             for name in names:
                 (hidden / name).replace(out / name)
-        _sync(out.parent if new else out)
+        sync(out.parent if new else out)
     except OSError as error:
         raise DataError(f"{out} cannot be written: {error.strerror or error}") from error
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
-
-
-def _sync(folder: Path) -> None:
-    """A rename is lost in a power cut unless the folder is flushed as well."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,6 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from regard.errors import DataError, FolderError
+from regard.folders import sync
 from regard.text.clean import (
     KEPT,
     Columns,
@@ -326,9 +326,9 @@ def prepare(
                 json.dumps(record, ensure_ascii=False, indent=2) + "\n", encoding="utf-8"
             )
             for path in (*partial.iterdir(), partial):
-                _sync(path)
+                sync(path)
             partial.rename(folder)
-            _sync(cache)
+            sync(cache)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     return folder
@@ -340,14 +340,6 @@ def _locked(path: Path) -> Iterator[None]:
     with open(path, "w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _write(

@@ -99,11 +99,14 @@ AMOUNTS = (
     determiner("most", "la plupart de les", number=PLURAL),
     determiner("these", "ces", number=PLURAL),
 )
+DEFINITE = (THE, THE_MANY)
 # How often a determiner stands in its row is how often it is drawn.
 ONE = (THE,) * 26 + (A,) * 14 + (THIS,) * 4 + EVERY
 ONE_OWN = ONE + OWN * 2
 MANY = (THE_MANY,) * 56 + (SOME,) * 20 + AMOUNTS * 5 + COUNTED
 MANY_OWN = MANY + OWN_MANY * 4
+FOLK = (THE_MANY,) * 28 + (SOME,) * 12 + AMOUNTS * 3 + COUNTED[:9]
+FOLK_OWN = FOLK + OWN_MANY * 2
 MASS = (THE,) * 4 + (SOME_MASS,) * 5 + OWN[:3]
 SETTING = (THE,) * 16 + (A,) * 6 + (THIS,) * 2 + (THE_MANY,) * 2
 SETTING_OWN = SETTING + OWN
@@ -205,6 +208,8 @@ def read_plans(rows: dict[int, str], *, linked: bool) -> dict[int, list[tuple[Pl
 
 
 ACTIVE = read_plans(PLAN_ROWS, linked=False)
+# A denied opinion would ask for the subjunctive: `ne pense pas que`.
+AFFIRMED = {frame: [(one, weight) for one, weight in plans if not one.negation] for frame, plans in ACTIVE.items()}
 PASSIVE = read_plans(PASSIVE_ROWS, linked=True)
 COPULA = read_plans(COPULA_ROWS, linked=True)
 
@@ -239,6 +244,7 @@ HELPERS = {"past": "present", "perfect": "present", "pluperfect": "imperfect"}
 # Prepositions of place with the kinds they go with.
 PREPOSITIONS = (
     *(("in", "dans", ("building", "room", "outdoors")),) * 5,
+    ("in", "dans", ("water",)),
     *(("on", "sur", ("surface",)),) * 2,
     ("near", "près de", ("building", "outdoors", "water", "surface", "height")),
     ("behind", "derrière", ("building", "height")),
@@ -247,6 +253,31 @@ PREPOSITIONS = (
     ("opposite", "en face de", ("building",)),
 )
 FIXED_PLACES = (("at home", "à la maison"), ("at school", "à la école"))
+# Where some things are done; others anywhere.
+SETTINGS = {
+    "swim": ("water",), "grow": ("outdoors",), "travel": ("outdoors",), "walk": ("outdoors", "surface"),
+    "run": ("outdoors", "surface"), "work": ("building", "room", "outdoors"), "sleep": ("building", "room"),
+    "play": ("outdoors", "surface", "room"), "plant": ("outdoors",), "wake": ("room", "building"), "fly": ("outdoors",),
+    "stop": ("surface", "building"), "wear": ("building", "outdoors"), "catch": ("outdoors",),
+    "fall": ("surface", "outdoors"),
+}  # fmt: skip
+HOMELY = ("work", "stay", "rest", "play", "wait", "study", "read", "eat", "sing", "dance", "write", "cry")
+UNOWNED = ("man", "woman", "boy", "girl", "hero", "king", "queen")
+
+
+@cache
+def settings(base: str, long: bool) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    """The prepositions, with the kinds they lead to, for where a verb's action takes place."""
+    allowed = SETTINGS.get(base, KINDS)
+    found = []
+    for english, french, kinds in PREPOSITIONS:
+        fitting = tuple(kind for kind in kinds if kind in allowed)
+        inside = english == "in" and kinds == ("water",)
+        if fitting and (long or " " not in english) and (inside == (base == "swim")):
+            found.append((english, french, fitting))
+    return tuple(found)
+
+
 EVENT_PREPOSITIONS = (("during", "pendant"), ("after", "après"), ("before", "avant"))
 # What the `of` after a noun leads to: kinds, or the name of a country or a city.
 OF = {
@@ -317,8 +348,9 @@ SPLITS = {(rest, two): splits(rest, two) for rest in range(80) for two in (False
 UNGRADED_WORDS = """
     annual national European economic political social legal international municipal local central foreign private rural
     public official real red blue green white black yellow grey brown purple magnificent delicious complete necessary
-    confidential wild sick ridiculous exotic empty luxurious
+    confidential historic new wild sick ridiculous exotic empty luxurious
 """
+COLOURS = frozenset(("red", "blue", "green", "white", "black", "yellow", "grey", "brown", "purple"))
 UNGRADED = frozenset(UNGRADED_WORDS.split())
 CONCRETE = (*PERSONS, "animal", "bird", "building", "plant", "furniture", "opening", "water", "vehicle", "surface")
 RELATIONAL_WORDS = """
@@ -405,7 +437,7 @@ MANNER_VERBS = {
     "quickly": "walk run swim work grow leave disappear read write repair clean build wake travel finish",
     "quietly": "walk wait sing cry work leave rest sleep study",
     "carefully": "work read study examine translate paint repair clean draw prepare choose open close",
-    "patiently": "wait work study explain teach",
+    "patiently": "wait work study explain",
     "calmly": "wait sleep rest work swim walk",
 }
 MANNER_OF = {
@@ -414,7 +446,7 @@ MANNER_OF = {
     )
     for verb in ALL_VERBS
 }
-AGAIN = phrase("again", "de nouveau")
+FILLERS = (phrase("again", "de nouveau"), phrase("here", "ici"), phrase("there", "là-bas"))
 
 
 @cache
@@ -477,7 +509,6 @@ MODALS = {  # by frame, and whether there is room for `not`
 }
 MODALS[PRESENT, True] = (*MODALS[PRESENT, False], ("must", MUST.present, True))
 CHAINS = {PAST: CHAIN_PAST, PRESENT: CHAIN_PRESENT, FUTURE: FUTURE}
-SIMPLE = Plan("", "", "", "present", "present", 1, True, True)
 UNDATED = Plan("", "", "", "base", "", 1, False, False)
 COPULA_VERB = ALL_VERBS[0]._replace(stative=True)  # stands for the copula where adjuncts ask for a verb
 SLEEP = next(verb for verb in ALL_VERBS if verb.base == "sleep")
@@ -506,7 +537,7 @@ CONNECTORS = (
     Connector("whereas", "alors que", True, SAME),
     Connector("when", "quand", False, {PAST: PAST, PRESENT: PRESENT, FUTURE: WHEN_FUTURE}),
     Connector("while", "pendant que", False, {PAST: WHILE_PAST, PRESENT: PRESENT}),
-    Connector("as soon as", "dès que", False, {PRESENT: PRESENT, FUTURE: WHEN_FUTURE}),
+    Connector("as soon as", "dès que", False, {FUTURE: WHEN_FUTURE}),
     Connector("if", "si", False, {PRESENT: PRESENT, FUTURE: PRESENT}),
     Connector("since", "puisque", False, SAME),
 )

@@ -48,9 +48,9 @@ def relative(derivation: Derivation, n: int, head: Nominal) -> list[Word]:
     kind = head.kind
     draw = derivation.random()
     person = kind in PERSONS
-    if n >= 4 and draw < 0.3 and small.VERBS_ON[kind]:
+    if n >= 4 and draw < (0.3 if person else 0.5) and small.VERBS_ON[kind]:
         words = object_relative(derivation, n, head)
-    elif n >= 4 and draw < 0.5 and kind in small.PLACES:
+    elif n >= 4 and draw < 0.7 and kind in small.PLACES:
         words = [*derivation.both("where", "où"), *clause(derivation, n - 1, ("alone", "object"))]
     elif n >= 4 and draw < 0.4 and person:
         owned = derivation.pick(nouns_of(("family",)))
@@ -115,6 +115,19 @@ def object_pronoun(derivation: Derivation, verb: Verb, subject: Nominal) -> tupl
     return english, indirect if dative else direct, 0 if dative else agreement
 
 
+def verb_for(derivation: Derivation, n: int, subject: Nominal, pattern: str) -> Verb | None:
+    """A verb that says something of the subject in n words, if one is found."""
+    options = small.VERBS_FOR[pattern, subject.kind]
+    if pattern == "alone" and (derivation.depth or derivation.frame == PRESENT):
+        options = small.VERBS_HABITUAL[subject.kind] or (options if n == 1 else ())
+    least = (2 if pattern == "object" else 1) + slowness(derivation)
+    for _ in range(8):
+        verb = derivation.pick(options) if options else None
+        if verb is None or pattern == "passive" or n >= least + small.extra(verb):
+            return verb
+    return None if n > 1 else small.SLEEP
+
+
 def predicate(
     derivation: Derivation, n: int, subject: Nominal, pattern: str, verb: Verb | None = None, *, habit: bool = False
 ) -> list[Word]:
@@ -122,15 +135,8 @@ def predicate(
     if pattern == "copula":
         return quality(derivation, n, subject, habit=habit)
     if verb is None:
-        verb = derivation.pick(small.VERBS_FOR[pattern, subject.kind])
-        if pattern == "alone" and derivation.frame == PRESENT:
-            habitual = small.VERBS_HABITUAL[subject.kind]
-            if not habitual:
-                return quality(derivation, n, subject) if n > 1 else derivation.verb_group(verb, small.SIMPLE, subject)
-            verb = derivation.pick(habitual)
-        while pattern == "alone" and small.extra(verb) >= n:
-            verb = derivation.pick(small.VERBS_FOR[pattern, subject.kind])
-        if pattern == "object" and n < 2 + small.extra(verb) + slowness(derivation):
+        verb = verb_for(derivation, n, subject, pattern)
+        if verb is None:
             return quality(derivation, n, subject, habit=habit)
     if pattern == "passive":
         return passive(derivation, n, subject, verb)
@@ -138,7 +144,8 @@ def predicate(
     if pattern == "object":
         return with_object(derivation, n, room, subject, verb, habit)
     least = {"stay": 2, "motion": 2, "giving": 4, "saying": 4, "willing": 1}.get(pattern, 0)
-    plan = derivation.plan(small.ACTIVE, room - least, verb=verb, habitual=habit)
+    opinion = pattern == "saying" and verb.stative
+    plan = derivation.plan(small.AFFIRMED if opinion else small.ACTIVE, room - least, verb=verb, habitual=habit)
     rest = room - plan.length
     if pattern == "alone":
         living = subject.kind in small.LIVING
@@ -146,7 +153,11 @@ def predicate(
     if pattern == "stay":
         words = derivation.verb_group(verb, plan, subject)
         where = rest if rest < 4 or derivation.chance(0.5) or rest > 8 else derivation.within(2, rest - 1)
-        return words + derivation.place(where, formal=False) + derivation.adjuncts(rest - where, verb, plan)
+        return (
+            words
+            + derivation.place(where, formal=False, base=verb.base)
+            + derivation.adjuncts(rest - where, verb, plan)
+        )
     if pattern == "motion":
         return derivation.verb_group(verb, plan, subject) + way(derivation, rest, verb, plan)
     if pattern == "saying":
@@ -181,6 +192,8 @@ def with_object(derivation: Derivation, n: int, room: int, subject: Nominal, ver
             return words + derivation.adjuncts(rest - 1, verb, plan)
     words = derivation.verb_group(verb, plan, subject)
     size = rest if rest < 4 or verb.stative or derivation.chance(0.4) else derivation.within(2, rest - 1)
+    if rest - size == 1 and derivation.timed:
+        size = rest
     role = "generic" if verb.generic else "goal" if verb.before and rest > 1 else "object"
     if verb.before:
         words.append((verb.before, (len(derivation.english) - 1,)))
@@ -209,23 +222,26 @@ def quality(derivation: Derivation, n: int, subject: Nominal, *, habit: bool = F
     words = derivation.being(plan, subject)
     rest = n - plan.length
     adjective = derivation.fresh((small.PREDICATIVE if rest == 1 else small.GRADED)[subject.kind])
+    if adjective.english in small.COLOURS and not small.COLOURS.isdisjoint(derivation.used[:-1]):
+        adjective = derivation.fresh(small.GRADED[subject.kind])  # not `the red car is green`
     index = subject.gender + 2 * subject.number
     form = adjective.french[index]
     compared = 1 if subject.kind in PERSONS else 2
     longer = derivation.chance(0.5) or rest > 6
-    if rest >= 2 + compared and adjective.comparative and longer:
+    if rest >= 2 + compared and adjective.comparative and longer and plan.negation != "no longer":  # not `plus plus`
         degree = derivation.say(adjective.comparative)
         better = small.IRREGULAR_COMPARATIVES.get(adjective.comparative)
         words += [(better[index], degree)] if better else [("plus", degree), (form, degree)]
         words.append(("que", derivation.say("than")))
         return words + derivation.noun_phrase(rest - 2, (subject.kind,), "oblique").french
     if rest >= 3 + compared and longer:
-        english, french = derivation.pick(small.DEGREES if not adjective.comparative else small.DEGREES[1:])
+        more = not adjective.comparative and plan.negation != "no longer"
+        english, french = derivation.pick(small.DEGREES if more else small.DEGREES[1:])
         words += [(french, derivation.say(english)), (form, derivation.say(adjective.english))]
         words.append(("que", derivation.say("as" if english == "as" else "than")))
         return words + derivation.noun_phrase(rest - 3, (subject.kind,), "oblique").french
     if rest in (2, 4) or rest > 5:
-        words.append(derivation.both(*derivation.pick(small.INTENSITIES))[0])
+        words.append(derivation.both(*derivation.pick(small.INTENSITIES[: 2 if plan.negation else 3]))[0])
         rest -= 1
     words.append((form, derivation.say(adjective.english)))
     if rest > 2 and (derivation.timed or derivation.depth or not plan.dated or derivation.chance(0.5)):
@@ -252,7 +268,9 @@ def office(derivation: Derivation, n: int) -> list[Word]:
     adjectives, very = derivation.describe(noun, modifiers)
     nominal = derivation.core(noun, small.A, adjectives, very, False)
     words += nominal.french
-    return words + (derivation.complement(rest - 2 - modifiers, noun, nominal) if rest - 2 > modifiers else [])
+    return words + (
+        derivation.complement(rest - 2 - modifiers, noun, nominal, placed=True) if rest - 2 > modifiers else []
+    )
 
 
 def existence(derivation: Derivation, n: int) -> list[Word]:
@@ -302,7 +320,7 @@ def way(derivation: Derivation, n: int, verb: Verb, plan: Plan) -> list[Word]:
         kinds = ("building", "outdoors") if away else ("building",)
         words = [("de" if away else "à", ids), *derivation.noun_phrase(min(where, 8) - 1, kinds, "goal").french]
         where = min(where, 8)
-    return words + derivation.adjuncts(n - where, verb, plan)
+    return words + derivation.adjuncts(n - where, small.COPULA_VERB, plan)
 
 
 def gift(derivation: Derivation, n: int, verb: Verb, plan: Plan, subject: Nominal) -> list[Word]:
@@ -369,7 +387,7 @@ def clause(derivation: Derivation, n: int, patterns: tuple[str, ...] = small.PAT
         if pattern == "copula" and n > 3 and derivation.chance(0.6):
             first = 2
         rest = small.LEAST[pattern] + slow + (small.extra(verb) if verb and pattern != "passive" else 0)
-        if n >= first + rest and fits(frame, pattern, verb):
+        if n >= first + rest and fits(frame, pattern, verb) and not (derivation.opened and verb and verb.stative):
             break
     else:
         pattern, verb, kinds, rest, first, habit = "alone", small.SLEEP, ("family",), 1 + slow, 1, False
@@ -377,7 +395,8 @@ def clause(derivation: Derivation, n: int, patterns: tuple[str, ...] = small.PAT
         return existence(derivation, n)
     if pattern == "office":
         return office(derivation, n)
-    size = derivation.within(first, max(first, min(n - rest, 2 + n // 5)))
+    most = 9 if derivation.chance(0.15) else 2 + n // 5
+    size = derivation.within(first, max(first, min(n - rest, most)))
     subject = say_subject(derivation, size, kinds, habit=habit)
     left, habit = n - size, habit and size == 1
     if pattern == "modal":
@@ -416,14 +435,15 @@ def sentence(derivation: Derivation, n: int) -> list[Word]:
     if n >= 7 and derivation.chance(0.12):
         size = min(derivation.within(2, 3 if frame == PRESENT else 4), n - 5)
         words += [*derivation.time(size, derivation.times(None)), derivation.comma()]
-        derivation.timed = True
+        derivation.timed = derivation.opened = True
         n -= size
     count = 1 if n < 9 else max(1 + (n > 17), round(n / derivation.pick((8, 10, 12, 15))))
-    opening = derivation.pick(small.OPENING[frame]) if count > 1 and derivation.chance(0.25) else None
+    opening = derivation.pick(small.OPENING[frame]) if count > 1 and not words and derivation.chance(0.25) else None
     joining: list[small.Connector] = []
     while len(joining) < count - 1 - (opening is not None):  # a subordinate clause is followed by a main one
-        subordinate = joining and not joining[-1].comma
-        joining.append(derivation.pick(small.COORDINATING if subordinate else small.JOINING[frame]))
+        connector = derivation.pick(small.COORDINATING if joining and not joining[-1].comma else small.JOINING[frame])
+        if not joining or connector is not joining[-1]:
+            joining.append(connector)
     used = sum(one.english.count(" ") + 1 for one in joining) + (opening.english.count(" ") + 1 if opening else 0)
     sizes = derivation.shares(n - used, count, min(n, 4))
     if opening:
@@ -431,10 +451,11 @@ def sentence(derivation: Derivation, n: int) -> list[Word]:
         derivation.frame = opening.frames[frame]
         words += [*clause(derivation, sizes.pop()), derivation.comma()]
         derivation.frame = frame
-        derivation.timed = False
+        derivation.opened = False
     words += clause(derivation, sizes.pop())
     for one in joining:
-        derivation.timed = False
+        derivation.opened = False
+        derivation.timed &= frame != PRESENT
         if one.comma:
             words.append(derivation.comma())
         words += derivation.both(one.english, one.french)
@@ -483,12 +504,16 @@ def realise(words: list[Word]) -> list[Word]:
 def derive(random: Callable[[], float], length: int) -> Pair:
     """The sentence of this many English words that these random numbers lead to."""
     derivation = Derivation(random, relative)
-    words = realise(sentence(derivation, length))
-    english = derivation.english
-    assert len(english) == length, (length, english)
-    source = " ".join(english)
-    target = " ".join([text for text, _ in words])
-    links = sorted({(i, j) for j, (_, ids) in enumerate(words) for i in ids})
+    words = sentence(derivation, length)
+    assert len(derivation.english) == length, (length, derivation.english)
+    return written(derivation.english, words)
+
+
+def written(english: list[str], words: list[Word]) -> Pair:
+    """Both sides as text, with capitals and full stops, and the links between their words."""
+    french = realise(words)
+    source, target = " ".join(english), " ".join([text for text, _ in french])
+    links = sorted({(i, j) for j, (_, ids) in enumerate(french) for i in ids})
     return Pair(source[0].upper() + source[1:] + ".", target[0].upper() + target[1:] + ".", tuple(links))
 
 
@@ -505,8 +530,8 @@ def part_of(digest: bytes) -> str:
 
 def natural(length: int) -> float:
     """How frequent a length is in ordinary text: most of all 10 to 12 words, with a long tail."""
-    rise = length**3 / (length**3 + 600)
-    return rise * (0.86 ** max(0, length - 8) + 0.02 * 0.97**length)
+    rise = length**3 / (length**3 + 700)
+    return rise * (0.86 ** max(0, length - 11) + 0.02 * 0.97**length)
 
 
 def length_weights(shortest: int, longest: int, lengths: str | Mapping[int, float]) -> dict[int, float]:

@@ -244,7 +244,7 @@ BEFORE = """
     small/smaller/smallest petit | building outdoors water beast food fruit thing furniture vehicle room opening;
     old/older/oldest vieux | person beast building surface goods vehicle opening;
     young/younger/youngest jeune | person;
-    new/newer/newest nouveau | building goods vehicle text legal issue institution opening leader room;
+    new/newer/newest nouveau | building goods vehicle text legal issue institution opening room;
     beautiful beau | building outdoors surface water animal bird clothes furniture instrument plant sky;
     good/better/best bon | profession meal drink text issue; bad/worse/worst mauvais | profession issue meal;
     long/longer/longest long longue | text event surface task contest;
@@ -273,7 +273,7 @@ AFTER = """
     elegant élégant | family clothes profession; ambitious ambitieux | leader issue; loyal loyal | family leader;
     discreet discret discrète | profession family; dangerous dangereux | animal surface water;
     wild/wilder/wildest sauvage | animal bird plant; heavy/heavier/heaviest lourd | thing furniture clothes;
-    light/lighter/lightest léger légère | thing clothes; expensive cher chère | wares event;
+    light/lighter/lightest léger légère | thing clothes; expensive cher chère | wares;
     useful utile | thing text issue; fragile fragile | thing instrument plant;
     round/rounder/roundest rond | thing furniture; modern moderne | building room vehicle furniture;
     precious précieux | thing instrument; dirty/dirtier/dirtiest sale | clothes thing room vehicle;
@@ -283,20 +283,22 @@ AFTER = """
     fresh/fresher/freshest frais fraîche | food fruit drink; delicious délicieux | meal drink;
     sweet/sweeter/sweetest sucré | fruit; ripe/riper/ripest mûr | fruit; bitter amer amère | drink;
     important important | paper matter event institution; interesting intéressant | text issue event;
-    boring ennuyeux | text event; difficult difficile | text task contest; easy/easier/easiest facile | text task contest;
+    boring ennuyeux | text event; difficult difficile | text task contest;
+    easy/easier/easiest facile | text task contest;
     clear/clearer/clearest clair | text legal issue; official officiel officielle | paper event;
     public public publique | building outdoors event institution; national national | event institution building;
     European européen européenne | institution leader legal event; economic économique | issue event legal;
-    political politique | issue event text; social social | issue event; legal légal | issue paper;
+    political politique | issue event text; social social | issue; legal légal | issue paper;
     international international | institution event legal; municipal municipal | institution event building;
     local local | institution text event; historic historique | building event legal;
-    recent récent | text legal event; necessary nécessaire | issue; fair/fairer/fairest juste | issue legal;
+    recent récent | text legal event topic; complex complexe | topic issue;
+    necessary nécessaire | issue; fair/fairer/fairest juste | issue legal;
     strange/stranger/strangest étrange | text thing; wise/wiser/wisest sage | leader;
     complete complet complète | text; annual annuel annuelle | event; central central | institution;
     foreign étranger étrangère | leader institution; private privé | building institution;
     powerful puissant | institution leader vehicle; independent indépendant | institution;
     active actif active | institution family; creative créatif créative | profession;
-    solid solide | furniture building height; urgent urgent | paper; quiet/quieter/quietest tranquille | place;
+    solid solide | furniture building height; urgent urgent | paper topic; quiet/quieter/quietest tranquille | place;
     narrow/narrower/narrowest étroit | surface; deep/deeper/deepest profond | water;
     distant lointain | outdoors sky; bright/brighter/brightest brillant | sky;
     dark/darker/darkest sombre | room outdoors; peaceful paisible | outdoors water;
@@ -314,12 +316,13 @@ INTRANSITIVE = """
     work travailler | profession family; laugh rire | family profession; smile sourire | person; dance danser | family;
     cry pleurer | family; swim/swam/swum nager | family animal; run/ran/run courir | family animal;
     walk marcher | family profession; wait attendre | person; grow/grew/grown pousser | plant fruit;
-    shine/shone briller | sky; disappear disparaître | person beast thing | f; travel voyager | person;
+    shine/shone briller | sky | f; disappear disparaître | person beast thing | f; travel voyager | person;
     hesitate hésiter | power family | f; resign démissionner | leader | f; stop arrêter | vehicle profession | r;
     rest reposer | family profession | r; wake_up/woke_up/woken_up réveiller | family animal | r;
-    get_up/got_up lever | family | r; begin/began/begun commencer | event task contest | f; end terminer | event task contest | r f;
+    get_up/got_up lever | family | r; begin/began/begun commencer | event task contest | f;
+    end terminer | event task contest | r f;
     fall/fell/fallen tomber | thing family | e; arrive arriver | person vehicle | e f;
-    leave/left partir | person vehicle | e f; die mourir | person animal plant | e f; fly/flew/flown voler | bird
+    leave/left partir | person vehicle | e; die mourir | person animal plant | e f; fly/flew/flown voler | bird
 """
 STAY = """
     live habiter | family profession | s; stay rester | person | e; work travailler | profession; play jouer | family;
@@ -373,10 +376,10 @@ TRANSITIVE = """
     destroy détruire | institution | building height; hide/hid/hidden cacher | family | thing text;
     describe décrire | profession family | building outdoors text; change changer | power | issue;
     respect respecter | person institution | legal issue; appoint nommer | power | leader | f;
-    compare comparer | profession family | text wares;
+    borrow emprunter | profession family | text thing vehicle;
     own posséder | family profession | building vehicle furniture | s;
     want vouloir | family profession | wares meal | s;
-    have/had avoir | family profession | animal vehicle thing family | s;
+    have/had avoir | family profession | animal vehicle thing | s;
     need avoir/besoin/de | person | thing vehicle | s; talk_about parler/de | person | event text issue;
     answer répondre/à | profession family | text; obey obéir/à | family profession | leader legal;
     enter entrer/dans | person | building room outdoors | e; take_part_in participer/à | person institution | event;

@@ -68,7 +68,8 @@ class Derivation:
         self.english: list[str] = []
         self.used: list[str | tuple[str, str]] = []
         self.frame = PAST
-        self.timed = False  # whether the clause has told its time
+        self.timed = False  # whether the sentence has told its time
+        self.opened = False  # whether the clause began with its time
         self.depth = 0
         self.thing: Nominal | None = None  # what `it` would mean
         self.group: Nominal | None = None  # what `they` would mean
@@ -161,7 +162,7 @@ class Derivation:
         country = self.pick(COUNTRIES)
         ids = self.say(country.english[0])
         words = [("la" if country.gender else "le", ids), (country.french[0][0], ids)]
-        return Nominal(words, IL, country.gender, SINGULAR, "institution")
+        return self.mention(Nominal(words, IL, country.gender, SINGULAR, "institution"))
 
     def body(self, length: int) -> Nominal:
         """An institution's proper name of this many words."""
@@ -180,12 +181,14 @@ class Derivation:
             return self.pick(small.MASS) if role in ("object", "oblique") else small.THE
         if role == "of":
             return small.THE if self.chance(0.8) else small.THE_MANY
-        owned = noun.kind in small.OWNED
+        owned = noun.kind in small.OWNED and noun.english[0] not in small.UNOWNED
         if role == "goal":
             return self.pick(small.SETTING_OWN if owned else small.SETTING)
         if role == "generic":
             return self.pick(small.SETTING_OWN)
         if self.chance(0.36):
+            if noun.kind in PERSONS:
+                return self.pick(small.FOLK_OWN if owned else small.FOLK)
             return self.pick(small.MANY_OWN if owned else small.MANY)
         return self.pick(small.ONE_OWN if owned else small.ONE)
 
@@ -206,6 +209,8 @@ class Derivation:
         start = len(self.english)
         self.english.extend(english)
         ids = tuple(range(start, start + len(english)))
+        if len(adjectives) == 1 and determiner in small.DEFINITE and not owner and self.extreme(adjectives[0], very):
+            return self.superlative(noun, determiner, adjectives[0], very, ids)
         degree: list[Word] = [("très", self.say("very"))] if very else []
         before: list[Word] = []
         after: list[Word] = []
@@ -230,6 +235,27 @@ class Derivation:
         words += [*before, head, *after, *owner]
         return Nominal(words, ILS if number else IL, gender, number, noun.kind)
 
+    def extreme(self, adjective: Adjective, very: bool) -> bool:
+        """Whether to say an adjective as a superlative: in one word where it has one, else in two."""
+        graded = adjective.english not in small.UNGRADED
+        return graded and bool(adjective.superlative) is not very and self.chance(0.25)
+
+    def superlative(self, noun: Noun, determiner: Determiner, adjective: Adjective, very: bool, ids: Ids) -> Nominal:
+        """`the oldest bridge`: le plus vieux pont; `the most expensive car`: la voiture la plus chère."""
+        number, gender = determiner.number, noun.gender
+        index = gender + 2 * number
+        most = self.say("most") if very else ()
+        said = self.say(adjective.english if very else adjective.superlative)
+        head = (noun.french[number], self.say(noun.english[number]))
+        article = determiner.french[index][0]
+        form = adjective.french[index]
+        if adjective.precedes and index == 0 and opens_with_vowel(head[0]):
+            form = adjective.before_vowel
+        best = small.IRREGULAR_COMPARATIVES.get(adjective.comparative)
+        high: list[Word] = [(best[index], said)] if best else [("plus", most or said), (form, said)]
+        words = [(article, ids), *high, head] if adjective.precedes else [(article, ids), head, (article, ids), *high]
+        return Nominal(words, ILS if number else IL, gender, number, noun.kind)
+
     def noun_phrase(self, n: int, kinds: tuple[str, ...], role: str, *, negated: bool = False) -> Nominal:
         """small.A noun phrase of exactly n English words."""
         if n == 1:
@@ -240,7 +266,7 @@ class Derivation:
             return self.coordination(n, kinds, role)
         noun = self.fresh(nouns_of(kinds))
         rest = n - 2
-        modifiers = self.pick(small.SPLITS[rest, self.can_complement(noun, 2)])
+        modifiers = self.pick(small.SPLITS[rest, self.can_complement(noun)])
         complement = rest - modifiers
         words = 1
         if modifiers and role in ("subject", "object") and not negated and self.chance(0.06) and countable(noun):
@@ -287,7 +313,7 @@ class Derivation:
             sizes[int(self.random() * parts)] += 1
         return sizes
 
-    def can_complement(self, noun: Noun, words: int) -> bool:
+    def can_complement(self, noun: Noun) -> bool:
         """Whether a complement of only two words can follow the noun: `of France`, `in Paris`, `who sleeps`."""
         if (
             small.OF.get(noun.english[0]) in ("country", "city")
@@ -328,23 +354,21 @@ class Derivation:
         city = self.pick(CITIES)
         return city.french[0][0], self.say(city.english[0])
 
-    def place(self, n: int, *, formal: bool) -> list[Word]:
+    def place(self, n: int, *, formal: bool, base: str = "") -> list[Word]:
         """Where, in exactly n words; formal things happen in cities and at events."""
         if n == 2:
             draw = self.random()
             if draw < 0.45:
                 return [*self.both("in", "à"), self.city()]
-            if draw < 0.8 or formal:
+            if draw < 0.8 or formal or base not in small.HOMELY:
                 ids, country = self.say("in"), self.pick(COUNTRIES)
                 said = self.say(country.english[0])
                 return [("en" if country.gender else "au", ids), (country.french[0][0], said)]
-            if draw < 0.9:
-                return [*self.both("near", "près de"), self.city()]
             return self.both(*self.pick(small.FIXED_PLACES))
         if formal:
             preposition, words = self.both(*self.pick(small.EVENT_PREPOSITIONS)), n - 1
             return [*preposition, *self.noun_phrase(words, ("event",), "oblique").french]
-        english, french, kinds = self.pick(small.PREPOSITIONS if n > 4 else small.PREPOSITIONS[:9])
+        english, french, kinds = self.pick(small.settings(base, n > 4))
         words = n - 1 - english.count(" ")
         return [*self.both(english, french), *self.noun_phrase(words, kinds, "goal").french]
 
@@ -354,7 +378,7 @@ class Derivation:
         """small.A way to say a verb now, in at most `room` words."""
         stative = verb is not None and verb.stative
         invariant = verb is not None and verb.base == verb.past and self.frame in (PAST, PRESENT)
-        dated = self.timed and not self.depth
+        dated = self.opened and not self.depth
         habitual = habitual or (dated and self.frame == PRESENT)
         key = (id(table), self.frame, room if room < 6 else 6, stative, invariant, habitual, dated)
         found = PLAN_POOLS.get(key)
@@ -459,7 +483,7 @@ class Derivation:
     def time(self, n: int, times: str) -> list[Word]:
         """When, in exactly n words."""
         if times == "any":
-            return self.phrase(small.AGAIN)
+            return self.phrase(self.pick(small.FILLERS))
         if n == 1 or times in ("habit", "now") or (n == 2 and self.chance(0.6)):
             return self.phrase(self.pick(small.TIMES[times, n]))
         past = times == "past"
@@ -487,14 +511,19 @@ class Derivation:
         if not n:
             return []
         manner = manner and verb is not None and bool(small.MANNER_OF[verb.base])
+        if plan is not None and plan.negation:
+            manner = False
         times = "any" if self.timed or (self.depth and n > 1) else self.times(plan)
-        how, where, when = self.pick(small.adjunct_shares(n, times, manner, verb is None or not verb.stative))
+        how, where, when = self.pick(
+            small.adjunct_shares(n, times, manner, verb is None or not (verb.stative or verb.base == "leave"))
+        )
         words: list[Word] = []
         if how:
             assert verb is not None
             words += self.phrase(self.pick(small.MANNER_OF[verb.base]))
         if where:
-            words += self.place(where, formal=verb is not None and verb.formal)
+            formal, base = (verb.formal, verb.base) if verb is not None else (False, "")
+            words += self.place(where, formal=formal, base=base)
         if when:
             self.timed = True
             words += self.time(when, times)

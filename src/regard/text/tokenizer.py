@@ -31,13 +31,13 @@ BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # how `tokenizers` names the
 ASCII = [chr(code) for code in range(ord("!"), ord("~") + 1)]
 NEVER = -1e5  # the score of a piece that loses to any other way to cut a text
 TRAINING_BATCH = 1000
-KNOWN_UNITS = 1 << 17  # words remembered with their ids: some 30 MB
+KNOWN_WORDS = 1 << 16  # remembered with their ids: some 15 MB
 DROPOUT_TABLES = 16  # ways that BPE dropout may cut one word
 
 SIZES = (1000, 1500, 2000, 3000, 4000, 6000, 8000, 10000, 12000, 16000, 24000, 32000)
 ENOUGH = 20  # times a token is seen in training
 WORTH = 0.03  # by which a line gets shorter
-SAMPLE = 1 << 16
+SAMPLE = 1 << 18  # lines that a size is suggested from
 MOST_WORDS = 50_000
 
 Ids = NDArray[np.uint32]
@@ -433,19 +433,15 @@ class Lines:
     """
 
     def __init__(self, tokenizers: Sequence[Tokenizer]) -> None:
+        tables = len(tokenizers)
         self._tokenizers = tokenizers
         self._tags = tokenizers[0].tags
-        self._forget()
-
-    def _forget(self) -> None:
-        tables = len(self._tokenizers)
-        self._known: dict[str, int] = {}
+        self._known: dict[str, int] = {}  # words as `_look_up` gets them, and their place in what follows
         self._ids = np.zeros(0, np.uint32)
-        self._starts = np.zeros((tables, 0), np.int64)
-        self._lengths = np.zeros((tables, 0), np.int64)
-        self._first = np.zeros(0, np.bool_)  # begins a line
-        self._opens = np.zeros(0, np.bool_)  # blank at its beginning, beside the one that it carries
-        self._closes = np.zeros(0, np.bool_)  # blank at its end
+        self._starts: NDArray[np.int64] = np.zeros((tables, 0), np.int64)
+        self._lengths: NDArray[np.int64] = np.zeros((tables, 0), np.int64)
+        self._marks = np.zeros((3, 0), np.bool_)  # begins a line; blank at its beginning, at its end
+        self._uses = np.zeros(0, np.int64)
 
     def __call__(self, lines: Sequence[str], choose: Choose | None = None) -> tuple[Ids, Lengths]:
         """All ids one after the other, each line ended by </s>, and the length of each line with it.
@@ -460,8 +456,8 @@ class Lines:
             odd = {number for number, line in enumerate(lines) if "\n" in line}
             joined = "\n" + " \n".join("" if number in odd else line for number, line in enumerate(lines))
         units = self._look_up(joined.split(" "))
-        first = self._first[units]
-        clash = self._closes[units[:-1]] & self._opens[units[1:]] & ~first[1:]
+        first, opens, closes = self._marks[:, units]
+        clash = closes[:-1] & opens[1:] & ~first[1:]
         if clash.any():
             odd |= set((np.cumsum(first)[1:][clash] - 1).tolist())
         table = choose(len(units)) if choose else np.zeros(len(units), np.int64)
@@ -474,14 +470,27 @@ class Lines:
         return np.insert(ids, np.cumsum(by_line), END), by_line + 1
 
     def _look_up(self, words: list[str]) -> NDArray[np.int64]:
-        if len(self._known) > KNOWN_UNITS:
+        if len(self._known) > KNOWN_WORDS:
             self._forget()
         units = np.fromiter(map(self._known.get, words, repeat(-1)), np.int64, len(words))
         unknown = np.flatnonzero(units < 0)
         if len(unknown):
             self._learn(list(dict.fromkeys(words[place] for place in unknown.tolist())))
             units[unknown] = [self._known[words[place]] for place in unknown.tolist()]
+        self._uses += np.bincount(units, minlength=len(self._uses))
         return units
+
+    def _forget(self) -> None:
+        """Keep only the words that were used most."""
+        kept = np.argsort(-self._uses, kind="stable")[: KNOWN_WORDS // 2]
+        words = list(self._known)
+        self._known = {words[place]: number for number, place in enumerate(kept.tolist())}
+        lengths = self._lengths[:, kept]
+        self._ids = take(self._ids, self._starts[:, kept].ravel(), lengths.ravel())
+        self._starts = (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)
+        self._lengths = lengths
+        self._marks = self._marks[:, kept]
+        self._uses = self._uses[kept] // 2  # the past counts less and less
 
     def _learn(self, words: list[str]) -> None:
         self._known.update(zip(words, range(len(self._known), len(self._known) + len(words)), strict=True))
@@ -500,12 +509,11 @@ class Lines:
         self._ids = np.concatenate(pieces)
         self._starts = np.concatenate([self._starts, np.stack(starts)], axis=1)
         self._lengths = np.concatenate([self._lengths, np.stack(lengths)], axis=1)
-        marks = np.array([self._marks(word) for word in words])
-        self._first = np.concatenate([self._first, marks[:, 0]])
-        self._opens = np.concatenate([self._opens, marks[:, 1]])
-        self._closes = np.concatenate([self._closes, marks[:, 2]])
+        marks = np.array([self._mark(word) for word in words], np.bool_)
+        self._marks = np.concatenate([self._marks, marks.T], axis=1)
+        self._uses = np.concatenate([self._uses, np.zeros(len(words), np.int64)])
 
-    def _marks(self, word: str) -> tuple[bool, bool, bool]:
+    def _mark(self, word: str) -> tuple[bool, bool, bool]:
         first = word[:1] == "\n"
         body = word[1:] if first else word
         if not body:

@@ -82,13 +82,13 @@ class Data:
         length = min(text.window, config.model.length, len(stream))
         plan = order.windows(len(stream), length=length, budget=max(budget, length), seed=seed, epoch=epoch)
         if config.model.family == "gpt":
-            return Epoch(plan, packed(stream, plan, rank=rank, world=world, segments=False))
+            return Epoch(plan, packed(stream, plan, rank=rank, world=world, segments=text.segments))
         make = packed_masked(
             stream,
             plan,
             rank=rank,
             world=world,
-            segments=False,
+            segments=text.segments,
             share=text.masked,
             vocabulary=config.model.vocabulary,
             seed=seed,

@@ -66,6 +66,12 @@ def find_device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def use_threads(number: int) -> None:
+    """So many CPU threads; 0: as torch has it."""
+    if number:
+        torch.set_num_threads(number)
+
+
 @contextmanager
 def running(device: str) -> Iterator[Runtime]:
     """The runtime of this process: as torchrun started it, or alone."""

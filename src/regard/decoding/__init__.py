@@ -1,0 +1,28 @@
+"""Search: how a model's probabilities become sentences; a model is known by its two verbs alone."""
+
+from __future__ import annotations
+
+from regard.decoding.beam import Branch, Tree, beam
+from regard.decoding.greedy import alternatives, greedy
+from regard.decoding.rules import Forbidden, NoRepeat, Rule, Rules, Shortest, Written, limits, make_rules
+from regard.decoding.sample import sample
+from regard.decoding.search import Hypothesis, Models
+
+__all__ = [
+    "Branch",
+    "Forbidden",
+    "Hypothesis",
+    "Models",
+    "NoRepeat",
+    "Rule",
+    "Rules",
+    "Shortest",
+    "Tree",
+    "Written",
+    "alternatives",
+    "beam",
+    "greedy",
+    "limits",
+    "make_rules",
+    "sample",
+]
