@@ -175,6 +175,8 @@ def train(
     if as_json:
         facts = {"update": outcome.progress.update, "finished": outcome.finished, "scores": outcome.scores}
         print(json.dumps({"out": str(out), **facts}, indent=2))
+    elif outcome.finished and not outcome.scores:
+        view.say(f"{out} was finished at update {outcome.progress.update:,}: there is nothing left to do")
     elif outcome.finished:
         view.say(f"{out} is ready: {terminal.scores_line(outcome.scores)}")
     else:

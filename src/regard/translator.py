@@ -20,8 +20,8 @@ from regard.errors import FolderError
 from regard.models import Generator
 from regard.text.tokenizer import END, MASK, PAD, START, UNKNOWN, Sides
 
-POSITIONS = 1024  # source positions, padded, searched at once
-AHEAD = 512  # lines read before their translations are written
+POSITIONS = {"cpu": 1024, "mps": 4096, "cuda": 16384}  # source positions, padded, searched at once
+AHEAD = 2048  # lines read before their translations are written
 
 
 class Result(NamedTuple):
@@ -52,7 +52,8 @@ class Translator:
         found: dict[str, Result] = {text: Result(text, 0.0, 0.0) for text in texts if not text.strip()}
         wanted = list(dict.fromkeys(text for text in texts if text not in found))
         encoded = [[*ids, END] for ids in self.sides.source.encode_each(wanted)]
-        for places in batches(encoded, wanted):
+        device = next(self.model.parameters()).device.type
+        for places in batches(encoded, wanted, POSITIONS[device]):
             hypotheses = self.search([encoded[place] for place in places], beams=beams)
             for place, hypothesis in zip(places, hypotheses, strict=True):
                 text = self.sides.target.decode(hypothesis.tokens)
@@ -99,12 +100,12 @@ class Translator:
         return [hypotheses[0] for hypotheses in found]
 
 
-def batches(encoded: Sequence[Sequence[int]], texts: Sequence[str]) -> Iterator[list[int]]:
+def batches(encoded: Sequence[Sequence[int]], texts: Sequence[str], most: int) -> Iterator[list[int]]:
     """Which sentences are searched together: neighbours by (length, text), so that the order given does not matter."""
     places = sorted(range(len(encoded)), key=lambda place: (len(encoded[place]), texts[place]))
     batch: list[int] = []
     for place in places:
-        if batch and (len(batch) + 1) * len(encoded[place]) > POSITIONS:
+        if batch and (len(batch) + 1) * len(encoded[place]) > most:
             yield batch
             batch = []
         batch.append(place)

@@ -84,6 +84,8 @@ def run(request: Request, runtime: Runtime, say: Say, watch: Watch) -> Outcome:
         for remark in training.remarks:
             say(remark)
         progress = training.progress
+        if progress.finished and (request.out / MODEL).exists():
+            return Outcome(progress, {}, finished=True)
         if not progress.finished:
             progress = training.run(lambda model: validation(model, data, runtime), watch)
         if not progress.finished:

@@ -1,0 +1,195 @@
+"""`regard train` from the outside: two text files in, a model folder out."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.training.runs import write_corpus
+
+pytestmark = pytest.mark.slow
+SMALL = [
+    word
+    for value in (
+        "model.size=16", "model.heads=2", "model.feed_forward=32", "model.encoder_layers=1", "model.decoder_layers=1",
+        "text.vocabulary=300", "train.budget=400", "train.warmup=4", "train.validate_every=10", "train.save_every=5",
+        "decode.beams=2", "decode.ratio=1",
+    )
+    for word in ("--set", value)
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("files"))
+
+
+def environment(corpus: Path) -> dict[str, str]:
+    return {**os.environ, "REGARD_CACHE": str(corpus / "cache"), "COLUMNS": "120"}
+
+
+def command(corpus: Path, out: Path, *more: str) -> list[str]:
+    files = [str(corpus / "a.txt"), str(corpus / "b.txt")]
+    return [
+        sys.executable,
+        "-m",
+        "regard",
+        "train",
+        *files,
+        "--out",
+        str(out),
+        "--device",
+        "cpu",
+        "--threads",
+        "1",
+        *SMALL,
+        *more,
+    ]
+
+
+def train(corpus: Path, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(corpus, out, *more), capture_output=True, text=True, env=environment(corpus))
+
+
+@pytest.fixture(scope="module")
+def trained(corpus: Path) -> Path:
+    out = corpus / "model"
+    done = train(corpus, out, "--updates", "20")
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def test_a_run_leaves_a_model_folder(trained: Path) -> None:
+    for name in ("model.safetensors", "config.json", "tokenizer.json", "card.md", "journal.jsonl", "checksums.json"):
+        assert (trained / name).is_file(), name
+    assert "examples to train on" in (trained / "card.md").read_text()
+
+
+def test_the_same_command_again_says_that_it_is_done(corpus: Path, trained: Path) -> None:
+    before = (trained / "model.safetensors").read_bytes()
+    done = train(corpus, trained, "--updates", "20")
+    assert done.returncode == 0, done.stderr
+    assert "finished" in done.stderr
+    assert (trained / "model.safetensors").read_bytes() == before
+
+
+def test_another_config_is_refused_with_the_difference(corpus: Path, trained: Path) -> None:
+    done = train(corpus, trained, "--updates", "20", "--set", "train.rate=0.5")
+    assert done.returncode == 2
+    assert "train.rate was 0.0007 and is now 0.5" in done.stderr
+    assert "--fresh" in done.stderr
+
+
+def test_other_data_is_refused(corpus: Path, trained: Path, tmp_path: Path) -> None:
+    other = write_corpus(tmp_path, lines=200)
+    files = [str(other / "a.txt"), str(other / "b.txt")]
+    words = command(corpus, trained, "--updates", "20")
+    words[4:6] = files
+    done = subprocess.run(words, capture_output=True, text=True, env=environment(corpus))
+    assert done.returncode == 2
+    assert "holds a run on other data" in done.stderr
+
+
+def test_translations_come_line_for_line_empty_lines_too(trained: Path) -> None:
+    text = "the old house\n\n   \nsmall bird\n"
+    done = subprocess.run(
+        [sys.executable, "-m", "regard", "translate", str(trained), "-", "--device", "cpu", "--threads", "1"],
+        input=text,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.split("\n")) == 5
+    assert done.stdout.split("\n")[1] == ""
+
+
+def test_a_run_that_was_told_to_stop_goes_on_and_ends_the_same(corpus: Path, trained: Path) -> None:
+    out = corpus / "stopped"
+    running = subprocess.Popen(
+        command(corpus, out, "--updates", "20"), stderr=subprocess.PIPE, text=True, env=environment(corpus)
+    )
+    while running.poll() is None and not list(out.glob("checkpoints/update-*")):
+        time.sleep(0.05)
+    running.send_signal(signal.SIGTERM)
+    _, said = running.communicate(timeout=120)
+    assert running.returncode == 0, said
+    done = train(corpus, out, "--updates", "20")
+    assert done.returncode == 0, done.stderr
+    assert (out / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
+
+
+def test_a_run_that_was_killed_goes_on_and_ends_the_same(corpus: Path, trained: Path) -> None:
+    out = corpus / "killed"
+    for seen in (1, 2):
+        running = subprocess.Popen(
+            command(corpus, out, "--updates", "20"), stderr=subprocess.DEVNULL, env=environment(corpus)
+        )
+        while running.poll() is None and len(list(out.glob("checkpoints/update-*"))) < seen:
+            time.sleep(0.02)
+        running.kill()
+        running.wait()
+    done = train(corpus, out, "--updates", "20")
+    assert done.returncode == 0, done.stderr
+    assert (out / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
+
+
+def test_two_runs_on_one_folder_are_refused(corpus: Path) -> None:
+    out = corpus / "shared"
+    first = subprocess.Popen(
+        command(corpus, out, "--updates", "2000"), stderr=subprocess.DEVNULL, env=environment(corpus)
+    )
+    try:
+        while first.poll() is None and not (out / "journal.jsonl").exists():
+            time.sleep(0.05)
+        second = train(corpus, out, "--updates", "2000")
+        assert second.returncode == 2
+        assert "another run is writing to" in second.stderr
+    finally:
+        first.kill()
+        first.wait()
+
+
+@pytest.mark.parametrize("family", ["gpt", "bert"])
+def test_one_text_trains_a_language_model(corpus: Path, family: str) -> None:
+    out = corpus / family
+    words = [
+        sys.executable,
+        "-m",
+        "regard",
+        "train",
+        str(corpus / "a.txt"),
+        "--out",
+        str(out),
+        "--device",
+        "cpu",
+        *SMALL,
+    ]
+    words += ["--set", f"model.family={family}", "--set", "text.window=16", "--updates", "10", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment(corpus))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["scores"]["loss"] > 0
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--updates", "5", "--minutes", "1"), "give one of them"),
+        (("--recipe", "multi30k-endee"), "Did you mean multi30k-ende?"),
+        (("--set", "train.updats=5"), "There is no option train.updats. Did you mean train.updates?"),
+        (("--set", "model.family=gpt"), "model.family = gpt learns from one text file, and two were given"),
+        (("--device", "tpu"), "--device (tpu) must be one of auto, cpu, cuda, mps"),
+    ],
+)
+def test_a_wrong_request_writes_nothing(corpus: Path, tmp_path: Path, more: tuple[str, ...], message: str) -> None:
+    done = train(corpus, tmp_path / "out", *more)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
