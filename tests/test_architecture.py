@@ -139,7 +139,7 @@ FIELDS = {
         scale_embeddings activation bias output_bias tie dropout attention_dropout types pooler masked_head cell
         bidirectional score feed""",
     "text": """tokenizer vocabulary shared lowercase bpe_dropout variants tags longest ratio clean held_out window
-        segments masked""",
+        segments masked fingerprint""",
     "train": """updates budget accumulate exact rate schedule warmup weight_decay beta2 clip smoothing rdrop precision
         compile decay average validate_every save_every keep patience metric seed""",
     "decode": """beams length_penalty coverage_penalty ratio extra shortest no_repeat temperature top_k top_p min_p""",

@@ -134,6 +134,10 @@ def train(
         "",
         "",
     ),
+    also: Annotated[
+        list[str],
+        typer.Option(metavar="SOURCE,TARGET,WEIGHT", help="More to train on, so many times an epoch; may be repeated."),
+    ] = [],  # noqa: B006 - typer copies it
     recipe: Annotated[str, typer.Option(metavar="NAME or FILE", help="A known-good run to start from.")] = "",
     updates: Annotated[int, typer.Option(min=0, help="How many; as --set train.updates.")] = 0,
     minutes: Annotated[float, typer.Option(min=0, help="Plan the run for this long.")] = 0.0,
@@ -159,7 +163,10 @@ def train(
     shortcuts = [f"train.updates={updates}"] * bool(updates) + [f"train.seed={seed}"] * bool(seed)
     config = config.with_values([*values, *shortcuts])
     request = Request(
-        files=_files(source, target, config.model.family),
+        corpora=(
+            _files(source, target, config.model.family),
+            *(_more_files(words, config.model.family) for words in also),
+        ),
         valid=_files(valid[0], valid[1] or None, config.model.family) if valid[0] else None,
         out=out,
         config=config,
@@ -183,13 +190,27 @@ def train(
         view.say(f"stopped at update {outcome.progress.update:,}; the same command goes on from there")
 
 
-def _files(source: str, target: str | None, family: str) -> Any:
+def _files(source: str, target: str | None, family: str, weight: float = 1.0) -> Any:
     """Two files, one that holds both sides, or one text for a language model."""
     from regard.text.formats import format_of
     from regard.training.data import Files
 
     single = target is None and (format_of(source) is None or family in ("gpt", "bert"))
-    return Files(Path(source), Path(target) if target else None, single)
+    if not 0 < weight <= 1000:
+        raise ConfigError(f"the weight of {source} ({weight}) must be above 0 and at most 1000")
+    return Files(Path(source), Path(target) if target else None, single, weight)
+
+
+def _more_files(words: str, family: str) -> Any:
+    """`SOURCE,TARGET,WEIGHT`; the target is empty where one file holds both sides."""
+    parts = words.split(",")
+    try:
+        source, target, weight = parts[0], parts[1], float(parts[2])
+    except (IndexError, ValueError):
+        source = ""
+    if not source or len(parts) != 3:
+        raise ConfigError(f"--also ({words}) must be SOURCE,TARGET,WEIGHT, such as back.en,back.fr,0.5")
+    return _files(source, target or None, family, weight)
 
 
 @app.command()
@@ -232,29 +253,43 @@ def check(
         "",
     ),
     test: Annotated[tuple[str, str], typer.Option(metavar="SOURCE TARGET", help="What is reported.")] = ("", ""),
-    languages: Annotated[str, typer.Option(metavar="EN,FR", help="The two languages of a TMX or XLIFF file.")] = "",
+    languages: Annotated[str, typer.Option(metavar="EN,FR", help="The two languages of a file with both sides.")] = "",
+    fields: Annotated[str, typer.Option(metavar="A,B", help="The two fields of a JSONL file.")] = "",
+    format: Annotated[  # noqa: A002 - the word of the field
+        str, typer.Option(help="tsv, jsonl, tmx, xliff, po or text, where the name of the file does not say it.")
+    ] = "",
     report: Annotated[Path | None, typer.Option(metavar="X.html", help="Write the report as a page.")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Whether the data is fit to train on: a verdict, the evidence, and what to do. Exits 1 when it is not."""
+    from collections import Counter
+
     from regard import terminal
     from regard.folders import write_file
     from regard.text import preflight
     from regard.text import report as pages
-    from regard.text.formats import read_pairs
+    from regard.text.formats import left_out, read_pairs
 
-    codes = _two(languages)
+    codes, names = _two("--languages", languages, "codes", "en,fr"), _two("--fields", fields, "names", "english,french")
+    skipped: Counter[str] = Counter()
+
+    def pairs(one: str, other: str | None, known: str) -> Any:
+        return read_pairs(one, other, format=known or None, languages=codes, fields=names, skipped=skipped)
+
     if report is not None and report.exists() and not force:
         raise FolderError(f"{report} is already there: choose another name, or replace it with --force")
-    train = read_pairs(source, target, languages=codes)
-    held = [read_pairs(*part, languages=codes) if part[0] else None for part in (valid, test)]
+    train = pairs(source, target, format)
+    plain = "text" if format == "text" else ""  # a format that holds both sides is not said of two files
+    held = [pairs(one, other or None, plain if other else format) if one else None for one, other in (valid, test)]
     with terminal.working("reading"):
         found = preflight.inspect(train, *held, names=codes or ("source", "target"))
     if report is not None:
         write_file(report, pages.render_page(found), force=force)
+    if skipped:
+        print(left_out(skipped), file=sys.stderr)
     if as_json:
-        print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
+        print(json.dumps({**found.as_dict(), "skipped": dict(skipped)}, indent=2, ensure_ascii=False))
     else:
         from rich.console import Console
 
@@ -262,14 +297,14 @@ def check(
     raise typer.Exit(1 if found.verdict == "unfit" else 0)
 
 
-def _two(languages: str) -> tuple[str, str] | None:
-    """`en,fr` as two codes."""
-    if not languages:
+def _two(flag: str, text: str, what: str, example: str) -> tuple[str, str] | None:
+    """`en,fr` as two codes, or two of what else a flag may name."""
+    if not text:
         return None
-    codes = languages.split(",")
-    if len(codes) != 2 or not all(codes):
-        raise ConfigError(f"--languages ({languages}) must be two codes with a comma between, such as en,fr")
-    return codes[0], codes[1]
+    found = [part.strip() for part in text.split(",")]
+    if len(found) != 2 or not all(found):
+        raise ConfigError(f"{flag} ({text}) must be two {what} with a comma between, such as {example}")
+    return found[0], found[1]
 
 
 data = typer.Typer(no_args_is_help=True, help="The built-in corpus and named public ones, with checksum and licence.")
@@ -298,6 +333,10 @@ def data_get(
     train: Annotated[int, typer.Option(min=0, help="Of builtin: pairs to train on; 0: 50,000.")] = 0,
     valid: Annotated[int, typer.Option(min=0, help="Of builtin: pairs to choose by; 0: 1,000.")] = 0,
     test: Annotated[int, typer.Option(min=0, help="Of builtin: pairs to report; 0: 1,000.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of builtin: another corpus of the same kind.")] = 0,
+    shortest: Annotated[int, typer.Option(min=0, help="Of builtin: words a sentence has at least; 0: 2.")] = 0,
+    longest: Annotated[int, typer.Option(min=0, help="Of builtin: words a sentence has at most; 0: 80.")] = 0,
+    lengths: Annotated[str, typer.Option(help="Of builtin: natural, or uniform over all lengths.")] = "",
     as_json: Json = False,
 ) -> None:
     """Write a corpus as plain text files: from REGARD_DATA, the cache or the network, in this order."""
@@ -306,8 +345,10 @@ def data_get(
 
     asked = {part: size for part, size in (("train", train), ("valid", valid), ("test", test)) if size}
     sizes = {**catalog.BUILTIN_SIZES, **asked} if name == "builtin" else asked or None
+    told = {"seed": seed, "shortest": shortest, "longest": longest, "lengths": lengths}
+    made = {option: value for option, value in told.items() if value}
     with terminal.download_bar() as progress:
-        paths = catalog.get(name, out, force=force, sizes=sizes, progress=progress)
+        paths = catalog.get(name, out, force=force, sizes=sizes, made=made, progress=progress)
     if as_json:
         return print(json.dumps({"name": name, "files": [str(path) for path in paths]}, indent=2))
     for path in paths:

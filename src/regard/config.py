@@ -237,6 +237,8 @@ class TextConfig:
     """Packed texts do not see each other."""
     masked: float = 0.15
     """Share of the tokens a bert has to guess."""
+    fingerprint: str = ""
+    """Of the tokenizer a model was trained with; training writes it, and another tokenizer is refused."""
 
     def __post_init__(self) -> None:
         check_types("text", self)

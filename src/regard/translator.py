@@ -18,7 +18,7 @@ from regard.config import Config
 from regard.decoding import Hypothesis, beam, greedy, limits, make_rules
 from regard.errors import FolderError
 from regard.models import Generator
-from regard.text.tokenizer import END, MASK, PAD, START, UNKNOWN, Sides
+from regard.text.tokenizer import END, MASK, PAD, START, UNKNOWN, Sides, check_fingerprint
 
 POSITIONS = {"cpu": 1024, "mps": 4096, "cuda": 16384}  # source positions, padded, searched at once
 AHEAD = 2048  # lines read before their translations are written
@@ -45,7 +45,10 @@ class Translator:
         model, config = load_model(Path(folder), device)
         if config.model.family not in ("rnn", "transformer"):
             raise FolderError(f"{folder} holds a {config.model.family}, which does not translate")
-        return cls(model, Sides.load(Path(folder)), config)
+        sides = Sides.load(Path(folder))
+        if config.text.fingerprint:
+            check_fingerprint(sides.fingerprint, config.text.fingerprint, folder)
+        return cls(model, sides, config)
 
     def translate(self, texts: Sequence[str], *, beams: int | None = None) -> list[Result]:
         """One result a text, in their order; empty texts stay empty."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 import regard.text
-from regard.errors import DataError
+from regard.errors import DataError, RunError
 from regard.text import catalog, corpora
 from regard.text.corpora import Entry, File, Form, Part, Piece
 
@@ -266,7 +266,7 @@ def test_a_full_disk_is_told_as_such(local, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(DataError, match="out cannot be written: No space left on device"):
+    with pytest.raises(RunError, match="out could not be written: the disk is full"):
         catalog.get("tiny", tmp_path / "out")
 
 
@@ -476,5 +476,5 @@ def test_the_real_grammar_links_words_that_are_there(tmp_path):
 
 
 def test_sizes_are_for_the_built_in_corpus_only(local, tmp_path):
-    with pytest.raises(DataError, match="tiny has the size it has; sizes are for builtin"):
+    with pytest.raises(DataError, match="tiny is what it is; sizes, seed and lengths are for builtin"):
         catalog.get("tiny", tmp_path / "out", sizes={"train": 2})

@@ -12,9 +12,11 @@ import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from regard.errors import DataError
-from regard.text.formats import EXTENSIONS, FORMATS, format_of, read_lines, read_pairs
+from regard.cli import app
+from regard.errors import ConfigError, DataError, RegardError
+from regard.text.formats import EXTENSIONS, FORMATS, format_of, left_out, read_lines, read_pairs
 
 TMX = (
     '<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>cat</seg></tuv>'
@@ -116,7 +118,7 @@ def test_a_missing_file_is_refused_at_once(tmp_path):
 
 
 def test_a_file_in_which_all_is_left_out_says_why(tmp_path):
-    with pytest.raises(DataError, match="holds no pairs; left out: 1 untranslated"):
+    with pytest.raises(DataError, match="holds no pairs: left out 1 untranslated entry"):
         read(put(tmp_path, "corpus.po", 'msgid "cat"\nmsgstr ""\n'))
 
 
@@ -124,6 +126,152 @@ def test_what_is_left_out_is_counted_for_the_caller(tmp_path):
     skipped = Counter()
     read(put(tmp_path, "corpus.tsv", "cat\tchat\n\n\n"), skipped=skipped)
     assert skipped == {"blank lines": 2}
+
+
+@pytest.mark.parametrize(
+    ("skipped", "words"),
+    [
+        ({}, ""),
+        ({"fuzzy": 3, "untranslated": 2}, "left out 3 fuzzy and 2 untranslated entries"),
+        ({"fuzzy": 1}, "left out 1 fuzzy entry"),
+        ({"blank lines": 1}, "left out 1 blank line"),
+        (
+            {"fuzzy": 3, "blank lines": 2, "units without both languages": 1000},
+            "left out 2 blank lines, 1,000 units without both languages and 3 fuzzy entries",
+        ),
+    ],
+)
+def test_what_is_left_out_is_told_in_words(skipped, words):
+    assert left_out(Counter(skipped)) == words
+
+
+def test_a_file_is_not_blamed_for_what_another_left_out(tmp_path):
+    skipped = Counter({"fuzzy": 7})
+    with pytest.raises(DataError, match="holds no pairs: left out 1 untranslated entry$"):
+        read(put(tmp_path, "corpus.po", 'msgid "cat"\nmsgstr ""\n'), skipped=skipped)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("jsonl", '{"source": "a \\n\\r\\n b\\n", "target": " c\\u2028\\td "}'),
+        ("po", 'msgid "a\\n"\n" b\\n"\nmsgstr " c\u2028\\td "\n'),
+        ("tmx", TMX.replace("cat", "\n  a\n  b\n").replace("chat", " c\u2028\td ")),
+        ("xliff", XLIFF.replace("cat", "\n  a\n  <g>\n b</g>\n").replace("chat", " c\u2028\td ")),
+    ],
+)
+def test_line_breaks_inside_a_text_become_one_blank(tmp_path, kind, text):
+    assert read(put(tmp_path, f"corpus.{kind}", text)) == [("a b", " c\u2028\td ")]
+
+
+# Typed in
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_what_is_typed_in_tells_its_format(type_in, kind):
+    type_in(SAMPLES[kind])
+    assert read("-") == [("cat", "chat")]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        '<?xml version="1.0"?>\n',
+        "\ufeff<?xml version='1.0'?>\n<!-- a > b -->\n<!DOCTYPE tmx SYSTEM 'tmx14.dtd'>\n",
+        "\n",
+    ],
+)
+@pytest.mark.parametrize("kind", ["tmx", "xliff"])
+def test_xml_is_known_behind_its_declarations(type_in, kind, before):
+    text = before + SAMPLES[kind]
+    if before == "\n":
+        text = text.lstrip()
+    type_in(text)
+    assert read("-") == [("cat", "chat")]
+
+
+def test_xml_is_known_when_it_comes_byte_by_byte(monkeypatch):
+    class Slow(io.BytesIO):
+        def read1(self, size=-1):
+            return super().read1(1)
+
+    class Console:
+        buffer = Slow(b'<?xml version="1.0"?>\n' + XLIFF.encode())
+
+    monkeypatch.setattr("sys.stdin", Console)
+    assert read("-") == [("cat", "chat")]
+
+
+def test_comments_before_the_first_message_are_no_columns(type_in):
+    type_in('# French\n#\n#, fuzzy\nmsgid ""\nmsgstr "Language: fr"\n\n#: a.c:1\nmsgid "cat"\nmsgstr "chat"\n')
+    assert read("-") == [("cat", "chat")]
+
+
+@pytest.mark.parametrize("source", ["<b>cat</b>", "# cat", "msgid", "<3"])
+def test_columns_may_begin_like_another_format(type_in, source):
+    type_in(f"{source}\tchat\n")
+    assert read("-") == [(source, "chat")]
+
+
+# On the command line
+
+
+@pytest.fixture
+def check():
+    def run(*arguments):
+        done = CliRunner().invoke(app, ["check", *map(str, arguments), "--json"])
+        if isinstance(done.exception, RegardError):
+            raise done.exception
+        return json.loads(done.stdout), done.stderr
+
+    return run
+
+
+def test_check_tells_what_a_format_left_out(tmp_path, check):
+    messages = '#, fuzzy\nmsgid "a"\nmsgstr "b"\n\nmsgid "c"\nmsgstr ""\n\nmsgid "cat"\nmsgstr "chat"\n'
+    answer, told = check(put(tmp_path, "corpus.po", messages))
+    assert answer["skipped"] == {"fuzzy": 1, "untranslated": 1}
+    assert told == "left out 1 fuzzy and 1 untranslated entry\n"
+
+
+def test_check_is_silent_when_nothing_was_left_out(tmp_path, check):
+    answer, told = check(put(tmp_path, "corpus.tsv", SAMPLES["tsv"]))
+    assert (answer["skipped"], told) == ({}, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "flags"),
+    [
+        ("corpus", SAMPLES["tsv"], ["--format", "tsv"]),
+        ("a.jsonl", '{"q": "cat", "a": "chat"}', ["--fields", "q,a"]),
+        ("a.jsonl", '{"fr": "chat", "en": "cat"}', ["--languages", "en,fr"]),
+    ],
+)
+def test_check_takes_what_the_messages_ask_for(tmp_path, check, name, text, flags):
+    answer, _ = check(put(tmp_path, name, text), *flags)
+    assert answer["statistics"]["train"]["pairs"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "flag"),
+    [
+        ("corpus", SAMPLES["tsv"], "--format tsv"),
+        ("a.jsonl", '{"fr": "chat", "en": "cat"}', "--languages en,fr"),
+        ("a.jsonl", '{"q": "cat", "a": "chat"}', "--fields"),
+        ("a.jsonl", '{"translation": {"fr": "chat", "en": "cat", "de": "Katze"}}', "--languages en,fr"),
+        ("a.tmx", TMX.replace("</tu>", '<tuv xml:lang="de"><seg>Katze</seg></tuv></tu>'), "--languages en,fr"),
+        ("a.tsv", "cat chat\n", "--format"),
+    ],
+)
+def test_messages_name_the_flag_that_would_be_right(tmp_path, check, name, text, flag):
+    with pytest.raises(DataError, match=flag):
+        check(put(tmp_path, name, text))
+
+
+@pytest.mark.parametrize("flag", ["--languages", "--fields"])
+def test_two_names_are_two(tmp_path, check, flag):
+    with pytest.raises(ConfigError, match=rf"{flag} \(en,fr,de\) must be two"):
+        check(put(tmp_path, "a.jsonl", SAMPLES["jsonl"]), flag, "en,fr,de")
 
 
 # Parallel text
@@ -255,17 +403,30 @@ def test_a_row_with_one_column_is_named_by_its_line(tmp_path):
         read(put(tmp_path, "a.tsv", "cat\tchat\ndog chien\n"))
 
 
-def test_columns_may_be_typed_in(type_in):
-    type_in("cat\tchat\n")
-    assert read("-") == [("cat", "chat")]
-
-
 # JSONL
 
 
-def test_objects_may_be_typed_in(type_in):
-    type_in('{"source": "cat", "target": "chat"}\n')
-    assert read("-") == [("cat", "chat")]
+def test_translations_are_told_apart_by_name_and_not_by_order(tmp_path):
+    rows = [{"en": "cat", "fr": "chat"}, {"fr": "chien", "en": "dog"}, {"de": "Kuh", "fr": "vache", "en-GB": "cow"}]
+    path = put(tmp_path, "a.jsonl", "".join(json.dumps({"translation": row}) + "\n" for row in rows))
+    assert read(path) == [("cat", "chat"), ("dog", "chien"), ("cow", "vache")]
+
+
+def test_translations_keep_their_sides_from_file_to_file(tmp_path):
+    put(tmp_path, "corpus/1.jsonl", '{"translation": {"en": "cat", "fr": "chat"}}')
+    put(tmp_path, "corpus/2.jsonl", '{"translation": {"fr": "chien", "en": "dog"}}')
+    assert read(tmp_path / "corpus") == [("cat", "chat"), ("dog", "chien")]
+
+
+def test_a_translation_without_the_languages_of_the_first_is_named_by_its_line(tmp_path):
+    rows = '{"translation": {"en": "cat", "fr": "chat"}}\n{"translation": {"en": "dog", "de": "Hund"}}\n'
+    with pytest.raises(DataError, match=r"a\.jsonl:2: there is no field fr\. Known: de, en"):
+        read(put(tmp_path, "a.jsonl", rows))
+
+
+def test_the_very_code_of_a_language_is_read_before_one_that_agrees(tmp_path):
+    row = {"fr-CA": "char", "fr": "voiture", "en": "car", "source": "web"}
+    assert read(put(tmp_path, "a.jsonl", json.dumps(row)), languages=("en", "fr")) == [("car", "voiture")]
 
 
 @pytest.mark.parametrize(
@@ -305,7 +466,7 @@ def test_a_wrong_row_is_named_by_its_line(tmp_path, row, message):
 # What is written comes back
 
 COLUMN = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\t\n\r\ufeff"))
-ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+ANY_LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"))
 
 
 @settings(deadline=None)
@@ -324,7 +485,7 @@ def test_what_is_written_as_parallel_text_comes_back(tmp_path_factory, pairs):
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(ANY_TEXT, ANY_TEXT), min_size=1), st.booleans())
+@given(st.lists(st.tuples(ANY_LINE, ANY_LINE), min_size=1), st.booleans())
 def test_what_is_written_as_jsonl_comes_back(tmp_path_factory, pairs, ascii_only):
     rows = [json.dumps({"source": s, "target": t}, ensure_ascii=ascii_only) + "\n" for s, t in pairs]
     assert read(put(tmp_path_factory.getbasetemp(), "round.jsonl", "".join(rows))) == pairs

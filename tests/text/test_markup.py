@@ -323,7 +323,13 @@ def test_po_messages_need_no_blank_line_between_them():
 
 
 def test_po_strings_over_several_lines_are_joined():
-    assert po('msgid ""\n"a "\n"b\\n"\nmsgstr "c"\n"d"') == [("a b\n", "cd")]
+    assert po('msgid ""\n"a "\n"b\\n"\nmsgstr "c"\n"d"') == [("a b", "cd")]
+
+
+def test_po_line_breaks_alone_are_no_translation():
+    skipped = Counter()
+    assert po('msgid "a\\n"\nmsgstr "\\n"\n', skipped=skipped) == []
+    assert skipped == {"untranslated": 1}
 
 
 def test_po_escapes_are_read():
@@ -397,10 +403,10 @@ def quote(text):
     return f'"{text}"'
 
 
-ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
+ANY_LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\n\r"), min_size=1)
 
 
 @settings(deadline=None)
-@given(ANY_TEXT, ANY_TEXT)
+@given(ANY_LINE, ANY_LINE)
 def test_what_is_written_as_po_comes_back(source, target):
     assert po(f"{HEADER}msgid {quote(source)}\nmsgstr {quote(target)}\n") == [(source, target)]

@@ -184,6 +184,8 @@ def test_one_text_trains_a_language_model(corpus: Path, family: str) -> None:
         (("--recipe", "multi30k-endee"), "Did you mean multi30k-ende?"),
         (("--set", "train.updats=5"), "There is no option train.updats. Did you mean train.updates?"),
         (("--set", "model.family=gpt"), "model.family = gpt learns from one text file, and two were given"),
+        (("--also", "a.txt,b.txt"), "--also (a.txt,b.txt) must be SOURCE,TARGET,WEIGHT, such as back.en,back.fr,0.5"),
+        (("--also", "a,b,-1"), "the weight of a (-1.0) must be above 0 and at most 1000"),
         (("--device", "tpu"), "--device (tpu) must be one of auto, cpu, cuda, mps"),
     ],
 )
@@ -193,3 +195,29 @@ def test_a_wrong_request_writes_nothing(corpus: Path, tmp_path: Path, more: tupl
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_a_second_corpus_is_trained_on_by_its_weight(corpus: Path, tmp_path: Path) -> None:
+    more = write_corpus(tmp_path, lines=150)
+    out = tmp_path / "out"
+    done = train(corpus, out, "--updates", "5", "--also", f"{more}/a.txt,{more}/b.txt,2.5")
+    assert done.returncode == 0, done.stderr
+    assert "read 150 pairs" in done.stderr
+    again = train(corpus, out, "--updates", "5", "--also", f"{more}/a.txt,{more}/b.txt,3")
+    assert again.returncode == 2
+    assert "holds a run on other data" in again.stderr
+
+
+def test_another_tokenizer_than_the_models_own_is_refused(trained: Path, tmp_path: Path) -> None:
+    import shutil
+
+    from regard.text.tokenizer import train as learn
+
+    copy = tmp_path / "model"
+    shutil.copytree(trained, copy, ignore=shutil.ignore_patterns("checkpoints"))
+    learn(["other words altogether"] * 50, kind="bpe", vocabulary=300).save(copy / "tokenizer.json")
+    done = subprocess.run(
+        [sys.executable, "-m", "regard", "translate", str(copy)], input="a\n", capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "was made with another tokenizer" in done.stderr

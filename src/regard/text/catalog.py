@@ -7,7 +7,6 @@ import http.client
 import lzma
 import os
 import secrets
-import shutil
 import tarfile
 import urllib.error
 import urllib.request
@@ -16,10 +15,10 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from regard.errors import DataError, did_you_mean
-from regard.folders import sync
+from regard.folders import explained, hidden_folder, settle, sync, whole_folder
 from regard.text.corpora import ENTRIES, Entry, File, Form, Part, Piece
 from regard.text.streams import LONGEST, decompress, open_text
 
@@ -95,17 +94,19 @@ def get(
     *,
     force: bool = False,
     sizes: Mapping[str, int] | None = None,
+    made: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
     """Write a corpus as plain text files into a folder: all of them or none, and none over others without `force`.
 
-    `sizes` is for the built-in corpus: how many pairs of train, valid and test.
+    `sizes` and `made` are for the built-in corpus: how many pairs of train, valid and test, and what else
+    `grammar.sentences` is told (seed, shortest, longest, lengths).
     """
     entry = find(name)
     if not entry.forms:
-        return _get_builtin(Path(out), force, sizes)
-    if sizes is not None:
-        raise DataError(f"{name} has the size it has; sizes are for builtin")
+        return _get_builtin(Path(out), force, sizes, made or {})
+    if sizes is not None or made:
+        raise DataError(f"{name} is what it is; sizes, seed and lengths are for builtin")
     form = _choose(entry)
     names = [piece.name for piece in form.pieces]
     _refuse_overwriting(Path(out), names, force=force)
@@ -294,7 +295,7 @@ def _tar_member(path: Path, name: str) -> Iterator[BinaryIO]:
     raise DataError(f"{path} has no file {name} in it; it is another archive than the one expected")
 
 
-def _get_builtin(out: Path, force: bool, sizes: Mapping[str, int] | None) -> list[Path]:
+def _get_builtin(out: Path, force: bool, sizes: Mapping[str, int] | None, made: Mapping[str, Any]) -> list[Path]:
     from regard.text import grammar
 
     wanted = dict(BUILTIN_SIZES if sizes is None else sizes)
@@ -307,7 +308,7 @@ def _get_builtin(out: Path, force: bool, sizes: Mapping[str, int] | None) -> lis
     _refuse_overwriting(out, names, force=force)
     with _appearing(out, names) as folder:
         for part, size in wanted.items():
-            pairs = grammar.sentences(size, part=part)
+            pairs = grammar.sentences(size, part=part, **made)
             _write_columns(
                 [folder / f"{part}.{kind}" for kind in ("en", "fr", "align")],
                 ((pair.source, pair.target, " ".join(f"{i}-{j}" for i, j in pair.alignment)) for pair in pairs),
@@ -340,20 +341,13 @@ def _refuse_overwriting(out: Path, names: list[str], *, force: bool) -> None:
 @contextmanager
 def _appearing(out: Path, names: list[str]) -> Iterator[Path]:
     """A hidden folder to write into: its files become those of `out` once all of them are there."""
-    new = not os.path.exists(out)
-    # Beside a new folder, inside one that exists: either way on the same disk, so that a rename is enough.
-    hidden = (out.parent if new else out) / f".{out.name}.{secrets.token_hex(4)}"
-    try:
-        hidden.mkdir(parents=True)
-        yield hidden
-        sync(hidden)
-        if new:
-            hidden.rename(out)
-        else:
-            for name in names:
-                (hidden / name).replace(out / name)
-        sync(out.parent if new else out)
-    except OSError as error:
-        raise DataError(f"{out} cannot be written: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
+    if not os.path.lexists(out):
+        with whole_folder(out, force=False) as new:
+            yield new
+        return
+    with hidden_folder(out, about=out) as new, explained(out):
+        yield new
+        settle(new)
+        for name in names:
+            os.replace(new / name, out / name)
+        sync(out)

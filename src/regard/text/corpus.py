@@ -6,10 +6,9 @@ A prepared corpus is a folder named by the hash of all that it was made from: `i
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -22,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from regard.errors import DataError, FolderError
-from regard.folders import sync
+from regard.folders import explained, whole_folder
 from regard.text.clean import (
     KEPT,
     Columns,
@@ -41,6 +40,9 @@ from regard.text.crew import Crew, cores
 from regard.text.order import noise, scatter
 from regard.text.overlap import both
 from regard.text.tokenizer import DROPOUT_TABLES, Lines, Tokenizer, check_fingerprint, dropped, fingerprint_of, take
+
+if sys.platform != "win32":
+    import fcntl
 
 FORMAT = 1  # raised when what is in a folder changes, so that older ones are made anew
 NAMES = {1: ("text",), 2: ("source", "target")}
@@ -312,33 +314,26 @@ def prepare(
     folder = cache / name
     if folder.exists():
         return folder
-    cache.mkdir(parents=True, exist_ok=True)
+    with explained(cache):
+        cache.mkdir(parents=True, exist_ok=True)
     with _locked(cache / f".{name}.lock"):
         if folder.exists():  # made while this process waited
             return folder
-        partial = cache / f".{name}.partial"
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        try:
+        with whole_folder(folder, force=False) as partial:
             record = _write(partial, read, settings, [tokenizer.size for tokenizer in tokenizers], workers, progress)
             record |= {"identity": identity, "tokenizer": fingerprint}
             (partial / "corpus.json").write_text(
                 json.dumps(record, ensure_ascii=False, indent=2) + "\n", encoding="utf-8"
             )
-            for path in (*partial.iterdir(), partial):
-                sync(path)
-            partial.rename(folder)
-            sync(cache)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
     return folder
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Only one process at a time; the lock goes with the process, however it ends."""
-    with open(path, "w", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    """Only one process at a time; the lock goes with the process, however it ends. (On Windows: as many as like.)"""
+    with explained(path), open(path, "w", encoding="utf-8") as file:
+        if sys.platform != "win32":
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 

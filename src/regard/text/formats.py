@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,18 +14,20 @@ from typing import Any, BinaryIO
 from regard.errors import DataError, did_you_mean
 from regard.text import markup
 from regard.text.markup import same_language
-from regard.text.streams import Origin, Pair, bare_name, label, lines, open_text, shards, texts
+from regard.text.streams import Origin, Pair, bare_name, label, lines, look_ahead, one_line, open_text, shards, texts
 
-__all__ = ["FORMATS", "Origin", "Pair", "format_of", "lines", "open_text", "read_lines", "read_pairs"]
+__all__ = ["FORMATS", "Origin", "Pair", "format_of", "left_out", "lines", "open_text", "read_lines", "read_pairs"]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Choice:
-    """What the user said about a file that holds both sides, and where the count of the left out goes."""
+    """What the user said about files that hold both sides, and what is kept from one row or file to the next."""
 
     languages: tuple[str, str] | None = None
     fields: tuple[str, str] | None = None
     skipped: Counter[str] = field(default_factory=Counter)
+    met: tuple[str, str] | None = None
+    """The languages of the first `translation`: the order of names inside an object means nothing after it."""
 
 
 Reader = Callable[[BinaryIO, str, Choice], Iterator[Pair]]
@@ -41,8 +44,8 @@ def read_pairs(
 ) -> Iterator[Pair]:
     """Pairs from two parallel texts, or from one file that holds both sides; a folder is read file by file.
 
-    `-` is standard input. What is left out is counted in `skipped` under its reason. A text keeps the line breaks that
-    its format can hold.
+    `-` is standard input. What is left out is counted in `skipped` under its reason. A text is one line: line breaks
+    that a format can hold, and the blanks around them, become one blank.
     """
     choice = Choice(languages, fields, Counter() if skipped is None else skipped)
     if format is not None and format not in (*FORMATS, "text"):
@@ -71,6 +74,16 @@ def read_lines(path: str | Path) -> Iterator[tuple[str, Origin]]:
     return read()
 
 
+def left_out(skipped: Counter[str]) -> str:
+    """`left out 3 fuzzy and 2 untranslated entries`: what `read_pairs` counted, in words; "" for nothing."""
+    kinds = [kind for kind in sorted(skipped, key=ENTRIES.__contains__) if skipped[kind]]
+    phrases = [f"{skipped[kind]:,} {ONE.get(kind, kind) if skipped[kind] == 1 else kind}" for kind in kinds]
+    if not phrases:
+        return ""
+    noun = f" {'entry' if skipped[kinds[-1]] == 1 else 'entries'}" if kinds[-1] in ENTRIES else ""
+    return f"left out {' and '.join([', '.join(phrases[:-1]), phrases[-1]] if phrases[1:] else phrases)}{noun}"
+
+
 def format_of(path: str | Path) -> str | None:
     """The format a file name promises, compression aside; None: plain text or unknown."""
     return EXTENSIONS.get(Path(bare_name(path)).suffix.lower())
@@ -86,7 +99,7 @@ def _reader(file: Path, known: str | None) -> Reader | None:
     if known is None:
         raise DataError(
             f"{file} has no known format; give two plain text files, or one file that ends in "
-            f"{', '.join(EXTENSIONS)} (or say format=...)"
+            f"{', '.join(EXTENSIONS)}, or say what it is, for example --format tsv (in Python format='tsv')"
         )
     return FORMATS[known]
 
@@ -94,25 +107,36 @@ def _reader(file: Path, known: str | None) -> Reader | None:
 def _together(readers: list[tuple[Path, Reader | None]], choice: Choice) -> Iterator[Pair]:
     for file, reader in readers:
         with open_text(file) as stream:
-            read = reader or _typed(stream)
-            yield from read(stream, label(file), choice)
+            if reader is not None:
+                yield from reader(stream, label(file), choice)
+            else:
+                head, whole = look_ahead(stream, lambda head: _typed(head) is not None)
+                yield from (_typed(head) or _tsv)(whole, label(file), choice)
 
 
-def _typed(stream: BinaryIO) -> Reader:
-    """What standard input is when nobody says: objects begin with a brace, all else has columns."""
-    head = stream.peek(64) if hasattr(stream, "peek") else b""
-    return _jsonl if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") else _tsv
+def _typed(head: bytes) -> Reader | None:
+    """What standard input is when nobody says, by how it begins; None: these bytes cannot tell."""
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):  # UTF-16, which only XML may be
+        head = head.replace(b"\0", b"")
+    head = head.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
+    if head.startswith(b"{"):
+        return _jsonl
+    if root := (ROOT.search if head.startswith((b"<?", b"<!")) else ROOT.match)(head):
+        return _xliff if root[1] == b"xliff" else _tmx
+    if PO_BEGINS.match(head):
+        return _po
+    return None if UNCLEAR.fullmatch(head) and len(head) < UNCLEAR_BYTES else _tsv
 
 
 def _not_empty(pairs: Iterator[Pair], name: str, choice: Choice) -> Iterator[Pair]:
-    found = False
+    found, before = False, Counter(choice.skipped)
     for pair in pairs:
         found = True
         yield pair
     if not found:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in choice.skipped.items())
+        reasons = left_out(choice.skipped - before)
         raise DataError(
-            f"{name} holds no pairs; left out: {reasons}" if reasons else f"{name} is empty: there are no pairs in it"
+            f"{name} holds no pairs: {reasons}" if reasons else f"{name} is empty: there are no pairs in it"
         )
 
 
@@ -121,13 +145,13 @@ def _not_empty(pairs: Iterator[Pair], name: str, choice: Choice) -> Iterator[Pai
 
 def _sides(source: str | Path, target: str | Path, given: str | None) -> list[tuple[Path, Path]]:
     if given not in (None, "text"):
-        raise DataError(f"format {given} holds both sides in one file: give only {label(source)}, or format='text'")
+        raise DataError(f"format {given} holds both sides in one file: give only {label(source)}, or {AS_TEXT}")
     if str(source) == str(target) == "-":
         raise DataError("Only one side can come from standard input; give a file for the other")
     for path in (source, target):
         known = format_of(path)
         if known and not given:
-            raise DataError(f"{path} is {known.upper()}, which holds both sides: give it alone, or say format='text'")
+            raise DataError(f"{path} is {known.upper()}, which holds both sides: give it alone, or {AS_TEXT}")
     if os.path.isdir(source) != os.path.isdir(target):
         folder, file = (source, target) if os.path.isdir(source) else (target, source)
         raise DataError(f"{folder} is a folder and {label(file)} is a file: give two files or two folders")
@@ -184,7 +208,10 @@ def _tsv(stream: BinaryIO, name: str, choice: Choice) -> Iterator[Pair]:
             continue
         columns = line.split("\t", 2)
         if len(columns) < 2:
-            raise DataError(f"{origin}: there is one column; a row is source, a tab, target")
+            raise DataError(
+                f"{origin}: there is one column; a row is source, a tab, target (another format is said with --format, "
+                "in Python format=...)"
+            )
         yield Pair(columns[0], columns[1], origin)
 
 
@@ -196,11 +223,12 @@ def _jsonl(stream: BinaryIO, name: str, choice: Choice) -> Iterator[Pair]:
         row = _row(line, origin)
         nested = None if choice.fields else row.get("translation")
         if isinstance(nested, dict):
-            row = nested
-            source, target = _languages(row, choice, origin)
+            row, asked = nested, _languages(nested, choice, origin)
+            names = _by_language(row, asked)
         else:
-            source, target = _names(row, choice)
-        yield Pair(_text(row, source, line, origin), _text(row, target, line, origin), origin)
+            names = _names(row, choice)
+        source, target = (_text(row, name, line, origin, choice) for name in names)
+        yield Pair(source, target, origin)
 
 
 def _row(line: str, origin: Origin) -> dict[str, Any]:
@@ -219,31 +247,41 @@ def _names(row: dict[str, Any], choice: Choice) -> tuple[str, str]:
     """The fields of a row that are the two sides."""
     if choice.fields:
         return choice.fields
-    if choice.languages and "source" not in row and "src" not in row:
-        return _by_language(row, choice.languages)
+    if choice.languages:
+        names = _by_language(row, choice.languages)
+        if all(name in row for name in names) or not ("source" in row or "src" in row):
+            return names
     return ("src", "tgt") if "src" in row and "source" not in row else ("source", "target")
 
 
 def _languages(row: dict[str, Any], choice: Choice, origin: Origin) -> tuple[str, str]:
-    """The two sides inside `translation`, whose fields are languages."""
+    """The languages of the two sides inside `translation`: those asked for, else those of the first one there was."""
     if choice.languages:
-        return _by_language(row, choice.languages)
-    if len(row) != 2:
-        raise DataError(f"{origin}: translation has {len(row)} languages ({', '.join(row)}), not two: say which two")
-    first, second = row
-    return first, second
+        return choice.languages
+    if choice.met is None:
+        if len(row) != 2:
+            raise DataError(
+                f"{origin}: translation has {len(row)} languages ({', '.join(row)}), not two: say which two, for "
+                "example --languages en,fr (in Python languages=('en', 'fr'))"
+            )
+        first, second = row
+        choice.met = first, second
+    return choice.met
 
 
 def _by_language(row: dict[str, Any], languages: tuple[str, str]) -> tuple[str, str]:
-    first, second = (next((name for name in row if same_language(name, code)), code) for code in languages)
+    """The fields with the very codes if they are there, else the first that agree."""
+    first, second = (
+        code if code in row else next((name for name in row if same_language(name, code)), code) for code in languages
+    )
     return first, second
 
 
-def _text(row: dict[str, Any], name: str, line: str, origin: Origin) -> str:
+def _text(row: dict[str, Any], name: str, line: str, origin: Origin, choice: Choice) -> str:
     if name not in row:
-        raise DataError(
-            f"{origin}: there is no field {name}.{did_you_mean(name, row) if row else ' The object is empty.'}"
-        )
+        known = did_you_mean(name, row) if row else " The object is empty."
+        said = choice.fields or choice.languages or choice.met
+        raise DataError(f"{origin}: there is no field {name}.{known}{'' if said else NAME_THEM}")
     text = row[name]
     if not isinstance(text, str):
         raise DataError(f"{origin}: {name} is {json.dumps(text)[:40]}, not text")
@@ -251,7 +289,7 @@ def _text(row: dict[str, Any], name: str, line: str, origin: Origin) -> str:
         raise DataError(
             f"{origin}: {name} has half a character (a lone surrogate, \\ud800 to \\udfff), which no text has"
         )
-    return text
+    return one_line(text)
 
 
 def _tmx(stream: BinaryIO, name: str, choice: Choice) -> Iterator[Pair]:
@@ -265,6 +303,18 @@ def _xliff(stream: BinaryIO, name: str, choice: Choice) -> Iterator[Pair]:
 def _po(stream: BinaryIO, name: str, choice: Choice) -> Iterator[Pair]:
     return markup.read_po(stream, name, skipped=choice.skipped)
 
+
+AS_TEXT = "say that it is plain text with --format text (in Python format='text')"
+NAME_THEM = (
+    " Name the two fields with --fields, or with --languages where they are languages: --languages en,fr "
+    "(in Python fields=('a', 'b') or languages=('en', 'fr'))"
+)
+ENTRIES = ("fuzzy", "obsolete", "untranslated")  # kinds of the left out that need a noun
+ONE = {"blank lines": "blank line", "units without both languages": "unit without both languages"}
+ROOT = re.compile(rb"<(?:[\w.-]+:)?(tmx|xliff)\b")
+PO_BEGINS = re.compile(rb'(?:#[^\n]*\n|\s)*(?:msgid|msgctxt|domain)\s*"')
+UNCLEAR = re.compile(rb"(?:#[^\n]*\n|\s)*(?:#[^\n]*)?|<[?!].*", re.DOTALL)
+UNCLEAR_BYTES = 2**16  # may come before what a file is: comments, a declaration
 
 FORMATS: dict[str, Reader] = {"tsv": _tsv, "jsonl": _jsonl, "tmx": _tmx, "xliff": _xliff, "po": _po}
 EXTENSIONS = {

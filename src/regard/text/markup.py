@@ -11,7 +11,7 @@ from xml.parsers import expat
 
 from regard.errors import DataError
 from regard.text import streams
-from regard.text.streams import Origin, Pair, lines
+from regard.text.streams import Origin, Pair, lines, one_line
 
 
 class Unit(NamedTuple):
@@ -136,13 +136,17 @@ class _Collector:
 
 
 def words(element: Element) -> str:
-    """The text of an element without its inline tags and without the native code inside them."""
+    """The text of an element as one line, without its inline tags and without the native code inside them."""
+    return one_line(_words(element))
+
+
+def _words(element: Element) -> str:
     parts = [element.text or ""]
     for child in element:
         if child.tag == "cp":  # XLIFF 2's way to write characters that XML has not
             parts.append(_code_point(child.get("hex", "")))
         elif child.tag not in NATIVE:
-            parts.append(words(child))
+            parts.append(_words(child))
         parts.append(child.tail or "")
     return "".join(parts)
 
@@ -218,7 +222,7 @@ def _default_languages(
     if len(others) > 1:
         raise DataError(
             f"{unit.origin}: there are several languages ({', '.join([source, *others])}): say which two, for example "
-            f"languages=({source!r}, {others[0]!r})"
+            f"--languages {source},{others[0]} (in Python languages=({source!r}, {others[0]!r}))"
         )
     return (source, others[0]) if others else None
 
@@ -291,8 +295,9 @@ def read_po(stream: BinaryIO, name: str, *, skipped: Counter[str] | None = None)
         if plural is not None and len(texts) == 1:  # a language with one form, so it stands for any number
             source = plural
         for number in sorted(texts, key=int):
-            if texts[number]:
-                yield Pair(source if number == "0" or plural is None else plural, texts[number], entry.origin)
+            if translation := one_line(texts[number]):
+                original = source if number == "0" or plural is None else plural
+                yield Pair(one_line(original), translation, entry.origin)
             else:
                 skipped["untranslated"] += 1
 

@@ -256,6 +256,7 @@ def choose_shapes(source: Lengths, target: Lengths, *, budget: int, most: int, e
     if not len(source):
         return []
     source, target = source.astype(np.int64), target.astype(np.int64)
+    _check_budget((source, target), np.arange(len(source)), budget)
     width = int(target.max()) + 1
     cells = np.bincount(source * width + target)
     present = np.flatnonzero(cells)

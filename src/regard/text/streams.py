@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -24,6 +24,7 @@ STANDARD_INPUT = "standard input"
 SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zstd")
 
 _BUFFER = 2**18
+_BREAKS = re.compile(r"[\r\n]+")
 _HEAD = 16  # the longest of the marks below that must be known before anything is decoded
 
 _BINARY = {
@@ -88,6 +89,14 @@ def decompress(file: BinaryIO, name: str, *, close: bool = True) -> BinaryIO:
     return cast(BinaryIO, stream)
 
 
+def look_ahead(stream: BinaryIO, enough: Callable[[bytes], bool]) -> tuple[bytes, BinaryIO]:
+    """The first bytes of a stream, until they are enough, and the stream as if they had not been read."""
+    head = b""
+    while not enough(head) and (more := _some(stream, _BUFFER)):
+        head += more
+    return head, cast(BinaryIO, io.BufferedReader(_Again(head, stream), _BUFFER))
+
+
 def label(path: str | Path) -> str:
     """What messages and origins call a path."""
     return STANDARD_INPUT if str(path) == "-" else str(path)
@@ -120,6 +129,15 @@ def texts(stream: BinaryIO, name: str) -> Iterator[str]:
                 "convert the file, for example with iconv -f ISO-8859-1 -t UTF-8"
             ) from error
         yield text
+
+
+def one_line(text: str) -> str:
+    """The text with each run of line breaks, and the blanks around it, as one blank; at either end they go."""
+    if "\n" not in text and "\r" not in text:
+        return text
+    first, *middle, last = _BREAKS.split(text)
+    parts = [first.rstrip(" \t"), *(part.strip(" \t") for part in middle), last.lstrip(" \t")]
+    return " ".join(part for part in parts if part)
 
 
 def lines(stream: BinaryIO, name: str) -> Iterator[tuple[str, Origin]]:

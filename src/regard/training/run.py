@@ -39,7 +39,7 @@ Say = Callable[[str], None]
 class Request:
     """What the user asked for."""
 
-    files: Files
+    corpora: tuple[Files, ...]
     valid: Files | None
     out: Path
     config: Config
@@ -66,7 +66,7 @@ def run(request: Request, runtime: Runtime, say: Say, watch: Watch) -> Outcome:
         if runtime.is_main and request.fresh:
             _clear(request.out)
         config, sides = _settle(request, runtime, say)
-        data, identity = prepare(request.files, request.valid, config, sides, say)
+        data, identity = prepare(request.corpora, request.valid, config, sides, say)
         if runtime.is_main and not (request.out / CONFIG).exists():
             if request.minutes:
                 config = _planned(config, data, runtime, request.minutes, say)
@@ -97,11 +97,11 @@ def run(request: Request, runtime: Runtime, say: Say, watch: Watch) -> Outcome:
 
 def _check(request: Request) -> None:
     """Nothing is written before the request is known to be sound."""
-    for files in filter(None, (request.files, request.valid)):
+    for files in filter(None, (*request.corpora, request.valid)):
         if next(iter(files.read()), None) is None:
             raise DataError(f"{files.source} is empty")
     single = request.config.model.family in ("gpt", "bert")
-    if single != request.files.single:
+    if any(single != files.single for files in request.corpora):
         family = request.config.model.family
         raise ConfigError(
             f"model.family = {family} learns from one text file, and two were given"
@@ -122,13 +122,14 @@ def _settle(request: Request, runtime: Runtime, say: Say) -> tuple[Config, Sides
     """The tokenizers and the config that goes with them: those of the folder where it has them, else new ones."""
     out = request.out
     if runtime.is_main and not (out / SOURCE_FILE).exists():
-        make_tokenizers(request.files, request.config.text, say).save(out)
+        make_tokenizers(request.corpora, request.config.text, say).save(out)
     runtime.barrier()
     sides = Sides.load(out)
     shape = dataclasses.replace(request.config.model, vocabulary=sides.source.size)
     if not sides.shared:
         shape = dataclasses.replace(shape, target_vocabulary=sides.target.size)
-    config = dataclasses.replace(request.config, model=shape)
+    text = dataclasses.replace(request.config.text, fingerprint=sides.fingerprint)
+    config = dataclasses.replace(request.config, model=shape, text=text)
     if (out / CONFIG).exists():
         _refuse_change(from_json(out / CONFIG), config, out, planned=bool(request.minutes))
         return from_json(out / CONFIG), sides
