@@ -129,7 +129,8 @@ def _built(counted: Any) -> dict[str, int]:
 def train(
     source: Source,
     target: Target = None,
-    out: Annotated[Path, typer.Option(help="The model folder.")] = Path(),
+    *,
+    out: Annotated[Path, typer.Option(help="The model folder.")],
     valid: Annotated[tuple[str, str], typer.Option(metavar="SOURCE TARGET", help="What models are chosen by.")] = (
         "",
         "",
@@ -155,8 +156,6 @@ def train(
     from regard.training.runtime import running, use_threads
     from regard.training.view import viewing
 
-    if out == Path():
-        raise ConfigError("--out FOLDER is missing: where the model is to be")
     if updates and minutes:
         raise ConfigError("--updates and --minutes both say how long to train: give one of them")
     config = find_config(recipe) if recipe else Config()

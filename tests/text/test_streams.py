@@ -13,7 +13,7 @@ import pytest
 
 from regard.errors import DataError
 from regard.text import streams
-from regard.text.streams import bare_name, lines, open_text, shards
+from regard.text.streams import bare_name, lines, one_line, open_text, shards
 
 COMPRESS = {
     "gz": gzip.compress,
@@ -235,6 +235,21 @@ def test_a_pipe_that_cannot_go_back_is_read(tmp_path):
         assert read(f"/dev/fd/{receiving}") == ["a"]
     finally:
         os.close(receiving)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a \r\n\t\r b\nc", "a b c"),
+        ("\n a\n", "a"),
+        ("  a  b\t", "  a  b\t"),
+        (" a\nb ", " a b "),
+        (" \n ", ""),
+        ("a\u2028b\u00a0\nc", "a\u2028b\u00a0 c"),
+    ],
+)
+def test_line_breaks_become_a_blank_and_all_else_stays(text, line):
+    assert one_line(text) == line
 
 
 def test_shards_come_in_the_order_of_their_names_without_hidden_files(tmp_path):

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.config import TextConfig
+from regard.config import TextConfig, preset, to_json
 from regard.errors import ConfigError, FolderError, InputError
 from regard.text.tokenizer import (
     END,
+    FILES,
+    PAD,
     SPECIALS,
+    TARGET_FILE,
     UNKNOWN,
     Lines,
     Sides,
@@ -142,6 +147,20 @@ def test_ordinary_text_comes_back(tokenizers: dict[str, Tokenizer], kind: str) -
     )
 
 
+@pytest.mark.parametrize("kind", ["wordpiece", "words"])
+@pytest.mark.parametrize("sentence", ["the 東京 is red", "東京 is", "the 東京", "東京 東京"])
+def test_a_lost_word_leaves_a_trace(tokenizers: dict[str, Tokenizer], kind: str, sentence: str) -> None:
+    tokenizer = tokenizers[kind]
+    shown = re.sub("(<unk> ?)+", "<unk> ", tokenizer.decode(tokenizer.encode(sentence)))  # a word each, or one
+    assert shown.strip() == re.sub("(東京 ?)+", "<unk> ", sentence).strip()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_other_special_tokens_have_no_text(tokenizers: dict[str, Tokenizer], kind: str) -> None:
+    tokenizer = tokenizers[kind]
+    assert tokenizer.decode([1, *tokenizer.encode("the red"), 4, 2, 0, 0]) == "the red"
+
+
 def test_a_word_list_gives_punctuation_back_where_it_stood(tokenizers: dict[str, Tokenizer]) -> None:
     tokenizer = tokenizers["words"]
     assert tokenizer.decode(tokenizer.encode("the boats, and they aren't")) == "the boats, and they aren't"
@@ -175,11 +194,49 @@ def test_lowercase_reads_capitals_as_small_letters(kind: str) -> None:
     assert tokenizer.encode("The MAN") == tokenizer.encode("the man")
 
 
-def test_transformers_reads_the_file(tokenizers: dict[str, Tokenizer], tmp_path: Path) -> None:
+@pytest.fixture(params=KINDS)
+def both(request: pytest.FixtureRequest, tokenizers: dict[str, Tokenizer], tmp_path: Path) -> tuple[Tokenizer, Any]:
+    """Ours, and what `transformers` reads from its folder, in which the config of a model lies too."""
     transformers = pytest.importorskip("transformers")
-    tokenizers["bpe"].save(tmp_path / "tokenizer.json")
-    theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
-    assert theirs("the man <2fr> x").input_ids == [*tokenizers["bpe"].encode("the man <2fr> x"), END]
+    ours = tokenizers[request.param]
+    Sides(ours, ours).save(tmp_path)
+    (tmp_path / "config.json").write_text(to_json(preset("gpt2")), encoding="utf-8")
+    return ours, transformers.AutoTokenizer.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["the man <2fr> x", "a </s> b", "x<mask><pad> <s>y <unk>", *AWKWARD])
+def test_transformers_gives_our_ids(both: tuple[Tokenizer, Any], text: str) -> None:
+    ours, theirs = both
+    assert theirs(text).input_ids == [*ours.encode(text), END]
+
+
+def test_transformers_knows_the_special_tokens(both: tuple[Tokenizer, Any]) -> None:
+    _, theirs = both
+    names = ("pad", "bos", "eos", "unk", "mask")
+    assert [getattr(theirs, f"{name}_token_id") for name in names] == list(range(len(SPECIALS)))
+    assert len(theirs) == both[0].size
+
+
+def test_transformers_pads_with_our_pad(both: tuple[Tokenizer, Any]) -> None:
+    ours, theirs = both
+    short, long = ([*ours.encode(text), END] for text in ("the", "the man with the hat"))
+    padded = theirs(["the", "the man with the hat"], padding=True)
+    assert padded.input_ids == [short + [PAD] * (len(long) - len(short)), long]
+    assert [sum(row) for row in padded.attention_mask] == [len(short), len(long)]
+
+
+def test_transformers_reads_the_class_by_name_too(both: tuple[Tokenizer, Any], tmp_path: Path) -> None:
+    from transformers import PreTrainedTokenizerFast
+
+    theirs = PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    assert theirs("the </s>").input_ids == [*both[0].encode("the </s>"), END]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_every_file_of_the_tokenizers_has_its_name_in_the_list(tmp_path: Path, shared: bool) -> None:
+    train_sides(TEXTS[:10], TEXTS[10:], shared=shared, kind="bpe", vocabulary=300).save(tmp_path)
+    written = {path.name for path in tmp_path.iterdir()}
+    assert written == set(FILES) - ({TARGET_FILE} if shared else set())
 
 
 def test_sides_of_their_own_are_loaded_again(tmp_path: Path) -> None:
