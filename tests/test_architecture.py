@@ -141,7 +141,7 @@ FIELDS = {
     "text": """tokenizer vocabulary shared lowercase bpe_dropout variants tags longest ratio clean held_out window
         segments masked fingerprint""",
     "train": """updates budget accumulate exact rate schedule warmup weight_decay beta2 clip smoothing rdrop precision
-        compile decay average validate_every save_every keep patience metric seed""",
+        decay average validate_every save_every keep patience metric seed""",
     "decode": """beams length_penalty coverage_penalty ratio extra shortest no_repeat temperature top_k top_p min_p""",
 }
 

@@ -218,6 +218,11 @@ def translate(
     file: Annotated[str, typer.Argument(metavar="FILE or -", help="What to translate, line by line.")] = "-",
     out: Annotated[Path | None, typer.Option(help="Write here instead of to standard output.")] = None,
     beams: Annotated[int, typer.Option(min=0, help="Hypotheses side by side; 0: as the folder's config says.")] = 0,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Draw instead of searching, as decode.temperature says.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of --sample.")] = 1,
+    values: Values = [],  # noqa: B006 - typer copies it
     force: Force = False,
     device: Device = "auto",
     threads: Threads = 0,
@@ -231,9 +236,11 @@ def translate(
     use_threads(threads)
     if out is not None and out.exists() and not force:
         raise FolderError(f"{out} is already there: choose another name, or replace it with --force")
-    translator = Translator.load(folder, find_device(device))
+    translator = Translator.load(folder, find_device(device), values)
     with open_text(file) as stream:
-        texts = translator.stream((line for line, _ in lines(stream, file)), beams=beams or None)
+        texts = translator.stream(
+            (line for line, _ in lines(stream, file)), beams=beams or None, drawn_with=seed if sample else None
+        )
         if out is None:
             for text in texts:
                 print(text, flush=True)

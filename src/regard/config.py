@@ -286,8 +286,6 @@ class TrainConfig:
     """Weight of R-Drop: two passes with different dropout are drawn to each other; 0: one pass."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """bf16 keeps the weights in fp32; auto: bf16 on a GPU that has it, else fp32."""
-    compile: Literal["auto", "on", "off"] = "auto"
-    """torch.compile; auto: on a GPU."""
     decay: float = 0.0
     """Of the exponential average of the weights that is validated and kept; 0: none."""
     average: int = 0

@@ -141,10 +141,7 @@ def test_a_tag_that_could_be_mistaken_is_refused(tag: str) -> None:
 def test_ordinary_text_comes_back(tokenizers: dict[str, Tokenizer], kind: str) -> None:
     tokenizer = tokenizers[kind]
     sentence = "the man is looking at two women"
-    assert tokenizer.decode(tokenizer.encode(sentence)).replace("<unk>", "") in (
-        sentence,
-        sentence.replace(" women", ""),
-    )
+    assert tokenizer.decode(tokenizer.encode(sentence)) in (sentence, sentence.replace("women", "<unk>"))
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "words"])

@@ -221,3 +221,22 @@ def test_another_tokenizer_than_the_models_own_is_refused(trained: Path, tmp_pat
     )
     assert done.returncode == 2
     assert "was made with another tokenizer" in done.stderr
+
+
+def translated(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "regard", "translate", str(folder), "--device", "cpu", "--threads", "1", *more]
+    return subprocess.run(words, input="the old house\nsmall bird\n", capture_output=True, text=True)
+
+
+def test_what_is_sampled_depends_on_the_seed_alone(trained: Path) -> None:
+    first = translated(trained, "--sample", "--seed", "3")
+    assert first.returncode == 0, first.stderr
+    assert translated(trained, "--sample", "--seed", "3").stdout == first.stdout
+    assert translated(trained, "--sample", "--seed", "4").stdout != first.stdout
+
+
+def test_only_the_search_of_a_trained_model_can_be_changed(trained: Path) -> None:
+    assert translated(trained, "--set", "decode.beams=3").returncode == 0
+    refused = translated(trained, "--set", "model.size=3")
+    assert refused.returncode == 2
+    assert "only decode.FIELD=VALUE can" in refused.stderr

@@ -214,9 +214,10 @@ def train(
     """A tokenizer that knows these texts.
 
     `bpe` and `characters` give every text back exactly and the same tokenizer every time. `unigram` and `wordpiece` are
-    learned a little differently from run to run, so save one before anything depends on it. `wordpiece` is for bert: its
-    ids do not tell where blanks were, and "qu'un" comes back as "qu ' un". What `wordpiece` and `words` do not know
-    comes back as <unk>.
+    learned a little differently from run to run, so save one before anything depends on it.
+
+    `wordpiece` is for bert and not exact: its ids do not tell where blanks were, and "qu'un" comes back as "qu ' un".
+    What `wordpiece` and `words` do not know comes back as <unk>.
     """
     check_tags(tags)
     reserved = [*SPECIALS, *tags]
