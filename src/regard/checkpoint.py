@@ -291,10 +291,19 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """No metadata: safetensors writes several keys in an order that changes from process to process."""
     try:
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
+        path.chmod(0o666 & ~_umask())  # the library makes files that nobody else may read
     except SafetensorError as error:
         if code := re.search(r"os error (\d+)", str(error)):
             raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
         raise
+
+
+@functools.cache
+def _umask() -> int:
+    """What new files may not be; it can only be read by setting it."""
+    found = os.umask(0o022)
+    os.umask(found)
+    return found
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:

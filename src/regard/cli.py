@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +16,7 @@ from regard.errors import ConfigError, FolderError, RegardError, RunError
 
 app = typer.Typer(
     name="regard",
-    help="Train, score, look into and serve your own sequence models.",
+    help="Train your own sequence models: check the data, count the parameters, train, translate.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -37,9 +38,19 @@ Values = Annotated[
 ]
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from regard import __version__
+
+        print(f"regard {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
-    """Regard: the attention lineage as one toolkit."""
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
+) -> None:
+    """Train your own sequence models: check the data, count the parameters, train, translate."""
 
 
 @app.command()
@@ -80,6 +91,8 @@ def count(
     done = accounting.work(shape, source, length)
     needed = accounting.memory(shape, counted.total, batch, done.source, length, precision)
     took = None
+    if price and not hardware:
+        raise ConfigError("--price needs --hardware NAME, to know how long it would take")
     if hardware:
         took = accounting.duration(
             done,
@@ -187,6 +200,8 @@ def train(
         view.say(f"{out} is ready: {terminal.scores_line(outcome.scores)}")
     else:
         view.say(f"stopped at update {outcome.progress.update:,}; the same command goes on from there")
+    if not outcome.finished:
+        raise typer.Exit(128 + outcome.signal)
 
 
 def _files(source: str, target: str | None, family: str, weight: float = 1.0) -> Any:
@@ -217,7 +232,9 @@ def translate(
     folder: Annotated[Path, typer.Argument(help="A model folder.")],
     file: Annotated[str, typer.Argument(metavar="FILE or -", help="What to translate, line by line.")] = "-",
     out: Annotated[Path | None, typer.Option(help="Write here instead of to standard output.")] = None,
-    beams: Annotated[int, typer.Option(min=0, help="Hypotheses side by side; 0: as the folder's config says.")] = 0,
+    beams: Annotated[
+        int, typer.Option(min=0, max=100, help="Hypotheses side by side; 0: as the folder's config says.")
+    ] = 0,
     sample: Annotated[
         bool, typer.Option("--sample", help="Draw instead of searching, as decode.temperature says.")
     ] = False,
@@ -336,9 +353,9 @@ def data_get(
     name: Annotated[str, typer.Argument(help="As `regard data list` has it.")],
     out: Annotated[Path, typer.Option(help="The folder to write into.")],
     force: Force = False,
-    train: Annotated[int, typer.Option(min=0, help="Of builtin: pairs to train on; 0: 50,000.")] = 0,
-    valid: Annotated[int, typer.Option(min=0, help="Of builtin: pairs to choose by; 0: 1,000.")] = 0,
-    test: Annotated[int, typer.Option(min=0, help="Of builtin: pairs to report; 0: 1,000.")] = 0,
+    train: Annotated[int, typer.Option(min=0, max=10**9, help="Of builtin: pairs to train on; 0: 50,000.")] = 0,
+    valid: Annotated[int, typer.Option(min=0, max=10**9, help="Of builtin: pairs to choose by; 0: 1,000.")] = 0,
+    test: Annotated[int, typer.Option(min=0, max=10**9, help="Of builtin: pairs to report; 0: 1,000.")] = 0,
     seed: Annotated[int, typer.Option(help="Of builtin: another corpus of the same kind.")] = 0,
     shortest: Annotated[int, typer.Option(min=0, help="Of builtin: words a sentence has at least; 0: 2.")] = 0,
     longest: Annotated[int, typer.Option(min=0, help="Of builtin: words a sentence has at most; 0: 80.")] = 0,
@@ -353,8 +370,10 @@ def data_get(
     sizes = {**catalog.BUILTIN_SIZES, **asked} if name == "builtin" else asked or None
     told = {"seed": seed, "shortest": shortest, "longest": longest, "lengths": lengths}
     made = {option: value for option, value in told.items() if value}
-    with terminal.download_bar() as progress:
+    entry = catalog.find(name)
+    with terminal.working(f"writing {name}") if name == "builtin" else terminal.download_bar() as progress:
         paths = catalog.get(name, out, force=force, sizes=sizes, made=made, progress=progress)
+    print(f"licence: {entry.licence}; source: {entry.source}", file=sys.stderr)
     if as_json:
         return print(json.dumps({"name": name, "files": [str(path) for path in paths]}, indent=2))
     for path in paths:
@@ -374,12 +393,14 @@ def demo() -> None:
 
 def main() -> None:
     """The program: errors we raise become one line and their exit code; `REGARD_DEBUG=1` shows the traceback."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what is half-written goes as on Ctrl-C
     try:
         sys.exit(app(standalone_mode=False))
     except (typer.Abort, KeyboardInterrupt):
         raise SystemExit(130) from None
     except USAGE as error:
-        print(f"regard: {error.format_message()}", file=sys.stderr)
+        if message := error.format_message():  # nothing where the help was shown
+            print(f"regard: {message}", file=sys.stderr)
         raise SystemExit(2) from None
     except RegardError as error:
         if os.environ.get("REGARD_DEBUG"):

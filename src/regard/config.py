@@ -346,7 +346,8 @@ class DecodeConfig:
 
     def __post_init__(self) -> None:
         check_types("decode", self)
-        at_least("decode", self, "beams", 1)
+        if not 1 <= self.beams <= 100:
+            raise ConfigError(f"decode.beams ({self.beams}) must be from 1 to 100")
         for name in ("extra", "shortest", "no_repeat", "top_k"):
             at_least("decode", self, name, 0)
         for name in ("length_penalty", "coverage_penalty", "ratio", "temperature"):

@@ -56,7 +56,7 @@ def show(console: Console) -> None:
     for name, config in KINDS.items():
         table.add_row(name, f"{count(config).total:,}", *_both_ways(config, source, target))
     console.print(table)
-    console.print("\nNext: [bold]regard count bert-base[/bold], or [bold]regard --help[/bold]")
+    console.print("\nNext: [bold].venv/bin/regard count bert-base[/bold], or [bold].venv/bin/regard --help[/bold]")
 
 
 @torch.no_grad()

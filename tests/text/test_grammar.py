@@ -14,10 +14,11 @@ from itertools import pairwise
 import pytest
 
 from regard.errors import ConfigError
+from regard.text import function_words as tables
 from regard.text import lexicon
 from regard.text.function_words import ADVERBS, MANNERS
-from regard.text.grammar import Pair, passive, relative, sentences, written
-from regard.text.phrases import Derivation
+from regard.text.grammar import Pair, object_relative, passive, relative, sentences, written
+from regard.text.phrases import Derivation, Nominal
 
 EEA = "The agreement on the European Economic Area was signed in August 1992."
 EEA_FRENCH = "L'accord sur la zone économique européenne a été signé en août 1992."
@@ -223,7 +224,7 @@ SOUNDED_WORDS = """
     huit onze homard homards haie haies
 """
 SOUNDED_H = frozenset(SOUNDED_WORDS.split())
-ELIDABLE = frozenset(("le", "la", "de", "que", "ne", "je", "se", "me", "puisque"))
+ELIDABLE = frozenset(("le", "la", "de", "que", "ne", "je", "se", "me"))
 
 
 def vowel(word: str) -> bool:
@@ -245,6 +246,17 @@ def test_words_elide_exactly_where_they_must(many: list[Pair], spread: list[Pair
                 assert vowel(following), words
             elif word == "si":
                 assert following not in ("il", "ils"), words
+
+
+def test_puisque_elides_before_pronouns_and_articles_alone(many: list[Pair], spread: list[Pair]) -> None:
+    eliding = {"il", "elle", "ils", "elles", "on", "un", "une", "en"}
+    found: Counter[str] = Counter()
+    for words in french(many + spread):
+        for word, following in pairwise(words):
+            if word in ("puisque", "puisqu'"):
+                assert (word == "puisqu'") == (following in eliding), words
+                found[word] += vowel(following)
+    assert min(found.values()) > 10
 
 
 def test_prepositions_contract_with_articles(many: list[Pair], spread: list[Pair]) -> None:
@@ -351,6 +363,256 @@ def test_a_verb_agrees_with_a_pronoun_before_it(many: list[Pair]) -> None:
         for word, following in pairwise(words):
             if word in persons and following in VERB_FORMS:
                 assert following in allowed[word], words
+
+
+# Who does it: sentences that open with a determiner, adjectives and a noun, and come to their verb at once.
+SINGULAR = "est était sera serait a avait aura aurait peut pouvait doit"
+PLURAL = "sont étaient seront seraient ont avaient auront auraient peuvent pouvaient doivent"
+FINITE = (
+    {*SINGULAR.split(), *(tense[1] for verb in lexicon.ALL_VERBS for tense in verb.french[1:5])},
+    {*PLURAL.split(), *(tense[4] for verb in lexicon.ALL_VERBS for tense in verb.french[1:5])},
+)
+CLITICS = {"ne", "n'", "le", "la", "les", "l'", "lui", "me", "m'", "nous", "vous", "se", "s'"}
+BETWEEN = {"pas", "jamais", "plus", *ADVERBS.values()}
+PARTICIPLES = forms(
+    [
+        (form, (index % 2, index // 2))
+        for verb in lexicon.ALL_VERBS
+        for index, form in enumerate(verb.french.participle)
+        if form not in ADJECTIVES
+    ]
+)
+Features = set[tuple[int, int]]
+
+
+def opening_subject(words: list[str]) -> tuple[Features, int]:
+    """Gender and number of the noun phrase that opens a sentence, and where its verb should be; else nothing."""
+    if words[0] not in DETERMINERS:
+        return set(), 0
+    features, place = set(DETERMINERS[words[0]]), 1
+    while place < len(words) and (words[place] in ADJECTIVES or words[place] in ("très", "plus")):
+        place += 1
+    if place == len(words) or words[place] not in NOUNS:
+        return set(), 0
+    features &= set(NOUNS[words[place]])
+    place += 1
+    while place < len(words) and words[place] in (*ADJECTIVES, "très"):
+        place += 1
+    while place < len(words) and words[place] in CLITICS:
+        place += 1
+    return features, place
+
+
+def test_a_verb_agrees_with_a_noun_before_it(many: list[Pair]) -> None:
+    checked = 0
+    for words in french(many):
+        features, place = opening_subject(words)
+        if features and place < len(words) and words[place] in FINITE[0] | FINITE[1]:
+            assert any(words[place] in FINITE[number] for _, number in features), words
+            checked += 1
+    assert checked > 5_000
+
+
+def test_a_participle_agrees_with_its_subject_after_etre(many: list[Pair]) -> None:
+    pronouns: dict[str, Features] = {"il": {(0, 0)}, "elle": {(1, 0)}, "ils": {(0, 1)}, "elles": {(1, 1)}}
+    checked = 0
+    for words in french(many):
+        features, place = opening_subject(words)
+        if words[0] in pronouns:
+            features, place = pronouns[words[0]], 1
+            while words[place] in CLITICS:
+                place += 1
+        rest = [word for word in words[place : place + 4] if word not in BETWEEN]
+        if rest[:1] and rest[0] in ("a", "ont", "avait", "avaient") and rest[1:2] == ["été"]:
+            rest = ["est", *rest[2:]]
+        if features and len(rest) > 1 and rest[0] in ("est", "sont", "était", "étaient") and rest[1] in PARTICIPLES:
+            assert features & set(PARTICIPLES[rest[1]]), words
+            checked += 1
+    assert checked > 1_000
+
+
+def test_a_participle_agrees_with_an_object_before_it(many: list[Pair]) -> None:
+    having = {form for tense in lexicon.conjugate("avoir")[1:5] for form in tense}
+    checked = 0
+    for words in french(many):
+        for place, word in enumerate(words):
+            if word not in ("que", "qu'") or words[place - 1] not in NOUNS:
+                continue
+            clause = [word for word in words[place + 1 : place + 8] if word not in BETWEEN | CLITICS]
+            helper = next((place for place, word in enumerate(clause) if word in having | VERB_FORMS), None)
+            if (
+                helper in (1, 2)
+                and clause[helper] in having
+                and helper + 1 < len(clause)
+                and clause[helper + 1] in PARTICIPLES
+            ):
+                if clause[0] in ("tous", "toutes") or clause[helper + 1] == "été":
+                    continue
+                assert set(NOUNS[words[place - 1]]) & set(PARTICIPLES[clause[helper + 1]]), words
+                checked += 1
+    assert checked > 300
+
+
+def verb_named(base: str) -> lexicon.Verb:
+    return next(verb for verb in lexicon.ALL_VERBS if verb.base == base and verb.pattern == "object")
+
+
+def test_les_a_gardees() -> None:
+    derivation = Derivation(random.Random(1).random, relative)
+    subject = derivation.single(("family",), "oblique", False)
+    plan = next(plan for plan, _ in tables.ACTIVE[tables.PAST] if plan.form == "past")
+    words = derivation.verb_group(verb_named("keep"), plan, subject, pronoun=("them", "les", 3))
+    assert [word for word, _ in words] == ["les", "a", "gardées"]
+
+
+def test_que_j_ai_nettoyees() -> None:
+    chance, keys = random.Random(1), Nominal([], 4, 1, 1, "clothes")
+    found = {
+        written(["a"] * 9, object_relative(Derivation(chance.random, relative), 4, keys)).target for _ in range(4_000)
+    }
+    assert "Que j'ai nettoyées." in {text.split(" hier")[0].rstrip(".") + "." for text in found}
+
+
+def test_each_and_all_are_never_denied(many: list[Pair]) -> None:
+    total = [bare(pair.source) for pair in many if bare(pair.source)[0] in ("each", "every", "all")]
+    simple = [words for words in total if len(words) < 12 and not {"that", "who", "whose", "where"} & set(words)]
+    simple = [words for words in simple if not any(word in CONJUNCTIONS for word in words)]
+    assert len(simple) > 100
+    for words in simple:
+        if words[1] in ("day", "week", "year"):
+            continue
+        assert not {"not", "never", "cannot"} & set(words), words
+        assert ("no", "longer") not in pairwise(words), words
+
+
+CONJUNCTIONS = {"but", "because", "so", "whereas", "when", "while", "if", "since", "as"}
+
+
+def test_no_several_nor_again_is_denied(many: list[Pair]) -> None:
+    for words in (bare(pair.source) for pair in many if len(pair.source.split()) < 10):
+        if {"never", "longer"} & set(words) and not CONJUNCTIONS & set(words):
+            assert "again" not in words, words
+            assert "several" not in words[words.index("longer" if "longer" in words else "never") :], words
+
+
+def test_one_goes_into_a_place_but_to_the_place(many: list[Pair]) -> None:
+    going = {form for verb in ("aller", "venir", "revenir") for form in lexicon.conjugate(verb).participle}
+    found = 0
+    for words in french(many):
+        for verb, preposition, article in zip(words, words[1:], words[2:], strict=False):
+            if verb in going and article in ("un", "une"):
+                assert preposition in ("dans", "d'", "de"), words
+                found += preposition == "dans"
+    assert found > 5
+
+
+@pytest.mark.parametrize(
+    ("english", "expected"),
+    [
+        ("flag of France", "drapeau de la France"),
+        ("flag of Hungary", "drapeau de la Hongrie"),
+        ("embassy of Greece", "ambassade de Grèce"),
+        ("king of Portugal", "roi du Portugal"),
+        ("government of Italy", "gouvernement de l'Italie"),
+    ],
+)
+def test_a_country_takes_its_article_after_some_nouns(english: str, expected: str) -> None:
+    noun = next(noun for noun in lexicon.ALL_NOUNS if noun.english[0] == english.split()[0])
+    chance = random.Random(1)
+    found = {}
+    for _ in range(300):
+        derivation = Derivation(chance.random, relative)
+        head = derivation.core(noun, tables.A, [], False, False)
+        pair = written(derivation.english, head.french + derivation.complement(2, noun, head))
+        found[pair.source.split(" ", 1)[1].rstrip(".")] = pair.target.split(" ", 1)[1].rstrip(".")
+    assert found[english] == expected
+
+
+def test_a_while_passive_is_an_imparfait(many: list[Pair]) -> None:
+    found = [pair for pair in many if " being " in pair.source]
+    assert len(found) > 20
+    for pair in found:
+        assert linked(pair, "being") <= {"était", "étaient", "n'était", "n'étaient"}, pair
+
+
+def test_a_past_when_or_while_has_no_perfect_beside_it(many: list[Pair]) -> None:
+    for pair in many:
+        words = bare(pair.source)
+        if {"when", "while"} & set(words) and {"was", "were", "did", "had"} & set(words):
+            for word, following in pairwise(words):
+                if word in ("has", "have"):
+                    assert following not in PARTICIPLES_ENGLISH, pair
+
+
+# English by rule: participles that are not also simple pasts or bases, and every irregular form there is.
+IRREGULAR_ENGLISH_WORDS = """
+    sang sung slept swam swum ran run grew grown shone woke woken got began begun fell fallen left flew flown went gone
+    came come read wrote written saw seen ate eaten drank drunk bought sold found lost knew known met built drew drawn
+    wore worn chose chosen led broke broken kept caught fed understood forgot forgotten won hid hidden had took taken
+    thought gave given showed shown sent lent brought said
+"""
+IRREGULAR_ENGLISH = set(IRREGULAR_ENGLISH_WORDS.split())
+PARTICIPLES_ENGLISH = {verb.participle for verb in lexicon.ALL_VERBS} | {"been", "already", "never"}
+
+
+def regular(base: str) -> set[str]:
+    """The pasts a regular verb may have: listed, liked, cried, stopped."""
+    if base.endswith("e"):
+        return {base + "d"}
+    if base.endswith("y") and base[-2] not in "aeiou":
+        return {base[:-1] + "ied"}
+    one_vowel = len(base) > 2 and base[-1] not in "aeiouwxy" and base[-2] in "aeiou" and base[-3] not in "aeiou"
+    doubled = {"stop": "stopped", "prefer": "preferred", "travel": "travelled", "cancel": "cancelled"}
+    return {doubled.get(base, base + "ed")} if one_vowel else {base + "ed"}
+
+
+@pytest.mark.parametrize("verb", lexicon.ALL_VERBS, ids=lambda verb: f"{verb.base}-{verb.pattern}")
+def test_an_english_past_is_regular_or_a_known_irregular_one(verb: lexicon.Verb) -> None:
+    irregular = {form for form in (verb.past, verb.participle) if form in IRREGULAR_ENGLISH}
+    for form in (verb.past, verb.participle):
+        assert form in IRREGULAR_ENGLISH or (form in regular(verb.base) and not irregular - {"showed"}), verb
+    assert verb.base not in REGULAR_MISTAKES or verb.past in IRREGULAR_ENGLISH, verb
+
+
+REGULAR_MISTAKES_WORDS = """
+    sing sleep swim run grow shine wake get begin fall leave fly go come read write see eat drink buy sell find lose
+    know meet build draw wear choose lead break keep catch feed understand forget win hide have take think give show
+    send lend bring say
+"""
+REGULAR_MISTAKES = set(REGULAR_MISTAKES_WORDS.split())
+
+
+def test_the_man_and_the_girl_belong_to_nobody(many: list[Pair]) -> None:
+    unowned = {"man", "woman", "boy", "girl", "men", "women", "boys", "girls"}
+    adjectives = {adjective.english for adjective in lexicon.ALL_ADJECTIVES} | {"very"}
+    for pair in many:
+        words = bare(pair.source)
+        for place, word in enumerate(words):
+            if word in unowned:
+                while place and words[place - 1] in adjectives:
+                    place -= 1
+                owner = words[place - 1] if place else ""
+                assert not owner.endswith("'s"), pair
+                assert owner not in ("my", "his", "our", "your", "their"), pair
+            assert not (word in ("girl", "girls") and words[place - 1] == "old"), pair
+
+
+def test_an_adjective_is_not_repeated_nor_contradicted_in_a_predicate(many: list[Pair]) -> None:
+    for pair in many:
+        words = bare(pair.source)
+        for one, joint, other in zip(words, words[1:], words[2:], strict=False):
+            if joint == "and" and one in ("good", "easy", "old", "hot", "happy", "big"):
+                opposite = {"good": "bad", "easy": "difficult", "old": "young", "hot": "cold", "happy": "sad"}
+                assert other not in (one, opposite.get(one)), pair
+
+
+def test_how_stands_beside_the_french_verb(many: list[Pair]) -> None:
+    how = set(MANNERS.values())
+    verbs = VERB_FORMS | set(PARTICIPLES) | {verb.french.infinitive for verb in lexicon.ALL_VERBS}
+    verbs |= BETWEEN | {form for verb in lexicon.ALL_VERBS for form in verb.french.participle}
+    for words in french(many):
+        for word, following in pairwise(words):
+            assert following not in how or word in verbs, words
 
 
 def test_a_and_an_follow_the_sound(many: list[Pair]) -> None:

@@ -119,7 +119,7 @@ def test_a_run_that_was_told_to_stop_goes_on_and_ends_the_same(corpus: Path, tra
         time.sleep(0.05)
     running.send_signal(signal.SIGTERM)
     _, said = running.communicate(timeout=120)
-    assert running.returncode == 0, said
+    assert running.returncode == 128 + signal.SIGTERM, said
     done = train(corpus, out, "--updates", "20")
     assert done.returncode == 0, done.stderr
     assert (out / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
@@ -240,3 +240,28 @@ def test_only_the_search_of_a_trained_model_can_be_changed(trained: Path) -> Non
     refused = translated(trained, "--set", "model.size=3")
     assert refused.returncode == 2
     assert "only decode.FIELD=VALUE can" in refused.stderr
+
+
+def test_what_is_wrong_at_the_end_of_the_validation_files_leaves_nothing_behind(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "v.en").write_text("the old house\nsmall bird\n")
+    (tmp_path / "v.fr").write_text("the old house\n")
+    out = tmp_path / "out"
+    done = train(corpus, out, "--updates", "5", "--valid", str(tmp_path / "v.en"), str(tmp_path / "v.fr"))
+    assert done.returncode == 2
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("lines", [1, 10])
+def test_too_little_data_leaves_nothing_behind(tmp_path: Path, lines: int) -> None:
+    few, out = write_corpus(tmp_path / "few", lines), tmp_path / "out"
+    done = train(few, out, "--updates", "5")
+    assert done.returncode == 2
+    assert "needs at least 50" in done.stderr.splitlines()[-1]
+    assert not out.exists()
+
+
+def test_a_vocabulary_that_cannot_be_is_refused(corpus: Path, tmp_path: Path) -> None:
+    done = train(corpus, tmp_path / "out", "--updates", "5", "--set", "text.vocabulary=5")
+    assert done.returncode == 2
+    assert "text.vocabulary (5) is too small for bpe: it needs 261 or more" in done.stderr
+    assert not (tmp_path / "out").exists()

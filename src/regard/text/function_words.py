@@ -107,13 +107,17 @@ MANY = (THE_MANY,) * 56 + (SOME,) * 20 + AMOUNTS * 5 + COUNTED
 MANY_OWN = MANY + OWN_MANY * 4
 FOLK = (THE_MANY,) * 28 + (SOME,) * 12 + AMOUNTS * 3 + COUNTED[:9]
 FOLK_OWN = FOLK + OWN_MANY * 2
-MASS = (THE,) * 4 + (SOME_MASS,) * 5 + OWN[:3]
+MASS = (THE,) * 4 + (SOME_MASS,) * 5
+MASS_OWN = MASS + OWN[:3]
 SETTING = (THE,) * 16 + (A,) * 6 + (THIS,) * 2 + (THE_MANY,) * 2
 SETTING_OWN = SETTING + OWN
 TWO_WORDS = (
     determiner("all the", "tous les", "toutes les", number=PLURAL),
     determiner("a few", "quelques", number=PLURAL),
 )
+
+TOTAL = frozenset(("each", "every", "all"))  # as subjects they are not denied: who is it that did not come?
+UNDENIED = frozenset(("each", "every", "several", "most"))  # nor these as objects
 
 NEGATIONS = {"not": "pas", "never": "jamais", "no longer": "plus"}
 ADVERBS = {
@@ -170,7 +174,7 @@ PLAN_ROWS = {
     CHAIN_PRESENT: "| | | present | present | 1 | h",
 }
 # With these, `be`, `been` or `being` follows the auxiliary, its negation and its adverb.
-LINKS = {"will": "be", "would": "be", "have": "been", "had": "been"}
+LINKS = {"will": "be", "would": "be", "have": "been", "had": "been", "be_being": "being"}
 PASSIVE_ROWS = {
     PAST: """
         be_past | | | participle | past | 20 | ; be_past | not | | participle | past | 4 |
@@ -180,7 +184,7 @@ PASSIVE_ROWS = {
     FUTURE: "will | | | participle | future | 10 | ; will | not | | participle | future | 3 |",
     REPORTED: "had | | | participle | pluperfect | 4 | ; would | | | participle | conditional | 4 |",
     WHEN_FUTURE: "be | | | participle | future | 8 | h",
-    WHILE_PAST: "be_past | | | participle | past | 8 |",
+    WHILE_PAST: "be_being | | | participle | imperfect | 8 |",
 }
 COPULA_ROWS = {
     PAST: """
@@ -219,6 +223,7 @@ OWNED = (*GROUPS["wares"], "text", "animal", "family", "building", "room")
 AUXILIARIES = {  # by person: I, he, we, you, they
     "be": ("am", "is", "are", "are", "are"),
     "be_past": ("was", "was", "were", "were", "were"),
+    "be_being": ("was", "was", "were", "were", "were"),
     "have": ("have", "has", "have", "have", "have"),
     "do": ("do", "does", "do", "do", "do"),
 }
@@ -259,8 +264,9 @@ SETTINGS = {
     "run": ("outdoors", "surface"), "work": ("building", "room", "outdoors"), "sleep": ("building", "room"),
     "play": ("outdoors", "surface", "room"), "plant": ("outdoors",), "wake": ("room", "building"), "fly": ("outdoors",),
     "stop": ("surface", "building"), "wear": ("building", "outdoors"), "catch": ("outdoors",),
-    "fall": ("surface", "outdoors"),
+    "fall": ("surface", "outdoors"), "indoors": ("building", "room"),
 }  # fmt: skip
+NOWHERE = frozenset(("leave", "enter", "visit", "cross", "discover"))  # these tell the place themselves
 HOMELY = ("work", "stay", "rest", "play", "wait", "study", "read", "eat", "sing", "dance", "write", "cry")
 UNOWNED = ("man", "woman", "boy", "girl", "hero", "king", "queen")
 
@@ -289,6 +295,7 @@ OF = {
     "government": "country", "parliament": "country", "army": "country", "embassy": "country",
     "decision": "institution", "report": "institution", "programme": "institution",
 }  # fmt: skip
+CROWNS = frozenset(("king", "queen", "ambassador", "embassy"))  # le roi de France, but le drapeau de la France
 ABOUT = {
     "text": "about",
     "legal": "on",
@@ -348,18 +355,57 @@ SPLITS = {(rest, two): splits(rest, two) for rest in range(80) for two in (False
 UNGRADED_WORDS = """
     annual national European economic political social legal international municipal local central foreign private rural
     public official real red blue green white black yellow grey brown purple magnificent delicious complete necessary
-    confidential historic new wild sick ridiculous exotic empty luxurious
+    confidential historic new wild sick ridiculous exotic empty luxurious excellent
 """
 COLOURS = frozenset(("red", "blue", "green", "white", "black", "yellow", "grey", "brown", "purple"))
 UNGRADED = frozenset(UNGRADED_WORDS.split())
-CONCRETE = (*PERSONS, "animal", "bird", "building", "plant", "furniture", "opening", "water", "vehicle", "surface")
+OPPOSITES = """
+    good/bad big/small old/young old/new old/recent old/modern new/historic modern/historic recent/historic
+    long/brief happy/sad happy/worried happy/tired sad/cheerful worried/cheerful easy/difficult easy/complex
+    easy/tiring clear/complex hot/cold hot/fresh clean/dirty heavy/light interesting/boring public/private
+    useful/useless necessary/useless important/useless precious/useless good/useless quiet/noisy calm/nervous
+    calm/worried lazy/active lazy/serious lazy/ambitious sweet/bitter local/international local/national
+    national/international foreign/local foreign/national solid/fragile delicious/bad tasty/bad fresh/bad
+    delicious/bitter dark/sunny dark/bright dangerous/peaceful dangerous/quiet dangerous/calm shy/brave fair/bad
+    wise/bad public/confidential beautiful/ridiculous pretty/ridiculous elegant/ridiculous wise/ridiculous
+    good/ridiculous bad/interesting good/boring strong/sick distant/visible surprising/boring impressive/boring
+    impressive/ridiculous pretty/beautiful beautiful/magnificent pretty/magnificent tasty/delicious
+    excellent/delicious excellent/tasty excellent/good excellent/bad excellent/boring excellent/useless
+    happy/cheerful dirty/white luxurious/ridiculous wild/shy quiet/peaceful
+"""
+CLASHES = {a.english: {a.english} for a in ALL_ADJECTIVES}
+for one, other in (pair.split("/") for pair in OPPOSITES.split()):
+    CLASHES[one].add(other)
+    CLASHES[other].add(one)
+for colour in COLOURS:
+    CLASHES[colour] |= COLOURS
+BARRED = frozenset({  # set phrases: a `vieille fille` is a spinster
+    ("old", "girl"), ("old", "boy"), ("old", "child"), ("old", "baby"), ("public", "house"), ("foreign", "ministry"),
+})  # fmt: skip
+MOODS = frozenset(("happy", "sad", "tired", "sick", "nervous", "worried", "calm", "jealous", "cheerful", "patient"))
+INDOORS = ("thing", "clothes", "instrument", "furniture", "food", "fruit", "dish", "drink")
+CONCRETE = (
+    *PERSONS,
+    "animal",
+    "bird",
+    "building",
+    "plant",
+    "furniture",
+    "opening",
+    "water",
+    "vehicle",
+    "surface",
+    *INDOORS,
+)
 RELATIONAL_WORDS = """
     annual national European economic political social legal international municipal local central foreign private rural
     public official real confidential recent historic
 """
 RELATIONAL = frozenset(RELATIONAL_WORDS.split())
 PREDICATIVE = {k: tuple(a for a in ADJECTIVES[k] if a.english not in RELATIONAL) for k in KINDS}
-PAIRED = {k: tuple(a for a in ADJECTIVES_BEFORE[k] if a.english not in ("good", "bad", "real")) for k in KINDS}
+PAIRED = {
+    k: tuple(a for a in ADJECTIVES_BEFORE[k] if a.english not in ("good", "bad", "real", "pretty")) for k in KINDS
+}
 GRADED = {k: tuple(a for a in ADJECTIVES[k] if a.english not in UNGRADED) for k in KINDS}
 RELATIVE_FRAMES = {
     PAST: PAST,
@@ -386,7 +432,7 @@ def phrase(english: str, french: str) -> Phrase:
 
 
 TIMES = {
-    ("past", 1): (phrase("yesterday", "hier"), phrase("again", "de nouveau")),
+    ("past", 1): (phrase("yesterday", "hier"), phrase("recently", "récemment"), phrase("later", "plus tard")),
     ("past", 2): (
         phrase("last week", "la semaine<1> dernière<0>"),
         phrase("last month", "le mois<1> dernier<0>"),
@@ -396,7 +442,11 @@ TIMES = {
         *(phrase(f"on {english}", french) for english, french in DAYS.items()),
         *(phrase(f"in {english}", f"en {french}") for english, french in MONTHS.items()),
     ),
-    ("habit", 1): (phrase("today", "aujourd'hui"), phrase("again", "de nouveau"), phrase("nowadays", "de nos jours")),
+    ("habit", 1): (
+        phrase("today", "aujourd'hui"),
+        phrase("regularly", "régulièrement"),
+        phrase("nowadays", "de nos jours"),
+    ),
     ("habit", 2): (
         phrase("every day", "chaque jour"),
         phrase("every week", "chaque semaine"),
@@ -413,13 +463,13 @@ TIMES = {
         phrase("in the evening", "le soir"),
         phrase("in the afternoon", "le après-midi"),
     ),
-    ("now", 1): (phrase("now", "maintenant"), phrase("today", "aujourd'hui"), phrase("again", "de nouveau")),
+    ("now", 1): (phrase("now", "maintenant"), phrase("today", "aujourd'hui"), phrase("currently", "actuellement")),
     ("now", 2): (
         phrase("this morning", "ce matin"),
         phrase("this week", "cette semaine"),
         phrase("this evening", "ce soir"),
     ),
-    ("future", 1): (phrase("tomorrow", "demain"), phrase("soon", "bientôt"), phrase("again", "de nouveau")),
+    ("future", 1): (phrase("tomorrow", "demain"), phrase("soon", "bientôt"), phrase("later", "plus tard")),
     ("future", 2): (
         phrase("next week", "la semaine<1> prochaine<0>"),
         phrase("next month", "le mois<1> prochain<0>"),
@@ -446,7 +496,14 @@ MANNER_OF = {
     )
     for verb in ALL_VERBS
 }
-FILLERS = (phrase("again", "de nouveau"), phrase("here", "ici"), phrase("there", "là-bas"))
+SETTLED = (phrase("again", "de nouveau"), phrase("anyway", "quand même"))  # where the place is told
+FILLERS = (
+    *SETTLED,
+    phrase("here", "ici"),
+    phrase("there", "là-bas"),
+    phrase("elsewhere", "ailleurs"),
+    phrase("instead", "à la place"),
+)
 
 
 @cache
@@ -468,11 +525,15 @@ RELATIVE_PATTERNS: dict[tuple[str, int], tuple[str, ...]] = {}
 # What happens once is no way to tell one person from another in the present: not `the man who dies`.
 ONCE = "die fall arrive leave disappear resign wake get stop begin end hesitate"
 VERBS_HABITUAL = {k: tuple(v for v in VERBS_FOR["alone", k] if v.base not in ONCE.split()) for k in KINDS}
+UNWILLED = "die fall disappear hesitate"
+VERBS_WILLED = {
+    (p, k): tuple(v for v in found if v.base not in UNWILLED.split()) for (p, k), found in VERBS_FOR.items()
+}
 for kind in KINDS:
     for room in range(6):
         found = [
             p for p, least in (("alone", 1), ("object", 3), ("passive", 2)) if room >= least and VERBS_FOR[p, kind]
-        ]
+        ] * 4
         if room >= 2:
             found.append("copula")
         RELATIVE_PATTERNS[kind, room] = tuple(found)
@@ -554,4 +615,5 @@ ELIDED = {
     "puisque": "puisqu'",
 }  # fmt: skip
 CONTRACTED = {("de", "le"): "du", ("de", "les"): "des", ("à", "le"): "au", ("à", "les"): "aux"}
+ELIDING = frozenset(("il", "elle", "ils", "elles", "on", "un", "une", "en"))  # only before these does `puisque` elide
 LEANING = frozenset((*ELIDED, "à", "si"))

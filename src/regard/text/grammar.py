@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from regard.errors import ConfigError
-from regard.text import function_words as small
+from regard.text import function_words as tables
 from regard.text.function_words import (
     FUTURE,
     IL,
@@ -34,7 +34,7 @@ from regard.text.phrases import Derivation, Nominal, Word
 
 
 class Pair(NamedTuple):
-    """small.A sentence, its translation, and the links (source word, target word) between them, from 0."""
+    """A sentence, its translation, and the links (source word, target word) between them, from 0."""
 
     source: str
     target: str
@@ -43,14 +43,14 @@ class Pair(NamedTuple):
 
 def relative(derivation: Derivation, n: int, head: Nominal) -> list[Word]:
     """A relative clause of exactly n words about what was just said."""
-    frame, derivation.frame = derivation.frame, small.RELATIVE_FRAMES[derivation.frame]
+    frame, derivation.frame = derivation.frame, tables.RELATIVE_FRAMES[derivation.frame]
     derivation.depth += 1
     kind = head.kind
     draw = derivation.random()
     person = kind in PERSONS
-    if n >= 4 and draw < (0.3 if person else 0.5) and small.VERBS_ON[kind]:
+    if n >= 4 and draw < (0.3 if person else 0.5) and tables.VERBS_ON[kind]:
         words = object_relative(derivation, n, head)
-    elif n >= 4 and draw < 0.7 and kind in small.PLACES:
+    elif n >= 4 and draw < 0.7 and kind in tables.PLACES:
         words = [*derivation.both("where", "où"), *clause(derivation, n - 1, ("alone", "object"))]
     elif n >= 4 and draw < 0.4 and person:
         owned = derivation.pick(nouns_of(("family",)))
@@ -61,7 +61,7 @@ def relative(derivation: Derivation, n: int, head: Nominal) -> list[Word]:
         words += predicate(derivation, n - 2, nominal, derivation.pick(("copula", "alone")))
     else:
         words = derivation.both("who" if person else "that", "qui")
-        pattern = derivation.pick(small.RELATIVE_PATTERNS[kind, n - 1 if n < 6 else 5])
+        pattern = derivation.pick(tables.RELATIVE_PATTERNS[kind, n - 1 if n < 6 else 5])
         words += predicate(derivation, n - 1, head, pattern)
     derivation.depth -= 1
     derivation.frame = frame
@@ -70,14 +70,17 @@ def relative(derivation: Derivation, n: int, head: Nominal) -> list[Word]:
 
 def object_relative(derivation: Derivation, n: int, head: Nominal) -> list[Word]:
     """`that the teacher bought`: the head is the object, and a participle agrees with it."""
-    verb = derivation.pick(small.VERBS_ON[head.kind])
-    while n < 4 + small.extra(verb):
-        verb = derivation.pick(small.VERBS_ON[head.kind])
+    verb = derivation.pick(tables.VERBS_ON[head.kind])
+    for _ in range(4):  # one discovers a star, but not somewhere
+        if n > 5 and verb.base in tables.NOWHERE:
+            verb = derivation.pick(tables.VERBS_ON[head.kind])
+    while n < 4 + tables.extra(verb):
+        verb = derivation.pick(tables.VERBS_ON[head.kind])
     ids = derivation.say("that")
-    most = n - 2 - small.extra(verb)
+    most = n - 2 - tables.extra(verb)
     subject = say_subject(derivation, derivation.within(1, max(1, min(4, most))), verb.subjects)
     left = n - (len(derivation.english) - ids[0])
-    plan = derivation.plan(small.ACTIVE, left - len(verb.particle.split()), verb=verb)
+    plan = derivation.plan(tables.ACTIVE, left - len(verb.particle.split()), subject, verb=verb)
     words = derivation.verb_group(verb, plan, subject, agreement=head.gender + 2 * head.number)
     relative = "dont" if verb.before == "de" else "que"
     rest = n - (len(derivation.english) - ids[0])
@@ -109,7 +112,7 @@ def object_pronoun(derivation: Derivation, verb: Verb, subject: Nominal) -> tupl
         return "them", "les", group.gender + 2
     if not personal(verb.objects):
         return None
-    english, direct, indirect, agreement, person = derivation.pick(small.OBJECTS)
+    english, direct, indirect, agreement, person = derivation.pick(tables.OBJECTS)
     if person == subject.person and person != IL:
         return None
     return english, indirect if dative else direct, 0 if dative else agreement
@@ -117,15 +120,15 @@ def object_pronoun(derivation: Derivation, verb: Verb, subject: Nominal) -> tupl
 
 def verb_for(derivation: Derivation, n: int, subject: Nominal, pattern: str) -> Verb | None:
     """A verb that says something of the subject in n words, if one is found."""
-    options = small.VERBS_FOR[pattern, subject.kind]
+    options = tables.VERBS_FOR[pattern, subject.kind]
     if pattern == "alone" and (derivation.depth or derivation.frame == PRESENT):
-        options = small.VERBS_HABITUAL[subject.kind] or (options if n == 1 else ())
+        options = tables.VERBS_HABITUAL[subject.kind] or (options if n == 1 else ())
     least = (2 if pattern == "object" else 1) + slowness(derivation)
     for _ in range(8):
         verb = derivation.pick(options) if options else None
-        if verb is None or pattern == "passive" or n >= least + small.extra(verb):
+        if verb is None or pattern == "passive" or least + tables.extra(verb) <= n <= most_words(verb):
             return verb
-    return None if n > 1 else small.SLEEP
+    return None if n > 1 else tables.SLEEP
 
 
 def predicate(
@@ -145,19 +148,17 @@ def predicate(
         return with_object(derivation, n, room, subject, verb, habit)
     least = {"stay": 2, "motion": 2, "giving": 4, "saying": 4, "willing": 1}.get(pattern, 0)
     opinion = pattern == "saying" and verb.stative
-    plan = derivation.plan(small.AFFIRMED if opinion else small.ACTIVE, room - least, verb=verb, habitual=habit)
+    table = tables.AFFIRMED if opinion else tables.ACTIVE
+    plan = derivation.plan(table, room - least, subject, verb=verb, habitual=habit)
     rest = room - plan.length
     if pattern == "alone":
-        living = subject.kind in small.LIVING
+        living = subject.kind in tables.LIVING
         return derivation.verb_group(verb, plan, subject) + derivation.adjuncts(rest, verb, plan, manner=living)
     if pattern == "stay":
         words = derivation.verb_group(verb, plan, subject)
-        where = rest if rest < 4 or derivation.chance(0.5) or rest > 8 else derivation.within(2, rest - 1)
-        return (
-            words
-            + derivation.place(where, formal=False, base=verb.base)
-            + derivation.adjuncts(rest - where, verb, plan)
-        )
+        when = derivation.spare(rest - 2, plan)
+        words += derivation.place(rest - when, formal=False, base=verb.base)
+        return words + derivation.adjuncts(when, verb, plan, placed=True)
     if pattern == "motion":
         return derivation.verb_group(verb, plan, subject) + way(derivation, rest, verb, plan)
     if pattern == "saying":
@@ -176,6 +177,11 @@ def predicate(
     return gift(derivation, rest, verb, plan, subject)
 
 
+def most_words(verb: Verb) -> int:
+    """The most words said with the verb: one leaves at some time, but not somewhere."""
+    return 3 if verb.base == "leave" else 80
+
+
 def slowness(derivation: Derivation) -> int:
     """One where the shortest verb takes two words: `will sing`."""
     return int(derivation.frame in (FUTURE, REPORTED, WHILE_PAST))
@@ -183,7 +189,7 @@ def slowness(derivation: Derivation) -> int:
 
 def with_object(derivation: Derivation, n: int, room: int, subject: Nominal, verb: Verb, habit: bool) -> list[Word]:
     """A verb with its object, and perhaps how, where and when."""
-    plan = derivation.plan(small.ACTIVE, room - 1, verb=verb, habitual=habit)
+    plan = derivation.plan(tables.ACTIVE, room - 1, subject, verb=verb, habitual=habit)
     rest = room - plan.length
     if rest == 1 or derivation.chance(0.15):
         pronoun = object_pronoun(derivation, verb, subject)
@@ -191,20 +197,24 @@ def with_object(derivation: Derivation, n: int, room: int, subject: Nominal, ver
             words = derivation.verb_group(verb, plan, subject, pronoun=pronoun)
             return words + derivation.adjuncts(rest - 1, verb, plan)
     words = derivation.verb_group(verb, plan, subject)
-    size = rest if rest < 4 or verb.stative or derivation.chance(0.4) else derivation.within(2, rest - 1)
+    if verb.stative or verb.base in tables.NOWHERE:
+        size = rest - derivation.spare(rest - 2, plan)
+    else:
+        size = rest if rest < 4 or derivation.chance(0.4) else derivation.within(2, rest - 1)
     if rest - size == 1 and derivation.timed:
         size = rest
     role = "generic" if verb.generic else "goal" if verb.before and rest > 1 else "object"
-    if verb.before:
-        words.append((verb.before, (len(derivation.english) - 1,)))
+    before = [(verb.before, (len(derivation.english) - 1,))] if verb.before else []
     negated = bool(plan.negation) and not verb.before and not verb.generic
-    words += derivation.noun_phrase(size, verb.objects, role, negated=negated).french
-    return words + derivation.adjuncts(rest - size, verb, plan, manner=subject.kind in PERSONS and not verb.stative)
+    thing = derivation.noun_phrase(size, verb.objects, role, negated=negated).french
+    manner = subject.kind in PERSONS and not verb.stative
+    how, adjuncts = derivation.circumstances(rest - size, verb, plan, manner=manner)
+    return words + how + before + thing + adjuncts
 
 
 def passive(derivation: Derivation, n: int, subject: Nominal, verb: Verb) -> list[Word]:
     """A passive, perhaps with who did it."""
-    plan = derivation.plan(small.PASSIVE, n)
+    plan = derivation.plan(tables.PASSIVE, n, subject)
     words = derivation.being(plan, subject, verb)
     rest = n - plan.length
     if rest >= 3 and derivation.chance(0.7):
@@ -218,38 +228,40 @@ def passive(derivation: Derivation, n: int, subject: Nominal, verb: Verb) -> lis
 
 def quality(derivation: Derivation, n: int, subject: Nominal, *, habit: bool = False) -> list[Word]:
     """`is old`, `was very old`, `is older than the bridge`: the copula and an adjective, in exactly n words."""
-    plan = derivation.plan(small.COPULA, n - 1, habitual=habit)
+    start = len(derivation.english)
+    plan = derivation.plan(tables.COPULA, n - 1, subject, habitual=habit)
     words = derivation.being(plan, subject)
     rest = n - plan.length
-    adjective = derivation.fresh((small.PREDICATIVE if rest == 1 else small.GRADED)[subject.kind])
-    if adjective.english in small.COLOURS and not small.COLOURS.isdisjoint(derivation.used[:-1]):
-        adjective = derivation.fresh(small.GRADED[subject.kind])  # not `the red car is green`
+    adjective = derivation.adjective((tables.PREDICATIVE if rest == 1 else tables.GRADED)[subject.kind])
     index = subject.gender + 2 * subject.number
     form = adjective.french[index]
     compared = 1 if subject.kind in PERSONS else 2
-    longer = derivation.chance(0.5) or rest > 6
+    longer = derivation.chance(0.5) or rest > 5
     if rest >= 2 + compared and adjective.comparative and longer and plan.negation != "no longer":  # not `plus plus`
         degree = derivation.say(adjective.comparative)
-        better = small.IRREGULAR_COMPARATIVES.get(adjective.comparative)
+        better = tables.IRREGULAR_COMPARATIVES.get(adjective.comparative)
         words += [(better[index], degree)] if better else [("plus", degree), (form, degree)]
         words.append(("que", derivation.say("than")))
         return words + derivation.noun_phrase(rest - 2, (subject.kind,), "oblique").french
     if rest >= 3 + compared and longer:
         more = not adjective.comparative and plan.negation != "no longer"
-        english, french = derivation.pick(small.DEGREES if more else small.DEGREES[1:])
+        english, french = derivation.pick(tables.DEGREES if more else tables.DEGREES[1:])
         words += [(french, derivation.say(english)), (form, derivation.say(adjective.english))]
         words.append(("que", derivation.say("as" if english == "as" else "than")))
         return words + derivation.noun_phrase(rest - 3, (subject.kind,), "oblique").french
-    if rest in (2, 4) or rest > 5:
-        words.append(derivation.both(*derivation.pick(small.INTENSITIES[: 2 if plan.negation else 3]))[0])
-        rest -= 1
+    intensities = tables.INTENSITIES[: 2 if plan.negation else 3]
+    timeless = derivation.timed or derivation.depth or not plan.dated or adjective.english not in tables.MOODS
+    if rest in (2, 4) or (rest == 5 and timeless):
+        words += derivation.both(*derivation.pick(intensities))
     words.append((form, derivation.say(adjective.english)))
-    if rest > 2 and (derivation.timed or derivation.depth or not plan.dated or derivation.chance(0.5)):
+    if rest > 2 and (timeless or derivation.chance(0.3)):
         words.append(("et", derivation.say("and")))
-        other = derivation.fresh(small.GRADED[subject.kind])
+        if rest == 5 and timeless:
+            words += derivation.both(*derivation.pick(intensities))
+        other = derivation.adjective(tables.GRADED[subject.kind])
         words.append((other.french[index], derivation.say(other.english)))
-        rest -= 2
-    return words + derivation.adjuncts(rest - 1, small.COPULA_VERB, plan)
+    left = n - (len(derivation.english) - start)
+    return words + derivation.adjuncts(left, tables.COPULA_VERB, plan)
 
 
 def office(derivation: Derivation, n: int) -> list[Word]:
@@ -257,16 +269,16 @@ def office(derivation: Derivation, n: int) -> list[Word]:
     noun = derivation.pick(nouns_of(("profession",)))
     name = derivation.pick([name for name in NAMES if name.gender == noun.gender])
     subject = Nominal([(name.french[0][0], derivation.say(name.english[0]))], IL, name.gender, SINGULAR, "family")
-    plan = derivation.plan(small.COPULA, n - 3)
+    plan = derivation.plan(tables.COPULA, n - 3, subject)
     words = subject.french + derivation.being(plan, subject)
     rest = n - 1 - plan.length
     if rest == 2 or (rest in (4, 5) and derivation.chance(0.4) and plan.dated):
         article = derivation.say(noun.article)
         words.append((noun.french[0], article + derivation.say(noun.english[0])))
-        return words + derivation.adjuncts(rest - 2, small.COPULA_VERB, plan)
-    modifiers = derivation.pick(small.SPLITS[rest - 2, not derivation.depth])
+        return words + derivation.adjuncts(rest - 2, tables.COPULA_VERB, plan)
+    modifiers = derivation.pick(tables.SPLITS[rest - 2, not derivation.depth])
     adjectives, very = derivation.describe(noun, modifiers)
-    nominal = derivation.core(noun, small.A, adjectives, very, False)
+    nominal = derivation.core(noun, tables.A, adjectives, very, False)
     words += nominal.french
     return words + (
         derivation.complement(rest - 2 - modifiers, noun, nominal, placed=True) if rest - 2 > modifiers else []
@@ -275,15 +287,15 @@ def office(derivation: Derivation, n: int) -> list[Word]:
 
 def existence(derivation: Derivation, n: int) -> list[Word]:
     """`There is a cat in the garden`."""
-    tense, singular, plural = small.EXISTENCE[derivation.frame]
+    tense, singular, plural = tables.EXISTENCE[derivation.frame]
     there = derivation.say("there")
-    noun = derivation.pick(nouns_of(small.FOUND))
-    determiner = derivation.pick(small.EXISTING)
+    noun = derivation.pick(nouns_of(tables.FOUND))
+    determiner = derivation.pick(tables.EXISTING)
     being = derivation.say(plural if determiner.number else singular)
     rest = n - 1 - len(being)
     modifiers = derivation.within(0, 1 if rest > 5 or rest == 3 else 0)
     adjectives, very = derivation.describe(noun, modifiers)
-    words: list[Word] = [("il", there), ("y", there), (getattr(small.AVOIR, tense)[IL], being)]
+    words: list[Word] = [("il", there), ("y", there), (getattr(tables.AVOIR, tense)[IL], being)]
     words += derivation.mention(derivation.core(noun, determiner, adjectives, very, False)).french
     rest -= 2 + modifiers
     return words + (derivation.place(rest, formal=False) if rest > 1 else derivation.adjuncts(rest, None, None))
@@ -291,7 +303,8 @@ def existence(derivation: Derivation, n: int) -> list[Word]:
 
 def modal(derivation: Derivation, n: int, subject: Nominal) -> list[Word]:
     """`can sing`, `must not leave`: a modal verb and an infinitive, in exactly n words."""
-    english, french, negated = derivation.pick(small.MODALS[derivation.frame, n > 3])
+    modals = tables.MODALS[derivation.frame, n > 3]
+    english, french, negated = derivation.pick([one for one in modals if not (one[2] and subject.total)])
     ids = derivation.say(english)
     refused = derivation.say("not") if negated and english != "cannot" else ids
     words: list[Word] = [("ne", refused)] if negated else []
@@ -302,11 +315,11 @@ def modal(derivation: Derivation, n: int, subject: Nominal) -> list[Word]:
 
 
 def way(derivation: Derivation, n: int, verb: Verb, plan: Plan) -> list[Word]:
-    """Where someone goes to or comes from, and perhaps when."""
+    """Where someone goes to or comes from, and perhaps when: à l'hôtel, but dans un hôtel."""
     away = verb.base != "go" and derivation.chance(0.5)
     ids = derivation.say("from" if away else "to")
-    where = n if n < 4 or derivation.chance(0.5) else derivation.within(2, n - 1)
-    if where == 2 or n == 2:
+    when = derivation.spare(n - 2, plan)
+    if n - when == 2:
         if derivation.chance(0.6):
             words = [("de" if away else "à", ids), derivation.city()]
         else:
@@ -315,19 +328,19 @@ def way(derivation: Derivation, n: int, verb: Verb, plan: Plan) -> list[Word]:
                 words = [("de" if away else "à", ids), article, country]
             else:
                 words = [("de" if away else "en", ids), country]
-        where = 2
     else:
         kinds = ("building", "outdoors") if away else ("building",)
-        words = [("de" if away else "à", ids), *derivation.noun_phrase(min(where, 8) - 1, kinds, "goal").french]
-        where = min(where, 8)
-    return words + derivation.adjuncts(n - where, small.COPULA_VERB, plan)
+        goal = derivation.noun_phrase(n - when - 1, kinds, "goal").french
+        inside = derivation.english[ids[0] + 1] in ("a", "an")
+        words = [("de" if away else "dans" if inside else "à", ids), *goal]
+    return words + derivation.adjuncts(when, tables.COPULA_VERB, plan, placed=True)
 
 
 def gift(derivation: Derivation, n: int, verb: Verb, plan: Plan, subject: Nominal) -> list[Word]:
     """`gives the book to Marie` or `gives her the book`."""
     negated = bool(plan.negation)
     if derivation.chance(0.35):
-        english, _, indirect, _, person = derivation.pick(small.OBJECTS)
+        english, _, indirect, _, person = derivation.pick(tables.OBJECTS)
         if (person != subject.person or person == IL) and verb.base not in ("explain",):
             words = derivation.verb_group(verb, plan, subject, pronoun=(english, indirect, 0))
             size = n - 1 if n < 6 or derivation.chance(0.5) else derivation.within(2, n - 2)
@@ -346,15 +359,17 @@ def gift(derivation: Derivation, n: int, verb: Verb, plan: Plan, subject: Nomina
 def infinitive(derivation: Derivation, n: int, subject: Nominal) -> list[Word]:
     """An infinitive with what belongs to it, in exactly n words."""
     kind = subject.kind if subject.kind in ("family", "profession") else "profession"
-    verb = derivation.pick(small.VERBS_FOR["object" if n >= 3 and derivation.chance(0.75) else "alone", kind])
+    verb = derivation.pick(tables.VERBS_WILLED["object" if n >= 3 and derivation.chance(0.75) else "alone", kind])
     while (
-        len(verb.particle.split()) + 1 > n or verb.stative or (verb.pattern == "object" and n < 3 + len(verb.particle))
+        not len(verb.particle.split()) < n <= most_words(verb)
+        or verb.stative
+        or (verb.pattern == "object" and n < 3 + len(verb.particle))
     ):
-        verb = derivation.pick(small.VERBS_FOR["alone", kind])
+        verb = derivation.pick(tables.VERBS_WILLED["alone", kind])
     main = derivation.say(verb.base)
     if verb.particle:
         main += derivation.say(verb.particle)
-    words: list[Word] = [(small.REFLEXIVES[subject.person], main)] if verb.reflexive else []
+    words: list[Word] = [(tables.REFLEXIVES[subject.person], main)] if verb.reflexive else []
     words.append((verb.french.infinitive, main))
     rest = n - len(main)
     if verb.pattern == "object":
@@ -363,34 +378,41 @@ def infinitive(derivation: Derivation, n: int, subject: Nominal) -> list[Word]:
         size = min(rest if rest < 4 or derivation.chance(0.5) else derivation.within(2, rest - 1), 9)
         words += derivation.noun_phrase(size, verb.objects, "object").french
         rest -= size
-    return words + derivation.adjuncts(rest, verb, small.UNDATED, manner=verb.pattern == "alone")
+    return words + derivation.adjuncts(rest, verb, tables.UNDATED, manner=verb.pattern == "alone")
 
 
 def fits(frame: int, pattern: str, verb: Verb | None) -> bool:
     """Whether the frame has a way to say the verb: nobody `was knowing`, and reports hold no reports."""
     if pattern in ("saying", "there") and frame not in (PAST, PRESENT, FUTURE):
         return False
-    if pattern == "modal" and frame not in (PAST, PRESENT):
+    if (pattern == "modal" and frame not in (PAST, PRESENT)) or (pattern == "office" and frame == WHILE_PAST):
         return False
     return not (frame == WHILE_PAST and verb is not None and verb.stative)
 
 
-def clause(derivation: Derivation, n: int, patterns: tuple[str, ...] = small.PATTERN_DRAWS) -> list[Word]:
+def clause(derivation: Derivation, n: int, patterns: tuple[str, ...] = tables.PATTERN_DRAWS) -> list[Word]:
     """A clause of exactly n words."""
     slow, frame = slowness(derivation), derivation.frame
     for _ in range(60):
         pattern = derivation.pick(patterns)
-        verb = derivation.pick(small.VERBS[pattern]) if pattern in small.VERBS else None
-        kinds = small.CLAUSE_KINDS[pattern] if verb is None else verb.objects if pattern == "passive" else verb.subjects
+        verb = derivation.pick(tables.VERBS[pattern]) if pattern in tables.VERBS else None
+        kinds = (
+            tables.CLAUSE_KINDS[pattern] if verb is None else verb.objects if pattern == "passive" else verb.subjects
+        )
         habit = frame == PRESENT and derivation.chance(0.25)
         first = 1 if habit or personal(kinds) or "institution" in kinds else 2
         if pattern == "copula" and n > 3 and derivation.chance(0.6):
             first = 2
-        rest = small.LEAST[pattern] + slow + (small.extra(verb) if verb and pattern != "passive" else 0)
-        if n >= first + rest and fits(frame, pattern, verb) and not (derivation.opened and verb and verb.stative):
+        rest = tables.LEAST[pattern] + slow + (tables.extra(verb) if verb and pattern != "passive" else 0)
+        short = first + rest <= n and (verb is None or n <= first + most_words(verb))
+        if (
+            short
+            and fits(frame, pattern, verb)
+            and not (derivation.opened and (pattern == "office" or (verb and verb.stative)))
+        ):
             break
     else:
-        pattern, verb, kinds, rest, first, habit = "alone", small.SLEEP, ("family",), 1 + slow, 1, False
+        pattern, verb, kinds, rest, first, habit = "alone", tables.SLEEP, ("family",), 1 + slow, 1, False
     if pattern == "there":
         return existence(derivation, n)
     if pattern == "office":
@@ -401,7 +423,7 @@ def clause(derivation: Derivation, n: int, patterns: tuple[str, ...] = small.PAT
     left, habit = n - size, habit and size == 1
     if pattern == "modal":
         return subject.french + modal(derivation, left, subject)
-    chain = small.CHAINS.get(frame)
+    chain = tables.CHAINS.get(frame)
     if chain and verb and pattern == "object" and left >= rest + 7 and plain(verb) and derivation.chance(0.4):
         return subject.french + chained(derivation, left, subject, verb, chain)
     return subject.french + predicate(derivation, left, subject, pattern, verb, habit=habit)
@@ -415,10 +437,10 @@ def plain(verb: Verb) -> bool:
 def chained(derivation: Derivation, n: int, subject: Nominal, verb: Verb, chain: int) -> list[Word]:
     """Two things the subject does: `bought a cow and sold it`."""
     frame, derivation.frame = derivation.frame, chain
-    options = [other for other in small.VERBS_FOR["object", subject.kind] if plain(other) and other is not verb]
+    options = [other for other in tables.VERBS_FOR["object", subject.kind] if plain(other) and other is not verb]
     other = derivation.pick(options or [verb])
-    least = 3 + small.extra(other) + slowness(derivation)
-    first = derivation.within(3 + small.extra(verb) + slowness(derivation), n - 1 - least)
+    least = 3 + tables.extra(other) + slowness(derivation)
+    first = derivation.within(3 + tables.extra(verb) + slowness(derivation), n - 1 - least)
     words = predicate(derivation, first, subject, "object", verb)
     words.append(("et", derivation.say("and")))
     words += predicate(derivation, n - 1 - first, subject, "object", other)
@@ -434,16 +456,17 @@ def sentence(derivation: Derivation, n: int) -> list[Word]:
     words: list[Word] = []
     if n >= 7 and derivation.chance(0.12):
         size = min(derivation.within(2, 3 if frame == PRESENT else 4), n - 5)
-        words += [*derivation.time(size, derivation.times(None)), derivation.comma()]
+        words += [*derivation.time(size, derivation.times(None), None), derivation.comma()]
         derivation.timed = derivation.opened = True
         n -= size
     count = 1 if n < 9 else max(1 + (n > 17), round(n / derivation.pick((8, 10, 12, 15))))
-    opening = derivation.pick(small.OPENING[frame]) if count > 1 and not words and derivation.chance(0.25) else None
-    joining: list[small.Connector] = []
+    opening = derivation.pick(tables.OPENING[frame]) if count > 1 and not words and derivation.chance(0.25) else None
+    joining: list[tables.Connector] = []
     while len(joining) < count - 1 - (opening is not None):  # a subordinate clause is followed by a main one
-        connector = derivation.pick(small.COORDINATING if joining and not joining[-1].comma else small.JOINING[frame])
+        connector = derivation.pick(tables.COORDINATING if joining and not joining[-1].comma else tables.JOINING[frame])
         if not joining or connector is not joining[-1]:
             joining.append(connector)
+    derivation.told = frame == PAST and any(one.english in ("when", "while") for one in (opening, *joining) if one)
     used = sum(one.english.count(" ") + 1 for one in joining) + (opening.english.count(" ") + 1 if opening else 0)
     sizes = derivation.shares(n - used, count, min(n, 4))
     if opening:
@@ -473,13 +496,13 @@ def realise(words: list[Word]) -> list[Word]:
         if text == ",":
             comma = ","
             continue
-        if text in small.LEANING and written and not comma:
+        if text in tables.LEANING and written and not comma:
             following, later = written[-1]
             if text == "de" and following == "des":  # de + des is de, and may elide in its turn
                 written.pop()
                 ids += later
                 following, later = written[-1]
-            joined = small.CONTRACTED.get((text, following))
+            joined = tables.CONTRACTED.get((text, following))
             if joined:
                 written[-1] = (joined, ids + later)
                 continue
@@ -487,8 +510,10 @@ def realise(words: list[Word]) -> list[Word]:
                 if following in ("il", "ils"):
                     written[-1] = ("s'" + following, ids + later)
                     continue
-            elif text in small.ELIDED and opens_with_vowel(following):
-                written[-1] = (small.ELIDED[text] + following, ids + later)
+            elif text == "puisque" and following not in tables.ELIDING:
+                pass
+            elif text in tables.ELIDED and opens_with_vowel(following):
+                written[-1] = (tables.ELIDED[text] + following, ids + later)
                 continue
         if " " in text:
             parts = text.split()
@@ -501,20 +526,25 @@ def realise(words: list[Word]) -> list[Word]:
     return written
 
 
-def derive(random: Callable[[], float], length: int) -> Pair:
-    """The sentence of this many English words that these random numbers lead to."""
+def derive(random: Callable[[], float], length: int) -> tuple[list[str], list[Word]]:
+    """The English words, this many, and the French ones that these random numbers lead to."""
     derivation = Derivation(random, relative)
     words = sentence(derivation, length)
     assert len(derivation.english) == length, (length, derivation.english)
-    return written(derivation.english, words)
+    return derivation.english, words
+
+
+def punctuated(words: list[str]) -> str:
+    """Words as a sentence, with its capital and full stop."""
+    text = " ".join(words)
+    return text[0].upper() + text[1:] + "."
 
 
 def written(english: list[str], words: list[Word]) -> Pair:
-    """Both sides as text, with capitals and full stops, and the links between their words."""
+    """Both sides as text, and the links between their words."""
     french = realise(words)
-    source, target = " ".join(english), " ".join([text for text, _ in french])
     links = sorted({(i, j) for j, (_, ids) in enumerate(french) for i in ids})
-    return Pair(source[0].upper() + source[1:] + ".", target[0].upper() + target[1:] + ".", tuple(links))
+    return Pair(punctuated(english), punctuated([text for text, _ in french]), tuple(links))
 
 
 PARTS = ("train", "valid", "test")
@@ -583,12 +613,12 @@ def drawn(size: int, source: random.Random, part: str, weights: dict[int, float]
     while len(seen) < size and names:
         length = names[min(bisect(totals, draw() * totals[-1]), len(names) - 1)]
         for _ in range(TRIES):
-            pair = derive(draw, length)
-            digest = hashlib.sha256(pair.source.encode()).digest()
+            english, french = derive(draw, length)
+            digest = hashlib.sha256(punctuated(english).encode()).digest()
             if part_of(digest) == part and digest[:8] not in seen:
                 seen.add(digest[:8])
                 dry[length] = 0
-                yield pair
+                yield written(english, french)  # only now: most drafts belong to another part
                 break
         else:
             dry[length] += 1

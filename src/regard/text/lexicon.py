@@ -14,19 +14,8 @@ VOWELS = frozenset("aeiouyâàéèêëîïôûœAEIOUYÂÀÉÈÊËÎÏÔÛŒ")
 
 # An h is silent unless its word begins with one of these; `huit` and `onze` refuse elision too.
 ASPIRATED = (
-    "haricot",
-    "hache",
-    "harpe",
-    "haut",
-    "héros",
-    "hérisson",
-    "hibou",
-    "Hongrie",
-    "huit",
-    "onze",
-    "homard",
-    "haie",
-)
+    "haricot", "hache", "harpe", "haut", "héros", "hérisson", "hibou", "Hongrie", "huit", "onze", "homard", "haie",
+)  # fmt: skip
 
 
 def opens_with_vowel(word: str) -> bool:
@@ -174,10 +163,12 @@ NOUNS = {
         tree arbre m; flower fleur f; rose rose f; oak chêne m; tulip tulipe f; rosebush rosier m; plant plante f""",
     "sky": "star étoile f; planet planète f; comet comète f",
     "institution": """
-        government gouvernement m; parliament parlement m; company entreprise f; bank banque f; ministry ministère m;
-        council conseil m; committee comité m; court tribunal m; union syndicat m; association association f;
-        commission commission f; army armée f; delegation délégation f; assembly assemblée f; agency agence f;
-        embassy ambassade f; institute institut m""",
+        government gouvernement m; parliament parlement m; ministry ministère m; court tribunal m; army armée f;
+        assembly assemblée f; embassy ambassade f""",
+    "organisation": """
+        company entreprise f; bank banque f; council conseil m; committee comité m; union syndicat m;
+        association association f; commission commission f; delegation délégation f; agency agence f;
+        institute institut m""",
     "issue": """
         idea idée f; plan projet m; decision décision f; proposal proposition f; reform réforme f; budget budget m;
         law loi f; programme programme m; measure mesure f; method méthode f; solution solution f; rule règle f;
@@ -211,8 +202,8 @@ ENGLISH_PLURALS = pairs("""
 # Broad kinds, to say in one word what a verb or an adjective takes.
 GROUPS = {
     "person": ("family", "profession", "leader"),
-    "agent": ("profession", "leader", "institution"),
-    "power": ("leader", "institution"),
+    "institution": ("institution", "organisation"),  # countries are institutions; nobody creates them
+    "power": ("leader", "institution", "organisation"),
     "beast": ("animal", "bird"),
     "living": ("family", "profession", "leader", "animal", "bird"),
     "meal": ("food", "fruit", "dish"),
@@ -280,7 +271,7 @@ AFTER = """
     clean/cleaner/cleanest propre | clothes room vehicle building;
     empty/emptier/emptiest vide | building room vehicle; dry/drier/driest sec sèche | clothes;
     hot/hotter/hottest chaud | drink; cold/colder/coldest froid | drink water;
-    fresh/fresher/freshest frais fraîche | food fruit drink; delicious délicieux | meal drink;
+    fresh/fresher/freshest frais fraîche | meal drink; delicious délicieux | meal drink;
     sweet/sweeter/sweetest sucré | fruit; ripe/riper/ripest mûr | fruit; bitter amer amère | drink;
     important important | paper matter event institution; interesting intéressant | text issue event;
     boring ennuyeux | text event; difficult difficile | text task contest;
@@ -295,7 +286,7 @@ AFTER = """
     necessary nécessaire | issue; fair/fairer/fairest juste | issue legal;
     strange/stranger/strangest étrange | text thing; wise/wiser/wisest sage | leader;
     complete complet complète | text; annual annuel annuelle | event; central central | institution;
-    foreign étranger étrangère | leader institution; private privé | building institution;
+    foreign étranger étrangère | profession institution; private privé | building institution;
     powerful puissant | institution leader vehicle; independent indépendant | institution;
     active actif active | institution family; creative créatif créative | profession;
     solid solide | furniture building height; urgent urgent | paper topic; quiet/quieter/quietest tranquille | place;
@@ -306,7 +297,11 @@ AFTER = """
     luxurious luxueux | building vehicle; cheerful joyeux | family profession; talented doué | profession;
     ridiculous ridicule | clothes issue; confidential confidentiel confidentielle | paper; rural rural | outdoors;
     exotic exotique | fruit plant bird; magnificent magnifique | building plant outdoors;
-    noisy/noisier/noisiest bruyant | vehicle event; rare/rarer/rarest rare | plant bird
+    noisy/noisier/noisiest bruyant | vehicle event; rare/rarer/rarest rare | plant bird;
+    impressive impressionnant | building height sky contest event; visible visible | height sky building;
+    surprising surprenant | topic text issue event contest; tiring fatigant | task contest;
+    useless inutile | thing text issue; tasty/tastier/tastiest savoureux | meal;
+    excellent excellent | meal drink text event
 """
 
 # Verbs: English (base/past/participle when irregular), French | subjects | objects | marks.
@@ -349,19 +344,19 @@ TRANSITIVE = """
     look_for chercher | family profession | thing clothes animal; wait_for attendre | person | person vehicle;
     build/built construire | profession institution | building vehicle height;
     repair réparer | profession family | vehicle thing instrument opening furniture;
-    paint/painted peindre | profession | opening furniture building;
+    paint peindre | profession | opening furniture building;
     draw/drew/drawn dessiner | family profession | plant animal building;
     carry porter | family profession | thing instrument; wear/wore/worn porter | family profession | clothes;
     choose/chose/chosen choisir | family profession | clothes fruit text thing;
     finish finir | family profession | text task; translate traduire | profession | paper;
     publish publier | institution profession | text | f; accept accepter | power profession | issue | f;
     reject rejeter | power | issue legal | f; approve approuver | power | issue legal | f;
-    examine examiner | power profession | issue paper | f; support/supported soutenir | power | issue institution | f;
+    examine examiner | power profession | issue paper | f; support soutenir | power | issue institution | f;
     criticize critiquer | power profession | issue institution text | f; propose proposer | power | issue | f;
     announce annoncer | power | issue event | f; prepare préparer | profession leader institution | event text;
     organize organiser | profession power | event | f; cancel annuler | power | event | f;
     adopt adopter | institution | issue legal | f; lead/led diriger | leader | institution event | f;
-    create créer | leader institution | institution text | f;
+    create créer | leader institution | organisation text | f;
     protect protéger | power profession | outdoors beast water building;
     follow suivre | family profession animal | family animal vehicle;
     clean nettoyer | family profession | room furniture building clothes vehicle;
@@ -382,8 +377,9 @@ TRANSITIVE = """
     have/had avoir | family profession | animal vehicle thing | s;
     need avoir/besoin/de | person | thing vehicle | s; talk_about parler/de | person | event text issue;
     answer répondre/à | profession family | text; obey obéir/à | family profession | leader legal;
-    enter entrer/dans | person | building room outdoors | e; take_part_in participer/à | person institution | event;
-    think_about penser/à | person | issue task
+    enter entrer/dans | person | building room outdoors | e;
+    take_part_in/took/taken participer/à | person institution | event;
+    think_about/thought penser/à | person | issue task
 """
 GIVING = """
     give/gave/given donner | family profession | wares fruit text;

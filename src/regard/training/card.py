@@ -34,6 +34,6 @@ def model_card(config: Config, progress: Progress, scores: dict[str, Any], data:
     ]
     for name, score in scores.items():
         value, signature = (score["score"], score["signature"]) if isinstance(score, dict) else (score, "nats a token")
-        lines.append(f"| {name} | {value:.4g} | {signature} |")
+        lines.append(f"| {name} | {value:.4g} | {signature.replace('|', ' ')} |")
     lines += ["", "| part | parameters |", "|---|---:|", *(f"| {part} | {n:,} |" for part, n in counted.parts.items())]
     return "\n".join(lines) + "\n"

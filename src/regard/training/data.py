@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from regard.config import Config, TextConfig
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError
 from regard.text import corpus, order
 from regard.text.batch import Make, Stream, packed, packed_masked, pairs
 from regard.text.clean import Rules
@@ -122,9 +122,15 @@ def make_tokenizers(corpora: Sequence[Files], text: TextConfig, say: Callable[[s
         if not size:
             size, reason = suggest_vocabulary(texts(), kind=text.tokenizer)
             say(f"vocabulary: {size:,} ({reason})")
-        return train_tokenizer(
+        say(f"learning {size:,} tokens")
+        found = train_tokenizer(
             texts(), kind=text.tokenizer, vocabulary=size, lowercase=text.lowercase, tags=text.tags.split()
         )
+        if text.vocabulary and found.size > text.vocabulary:
+            raise ConfigError(
+                f"text.vocabulary ({size}) is too small for {text.tokenizer}: it needs {found.size} or more"
+            )
+        return found
 
     def column(*numbers: int) -> Callable[[], Iterable[str]]:
         return lambda: (example[number] for files in corpora for example in files.read() for number in numbers)

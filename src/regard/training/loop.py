@@ -80,6 +80,8 @@ class Training:
         self.average = {n: p.clone() for n, p in parameters(self.model).items()} if config.train.decay else None
         self.progress = Progress()
         self.remarks: list[str] = []
+        self.signal = 0
+        """What asked the run to stop."""
 
     # Checkpoints
 
@@ -137,7 +139,8 @@ class Training:
                     continue
                 last = progress.update == settings.updates
                 watch("update", {**facts, "update": progress.update})
-                stopping = self._all_asked_to_stop(stop())
+                self.signal = stop()
+                stopping = self._all_asked_to_stop(bool(self.signal))
                 if progress.update % 10 == 0 or progress.update == 1 or last:
                     journal.write("update", progress.update, **facts)
                 if progress.update % settings.validate_every == 0 or last:
@@ -276,8 +279,8 @@ def _mix(*numbers: int) -> int:
 
 
 @contextmanager
-def _asked_to_stop() -> Iterator[Callable[[], bool]]:
-    """Whether SIGTERM or Ctrl-C has come; a second one ends the program at once."""
+def _asked_to_stop() -> Iterator[Callable[[], int]]:
+    """The signal, SIGTERM or Ctrl-C, that has come, or 0; a second one ends the program at once."""
     asked: list[int] = []
 
     def hear(number: int, frame: object) -> None:
@@ -287,7 +290,7 @@ def _asked_to_stop() -> Iterator[Callable[[], bool]]:
 
     before = {number: signal.signal(number, hear) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield lambda: bool(asked)
+        yield lambda: asked[0] if asked else 0
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

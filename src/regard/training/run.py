@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -31,6 +32,7 @@ from regard.training.runtime import Runtime
 from regard.translator import Translator
 
 VALIDATED = 500  # sentences translated at a validation during training: enough to choose by, quick enough to repeat
+IDENTITY = "data.txt"  # the hash of the files a run is trained on
 PROBED = 12  # updates timed to plan a run by minutes
 Say = Callable[[str], None]
 
@@ -57,42 +59,72 @@ class Outcome:
     progress: Progress
     scores: dict[str, Any]
     finished: bool
+    signal: int = 0
+    """What asked it to stop."""
 
 
 def run(request: Request, runtime: Runtime, say: Say, watch: Watch) -> Outcome:
     """Train, or go on training, until it is done or a signal asks to stop."""
     _check(request)
-    with folders.locked(request.out) if runtime.is_main else nullcontext():
-        if runtime.is_main and request.fresh:
-            _clear(request.out)
-        config, sides = _settle(request, runtime, say)
-        data, identity = prepare(request.corpora, request.valid, config, sides, say)
-        if runtime.is_main and not (request.out / CONFIG).exists():
-            if request.minutes:
-                config = _planned(config, data, runtime, request.minutes, say)
-                data.config = config
-            folders.write_file(request.out / "data.txt", identity + "\n", force=True)
-            folders.write_file(request.out / CONFIG, to_json(config), force=False)
-        runtime.barrier()
-        config = data.config = from_json(request.out / CONFIG)
-        _check_data(request.out, identity)
-        torch.manual_seed(config.train.seed)
-        training = Training(request.out, build(config.model), config, data, runtime)
-        say(f"{count(config).total:,} parameters, {len(data.train[0]):,} examples to train on")
-        if training.resume():
-            say(f"resumed at update {training.progress.update:,}")
-        for remark in training.remarks:
-            say(remark)
-        progress = training.progress
-        if progress.finished and (request.out / MODEL).exists():
-            return Outcome(progress, {}, finished=True)
-        if not progress.finished:
-            progress = training.run(lambda model: validation(model, data, runtime), watch)
-        if not progress.finished:
-            return Outcome(progress, {}, finished=False)
-        scores = _finish(request, training, say) if runtime.is_main else {}
-        runtime.barrier()
-        return Outcome(progress, scores, finished=True)
+    try:
+        with folders.locked(request.out) if runtime.is_main else nullcontext():
+            return _run(request, runtime, say, watch)
+    finally:
+        if runtime.is_main and request.out.is_dir() and {path.name for path in request.out.iterdir()} <= {folders.LOCK}:
+            shutil.rmtree(request.out)  # nothing came of it
+
+
+def _run(request: Request, runtime: Runtime, say: Say, watch: Watch) -> Outcome:
+    out = request.out
+    if runtime.is_main and request.fresh:
+        _clear(out)
+    if runtime.is_main and not (out / CONFIG).exists():
+        _begin(request, runtime, say)
+    runtime.barrier()
+    config, sides = from_json(out / CONFIG), Sides.load(out)
+    _refuse_change(config, _fitted(request.config, sides), out, planned=bool(request.minutes))
+    data, identity = prepare(request.corpora, request.valid, config, sides, say)
+    if (out / IDENTITY).read_text().strip() != identity:
+        raise FolderError(f"{out} holds a run on other data: choose another --out, or begin anew with --fresh")
+    torch.manual_seed(config.train.seed)
+    training = Training(out, build(config.model), config, data, runtime)
+    say(f"{count(config).total:,} parameters, {len(data.train[0]):,} examples to train on")
+    if training.resume():
+        say(f"resumed at update {training.progress.update:,}")
+    for remark in training.remarks:
+        say(remark)
+    progress = training.progress
+    if progress.finished and (out / MODEL).exists():
+        return Outcome(progress, {}, finished=True)
+    if not progress.finished:
+        progress = training.run(lambda model: validation(model, data, runtime), watch)
+    if not progress.finished:
+        return Outcome(progress, {}, finished=False, signal=training.signal)
+    scores = _finish(request, training, say) if runtime.is_main else {}
+    runtime.barrier()
+    return Outcome(progress, scores, finished=True)
+
+
+def _begin(request: Request, runtime: Runtime, say: Say) -> None:
+    """Write what the run goes by, once all of it is known to be sound: tokenizers, the data's hash and, last, the config."""
+    out = request.out
+    sides = make_tokenizers(request.corpora, request.config.text, say)
+    config = _fitted(request.config, sides)
+    data, identity = prepare(request.corpora, request.valid, config, sides, lambda _: None)
+    if request.minutes:
+        config = _planned(config, data, runtime, request.minutes, say)
+    sides.save(out)
+    folders.write_file(out / IDENTITY, identity + "\n", force=True)
+    folders.write_file(out / CONFIG, to_json(config), force=False)
+
+
+def _fitted(config: Config, sides: Sides) -> Config:
+    """The config with what the tokenizers decide."""
+    shape = dataclasses.replace(config.model, vocabulary=sides.source.size)
+    if not sides.shared:
+        shape = dataclasses.replace(shape, target_vocabulary=sides.target.size)
+    text = dataclasses.replace(config.text, fingerprint=sides.fingerprint)
+    return dataclasses.replace(config, model=shape, text=text)
 
 
 def _check(request: Request) -> None:
@@ -100,6 +132,9 @@ def _check(request: Request) -> None:
     for files in filter(None, (*request.corpora, request.valid)):
         if next(iter(files.read()), None) is None:
             raise DataError(f"{files.source} is empty")
+    if request.valid is not None:
+        for _ in request.valid.read():  # all of it: what is wrong at its end should not be found after hours
+            pass
     single = request.config.model.family in ("gpt", "bert")
     if any(single != files.single for files in request.corpora):
         family = request.config.model.family
@@ -113,27 +148,9 @@ def _check(request: Request) -> None:
 def _clear(out: Path) -> None:
     for path in checkpoints(out):
         folders.discard(path)
-    for name in (MODEL, CONFIG, SOURCE_FILE, TARGET_FILE, "journal.jsonl", "card.md", folders.CHECKSUMS, "data.txt"):
+    for name in (MODEL, CONFIG, SOURCE_FILE, TARGET_FILE, "journal.jsonl", "card.md", folders.CHECKSUMS, IDENTITY):
         if (out / name).exists():
             folders.discard(out / name)
-
-
-def _settle(request: Request, runtime: Runtime, say: Say) -> tuple[Config, Sides]:
-    """The tokenizers and the config that goes with them: those of the folder where it has them, else new ones."""
-    out = request.out
-    if runtime.is_main and not (out / SOURCE_FILE).exists():
-        make_tokenizers(request.corpora, request.config.text, say).save(out)
-    runtime.barrier()
-    sides = Sides.load(out)
-    shape = dataclasses.replace(request.config.model, vocabulary=sides.source.size)
-    if not sides.shared:
-        shape = dataclasses.replace(shape, target_vocabulary=sides.target.size)
-    text = dataclasses.replace(request.config.text, fingerprint=sides.fingerprint)
-    config = dataclasses.replace(request.config, model=shape, text=text)
-    if (out / CONFIG).exists():
-        _refuse_change(from_json(out / CONFIG), config, out, planned=bool(request.minutes))
-        return from_json(out / CONFIG), sides
-    return config, sides
 
 
 def _refuse_change(old: Config, new: Config, out: Path, *, planned: bool) -> None:
@@ -151,12 +168,6 @@ def _refuse_change(old: Config, new: Config, out: Path, *, planned: bool) -> Non
             f"{out} holds a run with another config: {'; '.join(changes)}. Go on with the old values, choose another "
             "--out, or begin anew with --fresh"
         )
-
-
-def _check_data(out: Path, identity: str) -> None:
-    path = out / "data.txt"
-    if path.exists() and path.read_text().strip() != identity:
-        raise FolderError(f"{out} holds a run on other data: choose another --out, or begin anew with --fresh")
 
 
 def _planned(config: Config, data: Data, runtime: Runtime, minutes: float, say: Say) -> Config:
