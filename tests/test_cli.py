@@ -121,3 +121,39 @@ def test_the_demo_shows_what_works() -> None:
     done = regard("demo")
     assert done.returncode == 0, done.stderr
     assert "largest difference" in done.stdout
+
+
+def test_nothing_is_written_over_what_is_read(tmp_path) -> None:
+    (tmp_path / "a").write_text("one\ntwo\n")
+    (tmp_path / "b").write_text("un\ndeux\n")
+    done = regard("check", str(tmp_path / "a"), str(tmp_path / "b"), "--report", str(tmp_path / "a"), "--force")
+    assert done.returncode == 2
+    assert "is what is read" in done.stderr
+    assert (tmp_path / "a").read_text() == "one\ntwo\n"
+
+
+def test_the_built_in_corpus_is_written_as_asked(tmp_path) -> None:
+    sizes = ("--train", "30", "--valid", "5", "--test", "5", "--longest", "6")
+    done = regard("data", "get", "builtin", "--out", str(tmp_path / "c"), *sizes)
+    assert done.returncode == 0, done.stderr
+    assert "licence: " in done.stderr
+    english = (tmp_path / "c" / "train.en").read_text().splitlines()
+    assert len(english) == 30
+    assert max(len(line.split()) for line in english) <= 6
+    again = regard("data", "get", "builtin", "--out", str(tmp_path / "d"), *sizes, "--seed", "9")
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "d" / "train.en").read_text().splitlines() != english
+
+
+def test_check_answers_with_a_verdict_and_an_exit_code(tmp_path) -> None:
+    (tmp_path / "a").write_text("one word\n" * 100)
+    (tmp_path / "b").write_text("un mot\n" * 100)
+    done = regard("check", str(tmp_path / "a"), str(tmp_path / "b"), "--json")
+    answer = json.loads(done.stdout)
+    assert answer["verdict"] == "unfit"
+    assert done.returncode == 1
+    assert {"kind", "count", "share", "examples", "fix"} <= answer["findings"][0].keys()
+
+
+def test_version_is_said() -> None:
+    assert regard("--version").stdout.startswith("regard ")

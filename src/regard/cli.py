@@ -30,6 +30,8 @@ Source = Annotated[
     str, typer.Argument(metavar="SOURCE", help="A text file, one that holds both sides, a folder, or -.")
 ]
 Target = Annotated[str | None, typer.Argument(metavar="TARGET", help="The other side, line for line.")]
+Languages = Annotated[str, typer.Option(metavar="EN,FR", help="The two languages of a file with both sides.")]
+Fields = Annotated[str, typer.Option(metavar="A,B", help="The two fields of a JSONL file.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Threads = Annotated[int, typer.Option(min=0, help="CPU threads; 0: all cores.")]
@@ -155,6 +157,8 @@ def train(
     recipe: Annotated[str, typer.Option(metavar="NAME or FILE", help="A known-good run to start from.")] = "",
     updates: Annotated[int, typer.Option(min=0, help="How many; as --set train.updates.")] = 0,
     minutes: Annotated[float, typer.Option(min=0, help="Plan the run for this long.")] = 0.0,
+    languages: Languages = "",
+    fields: Fields = "",
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever is in the folder.")] = False,
     values: Values = [],  # noqa: B006 - typer copies it
     device: Device = "auto",
@@ -174,12 +178,14 @@ def train(
     config = find_config(recipe) if recipe else Config()
     shortcuts = [f"train.updates={updates}"] * bool(updates) + [f"train.seed={seed}"] * bool(seed)
     config = config.with_values([*values, *shortcuts])
+    how: dict[str, Any] = {
+        "family": config.model.family,
+        "languages": _two("--languages", languages, "codes", "en,fr"),
+        "fields": _two("--fields", fields, "names", "english,french"),
+    }
     request = Request(
-        corpora=(
-            _files(source, target, config.model.family),
-            *(_more_files(words, config.model.family) for words in also),
-        ),
-        valid=_files(valid[0], valid[1] or None, config.model.family) if valid[0] else None,
+        corpora=(_files(source, target, **how), *(_more_files(words, **how) for words in also)),
+        valid=_files(valid[0], valid[1] or None, **how) if valid[0] else None,
         out=out,
         config=config,
         fresh=fresh,
@@ -204,7 +210,7 @@ def train(
         raise typer.Exit(128 + outcome.signal)
 
 
-def _files(source: str, target: str | None, family: str, weight: float = 1.0) -> Any:
+def _files(source: str, target: str | None, weight: float = 1.0, *, family: str, **how: Any) -> Any:
     """Two files, one that holds both sides, or one text for a language model."""
     from regard.text.formats import format_of
     from regard.training.data import Files
@@ -212,10 +218,10 @@ def _files(source: str, target: str | None, family: str, weight: float = 1.0) ->
     single = target is None and (format_of(source) is None or family in ("gpt", "bert"))
     if not 0 < weight <= 1000:
         raise ConfigError(f"the weight of {source} ({weight}) must be above 0 and at most 1000")
-    return Files(Path(source), Path(target) if target else None, single, weight)
+    return Files(Path(source), Path(target) if target else None, single, weight, **how)
 
 
-def _more_files(words: str, family: str) -> Any:
+def _more_files(words: str, **how: Any) -> Any:
     """`SOURCE,TARGET,WEIGHT`; the target is empty where one file holds both sides."""
     parts = words.split(",")
     try:
@@ -224,7 +230,7 @@ def _more_files(words: str, family: str) -> Any:
         source = ""
     if not source or len(parts) != 3:
         raise ConfigError(f"--also ({words}) must be SOURCE,TARGET,WEIGHT, such as back.en,back.fr,0.5")
-    return _files(source, target or None, family, weight)
+    return _files(source, target or None, weight, **how)
 
 
 @app.command()
@@ -251,6 +257,7 @@ def translate(
     from regard.translator import Translator
 
     use_threads(threads)
+    _not_an_input(out, file)
     if out is not None and out.exists() and not force:
         raise FolderError(f"{out} is already there: choose another name, or replace it with --force")
     translator = Translator.load(folder, find_device(device), values)
@@ -276,8 +283,8 @@ def check(
         "",
     ),
     test: Annotated[tuple[str, str], typer.Option(metavar="SOURCE TARGET", help="What is reported.")] = ("", ""),
-    languages: Annotated[str, typer.Option(metavar="EN,FR", help="The two languages of a file with both sides.")] = "",
-    fields: Annotated[str, typer.Option(metavar="A,B", help="The two fields of a JSONL file.")] = "",
+    languages: Languages = "",
+    fields: Fields = "",
     format: Annotated[  # noqa: A002 - the word of the field
         str, typer.Option(help="tsv, jsonl, tmx, xliff, po or text, where the name of the file does not say it.")
     ] = "",
@@ -300,6 +307,7 @@ def check(
     def pairs(one: str, other: str | None, known: str) -> Any:
         return read_pairs(one, other, format=known or None, languages=codes, fields=names, skipped=skipped)
 
+    _not_an_input(report, source, target or "", *valid, *test)
     if report is not None and report.exists() and not force:
         raise FolderError(f"{report} is already there: choose another name, or replace it with --force")
     train = pairs(source, target, format)
@@ -318,6 +326,13 @@ def check(
 
         Console(highlight=False).print(pages.render_terminal(found))
     raise typer.Exit(1 if found.verdict == "unfit" else 0)
+
+
+def _not_an_input(out: Path | None, *inputs: str) -> None:
+    """Nothing is written over what is read, whatever is forced."""
+    for given in inputs:
+        if out is not None and given not in ("", "-") and out.exists() and out.samefile(given):
+            raise FolderError(f"{out} is what is read: choose another name to write to")
 
 
 def _two(flag: str, text: str, what: str, example: str) -> tuple[str, str] | None:

@@ -66,7 +66,8 @@ def cost_table(done: Work, needed: Bytes, took: Duration | None, *, batch: int, 
     if needed.cache_per_source_token:
         table.add_row("memory a source token", size(needed.cache_per_source_token), "kept once a sentence in decoding")
     if took is not None:
-        note = f"{took.tokens:,.0f} target tokens at {took.utilisation:.0%} of the peak of {took.devices} × {took.hardware}"
+        share = f"{took.utilisation:.0%} of the peak of {took.devices} × {took.hardware}"
+        note = f"{took.tokens:,.0f} target tokens at {share}"
         table.add_row("time", time(took.seconds), note)
         table.add_row("", f"{took.tokens_per_second:,.0f}", "target tokens a second")
         card = HARDWARE[took.hardware]

@@ -510,3 +510,12 @@ def test_an_empty_text_is_refused(tmp_path):
 def test_the_real_corpora_have_as_many_lines_on_both_sides(corpora):
     pairs = read_pairs(corpora / "multi30k" / "val.en.gz", corpora / "multi30k" / "val.de.gz")
     assert sum(1 for _ in pairs) == 1014
+
+
+def test_two_folders_may_name_their_files_by_language(tmp_path):
+    for language in ("en", "fr"):
+        (tmp_path / language).mkdir()
+        for number in (0, 1):
+            (tmp_path / language / f"{number}.{language}").write_text(f"{language} {number}\n")
+    found = [(pair.source, pair.target) for pair in read_pairs(tmp_path / "en", tmp_path / "fr")]
+    assert found == [("en 0", "fr 0"), ("en 1", "fr 1")]

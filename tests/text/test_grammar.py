@@ -532,12 +532,14 @@ def test_a_while_passive_is_an_imparfait(many: list[Pair]) -> None:
     found = [pair for pair in many if " being " in pair.source]
     assert len(found) > 20
     for pair in found:
-        assert linked(pair, "being") <= {"était", "étaient", "n'était", "n'étaient"}, pair
+        assert linked(pair, "being") <= {"étais", "était", "étions", "étiez", "étaient", "j'étais"}, pair
 
 
 def test_a_past_when_or_while_has_no_perfect_beside_it(many: list[Pair]) -> None:
     for pair in many:
         words = bare(pair.source)
+        if {"that", "who", "whose", "where"} & set(words):
+            continue
         if {"when", "while"} & set(words) and {"was", "were", "did", "had"} & set(words):
             for word, following in pairwise(words):
                 if word in ("has", "have"):

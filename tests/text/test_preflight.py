@@ -7,6 +7,10 @@ import json
 import os
 import random
 import re
+import shlex
+import subprocess
+import sys
+import unicodedata
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -139,6 +143,7 @@ FAULTS = {
     "empty": (every(100), target_as(lambda text: "  ")),
     "length-ratio": (every(50), target_as(lambda text: text[: len(text) // 5])),
     "too-long": (every(100), lambda pair: pair._replace(source=pair.source * 60, target=pair.target * 60)),
+    "normalisation": (every(50), target_as(lambda text: unicodedata.normalize("NFD", "é" + text))),
     "wrong-script": (every(100), target_as(lambda text: "Маленький дом стоял на краю большого леса.")),
 }
 
@@ -156,6 +161,34 @@ def test_a_fault_is_counted_exactly(kind):
 @pytest.mark.parametrize("kind", FAULTS)
 def test_the_lines_named_are_the_faulty_ones(kind):
     assert set(lines_of(report_on(kind))) <= {place + 1 for place in FAULTS[kind][0]}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_all_lines_of_a_small_corpus_are_named(kind):
+    finding = report_on(kind).findings[0]
+    assert (sum(map(len, finding.lines.values())), finding.lines_complete) == (finding.count, True)
+
+
+def test_lines_that_are_only_a_part_are_called_a_part():
+    train = changed(make_corpus(25_000), every(50, 25_000), swap)
+    finding = json.loads(inspect(train).to_json())["findings"][0]
+    assert (finding["kind"], finding["lines_complete"]) == ("swapped", False)
+    assert f"names {sum(map(len, finding['lines'].values())):,} of the {finding['count']:,}" in finding["fix"]
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("share", [0.02, 0.1])
+@pytest.mark.parametrize("longer", [5, 1 / 5])
+def test_a_side_too_long_or_too_short_is_found_and_named(corpus, side, share, longer):
+    def stretch(pair):
+        text = getattr(pair, side)
+        return pair._replace(**{side: " ".join([text] * 5) if longer > 1 else text[: len(text) // 5]})
+
+    places = every(round(1 / share))
+    report = inspect(changed(corpus[0], places, stretch))
+    assert found(report) == [("length-ratio", "train")]
+    assert set(lines_of(report)) <= {place + 1 for place in places}
+    assert len(lines_of(report)) == report.findings[0].count >= 0.9 * len(places)
 
 
 def test_nearly_all_swapped_lines_are_found():
@@ -286,6 +319,36 @@ def test_a_shuffled_stretch_is_found(corpus):
     assert found(inspect(train[:1000] + mixed + train[1200:], *others)) == [("misaligned", "train")]
 
 
+def shuffled(pairs):
+    """The pairs with the targets of all of them mixed."""
+    targets = [pair.target for pair in pairs]
+    random.Random(0).shuffle(targets)
+    return [pair._replace(target=target) for pair, target in zip(pairs, targets, strict=True)]
+
+
+@pytest.mark.parametrize("count", [1000, 5000])
+def test_sides_that_have_nothing_to_do_with_each_other_are_unfit(corpus, count):
+    report = inspect(shuffled(corpus[0][:count]))
+    assert (report.verdict, found(report)) == ("unfit", [("unrelated", "train")])
+
+
+@pytest.mark.parametrize("shift", [-40, -1, 2, 5])
+def test_a_corpus_shifted_as_a_whole_says_how_far(corpus, shift):
+    report = inspect(shifted(corpus[0], 0, 5000, shift))
+    way = "later" if shift > 0 else "earlier"
+    assert (report.verdict, found(report)) == ("unfit", [("misaligned", "train")])
+    assert f"{abs(shift)} line{'s' * (abs(shift) > 1)} {way}" in report.findings[0].title
+
+
+def test_a_corpus_shifted_as_a_whole_says_how_to_put_it_back(corpus):
+    assert "`tail -n +6 TARGET" in inspect(shifted(corpus[0], 0, 5000, 5)).findings[0].fix
+
+
+def test_sides_of_one_length_are_not_called_unrelated():
+    pairs = [Pair(pair.source[:9], pair.target[:9], pair.origin) for pair in make_corpus(3000) if len(pair.source) > 9]
+    assert "unrelated" not in {kind for kind, _ in found(inspect(pairs))}
+
+
 def test_a_split_with_its_files_swapped_is_unfit(corpus):
     train, valid, test = corpus
     report = inspect(train, [swap(pair) for pair in valid], test)
@@ -354,6 +417,36 @@ def test_odd_lines_are_reported_and_never_raise(text):
 
 def test_every_kind_says_how_to_mend_it():
     assert all(remedy.fix and remedy.explanation for remedy in KINDS.values())
+
+
+COMMANDS = sorted({code for remedy in KINDS.values() for code in re.findall(r"`(regard [^`]+)`", remedy.fix)})
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_of_a_fix_exists_with_its_options(command):
+    words = shlex.split(command.replace("...", "").format(split="valid"))[1:]
+    names = [word for word in words if re.fullmatch("[a-z]+", word)]
+    known = subprocess.run([sys.executable, "-m", "regard", *names, "--help"], capture_output=True, text=True)
+    assert known.returncode == 0
+    assert all(word in known.stdout for word in words if word.startswith("--"))
+
+
+def test_the_remedy_for_mojibake_does_not_make_more_of_it():
+    assert "iconv -f" not in KINDS["mojibake"].fix
+
+
+def run_on(command, text, folder):
+    """What a fix makes of a file with this text."""
+    (folder / "FILE").write_text(text, encoding="utf-8")
+    command = command.replace("python", shlex.quote(sys.executable), 1)
+    subprocess.run(command, shell=True, check=True, cwd=folder, env={**os.environ, "PYTHONUTF8": "1"})
+    return (folder / command.split()[-1]).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("kind", "damaged"), [("mojibake", misread("élan\n")), ("normalisation", "e\u0301lan\n")])
+def test_the_command_of_a_fix_mends_the_text(kind, damaged, tmp_path):
+    (command,) = re.findall(r"`(python -c [^`]+)`", KINDS[kind].fix.format(split="train"))
+    assert run_on(command, damaged, tmp_path) == "élan\n"
 
 
 def test_the_json_has_what_the_interface_promises(corpus):
@@ -482,3 +575,71 @@ def test_a_fault_in_real_text_is_found_as_what_it_is(data, kind):
 def test_a_shifted_stretch_of_real_text_is_found(data, folder):
     train = splits(data / folder, "fr" if folder.endswith("fr") else "de", ["train"])[0][-5000:]
     assert ("misaligned", "train") in found(inspect(shifted(train, 3000, 3200, 1)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2000, 29_000])
+def test_shuffled_targets_of_real_text_are_unfit(data, count):
+    report = inspect(shuffled(splits(data / "multi30k", "de", ["train"])[0][:count]))
+    assert (report.verdict, found(report)) == ("unfit", [("unrelated", "train")])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["multi30k", "tatoeba_ende"])
+def test_a_shift_of_real_text_as_a_whole_says_how_far(data, folder):
+    train = splits(data / folder, "de", ["train"])[0][:29_000]
+    report = inspect(shifted(train, 0, len(train), 5))
+    assert (report.verdict, found(report)) == ("unfit", [("misaligned", "train")])
+    assert "5 lines later" in report.findings[0].title
+
+
+@pytest.mark.slow
+def test_two_halves_of_one_text_are_unrelated(data):
+    text = gzip.decompress((data / "wikitext2" / "wiki.train.tokens.gz").read_bytes()).decode().split("\n")
+    text = [line for line in text if line.strip()]
+    half = len(text) // 2
+    pairs = [Pair(*both, Origin("wiki", line)) for line, both in enumerate(zip(text, text[half:], strict=False), 1)]
+    assert ("unrelated", "train") in found(inspect(pairs[:half]))
+
+
+@pytest.mark.slow
+def test_the_built_in_corpus_is_fit():
+    from regard.text.grammar import sentences
+
+    def part(name, size):
+        drawn = enumerate(sentences(size, part=name), 1)
+        return [Pair(pair.source, pair.target, Origin(name, line)) for line, pair in drawn]
+
+    assert found(inspect(part("train", 10_000), part("valid", 500), part("test", 500))) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("languages", [("zh", "en"), ("ja", "en"), ("ro", "en")])
+def test_small_sets_of_far_languages_are_only_small(data, languages):
+    names = [f"{''.join(languages)}.test.{language}.gz" for language in languages]
+    assert found(inspect(read(data / "word_alignment_gold", *names))) == [("too-few", "train")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [4, 10, 33])
+def test_german_among_french_is_found_however_much_there_is(data, step):
+    french, german = (splits(data / "multi30k", language, ["train"])[0] for language in ("fr", "de"))
+    places = every(step, len(french))
+    report = inspect(changed(french, places, lambda pair: german[pair.origin.line - 1]))
+    assert found(report) == [("wrong-language", "train")]
+    assert abs(report.findings[0].count - len(places)) < 0.1 * len(places)
+
+
+@pytest.mark.slow
+def test_half_of_the_targets_decomposed_are_found_as_that(data):
+    train = splits(data / "multi30k", "fr", ["train"])[0][:10_000]
+    report = inspect(changed(train, every(2, 10_000), target_as(lambda text: unicodedata.normalize("NFD", text))))
+    assert (report.verdict, found(report)) == ("care", [("normalisation", "train")])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [100, 33, 10])
+def test_targets_five_times_too_long_are_found_in_real_text(data, step):
+    train = splits(data / "multi30k", "de", ["train"])[0]
+    report = inspect(changed(train, every(step, len(train), start=0), target_as(lambda text: " ".join([text] * 5))))
+    assert (found(report), report.findings[0].lines_complete) == ([("length-ratio", "train")], True)

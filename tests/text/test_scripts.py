@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regard.text.scripts import double_escaped, escaped, has_control, mojibake, repair, script
+from regard.text.scripts import decomposed, double_escaped, escaped, has_control, mojibake, repair, script
 
 
 @pytest.mark.parametrize(
@@ -166,3 +166,10 @@ def test_an_ampersand_is_no_escape(text):
 )
 def test_repair_resolves_escapes_and_drops_controls(damaged, sound):
     assert repair(damaged) == sound
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"), [("e\u0301lan", True), ("élan", False), ("elan", False), ("\u0958", False)]
+)
+def test_letters_in_pieces_are_told_from_whole_ones(text, pieces):
+    assert decomposed(text) == pieces

@@ -34,6 +34,13 @@ CLEARLY = 0.4  # of the usual nats must another shift give more
 OTHER_TEXT = 0.4  # of the nats of the first chunk are still a matter of the kind of text
 PROVEN = 5.0  # standard errors that the gain of a stretch lies above zero
 SHORTEST_UNRELATED = 64  # lines: without a better shift the proof must be longer
+ENOUGH = 1000  # lines before a whole chunk can be called unrelated
+AROUND = 8  # lines to each side that a length is compared with: what goes up and down slowly places nothing
+ECHO = 0.3  # correlation that tells where the other side stands; chance alone reaches 0.14 among a thousand lines
+FEWEST_SIGNS = 50  # lines that must show a sign before it can place the other side
+BLOCK = 64  # lines that are learned from, or looked at, together
+BESIDE = (-7, -6, -5, 5, 6, 7)  # lines this near share a topic, but do not belong together
+RELATED = 5.0  # standard errors that words must keep better company than beside
 SIGNS_AROUND = re.compile(r"^[\W_]+|[\W_]+$")
 DIGITS = re.compile(r"\d+")
 UNSPACED = {"Han", "Kana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan"}
@@ -58,11 +65,15 @@ class Features:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Pairs first..last (by place in the split, from 0) whose target stands `shift` lines further; 0: nowhere near."""
+    """Pairs first..last (by place in the split, from 0) whose target stands `shift` lines further; 0: nowhere near.
+
+    `unrelated`: a whole chunk where neither words nor lengths nor numbers show that the sides belong together.
+    """
 
     first: int
     last: int
     shift: int
+    unrelated: bool = False
 
 
 def featured(lines: Sequence[str], *, unspaced: bool) -> Features:
@@ -125,12 +136,20 @@ class Agreement:
         self.false = np.ones((len(SIGNS), BINS))
         self.middle = 0.0
         self.usual = 0.0
+        self.shifts: tuple[int, ...] = SHIFTS  # tried in this chunk
+        self.unrelated = False  # the last chunk of enough lines
 
     def look(self, source: Features, target: Features, *, first: int) -> list[Stretch]:
         """Learn from a chunk of pairs that starts at `first`, and name its stretches that drifted."""
         count = len(source.length)
         if count < 2 * WINDOW:
             return []
+        echoes = echoes_of(source, target)
+        self.shifts = (*SHIFTS, *(shift for shift in echoes if abs(shift) > max(SHIFTS)))
+        if count >= ENOUGH:
+            self.unrelated = not echoes and not related(source, target)
+        if self.unrelated and (count >= ENOUGH or first):
+            return [Stretch(first, first + count - 1, 0, unrelated=True)]  # nothing to learn from
         begins = np.unique(np.append(np.arange(0, count - WINDOW + 1, WINDOW // 2), count - WINDOW))
         if self.pairs == 0:
             self.begin(source, target, begins)
@@ -153,7 +172,7 @@ class Agreement:
             return []
         lines = covered(doubtful, len(level), margin=WINDOW)
         shifted = {}
-        for shift in SHIFTS:
+        for shift in self.shifts:
             shifted[shift] = np.zeros(len(level), np.float32)
             shifted[shift][lines] = self.level(source, target, shift, lines=lines)
         return merged(level, shifted, doubtful, usual=usual)
@@ -168,20 +187,20 @@ class Agreement:
         lines = np.arange(len(source.length))
         shifts = np.zeros(len(lines), np.int64)
         self.middle = float(np.median(target.length - source.length))
-        for shift in (0, *SHIFTS):
+        for shift in (0, *self.shifts):
             self.learn_words(source, target.rows(moved(lines, shift)))
         for turn in range(ROUNDS):
             self.true[:], self.false[:] = 1, 1
-            for shift in (0, *SHIFTS) if turn == 0 else (0,):
+            for shift in (0, *self.shifts) if turn == 0 else (0,):
                 near = target.rows(moved(lines, shifts + shift))
                 self.learn_signs(self.true, self.bins(source, near))
             self.learn_apart(source, target)
-            levels = np.stack([self.level(source, target, shift) for shift in (0, *SHIFTS)])
+            levels = np.stack([self.level(source, target, shift) for shift in (0, *self.shifts)])
             means = np.stack([windows(level, begins) for level in levels])
             means[0] += TELLING  # in doubt lines are where they should be
             for begin, best in zip(begins.tolist(), means.argmax(0).tolist(), strict=True):
-                shifts[begin : begin + WINDOW] = (0, *SHIFTS)[best]
-            self.together[:], self.source[:], self.target[:], self.pairs = 0, 0, 0, 0
+                shifts[begin : begin + WINDOW] = (0, *self.shifts)[best]
+            self.forget()
             self.learn_words(source, target.rows(moved(lines, shifts)))
         self.usual = float(np.median(means.max(0)))
 
@@ -193,6 +212,10 @@ class Agreement:
         )
         near = target.rows(np.clip(lines + shift, 0, len(target.length) - 1))
         return weigh(worth, self.bins(source.rows(lines), near))
+
+    def forget(self) -> None:
+        """Begin the counts of words again."""
+        self.together[:], self.source[:], self.target[:], self.pairs = 0, 0, 0, 0
 
     def learn_words(self, source: Features, target: Features) -> None:
         """Count which words keep company."""
@@ -211,14 +234,19 @@ class Agreement:
             apart = target.rows((lines + far) % len(target.length))
             self.learn_signs(self.false, self.bins(source.rows(lines), apart))
 
-    def bins(self, source: Features, target: Features) -> Integers:
-        """(4, N): for each sign, which of its cases every pair is."""
+    def bond(self, source: Features, target: Features, *, own: int) -> Floats:
+        """(N,): how well the words of each pair keep company; `own`: times that the pair itself was learned from."""
         met = self.together[source.words[:, :, None] * (BUCKETS + 1) + target.words[:, None, :]]
-        met -= 1  # what a pair itself has brought proves nothing about it
+        met -= own  # what a pair itself has brought proves nothing about it
         met[met < SEEN_TOGETHER] = 0
         met *= (max(self.pairs, 1) / np.maximum(self.target, 1))[target.words][:, None, :]
         best = met.max(axis=2) / np.maximum(self.source, 1)[source.words]  # (N, W): each source word's best companion
-        bond = np.log(np.clip(best, 1, STRONGEST)).sum(1) / np.maximum((source.words < BUCKETS).sum(1), 1)
+        bond: Floats = np.log(np.clip(best, 1, STRONGEST)).sum(1) / np.maximum((source.words < BUCKETS).sum(1), 1)
+        return bond
+
+    def bins(self, source: Features, target: Features) -> Integers:
+        """(4, N): for each sign, which of its cases every pair is."""
+        bond = self.bond(source, target, own=1)
         surprise = np.abs(target.length - source.length - self.middle)
         one, other = source.numbers > 0, target.numbers > 0
         numbers = np.where(one & other, np.where(source.numbers == target.numbers, 1, 3), np.where(one | other, 2, 0))
@@ -230,6 +258,59 @@ class Agreement:
         """Add what was seen to the counts of each sign's cases."""
         for sign in range(len(SIGNS)):
             counts[sign] += np.bincount(bins[sign], minlength=BINS)
+
+
+def echoes_of(source: Features, target: Features) -> list[int]:
+    """How many lines further the target stands, by lengths, question marks and numbers; empty where they do not tell.
+
+    All shifts are tried at once: the correlation of two sides over every shift is a product of their spectra.
+    """
+    size = 1 << (2 * len(source.length) - 1).bit_length()
+    found: dict[int, float] = {}
+    for one, other in (
+        (unlike_around(source.length), unlike_around(target.length)),
+        ((source.mark == 1).astype(np.float64), (target.mark == 1).astype(np.float64)),
+        (signs_of(source.numbers), signs_of(target.numbers)),
+    ):
+        if min(np.count_nonzero(one), np.count_nonzero(other)) < FEWEST_SIGNS:
+            continue
+        spectra = [np.fft.rfft((side - side.mean()) / max(side.std(), 1e-6), size) for side in (one, other)]
+        correlation = np.fft.irfft(np.conj(spectra[0]) * spectra[1], size) / len(one)
+        place = int(correlation.argmax())
+        shift = place if place < size // 2 else place - size
+        if correlation[place] >= ECHO:
+            found[shift] = max(found.get(shift, 0.0), float(correlation[place]))
+    return sorted(found, key=lambda shift: -found[shift])
+
+
+def unlike_around(length: Floats) -> NDArray[np.float64]:
+    """How much longer each line is than those around it, the most unusual ones tamed."""
+    near = np.ones(2 * AROUND + 1)
+    around = np.convolve(length, near, "same") / np.convolve(np.ones(len(length)), near, "same")
+    unlike = length - around
+    return np.clip(unlike, -3 * unlike.std(), 3 * unlike.std())
+
+
+def signs_of(numbers: Integers) -> NDArray[np.float64]:
+    """1 or -1 for the numbers of a line, 0 without any, so that other numbers cancel out."""
+    return np.where(numbers > 0, (numbers * 2654435761 >> 15 & 1) * 2.0 - 1, 0.0)
+
+
+def related(source: Features, target: Features) -> bool:
+    """Whether words that keep company in one half of the lines do so in the other, and more than a few lines away."""
+    lines = np.arange(len(source.length))
+    inside = (lines >= max(BESIDE)) & (lines < len(lines) - max(BESIDE))
+    learned, tried = lines[inside & (lines // BLOCK % 2 == 0)], lines[inside & (lines // BLOCK % 2 == 1)]
+    words = Agreement()
+    for shift in (0, *SHIFTS):
+        words.forget()
+        words.learn_words(source.rows(learned), target.rows(learned + shift))
+        bond = words.bond(source.rows(tried), target.rows(tried + shift), own=0)
+        beside = [words.bond(source.rows(tried), target.rows(tried + near), own=0) for near in BESIDE]
+        gain = bond - np.mean(beside, axis=0)
+        if gain.mean() * np.sqrt(len(gain)) > RELATED * gain.std():
+            return True
+    return False
 
 
 def moved(lines: Integers, shift: int | Integers) -> Integers:

@@ -158,6 +158,8 @@ def _sides(source: str | Path, target: str | Path, given: str | None) -> list[tu
     files = shards(source), shards(target)
     if os.path.isdir(source):
         names = [{bare_name(file): file for file in side} for side in files]
+        if not names[0].keys() & names[1].keys():  # 0.en and 0.fr
+            names = [{name.rpartition(".")[0] or name: file for name, file in side.items()} for side in names]
         for here, there, folder in ((0, 1, target), (1, 0, source)):
             for name, file in names[here].items():
                 if name not in names[there]:

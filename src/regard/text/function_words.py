@@ -571,6 +571,7 @@ MODALS = {  # by frame, and whether there is room for `not`
 MODALS[PRESENT, True] = (*MODALS[PRESENT, False], ("must", MUST.present, True))
 CHAINS = {PAST: CHAIN_PAST, PRESENT: CHAIN_PRESENT, FUTURE: FUTURE}
 UNDATED = Plan("", "", "", "base", "", 1, False, False)
+DENIED = UNDATED._replace(negation="not")
 COPULA_VERB = ALL_VERBS[0]._replace(stative=True)  # stands for the copula where adjuncts ask for a verb
 SLEEP = next(verb for verb in ALL_VERBS if verb.base == "sleep")
 

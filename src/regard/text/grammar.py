@@ -173,7 +173,7 @@ def predicate(
         words = derivation.verb_group(verb, plan, subject)
         if verb.before:
             words.append((verb.before, (len(derivation.english) - 1,)))
-        return words + infinitive(derivation, rest, subject)
+        return words + infinitive(derivation, rest, subject, denied=bool(plan.negation))
     return gift(derivation, rest, verb, plan, subject)
 
 
@@ -311,7 +311,7 @@ def modal(derivation: Derivation, n: int, subject: Nominal) -> list[Word]:
     words.append((french[subject.person], ids))
     if negated:
         words.append(("pas", refused))
-    return words + infinitive(derivation, n - 1 - (refused is not ids), subject)
+    return words + infinitive(derivation, n - 1 - (refused is not ids), subject, denied=negated)
 
 
 def way(derivation: Derivation, n: int, verb: Verb, plan: Plan) -> list[Word]:
@@ -356,7 +356,7 @@ def gift(derivation: Derivation, n: int, verb: Verb, plan: Plan, subject: Nomina
     return words + derivation.adjuncts(rest - receiver, verb, plan)
 
 
-def infinitive(derivation: Derivation, n: int, subject: Nominal) -> list[Word]:
+def infinitive(derivation: Derivation, n: int, subject: Nominal, *, denied: bool) -> list[Word]:
     """An infinitive with what belongs to it, in exactly n words."""
     kind = subject.kind if subject.kind in ("family", "profession") else "profession"
     verb = derivation.pick(tables.VERBS_WILLED["object" if n >= 3 and derivation.chance(0.75) else "alone", kind])
@@ -378,7 +378,8 @@ def infinitive(derivation: Derivation, n: int, subject: Nominal) -> list[Word]:
         size = min(rest if rest < 4 or derivation.chance(0.5) else derivation.within(2, rest - 1), 9)
         words += derivation.noun_phrase(size, verb.objects, "object").french
         rest -= size
-    return words + derivation.adjuncts(rest, verb, tables.UNDATED, manner=verb.pattern == "alone")
+    plan = tables.DENIED if denied else tables.UNDATED
+    return words + derivation.adjuncts(rest, verb, plan, manner=verb.pattern == "alone")
 
 
 def fits(frame: int, pattern: str, verb: Verb | None) -> bool:

@@ -27,6 +27,11 @@ ON_OWN_HALF = 0.8
 FOREIGN = 6.0  # robust deviations that a line must fit its own side worse than its fellows
 FOREIGN_RUNS = 20
 OWN_SMOOTHING = 0.5
+# Lines of a third language are not odd any more when there are many: then the side falls in two by itself.
+BEGINNINGS = (0.03, 0.1, 0.3)  # shares of lines, the least usual ones, from which a second group may grow
+GROWTH = 10  # rounds
+FEWEST_THIRD = 20  # lines that make a group
+BETWEEN = 0.03  # of the lines may lie between two groups that are two languages: of two kinds of text more do
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,36 @@ def learn_own(lines: Lines) -> Own:
     fit = lines.total(table) / lines.lengths
     middle = float(np.median(fit))
     return Own(table, middle, 1.4826 * float(np.median(np.abs(fit - middle))))
+
+
+def third_language(lines: Lines) -> NDArray[np.bool_]:
+    """Which lines are in a language of their own, where a side clearly falls into two groups of letters."""
+    long = lines.lengths >= FOREIGN_RUNS
+    best, fewest = np.zeros(len(long), np.bool_), BETWEEN
+    if long.sum() < 2 * FEWEST_THIRD:
+        return best
+    own = learn_own(lines)
+    fit = lines.total(own.table) / lines.lengths
+    learned = np.arange(len(long)) % 2 == 0  # the other half shows whether the groups are real
+    for share in BEGINNINGS:
+        second = fit < np.quantile(fit[long], share)
+        for _ in range(GROWTH):
+            lean = lines.total(log_odds(lines.count(learned & long & ~second), lines.count(learned & long & second)))
+            lean /= lines.lengths
+            before, second = second, lean < 0
+            if (before == second).all():
+                break
+        one, other = long & ~learned & ~second, long & ~learned & second
+        if other.sum() < FEWEST_THIRD / 2 or other.sum() > one.sum():
+            continue
+        middle, apart = (
+            (np.median(lean[one]) + np.median(lean[other])) / 2,
+            np.median(lean[one]) - np.median(lean[other]),
+        )
+        between = float(np.mean(np.abs(lean[one | other] - middle) < apart / 4))
+        if between < fewest:
+            best, fewest = long & (lean < middle), between
+    return best
 
 
 def learn_sides(source: Lines, target: Lines) -> Sides:

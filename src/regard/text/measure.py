@@ -131,35 +131,42 @@ def trimmed(counts: Integers) -> list[int]:
 
 
 class Ratios:
-    """How long targets are for their sources, by length, and which pairs fall out of the band."""
+    """How long targets are for their sources, by length, and which pairs fall out of the band.
+
+    Both sides have their bands: among sources of its length a pair with a target cut off or padded stands out, among
+    targets of its length one with such a source. By the longer side alone, all padded pairs would be among themselves.
+    """
 
     def __init__(self) -> None:
-        self.counts = np.zeros((LENGTH_BANDS, RATIO_BINS), np.int64)
+        self.counts = np.zeros((LENGTH_BANDS, LENGTH_BANDS, RATIO_BINS), np.int64)  # source, target, ratio
 
-    def add(self, source: Integers, target: Integers) -> tuple[Integers, Integers]:
-        """Count a chunk; the length band and ratio bin of each pair come back, -1 where it is too short to judge."""
-        longer = np.maximum(source, target)
-        band = np.clip(np.log2(np.maximum(longer, 1)).astype(np.int64), 0, LENGTH_BANDS - 1)
+    def add(self, source: Integers, target: Integers) -> tuple[Integers, Integers, Integers]:
+        """Count a chunk; the bands of both sides and the ratio bin of each pair come back.
+
+        The bin is -1 where a pair is too short to judge.
+        """
         ratio = np.log((target + 2) / (source + 2))
         place = np.clip(np.rint(ratio / RATIO_STEP).astype(np.int64) + RATIO_BINS // 2, 0, RATIO_BINS - 1)
-        judged = (source > 0) & (target > 0) & (longer >= FEWEST_CHARACTERS)
-        np.add.at(self.counts, (band[judged], place[judged]), 1)
-        return np.where(judged, band, -1), place
+        judged = (source > 0) & (target > 0) & (np.maximum(source, target) >= FEWEST_CHARACTERS)
+        one, other = length_band(source), length_band(target)
+        np.add.at(self.counts, (one[judged], other[judged], place[judged]), 1)
+        return one, other, np.where(judged, place, -1)
 
-    def bands(self) -> Integers:
-        """(LENGTH_BANDS, 2): the first and last ratio bin that are in order."""
-        usual = band_of(self.counts.sum(0))
-        return np.array([band_of(row) if row.sum() >= ENOUGH else usual for row in self.counts])
-
-    def outside(self) -> int:
-        """How many pairs fall out of their band."""
+    def outside(self, *, slack: int) -> NDArray[np.bool_]:
+        """(source band, target band, bin): whether a pair there is out of band, or within `slack` bins of it."""
+        usual = band_of(self.counts.sum((0, 1)))
         bins = np.arange(RATIO_BINS)
-        bands = self.bands()
-        return int(self.counts[(bins < bands[:, :1]) | (bins > bands[:, 1:])].sum())
+        sides = []
+        for side in (1, 0):
+            rows = self.counts.sum(side)
+            bands = np.array([union(band_of(row), usual) if row.sum() >= ENOUGH else usual for row in rows])
+            sides.append((bins < bands[:, :1] + slack) | (bins > bands[:, 1:] - slack))
+        outside: NDArray[np.bool_] = sides[0][:, None, :] | sides[1][None, :, :]
+        return outside
 
     def as_dict(self) -> dict[str, object]:
         """The middle ratio, the band of all lengths together, and the histogram."""
-        total = self.counts.sum(0)
+        total = self.counts.sum((0, 1))
         low, high = band_of(total)
         return {
             "median": round(float(np.exp(ratio_at(middle_of(total)))), 3),
@@ -168,6 +175,16 @@ class Ratios:
             "edges": [round(float(np.exp(ratio_at(place - 0.5))), 4) for place in range(RATIO_BINS + 1)],
             "histogram": [int(count) for count in total],
         }
+
+
+def length_band(length: Integers) -> Integers:
+    """Which doubling of the length each line belongs to."""
+    return np.clip(np.log2(np.maximum(length, 1)).astype(np.int64), 0, LENGTH_BANDS - 1)
+
+
+def union(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    """The band that holds both."""
+    return min(one[0], other[0]), max(one[1], other[1])
 
 
 def ratio_at(place: float) -> float:

@@ -6,17 +6,18 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
+from unicodedata import normalize
 
 import numpy as np
 
 from regard.text.drift import Agreement, Stretch, featured
-from regard.text.languages import Lines, learn_own, learn_sides, read_lines
+from regard.text.languages import Lines, learn_own, learn_sides, read_lines, third_language
 from regard.text.measure import Ratios, Side, codes, lengths
 from regard.text.overlap import NEAR, Digests, HeldOut, Repeats, both, digests, plain
-from regard.text.remedies import EXPLAINS, KINDS
-from regard.text.scripts import CONTROL, damage, damaged_part, script
+from regard.text.remedies import EXPLAINS, KINDS, PARTIAL
+from regard.text.scripts import CONTROL, damage, damaged_part, decomposed, script
 from regard.text.streams import Pair
 
 NUMBER = re.compile(r"\d[\d.,]*")
@@ -38,6 +39,8 @@ TELLING_CHARACTERS = 24  # of both sides: "Thank you." is in every text and leak
 MANY_SCRIPTS = 0.2  # a script in this share of lines belongs to the side (Serbian has two)
 SWAPPED_SPLIT = 0.5  # of a split's lines the wrong way round: not lines are swapped, the files are
 GOES_ON = 256  # lines after which a drifted stretch counts as another one
+BAND_MOVES = 5  # bins that the band of the length ratio may still move as more pairs come
+WHOLE_SHIFT = 0.8  # of a split's lines moved alike: not lines were lost, one file begins elsewhere
 MEDIAN_APART = 2.0  # times longer or shorter: the splits are not the same kind of text
 
 
@@ -65,6 +68,7 @@ class Finding:
     fix: str
     examples: tuple[Example, ...]
     lines: dict[str, list[int]]  # by file, of the first of them
+    lines_complete: bool = True  # whether these are all
 
 
 @dataclass(frozen=True)
@@ -164,6 +168,7 @@ class Found:
     seen: int = 0
     examples: list[tuple[Pair, str]] = field(default_factory=list)
     lines: list[tuple[str, int]] = field(default_factory=list)
+    told: tuple[str, str] = ("", "")  # what is to be added to the title, and the remedy where it is not the usual one
 
     def add(self, pair: Pair, note: str = "", *, weight: float = 1) -> None:
         """See it once more; which examples are kept depends on nothing but their order."""
@@ -185,11 +190,11 @@ class Split:
         self.pairs = 0
         self.source, self.target = Side(), Side()
         self.ratios = Ratios()
-        self.extremes: dict[tuple[int, int], list[Pair]] = {}
+        self.extremes: list[tuple[tuple[int, int, int], Pair]] = []  # by their place among the ratios
         self.found: dict[str, Found] = {}
         self.scripts: dict[tuple[str, str], Found] = {}
         self.stretches: list[Stretch] = []
-        self.origins: list[tuple[int, Pair]] = []  # pairs at which stretches begin
+        self.stretched: dict[int, Pair] = {}  # pairs of stretches, by place
         self.repeats = {"pair": Repeats(), "source": Repeats(), "target": Repeats()}
         self.first_seen: dict[int, Pair] = {}
         self.sample: list[Pair] = []
@@ -219,7 +224,9 @@ class Split:
             first=chunk.first,
         )
         self.stretches += drifted
-        self.origins += [(stretch.first, chunk.pairs[stretch.first - chunk.first]) for stretch in drifted]
+        for stretch in drifted:
+            places = range(stretch.first, min(stretch.last, stretch.first + max(NAMED - len(self.stretched), 0)) + 1)
+            self.stretched |= {place: chunk.pairs[place - chunk.first] for place in places}
 
     def look(self, pair: Pair, source: str, target: str, written: tuple[str, str], usual: bool) -> None:
         """What one pair shows by itself."""
@@ -229,6 +236,8 @@ class Split:
         if harm := damage(pair.source) or damage(pair.target):
             part = damaged_part(pair.source) if damage(pair.source) == harm else damaged_part(pair.target)
             self.note(harm, pair, f"… {part} …")
+        if sides := [name for name in ("source", "target") if decomposed(getattr(pair, name))]:
+            self.note("normalisation", pair, " and ".join(sides))
         if source == target and written[0] and source.count(" ") + 1 >= COPY_WORDS:
             self.note("copies", pair)
         elif not usual and source != target:
@@ -237,13 +246,12 @@ class Split:
             self.note("too-long", pair, f"{source.count(' ') + 1} and {target.count(' ') + 1} words")
 
     def add_ratios(self, chunk: Chunk) -> None:
-        """Count the length ratios, and keep a few pairs of every unusual one."""
-        bands, places = self.ratios.add(lengths(chunk.sources), lengths(chunk.targets))
-        allowed = self.ratios.bands()[bands]
-        for place in np.flatnonzero((bands >= 0) & ((places < allowed[:, 0]) | (places > allowed[:, 1]))).tolist():
-            kept = self.extremes.setdefault((int(bands[place]), int(places[place])), [])
-            if len(kept) < 2:
-                kept.append(chunk.pairs[place])
+        """Count the length ratios, and keep the pairs of unusual ones."""
+        cells = self.ratios.add(lengths(chunk.sources), lengths(chunk.targets))
+        unusual = np.flatnonzero(self.ratios.outside(slack=BAND_MOVES)[cells] & (cells[2] >= 0)).tolist()
+        for place in unusual[: max(NAMED - len(self.extremes), 0)]:
+            one, other, ratio = (int(values[place]) for values in cells)
+            self.extremes.append(((one, other, ratio), chunk.pairs[place]))
 
     def add_repeats(self, chunk: Chunk) -> None:
         """Count what comes again."""
@@ -279,17 +287,18 @@ class Split:
         self.close_repeats()
         self.close_stretches()
         self.first_seen.clear()
+        self.stretched.clear()
 
     def close_ratios(self) -> None:
         """Count the pairs out of the band that all pairs together give."""
-        bands, count = self.ratios.bands(), self.ratios.outside()
+        outside = self.ratios.outside(slack=0)
+        count = int(self.ratios.counts[outside].sum())
         if not count:
             return
         found = self.found["length-ratio"] = Found()
-        for (band, place), pairs in self.extremes.items():
-            if not bands[band][0] <= place <= bands[band][1]:
-                for pair in pairs:
-                    found.add(pair, f"{len(pair.source):,} and {len(pair.target):,} characters")
+        for cell, pair in self.extremes:
+            if outside[cell]:
+                found.add(pair, f"{len(pair.source):,} and {len(pair.target):,} characters")
         found.count = count
 
     def close_scripts(self) -> None:
@@ -305,7 +314,7 @@ class Split:
             if strange:
                 total = self.found.setdefault("wrong-script", Found())
                 total.count += found.count
-                total.lines += found.lines
+                total.lines += found.lines[: NAMED - len(total.lines)]
                 total.examples += [(pair, " and ".join(strange)) for pair, _ in found.examples]
 
     def has_usual_scripts(self, pair: Pair) -> bool:
@@ -334,17 +343,17 @@ class Split:
 
     def close_stretches(self) -> None:
         """Join stretches that go on, and count their lines."""
-        found = Found()
-        starts = dict(self.origins)
         for stretch in joined(self.stretches):
             lines = stretch.last - stretch.first + 1
-            pair = starts[stretch.first]
-            begin, by = pair.origin.line, abs(stretch.shift)
-            way = "later" if stretch.shift > 0 else "earlier"
-            place = f"{by} line{'s' * (by > 1)} {way}" if by else "nowhere near"
-            found.add(pair, f"from here to line {begin + lines - 1:,} the target fits {place}", weight=lines)
-        if found.count:
-            self.found["misaligned"] = found
+            pair = self.stretched[stretch.first]
+            end = pair.origin.line + lines - 1
+            place = told_shift(stretch.shift) if stretch.shift else "nowhere near"
+            kind = "unrelated" if stretch.unrelated else "misaligned"
+            self.note(kind, pair, f"from here to line {end:,} the target fits {place}", weight=lines)
+            named = [self.stretched.get(place) for place in range(stretch.first + 1, stretch.last + 1)]
+            self.found[kind].lines += [(str(one.origin.path), one.origin.line) for one in named if one]
+            if stretch.shift and lines >= WHOLE_SHIFT * self.pairs:
+                self.found["misaligned"].told = whole_shift(stretch.shift)
 
     def findings(self, names: tuple[str, str]) -> Iterator[Finding]:
         """What is more than ordinary text has of it."""
@@ -356,18 +365,21 @@ class Split:
             if severity is None:
                 continue
             text = {"count": f"{round(found.count):,}", "share": percent(share), "split": self.name}
-            text |= {"source": names[0], "target": names[1], "near": f"{NEAR:.0%}"}
+            text |= {"source": names[0], "target": names[1], "near": f"{NEAR:.0%}", "named": f"{len(found.lines):,}"}
+            complete = len(found.lines) == round(found.count)
+            fix = remedy.fix if complete or "lines" not in remedy.fix else remedy.fix + PARTIAL
             yield Finding(
                 kind=kind,
                 split=self.name,
                 severity=severity,
                 count=round(found.count),
                 share=round(share, 6),
-                title=remedy.title.format(**text),
+                title=remedy.title.format(**text) + found.told[0],
                 explanation=remedy.explanation.format(**text),
-                fix=remedy.fix.format(**text),
+                fix=found.told[1] or fix.format(**text),
                 examples=tuple(shown(pair, note) for pair, note in sorted(found.examples[:SHOWN], key=place_of)),
                 lines=by_file(found.lines),
+                lines_complete=complete,
             )
 
     def statistics(self) -> dict[str, object]:
@@ -435,8 +447,8 @@ def judge_languages(splits: dict[str, Split]) -> None:
         source, target = sides(pairs)
         strange_source, strange_target, swapped = languages.judge(source, target)
         if split is train:  # valid and test may be of another kind of text without being wrong
-            strange_source |= own[0].foreign(source)
-            strange_target |= own[1].foreign(target)
+            strange_source |= own[0].foreign(source) | third_language(source)
+            strange_target |= own[1].foreign(target) | third_language(target)
         kind = "swapped-split" if swapped.mean() > SWAPPED_SPLIT else "swapped"
         for place in np.flatnonzero(swapped).tolist():
             split.note(kind, pairs[place], weight=weight)
@@ -446,10 +458,10 @@ def judge_languages(splits: dict[str, Split]) -> None:
 
 
 def sides(pairs: Sequence[Pair]) -> tuple[Lines, Lines]:
-    """The letters of both sides; numbers are of no language."""
+    """The letters of both sides, each in one piece; numbers are of no language."""
     return (
-        read_lines([NUMBER.sub("", plain(pair.source)) for pair in pairs]),
-        read_lines([NUMBER.sub("", plain(pair.target)) for pair in pairs]),
+        read_lines([NUMBER.sub("", plain(normalize("NFC", pair.source))) for pair in pairs]),
+        read_lines([NUMBER.sub("", plain(normalize("NFC", pair.target))) for pair in pairs]),
     )
 
 
@@ -498,9 +510,10 @@ def told_once(findings: list[Finding]) -> list[Finding]:
 def joined(stretches: list[Stretch]) -> list[Stretch]:
     """Stretches of one shift that go on after a short gap made one; of overlapping ones the longest."""
     runs: list[Stretch] = []
-    for stretch in sorted(stretches, key=lambda stretch: (stretch.shift, stretch.first)):
-        if runs and runs[-1].shift == stretch.shift and stretch.first <= runs[-1].last + GOES_ON:
-            runs[-1] = Stretch(runs[-1].first, max(runs[-1].last, stretch.last), stretch.shift)
+    for stretch in sorted(stretches, key=lambda stretch: (stretch.unrelated, stretch.shift, stretch.first)):
+        alike = runs and (runs[-1].unrelated, runs[-1].shift) == (stretch.unrelated, stretch.shift)
+        if alike and stretch.first <= runs[-1].last + GOES_ON:
+            runs[-1] = replace(runs[-1], last=max(runs[-1].last, stretch.last))
         else:
             runs.append(stretch)
     kept: list[Stretch] = []
@@ -508,6 +521,22 @@ def joined(stretches: list[Stretch]) -> list[Stretch]:
         if all(stretch.last < other.first or stretch.first > other.last for other in kept):
             kept.append(stretch)
     return sorted(kept, key=lambda stretch: stretch.first)
+
+
+def told_shift(shift: int) -> str:
+    """A shift as people say it."""
+    return f"{abs(shift)} line{'s' * (abs(shift) > 1)} {'later' if shift > 0 else 'earlier'}"
+
+
+def whole_shift(shift: int) -> tuple[str, str]:
+    """What is said when a whole file is shifted: how far, and how to put it back."""
+    early, late = ("TARGET", "SOURCE") if shift > 0 else ("SOURCE", "TARGET")
+    by = abs(shift)
+    return (
+        f": nearly all targets fit {told_shift(shift)}",
+        f"Take the first {by} line{'s' * (by > 1)} off {early} (`tail -n +{by + 1} {early} > {early}.mended`) and as "
+        f"many off the end of {late} (`head -n -{by} {late} > {late}.mended`), then check again.",
+    )
 
 
 def belongs(name: str, side: Side, pairs: int) -> bool:

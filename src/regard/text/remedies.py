@@ -44,6 +44,18 @@ MEND = (
     '`python -c "import sys; from regard.text.scripts import repair; '
     'sys.stdout.writelines(repair(line.rstrip(chr(10))) + chr(10) for line in sys.stdin)" < FILE > FILE.mended`.'
 )
+PARTIAL = (
+    " `lines` names {named} of the {count} (`lines_complete` is false): mend these and check again, until none is left."
+)
+READ_AS_UTF8 = (
+    "Read the original again as UTF-8, which it is (a second `iconv` from Windows-1252 would do the damage again). "
+    "If only the damaged file is left: " + MEND
+)
+COMPOSE = (
+    "Write both files the same way: `uconv -x any-nfc FILE > FILE.nfc`, or without it "
+    "`python -c \"import sys, unicodedata; sys.stdout.writelines(unicodedata.normalize('NFC', line) "
+    'for line in sys.stdin)" < FILE > FILE.nfc`.'
+)
 DECODE = (
     "Read the original again in its true encoding (`iconv -f WINDOWS-1252 -t UTF-8 FILE`). "
     "If only the damaged file is left: " + MEND
@@ -138,9 +150,16 @@ KINDS = {
     "mojibake": Remedy(
         "{count} pairs of {split} were read in the wrong encoding",
         "In {share} of the pairs UTF-8 was read as Latin-1 (Ã© for é): the model learns to write the damage.",
-        DECODE,
+        READ_AS_UTF8,
         care=0.001,
         unfit=0.1,
+    ),
+    "normalisation": Remedy(
+        "{count} pairs of {split} write accented letters in two pieces",
+        "In {share} of the pairs a side is decomposed (NFD: e and ´ for é). It looks the same, but is other words to "
+        "the model, and not what users type.",
+        COMPOSE,
+        care=0.005,
     ),
     "control-characters": Remedy(
         "{count} pairs of {split} hold control or lost characters",
@@ -201,6 +220,16 @@ KINDS = {
         unfit=0.1,
         least=24,
     ),
+    "unrelated": Remedy(
+        "the sides of {split} have nothing to do with each other",
+        "In {share} of {split} ({count} lines) words, lengths and numbers of line N agree no better than those of "
+        "lines far apart: there is nothing to translate.",
+        "Check that the two files belong together and that neither was sorted or shuffled by itself; take them again "
+        "from where they come from.",
+        care=0.0,
+        unfit=0.05,
+        least=24,
+    ),
     "constant-side": Remedy(
         "the same line stands in {count} pairs of {split}",
         "{share} of the pairs have one and the same line on a side: the model learns to say it whatever comes in.",
@@ -212,8 +241,7 @@ KINDS = {
     "too-few": Remedy(
         "only {count} pairs to train on",
         "A translator learns words it has met a few times; with so few pairs it can only learn these by heart.",
-        "Add pairs (`regard data list` names public corpora), or go on from a trained model: `regard train "
-        "--from FOLDER`.",
+        "Add pairs: `regard data list` names public corpora.",
         care=1000,
         unfit=50,
         counts=True,
@@ -222,6 +250,7 @@ KINDS = {
 
 # A fault is told once: what follows from it in the same split is left out.
 EXPLAINS = {
+    "unrelated": ("length-ratio", "misaligned", "too-long"),
     "constant-side": ("length-ratio", "misaligned", "duplicates", "wrong-language", "source-leakage", "target-leakage"),
     "swapped-split": (
         "wrong-language",

@@ -212,6 +212,13 @@ def repair_once(text: str) -> str:
     return text
 
 
+def decomposed(text: str) -> bool:
+    """Whether letters are written in pieces (NFD) that Unicode has as one (NFC)."""
+    if text.isascii() or unicodedata.is_normalized("NFC", text):
+        return False
+    return len(unicodedata.normalize("NFC", text)) < len(text)  # some Indic letters are rightly written in pieces
+
+
 MISREAD = re.compile(f"[\xc2-\xf4]{TAIL}")
 
 

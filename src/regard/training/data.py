@@ -31,12 +31,15 @@ class Files:
     """One text, for a language model."""
     weight: float = 1.0
     """How many times an epoch has it."""
+    languages: tuple[str, str] | None = None
+    fields: tuple[str, str] | None = None
 
     def read(self) -> Iterator[tuple[str, ...]]:
         """Every example."""
         if self.single:
             return ((line,) for line, _ in read_lines(self.source))
-        return ((pair.source, pair.target) for pair in read_pairs(self.source, self.target))
+        pairs = read_pairs(self.source, self.target, languages=self.languages, fields=self.fields)
+        return ((pair.source, pair.target) for pair in pairs)
 
     @property
     def paths(self) -> list[Path]:

@@ -23,7 +23,8 @@ from regard.errors import ConfigError, DataError, FolderError
 from regard.evaluate import corpus_scores
 from regard.models import build
 from regard.text.batch import Feed
-from regard.text.tokenizer import SOURCE_FILE, TARGET_FILE, Sides
+from regard.text.tokenizer import FILES as TOKENIZERS
+from regard.text.tokenizer import Sides
 from regard.training.card import model_card
 from regard.training.data import Data, Files, make_tokenizers, prepare
 from regard.training.loop import Progress, Training, Validation, Watch
@@ -106,7 +107,7 @@ def _run(request: Request, runtime: Runtime, say: Say, watch: Watch) -> Outcome:
 
 
 def _begin(request: Request, runtime: Runtime, say: Say) -> None:
-    """Write what the run goes by, once all of it is known to be sound: tokenizers, the data's hash and, last, the config."""
+    """Write what the run goes by, once it is known to be sound: tokenizers, the data's hash and, last, the config."""
     out = request.out
     sides = make_tokenizers(request.corpora, request.config.text, say)
     config = _fitted(request.config, sides)
@@ -148,7 +149,7 @@ def _check(request: Request) -> None:
 def _clear(out: Path) -> None:
     for path in checkpoints(out):
         folders.discard(path)
-    for name in (MODEL, CONFIG, SOURCE_FILE, TARGET_FILE, "journal.jsonl", "card.md", folders.CHECKSUMS, IDENTITY):
+    for name in (MODEL, CONFIG, *TOKENIZERS, "journal.jsonl", "card.md", folders.CHECKSUMS, IDENTITY):
         if (out / name).exists():
             folders.discard(out / name)
 
@@ -256,9 +257,7 @@ def _finish(request: Request, training: Training, say: Say) -> dict[str, Any]:
         found = corpus_scores(hypotheses, references, metrics=["bleu", "chrf"])
         scores |= {name: score.as_dict() for name, score in found.items()}
     card = model_card(config, training.progress, scores, data, request.command)
-    tokenizers = {
-        name: (request.out / name).read_bytes() for name in (SOURCE_FILE, TARGET_FILE) if (request.out / name).exists()
-    }
+    tokenizers = {name: (request.out / name).read_bytes() for name in TOKENIZERS if (request.out / name).exists()}
     save_model(request.out, parameters(training.model), config, {**tokenizers, "card.md": card}, force=True)
     return scores
 
