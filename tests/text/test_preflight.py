@@ -642,4 +642,7 @@ def test_half_of_the_targets_decomposed_are_found_as_that(data):
 def test_targets_five_times_too_long_are_found_in_real_text(data, step):
     train = splits(data / "multi30k", "de", ["train"])[0]
     report = inspect(changed(train, every(step, len(train), start=0), target_as(lambda text: " ".join([text] * 5))))
-    assert (found(report), report.findings[0].lines_complete) == ([("length-ratio", "train")], True)
+    assert found(report) == [("length-ratio", "train")]
+    named, count = len(lines_of(report)), report.findings[0].count
+    assert 0.98 * count <= named <= count
+    assert report.findings[0].lines_complete == (named == count)
