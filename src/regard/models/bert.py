@@ -16,7 +16,7 @@ from regard.attention.masks import over_queries, packed
 from regard.config import ModelConfig
 from regard.errors import ConfigError, InputError
 from regard.models.blocks import Stack
-from regard.models.contract import Record, check_mask, check_tokens
+from regard.models.contract import Record, check_tokens, checked_mask
 from regard.models.layers import ACTIVATIONS, Embedding, make_norm, start_normal
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class BERT(nn.Module):
         `segments` (B, S) numbers the texts of packed rows, which then do not see each other.
         """
         check_tokens(tokens, self.config.vocabulary, "source")
-        check_mask(mask, tokens, "source")
+        mask = checked_mask(mask, tokens, "source")
         if types is not None:
             self._check_types(types, tokens)
         self.source.check(tokens.shape[1], "source")

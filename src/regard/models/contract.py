@@ -104,17 +104,23 @@ def check_not_empty(source: Tensor) -> None:
         raise InputError("source has no tokens: a sentence to translate needs at least one")
 
 
-def check_mask(mask: Tensor | None, tokens: Tensor, what: str) -> None:
-    """A padding mask is boolean and has the shape of the tokens."""
+def checked_mask(mask: Tensor | None, tokens: Tensor, what: str) -> Tensor | None:
+    """A padding mask that is boolean, has the shape of the tokens and hides only what stands at the end of a row.
+
+    On a CPU, where a look costs nothing, a mask that hides nothing becomes none at all.
+    """
     if mask is None:
-        return
+        return None
     if mask.dtype != torch.bool:
         name = str(mask.dtype).removeprefix("torch.")
         raise InputError(f"the mask of {what} is {name}; it must be bool, True for real tokens")
     if mask.shape != tokens.shape:
         raise InputError(f"the mask of {what} has shape {tuple(mask.shape)} and the tokens {tuple(tokens.shape)}")
-    if mask.device.type == "cpu" and not torch.compiler.is_compiling() and bool((mask[:, 1:] & ~mask[:, :-1]).any()):
+    if mask.device.type != "cpu" or torch.compiler.is_compiling():
+        return mask
+    if bool((mask[:, 1:] & ~mask[:, :-1]).any()):
         raise InputError(f"the mask of {what} hides tokens before real ones; padding must stand at the end of a row")
+    return None if bool(mask.all()) else mask
 
 
 def check_rows(tokens: Tensor, rows: int, sentences: int | None = None) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regard.attention.masks import causal, packed
 from regard.config import ModelConfig
 from regard.models.blocks import Stack
-from regard.models.contract import Record, State, check_mask, check_room, check_rows, check_tokens
+from regard.models.contract import Record, State, check_room, check_rows, check_tokens, checked_mask
 from regard.models.layers import Embedding, start_normal
 from regard.models.past import Past, advance, begin
 
@@ -37,7 +37,7 @@ class GPT(nn.Module):
     def start(self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, room: int = 0) -> State:
         """Read what stands before the first token of `step`: (B, S), S may be 0; `mask` is False for padding."""
         check_tokens(source, self.config.vocabulary, "source")
-        check_mask(mask, source, "source")
+        mask = checked_mask(mask, source, "source")
         check_room(room)
         past = begin(len(source), source.device, room)
         if source.shape[1]:

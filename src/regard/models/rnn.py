@@ -23,11 +23,11 @@ from regard.config import ModelConfig
 from regard.models.contract import (
     Record,
     State,
-    check_mask,
     check_not_empty,
     check_room,
     check_rows,
     check_tokens,
+    checked_mask,
     note,
 )
 from regard.models.recurrent import BothWays, Hidden, Layer
@@ -91,7 +91,7 @@ class RNN(nn.Module):
     def start(self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, room: int = 0) -> State:
         """Read the source (B, S); `room` is for families that keep a cache."""
         check_tokens(source, self.config.vocabulary, "source")
-        check_mask(mask, source, "source")
+        mask = checked_mask(mask, source, "source")
         check_room(room)
         check_not_empty(source)
         lengths = None if mask is None else mask.sum(1).clamp(min=1)

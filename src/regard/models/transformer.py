@@ -15,7 +15,7 @@ from regard.attention import Memory
 from regard.attention.masks import over_queries
 from regard.config import ModelConfig
 from regard.models.blocks import Stack
-from regard.models.contract import Record, State, check_mask, check_not_empty, check_room, check_rows, check_tokens
+from regard.models.contract import Record, State, check_not_empty, check_room, check_rows, check_tokens, checked_mask
 from regard.models.layers import Embedding
 from regard.models.past import advance, begin
 
@@ -46,7 +46,7 @@ class Transformer(nn.Module):
     def start(self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, room: int = 0) -> State:
         """Read the source (B, S); with `room`, caches for that many target tokens are allocated now."""
         check_tokens(source, self.config.vocabulary, "source")
-        check_mask(mask, source, "source")
+        mask = checked_mask(mask, source, "source")
         check_room(room)
         check_not_empty(source)
         self.source.check(source.shape[1], "source")

@@ -46,12 +46,13 @@ def render_terminal(report: Report) -> Group:
                 body.append(Text(f"    {example.note}", "dim"))
         body.append(Text.assemble(("Fix: ", "bold"), CODE.sub(r"\1", finding.fix)))
         parts += ["", heading, Padding(Group(*body), (0, 0, 0, 7))]
-    table = Table(title=None, box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("")
-    for column in COLUMNS:
-        table.add_column(column, justify="right")
-    for name, cells in rows(report):
-        table.add_row(name, *cells)
+    table = Table(title=None, box=None, padding=(0, 1, 0, 0), header_style="dim")
+    table.add_column("", no_wrap=True)
+    sides = rows(report)
+    for name, _ in sides:  # a column for each side: numbers of a million stay whole in 80 columns
+        table.add_column(name.replace(", ", "\n"), justify="right", no_wrap=True)
+    for number, column in enumerate(COLUMNS):
+        table.add_row(column, *(cells[number] for _, cells in sides))
     return Group(*parts, "", table)
 
 
