@@ -478,3 +478,14 @@ def test_the_real_grammar_links_words_that_are_there(tmp_path):
 def test_sizes_are_for_the_built_in_corpus_only(local, tmp_path):
     with pytest.raises(DataError, match="tiny is what it is; sizes, seed and lengths are for builtin"):
         catalog.get("tiny", tmp_path / "out", sizes={"train": 2})
+
+
+def test_a_file_without_a_published_checksum_has_to_stay_as_it_came(site, tmp_path, monkeypatch):
+    site.files.update({"/train.en.gz": ENGLISH, "/train.fr.gz": FRENCH})
+    form = tiny(site.url)
+    offer(monkeypatch, form._replace(files=tuple(file._replace(checksum=None) for file in form.files)))
+    catalog.get("tiny", tmp_path / "one")
+    kept = next((tmp_path / "cache").rglob("train.en.gz"))
+    kept.write_bytes(FRENCH)
+    with pytest.raises(DataError, match=rf"train\.en\.gz .* {sha256(ENGLISH)} expected, {sha256(FRENCH)} found"):
+        catalog.get("tiny", tmp_path / "two")

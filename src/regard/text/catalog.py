@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from regard.errors import DataError, did_you_mean
-from regard.folders import explained, hidden_folder, settle, sync, whole_folder
+from regard.folders import explained, hidden_folder, settle, sync, whole_folder, write_file
 from regard.text.corpora import ENTRIES, Entry, File, Form, Part, Piece
 from regard.text.streams import LONGEST, decompress, open_text
 
@@ -29,6 +29,9 @@ BUILTIN_SIZES = {"train": 50_000, "valid": 1_000, "test": 1_000}
 
 Progress = Callable[[str, int, int | None], None]
 """Told of a download as it goes: the file's name, bytes so far, bytes in all where that is known."""
+
+NOTED = ".sha256"
+"""Behind the name of a file without a published checksum: the one it had when it was downloaded."""
 
 _CHUNK = 2**20
 _TIMEOUT = 30  # seconds without a byte
@@ -173,7 +176,7 @@ def _choose(entry: Entry) -> Form:
 
 def _by_hand(form: Form) -> str:
     missing = ", ".join(file.name for file in form.files if _stored(form, file) is None)
-    return f"Put {missing} into {(_local() or _cache()) / form.folder}"
+    return f"Put {missing} into {(_local() or _cache()) / form.folder} (REGARD_DATA may name a folder of corpora)"
 
 
 # Downloads
@@ -191,6 +194,8 @@ def _download(entry: Entry, form: Form, file: File, progress: Progress | None) -
         with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer, partial.open("xb") as copy:
             _receive(answer, copy, lambda done, total: progress(file.name, done, total) if progress else None)
         _check(partial, file.checksum, file.url)
+        if file.checksum is None:  # nobody has published one: what came first is what it has to stay
+            write_file(folder / f"{file.name}{NOTED}", _digest(partial) + "\n", force=True)
         partial.replace(folder / file.name)
         sync(folder)
     except (OSError, http.client.HTTPException) as error:
@@ -216,14 +221,21 @@ def _receive(answer: http.client.HTTPResponse, copy: BinaryIO, tell: Callable[[i
     os.fsync(copy.fileno())
 
 
-def _check(path: Path, checksum: str | None, name: str | None = None) -> None:
-    if checksum is None:
-        return
+def _digest(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _check(path: Path, checksum: str | None, name: str | None = None) -> None:
+    noted = path.with_name(path.name + NOTED)
+    if checksum is None and noted.is_file():
+        checksum = noted.read_text(encoding="utf-8", errors="replace").strip()
+    if checksum is None:
+        return
+    found = _digest(path)
     if found != checksum:
         raise DataError(f"{name or path} is not the file it should be: SHA-256 {checksum} expected, {found} found")
 
