@@ -1,7 +1,8 @@
 """A crew: several processes that do the same work on different chunks; results come in the order of the chunks.
 
 `multiprocessing` would run the user's script again in every process, or copy a process whose threads it cannot copy;
-these import what they need and nothing else.
+these import what they need and nothing else. What passes through the pipes is pickled: it comes from this process, goes
+to its own children and back, and never from a file or anyone else.
 """
 
 from __future__ import annotations
@@ -74,9 +75,7 @@ class Crew(Generic[Settings, Job, Result]):
         assert process.stdin
         assert process.stdout
         try:
-            if (
-                process.pid not in self._begun
-            ):  # here and not above, where each would wait for the one before to wake up
+            if process.pid not in self._begun:  # not above, where each would wait for the one before to wake up
                 self._begun.add(process.pid)
                 process.stdin.write(self._start)
             pickle.dump(job, process.stdin, pickle.HIGHEST_PROTOCOL)
