@@ -333,3 +333,21 @@ def test_dropout_needs_bpe() -> None:
 def test_an_unknown_rule_is_refused_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="Did you mean duplicate"):
         TextConfig(clean="empty duplicates")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece", "characters", "words"])
+def test_every_token_knows_its_word(kind: str) -> None:
+    tokenizer = train(["the old house", "qu'un été"] * 9, kind=kind, vocabulary=700, lowercase=True)
+    text = "  The été  qu'un house "
+    words = tokenizer.words([text])[0]
+    assert len(words) == len(tokenizer.encode(text))
+    assert sorted(set(words)) == [0, 1, 2, 3]
+    assert words == sorted(words)
+
+
+def test_tags_that_are_added_come_last_and_change_nothing_else() -> None:
+    tokenizer = train(["the old house"] * 9, kind="bpe", vocabulary=270, tags=["<2fr>"])
+    more = tokenizer.with_tags(["<2fr>", "<2de>"])
+    assert more.tags == ("<2fr>", "<2de>")
+    assert more.encode("<2de> the old house") == [tokenizer.size, *tokenizer.encode(" the old house")]
+    assert tokenizer.with_tags(["<2fr>"]) is tokenizer

@@ -6,9 +6,10 @@ from regard.decoding.beam import Branch, Tree, beam
 from regard.decoding.greedy import alternatives, greedy
 from regard.decoding.rules import Forbidden, NoRepeat, Rule, Rules, Shortest, Written, limits, make_rules
 from regard.decoding.sample import sample
-from regard.decoding.search import Hypothesis, Models
+from regard.decoding.search import Begun, Hypothesis, Models
 
 __all__ = [
+    "Begun",
     "Branch",
     "Forbidden",
     "Hypothesis",

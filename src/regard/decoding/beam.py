@@ -16,6 +16,7 @@ from torch import Tensor
 
 from regard.decoding.rules import NEVER, Rules
 from regard.decoding.search import (
+    Begun,
     Harvest,
     Hypothesis,
     Models,
@@ -79,6 +80,7 @@ class Candidates(NamedTuple):
 def beam(
     models: Models, source: Tensor, first: Tensor, mask: Tensor | None = None, *, rules: Rules, beams: int,
     results: int, length_penalty: float, coverage_penalty: float, diversity: float, trees: list[Tree] | None = None,
+    begun: list[Begun] | None = None,
 ) -> list[list[Hypothesis]]:  # fmt: skip
     """The `results` best hypotheses found for each sentence of (B, S), best first; `first` is as for `greedy`.
 
@@ -93,7 +95,7 @@ def beam(
         return []
     models, harvest, drawing = as_list(models), Harvest(rules), Drawing(trees, len(source))
     groups, width = (beams, 1) if diversity else (1, beams)
-    state = begin(models, source, first, mask, rules, watch=rules.watches or coverage_penalty > 0)
+    state = begin(models, source, first, mask, rules, begun, watch=rules.watches or coverage_penalty > 0)
     state = move(state, [row for row in range(len(source)) for _ in range(groups)])
     now = _begin(source, mask, rules, (groups, width), results)
     sentences, done, tokens = list(range(len(source))), [False] * len(source), first.repeat_interleave(groups)

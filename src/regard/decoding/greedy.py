@@ -9,18 +9,21 @@ import torch
 from torch import Tensor
 
 from regard.decoding.rules import NEVER, Rules
-from regard.decoding.search import Hypothesis, Models, top, walk
+from regard.decoding.search import Begun, Hypothesis, Models, top, walk
 
 
 def greedy(
-    models: Models, source: Tensor, first: Tensor, mask: Tensor | None = None, *, rules: Rules, length_penalty: float
-) -> list[Hypothesis]:
+    models: Models, source: Tensor, first: Tensor, mask: Tensor | None = None, *, rules: Rules, length_penalty: float,
+    begun: list[Begun] | None = None,
+) -> list[Hypothesis]:  # fmt: skip
     """One hypothesis for each sentence of (B, S); `first` (B,) is what the first step is given.
 
     To a translator that is the beginning of a sentence; to a gpt the last token of the prompt, the source being those
     before it.
     """
-    found = walk(models, source, first, mask, rules, most_probable, copies=1, length_penalty=length_penalty)
+    found = walk(
+        models, source, first, mask, rules, most_probable, copies=1, length_penalty=length_penalty, begun=begun
+    )
     return [hypotheses[0] for hypotheses in found]
 
 

@@ -13,13 +13,14 @@ from torch import Tensor
 
 from regard.decoding.greedy import most_probable
 from regard.decoding.rules import NEVER, Rules
-from regard.decoding.search import Hypothesis, Models, walk
+from regard.decoding.search import Begun, Hypothesis, Models, walk
 from regard.errors import InputError
 
 
 def sample(
     models: Models, source: Tensor, first: Tensor, mask: Tensor | None = None, *, rules: Rules, samples: int, seed: int,
     temperature: float, top_k: int, top_p: float, min_p: float, length_penalty: float,
+    begun: list[Begun] | None = None,
 ) -> list[list[Hypothesis]]:  # fmt: skip
     """`samples` hypotheses for each sentence, in the order drawn; `first` is as for `greedy`.
 
@@ -39,7 +40,7 @@ def sample(
         )
         return drawn, scores.gather(1, drawn[:, None])[:, 0]
 
-    return walk(models, source, first, mask, rules, choose, copies=samples, length_penalty=length_penalty)
+    return walk(models, source, first, mask, rules, choose, copies=samples, length_penalty=length_penalty, begun=begun)
 
 
 def restrict(scores: Tensor, *, top_k: int, top_p: float, min_p: float) -> Tensor:

@@ -51,6 +51,13 @@ class Past(NamedTuple):
     """(R, S) attention each source token got so far, where it is watched."""
 
 
+class Begun(NamedTuple):
+    """What a model's `start` gave: a list of these, passed to a search, saves whoever traces it a second reading."""
+
+    state: State
+    record: Record
+
+
 # A search's State has the models' memories as its memory, and a Past: so that all of it is reordered as one.
 
 
@@ -62,8 +69,9 @@ def as_list(models: Models) -> list[Generator]:
 
 
 def begin(
-    models: list[Generator], source: Tensor, first: Tensor, mask: Tensor | None, rules: Rules, *, watch: bool
-) -> State:
+    models: list[Generator], source: Tensor, first: Tensor, mask: Tensor | None, rules: Rules,
+    begun: list[Begun] | None, *, watch: bool,
+) -> State:  # fmt: skip
     """Read the source (B, S); the first tokens (B,) are what the first step will be given."""
     rows = len(source)
     rules.check(rows)
@@ -72,10 +80,13 @@ def begin(
     if mask is not None and bool(mask.all()):
         mask = None  # without one the kernels are faster
     steps = 1 + max(rules.limit(sentence) for sentence in range(rows))
+    records: list[Record | None] = [None if begun is None else {} for _ in models]
     states = [
-        model.start(source, mask, room=steps + (0 if _remembers(model, source) else source.shape[1]))
-        for model in models
+        model.start(source, mask, record, room=steps + (0 if _remembers(model, source) else source.shape[1]))
+        for model, record in zip(models, records, strict=True)
     ]
+    if begun is not None:
+        begun.extend(Begun(state, record or {}) for state, record in zip(states, records, strict=True))
     coverage = torch.zeros(source.shape, device=source.device) if watch else None
     past = Past(
         models=tuple(state.past for state in states),
@@ -221,13 +232,13 @@ Choose = Callable[[Tensor, int, list[int]], tuple[Tensor, Tensor]]
 @torch.inference_mode()
 def walk(
     models: Models, source: Tensor, first: Tensor, mask: Tensor | None, rules: Rules, choose: Choose, *, copies: int,
-    length_penalty: float,
+    length_penalty: float, begun: list[Begun] | None = None,
 ) -> list[list[Hypothesis]]:  # fmt: skip
     """`copies` hypotheses of each sentence, every one going its own way; they come back in the order of the copies."""
     if not len(source):
         return []
     models, harvest = as_list(models), Harvest(rules)
-    state = begin(models, source, first, mask, rules, watch=rules.watches)
+    state = begin(models, source, first, mask, rules, begun, watch=rules.watches)
     state = move(state, [row for row in range(len(source)) for _ in range(copies)])
     sentences, tokens = list(range(len(source))), first.repeat_interleave(copies)
     going = [list(range(copies)) for _ in sentences]  # the copies of each sentence that have not ended

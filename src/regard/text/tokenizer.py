@@ -9,20 +9,21 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import repeat
+from itertools import accumulate, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as Engine
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from regard.config import TokenizerKind
 from regard.errors import ConfigError, FolderError, InputError
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
 PAD, START, END, UNKNOWN, MASK = range(len(SPECIALS))
+SILENT = (PAD, START, END, MASK)  # they stand in no text; <unk> does: a lost word leaves a trace
 
 # At 0.1 this makes Multi30k's first 2,000 lines 12 % (en) and 15 % (de) longer; the library's dropout, 14 and 15 %.
 GENTLER = 0.3
@@ -125,9 +126,31 @@ class Tokenizer:
         check_texts(texts)
         return [encoding.ids for encoding in self._engine.encode_batch_fast(texts, add_special_tokens=False)]
 
+    def words(self, texts: Sequence[str]) -> list[list[int]]:
+        """Which word of its text each token is of, words counted from 0 between blanks; a blank is of the next word."""
+        check_texts(texts)
+        found = []
+        for text, encoding in zip(texts, self._engine.encode_batch(texts, add_special_tokens=False), strict=True):
+            blanks = [character.isspace() for character in text]
+            begins = [before and not blank for before, blank in zip([True, *blanks], blanks, strict=False)]
+            word = [begun - 1 for begun in accumulate(begins)]
+            owner = [min(number + blank, word[-1]) for number, blank in zip(word, blanks, strict=True)]
+            found.append([owner[max(end - 1, 0)] for _, end in encoding.offsets])
+        return found
+
+    def with_tags(self, tags: Sequence[str]) -> Tokenizer:
+        """The same tokenizer with these tags as well, their ids after all others."""
+        new = [tag for tag in tags if tag not in self.tags]
+        if not new:
+            return self
+        check_tags([*self.tags, *new])
+        engine = Engine.from_str(self.text)
+        engine.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in new])
+        return Tokenizer(json.dumps(json.loads(engine.to_str()), ensure_ascii=False, indent=1) + "\n")
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; special tokens have none, but for <unk>: a lost word leaves a trace."""
-        shown = [number for number in ids if number not in (PAD, START, END, MASK)]
+        shown = [number for number in ids if number not in SILENT]
         if UNKNOWN in shown and isinstance(self._engine.model, models.WordLevel):
             lost = BLANK + SPECIALS[UNKNOWN]  # a word brings the blank before it, and this one is not known
             tokens = [lost if number == UNKNOWN else self._engine.id_to_token(number) for number in shown]
@@ -137,6 +160,42 @@ class Tokenizer:
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Each id as the vocabulary writes it."""
         return [str(self._engine.id_to_token(number)) for number in ids]
+
+    def pieces(self, ids: Sequence[int], after: int) -> list[str]:
+        """What each of the tokens would write after another, with the blank before it; a special token's name."""
+        before = self.decode([after])
+        found = []
+        for number in ids:
+            whole = self.decode([after, number])
+            found.append(SPECIALS[number] if number in SILENT else whole[_alike(before, whole) :])
+        return found
+
+    def starts(self, ids: Sequence[int], text: str | None = None) -> tuple[str, list[int]]:
+        """The text that ids were made from, or else stand for, and the character at which each of them begins."""
+        starts, end = [], 0
+        if text is not None:
+            cut = self._engine.encode(text, add_special_tokens=False)
+            if cut.ids == [number for number in ids if number not in SILENT]:
+                offsets = iter(cut.offsets)
+                for number in ids:
+                    start, after = (end, end) if number in SILENT else next(offsets)
+                    starts.append(min(start, end))  # a blank between tokens belongs to the one after it
+                    end = max(after, end)
+                return text, starts
+        text = self.decode(ids)
+        for number in range(1, len(ids) + 1):
+            starts.append(end)
+            # half a character is not yet as it will be
+            end = max(end, _alike(self.decode(ids[:number]), text))
+        return text, starts
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    if other.startswith(one):  # nearly always, and much faster
+        return len(one)
+    both = zip(one, other, strict=False)
+    return next((place for place, (a, b) in enumerate(both) if a != b), min(len(one), len(other)))
 
 
 class Sides(NamedTuple):

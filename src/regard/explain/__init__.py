@@ -1,0 +1,1 @@
+"""Looking into models and runs: curves of a training, films of its attention."""

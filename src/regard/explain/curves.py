@@ -1,0 +1,143 @@
+"""Curves: how a training went, drawn from its journal and nothing else."""
+
+from __future__ import annotations
+
+import io
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Line = dict[str, Any]
+Points = tuple[list[int], list[float]]
+
+# Okabe and Ito's colours, which everybody can tell apart, on paper too.
+BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#AA4499", "#777777"
+METRICS = {"bleu": "BLEU", "chrf": "chrF"}
+SMOOTH = 100  # points a smoothed curve has, about
+STYLE = {
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#999999",
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "lines.linewidth": 1.5,
+    "lines.solid_capstyle": "round",
+    "svg.fonttype": "none",
+    "svg.hashsalt": "regard",  # the same drawing is the same file
+}
+
+
+def draw(journal: Sequence[Line], *, best: int, title: str) -> dict[str, bytes]:
+    """`training.png` and `training.svg`: losses, the metric, the rate and the speed; `best` is the update kept."""
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with rc_context(STYLE):  # type: ignore[arg-type]
+        figure = Figure(figsize=(9, 5.6), layout="constrained")
+        FigureCanvasAgg(figure)  # no window, no display
+        _panels(figure, journal, best)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11, parse_math=False)
+        return {f"training.{kind}": _file(figure, kind) for kind in ("png", "svg")}
+
+
+def series(journal: Iterable[Line], kind: str, name: str) -> Points:
+    """The updates at which a number was written down, and the number; what is no number is left out."""
+    found = {line["update"]: line[name] for line in journal if line.get("kind") == kind and name in line}
+    kept = {update: value for update, value in sorted(found.items()) if math.isfinite(value)}
+    return list(kept), list(kept.values())
+
+
+def smooth(points: Points) -> Points:
+    """Medians of neighbours, so that a curve of many points is seen through its noise."""
+    updates, values = points
+    size = max(1, len(values) // SMOOTH)
+    starts = range(0, len(values), size)
+    middle = [updates[min(start + size // 2, len(updates) - 1)] for start in starts]
+    return middle, [statistics.median(values[start : start + size]) for start in starts]
+
+
+def _panels(figure: Figure, journal: Sequence[Line], best: int) -> None:
+    metric = next((name for name in METRICS if series(journal, "validation", name)[0]), None)
+    grid = figure.add_gridspec(2, 2, height_ratios=(1.5, 1))
+    losses = figure.add_subplot(grid[0, 0] if metric else grid[0, :])
+    _losses(losses, journal, best)
+    if metric:
+        _metric(figure.add_subplot(grid[0, 1], sharex=losses), journal, metric, best)
+    rate = figure.add_subplot(grid[1, 0], sharex=losses)
+    updates, rates = series(journal, "update", "rate")
+    power = math.floor(math.log10(max(rates, default=0.0) or 1.0))
+    rate.plot(updates, [value / 10.0**power for value in rates], color=PURPLE)
+    rate.set(title=f"learning rate, $10^{{{power}}}$", xlabel="update", ylim=(0, None))
+    speed = figure.add_subplot(grid[1, 1], sharex=losses)
+    raw = _speeds(journal)
+    speed.plot(*raw, color=GREY, alpha=0.3, linewidth=0.7)
+    speed.plot(*smooth(raw), color=GREY)
+    highest = sorted(raw[1])[len(raw[1]) * 98 // 100] if raw[1] else 1.0
+    speed.set(title="target tokens a second", xlabel="update", ylim=(0, 1.25 * highest))
+    for axes in figure.axes:
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.locator_params(axis="x", integer=True, nbins=6)
+    speed.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    last = max((line.get("update", 0) for line in journal), default=1)
+    losses.set_xlim(0, max(last, 1) * 1.02)
+
+
+def _losses(axes: Axes, journal: Sequence[Line], best: int) -> None:
+    training, valid = series(journal, "update", "loss"), series(journal, "validation", "valid_loss")
+    axes.plot(*training, color=BLUE, alpha=0.25, linewidth=0.7)
+    axes.plot(*smooth(training), color=BLUE, label="training")
+    if valid[0]:
+        axes.plot(*valid, color=ORANGE, marker="o", markersize=4, label="validation")
+    _mark(axes, valid, best)
+    axes.set(title="loss, nats a token")
+    if training[1]:  # the first updates, far above all others, would press the rest flat
+        ordered = sorted([*training[1], *valid[1]])
+        low, high = ordered[0], ordered[len(ordered) * 97 // 100]
+        axes.set_ylim(low - 0.08 * (high - low or 1), high + 0.08 * (high - low or 1))
+    axes.legend(loc="upper right")
+
+
+def _metric(axes: Axes, journal: Sequence[Line], metric: str, best: int) -> None:
+    points = series(journal, "validation", metric)
+    axes.plot(*points, color=GREEN, marker="o", markersize=4)
+    _mark(axes, points, best)
+    axes.set(title=f"{METRICS[metric]} on the validation set", ylim=(0, 1.15 * max(points[1]) or 1.0))
+
+
+def _mark(axes: Axes, points: Points, best: int) -> None:
+    """A ring at the update that was kept, and its value above, where no curve is in its way."""
+    value = dict(zip(*points, strict=True)).get(best)
+    if value is not None:
+        ring = {"marker": "o", "markersize": 10.0, "markerfacecolor": "none", "markeredgecolor": "black"}
+        axes.plot([best], [value], clip_on=False, zorder=5, **ring)  # type: ignore[arg-type]
+        axes.set_title(f"kept: {value:.2f} at {best:,}", loc="right", fontsize=8, fontweight="normal")
+
+
+def _speeds(journal: Sequence[Line]) -> Points:
+    """Tokens over seconds of the updates written down."""
+    tokens, seconds = (dict(zip(*series(journal, "update", name), strict=True)) for name in ("tokens", "seconds"))
+    found = {update: tokens[update] / seconds[update] for update in tokens if seconds.get(update)}
+    return list(found), list(found.values())
+
+
+def _file(figure: Figure, kind: str) -> bytes:
+    written = io.BytesIO()
+    figure.savefig(written, format=kind, dpi=200, metadata={"Date": None} if kind == "svg" else {"Software": None})
+    return written.getvalue()

@@ -1,0 +1,54 @@
+"""The curves of a training, from its journal alone."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from regard.explain.curves import draw, series, smooth
+
+
+def journal(updates: int, every: int, metric: str = "bleu") -> list[dict[str, Any]]:
+    lines: list[dict[str, Any]] = []
+    for update in range(1, updates + 1):
+        numbers = {"loss": 5 / update, "rate": 1e-4 * update, "norm": 1.0, "tokens": 100, "seconds": 0.1}
+        lines.append({"kind": "update", "update": update, **numbers})
+        if update % every == 0:
+            lines.append({"kind": "validation", "update": update, "valid_loss": 2.0, metric: 30.0})
+    return lines
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "lines",
+    [journal(40, 10), journal(10, 10), journal(3, 10, "none"), journal(1, 10), []],
+    ids=["several validations", "one validation", "no validation", "one update", "nothing"],
+)
+def test_every_run_can_be_drawn(lines: list[dict[str, Any]]) -> None:
+    files = draw(lines, best=10, title="a $run$ of_mine")
+    assert Image.open(io.BytesIO(files["training.png"])).size[0] > 1000
+    assert b"<svg" in files["training.svg"]
+
+
+@pytest.mark.slow
+def test_the_drawing_says_what_was_kept() -> None:
+    svg = draw(journal(40, 10), best=20, title="mine")["training.svg"].decode()
+    assert "kept: 30.00 at 20" in svg
+    assert "BLEU on the validation set" in svg
+
+
+def test_an_update_made_twice_counts_as_it_was_made_last() -> None:
+    lines = [{"kind": "update", "update": number, "loss": loss} for number, loss in ((1, 5.0), (2, 4.0), (2, 3.0))]
+    assert series(lines, "update", "loss") == ([1, 2], [5.0, 3.0])
+
+
+def test_what_is_no_number_is_not_drawn() -> None:
+    lines = [{"kind": "update", "update": 1, "loss": float("nan")}, {"kind": "update", "update": 2, "loss": 1.0}]
+    assert series(lines, "update", "loss") == ([2], [1.0])
+
+
+def test_a_short_curve_is_not_smoothed() -> None:
+    assert smooth(([1, 2, 3], [3.0, 1.0, 2.0])) == ([1, 2, 3], [3.0, 1.0, 2.0])
