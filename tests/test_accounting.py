@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 import regard
-from regard.accounting import count, duration, memory, stored, work
+from regard.accounting import Scale, count, duration, memory, scale, stored, work
 from regard.config import PRESETS, ConfigError, ModelConfig, preset
 from regard.errors import FolderError
 from regard.models import build
@@ -257,6 +257,37 @@ def test_time_refuses_what_makes_no_sense(change: dict[str, object], message: st
     asked = {"hardware": "h200", "tokens": 1, "utilisation": 0.5, "precision": "bf16", "devices": 1, "price": 0.0}
     with pytest.raises(ConfigError, match=message):
         duration(work(ModelConfig(), 1, 1), **{**asked, **change})
+
+
+def scaled(name: str, devices: int, *, sharded: bool, batch: int = 64, link: float = 50.0) -> Scale:
+    shape = preset(name).model
+    counted, done = count(shape), work(shape, 32, 32)
+    needed = memory(shape, counted.total, batch, 32, 32, "bf16")
+    how = {"hardware": "h200", "precision": "bf16", "utilisation": 0.5, "batch": batch, "link": link}
+    return scale(counted, done, needed, devices=devices, sharded=sharded, **how)
+
+
+def test_an_update_on_many_devices_is_computed_by_all_and_sends_the_gradients_round() -> None:
+    one, many = (scaled("transformer-base", devices, sharded=False) for devices in (1, 8))
+    assert one.communication == 0
+    assert many.compute == pytest.approx(one.compute / 8)
+    assert many.communication == pytest.approx(2 * 4 * 63_082_496 * 7 / 8 / 50e9)
+
+
+def test_divided_weights_send_half_as_much_again_and_leave_more_memory() -> None:
+    whole, divided = (scaled("transformer-big", 64, sharded=sharded) for sharded in (False, True))
+    assert divided.communication == pytest.approx(1.5 * whole.communication)
+    assert divided.memory < whole.memory / 2
+
+
+def test_more_devices_than_sentences_compute_no_faster() -> None:
+    assert scaled("gpt2", 512, sharded=False).compute == scaled("gpt2", 64, sharded=False).compute
+
+
+@pytest.mark.parametrize(("devices", "link", "message"), [(0, 1.0, r"gpus \(0\)"), (8, 0.0, r"link \(0.0\)")])
+def test_many_devices_refuse_what_makes_no_sense(devices: int, link: float, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        scaled("gpt2", devices, sharded=False, link=link)
 
 
 def test_the_parameters_of_a_folder_are_read_off_the_header(tmp_path) -> None:

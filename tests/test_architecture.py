@@ -24,7 +24,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 RANKS = {
     "config": 0, "errors": 0, "folders": 0,
     "accounting": 1, "attention": 1, "text": 1,
-    "models": 2,
+    "models": 2, "shards": 2,
     "checkpoint": 3, "decoding": 3, "trace": 3,
     "explain": 4, "interop": 4,
     "translator": 5, "writer": 5, "reader": 5,
@@ -36,15 +36,15 @@ RANKS = {
 
 # Heavy libraries, and the only places that import them. torch may be imported at the top by what is made of tensors.
 HEAVY = {
-    "torch": {"attention", "models", "interop", "showcase", "checkpoint", "decoding", "trace", "explain", "training",
-              "translator", "writer", "reader", "text/batch.py", "evaluate", "doctor", "lineage", "serve"},
+    "torch": {"attention", "models", "interop", "showcase", "checkpoint", "shards", "decoding", "trace", "explain",
+              "training", "translator", "writer", "reader", "text/batch.py", "evaluate", "doctor", "lineage", "serve"},
     "tokenizers": {"text/tokenizer.py", "text/corpus.py"},
     "pyarrow": {"text/corpus.py", "text/streams.py"},
     "matplotlib": {"explain"},
     "rich": {"cli.py", "terminal.py", "showcase.py", "text/report.py", "training/view.py"},
     "typer": {"cli.py"},
     "sacrebleu": {"evaluate.py"},
-    "safetensors": {"checkpoint.py", "trace.py", "interop"},
+    "safetensors": {"checkpoint.py", "shards.py", "trace.py", "explain/film.py", "interop"},
 }  # fmt: skip
 
 
@@ -138,10 +138,11 @@ FIELDS = {
         encoder_layers decoder_layers length positions rotary_base norm norm_place norm_epsilon embedding_norm
         scale_embeddings activation bias output_bias tie dropout attention_dropout types pooler masked_head cell
         bidirectional score feed""",
-    "text": """tokenizer vocabulary shared lowercase bpe_dropout variants tags longest ratio clean held_out window
-        segments masked fingerprint""",
-    "train": """updates budget accumulate exact rate schedule warmup weight_decay beta2 clip smoothing rdrop precision
-        decay average validate_every save_every keep patience metric seed""",
+    "text": """tokenizer vocabulary shared lowercase bpe_dropout variants tags longest ratio clean held_out running
+        window segments masked fingerprint""",
+    "train": """updates budget accumulate exact shapes compile sharded rate schedule warmup weight_decay
+        beta2 clip smoothing rdrop guided freeze adapters precision decay average validate_every save_every keep
+        patience metric film seed""",
     "decode": """beams length_penalty coverage_penalty ratio extra shortest no_repeat temperature top_k top_p min_p""",
 }
 

@@ -46,9 +46,12 @@ def test_an_unsound_value_is_refused_with_field_value_and_remedy(values: dict[st
         ),
         ({"modle": {}}, "There is no section modle. Did you mean model?"),
         ({"model": 3}, "model is a section with fields, not a value"),
+        ({"text": {"running": True}}, "text.running is for model.family = gpt or bert: a transformer learns"),
+        ({"text": {"running": True, "tokenizer": "words"}}, "set text.tokenizer to bpe or characters"),
+        ({"text": {"running": True, "segments": True}}, "text.segments keeps its lines apart: choose one"),
     ],
 )
-def test_an_unknown_name_is_refused_with_the_nearest_known(values: dict[str, object], message: str) -> None:
+def test_values_that_cannot_be_are_refused_with_what_can(values: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message.replace("?", r"\?")):
         Config.read(values)
 

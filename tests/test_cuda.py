@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -9,7 +11,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from regard import attend
 from regard.attention import scores
 from regard.models import build, reorder
+from regard.training.runtime import Runtime
 from tests.models.families import BERTS, GENERATORS
+from tests.training.runs import make_config, make_training, write_corpus
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 MASK = torch.arange(7) < torch.tensor([[7], [4], [1]])
@@ -100,3 +104,20 @@ def test_a_training_pass_in_bf16_gives_finite_gradients(name: str) -> None:
         logits, _ = model.step(target, model.start(source if "gpt" not in name else source[:, :0]))
     torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), target.flatten()).backward()
     assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("family", ["transformer", "rnn-input", "rnn-output", "gpt"])
+def test_an_update_played_from_a_recording_is_the_update(family: str, tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path)
+    found = {}
+    for shapes in (0, 2):
+        config = make_config(family, updates=12, shapes=2, precision="fp32").with_values(["model.dropout=0"])
+        training = make_training(tmp_path / str(shapes), corpus, config, Runtime(torch.device("cuda"), 0, 1))
+        step = training._prepared()
+        step._records = bool(shapes)
+        batches = training._batches()
+        losses = [training._update(step, [next(batches)]) for _ in range(12)]
+        batches.close()  # type: ignore[attr-defined]
+        assert bool(step._recordings) is bool(shapes)
+        found[shapes] = [facts["loss"] for facts in losses if facts]
+    assert found[2] == pytest.approx(found[0], rel=1e-4)

@@ -1,25 +1,73 @@
-"""Recipes: each loads, and says in its header what it needs, costs and gives."""
+"""Recipes: each loads, says in its header what it needs, costs and gives, and trains on data of its kind."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
+import re
 from pathlib import Path
 
 import pytest
+import torch
 
 import regard
 from regard.accounting import count
-from regard.config import find_config
+from regard.config import Config, find_config
+from regard.models import build
+from regard.training.data import Files, make_tokenizers, prepare
+from regard.training.loop import Training
+from regard.training.runtime import Runtime, find_device
+from tests.training.runs import no_validation, write_corpus
 
 RECIPES = sorted((Path(regard.__file__).parent / "recipes").glob("*.toml"))
+NAMES = [path.stem for path in RECIPES]
+RACE = ["builtin-transformer", *(name for name in NAMES if name.startswith("builtin-rnn"))]
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_a_recipe_loads_by_its_name_and_is_a_sound_model(path: Path) -> None:
-    assert count(find_config(path.stem)).total > 0
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("files"))
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recipe_loads_by_its_name_and_is_a_sound_model(name: str) -> None:
+    assert count(find_config(name)).total > 0
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=NAMES)
 def test_a_recipe_says_what_it_needs_costs_and_gives(path: Path) -> None:
     header = [line.split()[1] for line in path.read_text().splitlines() if line.startswith("# ")]
     assert header == ["data", "hardware", "score", "command"]
-    assert f"--recipe {path.stem}" in path.read_text()
+    assert re.search(
+        rf"^# command   regard train .* --recipe {path.stem} --out runs/{path.stem}$", path.read_text(), re.M
+    )
+
+
+def learned(name: str) -> Config:
+    """A recipe whose model has the vocabulary that its text will have."""
+    config = find_config(name)
+    return dataclasses.replace(config, model=dataclasses.replace(config.model, vocabulary=config.text.vocabulary))
+
+
+def test_those_that_race_are_of_one_size() -> None:
+    sizes = {name: count(learned(name)).total for name in RACE}
+    assert len(sizes) == 6
+    assert max(sizes.values()) <= 1.1 * min(sizes.values()), sizes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recipe_trains(name: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_CACHE", str(corpus / "cache"))
+    config = find_config(name).with_values(["train.updates=2", "train.budget=256", "text.window=32"])
+    single = config.model.family in ("gpt", "bert")
+    files = [Files(corpus / "a.txt", None if single else corpus / "b.txt", single, running=config.text.running)]
+    sides = make_tokenizers(files, config.text, lambda _: None)
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, vocabulary=sides.source.size))
+    data, _ = prepare(files, None, config, sides, lambda _: None)
+    torch.manual_seed(1)
+    training = Training(tmp_path / "run", build(config.model), config, data, Runtime(find_device("cpu"), 0, 1))
+    losses = []
+    training.run(no_validation, lambda kind, facts: losses.append(facts["loss"]) if kind == "update" else None)
+    assert len(losses) == 2
+    assert all(map(math.isfinite, losses))

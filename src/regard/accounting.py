@@ -533,6 +533,82 @@ def duration(
     return Duration(hardware, devices, utilisation, tokens, tokens / rate, rate, price)
 
 
+# Many devices
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One update on so many devices, whole weights on each (DDP) or divided among them (FSDP2)."""
+
+    devices: int
+    sharded: bool
+    compute: float
+    """Seconds, of the device with the most sentences."""
+    communication: float
+    """Seconds, none of them hidden behind the computation: the worst case."""
+    tokens: int
+    memory: float
+    """Bytes on each device."""
+
+    @property
+    def seconds(self) -> float:
+        return self.compute + self.communication
+
+    def as_dict(self) -> dict[str, Any]:
+        derived = {"seconds": self.seconds, "tokens_per_second": self.tokens / self.seconds}
+        return {**self.__dict__, **derived, "computing": self.compute / self.seconds}
+
+
+def scale(
+    counted: Count,
+    done: Work,
+    needed: Bytes,
+    *,
+    devices: int,
+    sharded: bool,
+    hardware: str,
+    batch: int,
+    precision: str,
+    utilisation: float,
+    link: float,
+) -> Scale:
+    """An update of `batch` sentences in all, on devices that each send `link` GB/s; docs/scale.md has the formulas."""
+    if not 1 <= devices <= 10**6:
+        raise ConfigError(f"gpus ({devices}) must be from 1 to 1,000,000")
+    if not 0 < link < float("inf"):
+        raise ConfigError(f"link ({link}) must be above 0: the GB/s each device can send")
+    alone = -(-batch // devices)  # sentences of the device that has the most
+    one = duration(
+        done,
+        hardware=hardware,
+        tokens=alone * done.target,
+        utilisation=utilisation,
+        precision=precision,
+        devices=1,
+        price=0.0,
+    )
+    # Gradients are summed and spread (2 × 4P), or weights brought together twice and gradients summed (3 × 4P).
+    sent = (3 if sharded else 2) * 4 * counted.total * (devices - 1) / devices
+    held = needed.weights + needed.gradients + needed.optimizer
+    if sharded and devices > 1:
+        masters = 4 * counted.total + needed.gradients + needed.optimizer
+        together = _together(counted) / counted.total * (needed.weights + needed.gradients)
+        held = int(masters / devices + together)
+    memory = held + needed.activations * alone / batch
+    return Scale(devices, sharded, one.seconds, sent / (link * 1e9), batch * done.target, memory)
+
+
+def _together(counted: Count) -> int:
+    """Parameters of divided weights that a device has whole at a time: two layers, and all that is in no layer."""
+    layers = [part for part in _parts(counted.tree) if any(name.endswith("blocks.") for name in part.where)]
+    outside = counted.total - sum(part.total for part in layers)
+    return min(counted.total, outside + 2 * max((part.each for part in layers), default=0))
+
+
+def _parts(tree: tuple[Part, ...]) -> list[Part]:
+    return [inner for part in tree for inner in (part, *_parts(part.parts))]
+
+
 # Folders
 
 

@@ -2,6 +2,7 @@
 
 model.safetensors  config.json  tokenizer.json  card.md  checksums.json
 checkpoints/update-00000100/   model.safetensors  optimizer.safetensors  progress.json  checksums.json
+                               or shard-00000.safetensors ... shards.json, where many processes wrote their parts
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import functools
 import json
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
+import torch.distributed as dist
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -23,7 +25,7 @@ from torch import Tensor, nn
 from regard import folders
 from regard.config import Config, from_json, to_json
 from regard.errors import ConfigError, FolderError, RegardError, RunError
-from regard.folders import CHECKSUMS, explained
+from regard.folders import CHECKSUMS, SHARDS, explained
 from regard.models import build
 
 MODEL = "model.safetensors"
@@ -113,6 +115,9 @@ def load_config(folder: Path) -> Config:
 def load_weights(folder: Path) -> dict[str, Tensor]:
     """The tensors of a model folder or a checkpoint, as they were written."""
     path = folder / MODEL
+    if (folder / SHARDS).is_file():
+        folders.verify(folder)
+        return _read_shards(folder, only=["model"])["model"]
     if not path.is_file():
         unfinished = "its training has not ended" if (folder / CHECKPOINTS).is_dir() else "it is not a model folder"
         raise FolderError(f"{folder} has no {MODEL}: {unfinished}")
@@ -131,6 +136,12 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], origin: Path) -> None:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(tensors[name])
+
+
+def own(tensor: Tensor) -> Tensor:
+    """What this process has of a tensor that is divided among many; else all of it."""
+    local = getattr(tensor, "to_local", None)
+    return tensor if local is None else cast(Tensor, local())
 
 
 def check_fit(model: nn.Module, tensors: Mapping[str, Tensor], origin: Path) -> None:
@@ -191,14 +202,24 @@ def save_checkpoint(root: Path, update: int, tensors: Groups, progress: Mapping[
     return _write_checkpoint(root, update, tensors, _to_text(progress))
 
 
-def load_checkpoint(path: Path, *, check: bool = True) -> Checkpoint:
-    """A checkpoint as it was written; `newest` has checked the one it gives, so that need not be done again."""
+Part = Callable[[str, Tensor], Tensor]
+"""An empty tensor for what a process needs of a saved one, given its name, shape and type."""
+
+
+def load_checkpoint(path: Path, *, check: bool = True, part: Part | None = None) -> Checkpoint:
+    """A checkpoint as it was written; `newest` has checked the one it gives, so that need not be done again.
+
+    With `part` this process reads no more than its part of each tensor.
+    """
     number = _UPDATE.fullmatch(path.name)
     if number is None:
         raise FolderError(f"{path} is not a checkpoint: its name is not of the form update-00000100")
     names = verify_checkpoint(path) if check else list(folders.sums(path))
     groups = [name for name in names if name.endswith(".safetensors")]
-    tensors = {name.removesuffix(".safetensors"): _read_tensors(path / name) for name in groups}
+    if SHARDS in names or part is not None:
+        tensors = _read_shards(path, part=part)
+    else:
+        tensors = {name.removesuffix(".safetensors"): _read_tensors(path / name) for name in groups}
     with explained(path / PROGRESS, "read"):
         progress = json.loads((path / PROGRESS).read_bytes())
     return Checkpoint(int(number[1]), tensors, progress)
@@ -209,7 +230,7 @@ def verify_checkpoint(path: Path) -> list[str]:
     if not path.is_dir():
         raise FolderError(f"There is no checkpoint {path}")
     names = folders.verify(path)
-    for name in (MODEL, PROGRESS):
+    for name in (SHARDS if SHARDS in names else MODEL, PROGRESS):
         if name not in names:
             raise FolderError(f"{path} is damaged: no {CHECKSUMS} lists its {name}")
     return names
@@ -222,7 +243,7 @@ def checkpoints(root: Path) -> list[Path]:
         return []
     with explained(place, "read"):
         found = [path for path in place.iterdir() if _UPDATE.fullmatch(path.name)]
-    return sorted(found, key=_update)
+    return sorted(found, key=update_of)
 
 
 def newest(root: Path) -> tuple[Path | None, list[str]]:
@@ -238,10 +259,18 @@ def newest(root: Path) -> tuple[Path | None, list[str]]:
     return None, remarks
 
 
+def set_aside(root: Path, sound: Path | None) -> None:
+    """Rename what `newest` passed over to damaged-update-...: it must not count among the checkpoints that are kept."""
+    for path in checkpoints(root):
+        if sound is None or update_of(path) > update_of(sound):
+            with explained(path):
+                folders.replace(path.with_name(f"damaged-{path.name}"), path)
+
+
 def prune(root: Path, *, keep: int, protect: Collection[int] = ()) -> list[Path]:
     """Delete all but the `keep` newest checkpoints and those of the updates in `protect`."""
     found = checkpoints(root)
-    old = [path for path in found[: max(len(found) - keep, 0)] if _update(path) not in protect]
+    old = [path for path in found[: max(len(found) - keep, 0)] if update_of(path) not in protect]
     for path in old:
         folders.discard(path)
     return old
@@ -265,7 +294,8 @@ def average(paths: Sequence[Path]) -> dict[str, Tensor]:
     }
 
 
-def _update(path: Path) -> int:
+def update_of(path: Path) -> int:
+    """The update a checkpoint is of."""
     return int(path.name.removeprefix("update-"))
 
 
@@ -273,11 +303,24 @@ def _to_text(progress: Mapping[str, Any]) -> str:
     return json.dumps(progress, indent=2, sort_keys=True) + "\n"
 
 
-def _write_checkpoint(root: Path, update: int, tensors: Groups, progress: str) -> Path:
+def checkpoint_path(root: Path, update: int) -> Path:
+    """Where the checkpoint of an update is."""
+    return root / CHECKPOINTS / f"update-{update:08d}"
+
+
+def _write_checkpoint(
+    root: Path, update: int, tensors: Groups, progress: str, writers: dist.ProcessGroup | None = None
+) -> Path:
     assert "model" in tensors
-    path = root / CHECKPOINTS / f"update-{update:08d}"
+    path = checkpoint_path(root, update)
+    if writers is not None and dist.get_rank(writers):
+        # The first of them makes the folder, which appears when all have written.
+        _write_shards(None, tensors, writers)
+        return path
     with folders.whole_folder(path, force=True) as new:
-        for group, named in tensors.items():
+        if writers is not None:
+            _write_shards(new, tensors, writers)
+        for group, named in tensors.items() if writers is None else ():
             _write_tensors(new / f"{group}.safetensors", named)
         (new / PROGRESS).write_text(progress, encoding="utf-8")
         folders.seal(new)
@@ -314,6 +357,28 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         raise FolderError(f"{path} is damaged or cut short: {error}") from error
 
 
+# Many processes. What they need takes long to import, so only they do.
+
+
+def _write_shards(new: Path | None, tensors: Groups, writers: dist.ProcessGroup) -> None:
+    from regard import shards
+
+    shards.save(new, tensors, group=writers, write=_write_tensors)
+
+
+def _read_shards(path: Path, *, only: Collection[str] = (), part: Part | None = None) -> dict[str, dict[str, Tensor]]:
+    from regard import shards
+
+    part = part or (lambda _, tensor: torch.empty_like(tensor, device="cpu"))
+    tensors = {
+        group: {name: part(name, tensor) for name, tensor in named.items()}
+        for group, named in shards.describe(path).items()
+        if not only or group in only
+    }
+    shards.load(path, tensors)
+    return tensors
+
+
 # In the background.
 
 
@@ -321,12 +386,13 @@ class Saver:
     """Checkpoints written while training goes on: it waits only for a copy of the tensors in memory.
 
     What fails in the background (a full disk) is raised as a RunError by the next call; the checkpoints that were
-    there before are as they were. `keep` and `protect` are those of `prune`, which follows each save.
+    there before are as they were. `keep` and `protect` are those of `prune`, which follows each save. `writers` are the
+    processes among which the tensors are divided: each of them saves its part at the same updates.
     """
 
-    def __init__(self, root: Path, *, keep: int) -> None:
+    def __init__(self, root: Path, *, keep: int, writers: dist.ProcessGroup | None = None) -> None:
         assert keep >= 1
-        self._root, self._keep = root, keep
+        self._root, self._keep, self._writers = root, keep, writers
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="saver")
         self._job: Future[Path] | None = None
         self._copies: dict[tuple[str, str], Tensor] = {}  # used again and again: pinned memory is slow to get
@@ -369,8 +435,9 @@ class Saver:
 
     def _write(self, update: int, tensors: Groups, progress: str, protect: Collection[int]) -> Path:
         try:
-            path = _write_checkpoint(self._root, update, tensors, progress)
-            prune(self._root, keep=self._keep, protect=protect)
+            path = _write_checkpoint(self._root, update, tensors, progress, self._writers)
+            if self._writers is None or not dist.get_rank(self._writers):
+                prune(self._root, keep=self._keep, protect=protect)
         except RegardError as error:
             raise RunError(str(error)) from error
         return path
@@ -378,11 +445,16 @@ class Saver:
     def _copy(self, tensors: Groups) -> dict[str, dict[str, Tensor]]:
         before, self._copies = self._copies, {}
         for group, named in tensors.items():
-            for name, tensor in named.items():
+            for name, whole in named.items():
+                tensor = own(whole)
                 copy = before.get((group, name))
                 if copy is None or copy.shape != tensor.shape or copy.dtype != tensor.dtype:
                     copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
                 self._copies[group, name] = copy.copy_(tensor.detach(), non_blocking=tensor.is_cuda)
         for device in {tensor.device for named in tensors.values() for tensor in named.values() if tensor.is_cuda}:
             torch.cuda.synchronize(device)
-        return {group: {name: self._copies[group, name] for name in named} for group, named in tensors.items()}
+        if self._writers is None:
+            return {group: {name: self._copies[group, name] for name in named} for group, named in tensors.items()}
+        from regard import shards
+
+        return shards.copied(tensors, self._copies, self._writers)

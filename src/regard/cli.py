@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shlex
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from regard.errors import ConfigError, FolderError, RegardError, RunError
+from regard.errors import ConfigError, FolderError, RegardError, RunError, did_you_mean
 
 app = typer.Typer(
     name="regard",
@@ -70,6 +72,10 @@ def count(
     utilisation: Annotated[float, typer.Option(help="Share of the hardware's peak that is reached.")] = 0.3,
     devices: Annotated[int, typer.Option(min=1, max=10**9, help="How many of them.")] = 1,
     price: Annotated[float, typer.Option(min=0, help="What one costs an hour, for the cost.")] = 0.0,
+    gpus: Annotated[
+        str, typer.Option(metavar="8,64,512", help="An update on so many, weights whole on each or divided.")
+    ] = "",
+    link: Annotated[float, typer.Option(help="Of --gpus: the GB/s each can send to the others.")] = 50.0,
     build: Annotated[bool, typer.Option("--build", help="Build it too, nothing allocated, and compare.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -105,11 +111,19 @@ def count(
             devices=devices,
             price=price,
         )
+    scales = []
+    if gpus and not hardware:
+        raise ConfigError("--gpus needs --hardware NAME, to know how fast one is")
+    for devices, sharded in itertools.product(_numbers("--gpus", gpus), (False, True)):
+        rates: dict[str, Any] = {"precision": precision, "utilisation": utilisation, "link": link}
+        machines: dict[str, Any] = {"devices": devices, "sharded": sharded, "hardware": hardware, "batch": batch}
+        scales.append(accounting.scale(counted, done, needed, **machines, **rates))
     built = _built(counted) if build else None
     if as_json:
         answer: dict[str, Any] = {"name": model, "parameters": counted.as_dict(), "flops": done.as_dict()}
         answer["memory"] = {"precision": precision, "batch": batch, **needed.as_dict()}
         answer |= {"time": took.as_dict()} if took else {}
+        answer |= {"scale": [each.as_dict() for each in scales]} if scales else {}
         answer |= {"built": {"total": sum(built.values()), "parts": built}} if built is not None else {}
         answer |= {"stored": on_disk} if on_disk is not None else {}
         return print(json.dumps(answer, indent=2, allow_nan=False))
@@ -123,7 +137,18 @@ def count(
         console.print(f"[dim]•[/dim] {remark}")
     console.print()
     console.print(terminal.cost_table(done, needed, took, batch=batch, precision=precision))
+    if scales:
+        console.print()
+        console.print(terminal.scale_table(scales, hardware=hardware, batch=batch, link=link))
     return None
+
+
+def _numbers(flag: str, text: str) -> list[int]:
+    """`8,64,512` as numbers."""
+    try:
+        return [int(word) for word in text.split(",") if text]
+    except ValueError:
+        raise ConfigError(f"{flag} ({text}) must be whole numbers with commas between, such as 8,64,512") from None
 
 
 def _built(counted: Any) -> dict[str, int]:
@@ -152,8 +177,17 @@ def train(
     ),
     also: Annotated[
         list[str],
-        typer.Option(metavar="SOURCE,TARGET,WEIGHT", help="More to train on, so many times an epoch; may be repeated."),
+        typer.Option(
+            metavar="SOURCE,TARGET,WEIGHT[,TAG]", help="More to train on, so many times an epoch; may be repeated."
+        ),
     ] = [],  # noqa: B006 - typer copies it
+    tag: Annotated[str, typer.Option(metavar="<2fr>", help="One token put before every SOURCE line.")] = "",
+    origins: Annotated[
+        list[Path], typer.Option("--from", metavar="FOLDER", help="Start from a finished model, or from two berts.")
+    ] = [],  # noqa: B006 - typer copies it
+    alignments: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Links i-j of SOURCE and TARGET for train.guided.")
+    ] = None,
     recipe: Annotated[str, typer.Option(metavar="NAME or FILE", help="A known-good run to start from.")] = "",
     updates: Annotated[int, typer.Option(min=0, help="How many; as --set train.updates.")] = 0,
     minutes: Annotated[float, typer.Option(min=0, help="Plan the run for this long.")] = 0.0,
@@ -167,33 +201,46 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Two text files in, a model folder out; the same command again continues."""
+    begun = time.perf_counter()
     from regard import terminal
-    from regard.config import Config, find_config
+    from regard.config import find_config
     from regard.training.run import Request, run
     from regard.training.runtime import running, use_threads
+    from regard.training.size import left_open
+    from regard.training.start import base_config
     from regard.training.view import viewing
 
-    if updates and minutes:
+    if minutes and (updates or any(value.partition("=")[0].strip() == "train.updates" for value in values)):
         raise ConfigError("--updates and --minutes both say how long to train: give one of them")
-    config = find_config(recipe) if recipe else Config()
+    config = base_config(origins)
+    config = find_config(recipe, config) if recipe else config
     shortcuts = [f"train.updates={updates}"] * bool(updates) + [f"train.seed={seed}"] * bool(seed)
-    config = config.with_values([*values, *shortcuts])
+    asked = [*values, *shortcuts]
+    tags = [tag, *(word for words in also for word in words.split(",")[3:])]
+    config = _with_tags(config.with_values(asked), tags)
     how: dict[str, Any] = {
         "family": config.model.family,
         "languages": _two("--languages", languages, "codes", "en,fr"),
         "fields": _two("--fields", fields, "names", "english,french"),
+        "running": config.text.running,
     }
     request = Request(
-        corpora=(_files(source, target, **how), *(_more_files(words, **how) for words in also)),
-        valid=_files(valid[0], valid[1] or None, **how) if valid[0] else None,
+        corpora=(
+            _files(source, target, tag=tag, links=alignments, **how),
+            *(_more_files(words, **how) for words in also),
+        ),
+        valid=_files(valid[0], valid[1] or None, tag=tag, **how) if valid[0] else None,
         out=out,
         config=config,
         fresh=fresh,
         minutes=minutes,
         command="regard " + " ".join(shlex.quote(word) for word in sys.argv[1:]),
+        origins=tuple(origins),
+        left_open=left_open(asked, recipe=bool(recipe), started=bool(origins), minutes=bool(minutes)),
+        begun=begun,
     )
     use_threads(threads)
-    with running(device) as runtime, viewing(config, quiet=not runtime.is_main) as view:
+    with running(device) as runtime, viewing(quiet=not runtime.is_main) as view:
         outcome = run(request, runtime, view.say, view.watch)
     if not runtime.is_main:
         return
@@ -218,19 +265,27 @@ def _files(source: str, target: str | None, weight: float = 1.0, *, family: str,
     single = target is None and (format_of(source) is None or family in ("gpt", "bert"))
     if not 0 < weight <= 1000:
         raise ConfigError(f"the weight of {source} ({weight}) must be above 0 and at most 1000")
+    if single and how.get("tag"):
+        raise ConfigError(f"a tag ({how['tag']}) is put before the source of a pair, and {source} is one text")
     return Files(Path(source), Path(target) if target else None, single, weight, **how)
 
 
 def _more_files(words: str, **how: Any) -> Any:
-    """`SOURCE,TARGET,WEIGHT`; the target is empty where one file holds both sides."""
+    """`SOURCE,TARGET,WEIGHT` and perhaps a tag; the target is empty where one file holds both sides."""
     parts = words.split(",")
     try:
         source, target, weight = parts[0], parts[1], float(parts[2])
     except (IndexError, ValueError):
         source = ""
-    if not source or len(parts) != 3:
+    if not source or len(parts) not in (3, 4):
         raise ConfigError(f"--also ({words}) must be SOURCE,TARGET,WEIGHT, such as back.en,back.fr,0.5")
-    return _files(source, target or None, weight, **how)
+    return _files(source, target or None, weight, tag=parts[3] if parts[3:] else "", **how)
+
+
+def _with_tags(config: Any, tags: list[str]) -> Any:
+    """The config whose text.tags has the tags of the corpora, so that each is one token."""
+    known = config.text.tags.split()
+    return config.over({"text": {"tags": " ".join(dict.fromkeys([*known, *filter(None, tags)]))}})
 
 
 @app.command()
@@ -245,6 +300,7 @@ def translate(
         bool, typer.Option("--sample", help="Draw instead of searching, as decode.temperature says.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of --sample.")] = 1,
+    tag: Annotated[str, typer.Option(metavar="<2fr>", help="Put before every line, as in training.")] = "",
     values: Values = [],  # noqa: B006 - typer copies it
     force: Force = False,
     device: Device = "auto",
@@ -261,10 +317,13 @@ def translate(
     if out is not None and out.exists() and not force:
         raise FolderError(f"{out} is already there: choose another name, or replace it with --force")
     translator = Translator.load(folder, find_device(device), values)
+    known = translator.sides.source.tags
+    if tag and tag not in known:
+        raise ConfigError(f"{folder} was not trained with the tag {tag}.{did_you_mean(tag, known)}")
     with open_text(file) as stream:
-        texts = translator.stream(
-            (line for line, _ in lines(stream, file)), beams=beams or None, drawn_with=seed if sample else None
-        )
+        plain = (line for line, _ in lines(stream, file))
+        tagged = (f"{tag} {line}" if tag and line.strip() else line for line in plain)
+        texts = translator.stream(tagged, beams=beams or None, drawn_with=seed if sample else None)
         if out is None:
             for text in texts:
                 print(text, flush=True)

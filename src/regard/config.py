@@ -19,6 +19,7 @@ Score = Literal["auto", "none", "additive", "dot", "scaled_dot", "general", "cos
 TokenizerKind = Literal["bpe", "unigram", "wordpiece", "characters", "words"]
 
 CLEANING = ("empty", "long", "ratio", "control", "copy", "script", "duplicate")  # in the order they are tried
+EXACT_TOKENIZERS = ("bpe", "characters")  # these give back every text as it was
 PRODUCT_SCORES = ("dot", "scaled_dot", "cosine")  # these compare two vectors of one size as they are
 
 
@@ -230,7 +231,9 @@ class TextConfig:
     clean: str = " ".join(CLEANING)
     """What is left out: empty, long, ratio, control (characters), copy (of the source), script, duplicate."""
     held_out: int = 2000
-    """Pairs kept apart for validation when none are given; never more than 2 in 100."""
+    """Pairs kept apart for validation when none are given, never more than 2 in 100; of running text the last tenth."""
+    running: bool = False
+    """A text file is one running text, for a gpt or bert: line ends are tokens too, and nothing is left out."""
     window: int = 512
     """Tokens a row has when texts are packed for a gpt or bert."""
     segments: bool = False
@@ -249,6 +252,15 @@ class TextConfig:
                 raise ConfigError(f"text.{name} ({getattr(self, name)}) must be at least 0 and below 1")
         if self.bpe_dropout and self.tokenizer != "bpe":
             raise ConfigError(f"text.bpe_dropout is for text.tokenizer = bpe, and it is {self.tokenizer}")
+        if self.running and self.tokenizer not in EXACT_TOKENIZERS:
+            raise ConfigError(
+                f"text.running keeps line ends, and text.tokenizer = {self.tokenizer} does not: "
+                f"set text.tokenizer to {' or '.join(EXACT_TOKENIZERS)}"
+            )
+        if self.running and self.segments:
+            raise ConfigError(
+                "text.running makes one text of a file, and text.segments keeps its lines apart: choose one"
+            )
         if not self.ratio >= 1:
             raise ConfigError(f"text.ratio ({self.ratio}) must be at least 1")
         for rule in self.clean.split():
@@ -268,6 +280,12 @@ class TrainConfig:
     """Micro-batches an update is made of."""
     exact: bool = False
     """Only sources of one length share a batch: no padding mask is needed, and more batches are."""
+    shapes: int = 0
+    """Batches come in so many shapes, which a GPU replays as CUDA graphs: small models need no less; 0: in any."""
+    compile: Literal["auto", "yes", "no"] = "auto"
+    """torch.compile; auto: on a GPU, in runs long enough to win back the time it takes."""
+    sharded: bool = False
+    """Weights and optimizer are divided among the processes (FSDP2): for models that do not fit one GPU."""
     rate: float = 0.0007
     """Highest learning rate; of noam the factor before size^-0.5."""
     schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "inverse_sqrt"
@@ -284,6 +302,12 @@ class TrainConfig:
     """Label smoothing: the share of each target spread evenly over the vocabulary."""
     rdrop: float = 0.0
     """Weight of R-Drop: two passes with different dropout are drawn to each other; 0: one pass."""
+    guided: float = 0.0
+    """Weight of guided alignment: a head is drawn to word alignments (--alignments), or to its layer's own; 0: none."""
+    freeze: str = ""
+    """Parameters that stay as they are, such as encoder.* or source.token, with blanks between."""
+    adapters: int = 0
+    """Rank of the small matrices that alone are trained, beside those of a model given by --from; 0: none."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """bf16 keeps the weights in fp32; auto: bf16 on a GPU that has it, else fp32."""
     decay: float = 0.0
@@ -300,6 +324,8 @@ class TrainConfig:
     """Validations without improvement after which training ends; 0: never."""
     metric: Literal["bleu", "chrf", "loss"] = "bleu"
     """What the best model is chosen by."""
+    film: int = 0
+    """Validation sentences whose attention is kept at every validation, and drawn as a film at the end."""
     seed: int = 1
     """Of all randomness."""
 
@@ -307,14 +333,16 @@ class TrainConfig:
         check_types("train", self)
         for name in ("updates", "budget", "accumulate", "validate_every", "save_every", "keep"):
             at_least("train", self, name, 1)
-        for name in ("warmup", "average", "patience", "seed"):
+        for name in ("shapes", "warmup", "average", "patience", "film", "seed", "adapters"):
             at_least("train", self, name, 0)
-        for name in ("rate", "weight_decay", "clip", "rdrop"):
+        for name in ("rate", "weight_decay", "clip", "rdrop", "guided"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ConfigError(f"train.{name} ({getattr(self, name)}) must be at least 0")
         for name in ("smoothing", "decay", "beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"train.{name} ({getattr(self, name)}) must be at least 0 and below 1")
+        if self.adapters and self.freeze:
+            raise ConfigError("train.adapters freezes all but the adapters, so train.freeze has nothing left: give one")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -367,6 +395,17 @@ class Config:
     train: TrainConfig = field(default_factory=TrainConfig)
     decode: DecodeConfig = field(default_factory=DecodeConfig)
 
+    def __post_init__(self) -> None:
+        if self.text.running and self.model.family not in ("gpt", "bert"):
+            raise ConfigError(
+                f"text.running is for model.family = gpt or bert: a {self.model.family} learns from pairs"
+            )
+        if self.train.film and (self.model.family in ("gpt", "bert") or self.model.score == "none"):
+            raise ConfigError(
+                "train.film shows what a translator looks at in its source, and this model does not look: "
+                "set train.film=0, model.family=transformer, or rnn with a model.score"
+            )
+
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
         """A config from nested plain values; unknown names are refused with the nearest known one."""
@@ -377,6 +416,14 @@ class Config:
             if not isinstance(section, Mapping):
                 raise ConfigError(f"{name} is a section with fields, not a value")
         return cls(**{name: _section(name, make, values.get(name, {})) for name, make in sections.items()})
+
+    def over(self, values: Mapping[str, Any]) -> Self:
+        """This config with nested plain values laid over it."""
+        mine: dict[str, Any] = self.values()
+        for name, section in values.items():
+            both = name in mine and isinstance(section, Mapping)
+            mine[name] = {**mine[name], **section} if both else section
+        return self.read(mine)
 
     def with_values(self, assignments: Iterable[str]) -> Self:
         """This config with `section.field=value` laid over it."""
@@ -526,18 +573,22 @@ def is_folder(path: Path) -> bool:
         return False
 
 
-def find_config(name: str) -> Config:
-    """The config behind a preset's name, a recipe's name or file, or a model folder."""
+def find_config(name: str, base: Config | None = None) -> Config:
+    """The config behind a preset's name, a recipe's name or file, or a model folder; the rest is as in `base`."""
+    return (base or Config()).over(_find_values(name))
+
+
+def _find_values(name: str) -> dict[str, Any]:
     if name in PRESETS:
-        return preset(name)
+        return {"model": PRESETS[name]}
     path = Path(name)
     if is_folder(path):
         if not (path / "config.json").is_file():
             raise FolderError(f"{name} is not a model folder: it has no config.json")
-        return from_json(path / "config.json")
+        return _load(path / "config.json", json.loads)
     if path.suffix == ".toml":
-        return from_toml(path)
+        return _load(path, tomllib.loads)
     recipes = {recipe.stem: recipe for recipe in (Path(__file__).parent / "recipes").glob("*.toml")}
     if name in recipes:
-        return from_toml(recipes[name])
+        return _load(recipes[name], tomllib.loads)
     raise ConfigError(f"There is no preset, recipe or folder {name}.{did_you_mean(name, [*PRESETS, *recipes])}")

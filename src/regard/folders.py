@@ -23,8 +23,14 @@ if sys.platform != "win32":
 
 CHECKSUMS = "checksums.json"
 LOCK = ".lock"
+SHARDS = "shards.json"  # which parts of which tensors lie in which file
 
 _OURS = re.compile(r"\.regard-(new|old)-[0-9a-f]{16}")  # what is being written, and what is being deleted
+
+
+def cache(name: str) -> Path:
+    """Where things of a kind are kept that can be made or fetched again: REGARD_CACHE, or a folder of the user's."""
+    return Path(os.environ.get("REGARD_CACHE") or Path.home() / ".cache" / "regard") / name
 
 
 # Appearing.

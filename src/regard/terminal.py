@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from regard.accounting import HARDWARE, Bytes, Count, Duration, Part, Work
+from regard.accounting import HARDWARE, Bytes, Count, Duration, Part, Scale, Work
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -75,6 +75,29 @@ def cost_table(done: Work, needed: Bytes, took: Duration | None, *, batch: int, 
         table.add_row("", f"{card.memory:g} GB", f"of memory each; this batch {fits} one ({card.source})")
         if took.price:
             table.add_row("cost", f"{took.device_hours * took.price:,.2f}", f"at {took.price:g} an hour a device")
+    return table
+
+
+def scale_table(scales: Sequence[Scale], *, hardware: str, batch: int, link: float) -> Table:
+    """An update on more and more devices."""
+    from rich.table import Table
+
+    title = f"one update of {batch:,} sentences; each {hardware} sends {link:g} GB/s"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for name in ("GPUs", "weights", "an update", "computing", "tokens a second", "memory each", ""):
+        table.add_column(name, justify="left" if name in ("weights", "") else "right", no_wrap=True)
+    for each in scales:
+        fits = "" if each.memory <= HARDWARE[hardware].memory * 1e9 else "too much"
+        milliseconds = 1000 * each.seconds
+        table.add_row(
+            "" if each.sharded else f"{each.devices:,}",
+            "divided" if each.sharded else "on each",
+            f"{milliseconds:,.1f} ms" if milliseconds < 100 else f"{milliseconds:,.0f} ms",
+            f"{each.compute / each.seconds:.0%}",
+            f"{each.tokens / each.seconds:,.0f}",
+            size(each.memory),
+            fits,
+        )
     return table
 
 

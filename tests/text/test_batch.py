@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.text.batch import Batch, Feed, Stream, collate, masked, packed, packed_masked, pairs
+from regard.text.batch import Batch, Feed, Stream, collate, masked, packed, packed_masked, pairs, split_batch
 from regard.text.corpus import Column, Store
 from regard.text.order import Plan, Shape, choose_shapes, plan, plan_shapes, windows
 from regard.text.tokenizer import END, MASK, PAD, SPECIALS, START
@@ -82,10 +82,34 @@ def test_a_fixed_shape_has_empty_rows() -> None:
     assert batch.target_in.tolist() == [[START, 10, PAD], [PAD] * 3]
 
 
-def test_an_empty_share_is_a_batch_without_rows() -> None:
+def test_an_empty_share_is_a_row_of_padding_with_nothing_to_guess() -> None:
     batch = whole([])
-    assert batch.target_out.shape == (0, 0)
+    assert batch.source is not None
+    assert batch.source.tolist() == batch.target_out.tolist() == [[PAD, PAD]]
     assert batch.target_tokens == 0
+
+
+@pytest.mark.parametrize(("parts", "rows"), [(1, [3]), (2, [2, 1]), (3, [1, 1, 1]), (8, [1, 1, 1])])
+def test_a_batch_is_split_by_rows(parts: int, rows: list[int]) -> None:
+    batch = whole([0, 1, 2])
+    found = split_batch(batch, parts)
+    assert [len(part.target_out) for part in found] == rows
+    for name, tensor in batch._asdict().items():
+        if isinstance(tensor, torch.Tensor):
+            assert torch.equal(torch.cat([getattr(part, name) for part in found]), tensor), name
+    assert np.concatenate([part.examples for part in found]).tolist() == [0, 1, 2]
+
+
+def test_parts_of_a_batch_count_their_own_tokens() -> None:
+    batch = whole([0, 1, 2])
+    found = split_batch(batch, 2)
+    assert sum(part.source_tokens for part in found) == batch.source_tokens
+    assert sum(part.target_tokens for part in found) == batch.target_tokens
+    assert found[0].target_tokens == int((batch.target_out[:2] != PAD).sum())
+
+
+def test_a_batch_without_rows_is_not_split() -> None:
+    assert len(split_batch(whole([]), 4)) == 1
 
 
 def test_a_plan_gives_every_pair_once() -> None:
@@ -166,7 +190,7 @@ def test_of_the_tokens_to_guess_most_are_hidden_and_a_tenth_replaced() -> None:
 
 
 ORDER = np.arange(60)
-STREAM = Stream(TEXTS.text, ORDER)
+STREAM = Stream(TEXTS.text, ORDER, running=False)
 FLAT = np.concatenate([TEXTS.text.ids(n) for n in range(60)]).tolist()
 WINDOWS = windows(len(STREAM), length=32, budget=96, seed=1, epoch=0)
 
@@ -201,9 +225,18 @@ def test_segments_count_the_texts_of_a_row() -> None:
 
 
 def test_a_stream_may_be_read_in_another_order() -> None:
-    stream = Stream(TEXTS.text, ORDER[::-1].copy())
+    stream = Stream(TEXTS.text, ORDER[::-1].copy(), running=False)
     window = stream.window(np.array([0]), int(TEXTS.text.lengths[59]))
     assert window.ids[0].tolist() == TEXTS.text.ids(59).tolist()
+
+
+def test_a_running_text_has_no_seams() -> None:
+    stream = Stream(TEXTS.text, ORDER, running=True)
+    flat = [number for number in FLAT if number != END]
+    found = stream.window(np.array([0, 7, len(flat) - 32]), 32)
+    assert len(stream) == len(flat)
+    assert found.ids.tolist() == [flat[:32], flat[7:39], flat[-32:]]
+    assert found.before.tolist() == [[START, *flat[:31]], flat[6:38], flat[-33:-1]]
 
 
 def test_packed_rows_hide_what_single_texts_hide() -> None:

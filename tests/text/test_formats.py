@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from regard.cli import app
 from regard.errors import ConfigError, DataError, RegardError
-from regard.text.formats import EXTENSIONS, FORMATS, format_of, left_out, read_lines, read_pairs
+from regard.text.formats import EXTENSIONS, FORMATS, format_of, left_out, read_lines, read_pairs, read_running
 
 TMX = (
     '<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>cat</seg></tuv>'
@@ -500,6 +500,18 @@ def test_a_folder_of_texts_is_one_text(tmp_path):
     put(tmp_path, "text/2.txt", "b\n")
     put(tmp_path, "text/1.txt.gz", gzip.compress(b"a\n"))
     assert [line for line, _ in read_lines(tmp_path / "text")] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("begin", "end"), [(0, None), (0, 4), (4, None), (1, 5), (3, 3)])
+def test_a_stretch_of_a_running_text_is_counted_in_characters(tmp_path, begin, end):
+    put(tmp_path, "text/1.txt", "ö\n\n")
+    put(tmp_path, "text/2.txt", "ab\nc")
+    assert "".join(read_running(tmp_path / "text", begin, end)) == "ö\n\nab\nc"[begin:end]
+
+
+def test_an_empty_running_text_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"a\.txt is empty"):
+        list(read_running(put(tmp_path, "a.txt", "")))
 
 
 def test_an_empty_text_is_refused(tmp_path):

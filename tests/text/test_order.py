@@ -211,6 +211,18 @@ def test_windows_do_not_overlap_and_leave_little(tokens: int, length: int, epoch
     assert not len(starts) or (starts[0] >= 0 and starts[-1] + width <= tokens)
 
 
+@given(st.integers(0, 300), st.integers(1, 40))
+def test_whole_windows_have_every_token_once(tokens: int, length: int) -> None:
+    found = windows(tokens, length=length, budget=100, seed=0, epoch=0, whole=True)
+    covered = [
+        place
+        for number in range(len(found))
+        for start in found.batch(number).tolist()
+        for place in range(start, start + found.shape(number).source)
+    ]
+    assert sorted(covered) == list(range(tokens))
+
+
 def test_windows_begin_elsewhere_in_another_epoch() -> None:
     assert len({int(windows(1000, length=64, budget=256, seed=1, epoch=e).examples.min()) for e in range(5)}) > 2
 

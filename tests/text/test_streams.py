@@ -13,7 +13,7 @@ import pytest
 
 from regard.errors import DataError
 from regard.text import streams
-from regard.text.streams import bare_name, lines, one_line, open_text, shards
+from regard.text.streams import bare_name, lines, one_line, open_text, running, shards
 
 COMPRESS = {
     "gz": gzip.compress,
@@ -272,3 +272,26 @@ def test_an_empty_folder_is_refused(tmp_path):
 @pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz", "a.tsv.BZ2", "a.tsv.xz", "a.tsv.zst", "a.tsv.zstd"])
 def test_the_bare_name_has_no_suffix_of_compression(name):
     assert bare_name(f"folder/{name}") == "a.tsv"
+
+
+# Running text
+
+
+def flowing(folder, data):
+    with open_text(put(folder, "a.txt", data)) as stream:
+        return list(running(stream, "a.txt"))
+
+
+def test_a_running_text_comes_as_it_stands(tmp_path):
+    assert flowing(tmp_path, "ö\r\n\n \nb\rc".encode()) == ["ö\r\n", "\n", " \n", "b\r", "c"]
+
+
+def test_a_running_text_may_have_no_line_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(streams, "PIECE", 3)
+    assert flowing(tmp_path, "öäüßæ".encode()) == ["öäü", "ßæ"]
+
+
+@pytest.mark.parametrize(("data", "message"), [(b"a\nb\0\n", "a.txt:2: .* NUL"), (b"a\n\xff", "0xFF below line")])
+def test_a_running_text_is_text(tmp_path, data, message):
+    with pytest.raises(DataError, match=message):
+        flowing(tmp_path, data)

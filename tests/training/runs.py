@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import nn
 
 from regard.config import Config
 from regard.models import build
+from regard.text.batch import Batch
 from regard.text.tokenizer import Sides, Tokenizer, train
 from regard.training.data import Data, Files, prepare
 from regard.training.loop import Training, Validation
@@ -91,3 +93,15 @@ def make_training(folder: Path, corpus: Path, config: Config, runtime: Runtime |
 
 def no_validation(model: nn.Module) -> Validation:
     return Validation(0.0, {})
+
+
+def lacking(objective: Callable[..., Any], most: int) -> Callable[..., Any]:
+    """The objective on a device whose memory holds so many rows."""
+    import torch
+
+    def held(model: nn.Module, batch: Batch, *rest: Any) -> Any:
+        if len(batch.target_out) > most:
+            raise torch.cuda.OutOfMemoryError("as if a GPU were full")
+        return objective(model, batch, *rest)
+
+    return held

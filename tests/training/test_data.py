@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from regard.text.tokenizer import Sides
+from regard.config import Config
+from regard.errors import ConfigError
+from regard.text.batch import Batch
+from regard.text.tokenizer import Sides, Tokenizer, train
 from regard.training.data import Data, Files, prepare
 from tests.training.runs import learned, make_config, write_corpus
 
@@ -44,3 +49,56 @@ def test_the_shares_are_all_there_is(data: Data) -> None:
 def test_nothing_held_out_is_trained_on(data: Data) -> None:
     trained = {tuple(data.train[0].source.ids(i).tolist()) for i in range(len(data.train[0]))}
     assert all(tuple(data.valid.source.ids(i).tolist()) not in trained for i in range(len(data.valid)))
+
+
+# Running text
+
+LINES = ["To be, or not to be:", "", "that is", "that is", "  the question.", ""] * 40
+TEXT = "\n".join(LINES)
+
+
+def running(folder: Path, kind: str) -> tuple[Data, Tokenizer, list[str]]:
+    folder.mkdir()
+    (folder / "text.txt").write_text(TEXT)
+    tokenizer = train([line + "\n" for line in LINES], kind=kind, vocabulary=300)  # type: ignore[arg-type]
+    text = {"tokenizer": kind, "running": True, "window": 24}
+    config = Config.read({"model": {"family": "gpt", "vocabulary": tokenizer.size}, "text": text})
+    said: list[str] = []
+    files = Files(folder / "text.txt", None, True, running=True)
+    return prepare([files], None, config, Sides(tokenizer, tokenizer), said.append)[0], tokenizer, said
+
+
+def batches(data: Data) -> list[Batch]:
+    epoch = data.validation()
+    return [epoch.make(number) for number in range(len(epoch.plan))]
+
+
+@pytest.mark.parametrize("kind", ["characters", "bpe"])
+def test_the_last_tenth_of_a_running_text_is_validated_on_every_token_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    data, tokenizer, _ = running(tmp_path / kind, kind)
+    rows = [
+        pair for batch in batches(data) for pair in zip(batch.examples.tolist(), batch.target_out.tolist(), strict=True)
+    ]
+    ids = [number for _, row in sorted(rows) for number in row]
+    assert tokenizer.decode(ids) == TEXT[len(TEXT) * 9 // 10 :]
+    assert len(ids) == sum(batch.target_tokens for batch in batches(data))
+
+
+def test_a_running_text_is_trained_on_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    data, tokenizer, said = running(tmp_path / "text", "characters")
+    column = data.train[0].text
+    assert tokenizer.decode(column.gather(np.arange(len(data.train[0])))) == TEXT[: len(TEXT) * 9 // 10]
+    held = len(TEXT) - len(TEXT) * 9 // 10
+    assert any(f"held out the last {held} of {len(TEXT):,} characters" in line for line in said)
+
+
+def test_a_running_text_has_no_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    data, tokenizer, _ = running(tmp_path / "text", "characters")
+    files = Files(tmp_path / "text" / "text.txt", None, True, 2.0, running=True)
+    with pytest.raises(ConfigError, match="weights of --also must be 1"):
+        prepare([files], None, data.config, Sides(tokenizer, tokenizer), lambda _: None)

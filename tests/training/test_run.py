@@ -69,7 +69,9 @@ def trained(corpus: Path) -> Path:
 def test_a_run_leaves_a_model_folder(trained: Path) -> None:
     for name in ("model.safetensors", "config.json", "tokenizer.json", "card.md", "journal.jsonl", "checksums.json"):
         assert (trained / name).is_file(), name
-    assert "examples to train on" in (trained / "card.md").read_text()
+    for name in ("training.png", "training.svg", "tensorboard"):
+        assert (trained / name).exists(), name
+    assert "![training](training.png)" in (trained / "card.md").read_text()
 
 
 def test_the_same_command_again_says_that_it_is_done(corpus: Path, trained: Path) -> None:
@@ -83,8 +85,32 @@ def test_the_same_command_again_says_that_it_is_done(corpus: Path, trained: Path
 def test_another_config_is_refused_with_the_difference(corpus: Path, trained: Path) -> None:
     done = train(corpus, trained, "--updates", "20", "--set", "train.rate=0.5")
     assert done.returncode == 2
-    assert "train.rate was 0.0007 and is now 0.5" in done.stderr
+    assert "train.rate was 0.002 and is now 0.5" in done.stderr
     assert "--fresh" in done.stderr
+
+
+def test_a_size_is_chosen_said_and_kept_on_another_machine(corpus: Path) -> None:
+    out, files = corpus / "chosen", [str(corpus / "a.txt"), str(corpus / "b.txt")]
+    words = [sys.executable, "-m", "regard", "train", *files, "--out", str(out), "--device", "cpu", "--updates", "3"]
+    words += ["--set", "decode.beams=1", "--set", "decode.ratio=1"]
+    first = subprocess.run([*words, "--threads", "1"], capture_output=True, text=True, env=environment(corpus))
+    assert first.returncode == 0, first.stderr
+    assert "1 core: a transformer of 3+3 layers of 128" in first.stderr
+    config = (out / "config.json").read_bytes()
+    again = subprocess.run([*words, "--threads", "2"], capture_output=True, text=True, env=environment(corpus))
+    assert again.returncode == 0, again.stderr
+    assert "layers of" not in again.stderr
+    assert (out / "config.json").read_bytes() == config
+
+
+def test_a_run_by_minutes_is_planned_and_goes_on_by_its_plan(corpus: Path) -> None:
+    out = corpus / "minutes"
+    first = train(corpus, out, "--minutes", "0.5")
+    assert first.returncode == 0, first.stderr
+    assert "0.5 minutes: a transformer" in first.stderr
+    again = train(corpus, out, "--minutes", "0.5")
+    assert again.returncode == 0, again.stderr
+    assert "nothing left to do" in again.stderr
 
 
 def test_other_data_is_refused(corpus: Path, trained: Path, tmp_path: Path) -> None:
@@ -181,6 +207,7 @@ def test_one_text_trains_a_language_model(corpus: Path, family: str) -> None:
     ("more", "message"),
     [
         (("--updates", "5", "--minutes", "1"), "give one of them"),
+        (("--set", "train.updates=5", "--minutes", "1"), "give one of them"),
         (("--recipe", "multi30k-endee"), "Did you mean multi30k-ende?"),
         (("--set", "train.updats=5"), "There is no option train.updats. Did you mean train.updates?"),
         (("--set", "model.family=gpt"), "model.family = gpt learns from one text file, and two were given"),

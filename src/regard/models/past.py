@@ -66,7 +66,7 @@ def advance(past: Past, tokens: Tensor, real: Tensor | None = None) -> tuple[Pas
     where = past.where.scatter(1, positions, where) if past.room else torch.cat([past.where, where], dim=1)
     position = past.position + (width if real is None else real.sum(1))
     length = past.length + width
-    fresh, single = past.length == 0, width == 1
+    fresh, single = past.length == 0, True if width == 1 else False  # noqa: SIM210 - a compiler has to know which
     mask = None
     if not (plain and (fresh or single)):
         seen = where[:, :length] if past.plain else where

@@ -119,11 +119,11 @@ class RNN(nn.Module):
 
     # Writing.
 
-    def forward(self, batch: Batch) -> Tensor:
-        """For training: the logits of the whole target, teacher-forced."""
+    def forward(self, batch: Batch, record: Record | None = None) -> Tensor:
+        """For training: the logits of the whole target, teacher-forced; what the decoder did goes into a record."""
         assert batch.source is not None
         assert batch.target_in is not None
-        return self.step(batch.target_in, self.start(batch.source, batch.mask))[0]
+        return self.step(batch.target_in, self.start(batch.source, batch.mask), record)[0]
 
     def step(self, tokens: Tensor, state: State, record: Record | None = None) -> tuple[Tensor, State]:
         """Write on: (B, T) -> (B, T, V)."""

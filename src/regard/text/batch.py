@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from queue import Empty, Queue
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.text.corpus import Column, Store
+from regard.text.links import PLACES
 from regard.text.order import Plan, Shape, fractions, key, scatter
 from regard.text.tokenizer import MASK, PAD, SPECIALS, START
 
@@ -47,6 +49,8 @@ class Batch(NamedTuple):
     """Real tokens of the source, and tokens to guess."""
     examples: Places
     """Which examples these are; where the rows begin in the stream, for packed ones."""
+    links: Tensor | None = None
+    """(B, T, S) how much of each target token each source token should get, by word alignments; rows sum to 1 or 0."""
 
     def each(self, function: Callable[[Tensor], Tensor]) -> Batch:
         """The batch with a function applied to its tensors."""
@@ -54,6 +58,25 @@ class Batch(NamedTuple):
             name: function(value) for name, value in self._asdict().items() if isinstance(value, Tensor)
         }
         return self._replace(**changed)
+
+
+def split_batch(batch: Batch, parts: int) -> list[Batch]:
+    """The batch as so many of about as many rows each, or one a row: what is too much for a device at once."""
+    rows = len(batch.target_out)
+    if parts == 1 or rows < 2:
+        return [batch]
+    each = -(-rows // parts)
+    return [_part(batch, slice(first, first + each)) for first in range(0, rows, each)]
+
+
+def _part(batch: Batch, some: slice) -> Batch:
+    part = batch.each(lambda tensor: tensor[some])
+    source = int((part.source != PAD).sum()) if part.source is not None else 0
+    return part._replace(
+        source_tokens=source,
+        target_tokens=int((part.target_out != PAD).sum()),
+        examples=batch.examples[some],
+    )
 
 
 Make = Callable[[int], Batch]
@@ -94,13 +117,27 @@ def collate(store: Store, examples: Places, *, room: Shape | None, exact: bool) 
         source_tokens=int(lengths.sum()),
         target_tokens=int(real.sum()),
         examples=examples,
+        links=_spread(store.columns["links"], examples, target_out, source) if "links" in store.columns else None,
     )
 
 
+def _spread(column: Column, examples: Places, target: Ids, source: Ids) -> Tensor:
+    """(B, T, S) the links of these examples, those of a target token evenly."""
+    spread = np.zeros((*target.shape, source.shape[1]), np.float32)
+    links = column.gather(examples).astype(np.int64)
+    spread[np.repeat(np.arange(len(examples)), column.lengths[examples]), links // PLACES, links % PLACES] = 1
+    spread /= np.maximum(spread.sum(-1, keepdims=True), 1)
+    return torch.from_numpy(spread)
+
+
 def _pad(column: Column, examples: Places, size: tuple[int, int] | None) -> tuple[Ids, NDArray[np.int32]]:
-    """(B, S) the ids of these examples with padding behind, and their lengths."""
+    """(B, S) the ids of these examples with padding behind, and their lengths.
+
+    Without examples one row of padding: a process that has no share of a batch takes part all the same. It is two wide,
+    since one step leaves the cell of an rnn out, and processes must have gradients of the same weights.
+    """
     lengths = column.lengths[examples]
-    rows, width = size or (len(examples), int(lengths.max(initial=0)))
+    rows, width = size or ((len(examples), int(lengths.max())) if len(examples) else (1, 2))
     padded = np.zeros((rows, width), np.int64)
     padded[: len(examples)][np.arange(width) < lengths[:, None]] = column.gather(examples)
     return padded, lengths
@@ -185,12 +222,16 @@ class Window(NamedTuple):
 
 
 class Stream:
-    """Texts one after the other, each ended by </s>, in the order of the store or in another one."""
+    """Texts one after the other, each ended by </s>, in the order of the store or in another one.
 
-    def __init__(self, column: Column, order: Places) -> None:
-        self._column = column
+    With `running` they are the pieces of one text, and no token tells where one ends.
+    """
+
+    def __init__(self, column: Column, order: Places, *, running: bool) -> None:
+        self._column = replace(column, lengths=column.lengths - 1) if running else column
         self._order = order
-        self._ends = np.cumsum(column.lengths[order], dtype=np.int64)
+        self._running = running
+        self._ends = np.cumsum(self._column.lengths[order], dtype=np.int64)
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
@@ -215,12 +256,28 @@ class Stream:
         owner = np.repeat(example, sizes).reshape(shape)
         before = np.empty_like(ids)
         before[:, 1:] = ids[:, :-1]
-        inside = offset[:, 0] > 0
-        before[inside, 0] = self._column.gather(
-            owner[inside, 0], offset[inside, 0] - 1, np.ones(inside.sum(), np.int64)
-        )
-        before[offset == 0] = START
+        before[:, 0] = self._before(starts)
+        if not self._running:
+            before[offset == 0] = START
         return Window(ids, before, np.repeat(segment + 1, sizes).reshape(shape), owner, offset)
+
+    def _before(self, places: Places) -> Ids:
+        """The token before each of the places; <s> before the first."""
+        found = np.full(len(places), START)
+        inside = places > 0
+        text = np.searchsorted(self._ends, places[inside] - 1, side="right")
+        example = self._order[text]
+        offset = places[inside] - 1 - (self._ends[text] - self._column.lengths[example])
+        found[inside] = self._column.gather(example, offset, np.ones(len(text), np.int64))
+        return found
+
+
+def _rows(stream: Stream, starts: Places, length: int) -> Window:
+    """The rows that begin there; without any one row of padding, for a process that has no share of a batch."""
+    if len(starts):
+        return stream.window(starts, length)
+    found = stream.window(np.zeros(1, np.int64), length)
+    return found._replace(ids=np.full_like(found.ids, PAD))
 
 
 def packed(stream: Stream, plan: Plan, *, rank: int, world: int, segments: bool) -> Make:
@@ -231,7 +288,7 @@ def packed(stream: Stream, plan: Plan, *, rank: int, world: int, segments: bool)
 
     def make(number: int) -> Batch:
         starts = plan.share(number, rank=rank, world=world)
-        found = stream.window(starts, plan.shape(number).source)
+        found = _rows(stream, starts, plan.shape(number).source)
         return Batch(
             source=None,
             mask=None,
@@ -239,7 +296,7 @@ def packed(stream: Stream, plan: Plan, *, rank: int, world: int, segments: bool)
             target_out=torch.from_numpy(found.ids),
             segments=torch.from_numpy(found.segments) if segments else None,
             source_tokens=0,
-            target_tokens=found.ids.size,
+            target_tokens=found.ids.size if len(starts) else 0,
             examples=starts,
         )
 
@@ -262,7 +319,7 @@ def packed_masked(
 
     def make(number: int) -> Batch:
         starts = plan.share(number, rank=rank, world=world)
-        found = stream.window(starts, plan.shape(number).source)
+        found = _rows(stream, starts, plan.shape(number).source)
         random = _random(found.example.astype(np.uint64), found.offset.astype(np.uint64), seed, epoch)
         kept_apart = found.segments if segments else None
         return _guess(found.ids, random, share, vocabulary, kept_apart, None, starts)

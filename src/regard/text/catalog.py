@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from regard.errors import DataError, did_you_mean
-from regard.folders import explained, hidden_folder, settle, sync, whole_folder, write_file
+from regard.folders import cache, explained, hidden_folder, settle, sync, whole_folder, write_file
 from regard.text.corpora import ENTRIES, Entry, File, Form, Part, Piece
 from regard.text.streams import LONGEST, decompress, open_text
 
@@ -141,7 +141,7 @@ def _local() -> Path | None:
 
 
 def _cache() -> Path:
-    return Path(os.environ.get("REGARD_CACHE") or Path.home() / ".cache" / "regard") / "corpora"
+    return cache("corpora")
 
 
 def _stored(form: Form, file: File) -> Path | None:

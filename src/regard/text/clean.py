@@ -57,8 +57,8 @@ class Rules:
 
     @classmethod
     def of(cls, config: TextConfig, *, sides: int = 2) -> Rules:
-        """The rules of a run; in running text, which has one side, long and repeated lines are no faults."""
-        names = [rule for rule in config.clean.split() if sides == 2 or rule not in OF_PAIRS]
+        """The rules of a run; of a single text long and repeated lines are no faults, and of a running one none are."""
+        names = [] if config.running else [rule for rule in config.clean.split() if sides == 2 or rule not in OF_PAIRS]
         return cls(names=tuple(rule for rule in CLEANING if rule in names), longest=config.longest, ratio=config.ratio)
 
 

@@ -37,6 +37,7 @@ from regard.text.clean import (
     usual_scripts,
 )
 from regard.text.crew import Crew, cores
+from regard.text.links import between_tokens, parse
 from regard.text.order import noise, scatter
 from regard.text.overlap import both
 from regard.text.tokenizer import DROPOUT_TABLES, Lines, Tokenizer, check_fingerprint, dropped, fingerprint_of, take
@@ -265,6 +266,10 @@ class Settings(NamedTuple):
     seed: int
     scripts: tuple[str, ...] = ()
     """What each side is usually written in: the first chunk says it."""
+    tag: str = ""
+    """Put before every source, after the rules have judged it."""
+    links: bool = False
+    """Examples bring a line of word alignments, which becomes a column of its own."""
 
 
 class Chunk(NamedTuple):
@@ -296,6 +301,8 @@ def prepare(
     dropout: float = 0.0,
     variants: int = 0,
     seed: int = 0,
+    tag: str = "",
+    links: bool = False,
     workers: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Path:
@@ -303,13 +310,17 @@ def prepare(
 
     `read()` gives examples: (source, target, ...) for two tokenizers, (text, ...) for one. `identity` is a hash of what
     it reads, which with tokenizers and rules decides the name of the folder. Ids do not depend on how many `workers`
-    there are. `progress` is told how many examples have been read.
+    there are. `progress` is told how many examples have been read. A `tag` is put before every source; with `links` the
+    examples are (source, target, word alignments), of one way to cut the text.
     """
     variants = variants if dropout else 0
-    settings = Settings(tuple(tokenizer.text for tokenizer in tokenizers), rules, dropout, variants, seed)
+    assert not (links and variants)
+    texts = tuple(tokenizer.text for tokenizer in tokenizers)
+    settings = Settings(texts, rules, dropout, variants, seed, tag=tag, links=links)
     fingerprint = fingerprint_of(tokenizers)
     varied = (dropout, variants, seed) if dropout else ()
-    made_from = (FORMAT, identity, len(tokenizers), fingerprint, asdict(rules), varied)
+    extra = [(tag, links)] if tag or links else []
+    made_from = (FORMAT, identity, len(tokenizers), fingerprint, asdict(rules), varied, *extra)
     name = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:20]
     folder = cache / name
     if folder.exists():
@@ -346,15 +357,16 @@ def _write(
     progress: Callable[[int], None] | None,
 ) -> dict[str, Any]:
     """Write the files of a corpus; returns its record."""
-    names = NAMES[len(sizes)]
-    report = Report(settings.rules, noun="pairs" if len(names) == 2 else "texts")
-    types = [pa.uint16() if size <= 1 << 16 else pa.uint32() for size in sizes]
+    width = len(sizes)
+    names = (*NAMES[width], "links") if settings.links else NAMES[width]
+    report = Report(settings.rules, noun="pairs" if width == 2 else "lines")
+    types = [pa.uint16() if size <= 1 << 16 else pa.uint32() for size in sizes] + [pa.uint32()] * settings.links
     schema = pa.schema([pa.field(name, pa.list_(kind)) for name, kind in zip(names, types, strict=True)])
     stream = chunks(read(), len(names))
     first = list(islice(stream, 1))
-    settings = settings._replace(scripts=usual_scripts(first[0]) if first else ())
+    settings = settings._replace(scripts=usual_scripts(first[0][:width]) if first else ())
     stream = chain(first, stream)
-    digests = _Numbers(folder / "digests.npy", len(names))
+    digests = _Numbers(folder / "digests.npy", width)
     with ExitStack() as stack:
         stack.enter_context(digests)
         writers = [
@@ -364,7 +376,7 @@ def _write(
         seen = Seen()
         for columns, chunk in _work(stream, settings, workers):
             verdicts = judge_duplicates(chunk.judged, settings.rules, seen)
-            report.add(verdicts, columns)
+            report.add(verdicts, columns[:width])
             kept = verdicts == KEPT
             digests.add(np.stack([column[kept] for column in chunk.judged.digests], axis=1))
             stay = kept[chunk.judged.verdicts == KEPT]
@@ -453,24 +465,29 @@ class Cutter:
                 )
         self._plain = [plain[text] for text in settings.tokenizers]
         self._varied = [varied[text] for text in settings.tokenizers] if varied else []
-        sizes = [Tokenizer(text).size for text in settings.tokenizers]
-        self._kinds = [np.uint16 if size <= 1 << 16 else np.uint32 for size in sizes]
+        self._tokenizers = [Tokenizer(text) for text in settings.tokenizers]
+        kinds: list[Any] = [np.uint16 if each.size <= 1 << 16 else np.uint32 for each in self._tokenizers]
+        self._kinds = [*kinds, *[np.uint32] * settings.links]
 
     def __call__(self, job: tuple[int, Columns]) -> Chunk:
         number, columns = job
-        rules = self._settings.rules
-        judged = judge(columns, rules, self._settings.scripts)
+        rules, tag, sides = self._settings.rules, self._settings.tag, len(self._plain)
+        judged = judge(columns[:sides], rules, self._settings.scripts)
         alive = np.flatnonzero(judged.verdicts == KEPT).tolist()
         if len(alive) < len(judged.verdicts):
             columns = tuple([column[place] for place in alive] for column in columns)
-        cut = [lines(column) for lines, column in zip(self._plain, columns, strict=True)]
+        if tag:
+            columns = ([f"{tag} {line}" for line in columns[0]], *columns[1:])
+        cut = [lines(column) for lines, column in zip(self._plain, columns[:sides], strict=True)]
         verdicts = judged.verdicts[alive]
         judge_lengths(verdicts, [lengths - 1 for _, lengths in cut], rules)
         judged.verdicts[alive] = verdicts
         stay = verdicts == KEPT
+        if self._settings.links:
+            cut.append(self._link(columns))
         variants = [cut]
         for variant in range(1, self._settings.variants + 1):
-            variants.append([self._vary(columns, cut, side, variant, number) for side in range(len(columns))])
+            variants.append([self._vary(columns, cut, side, variant, number) for side in range(sides)])
         ids = [
             [
                 _select(found.astype(kind), lengths, stay)
@@ -479,6 +496,17 @@ class Cutter:
             for sides in variants
         ]
         return Chunk(judged, ids)
+
+    def _link(self, columns: Columns) -> tuple[Ids, Places]:
+        """The word alignments of a chunk as links between tokens."""
+        source, target = (tokenizer.words(column) for tokenizer, column in zip(self._tokenizers, columns, strict=False))
+        shift = 1 if self._settings.tag else 0  # the tag is the first word
+        found = [
+            between_tokens([(i + shift, j) for i, j in parse(text, "links")], ours, theirs)
+            for text, ours, theirs in zip(columns[2], source, target, strict=True)
+        ]
+        lengths = np.fromiter(map(len, found), np.int64, len(found))
+        return np.fromiter(chain.from_iterable(found), np.uint32, int(lengths.sum())), lengths
 
     def _vary(
         self, columns: Columns, cut: list[tuple[Ids, Places]], side: int, variant: int, number: int

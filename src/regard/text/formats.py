@@ -14,9 +14,32 @@ from typing import Any, BinaryIO
 from regard.errors import DataError, did_you_mean
 from regard.text import markup
 from regard.text.markup import same_language
-from regard.text.streams import Origin, Pair, bare_name, label, lines, look_ahead, one_line, open_text, shards, texts
+from regard.text.streams import (
+    Origin,
+    Pair,
+    bare_name,
+    label,
+    lines,
+    look_ahead,
+    one_line,
+    open_text,
+    running,
+    shards,
+    texts,
+)
 
-__all__ = ["FORMATS", "Origin", "Pair", "format_of", "left_out", "lines", "open_text", "read_lines", "read_pairs"]
+__all__ = [
+    "FORMATS",
+    "Origin",
+    "Pair",
+    "format_of",
+    "left_out",
+    "lines",
+    "open_text",
+    "read_lines",
+    "read_pairs",
+    "read_running",
+]
 
 
 @dataclass
@@ -69,6 +92,30 @@ def read_lines(path: str | Path) -> Iterator[tuple[str, Origin]]:
                     found = True
                     yield line
         if not found:
+            raise DataError(f"{label(path)} is empty")
+
+    return read()
+
+
+def read_running(path: str | Path, begin: int = 0, end: int | None = None) -> Iterator[str]:
+    """The characters of one text, or of a folder of texts one after the other, from `begin` to before `end`.
+
+    In pieces which, joined, are the text: line ends are in it, and nothing is left out.
+    """
+    files = shards(path)
+
+    def read() -> Iterator[str]:
+        place = 0
+        for file in files:
+            with open_text(file) as stream:
+                for piece in running(stream, label(file)):
+                    first, last = begin - place, len(piece) if end is None else end - place
+                    place += len(piece)
+                    if last <= 0:
+                        return
+                    if wanted := piece[max(first, 0) : last]:
+                        yield wanted
+        if not place:
             raise DataError(f"{label(path)} is empty")
 
     return read()

@@ -383,17 +383,25 @@ def _partial(shapes: Sequence[Shape], source: Lengths, target: Lengths, left: Pl
 # Streams of text
 
 
-def windows(tokens: int, *, length: int, budget: int, seed: int, epoch: int) -> Plan:
+def windows(tokens: int, *, length: int, budget: int, seed: int, epoch: int, whole: bool = False) -> Plan:
     """Batches of windows into a stream of `tokens`; the plan's examples are the places where windows begin.
 
     Where the first window begins changes from epoch to epoch, so a token is not always met in the same place; what is
-    left over at either end is shorter than a window.
+    left over at either end is shorter than a window. With `whole` nothing is left over: the first window begins at the
+    beginning, and the last, in a batch of its own, is as short as it has to be.
     """
     length = min(length, tokens)
+    rows = max(budget // max(length, 1), 1)
+    if whole:
+        starts = np.arange(0, tokens, max(length, 1))
+        sizes = np.minimum(length, tokens - starts)
+        full = int((sizes == length).sum())
+        bounds = np.unique([*range(0, full, rows), full, len(starts)])
+        return _assemble(starts, sizes, np.zeros_like(sizes), bounds, None, seed, epoch)
     spare = (tokens % length if tokens < 2 * length else length - 1) if tokens else 0
     shift = int(key(SHIFT, seed, epoch)) % (spare + 1)
     starts = np.arange(shift, tokens - length + 1, length) if tokens else np.zeros(0, np.int64)
     starts = starts[shuffled(len(starts), SHUFFLE, seed, epoch)]
-    bounds = np.append(np.arange(0, len(starts), max(budget // max(length, 1), 1)), len(starts))
+    bounds = np.append(np.arange(0, len(starts), rows), len(starts))
     sizes = np.full(len(starts), length)
     return _assemble(starts, sizes, np.zeros_like(sizes), bounds, None, seed, epoch)

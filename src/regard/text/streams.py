@@ -20,6 +20,9 @@ from regard.errors import DataError
 LONGEST = 10 * 2**20
 """Bytes one line, or one unit of a marked-up file, may have: beyond it is damage or a bomb, not a sentence."""
 
+PIECE = 2**16
+"""Characters of a running text that are read at once, where no line ends before."""
+
 STANDARD_INPUT = "standard input"
 SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zstd")
 
@@ -129,6 +132,28 @@ def texts(stream: BinaryIO, name: str) -> Iterator[str]:
                 "convert the file, for example with iconv -f ISO-8859-1 -t UTF-8"
             ) from error
         yield text
+
+
+def running(stream: BinaryIO, name: str) -> Iterator[str]:
+    """The text of a stream of UTF-8 as it stands, line ends included, in pieces: lines, or parts of very long ones."""
+    with io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
+        number = 0
+        while True:
+            try:
+                piece = text.readline(PIECE)
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{name} is not UTF-8: there is a byte 0x{error.object[error.start]:02X} below line {number:,}; "
+                    "convert the file, for example with iconv -f ISO-8859-1 -t UTF-8"
+                ) from error
+            if not piece:
+                return
+            if "\0" in piece:
+                raise DataError(
+                    f"{name}:{number + 1}: there is a NUL byte, so this is a binary file or UTF-16; give UTF-8 text"
+                )
+            number += piece.endswith("\n")
+            yield piece
 
 
 def one_line(text: str) -> str:

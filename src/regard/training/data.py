@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +16,8 @@ from regard.text import corpus, order
 from regard.text.batch import Make, Stream, packed, packed_masked, pairs
 from regard.text.clean import Rules
 from regard.text.corpus import Places, Store
-from regard.text.formats import read_lines, read_pairs
+from regard.text.formats import read_lines, read_pairs, read_running
+from regard.text.links import attach
 from regard.text.tokenizer import Sides, Tokenizer, suggest_vocabulary
 from regard.text.tokenizer import train as train_tokenizer
 
@@ -33,18 +34,36 @@ class Files:
     """How many times an epoch has it."""
     languages: tuple[str, str] | None = None
     fields: tuple[str, str] | None = None
+    running: bool = False
+    """The text is one, from beginning to end (`text.running`)."""
+    begin: int = 0
+    end: int | None = None
+    """The characters of a running text that are meant."""
+    tag: str = ""
+    """Put before every source, to tell one kind of pair from another."""
+    links: Path | None = None
+    """Word alignments of the pairs, line for line."""
 
     def read(self) -> Iterator[tuple[str, ...]]:
-        """Every example."""
+        """Every example; of a running text its pieces."""
+        if self.running:
+            return ((piece,) for piece in read_running(self.source, self.begin, self.end))
         if self.single:
             return ((line,) for line, _ in read_lines(self.source))
         pairs = read_pairs(self.source, self.target, languages=self.languages, fields=self.fields)
+        if self.links is not None:
+            return attach(pairs, self.links)
         return ((pair.source, pair.target) for pair in pairs)
 
     @property
     def paths(self) -> list[Path]:
-        given = [self.source] + ([self.target] if self.target else [])
+        given = [path for path in (self.source, self.target, self.links) if path]
         return [path for top in given for path in (sorted(top.iterdir()) if top.is_dir() else [top])]
+
+    @property
+    def identity(self) -> str:
+        """The hash of what the files hold, and which part of a running text is meant."""
+        return corpus.identity(self.paths) + (f"[{self.begin}:{self.end}]" if self.running else self.tag)
 
 
 class Epoch(NamedTuple):
@@ -63,6 +82,7 @@ class Data:
         self.config, self.sides, self.valid, self.shares = config, sides, valid, shares
         self.train = train
         """The corpora as one, and where BPE dropout cuts them anew, their variants: the epochs take them in turn."""
+        self._chosen: tuple[int, list[order.Shape]] | None = None
 
     def epoch(self, number: int, *, rank: int, world: int) -> Epoch:
         """The training batches of an epoch, which (seed, epoch) alone decides."""
@@ -73,6 +93,18 @@ class Data:
             examples = order.mix(sizes, weights, seed=settings.seed, epoch=number)
         return self._batches(store, settings.seed, number, rank, world, settings.budget, examples)
 
+    def _shapes(self, budget: int) -> list[order.Shape]:
+        """The few shapes of all epochs, which hold every variant of the corpora."""
+        if self._chosen is None or self._chosen[0] != budget:
+            lengths = [
+                np.concatenate([getattr(store, side) for store in self.train])
+                for side in ("source_lengths", "target_lengths")
+            ]
+            settings = self.config.train
+            shapes = order.choose_shapes(*lengths, budget=budget, most=settings.shapes, exact=settings.exact)
+            self._chosen = budget, shapes
+        return self._chosen[1]
+
     def validation(self) -> Epoch:
         """The validation batches, always the same."""
         return self._batches(self.valid, 0, 0, 0, 1, max(self.config.train.budget, 4096), None)
@@ -82,19 +114,18 @@ class Data:
     ) -> Epoch:
         config, text = self.config, self.config.text
         if config.model.family in ("rnn", "transformer"):
-            plan = order.plan(
-                store.source_lengths,
-                store.target_lengths,
-                budget=budget,
-                seed=seed,
-                epoch=epoch,
-                examples=examples,
-                exact=config.train.exact,
-            )
+            lengths, exact = (store.source_lengths, store.target_lengths), config.train.exact
+            if config.train.shapes and store is not self.valid:
+                shapes = self._shapes(budget)
+                plan = order.plan_shapes(*lengths, shapes, seed=seed, epoch=epoch, examples=examples, exact=exact)
+            else:
+                plan = order.plan(*lengths, budget=budget, seed=seed, epoch=epoch, examples=examples, exact=exact)
             return Epoch(plan, pairs(store, plan, rank=rank, world=world))
-        stream = Stream(store.text, np.arange(len(store)) if examples is None else np.sort(examples))
+        chosen = np.arange(len(store)) if examples is None else np.sort(examples)
+        stream = Stream(store.text, chosen, running=text.running)
         length = min(text.window, config.model.length, len(stream))
-        plan = order.windows(len(stream), length=length, budget=max(budget, length), seed=seed, epoch=epoch)
+        cut = {"length": length, "budget": max(budget, length), "seed": seed, "epoch": epoch}
+        plan = order.windows(len(stream), **cut, whole=store is self.valid)
         if config.model.family == "gpt":
             return Epoch(plan, packed(stream, plan, rank=rank, world=world, segments=text.segments))
         make = packed_masked(
@@ -113,7 +144,7 @@ class Data:
 
 def cache() -> Path:
     """Where prepared corpora are kept: `REGARD_CACHE`, or the user's cache."""
-    return Path(os.environ.get("REGARD_CACHE") or Path.home() / ".cache" / "regard") / "prepared"
+    return cache("prepared")
 
 
 def make_tokenizers(corpora: Sequence[Files], text: TextConfig, say: Callable[[str], None]) -> Sides:
@@ -149,9 +180,16 @@ def prepare(
 ) -> tuple[Data, str]:
     """Clean, cut into ids and keep what is trained and validated on; with it, a hash of all the files."""
     rules = Rules.of(config.text)
-    identities = [f"{corpus.identity(files.paths)}*{files.weight:g}" for files in corpora]
+    apart = [valid] if valid else []
+    if config.text.running:
+        if any(files.weight != 1 for files in corpora):
+            raise ConfigError("text.running reads a text once, from beginning to end: the weights of --also must be 1")
+        if not apart:
+            corpora, apart = _without_end(corpora, say)
+    identities = [f"{files.identity}*{files.weight:g}" for files in corpora]
+    linked = any(files.links for files in corpora)
     kept = [
-        _stored(files, identity, config, sides, rules, variants=config.text.variants)
+        _stored(files, identity, config, sides, rules, variants=config.text.variants, linked=linked)
         for files, identity in zip(corpora, identities, strict=True)
     ]
     variants = range(1, 1 + config.text.variants) if config.text.bpe_dropout else range(1)
@@ -159,10 +197,12 @@ def prepare(
     sizes = [len(Store.open(folder)) for folder in kept]
     for folder in kept:
         say(Store.open(folder).record["report"]["text"])
-    if valid is not None:
+    if apart:
         lenient = Rules(names=("empty", "long"), longest=rules.longest, ratio=rules.ratio)
-        identities.append(corpus.identity(valid.paths))
-        held = Store.open(_stored(valid, identities[-1], config, sides, lenient, variants=0))
+        lenient = rules if config.text.running else lenient
+        identities += [files.identity for files in apart]
+        made = [_stored(files, files.identity, config, sides, lenient, variants=0, linked=False) for files in apart]
+        held = corpus.join([Store.open(folder) for folder in made])
     else:
         whole = corpus.join([Store.open(folder) for folder in kept])
         train, held = corpus.split(whole, config.text.held_out)
@@ -180,6 +220,18 @@ def prepare(
     return Data(config, sides, stores, held, shares), "+".join(identities)
 
 
+def _without_end(corpora: Sequence[Files], say: Callable[[str], None]) -> tuple[list[Files], list[Files]]:
+    """Running texts without, and with only, the tenth of their characters that is validated on."""
+    parts: tuple[list[Files], list[Files]] = ([], [])
+    for files in corpora:
+        size = sum(len(piece) for (piece,) in files.read())
+        end = size * 9 // 10
+        parts[0].append(replace(files, end=end))
+        parts[1].append(replace(files, begin=end))
+        say(f"held out the last {size - end:,} of {size:,} characters of {files.source} for validation")
+    return parts
+
+
 def _where(part: Store, whole: Store) -> Places:
     """Which examples of a corpus a part of it holds."""
     first = next(iter(part.columns))
@@ -188,14 +240,19 @@ def _where(part: Store, whole: Store) -> Places:
     return np.flatnonzero(np.isin(*keys))
 
 
-def _stored(files: Files, identity: str, config: Config, sides: Sides, rules: Rules, *, variants: int) -> Path:
+def _stored(
+    files: Files, identity: str, config: Config, sides: Sides, rules: Rules, *, variants: int, linked: bool
+) -> Path:
     return corpus.prepare(
         cache(),
-        files.read,
+        # Beside a corpus with links, one without has empty ones.
+        (lambda: ((*pair, "") for pair in files.read())) if linked and files.links is None else files.read,
         identity=identity,
         tokenizers=[sides.source] if files.single else [sides.source, sides.target],
         rules=rules,
         dropout=config.text.bpe_dropout if variants else 0.0,
         variants=variants,
         seed=config.train.seed,
+        tag=files.tag,
+        links=linked,
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from regard.folders import write_file
+from regard.folders import explained, write_file
 
 
 class Journal:
@@ -14,7 +15,7 @@ class Journal:
 
     def __init__(self, path: Path | None, update: int) -> None:
         """Without a path (a process that is not the main one) nothing is written."""
-        self._file = None
+        self._path, self._file = path, None
         if path is not None:
             kept = [line for line in read(path) if line.get("update", 0) <= update]
             write_file(path, "".join(json.dumps(line) + "\n" for line in kept), force=True)
@@ -22,16 +23,18 @@ class Journal:
 
     def write(self, kind: str, update: int, **facts: Any) -> None:
         """One line, on disk before the next update."""
-        if self._file is not None:
-            self._file.write(json.dumps({"kind": kind, "update": update, **facts}) + "\n")
-            self._file.flush()
+        if self._file is not None and self._path is not None:
+            with explained(self._path):
+                self._file.write(json.dumps({"kind": kind, "update": update, **facts}) + "\n")
+                self._file.flush()
 
     def __enter__(self) -> Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # what could not be written has been said
+                self._file.close()
 
 
 def read(path: Path) -> list[dict[str, Any]]:

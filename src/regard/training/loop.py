@@ -19,15 +19,25 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoint import Saver, fill, load_checkpoint, newest, parameters
+from regard.checkpoint import (
+    Saver,
+    checkpoint_path,
+    fill,
+    load_checkpoint,
+    newest,
+    own,
+    parameters,
+    set_aside,
+    update_of,
+)
 from regard.config import Config
 from regard.errors import RunError
-from regard.text.batch import Batch, Feed
+from regard.text.batch import Batch, Feed, split_batch
 from regard.training.data import Data
 from regard.training.journal import Journal
-from regard.training.objectives import objective
 from regard.training.optimizer import make_optimizer, rate
-from regard.training.runtime import Runtime
+from regard.training.runtime import Runtime, whole
+from regard.training.step import Step
 
 TOLERATED = 5  # updates in a row whose loss or gradient is no number, before the run goes back and slows down
 LOWERED = 0.5  # what the rate is multiplied by then
@@ -49,6 +59,8 @@ class Progress:
     in_a_row: int = 0
     lowered: float = 1.0
     """What the rate is multiplied by since the last fall back."""
+    split: int = 1
+    """Parts a batch is divided into, since the GPU's memory did not hold it whole."""
     best: float = -math.inf
     best_update: int = 0
     stale: int = 0
@@ -67,7 +79,7 @@ class Validation:
 
 Validate = Callable[[nn.Module], Validation]
 Watch = Callable[[str, dict[str, Any]], None]
-"""Told of every update, validation and save."""
+"""Told of every update, validation and save, and of what went wrong."""
 
 
 class Training:
@@ -75,7 +87,9 @@ class Training:
 
     def __init__(self, folder: Path, model: nn.Module, config: Config, data: Data, runtime: Runtime) -> None:
         self.folder, self.config, self.data, self.runtime = folder, config, data, runtime
-        self.model = model.to(runtime.device)
+        self.model = runtime.place(model, sharded=config.train.sharded)
+        self.writers = runtime.writers(sharded=config.train.sharded)
+        """The processes that write a checkpoint together; None where the main one has all there is."""
         self.optimizer = make_optimizer(self.model, config.train)
         self.average = {n: p.clone() for n, p in parameters(self.model).items()} if config.train.decay else None
         self.progress = Progress()
@@ -98,14 +112,31 @@ class Training:
 
     def resume(self) -> bool:
         """Go on from the newest checkpoint that is sound, saying which were not; False where there is none."""
-        path, self.remarks = newest(self.folder)
+        path = self._newest()
         if path is None:
             return False
         self._load(path)
         return True
 
+    def _newest(self) -> Path | None:
+        """The checkpoint to go on from: the main process looks, and all take the same."""
+        path, self.remarks = newest(self.folder) if self.runtime.is_main else (None, [])
+        if self.remarks:
+            set_aside(self.folder, path)
+            begins = "no checkpoint is sound, so training begins again at update 1; " if path is None else ""
+            self.remarks.append(f"{begins}what was passed over is now named damaged-update-...")
+        update = int(self.runtime.told(-1 if path is None else update_of(path)))
+        return None if update < 0 else checkpoint_path(self.folder, update)
+
+    def _part(self, name: str, saved: Tensor) -> Tensor:
+        """Averages and states are divided as their weights are."""
+        weight = dict(self.model.named_parameters()).get(name.partition(":")[0])
+        if weight is None or weight.shape != saved.shape:
+            return torch.empty_like(saved, device="cpu")
+        return torch.empty_like(weight.detach(), dtype=saved.dtype)
+
     def _load(self, path: Path) -> None:
-        found = load_checkpoint(path, check=False)
+        found = load_checkpoint(path, check=False, part=self._part if self.writers else None)
         fill(self.model, found.tensors["model"], path)
         named = dict(self.model.named_parameters())
         self.optimizer.state.clear()
@@ -123,26 +154,34 @@ class Training:
     def run(self, validate: Validate, watch: Watch) -> Progress:
         """Train to the last update, or until a signal asks to stop; the folder can be resumed from wherever it ends."""
         settings, progress = self.config.train, self.progress
-        wrapped = self._prepared()
+        step = self._prepared()
         journal = Journal(self.folder / "journal.jsonl" if self.runtime.is_main else None, progress.update)
-        with journal, Saver(self.folder, keep=settings.keep) as saver, _asked_to_stop() as stop:
-            batches = self._batches()
+        with journal, Saver(self.folder, keep=settings.keep, writers=self.writers) as saver, _asked_to_stop() as stop:
+            batches, split = self._batches(), progress.split
+            self._rehearse(step)
             while progress.update < settings.updates and not progress.finished:
                 begun = time.perf_counter()
-                facts = self._update(wrapped, [next(batches) for _ in range(settings.accumulate)])
-                progress.seconds += time.perf_counter() - begun
+                facts = self._update(step, [next(batches) for _ in range(settings.accumulate)])
+                took = time.perf_counter() - begun
+                progress.seconds += took
+                if progress.split > split:
+                    split = progress.split
+                    watch("split", {"update": progress.update, "parts": split})
+                    journal.write("split", progress.update, parts=split)
                 if facts is None:
+                    watch("skipped", {"update": progress.update + 1})
                     if progress.in_a_row >= TOLERATED:
                         self._fall_back(saver)
-                        wrapped, batches = self._prepared(), self._batches()
+                        watch("fell_back", {"update": self.progress.update})
+                        batches = self._batches()
                         progress = self.progress
                     continue
                 last = progress.update == settings.updates
-                watch("update", {**facts, "update": progress.update})
+                watch("update", {**facts, "update": progress.update, "seconds": took})
                 self.signal = stop()
                 stopping = self._all_asked_to_stop(bool(self.signal))
                 if progress.update % 10 == 0 or progress.update == 1 or last:
-                    journal.write("update", progress.update, **facts)
+                    journal.write("update", progress.update, **facts, seconds=round(took, 6))
                 if progress.update % settings.validate_every == 0 or last:
                     self._validate(validate, watch, journal)
                 progress.finished = last or (settings.patience > 0 and progress.stale >= settings.patience)
@@ -159,9 +198,9 @@ class Training:
             return here
         return self.progress.update % AGREED_EVERY == 0 and self.runtime.any(here)
 
-    def _prepared(self) -> nn.Module:
+    def _prepared(self) -> Step:
         self.model.train()
-        return self.runtime.wrap(self.model)
+        return Step(self.runtime.wrap(self.model), self.config, self.runtime)
 
     def _batches(self) -> Iterator[Batch]:
         """This process's share of every global batch from where the run stands, epoch after epoch, without end."""
@@ -175,24 +214,19 @@ class Training:
                     yield batch
             number, cursor = number + 1, 0
 
-    def _update(self, wrapped: nn.Module, batches: list[Batch]) -> dict[str, Any] | None:
+    def _update(self, step: Step, batches: list[Batch]) -> dict[str, Any] | None:
         """One update from these micro-batches; None where something was no number, and nothing was changed."""
         settings, progress, runtime = self.config.train, self.progress, self.runtime
         update = progress.update + 1
-        torch.manual_seed(_mix(settings.seed, update + progress.skipped, runtime.rank))
         (tokens,) = runtime.total(sum(batch.target_tokens for batch in batches))
-        self.optimizer.zero_grad(set_to_none=True)
-        plain = torch.zeros((), device=runtime.device)
-        for number, batch in enumerate(batches, 1):
-            with runtime.gathering(wrapped, number == len(batches)), self._precision():
-                cost = objective(wrapped, batch, settings)
-            # The sum over all tokens of all processes; gradients of processes are averaged, so times their number.
-            (cost.loss * (runtime.world / tokens)).backward()
-            plain += cost.plain
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip or math.inf)
-        (loss,) = runtime.total(float(plain))
+        # The sum over all tokens of all processes; gradients of processes are averaged, so times their number.
+        while not self._gradients(step, batches, runtime.world / tokens, last=True):
+            self._split(step, batches)
+        norm = whole(nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip or math.inf))
+        here, length = torch.stack([step.plain, norm]).tolist()  # the one time an update waits for the device
+        (loss,) = runtime.total(here)
         progress.epoch, progress.batch = self.cursor
-        if not math.isfinite(loss) or not math.isfinite(float(norm)):
+        if not math.isfinite(loss) or not math.isfinite(length):
             progress.skipped += 1
             progress.in_a_row += 1
             return None
@@ -206,35 +240,81 @@ class Training:
         progress.tokens += int(tokens)
         return {
             "loss": loss / tokens,
-            "norm": float(norm),
+            "norm": length,
             "rate": learning,
             "tokens": int(tokens),
             "epoch": progress.epoch,
         }
 
-    def _precision(self) -> torch.autocast:
-        asked = self.config.train.precision
-        bf16 = asked == "bf16" or (asked == "auto" and self.runtime.device.type == "cuda")
-        return torch.autocast(self.runtime.device.type, torch.bfloat16, enabled=bf16)
+    def _gradients(self, step: Step, batches: list[Batch], scale: float, *, last: bool) -> bool:
+        """Those of `scale` times the loss, joined with other processes' after the `last`; False: too little memory."""
+        progress, rank = self.progress, self.runtime.rank
+        torch.manual_seed(_mix(self.config.train.seed, progress.update + 1 + progress.skipped, rank))
+        parts = [part for batch in batches for part in split_batch(batch, progress.split)]
+        step.begin()
+        try:
+            for number, part in enumerate(parts, 1):
+                step(part, scale, last=last and number == len(parts))
+        except torch.cuda.OutOfMemoryError as error:
+            if last and self.runtime.world > 1:  # the others wait for its gradients
+                raise RunError(
+                    f"process {rank} ran out of GPU memory at update {progress.update + 1}: begin anew (--fresh) with "
+                    f"a smaller train.budget ({self.config.train.budget})"
+                ) from error
+            return False
+        return True
+
+    def _split(self, step: Step, batches: list[Batch]) -> None:
+        """Twice as many parts from here on."""
+        rows, shape = max((len(batch.target_out), batch.target_out.shape[1]) for batch in batches)
+        if self.progress.split >= rows:
+            raise RunError(
+                f"one example of {shape} tokens does not fit into the GPU's memory: begin anew (--fresh) with a "
+                f"smaller text.longest ({self.config.text.longest}) or model.size ({self.config.model.size})"
+            )
+        self.progress.split *= 2
+        step.forget()
+        if self.runtime.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _rehearse(self, step: Step) -> None:
+        """Several processes first try their largest batches without each other, and agree on how they are split.
+
+        One that ran out of memory later, amid joining gradients, would leave the others waiting.
+        """
+        rank, world = self.runtime.rank, self.runtime.world
+        if world == 1 or self.config.train.sharded:
+            return
+        epoch = self.data.epoch(self.progress.epoch, rank=rank, world=world)
+        rows, lengths = epoch.plan.shapes[:, 0], epoch.plan.shapes[:, 1:].sum(axis=1)
+        largest = {int(sizes.argmax()) for sizes in (rows, lengths, rows * lengths)}
+        for number in sorted(largest):
+            batch = epoch.make(number).each(lambda tensor: tensor.to(self.runtime.device))
+            while self.runtime.any(not self._gradients(step, [batch], 1.0, last=False)):
+                self._split(step, [batch])
 
     @torch.no_grad()
     def _follow(self, update: int) -> None:
         """The exponential average, quicker at first so that it forgets the random start."""
         assert self.average is not None
         decay = min(self.config.train.decay, (1 + update) / (10 + update))
-        ours = list(parameters(self.model).values())
-        torch._foreach_lerp_(list(self.average.values()), ours, 1 - decay)
+        ours = [own(tensor) for tensor in parameters(self.model).values()]
+        torch._foreach_lerp_([own(tensor) for tensor in self.average.values()], ours, 1 - decay)
 
     def _validate(self, validate: Validate, watch: Watch, journal: Journal) -> None:
-        with self.averaged():
+        begun = time.perf_counter()
+        with self.averaged(), self.runtime.gathered(self.model):
             found = validate(self.model)
+        found = dataclasses.replace(found, score=self.runtime.told(found.score))  # or they might not stop together
         self.model.train()
+        took = time.perf_counter() - begun
         progress = self.progress
         progress.stale += 1
         if found.score > progress.best:
             progress.best, progress.best_update, progress.stale = found.score, progress.update, 0
-        watch("validation", {**found.facts, "update": progress.update, "best": progress.best_update == progress.update})
-        journal.write("validation", progress.update, **found.facts)
+        best = progress.best_update == progress.update
+        watch("validation", {**found.facts, "update": progress.update, "best": best, "seconds": took})
+        journal.write("validation", progress.update, **found.facts, seconds=round(took, 3))
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -242,31 +322,32 @@ class Training:
         if self.average is None:
             yield
             return
-        own = {name: tensor.clone() for name, tensor in parameters(self.model).items()}
+        before = {name: tensor.clone() for name, tensor in parameters(self.model).items()}
         fill(self.model, self.average, self.folder)
         try:
             yield
         finally:
-            fill(self.model, own, self.folder)
+            fill(self.model, before, self.folder)
 
     def _save(self, saver: Saver, watch: Watch) -> None:
         progress = self.progress
-        if self.runtime.is_main:
+        if self.runtime.is_main or self.writers:
+            begun = time.perf_counter()
             saver.save(progress.update, self.state(), dataclasses.asdict(progress), protect=[progress.best_update])
-            watch("saved", {"update": progress.update})
+            watch("saved", {"update": progress.update, "seconds": time.perf_counter() - begun})
 
     def _fall_back(self, saver: Saver) -> None:
         """Too many updates in a row were no numbers: go back to the last checkpoint with a lower rate."""
         saver.wait()
-        path, _ = newest(self.folder)
-        lowered, skipped = self.progress.lowered * LOWERED, self.progress.skipped
+        path = self._newest()
+        lowered, skipped, split = self.progress.lowered * LOWERED, self.progress.skipped, self.progress.split
         if path is None or lowered < 1e-3:
             raise RunError(
                 f"{self.progress.in_a_row} updates in a row gave no number at update {self.progress.update + 1}, and "
                 f"going back did not help: lower train.rate ({self.config.train.rate}) or use train.precision=fp32"
             )
         self._load(path)
-        self.progress = dataclasses.replace(self.progress, lowered=lowered, skipped=skipped, in_a_row=0)
+        self.progress = dataclasses.replace(self.progress, lowered=lowered, skipped=skipped, split=split, in_a_row=0)
 
 
 def _mix(*numbers: int) -> int:

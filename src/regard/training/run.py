@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import shutil
 import time
 from collections.abc import Callable
@@ -17,24 +16,28 @@ from torch import Tensor, nn
 
 from regard import folders
 from regard.accounting import count
-from regard.checkpoint import CONFIG, MODEL, average, checkpoints, load_checkpoint, newest, parameters, save_model
+from regard.checkpoint import CONFIG, MODEL, average, checkpoints, fill, load_checkpoint, newest, parameters, save_model
 from regard.config import Config, from_json, to_json
 from regard.errors import ConfigError, DataError, FolderError
 from regard.evaluate import corpus_scores
 from regard.models import build
+from regard.models.adapters import merged
 from regard.text.batch import Feed
 from regard.text.tokenizer import FILES as TOKENIZERS
 from regard.text.tokenizer import Sides
 from regard.training.card import model_card
 from regard.training.data import Data, Files, make_tokenizers, prepare
 from regard.training.loop import Progress, Training, Validation, Watch
-from regard.training.objectives import objective
+from regard.training.objectives import check_guided, objective
+from regard.training.plan import VALIDATED, settled
 from regard.training.runtime import Runtime
+from regard.training.start import check as check_start
+from regard.training.start import choose_trained, origin_of, start_from, take_tokenizers
+from regard.training.watching import LEFT, draw, watched
 from regard.translator import Translator
 
-VALIDATED = 500  # sentences translated at a validation during training: enough to choose by, quick enough to repeat
 IDENTITY = "data.txt"  # the hash of the files a run is trained on
-PROBED = 12  # updates timed to plan a run by minutes
+EASY = 80  # characters of a sentence shown
 Say = Callable[[str], None]
 
 
@@ -51,6 +54,12 @@ class Request:
     minutes: float
     """Plan for this long; 0: train.updates decides."""
     command: str
+    origins: tuple[Path, ...] = ()
+    """Finished folders whose weights it starts from."""
+    left_open: frozenset[str] = frozenset()
+    """The fields of the config that the data and the machine decide."""
+    begun: float = dataclasses.field(default_factory=time.perf_counter)
+    """When the minutes began to run."""
 
 
 @dataclass(frozen=True)
@@ -83,22 +92,34 @@ def _run(request: Request, runtime: Runtime, say: Say, watch: Watch) -> Outcome:
         _begin(request, runtime, say)
     runtime.barrier()
     config, sides = from_json(out / CONFIG), Sides.load(out)
-    _refuse_change(config, _fitted(request.config, sides), out, planned=bool(request.minutes))
+    _refuse_change(config, _fitted(request.config, sides), out, request.left_open)
+    sharded = request.config.train.sharded  # how a run is divided may change from one start to the next
+    config = dataclasses.replace(config, train=dataclasses.replace(config.train, sharded=sharded))
+    if runtime.first_here:  # the other processes of a machine find what one of them has prepared
+        prepare(request.corpora, request.valid, config, sides, lambda _: None)
+    runtime.barrier()
     data, identity = prepare(request.corpora, request.valid, config, sides, say)
-    if (out / IDENTITY).read_text().strip() != identity:
-        raise FolderError(f"{out} holds a run on other data: choose another --out, or begin anew with --fresh")
-    torch.manual_seed(config.train.seed)
-    training = Training(out, build(config.model), config, data, runtime)
+    with folders.explained(out / IDENTITY, "read"):
+        before = (out / IDENTITY).read_text(encoding="utf-8", errors="replace").splitlines()
+    now = _identity(request, identity).splitlines()
+    if before != now:
+        other = "on other data" if before[:1] != now[:1] else "from another start (--from)"
+        raise FolderError(f"{out} holds a run {other}: choose another --out, or begin anew with --fresh")
+    model, report = _make_model(request, config, sides)
+    training = Training(out, model, config, data, runtime)
     say(f"{count(config).total:,} parameters, {len(data.train[0]):,} examples to train on")
     if training.resume():
         say(f"resumed at update {training.progress.update:,}")
+    else:
+        for line in report:
+            say(line)
     for remark in training.remarks:
         say(remark)
     progress = training.progress
     if progress.finished and (out / MODEL).exists():
         return Outcome(progress, {}, finished=True)
     if not progress.finished:
-        progress = training.run(lambda model: validation(model, data, runtime), watch)
+        progress = watched(training, lambda model: validation(model, data, runtime), watch, say)
     if not progress.finished:
         return Outcome(progress, {}, finished=False, signal=training.signal)
     scores = _finish(request, training, say) if runtime.is_main else {}
@@ -109,21 +130,47 @@ def _run(request: Request, runtime: Runtime, say: Say, watch: Watch) -> Outcome:
 def _begin(request: Request, runtime: Runtime, say: Say) -> None:
     """Write what the run goes by, once it is known to be sound: tokenizers, the data's hash and, last, the config."""
     out = request.out
-    sides = make_tokenizers(request.corpora, request.config.text, say)
+    text = request.config.text
+    sides = take_tokenizers(request.origins, text, say) or make_tokenizers(request.corpora, text, say)
     config = _fitted(request.config, sides)
     data, identity = prepare(request.corpora, request.valid, config, sides, lambda _: None)
-    if request.minutes:
-        config = _planned(config, data, runtime, request.minutes, say)
+    config = settled(
+        config,
+        request.left_open,
+        data,
+        runtime,
+        minutes=request.minutes,
+        begun=request.begun,
+        make=lambda config: _make_model(request, config, sides)[0],
+        validate=lambda model, data: validation(model, data, runtime),
+        say=say,
+    )
+    _make_model(request, config, sides, "meta")  # whatever is wrong with its start is found now
     sides.save(out)
-    folders.write_file(out / IDENTITY, identity + "\n", force=True)
+    folders.write_file(out / IDENTITY, _identity(request, identity) + "\n", force=True)
     folders.write_file(out / CONFIG, to_json(config), force=False)
+
+
+def _make_model(
+    request: Request, config: Config, sides: Sides, device: torch.device | str = "cpu"
+) -> tuple[nn.Module, list[str]]:
+    """The model as it is at update 0, and what is to be said of its start."""
+    torch.manual_seed(config.train.seed)
+    model = build(config.model, device)
+    report = [start_from(model, request.origins, sides)] if request.origins else []
+    trained = choose_trained(model, config)
+    return model, report + [trained] * bool(trained)
+
+
+def _identity(request: Request, data: str) -> str:
+    """What tells a run from another one beside its config: its data and where it started from."""
+    return f"{data}\nfrom {origin_of(request.origins)}" if request.origins else data
 
 
 def _fitted(config: Config, sides: Sides) -> Config:
     """The config with what the tokenizers decide."""
-    shape = dataclasses.replace(config.model, vocabulary=sides.source.size)
-    if not sides.shared:
-        shape = dataclasses.replace(shape, target_vocabulary=sides.target.size)
+    target = 0 if sides.shared else sides.target.size
+    shape = dataclasses.replace(config.model, vocabulary=sides.source.size, target_vocabulary=target)
     text = dataclasses.replace(config.text, fingerprint=sides.fingerprint)
     return dataclasses.replace(config, model=shape, text=text)
 
@@ -144,19 +191,21 @@ def _check(request: Request) -> None:
             if single
             else f"model.family = {family} learns from pairs: give SOURCE and TARGET, or --set model.family=gpt or bert"
         )
+    check_start(request.config, request.origins, request.out)
+    check_guided(request.config, links=any(files.links for files in request.corpora))
 
 
 def _clear(out: Path) -> None:
     for path in checkpoints(out):
         folders.discard(path)
-    for name in (MODEL, CONFIG, *TOKENIZERS, "journal.jsonl", "card.md", folders.CHECKSUMS, IDENTITY):
+    for name in (MODEL, CONFIG, *TOKENIZERS, "journal.jsonl", "card.md", folders.CHECKSUMS, IDENTITY, *LEFT):
         if (out / name).exists():
             folders.discard(out / name)
 
 
-def _refuse_change(old: Config, new: Config, out: Path, *, planned: bool) -> None:
-    """The same command goes on; another one is refused, with what differs."""
-    free = {"train.updates", "train.warmup", "train.budget"} if planned else set()
+def _refuse_change(old: Config, new: Config, out: Path, left_open: frozenset[str]) -> None:
+    """The same command goes on, on another machine too; another one is refused, with what differs."""
+    free = {"train.sharded"} | left_open
     before, now = old.values(), new.values()
     changes = [
         f"{section}.{name} was {before[section][name]} and is now {value}"
@@ -169,37 +218,6 @@ def _refuse_change(old: Config, new: Config, out: Path, *, planned: bool) -> Non
             f"{out} holds a run with another config: {'; '.join(changes)}. Go on with the old values, choose another "
             "--out, or begin anew with --fresh"
         )
-
-
-def _planned(config: Config, data: Data, runtime: Runtime, minutes: float, say: Say) -> Config:
-    """As many updates as fit into the time, by a short probe; written down before update 1 and never measured again."""
-    probe = Training(Path(), build(config.model), config, data, runtime)
-    batches = probe._batches()
-    wrapped = probe._prepared()
-    times = []
-    for _ in range(PROBED):
-        begun = time.perf_counter()
-        probe._update(wrapped, [next(batches) for _ in range(config.train.accumulate)])
-        times.append(time.perf_counter() - begun)
-    batches.close()  # type: ignore[attr-defined]
-    steady = sorted(times[2:])
-    each = sum(steady) / len(steady)
-    begun = time.perf_counter()
-    validation(probe.model, data, runtime)
-    once = time.perf_counter() - begun
-    usable = max(minutes * 60 - sum(times) - 3 * once, each)
-    updates = max(10, int(usable / each))
-    every = max(1, updates // 4, math.ceil(8 * once / each))
-    warmup = min(config.train.warmup, max(1, updates // 10))
-    say(f"{1000 * each:.0f} ms an update: {updates:,} updates in {minutes:g} minutes")
-    planned = dataclasses.replace(
-        config.train,
-        updates=updates,
-        warmup=warmup,
-        validate_every=every,
-        save_every=min(every, config.train.save_every),
-    )
-    return dataclasses.replace(config, train=planned)
 
 
 # Validation
@@ -216,12 +234,13 @@ def validation(model: nn.Module, data: Data, runtime: Runtime) -> Validation:
     hypotheses, references = translations(model, data, VALIDATED)
     score = corpus_scores(hypotheses, references, metrics=[metric])[metric]
     facts |= {metric: score.score, "signature": score.signature, "sentences": len(hypotheses)}
+    facts["sample"] = _sample(data, hypotheses, references)
     return Validation(score.score, facts)
 
 
 def valid_loss(model: nn.Module, data: Data, runtime: Runtime) -> float:
     """Cross-entropy a token, without smoothing."""
-    plain = dataclasses.replace(data.config.train, smoothing=0.0, rdrop=0.0)
+    plain = dataclasses.replace(data.config.train, smoothing=0.0, rdrop=0.0, guided=0.0)
     epoch = data.validation()
     total, tokens = torch.zeros((), device=runtime.device), 0
     with Feed(epoch.make, range(len(epoch.plan)), device=runtime.device) as feed:
@@ -240,25 +259,33 @@ def translations(model: nn.Module, data: Data, most: int) -> tuple[list[str], li
     return [result.text for result in translator.translate(sources)], references
 
 
+def _sample(data: Data, hypotheses: list[str], references: list[str]) -> dict[str, str]:
+    """One sentence to look at, the same at every validation: the first of a length that is easily read."""
+    place = min(range(len(references)), key=lambda place: abs(len(references[place]) - EASY))
+    source = data.sides.source.decode(data.valid.source.ids(place))
+    return {"source": source, "reference": references[place], "model": hypotheses[place]}
+
+
 # The end
 
 
 def _finish(request: Request, training: Training, say: Say) -> dict[str, Any]:
     """The model that is kept: the best by the metric, or an average; with its scores on the whole validation set."""
     config, data, runtime = training.config, training.data, training.runtime
-    weights = _chosen(training, say)
-    with torch.no_grad():
-        for name, parameter in training.model.named_parameters():
-            parameter.copy_(weights[name])
-    training.model.eval()
-    scores: dict[str, Any] = {"loss": valid_loss(training.model, data, runtime)}
+    model = build(config.model).to(runtime.device).eval()  # a new one: the trained one may be divided among processes
+    fill(model, merged(_chosen(training, say)), request.out)
+    scores: dict[str, Any] = {"loss": valid_loss(model, data, runtime)}
     if config.model.family in ("rnn", "transformer"):
-        hypotheses, references = translations(training.model, data, len(data.valid))
+        hypotheses, references = translations(model, data, len(data.valid))
         found = corpus_scores(hypotheses, references, metrics=["bleu", "chrf"])
         scores |= {name: score.as_dict() for name, score in found.items()}
-    card = model_card(config, training.progress, scores, data, request.command)
+    draw(training)
+    start = " and ".join(f"`{path}`" for path in request.origins) or "random weights"
+    card = model_card(
+        training, scores, corpora=request.corpora, valid=request.valid, command=request.command, start=start
+    )
     tokenizers = {name: (request.out / name).read_bytes() for name in TOKENIZERS if (request.out / name).exists()}
-    save_model(request.out, parameters(training.model), config, {**tokenizers, "card.md": card}, force=True)
+    save_model(request.out, model, config, {**tokenizers, "card.md": card}, force=True)
     return scores
 
 

@@ -1,0 +1,327 @@
+"""Training on a CPU: the whole loop against `transformers` Marian and the bare update, its memory and its saves."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from benchmarks.measure import in_turn, report
+from benchmarks.models import marian
+from regard.checkpoint import Saver
+from regard.config import Config, ModelConfig
+from regard.models import build
+from regard.text.batch import Batch
+from regard.text.corpus import Column, Store
+from regard.text.tokenizer import SPECIALS, Sides
+from regard.training.data import Data
+from regard.training.loop import Training, Validation
+from regard.training.loss import cross_entropy
+from regard.training.optimizer import make_optimizer
+from regard.training.runtime import Runtime, use_threads
+from regard.training.view import viewing
+
+SHAPES = {
+    "tiny": ModelConfig(size=32, heads=2, feed_forward=64, encoder_layers=1, decoder_layers=1, vocabulary=512),
+    "small": ModelConfig(
+        size=256, heads=4, feed_forward=1024, encoder_layers=3, decoder_layers=3, vocabulary=16384
+    ),
+    "base": ModelConfig(vocabulary=32768),
+}  # fmt: skip
+BUDGET = 1536  # positions of source and target in an update
+WARM = 2  # updates before anything is timed
+NEVER = 1_000_000_000
+
+
+def main(shape: str = "small", updates: int = 24, threads: int = 0) -> bool:
+    """Everything, on one shape: tiny, small or base."""
+    torch.manual_seed(0)
+    use_threads(threads)
+    return all(
+        [
+            against_marian(shape, updates),
+            against_marian_in_bf16(shape, updates),
+            memory(shape, "fp32"),
+            memory(shape, "bf16"),
+            overhead(shape, updates),
+            saving(shape),
+        ]
+    )
+
+
+# What is trained: ids without meaning, of the lengths sentences have
+
+
+def synthetic(config: Config, pairs: int, seed: int = 0) -> Data:
+    """Pairs of random ids, rare ones as rare as words; log-normal lengths of 28 target tokens in the mean."""
+    random = np.random.default_rng(seed)
+    target = np.clip(np.rint(random.lognormal(np.log(28) - 0.18, 0.6, pairs)), 4, 100)
+    source = np.clip(np.rint(target * random.lognormal(0, 0.15, pairs)), 4, 100)
+    columns = {}
+    for name, lengths in (("source", source.astype(np.int32)), ("target", target.astype(np.int32))):
+        first, ends = len(SPECIALS), np.cumsum(lengths, dtype=np.int64)
+        words = config.model.vocabulary - first
+        ids = (first + np.exp(random.random(ends[-1]) * np.log(words))).astype(np.uint16)
+        ids[ends - 1] = 2  # </s>
+        columns[name] = Column((ids,), np.zeros(pairs, np.uint8), ends - lengths, lengths)
+    store = Store(columns, np.zeros((pairs, 2), np.uint64), {"report": {"text": ""}, "tokenizer": ""})
+    few = store.take(np.arange(min(pairs, 100)))
+    return Data(config, cast(Sides, None), [store], few, [(pairs, 1.0)])
+
+
+def configured(model: ModelConfig, **train: Any) -> Config:
+    """A run of this shape that neither validates nor saves before its end."""
+    train = {"warmup": 100, "validate_every": NEVER, "save_every": NEVER, "metric": "loss", **train}
+    return Config.read({"model": dataclasses.asdict(model), "train": train})
+
+
+def no_validation(model: nn.Module) -> Validation:
+    return Validation(0.0, {})
+
+
+class Marian:
+    """`transformers`' Marian with the same optimizer, clipping and label smoothing, as its users write it."""
+
+    def __init__(self, config: Config, *, bf16: bool, device: str = "cpu", compiled: bool = False) -> None:
+        self.model = marian(config.model).train().to(device)
+        self.forward = torch.compile(self.model, dynamic=True) if compiled else self.model
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=config.train.rate, betas=(0.9, config.train.beta2), eps=1e-9, fused=True
+        )
+        self.settings, self.bf16, self.device = config.train, bf16, device
+
+    def update(self, batch: Batch) -> torch.Tensor:
+        """Forward, backward, clip, step; the summed loss."""
+        self.optimizer.zero_grad(set_to_none=True)
+        assert batch.source is not None
+        mask = torch.ones_like(batch.source) if batch.mask is None else batch.mask.long()
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
+            logits = self.forward(batch.source, attention_mask=mask, decoder_input_ids=batch.target_in).logits
+            loss = F.cross_entropy(
+                logits.flatten(0, 1),
+                batch.target_out.flatten(),
+                ignore_index=0,
+                label_smoothing=self.settings.smoothing,
+                reduction="sum",
+            )
+        (loss / batch.target_tokens).backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        self.optimizer.step()
+        return loss.detach()
+
+
+class Bare:
+    """The update and nothing around it."""
+
+    def __init__(self, config: Config) -> None:
+        self.model, self.settings = build(config.model).train(), config.train
+        self.optimizer = make_optimizer(self.model, config.train)
+
+    def update(self, batch: Batch) -> None:
+        """Forward, backward, clip, step."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss, _ = cross_entropy(self.model(batch), batch.target_out, self.settings.smoothing)
+        (loss / batch.target_tokens).backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        self.optimizer.step()
+
+
+# Speed
+
+
+class Turn(NamedTuple):
+    """One update: by the clock, and by the work of all threads."""
+
+    wall: float
+    work: float
+
+    @classmethod
+    def now(cls) -> Turn:
+        return cls(time.perf_counter(), time.process_time())
+
+    def since(self, begun: Turn) -> Turn:
+        return Turn(self.wall - begun.wall, self.work - begun.work)
+
+
+def in_the_loop(config: Config, others: dict[str, Callable[[Batch], Any]]) -> dict[str, list[Turn]]:
+    """The time of each update of a run, its loop included, and of others on the same batch between its updates."""
+    data = synthetic(config, pairs=config.train.updates * config.train.budget // 40)
+    epoch = data.epoch(0, rank=0, world=1)
+    assert len(epoch.plan) >= config.train.updates
+    turns: dict[str, list[Turn]] = {name: [] for name in ("regard", *others)}
+    with tempfile.TemporaryDirectory() as folder, viewing(quiet=True) as view:
+        training = Training(Path(folder), build(config.model), config, data, Runtime(torch.device("cpu"), 0, 1))
+        begun = Turn.now()
+
+        def watch(kind: str, facts: dict[str, Any]) -> None:
+            nonlocal begun
+            view.watch(kind, facts)
+            if kind != "update":
+                return
+            turns["regard"].append(Turn.now().since(begun))
+            batch = epoch.make(training.progress.update - 1)
+            for name, update in others.items():
+                begun = Turn.now()
+                update(batch)
+                turns[name].append(Turn.now().since(begun))
+            begun = Turn.now()
+
+        training.run(no_validation, watch)
+    return {name: found[WARM:] for name, found in turns.items()}
+
+
+def times(slower: list[Turn], faster: list[Turn]) -> dict[str, float]:
+    """How many times as long one takes as the other: the median over the same batches."""
+    return {
+        kind: statistics.median(
+            getattr(one, kind) / getattr(other, kind) for one, other in zip(slower, faster, strict=True)
+        )
+        for kind in Turn._fields
+    }
+
+
+def told(turns: dict[str, list[Turn]]) -> dict[str, float]:
+    return {name: round(statistics.median(turn.wall for turn in found), 4) for name, found in turns.items()}
+
+
+def against_marian(shape: str, updates: int) -> bool:
+    """fp32 against fp32."""
+    config = configured(SHAPES[shape], updates=WARM + updates, budget=BUDGET, precision="fp32")
+    turns = in_the_loop(config, {"marian": Marian(config, bf16=False).update})
+    found = times(turns["marian"], turns["regard"])
+    return report(
+        f"training in fp32 against transformers Marian in fp32, {shape}",
+        found["wall"],
+        at_least=1.0,
+        by_work=found["work"],
+        seconds=told(turns),
+    )
+
+
+def against_marian_in_bf16(shape: str, updates: int) -> bool:
+    """bf16 against what people run on a CPU, and against autocast."""
+    config = configured(SHAPES[shape], updates=WARM + updates, budget=BUDGET, precision="bf16")
+    others = {"fp32": Marian(config, bf16=False).update, "bf16": Marian(config, bf16=True).update}
+    turns = in_the_loop(config, others)
+    good = []
+    for name, bar in (("fp32", 1.4), ("bf16", 1.0)):
+        found = times(turns[name], turns["regard"])
+        good.append(
+            report(
+                f"training in bf16 against transformers Marian in {name}, {shape}",
+                found["wall"],
+                at_least=bar,
+                by_work=found["work"],
+                seconds=told(turns),
+            )
+        )
+    return all(good)
+
+
+def overhead(shape: str, updates: int) -> bool:
+    """Journal, feed, view and checks against the bare update on the same batches."""
+    config = configured(SHAPES[shape], updates=WARM + 2 * updates, budget=BUDGET, precision="fp32")
+    turns = in_the_loop(config, {"bare": Bare(config).update})
+    found = times(turns["regard"], turns["bare"])
+    return report(
+        f"the loop against the bare update, {shape}",
+        found["wall"],
+        at_most=1.05,
+        by_work=found["work"],
+        seconds=told(turns),
+    )
+
+
+# Saves
+
+
+def saving(shape: str, rounds: int = 15) -> bool:
+    """How long training stops for a save, against a copy of all that is saved into memory that is there already."""
+    config = configured(SHAPES[shape], updates=1, budget=BUDGET)
+    data = synthetic(config, pairs=1000)
+    with tempfile.TemporaryDirectory() as folder:
+        training = Training(Path(folder), build(config.model), config, data, Runtime(torch.device("cpu"), 0, 1))
+        training.run(no_validation, lambda kind, facts: None)
+        state = training.state()
+        tensors = [tensor for named in state.values() for tensor in named.values()]
+        copies = [torch.empty_like(tensor) for tensor in tensors]
+        with Saver(Path(folder), keep=1) as saver:
+
+            def save() -> None:
+                saver.save(1, state, dataclasses.asdict(training.progress))
+
+            def copy() -> None:
+                for place, tensor in zip(copies, tensors, strict=True):
+                    place.copy_(tensor)
+
+            begun = time.perf_counter()
+            save()
+            first = time.perf_counter() - begun
+            seconds = in_turn({"save": save, "in the background": saver.wait, "copy": copy}, rounds=rounds)
+    return report(
+        f"the stop for a save against a copy of what is saved, {shape}",
+        seconds["save"] / seconds["copy"],
+        at_most=1.25,
+        megabytes=sum(tensor.nbytes for tensor in tensors) // 2**20,
+        first=first,
+        seconds={name: round(value, 4) for name, value in seconds.items()},
+    )
+
+
+# Memory
+
+
+def memory(shape: str, precision: str) -> bool:
+    """The peak of resident memory, each in a process of its own."""
+    ours, theirs = (child(name, shape, precision) for name in ("regard", "marian"))
+    return report(
+        f"resident memory in {precision} against transformers Marian, {shape}",
+        ours["peak"] / theirs["peak"],
+        at_most=1.0,
+        megabytes={"regard": ours["peak"], "marian": theirs["peak"]},
+        before_training={"regard": ours["before"], "marian": theirs["before"]},
+    )
+
+
+def child(name: str, shape: str, precision: str) -> dict[str, int]:
+    command = [sys.executable, "-m", "benchmarks.training", name, shape, precision]
+    return dict(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+
+
+def resident(name: str, shape: str, precision: str, updates: int = 6) -> dict[str, int]:
+    """A few updates, and of ours the save at the end; MB at the beginning and at the most."""
+    config = configured(SHAPES[shape], updates=updates, budget=BUDGET, precision=precision)
+    data = synthetic(config, pairs=1000)
+    if name == "marian":
+        model = Marian(config, bf16=precision == "bf16")
+        before = megabytes("VmRSS")
+        epoch = data.epoch(0, rank=0, world=1)
+        for number in range(updates):
+            model.update(epoch.make(number))
+        return {"before": before, "peak": megabytes("VmHWM")}
+    with tempfile.TemporaryDirectory() as folder:
+        training = Training(Path(folder), build(config.model), config, data, Runtime(torch.device("cpu"), 0, 1))
+        before = megabytes("VmRSS")
+        training.run(no_validation, lambda kind, facts: None)
+    return {"before": before, "peak": megabytes("VmHWM")}
+
+
+def megabytes(kind: str) -> int:
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    return int(status.partition(f"{kind}:")[2].split()[0]) // 1024
+
+
+if __name__ == "__main__":
+    print(json.dumps(resident(*sys.argv[1:])))

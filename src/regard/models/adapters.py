@@ -1,0 +1,60 @@
+"""Low-rank adapters: beside every matrix of attention and feed-forward a small product, and nothing else is trained.
+
+After Hu et al. (2022): W + B A, with A (rank, in) at random and B (out, rank) zero, so that it begins as the model was.
+They are put on from outside; what is saved in the end is the sum, in the shapes the config knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from regard.errors import ConfigError
+
+MAPS = ("project", "join", "widen", "narrow", "ask", "remember", "bridge", "deep")
+"""The last part of the names of what is adapted: of attentive layers the first four, of an rnn the others."""
+ADAPTED = "parametrizations.weight."  # what torch puts into the names of the parts of an adapted matrix
+
+
+class LowRank(nn.Module):
+    """W -> W + B A."""
+
+    def __init__(self, weight: Tensor, rank: int) -> None:
+        super().__init__()
+        rows, columns = weight.shape
+        self.down = nn.Parameter(torch.empty(rank, columns, device=weight.device, dtype=weight.dtype))
+        self.up = nn.Parameter(torch.zeros(rows, rank, device=weight.device, dtype=weight.dtype))
+        nn.init.uniform_(self.down, -(columns**-0.5), columns**-0.5)
+
+    def forward(self, weight: Tensor) -> Tensor:
+        with torch.autocast(weight.device.type, enabled=False):  # the sum is what is saved: the same in training
+            return weight + self.up @ self.down
+
+
+def adapt(model: nn.Module, rank: int) -> None:
+    """Freeze a model and put adapters beside its maps."""
+    found = [module for name, module in model.named_modules() if name.rpartition(".")[2] in MAPS]
+    maps = [module for module in found if isinstance(module, nn.Linear)]
+    for module in maps:
+        if rank > min(module.weight.shape):
+            shape = " × ".join(map(str, module.weight.shape))
+            raise ConfigError(f"train.adapters ({rank}) is no low rank for a matrix of {shape}")
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    for module in maps:
+        adapter = LowRank(module.weight, rank)
+        parametrize.register_parametrization(module, "weight", adapter, unsafe=True)  # not tried out: it may be on meta
+
+
+def merged(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The parameters of a model under the names and in the shapes of its config, with adapters added in."""
+    plain = {name: tensor for name, tensor in tensors.items() if f".{ADAPTED}" not in name}
+    for name in tensors:
+        owner, adapted, rest = name.partition(f".{ADAPTED}")
+        if adapted and rest == "original":
+            up, down = (tensors[f"{owner}.{ADAPTED}0.{part}"] for part in ("up", "down"))
+            plain[f"{owner}.weight"] = tensors[name] + up @ down
+    return plain

@@ -1,0 +1,301 @@
+"""Plans: how large batches may be, how many updates fit into the time, and how long the rest will take.
+
+Only a run by minutes and a run on a GPU are probed, once, before update 1; `config.json` keeps what was found.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from regard import accounting
+from regard.config import Config, TrainConfig
+from regard.errors import RunError
+from regard.training import machine, size
+from regard.training.data import Data
+from regard.training.loop import Training, Validation
+from regard.training.runtime import Runtime
+from regard.training.size import Facts
+from regard.training.view import lasting
+
+VALIDATED = 500  # sentences translated at a validation during training: enough to choose by, quick enough to repeat
+FEWEST = 10  # updates of a run that was given a time
+PROBED = 12  # updates timed at least
+COLD = 4  # of them that are not counted: the first ones choose kernels and take memory
+SHARE = 0.06  # of the time given that a probe may take
+VALIDATING = 0.1  # of the time given that validations may take
+SLACK = 0.04  # of the time given that is left for what a probe does not see
+FULL = 0.8  # of a GPU's memory that a budget may take: the rest is for fragments and longer batches
+WRITTEN = 200e6  # bytes a second that a disk is trusted to take
+RECENT = 200  # updates whose mean the time left goes by
+DECODING = {"cpu": 1.5, "mps": 5.0}  # how many times as long as in training an operation takes in search; a GPU: 20
+
+Say = Callable[[str], None]
+Make = Callable[[Config], nn.Module]
+Validate = Callable[[nn.Module, Data], Validation]
+
+
+def settled(
+    config: Config,
+    left_open: frozenset[str],
+    data: Data,
+    runtime: Runtime,
+    *,
+    minutes: float,
+    begun: float,
+    make: Make,
+    validate: Validate,
+    say: Say,
+) -> Config:
+    """The config a run goes by, with what it left open chosen; `begun` is when the time given began to run."""
+    known = facts(data, runtime, minutes)
+    if left_open & size.CHOSEN - size.PLANNED:
+        config = size.choose(config, left_open, known)
+        if runtime.device.type == "cuda" and "train.budget" in left_open:
+            config = _affordable(config, left_open, data, runtime, known, make)
+        took = size.seconds(config, known)
+        if minutes or runtime.device.type == "cuda":
+            found = probe(config, data, runtime, minutes or 1.0, make, validate)
+            took = found.whole(config.train)
+            if minutes:
+                config = planned(config, left_open, found, known, begun)
+                _warn(config, found, minutes, begun, say)
+        say(size.sentence(config, known, lasting(took)))
+    elif minutes:
+        found = probe(config, data, runtime, minutes, make, validate)
+        config = planned(config, left_open, found, known, begun)
+        _warn(config, found, minutes, begun, say)
+        say(f"{config.train.updates:,} updates of {config.train.budget:,} positions in {minutes:g} minutes")
+    return config
+
+
+def facts(data: Data, runtime: Runtime, minutes: float) -> Facts:
+    """What a size is chosen by."""
+    store, pairs = data.train[0], data.config.model.family in ("rnn", "transformer")
+    sides = [store.source_lengths, store.target_lengths] if pairs else [store.text.lengths]
+    taken = machine.memory(runtime)
+    return Facts(
+        examples=len(store),
+        source=float(sides[0].mean()) if pairs else 0.0,
+        target=float(sides[-1].mean()),
+        longest=int(np.sum(sides, axis=0).max()) if pairs else data.config.text.window,
+        device=runtime.device.type,
+        memory=taken[1] if taken else 0,
+        cores=min(machine.cores(), torch.get_num_threads()),
+        minutes=minutes,
+    )
+
+
+# The probe
+
+
+class Found(NamedTuple):
+    """What a probe found, in seconds."""
+
+    update: float
+    cold: float
+    """More than that, that the first updates took."""
+    validation: float
+    ending: float
+    """Scoring and writing the finished model."""
+
+    def whole(self, settings: TrainConfig) -> float:
+        """All of a run."""
+        validations = math.ceil(settings.updates / settings.validate_every)
+        return self.cold + settings.updates * self.update + validations * self.validation + self.ending
+
+
+def probe(config: Config, data: Data, runtime: Runtime, minutes: float, make: Make, validate: Validate) -> Found:
+    """A few updates and a small validation of a model that is thrown away, by this process alone."""
+    alone = Runtime(runtime.device, 0, 1)
+    share = max(1, config.train.budget // runtime.world)
+    mine = replace(config, train=replace(config.train, budget=max(share, facts(data, runtime, 0).longest)))
+    training = Training(Path(), make(mine), mine, _with(data, mine), alone)
+    batches, step = training._batches(), training._prepared()
+    times: list[float] = []
+    begun, limit = time.perf_counter(), SHARE * 60 * minutes
+    while len(times) < PROBED or (len(times) < 5 * PROBED and time.perf_counter() - begun < limit):
+        then = time.perf_counter()
+        training._update(step, [next(batches) for _ in range(mine.train.accumulate)])
+        times.append(time.perf_counter() - then)
+        if len(times) >= 3 and time.perf_counter() - begun > 2 * limit:
+            break
+    batches.close()  # type: ignore[attr-defined]
+    each = _mean(times[min(COLD, len(times) // 3) :])
+    once, ending = _validation(training.model, _with(data, mine), validate, limit)
+    numbers = accounting.count(config).total
+    found = Found(each, max(0.0, sum(times) - each * len(times)), once, ending + 16 * numbers / WRITTEN)
+    del training, step
+    _free()
+    return found
+
+
+def _validation(model: nn.Module, data: Data, validate: Validate, limit: float) -> tuple[float, float]:
+    """What a validation takes, and scoring the finished model, from a few sentences.
+
+    A model that has learned nothing never ends a sentence: it may write as much as a good one would.
+    """
+    short = replace(data.config, decode=replace(data.config.decode, ratio=1.0, extra=5))
+    held, each, sentences = len(data.valid), 0.0, 0
+    for some in (8, 48):
+        places = np.linspace(0, held - 1, min(some, held)).astype(np.int64)
+        few = Data(short, data.sides, data.train, data.valid.take(places), data.shares)
+        begun = time.perf_counter()
+        validated = validate(model, few)
+        each = (time.perf_counter() - begun) / len(places)
+        sentences = min(held, VALIDATED) if "sentences" in validated.facts else held
+        if 6 * each * some > limit:
+            break
+    return each * sentences, each * held
+
+
+def planned(config: Config, left_open: frozenset[str], found: Found, known: Facts, begun: float) -> Config:
+    """As many updates as fit into the time with all that comes after them.
+
+    Nothing looks at the clock again: a run whose end depended on it could neither be repeated nor go on exactly. So the
+    plan leaves some time over. Where even the fewest updates do not fit, they are made all the same.
+    """
+    usable = known.minutes * 60 * (1 - SLACK) - (time.perf_counter() - begun) - found.cold - found.ending
+    if "train.validate_every" in left_open:
+        validations = max(1, min(10, int(VALIDATING * usable / max(found.validation, 1e-9))))
+        updates = (usable - validations * found.validation) / found.update
+        every = max(1, math.ceil(updates / validations))
+    else:
+        every = config.train.validate_every
+        updates = (usable - found.validation) / (found.update + found.validation / every)
+    updates = max(updates, FEWEST)
+    return size.with_updates(config, left_open | {"train.updates"}, int(updates), known, every=every)
+
+
+def _warn(config: Config, found: Found, minutes: float, begun: float, say: Say) -> None:
+    whole = time.perf_counter() - begun + found.whole(config.train)
+    if whole > 60 * minutes:
+        say(f"{minutes:g} minutes are too few: {config.train.updates} updates and scoring take about {lasting(whole)}")
+
+
+def _affordable(
+    config: Config, left_open: frozenset[str], data: Data, runtime: Runtime, known: Facts, make: Make
+) -> Config:
+    """The config with a budget whose longest batches fit into the GPU's memory: reckoned first, then tried."""
+    numbers = accounting.count(config).total
+    precision = "fp32" if config.train.precision == "fp32" else "bf16"
+    passes, half = 2 if config.train.rdrop else 1, max(1, known.longest // 2)
+    budget = config.train.budget
+
+    def needed(budget: int) -> int:
+        rows = passes * math.ceil(budget / runtime.world / (2 * half))
+        return accounting.memory(config.model, numbers, rows, half, half, precision).training
+
+    while budget > known.longest and needed(budget) > FULL * known.memory:
+        budget //= 2
+    while not _fits(replace(config, train=replace(config.train, budget=budget)), data, runtime, known, make):
+        budget //= 2
+        if budget < known.longest:
+            raise RunError(
+                f"a batch of one example of {known.longest} positions does not fit into the GPU's memory: "
+                f"lower text.longest ({config.text.longest}) or model.size ({config.model.size})"
+            )
+    config = replace(config, train=replace(config.train, budget=budget))
+    return size.scheduled(config, left_open - {"train.budget"}, known)
+
+
+def _fits(config: Config, data: Data, runtime: Runtime, known: Facts, make: Make) -> bool:
+    """Whether the batches with the longest examples and with the most targets can be trained on, with room to spare."""
+    training = Training(Path(), make(config), config, _with(data, config), Runtime(runtime.device, 0, 1))
+    step = training._prepared()
+    epoch = training.data.epoch(0, rank=0, world=runtime.world)
+    shapes, lengths = epoch.plan.shapes, epoch.plan.shapes[:, 1:].sum(axis=1)
+    training.cursor = (0, 0)
+    torch.cuda.reset_peak_memory_stats(runtime.device)
+    try:
+        for number in {int(sizes.argmax()) for sizes in (lengths, shapes[:, 0] * lengths)}:
+            training._update(step, [epoch.make(number).each(lambda tensor: tensor.to(runtime.device))])
+        fits = training.progress.split == 1
+    except RunError:  # not even one row
+        fits = False
+    taken = torch.cuda.max_memory_reserved(runtime.device)
+    del training, step
+    _free()
+    return fits and taken <= FULL * known.memory
+
+
+def _with(data: Data, config: Config) -> Data:
+    return Data(config, data.sides, data.train, data.valid, data.shares)
+
+
+def _mean(times: list[float]) -> float:
+    """Without the few that took many times as long as the others: something was compiled, or the machine slept."""
+    usual = median(times)
+    kept = [each for each in times if each <= 5 * usual]
+    return sum(kept) / len(kept)
+
+
+def _free() -> None:
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+# The time left
+
+
+class Pace:
+    """Told how long updates, validations and saves take, and saying how long the rest will."""
+
+    def __init__(self, settings: TrainConfig, *, validation: float, ending: float) -> None:
+        """Until a validation was made it is taken for so many updates, and scoring the finished model for `ending`
+        validations."""
+        self._settings, self._guess, self._ending = settings, validation, ending
+        self._updates: deque[float] = deque(maxlen=RECENT)
+        self._validation = self._saved = 0.0
+
+    def update(self, seconds: float) -> None:
+        self._updates.append(seconds)
+
+    def validation(self, seconds: float) -> None:
+        """The last one tells most: a model that has learned to end its sentences is faster."""
+        self._validation = seconds
+
+    def saved(self, seconds: float) -> None:
+        self._saved = seconds
+
+    def left(self, update: int) -> float | None:
+        """Seconds from here to the finished model; None while too little is known."""
+        if len(self._updates) < COLD:
+            return None
+        each, settings = _mean(list(self._updates)), self._settings
+        validation = self._validation or self._guess * each
+        validations, saves = (
+            _to_come(update, settings, every) for every in (settings.validate_every, settings.save_every)
+        )
+        ending = self._ending * validation + self._saved
+        return (settings.updates - update) * each + validations * validation + saves * self._saved + ending
+
+
+def _to_come(update: int, settings: TrainConfig, every: int) -> int:
+    """How often something that happens every so many updates, and at the last, still will."""
+    return max(0, math.ceil(settings.updates / every) - update // every)
+
+
+def pace(config: Config, data: Data, runtime: Runtime) -> Pace:
+    """The pace of a run, with a guess of what a validation takes: what its search computes, in updates."""
+    held, translates = len(data.valid), config.model.family in ("rnn", "transformer")
+    known = facts(data, runtime, 0)
+    length = known.source + known.target
+    guess = held * length / 3 / config.train.budget  # the loss: no backward pass
+    if translates and config.train.metric != "loss":
+        slower = DECODING.get(runtime.device.type, 20.0) * config.decode.beams / 3
+        guess += slower * min(held, VALIDATED) * length / config.train.budget
+    guess /= (2 if config.train.rdrop else 1) * config.train.accumulate
+    return Pace(config.train, validation=guess, ending=max(1.0, held / VALIDATED) if translates else 1.0)

@@ -1,0 +1,56 @@
+"""Weights that are divided among processes are trained, saved and resumed as whole ones are."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.training.processes import run, start
+from tests.training.runs import write_corpus
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("sharded"))
+
+
+@pytest.mark.parametrize("family", ["transformer", "rnn-input", "bert"])
+def test_divided_weights_learn_what_whole_ones_do(corpus: Path, tmp_path: Path, family: str) -> None:
+    asked = {"updates": 20, "family": family, "accumulate": 2}
+    one = run(tmp_path / "one", corpus, 1, **asked)
+    assert run(tmp_path / "two", corpus, 2, **asked, sharded=True) == pytest.approx(one, rel=1e-5)
+
+
+def test_a_checkpoint_of_any_number_of_processes_is_resumed_by_any_other(corpus: Path, tmp_path: Path) -> None:
+    asked = {"updates": 16, "decay": 0.9}
+    whole = run(tmp_path / "whole", corpus, 1, **asked)
+    run(tmp_path / "two", corpus, 2, **asked, sharded=True, stop=5)
+    saved = [path.name for path in (tmp_path / "two" / "checkpoints" / "update-00000010").iterdir()]
+    shards = [f"shard-0000{rank}.safetensors" for rank in range(2)]
+    assert sorted(saved) == ["checksums.json", "progress.json", *shards, "shards.json"]
+    for name in ("one", "four"):
+        shutil.copytree(tmp_path / "two", tmp_path / name)
+    rest = pytest.approx(whole[10:], rel=1e-5)
+    assert run(tmp_path / "one", corpus, 1, **asked) == rest
+    assert run(tmp_path / "four", corpus, 4, **asked, sharded=True) == rest
+    run(tmp_path / "back", corpus, 1, **asked, stop=10)
+    assert run(tmp_path / "back", corpus, 2, **asked, sharded=True) == rest
+
+
+def test_a_damaged_shard_is_passed_over(corpus: Path, tmp_path: Path) -> None:
+    asked = {"updates": 8, "save_every": 4, "sharded": True}
+    run(tmp_path / "whole", corpus, 2, **asked)
+    shard = tmp_path / "whole" / "checkpoints" / "update-00000008" / "shard-00001.safetensors"
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    shard.write_bytes(content)
+    assert len(run(tmp_path / "whole", corpus, 2, **asked)) == 4
+
+
+def test_what_cannot_be_divided_is_refused(corpus: Path, tmp_path: Path) -> None:
+    done = start(tmp_path, corpus, 2, family="rnn-input", model={"score": "cosine"}, sharded=True)
+    assert "ConfigError: train.sharded cannot divide a single number, and this model has score" in done.stderr

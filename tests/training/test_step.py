@@ -1,0 +1,91 @@
+"""A step gives the same gradients whichever way it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from regard.config import Config
+from regard.models import build
+from regard.training import compiled
+from regard.training.step import compiles
+from tests.models.families import GENERATORS
+from tests.training.runs import make_config, make_training, no_validation, write_corpus
+
+
+@pytest.fixture
+def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler traces and differentiates, and leaves the making of kernels out."""
+    whole: Callable[..., Any] = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda part, **options: whole(part, backend="aot_eager", **options))
+
+
+def losses(folder: Path, corpus: Path, config: Config) -> list[float]:
+    found: list[float] = []
+    training = make_training(folder, corpus, config)
+    training.run(no_validation, lambda kind, facts: found.append(facts["loss"]) if kind == "update" else None)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute")
+@pytest.mark.usefixtures("without_kernels")
+@pytest.mark.parametrize("family", ["transformer", "gpt", "bert"])
+def test_compiled_parts_train_as_plain_ones_do(family: str, tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path)
+    config = make_config(family, updates=6).with_values(["model.dropout=0", "model.decoder_layers=2"])
+    plain = losses(tmp_path / "plain", corpus, config)
+    torch._dynamo.utils.counters.clear()
+    assert losses(tmp_path / "compiled", corpus, config.with_values(["train.compile=yes"])) == pytest.approx(plain)
+    counted = torch._dynamo.utils.counters
+    assert counted["stats"]["unique_graphs"] <= 5, "the layers share their programs"
+    assert not counted["graph_break"]
+
+
+@pytest.mark.usefixtures("without_kernels")
+def test_a_model_with_compiled_parts_decodes_and_records_as_before() -> None:
+    model = build(GENERATORS["transformer"]).eval()
+    source, target = torch.randint(5, 11, (2, 6)), torch.randint(5, 11, (2, 4))
+
+    @torch.no_grad()
+    def said() -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        record: dict[str, torch.Tensor] = {}
+        return model.step(target, model.start(source, record=record), record)[0], record
+
+    before, before_record = said()
+    compiled.compile_parts(model)
+    after, after_record = said()
+    assert torch.equal(before, after)
+    assert before_record.keys() == after_record.keys()
+
+
+@pytest.mark.parametrize("family", ["transformer", "rnn-input"])
+def test_batches_of_few_shapes_are_trained_on(family: str, tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path)
+    training = make_training(tmp_path / "run", corpus, make_config(family, shapes=3, updates=20))
+    shapes = set()
+    batches = training._batches()
+    for _ in range(30):
+        batch = next(batches)
+        shapes.add(tuple(batch.target_out.shape))
+    batches.close()  # type: ignore[attr-defined]
+    assert 1 < len(shapes) <= 3
+    assert training.run(no_validation, lambda *_: None).update == 20
+
+
+@pytest.mark.parametrize(
+    ("values", "device", "expected"),
+    [
+        ({"train": {"compile": "yes"}}, "cpu", True),
+        ({"train": {"compile": "no", "updates": 10**6}}, "cuda", False),
+        ({"train": {"updates": 10**6}}, "cpu", False),
+        ({"train": {"updates": 10}}, "cuda", False),
+        ({"model": {"family": "rnn"}, "train": {"updates": 10**6}}, "cuda", False),
+    ],
+)
+def test_compiling_is_for_long_runs_on_a_gpu(values: dict[str, Any], device: str, expected: bool) -> None:
+    assert compiles(Config.read(values), torch.device(device)) is expected

@@ -1,0 +1,318 @@
+"""A run survives what happens to its folder: damage, a full disk, no permission, and kill -9 at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.checkpoint import checkpoints, newest
+from regard.errors import RequestError, RunError
+from regard.training.data import Files
+from regard.training.journal import read
+from regard.training.loop import Training
+from regard.training.run import Request, run
+from regard.training.runtime import Runtime
+from tests.training.runs import make_config, make_training, no_validation, write_corpus
+
+ALONE = Runtime(torch.device("cpu"), 0, 1)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("corpus")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_CACHE", str(folder / "cache"))
+        yield write_corpus(folder)
+
+
+@pytest.fixture(scope="module")
+def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Training:
+    """A run that nothing happens to."""
+    return trained(tmp_path_factory.mktemp("whole"), corpus)
+
+
+def trained(folder: Path, corpus: Path, stop_after: int = 0, by: int = signal.SIGTERM, **values: object) -> Training:
+    """A run to its end, or one that is asked to stop after so many updates: 12 of them, saved every 4."""
+    training = make_training(folder, corpus, make_config("transformer", **values))
+    training.resume()
+
+    def watch(kind: str, facts: dict[str, object]) -> None:
+        if kind == "update" and facts["update"] == stop_after:
+            os.kill(os.getpid(), by)
+
+    training.run(no_validation, watch)
+    return training
+
+
+def same(one: Training, other: Training) -> None:
+    assert one.progress.update == other.progress.update
+    for group, tensors in one.state().items():
+        for name, tensor in tensors.items():
+            assert torch.equal(tensor, other.state()[group][name]), f"{group}: {name}"
+
+
+# Damage
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("part", ["model.safetensors", "optimizer.safetensors", "progress.json", "checksums.json"])
+@pytest.mark.parametrize("damage", [cut, flip, Path.unlink])
+def test_a_damaged_checkpoint_is_said_and_the_one_before_it_goes_on_to_the_same_end(
+    damage: Callable[[Path], None], part: str, corpus: Path, whole: Training, tmp_path: Path
+) -> None:
+    trained(tmp_path, corpus, stop_after=9)
+    damage(checkpoints(tmp_path)[-1] / part)
+    training = make_training(tmp_path, corpus, make_config("transformer"))
+    assert training.resume()
+    assert training.progress.update == 8
+    assert training.remarks[0].startswith("update-00000009 was passed over: ")
+    assert training.remarks[1:] == ["what was passed over is now named damaged-update-..."]
+    training.run(no_validation, lambda kind, facts: None)
+    same(whole, training)
+
+
+def test_a_damaged_checkpoint_does_not_count_among_those_that_are_kept(
+    corpus: Path, whole: Training, tmp_path: Path
+) -> None:
+    few: dict[str, object] = {"keep": 2, "validate_every": 100}
+    trained(tmp_path, corpus, stop_after=11, **few)
+    flip(tmp_path / "checkpoints" / "update-00000011" / "model.safetensors")
+    flip(tmp_path / "checkpoints" / "update-00000008" / "model.safetensors")
+    trained(tmp_path, corpus, stop_after=3, **few)
+    found, _ = newest(tmp_path)
+    assert found is not None
+    assert found.name == "update-00000003"
+    assert trained(tmp_path, corpus, **few).progress.update == 12
+    assert [path.name for path in checkpoints(tmp_path)] == ["update-00000008", "update-00000012"]
+
+
+def test_when_every_checkpoint_is_damaged_the_run_says_so_and_begins_again(
+    corpus: Path, whole: Training, tmp_path: Path
+) -> None:
+    trained(tmp_path, corpus, stop_after=9)
+    for path in checkpoints(tmp_path):
+        cut(path / "model.safetensors")
+    training = make_training(tmp_path, corpus, make_config("transformer"))
+    assert not training.resume()
+    assert len(training.remarks) == 4
+    assert training.remarks[-1].startswith("no checkpoint is sound, so training begins again at update 1")
+    training.run(no_validation, lambda kind, facts: None)
+    same(whole, training)
+
+
+def test_a_journal_that_was_cut_short_goes_on(corpus: Path, tmp_path: Path) -> None:
+    trained(tmp_path, corpus, stop_after=11)
+    journal = tmp_path / "journal.jsonl"
+    journal.write_bytes(journal.read_bytes()[:-5])
+    trained(tmp_path, corpus)
+    assert [line["update"] for line in read(journal) if line["kind"] == "update"] == [1, 12]
+
+
+def test_ctrl_c_saves_first(corpus: Path, whole: Training, tmp_path: Path) -> None:
+    assert trained(tmp_path, corpus, stop_after=7, by=signal.SIGINT).progress.update == 7
+    assert checkpoints(tmp_path)[-1].name == "update-00000007"
+    same(whole, trained(tmp_path, corpus))
+
+
+# What a run goes by
+
+
+def request(corpus: Path, out: Path) -> Request:
+    config = make_config("transformer", updates=4, metric="loss")
+    files = Files(corpus / "a.txt", corpus / "b.txt", False)
+    return Request((files,), None, out, config, fresh=False, minutes=0.0, command="regard train")
+
+
+def start(corpus: Path, out: Path) -> list[str]:
+    """A run from files to a model folder; what it says."""
+    said: list[str] = []
+    run(request(corpus, out), ALONE, said.append, lambda kind, facts: None)
+    return said
+
+
+@pytest.fixture(scope="module")
+def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("finished") / "out"
+    start(corpus, out)
+    return out
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "data.txt"])
+@pytest.mark.parametrize("damage", [cut, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"\xff[]")])
+def test_what_a_run_goes_by_is_named_when_it_is_damaged(
+    damage: Callable[[Path], None], name: str, corpus: Path, finished: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(finished, out)
+    damage(out / name)
+    with pytest.raises(RequestError) as error:
+        start(corpus, out)
+    assert str(out) in str(error.value)
+    assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "data.txt"])
+def test_what_a_run_goes_by_is_named_when_it_is_gone(name: str, corpus: Path, finished: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(finished, out)
+    (out / name).unlink()
+    with pytest.raises(RequestError, match=str(out)):
+        start(corpus, out)
+
+
+def test_a_run_that_was_stopped_before_its_model_was_written_writes_it(
+    corpus: Path, finished: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(finished, out)
+    (out / "model.safetensors").unlink()
+    start(corpus, out)
+    assert (out / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
+
+
+# Disks
+
+
+def mounted(place: Path, options: str) -> bool:
+    place.mkdir(exist_ok=True)
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
+    return sys.platform.startswith("linux") and not subprocess.run(command, capture_output=True).returncode
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system with room for a few checkpoints."""
+    if not mounted(tmp_path / "disk", "size=640k"):
+        pytest.skip("mounting needs Linux and root")
+    yield tmp_path / "disk"
+    subprocess.run(["umount", str(tmp_path / "disk")], check=True)
+
+
+@pytest.fixture
+def unwritable(tmp_path: Path) -> Iterator[Path]:
+    """A folder nothing can be written to: by its permissions, or for root, whom they do not stop, by its mount."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if os.getuid():
+        place.chmod(0o555)
+        yield place
+        return
+    if not mounted(place, "ro,size=64k"):
+        pytest.skip("mounting needs Linux and root")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_full_disk_ends_the_run_with_its_checkpoints_and_it_goes_on_when_there_is_room(
+    corpus: Path, whole: Training, small_disk: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(RunError, match="the disk is full"):
+        trained(small_disk, corpus, save_every=1, keep=100)
+    found, damaged = newest(small_disk)
+    assert found is not None
+    assert not damaged
+    shutil.copytree(small_disk, tmp_path / "roomy")
+    training = trained(tmp_path / "roomy", corpus)
+    assert training.remarks == []
+    same(whole, training)
+
+
+def test_a_journal_that_finds_no_room_is_said_in_one_line(corpus: Path, small_disk: Path) -> None:
+    page = json.dumps({"update": 0, "words": ""}) + "\n"
+    page = json.dumps({"update": 0, "words": "x" * (4096 - len(page))}) + "\n"
+    (small_disk / "journal.jsonl").write_text(page)  # the next line needs a page of the disk
+    training = make_training(small_disk, corpus, make_config("transformer", save_every=100))
+
+    def fill(kind: str, facts: dict[str, object]) -> None:
+        with suppress(OSError), open(small_disk / "other", "wb", buffering=0) as file:
+            while file.write(bytes(512)):
+                pass
+
+    with pytest.raises(RunError, match=r"journal\.jsonl could not be written: the disk is full"):
+        training.run(no_validation, fill)
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused(corpus: Path, unwritable: Path) -> None:
+    with pytest.raises(RequestError, match=f"{unwritable}.*cannot be written"):
+        start(corpus, unwritable / "out")
+
+
+# Killed at any moment
+
+KILLED = """
+import json, os, random, signal, sys, time
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from regard.checkpoint import MODEL, checkpoints, load_checkpoint
+from tests.training.test_survival import start
+
+corpus, folder, rounds, chance = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), random.Random(3)
+os.environ["REGARD_CACHE"] = str(corpus / "cache")
+
+def life(out, after):
+    begun, child = time.monotonic(), os.fork()
+    if not child:
+        try:
+            start(corpus, out)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    while time.monotonic() - begun < after:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return time.monotonic() - begun, status
+        time.sleep(0.002)
+    os.kill(child, signal.SIGKILL)
+    return after, os.waitpid(child, 0)[1]
+
+length, status = life(folder / "alone", 600)
+assert status == 0
+run, kills, before, ends = 0, 0, 0, set()
+while kills < rounds or status:  # the last one is brought to its end
+    out = folder / f"run-{run}"
+    _, status = life(out, chance.uniform(0, length) if kills < rounds else 600)
+    updates = [load_checkpoint(path).progress["update"] for path in checkpoints(out)]
+    assert max(updates, default=0) >= before, (updates, before)
+    assert status in (0, signal.SIGKILL), status
+    before = max(updates, default=0)
+    if status == 0:
+        ends.add((out / MODEL).read_bytes() == (folder / "alone" / MODEL).read_bytes())
+        run, before = run + 1, 0
+    else:
+        kills += 1
+print(json.dumps({"kills": kills, "finished": run, "ends": sorted(ends)}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_killed_at_random_moments_the_end_is_the_same_and_no_save_is_lost(corpus: Path, tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(corpus), str(tmp_path), "6"], capture_output=True, text=True, cwd=root
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["kills"] == 6
+    assert told["finished"] >= 1
+    assert told["ends"] == [True]
