@@ -27,23 +27,25 @@ RANKS = {
     "models": 2, "shards": 2,
     "checkpoint": 3, "decoding": 3, "trace": 3,
     "explain": 4, "interop": 4,
-    "translator": 5, "writer": 5, "reader": 5,
-    "evaluate": 6,
-    "training": 7,
+    "terminology": 5, "translator": 5, "writer": 5, "reader": 5,
+    "align": 6, "documents": 6, "evaluation": 6, "loading": 6,
+    "training": 7, "looking": 7,
     "lineage": 8, "doctor": 8, "serve": 8, "showcase": 8, "terminal": 8,
-    "cli": 9, "__main__": 10,
+    "commands": 9, "cli": 10, "__main__": 11,
 }  # fmt: skip
 
 # Heavy libraries, and the only places that import them. torch may be imported at the top by what is made of tensors.
 HEAVY = {
     "torch": {"attention", "models", "interop", "showcase", "checkpoint", "shards", "decoding", "trace", "explain",
-              "training", "translator", "writer", "reader", "text/batch.py", "evaluate", "doctor", "lineage", "serve"},
+              "training", "translator", "writer", "reader", "loading", "looking", "text/batch.py", "evaluation",
+              "align", "doctor", "lineage", "serve"},
     "tokenizers": {"text/tokenizer.py", "text/corpus.py"},
     "pyarrow": {"text/corpus.py", "text/streams.py"},
     "matplotlib": {"explain"},
-    "rich": {"cli.py", "terminal.py", "showcase.py", "text/report.py", "training/view.py"},
-    "typer": {"cli.py"},
-    "sacrebleu": {"evaluate.py"},
+    "rich": {"cli.py", "terminal.py", "text/report.py", "training/view.py"},
+    "typer": {"cli.py", "commands"},
+    "ctranslate2": {"interop/ct2.py"},
+    "sacrebleu": {"evaluation"},
     "safetensors": {"checkpoint.py", "shards.py", "trace.py", "explain/film.py", "interop"},
 }  # fmt: skip
 

@@ -117,12 +117,6 @@ def test_the_traceback_is_there_for_who_asks() -> None:
     assert "Traceback" in done.stderr
 
 
-def test_the_demo_shows_what_works() -> None:
-    done = regard("demo")
-    assert done.returncode == 0, done.stderr
-    assert "largest difference" in done.stdout
-
-
 def test_nothing_is_written_over_what_is_read(tmp_path) -> None:
     (tmp_path / "a").write_text("one\ntwo\n")
     (tmp_path / "b").write_text("un\ndeux\n")

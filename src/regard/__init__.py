@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from regard.attention import Additive, Cosine, General, Memory, MultiHead, attend
     from regard.config import Config, ModelConfig, preset
     from regard.errors import ConfigError, DataError, FolderError, InputError, RegardError, RequestError, RunError
+    from regard.loading import load
     from regard.models import build
 
 _HOMES = {
@@ -19,6 +20,7 @@ _HOMES = {
     "regard.errors": [
         "ConfigError", "DataError", "FolderError", "InputError", "RegardError", "RequestError", "RunError",
     ],
+    "regard.loading": ["load"],
     "regard.models": ["build"],
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -42,6 +44,7 @@ __all__ = [
     "attend",
     "build",
     "count",
+    "load",
     "preset",
 ]
 

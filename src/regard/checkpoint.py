@@ -27,11 +27,18 @@ from regard.config import Config, from_json, to_json
 from regard.errors import ConfigError, FolderError, RegardError, RunError
 from regard.folders import CHECKSUMS, SHARDS, explained
 from regard.models import build
+from regard.text.tokenizer import Sides, check_fingerprint
 
 MODEL = "model.safetensors"
 CONFIG = "config.json"
 PROGRESS = "progress.json"
 CHECKPOINTS = "checkpoints"
+USE = {
+    "rnn": "use regard translate",
+    "transformer": "use regard translate",
+    "gpt": "use regard generate",
+    "bert": "use regard fill or regard embed",
+}
 
 _EDITED = (CONFIG, "card.md")  # people may change these, so no checksum holds them fast
 _UPDATE = re.compile(r"update-(\d{8,})")
@@ -94,6 +101,33 @@ def load_model(
     model = model.to(dtype).to_empty(device=device)
     fill(model, tensors, folder / MODEL)
     return model.eval(), config
+
+
+def folders_in(name: str | Path) -> list[Path]:
+    """The folders of a name: one, or several joined by `+`."""
+    path = Path(name)
+    return [path] if path.exists() else [Path(part) for part in str(name).split("+") if part] or [path]
+
+
+def load_together(
+    folder: str | Path, device: torch.device | str, families: Collection[str], otherwise: str
+) -> tuple[list[nn.Module], Sides, Config]:
+    """The models of one folder or of several joined by `+`, their tokenizers, and the config of the first."""
+    found: list[tuple[nn.Module, Sides, Config]] = []
+    for path in folders_in(folder):
+        config = load_config(path)
+        if config.model.family not in families:
+            raise FolderError(f"{path} holds a {config.model.family}, which {otherwise}: {USE[config.model.family]}")
+        sides = Sides.load(path)
+        if config.text.fingerprint:
+            check_fingerprint(sides.fingerprint, config.text.fingerprint, path)
+        if found and sides.fingerprint != found[0][1].fingerprint:
+            raise FolderError(
+                f"{path} has another tokenizer than {folders_in(folder)[0]}: only models of one tokenizer work "
+                "together, such as those that start from one another (regard train --from)"
+            )
+        found.append((load_model(path, device)[0], sides, config))
+    return [model for model, _, _ in found], found[0][1], found[0][2]
 
 
 def load_config(folder: Path) -> Config:

@@ -14,7 +14,22 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.errors import ConfigError, FolderError, RegardError, RunError, did_you_mean
+from regard.commands import aligning, explaining, scoring, story, using
+from regard.commands.options import (
+    Device,
+    Fields,
+    Force,
+    Json,
+    Languages,
+    Source,
+    Target,
+    Threads,
+    Values,
+    free,
+    numbers,
+    two,
+)
+from regard.errors import ConfigError, FolderError, RegardError, RunError
 
 app = typer.Typer(
     name="regard",
@@ -27,19 +42,6 @@ app = typer.Typer(
 USAGE: Any = typer.BadParameter.__bases__[
     0
 ]  # whatever is wrong with the words of a command; typer may bring its own click
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, and nothing else there.")]
-Source = Annotated[
-    str, typer.Argument(metavar="SOURCE", help="A text file, one that holds both sides, a folder, or -.")
-]
-Target = Annotated[str | None, typer.Argument(metavar="TARGET", help="The other side, line for line.")]
-Languages = Annotated[str, typer.Option(metavar="EN,FR", help="The two languages of a file with both sides.")]
-Fields = Annotated[str, typer.Option(metavar="A,B", help="The two fields of a JSONL file.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
-Threads = Annotated[int, typer.Option(min=0, help="CPU threads; 0: all cores.")]
-Values = Annotated[
-    list[str], typer.Option("--set", metavar="SECTION.FIELD=VALUE", help="Change a field of the config.")
-]
 
 
 def _version(asked: bool) -> None:
@@ -114,7 +116,7 @@ def count(
     scales = []
     if gpus and not hardware:
         raise ConfigError("--gpus needs --hardware NAME, to know how fast one is")
-    for devices, sharded in itertools.product(_numbers("--gpus", gpus), (False, True)):
+    for devices, sharded in itertools.product(numbers("--gpus", gpus), (False, True)):
         rates: dict[str, Any] = {"precision": precision, "utilisation": utilisation, "link": link}
         machines: dict[str, Any] = {"devices": devices, "sharded": sharded, "hardware": hardware, "batch": batch}
         scales.append(accounting.scale(counted, done, needed, **machines, **rates))
@@ -141,14 +143,6 @@ def count(
         console.print()
         console.print(terminal.scale_table(scales, hardware=hardware, batch=batch, link=link))
     return None
-
-
-def _numbers(flag: str, text: str) -> list[int]:
-    """`8,64,512` as numbers."""
-    try:
-        return [int(word) for word in text.split(",") if text]
-    except ValueError:
-        raise ConfigError(f"{flag} ({text}) must be whole numbers with commas between, such as 8,64,512") from None
 
 
 def _built(counted: Any) -> dict[str, int]:
@@ -220,8 +214,8 @@ def train(
     config = _with_tags(config.with_values(asked), tags)
     how: dict[str, Any] = {
         "family": config.model.family,
-        "languages": _two("--languages", languages, "codes", "en,fr"),
-        "fields": _two("--fields", fields, "names", "english,french"),
+        "languages": two("--languages", languages, "codes", "en,fr"),
+        "fields": two("--fields", fields, "names", "english,french"),
         "running": config.text.running,
     }
     request = Request(
@@ -288,49 +282,9 @@ def _with_tags(config: Any, tags: list[str]) -> Any:
     return config.over({"text": {"tags": " ".join(dict.fromkeys([*known, *filter(None, tags)]))}})
 
 
-@app.command()
-def translate(
-    folder: Annotated[Path, typer.Argument(help="A model folder.")],
-    file: Annotated[str, typer.Argument(metavar="FILE or -", help="What to translate, line by line.")] = "-",
-    out: Annotated[Path | None, typer.Option(help="Write here instead of to standard output.")] = None,
-    beams: Annotated[
-        int, typer.Option(min=0, max=100, help="Hypotheses side by side; 0: as the folder's config says.")
-    ] = 0,
-    sample: Annotated[
-        bool, typer.Option("--sample", help="Draw instead of searching, as decode.temperature says.")
-    ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of --sample.")] = 1,
-    tag: Annotated[str, typer.Option(metavar="<2fr>", help="Put before every line, as in training.")] = "",
-    values: Values = [],  # noqa: B006 - typer copies it
-    force: Force = False,
-    device: Device = "auto",
-    threads: Threads = 0,
-) -> None:
-    """One line out per line in, always."""
-    from regard.folders import whole_file
-    from regard.text.formats import lines, open_text
-    from regard.training.runtime import find_device, use_threads
-    from regard.translator import Translator
-
-    use_threads(threads)
-    _not_an_input(out, file)
-    if out is not None and out.exists() and not force:
-        raise FolderError(f"{out} is already there: choose another name, or replace it with --force")
-    translator = Translator.load(folder, find_device(device), values)
-    known = translator.sides.source.tags
-    if tag and tag not in known:
-        raise ConfigError(f"{folder} was not trained with the tag {tag}.{did_you_mean(tag, known)}")
-    with open_text(file) as stream:
-        plain = (line for line, _ in lines(stream, file))
-        tagged = (f"{tag} {line}" if tag and line.strip() else line for line in plain)
-        texts = translator.stream(tagged, beams=beams or None, drawn_with=seed if sample else None)
-        if out is None:
-            for text in texts:
-                print(text, flush=True)
-        else:
-            with whole_file(out, force=force) as written:
-                for text in texts:
-                    written.write(text.encode() + b"\n")
+for command in (using.translate, using.generate, using.fill, using.embed, aligning.align, explaining.explain,
+                scoring.evaluate, scoring.compare, story.demo, story.lineage):  # fmt: skip
+    app.command()(command)
 
 
 @app.command()
@@ -360,15 +314,13 @@ def check(
     from regard.text import report as pages
     from regard.text.formats import left_out, read_pairs
 
-    codes, names = _two("--languages", languages, "codes", "en,fr"), _two("--fields", fields, "names", "english,french")
+    codes, names = two("--languages", languages, "codes", "en,fr"), two("--fields", fields, "names", "english,french")
     skipped: Counter[str] = Counter()
 
     def pairs(one: str, other: str | None, known: str) -> Any:
         return read_pairs(one, other, format=known or None, languages=codes, fields=names, skipped=skipped)
 
-    _not_an_input(report, source, target or "", *valid, *test)
-    if report is not None and report.exists() and not force:
-        raise FolderError(f"{report} is already there: choose another name, or replace it with --force")
+    free(report, source, target or "", *valid, *test, force=force)
     train = pairs(source, target, format)
     plain = "text" if format == "text" else ""  # a format that holds both sides is not said of two files
     held = [pairs(one, other or None, plain if other else format) if one else None for one, other in (valid, test)]
@@ -385,23 +337,6 @@ def check(
 
         Console(highlight=False).print(pages.render_terminal(found))
     raise typer.Exit(1 if found.verdict == "unfit" else 0)
-
-
-def _not_an_input(out: Path | None, *inputs: str) -> None:
-    """Nothing is written over what is read, whatever is forced."""
-    for given in inputs:
-        if out is not None and given not in ("", "-") and out.exists() and out.samefile(given):
-            raise FolderError(f"{out} is what is read: choose another name to write to")
-
-
-def _two(flag: str, text: str, what: str, example: str) -> tuple[str, str] | None:
-    """`en,fr` as two codes, or two of what else a flag may name."""
-    if not text:
-        return None
-    found = [part.strip() for part in text.split(",")]
-    if len(found) != 2 or not all(found):
-        raise ConfigError(f"{flag} ({text}) must be two {what} with a comma between, such as {example}")
-    return found[0], found[1]
 
 
 data = typer.Typer(no_args_is_help=True, help="The built-in corpus and named public ones, with checksum and licence.")
@@ -453,16 +388,6 @@ def data_get(
     for path in paths:
         print(path)
     return None
-
-
-@app.command()
-def demo() -> None:
-    """What works today, shown on small models built here."""
-    from rich.console import Console
-
-    from regard.showcase import show
-
-    show(Console(highlight=False))
 
 
 def main() -> None:

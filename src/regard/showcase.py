@@ -1,74 +1,182 @@
-"""The showcase: what works today, measured as it is shown."""
+"""The demo: the whole story on the built-in corpus in minutes, and everything it says is measured as it is said."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
 
 import torch
 
+from regard import folders
 from regard.accounting import count
-from regard.attention import attend
-from regard.config import ModelConfig
-from regard.models import Generator, build
+from regard.config import Config, find_config
+from regard.evaluation.evaluate import evaluate, read_test
+from regard.evaluation.pages import evaluation_page
+from regard.evaluation.systems import written
+from regard.explain import inspector, report
+from regard.explain.methods import attention, explain_all
+from regard.text import catalog
+from regard.training.data import Files
+from regard.training.loop import Watch
+from regard.training.run import Outcome, Request
+from regard.training.run import run as train
+from regard.training.runtime import Runtime
+from regard.translator import Result, Translator
 
-if TYPE_CHECKING:
-    from rich.console import Console
+RECIPE = "builtin-transformer"
+SIZES = {"train": 50_000, "valid": 300, "test": 500}
+SENTENCES = (
+    "The agreement on the European Economic Area was signed in August 1992.",
+    "The small green house is near the old river.",
+    "Sophie's old uncle will not sell the small white horses.",
+)
+"""The first is Bahdanau's: its adjectives come in another order in French."""
 
-SHAPE: dict[str, Any] = {
-    "vocabulary": 1000,
-    "size": 64,
-    "feed_forward": 128,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "dropout": 0.0,
-}
-KINDS = {
-    "rnn, one fixed vector": ModelConfig(**SHAPE, family="rnn", score="none"),
-    "rnn, Bahdanau's attention": ModelConfig(**SHAPE, family="rnn", score="additive"),
-    "rnn, Luong's attention": ModelConfig(**SHAPE, family="rnn", score="general", feed="output"),
-    "transformer": ModelConfig(**SHAPE),
-    "gpt": ModelConfig(**SHAPE, family="gpt", norm_place="pre"),
-}
-
-
-def show(console: Console) -> None:
-    """Attention on four keys, the two verbs over all families, and the way on."""
-    from rich.table import Table
-
-    torch.manual_seed(0)
-    console.print("[bold]attend()[/bold]: one query, four keys, the second of them the query itself\n")
-    keys = torch.randn(1, 1, 4, 8)
-    table = Table(box=None, pad_edge=False)
-    for column in ("score", *(f"key {i}" for i in range(1, 5))):
-        table.add_column(column, justify="right" if column != "score" else "left")
-    for score in ("dot", "scaled_dot", "cosine"):
-        _, weights = attend(keys[:, :, 1:2], keys, keys, score)
-        assert weights is not None
-        table.add_row(score, *(f"{w:.3f}" for w in weights.flatten().tolist()))
-    console.print(table)
-
-    console.print("\n[bold]start() and step()[/bold]: 32 tokens at once, and the same 32 one by one\n")
-    table = Table(box=None, pad_edge=False)
-    for column in ("family", "parameters", "at once", "one by one", "largest difference"):
-        table.add_column(column, justify="left" if column == "family" else "right")
-    source, target = torch.randint(0, 1000, (8, 24)), torch.randint(0, 1000, (8, 32))
-    for name, config in KINDS.items():
-        table.add_row(name, f"{count(config).total:,}", *_both_ways(config, source, target))
-    console.print(table)
-    console.print("\nNext: [bold].venv/bin/regard count bert-base[/bold], or [bold].venv/bin/regard --help[/bold]")
+Say = Callable[[str], None]
 
 
-@torch.no_grad()
-def _both_ways(config: ModelConfig, source: torch.Tensor, target: torch.Tensor) -> tuple[str, str, str]:
-    model = cast(Generator, build(config).eval())
+def corpus(out: Path) -> Path:
+    """The built-in sentences, written once."""
+    folder = out / "data"
+    if not (folder / "test.fr").exists():
+        catalog.get("builtin", folder, force=True, sizes=SIZES)
+    return folder
+
+
+def request(out: Path, config: Config, command: str) -> Request:
+    """What `regard train` would be asked."""
+    data = out / "data"
+    files = Files(data / "train.en", data / "train.fr", False)
+    valid = Files(data / "valid.en", data / "valid.fr", False)
+    return Request((files,), valid, out / "model", config, fresh=False, minutes=0.0, command=command)
+
+
+def run(out: Path, updates: int, runtime: Runtime, say: Say, watch: Watch) -> dict[str, Any]:
+    """Make, train, score, look: what was found. The same again goes on, and does again only what was not done."""
     begun = time.perf_counter()
-    whole, _ = model.step(target, model.start(source))
-    middle = time.perf_counter()
-    state, steps = model.start(source), []
-    for token in target.split(1, dim=1):
-        logits, state = model.step(token, state)
-        steps.append(logits)
-    difference = (torch.cat(steps, dim=1) - whole).abs().max().item()
-    end = time.perf_counter()
-    return f"{1000 * (middle - begun):.0f} ms", f"{1000 * (end - middle):.0f} ms", f"{difference:.1e}"
+    say("1  the built-in corpus, English and French, made by a grammar")
+    data = corpus(out)
+    config = find_config(RECIPE)
+    if updates:
+        config = config.with_values([f"train.updates={updates}"])
+    say("2  a small transformer, from nothing")
+    outcome: Outcome = train(request(out, config, "regard demo"), runtime, say, watch)
+    trained = time.perf_counter()
+    if not outcome.finished:
+        return {"finished": False, "signal": outcome.signal}
+    say("3  sentences it has never seen")
+    found = _scored(out, data, runtime.device)
+    say("4  what it looked at")
+    looked = _looked(out, runtime.device)
+    facts = {
+        "finished": True,
+        "bleu": found["bleu"],
+        "sentences": found["sentences"],
+        "parameters": count(find_config(str(out / "model"))).total,
+        "training_seconds": trained - begun,
+        "seconds": time.perf_counter() - begun,
+        "translations": [
+            {"source": source, "text": result.text} for source, result in zip(SENTENCES, looked, strict=True)
+        ],
+    }
+    folders.write_file(out / "index.html", _page(facts, found, looked, out), force=True)
+    return facts
+
+
+def _scored(out: Path, data: Path, device: torch.device) -> dict[str, Any]:
+    """The test set, translated and scored, with its report."""
+    sources, references = (read_test(str(data / f"test.{side}")) for side in ("en", "fr"))
+    model = str(out / "model")
+    found = written(model, sources, device=device, beams=0, values=[], progress=lambda *_: None)
+    scored = evaluate(found.texts, [references], sources=sources, warned=found.warned, confidences=found.confidences)
+    about = f"{len(sources):,} sentences that were not trained on, by the model of the demo"
+    page = evaluation_page(scored, found, system=model, beams=0, about=about)
+    folders.write_file(out / "evaluation.html", page, force=True)
+    return scored.as_dict()
+
+
+def _looked(out: Path, device: torch.device) -> list[Result]:
+    """The sentences with all there is to see of them, each as a page too."""
+    translator = Translator.load(out / "model", device)
+    results = translator.translate(SENTENCES, trace=True)
+    for number, result in enumerate(results, 1):
+        assert result.trace is not None
+        maps = explain_all(result.trace, translator.model)
+        page = inspector.page(result.trace, maps, title=result.text, warned=result.warnings)
+        folders.write_file(out / f"sentence-{number}.html", page, force=True)
+    return results
+
+
+# The page
+
+
+def _page(facts: Mapping[str, Any], found: Mapping[str, Any], looked: Sequence[Result], out: Path) -> str:
+    """Where a person begins to click."""
+    bleu = facts["bleu"]
+    rows = [
+        report.Row(number, "shown", source, [], [report.Output("translation", result.text, {}, trace=result.trace)])
+        for number, (source, result) in enumerate(zip(SENTENCES, looked, strict=True), 1)
+    ]
+    parts = [
+        _cards(
+            (
+                "BLEU",
+                f"{bleu['score']:.1f}",
+                f"{bleu['low']:.1f} to {bleu['high']:.1f}, {facts['sentences']:,} unseen sentences",
+            ),
+            ("to train", _time(facts["training_seconds"]), f"{facts['parameters']:,} parameters, from nothing"),
+            ("in all", _time(facts["seconds"]), "corpus, training, scores, pictures"),
+        ),
+        report.heats(
+            "What it looked at",
+            "Rows: the words it wrote; columns: the words it read. Darker: looked at more, all heads together.",
+            {result.text: attention(result.trace, "cross") for result in looked if result.trace is not None},
+        ),
+        _links(),
+        report.by_length(found["by_length"]),
+        _curves(out / "model" / "training.svg"),
+    ]
+    about = "From English to French, trained here and now on sentences a grammar wrote; all figures are of this run."
+    return report.page("What a small Transformer learned in minutes", about, parts, rows)
+
+
+def _cards(*cards: tuple[str, str, str]) -> str:
+    return '<div class="cards">' + "".join(
+        f'<section class="card score"><h2>{escape(name)}</h2><p class="big">{escape(value)}</p>'
+        f'<p class="interval">{escape(note)}</p></section>'
+        for name, value, note in cards
+    ) + "</div>"  # fmt: skip
+
+
+def _links() -> str:
+    pages = [
+        (
+            "evaluation.html",
+            "The evaluation",
+            "scores with intervals, by length and frequency, and fifty telling sentences",
+        ),
+        *(
+            (f"sentence-{number}.html", sentence, "every head, every step")
+            for number, sentence in enumerate(SENTENCES, 1)
+        ),
+    ]
+    items = "".join(
+        f'<li><a href="{name}">{escape(title)}</a> <span class="soft">{escape(note)}</span></li>'
+        for name, title, note in pages
+    )
+    return f'<section class="card"><h2>Look further</h2><ul>{items}</ul></section>'
+
+
+def _curves(path: Path) -> str:
+    """How the training went, as the run drew it."""
+    if not path.exists():
+        return ""
+    drawn = path.read_text(encoding="utf-8")
+    return report.figure("How it learned", "From the journal of the run.", drawn[drawn.index("<svg") :])
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{int(seconds) // 60} min {int(seconds) % 60:02} s"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from regard.accounting import HARDWARE, Bytes, Count, Duration, Part, Scale, Work
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.progress import TaskID
     from rich.table import Table
 
@@ -117,6 +119,181 @@ def corpora_table(rows: Sequence[Mapping[str, str]]) -> Table:
     return table
 
 
+METRICS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
+
+
+def evaluation_tables(found: Mapping[str, Any]) -> Group:
+    """What `regard evaluate` found of translations: scores, by length, by frequency, warnings, terms."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    scores = Table(box=None, pad_edge=False)
+    scores.add_column("", style="bold")
+    scores.add_column("score", justify="right", style="bold", no_wrap=True)
+    scores.add_column("95 % interval", justify="right", no_wrap=True)
+    scores.add_column("signature", style="dim")
+    for name in filter(found.__contains__, METRICS):
+        score = found[name]
+        interval, signature = f"{score['low']:z.2f} to {score['high']:z.2f}", score["signature"].replace("|", " ")
+        scores.add_row(METRICS[name], f"{score['score']:.2f}", interval, signature)
+    parts: list[Any] = [scores, "", _intervals("BLEU by words of the reference", "sentences", [
+        (_span(each), each["sentences"], each["bleu"], each["low"], each["high"], each["small"])
+        for each in found["by_length"]
+    ]), "", _intervals(f"F-measure of words by how often they are in {found['frequencies_from']}", "words", [
+        (_span(each), each["words"], 100 * each["f1"], 100 * each["low"], 100 * each["high"], each["words"] < 30)
+        for each in found["by_frequency"]
+    ])]  # fmt: skip
+    if "warnings" in found:
+        counted = ", ".join(f"{kind} {number:,}" for kind, number in found["warnings"].items()) or "none"
+        parts += ["", Text.assemble(("warnings  ", "bold"), counted, (f"  of {found['sentences']:,} sentences", "dim"))]
+    if "confidence" in found:
+        parts.append(Text.assemble(("confidence  ", "bold"), f"{found['confidence']:.0%}", ("  on average", "dim")))
+    if "terms" in found:
+        parts.append(Text.assemble(("terms  ", "bold"), _terms_line(found["terms"])))
+    return Group(*parts)
+
+
+def _terms_line(terms: Mapping[str, Any]) -> str:
+    told = f"{terms['accuracy']:.1%} of {terms['terms']:,} in {terms['sentences']:,} sentences"
+    helped = terms.get("with_glossary")
+    if not helped:
+        return told
+    bleu = f"BLEU of these {helped['bleu']:.1f}, without {helped['bleu_without']:.1f}"
+    return f"{told}; {helped['accuracy']:.1%} with the glossary ({bleu})"
+
+
+BARS = 24  # characters of a drawn interval
+
+
+def _intervals(title: str, unit: str, rows: Sequence[tuple[str, int, float, float, float, bool]]) -> Table:
+    """Values with their intervals, each drawn on the same line from 0 to 100; grey where there is little to go by."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title, "bold"), title_justify="left", box=None, pad_edge=False)
+    for name in ("", unit, "", "95 % interval"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("0" + "100".rjust(BARS - 1), no_wrap=True)
+    table.add_column("")
+    for label, number, value, low, high, small in rows:
+        interval = _between(low, high, small, " to ")
+        drawn = "" if interval == TOO_FEW else _drawn(value, low, high)
+        cells = (label, f"{number:,}", f"{value:.1f}", interval, drawn, "few" if small else "")
+        table.add_row(*cells, style="dim" if small else None)
+    return table
+
+
+TOO_FEW = "too few"
+
+
+def _between(low: float, high: float, small: bool, sign: str) -> str:
+    """`87.7 to 93.5`; of so few that resampling tells them not apart there is no interval."""
+    return TOO_FEW if small and high - low < 0.05 else f"{low:z.1f}{sign}{high:z.1f}"
+
+
+def _drawn(value: float, low: float, high: float) -> str:
+    """`  ├──●─┤ `"""
+    first, here, last = (min(max(round(number / 100 * (BARS - 1)), 0), BARS - 1) for number in (low, value, high))
+    line = [" "] * BARS
+    line[first : last + 1] = "─" * (last - first + 1)
+    line[first], line[last] = "├", "┤"
+    line[here] = "●"
+    return "".join(line).rstrip()
+
+
+def _span(bucket: Mapping[str, Any]) -> str:
+    first, last = bucket["from"], bucket["to"]
+    return f"{first}+" if last is None else f"{first}" if first == last else f"{first}–{last}"
+
+
+def perplexity_table(found: Mapping[str, Any]) -> Table:
+    """What a text cost a language model, and what the number depends on."""
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    table.add_column(style="dim")
+    cut = f"in windows of {found['window']:,} tokens without overlap"
+    if "masked" in found:
+        cut += f", {found['masked']:.0%} of them hidden, drawn with seed {found['seed']}"
+    table.add_row("perplexity", f"{found['perplexity']:,.2f}", f"a token, {cut}")
+    table.add_row("", f"{found['nats']:.4f}", f"nats a token, over {found['guessed']:,} of {found['tokens']:,}")
+    if "perplexity_per_word" in found:
+        table.add_row("", f"{found['perplexity_per_word']:,.2f}", f"a word, of {found['words']:,}, line ends counted")
+        table.add_row("", f"{found['bits_per_character']:.4f}", f"bits a character, of {found['characters']:,}")
+    return table
+
+
+def comparison_tables(found: Mapping[str, Any]) -> Group:
+    """What `regard compare` found: all systems, each against the first, by length, n-grams, sentences."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    first = found["systems"][0]["name"]
+    scores = Table(box=None, pad_edge=False)
+    scores.add_column("", style="bold")
+    scores.add_column("system", overflow="fold")
+    for name in ("score", "95 % interval", "p, randomised", "p, bootstrap"):
+        scores.add_column(name, justify="right", no_wrap=True)
+    for name, title in METRICS.items():
+        for place, system in enumerate(found["systems"]):
+            score = system[name]
+            chances = [score.get(f"p_{test}") for test in ("randomisation", "bootstrap")]
+            told = [
+                Text("" if chance is None else f"{chance:.4f}", "green" if chance and chance < 0.05 else "dim")
+                for chance in chances
+            ]
+            interval = f"{score['low']:z.1f} to {score['high']:z.1f}"
+            scores.add_row("" if place else title, Text(system["name"]), f"{score['score']:z.2f}", interval, *told)
+        scores.add_section()
+    note = f"p: how likely chance alone sets a system so far apart from {first}; green below 0.05"
+    heading = Text("BLEU by words of the reference", "bold")
+    lengths = Table(title=heading, title_justify="left", box=None, pad_edge=False)
+    lengths.add_column("", justify="right")
+    lengths.add_column("sentences", justify="right")
+    for system in found["systems"]:
+        lengths.add_column(Text(system["name"]), justify="right", overflow="fold")
+    for bucket in found["by_length"]:
+        values = [
+            f"{each['bleu']:z.1f} [dim]({_between(each['low'], each['high'], bucket['small'], '–')})[/dim]"
+            for each in bucket["systems"]
+        ]
+        lengths.add_row(_span(bucket), f"{bucket['sentences']:,}", *values, style="dim" if bucket["small"] else None)
+    against = [part for each in found["against"] for part in _against(each)]
+    return Group(scores, Text(note, "dim"), "", lengths, *against)
+
+
+def _against(each: Mapping[str, Any]) -> list[Any]:
+    """One system against the baseline: how often better, which n-grams, and the sentences furthest apart."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    better, equal, worse = (f"{each[kind]:,}" for kind in ("better", "equal", "worse"))
+    counted = f": nearer to the reference in {better} sentences, as near in {equal}, further in {worse}"
+    parts: list[Any] = ["", Text.assemble((f"{each['system']} against {each['baseline']}", "bold"), counted)]
+    for name, kind in ((each["system"], "ngrams"), (each["baseline"], "baseline_ngrams")):
+        listed = ", ".join(f"“{one['words']}” {one['here']}:{one['there']}" for one in each[kind][:8]) or "nothing"
+        parts.append(Padding(Text.assemble((f"right only or mostly in {name}  ", "cyan"), listed), (0, 0, 0, 2)))
+    gains = [one for one in each["different"] if one["gap"] > 0][:2]
+    losses = [one for one in each["different"] if one["gap"] < 0][:2]
+    for one in (*gains, *losses):
+        colour = "green" if one["gap"] > 0 else "red"
+        head = Text.assemble((f"{one['gap']:+.0f} chrF", colour), (f"  line {one['line']:,}", "dim"))
+        lines = (Text.assemble(("  + ", "dim"), one["text"]), Text.assemble(("  - ", "dim"), one["baseline_text"]))
+        parts += [Padding(part, (0, 0, 0, 2)) for part in (head, *lines)]
+    return parts
+
+
+def show(found: Table | Group) -> None:
+    """Print what was drawn."""
+    from rich.console import Console
+
+    Console(highlight=False).print(found)
+
+
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """A sign of life while something takes long, on a terminal only."""
@@ -128,6 +305,50 @@ def working(what: str) -> Iterator[None]:
         return
     with console.status(what):
         yield
+
+
+@contextmanager
+def counting_bar(what: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar with rate and time left for so many of so many, if that is known, on a terminal only."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    rate = TextColumn("{task.fields[rate]}")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task(what, total=None, rate="")
+        begun = perf_counter()
+
+        def tell(done: int, total: int | None) -> None:
+            speed = f"{done / max(perf_counter() - begun, 1e-3):,.0f} a second"
+            bar.update(task, completed=done, total=total, rate=speed)
+
+        yield tell
+
+
+@contextmanager
+def racing() -> Iterator[Callable[[Sequence[tuple[str, str, int]], int], None]]:
+    """A bar for each of several runs side by side, by name, where it stands and its update; on a terminal only."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description:>16}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}"),
+        TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def tell(runs: Sequence[tuple[str, str, int]], updates: int) -> None:
+            for name, state, update in runs:
+                if name not in tasks:
+                    tasks[name] = bar.add_task(name, total=updates, state=state)
+                done = updates if state == "finished" else update
+                bar.update(tasks[name], completed=done, state=state)
+
+        yield tell
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from torch import Tensor
 from regard.errors import DataError, InputError
 from regard.folders import explained, write_file
 from regard.models.contract import Generator, Record
-from regard.text.scripts import script
+from regard.text.scripts import WITHOUT_BLANKS, script
 from regard.text.tokenizer import END, PAD, SILENT, SPECIALS, START, Sides, Tokenizer
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 KINDS = ("encoder", "decoder", "cross")
 FORMAT = "regard trace 1"
-WITHOUT_BLANKS = ("Han", "Kana", "Thai", "Lao", "Khmer", "Myanmar")  # scripts that do not part their words
 
 
 class Side(NamedTuple):
@@ -195,15 +194,15 @@ class Trace:
 @torch.inference_mode()
 def trace(
     model: Generator, sources: Sequence[Sequence[int]], hypotheses: Sequence[Hypothesis], sides: Sides, *,
-    begun: Begun | None = None, texts: Sequence[str] | None = None, trees: Sequence[Tree] | None = None,
-    hidden: bool = False, top: int = 5,
+    begun: Begun | None = None, texts: Sequence[str] | None = None, target_texts: Sequence[str] | None = None,
+    trees: Sequence[Tree] | None = None, hidden: bool = False, top: int = 5,
 ) -> list[Trace]:  # fmt: skip
     """What a model did for each of its hypotheses, by one pass over all of them.
 
     `sources` are the ids it was given, the end included; of a gpt, the whole prompt. `begun` is what a search of the
-    same sources kept of its reading, which then is not done again. `texts` are those the sources were made from:
-    without them their words are those the ids stand for. Of several models that searched together pass one: attention
-    belongs to one.
+    same sources kept of its reading, which then is not done again. `texts` are those the sources were made from,
+    `target_texts` those of hypotheses that were given: without them their words are those the ids stand for. Of several
+    models that searched together pass one: attention belongs to one.
     """
     if not sources:
         return []
@@ -212,17 +211,19 @@ def trace(
     begins = [len(source) - 1 if family == "gpt" else 0 for source in sources]  # which step wrote the first token
     record: Record = {}
     if family == "gpt":
-        before, _ = _padded([[*source, *target[:-1]] for source, target in zip(sources, targets, strict=True)], device)
+        before, _ = padded([[*source, *target[:-1]] for source, target in zip(sources, targets, strict=True)], device)
         state = model.start(before[:, :0])
     else:
-        before, _ = _padded([[START, *target[:-1]] for target in targets], device)
+        before, _ = padded([[START, *target[:-1]] for target in targets], device)
         if begun is None:
-            state = model.start(*_padded(sources, device), record)
+            state = model.start(*padded(sources, device), record)
         else:
             state, record = begun.state, dict(begun.record)
     logits, _ = model.step(before, state, record)
     steps = _steps(logits, begins, targets, top)
     attention, states = _kept(record, hidden)
+    known: Sequence[str | None] = target_texts or [None] * len(targets)
+    sided = [side(sides.target, target, text) for target, text in zip(targets, known, strict=True)]
     return [
         Trace(
             family=family,
@@ -236,9 +237,7 @@ def trace(
             finished=hypotheses[row].finished,
             tree=[] if trees is None else _tree(trees[row], sides.target),
         )
-        for row, (begin, written) in enumerate(
-            zip(begins, (side(sides.target, target) for target in targets), strict=True)
-        )
+        for row, (begin, written) in enumerate(zip(begins, sided, strict=True))
     ]
 
 
@@ -252,7 +251,7 @@ def read(
         return []
     family, device = _facts(model)
     record: Record = {}
-    tokens, mask = _padded(sources, device)
+    tokens, mask = padded(sources, device)
     encoded = model.encode(tokens, mask=mask, record=record)
     nothing: list[tuple[Tensor, Best]] = [(torch.zeros(0), [])] * len(sources)
     steps = nothing if model.head is None else _steps(model.logits(encoded), [0] * len(sources), sources, top)
@@ -283,7 +282,7 @@ def _facts(model: object) -> tuple[str, torch.device]:
     return known.config.family, next(known.parameters()).device
 
 
-def _padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
+def padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
     """(B, longest) ids and their mask, None where there is no padding."""
     width = max(map(len, rows))
     ids = torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows], device=device)
@@ -340,8 +339,9 @@ def _cut(tensors: dict[str, Tensor], row: int, begin: int, source: int, target: 
 def _named(best: Best, ids: Sequence[int], tokenizer: Tokenizer) -> list[list[Alternative]]:
     found = []
     for after, step in zip([START, *ids], best, strict=False):
-        numbers, values = zip(*step, strict=True)
-        found.append(list(map(Alternative, numbers, tokenizer.pieces(numbers, after), values)))
+        numbers = [number for number, _ in step]
+        pieces = tokenizer.pieces(numbers, after)
+        found.append([Alternative(number, piece, value) for (number, value), piece in zip(step, pieces, strict=True)])
     return found
 
 

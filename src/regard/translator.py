@@ -6,26 +6,38 @@ B sentences, S source tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import nn
 
-from regard.checkpoint import load_model
-from regard.config import Config
-from regard.decoding import Begun, Hypothesis, Rule, beam, greedy, limits, make_rules, sample
-from regard.errors import ConfigError, FolderError, InputError
+from regard.checkpoint import folders_in, load_together
+from regard.config import Config, ModelConfig
+from regard.decoding import Begun, Hypothesis, Rule, Tree, beam, greedy, limits, make_rules, sample
+from regard.errors import ConfigError, InputError, did_you_mean
 from regard.explain.alignment import links
 from regard.explain.signals import Calibration, Warned, confidence, warnings
 from regard.models import Generator
-from regard.text.sentences import Part, apart, joined, sentences, unreadable
-from regard.text.tokenizer import END, MASK, PAD, START, UNKNOWN, Sides, check_fingerprint
-from regard.trace import Trace, trace
+from regard.text.order import ahead, alike
+from regard.text.sentences import BREAKS, Part, apart, joined, sentences, unreadable
+from regard.text.tokenizer import END, MASK, PAD, START, UNKNOWN, Sides
+from regard.trace import Trace
+from regard.trace import trace as trace_all
+
+if TYPE_CHECKING:
+    from regard.terminology import Placed
 
 POSITIONS = {"cpu": 1024, "mps": 4096, "cuda": 16384}  # source positions, padded, searched at once
 AHEAD = 2048  # lines read before their translations are written,
 CHARACTERS = 1 << 20  # and about how many characters they may have
+PIECE = 64  # tokens of the parts a sentence is split into: a model that runs on without end costs less in short ones
+TOP = 5  # alternatives of every step in a trace
+ENGINES = {"auto": ("auto", "fp32", "bf16"), "torch": ("auto", "fp32", "bf16"),
+           "ctranslate2": ("auto", "fp32", "bf16", "int8")}  # fmt: skip
+"""What searches, and the precisions it has: auto is torch, whose words do not depend on what is installed."""
 
 
 class Result(NamedTuple):
@@ -38,15 +50,19 @@ class Result(NamedTuple):
     confidence: float | None = None
     """The probability that it is good, where the folder has a calibration.json; of several parts, the least."""
     warnings: Sequence[Warned] = ()
-    """What a reader should know. `input`: it could not be translated; `split`: a sentence was too long for the model."""
+    """What a reader should know; `input`: it could not be translated, `split`: a sentence was too long."""
     alignment: list[tuple[int, int]] | None = None
     """(source word, target word), counted from 0, when asked for and the model looks at its source."""
     trace: Trace | None = None
     """When asked for; a text in several parts has one in each of them."""
     alternatives: Sequence[Result] = ()
     """The next best ones, when asked for."""
+    steps: Sequence[float] = ()
+    """The log-probability of every token and the end."""
     parts: Sequence[Result] = ()
     """The sentences of a text that was too long to be translated at once."""
+    terms: Sequence[Placed] = ()
+    """What became of the terms of a glossary."""
 
     def draw(self, path: str | Path, *, force: bool = False) -> None:
         """What was looked at, as .html, .png or .svg; translate with trace=True first."""
@@ -54,7 +70,9 @@ class Result(NamedTuple):
             raise InputError(f"this text was translated in {len(self.parts)} parts: draw each of result.parts")
         if self.trace is None:
             raise InputError("there is no trace to draw: translate with trace=True")
-        raise InputError(f"{path} cannot be drawn yet: save the trace with result.trace.save('X.safetensors')")
+        from regard.explain.drawing import draw  # matplotlib is slow to come
+
+        draw(self.trace, path, title=self.trace.source.text, force=force)
 
 
 class Asked(NamedTuple):
@@ -84,6 +102,7 @@ class Draft(NamedTuple):
     hypothesis: Hypothesis
     text: str
     warnings: Sequence[Warned] = ()
+    terms: Sequence[Placed] = ()
 
 
 class Terms(Protocol):
@@ -98,6 +117,39 @@ class Terms(Protocol):
         begun: list[Begun] | None,
     ) -> list[list[Draft]]:
         """As `Translator.drafts`: for each sentence, `asked.results` drafts or fewer, best first."""
+
+
+class Sentence(NamedTuple):
+    """What is translated at once."""
+
+    text: str
+    read: str
+    """The text with its tag before it."""
+    prefix: str
+
+
+class Plan(NamedTuple):
+    """A text as what is to be translated of it."""
+
+    parts: list[Part]
+    sentences: list[Sentence]
+    """Of the parts that are not empty."""
+
+
+class Looks(NamedTuple):
+    """What is wanted of a translation beside its text."""
+
+    trace: bool
+    align: bool
+    warn: bool
+
+
+class Done(NamedTuple):
+    """A sentence's translation, and how much of the whole text it is."""
+
+    result: Result
+    words: tuple[int, int]
+    """Of source and translation, where they were aligned."""
 
 
 class Translator:
@@ -123,9 +175,40 @@ class Translator:
                 raise ConfigError(
                     f"{value} cannot be changed any more: only decode.FIELD=VALUE can, once a model is trained"
                 )
-        paths = folders_in(folder)
-        models, sides, config = load_all(paths, device, ("rnn", "transformer"), "does not translate")
-        return cls(models, sides, config.with_values(values), calibration=Calibration.load(paths[0]))
+        models, sides, config = load_together(folder, device, ("rnn", "transformer"), "does not translate")
+        return cls(models, sides, config.with_values(values), calibration=Calibration.load(folders_in(folder)[0]))
+
+    def use(self, engine: str, precision: str, folder: str | Path, *, steps: bool = True) -> None:
+        """Search with torch (auto) or ctranslate2, in fp32, bf16 or int8; `folder` is where the models came from.
+
+        Without `steps` CTranslate2 is faster, and the confidence of its translations means nothing.
+        """
+        if engine not in ENGINES or precision not in ENGINES.get(engine, ()):
+            known = " or ".join(ENGINES.get(engine, ENGINES))
+            what = f"--precision {precision} of --engine {engine}" if engine in ENGINES else f"--engine {engine}"
+            raise ConfigError(f"there is no {what}: it is {known}")
+        if engine != "ctranslate2":
+            self.models = [model.bfloat16() if precision == "bf16" else model for model in self.models]
+            return
+        from regard.interop import ct2
+
+        several = "it runs one model, and these are several" if len(self.models) > 1 else ""
+        if reason := several or ct2.why_not(self._shapes[0], self.config.decode):
+            raise ConfigError(f"--engine ctranslate2 is not for {folder}: {reason}; --engine torch is")
+        fast = ct2.Engine(
+            Path(folder), self.model, self.sides, precision=precision, device=self.device.type, steps=steps
+        )
+
+        def search(
+            sources: Sequence[Sequence[int]], asked: Asked, begun: list[Begun] | None = None
+        ) -> list[list[Hypothesis]]:
+            longest = self.limits(sources)
+            if asked.seed is not None or asked.rules or not fast.takes(sources, longest):
+                return self.search(sources, asked, begun)
+            how: dict[str, Any] = {"longest": longest, "beams": asked.beams, "results": asked.results}
+            return fast.search(sources, self.config.decode, prefixes=asked.prefixes, **how)
+
+        self.engine = search
 
     @property
     def model(self) -> nn.Module:
@@ -154,4 +237,265 @@ class Translator:
         `drawn_with` is a seed: sample, do not search. The `prefix` is what every translation has to begin with. The
         `tag`, such as <2fr>, is put before every sentence. `trace` and `align` cost a pass over each translation.
         """
-        raise NotImplementedError
+        if alternatives < 0:
+            raise InputError(f"{alternatives} alternatives were asked for; it must be at least 0")
+        found = {text: result for text in texts if (result := _without_search(text)) is not None}
+        plans = self._plans([text for text in dict.fromkeys(texts) if text not in found], tag, prefix.strip())
+        beams = max(beams or self.config.decode.beams, 1 + alternatives)
+        asked = Asked(beams, 1 + alternatives, drawn_with, None)
+        wanted = list(dict.fromkeys(sentence for plan in plans.values() for sentence in plan.sentences))
+        done = self._search_all(wanted, asked, terms, Looks(trace, trace or align, warn))
+        for text, plan in plans.items():
+            found[text] = _whole(plan.parts, [done[sentence] for sentence in plan.sentences], self.longest)
+        return [found[text] for text in texts]
+
+    def stream(self, texts: Iterable[str], *, lines: int = AHEAD, **how: Any) -> Iterator[Result]:
+        """Results of a text without end, in order; so many lines are read ahead. `how` is as for `translate`."""
+        for window in ahead(texts, lines, CHARACTERS):
+            yield from self.translate(window, **how)
+
+    def _plans(self, texts: Sequence[str], tag: str, prefix: str) -> dict[str, Plan]:
+        """What to translate for each text: itself, or the parts of it where it is too long to be read at once."""
+        tags = self.sides.source.tags
+        if tag and tag not in tags:
+            known = did_you_mean(tag, tags) if tags else " It has no tags at all."
+            raise ConfigError(f"this model was not trained with the tag {tag}.{known}")
+        usual = self.calibration.usual.source if self.calibration else 0
+        plans = {}
+        for text, length in zip(texts, self._lengths(texts), strict=True):
+            own = next((each for each in tags if text.lstrip().startswith(each)), "")  # every part of a text needs it
+            bare = text.lstrip().removeprefix(own).lstrip() if own else text
+            parts = [Part("", bare)]
+            if length > self.longest or (usual and len(text) > usual) or any(mark in text for mark in BREAKS):
+                parts = [part for each in sentences(bare) for part in self._fitting(each)]
+            before = f"{own or tag} " if own or tag else ""
+            filled = [part.text for part in parts if part.text]
+            wanted = [Sentence(each, before + each, "" if place else prefix) for place, each in enumerate(filled)]
+            plans[text] = Plan(parts, wanted)
+        return plans
+
+    def _fitting(self, part: Part) -> list[Part]:
+        room = max(self.longest - 2, 1)  # for a tag, and a blank that may become a token
+        if not part.text or self._lengths([part.text])[0] <= room:
+            return [part]
+        first, *others = apart(part.text, self._lengths, min(room, PIECE))
+        return [first._replace(gap=part.gap), *others]
+
+    def _lengths(self, texts: Sequence[str]) -> list[int]:
+        return [len(ids) for ids in self.sides.source.encode_each(texts)]
+
+    # Sentences.
+
+    def _search_all(
+        self, wanted: Sequence[Sentence], asked: Asked, terms: Terms | None, looks: Looks
+    ) -> dict[Sentence, Done]:
+        texts = [sentence.read for sentence in wanted]
+        encoded = [[*ids, END] for ids in self.sides.source.encode_each(texts)]
+        begins = self.sides.target.encode_each([sentence.prefix for sentence in wanted])
+        done: dict[Sentence, Done] = {}
+        for places in alike([len(ids) for ids in encoded], texts, POSITIONS[self.device.type]):
+            batch, prefixes = [wanted[place] for place in places], [begins[place] for place in places]
+            here = asked._replace(prefixes=prefixes if any(prefixes) else None)
+            found = self._together(batch, [encoded[place] for place in places], here, terms, looks)
+            done |= dict(zip(batch, found, strict=True))
+        return done
+
+    def _together(
+        self,
+        batch: Sequence[Sentence],
+        sources: Sequence[Sequence[int]],
+        asked: Asked,
+        terms: Terms | None,
+        looks: Looks,
+    ) -> list[Done]:
+        """One batch: searched, put into words, and looked into as far as asked."""
+        texts = [sentence.read for sentence in batch]
+        begun: list[Begun] | None = [] if looks.align else None
+        write = self.drafts if terms is None else partial(terms.drafts, self)
+        drafts = write(texts, sources, asked, begun)
+        seen: Sequence[Trace | None] = [None] * len(batch)
+        if looks.align:
+            best = [found[0].hypothesis for found in drafts]
+            top = TOP if looks.trace else 1
+            model, read = cast(Generator, self.model), begun[0] if begun else None
+            seen = trace_all(model, sources, best, self.sides, begun=read, texts=texts, top=top)
+        return [self._done(*each, looks) for each in zip(batch, drafts, seen, strict=True)]
+
+    def drafts(
+        self,
+        texts: Sequence[str],
+        sources: Sequence[Sequence[int]],
+        asked: Asked,
+        begun: list[Begun] | None,
+    ) -> list[list[Draft]]:
+        """What the engine writes for each sentence, in words; best first."""
+        found = self.engine(sources, asked, begun)
+        return [[Draft(each, self.sides.target.decode(each.tokens)) for each in hypotheses] for hypotheses in found]
+
+    def _done(self, sentence: Sentence, drafts: Sequence[Draft], seen: Trace | None, looks: Looks) -> Done:
+        """What is told of a sentence."""
+        results = {draft.text: self._result(draft) for draft in reversed(drafts)}  # several may read alike
+        best, *others = reversed(results.values())
+        notes = [*best.warnings]
+        if not drafts[0].hypothesis.finished:
+            tokens = len(drafts[0].hypothesis.tokens)
+            notes.append(Warned("unfinished", f"the translation had no end and was ended after {tokens} tokens", []))
+        if looks.warn:
+            usual = self.calibration.usual if self.calibration else None
+            notes += warnings(sentence.text, best.text, seen, usual=usual)
+        aligned, words = None, (0, 0)
+        if seen is not None and "cross" in seen.attention:
+            before = len(sentence.read.split()) - len(sentence.text.split())  # the tag is no word of the text
+            aligned = [(source - before, target) for source, target in links(seen) if source >= before]
+            words = (seen.source.special.count(False) - before, seen.target.special.count(False))
+            if best.terms and len(seen.target.text.split()) == words[1]:
+                aligned = _moved(aligned, seen.target.text.split(), best.text.split())
+                words = words[0], len(best.text.split())
+        kept = seen if looks.trace else None
+        result = best._replace(warnings=notes, alignment=aligned, trace=kept, alternatives=others)
+        return Done(result, words)
+
+    def _result(self, draft: Draft) -> Result:
+        text, found = draft.text, draft.hypothesis
+        sure = confidence(found.steps, self.calibration) if self.calibration else None
+        return Result(
+            text, found.score, found.log_probability, sure, draft.warnings, steps=found.steps, terms=draft.terms
+        )
+
+    # Search.
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        asked: Asked,
+        begun: list[Begun] | None = None,
+        trees: list[Tree] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses for each source of ids, or as many drawn with a seed, searched together in torch.
+
+        A list given as `trees` gets all branches of a beam search, for each source.
+        """
+        settings, device = self.config.decode, self.device
+        width = max(map(len, sources))
+        source = torch.tensor([[*ids, *[PAD] * (width - len(ids))] for ids in sources], device=device)
+        mask = source != PAD if any(len(ids) != width for ids in sources) else None
+        first = torch.full((len(sources),), START, device=device)
+        rules = make_rules(
+            end=END,
+            longest=self.limits(sources),
+            shortest=settings.shortest,
+            no_repeat=settings.no_repeat,
+            forbidden=[PAD, START, UNKNOWN, MASK],
+            prefixes=asked.prefixes,
+            more=asked.rules,
+        )
+        models = cast(list[Generator], self.models)
+        if asked.seed is not None:
+            return sample(
+                models,
+                source,
+                first,
+                mask,
+                rules=rules,
+                samples=asked.results,
+                seed=asked.seed,
+                temperature=settings.temperature,
+                top_k=settings.top_k,
+                top_p=settings.top_p,
+                min_p=settings.min_p,
+                length_penalty=settings.length_penalty,
+                begun=begun,
+            )
+        if asked.beams == 1:
+            found = greedy(
+                models, source, first, mask, rules=rules, length_penalty=settings.length_penalty, begun=begun
+            )
+            return [[hypothesis] for hypothesis in found]
+        return beam(
+            models,
+            source,
+            first,
+            mask,
+            rules=rules,
+            beams=asked.beams,
+            results=asked.results,
+            length_penalty=settings.length_penalty,
+            coverage_penalty=settings.coverage_penalty,
+            diversity=0.0,
+            begun=begun,
+            trees=trees,
+        )
+
+    def limits(self, sources: Sequence[Sequence[int]]) -> list[int]:
+        """Tokens the translation of each source of ids may have, the end not counted."""
+        settings = self.config.decode
+        table = min((shape.length - 1 for shape in self._shapes if shape.has_table), default=None)
+        found = limits([len(ids) for ids in sources], ratio=settings.ratio, extra=settings.extra)
+        return found if table is None else [min(limit, table) for limit in found]
+
+    @property
+    def _shapes(self) -> list[ModelConfig]:
+        return [cast(ModelConfig, model.config) for model in self.models]
+
+
+def _moved(found: list[tuple[int, int]], before: list[str], after: list[str]) -> list[tuple[int, int]]:
+    """Links to the words that a model wrote as links to those that stand there since a glossary was used."""
+    places: dict[int, range] = {}
+    for _, start, end, new, last in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        for word in range(start, end):
+            own = new + word - start
+            places[word] = range(own, own + 1) if end - start == last - new else range(new, last)
+    return sorted({(source, target) for source, word in found for target in places[word]})
+
+
+def _without_search(text: str) -> Result | None:
+    """What is known of a text before it is read: nothing but white space stays, and what is no text is said to be."""
+    if problem := unreadable(text):
+        return Result("", warnings=(Warned("input", problem, []),))
+    return None if text.strip() else Result(text)
+
+
+def _whole(parts: Sequence[Part], done: Sequence[Done], longest: int) -> Result:
+    """The result of a text from those of its sentences."""
+    if len(parts) == len(done) == 1:
+        return done[0].result
+    own = iter(done)
+    results = [next(own).result if part.text else Result("") for part in parts]
+    notes = list({(note.kind, note.message): note for result in results for note in result.warnings}.values())
+    if any(part.split for part in parts):
+        notes.append(Warned("split", f"a sentence was longer than {longest} tokens and translated in parts", []))
+    steps = [step for result in results for step in result.steps]
+    sure = [result.confidence for result in results if result.confidence is not None]
+    others = max((len(result.alternatives) for result in results), default=0)
+    return Result(
+        joined(parts, [result.text for result in results]),
+        sum(result.score * len(result.steps) for result in results) / len(steps),
+        sum(steps),
+        min(sure, default=None),
+        notes,
+        _aligned([part for part in parts if part.text], done),
+        alternatives=[_alternative(parts, results, place) for place in range(others)],
+        steps=steps,
+        parts=[each.result for each in done],
+        terms=[term for result in results for term in result.terms],
+    )
+
+
+def _alternative(parts: Sequence[Part], results: Sequence[Result], place: int) -> Result:
+    """The text from the alternatives of its sentences, those without so many as they are."""
+    chosen = [result.alternatives[place] if place < len(result.alternatives) else result for result in results]
+    steps = [step for result in chosen for step in result.steps]
+    score = sum(result.score * len(result.steps) for result in chosen) / len(steps)
+    return Result(joined(parts, [result.text for result in chosen]), score, sum(steps), steps=steps)
+
+
+def _aligned(parts: Sequence[Part], done: Sequence[Done]) -> list[tuple[int, int]] | None:
+    """The links of sentences as those of the text."""
+    if any(each.result.alignment is None for each in done):
+        return None
+    found, source, target = [], 0, 0
+    for part, each in zip(parts, done, strict=True):
+        source, target = source - part.torn, target - part.torn  # a word goes on
+        found += [(source + one, target + other) for one, other in each.result.alignment or []]
+        source, target = source + each.words[0], target + each.words[1]
+    return found

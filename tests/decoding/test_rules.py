@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.decoding import Hypothesis, Rules, Written, beam, greedy, make_rules, sample
+from regard.decoding import Edges, Form, Hypothesis, Rules, Terms, Want, Written, beam, greedy, make_rules, sample
 from regard.errors import InputError
 from tests.decoding.small import END, FREE, NAMES, PLAIN, Batch
 
@@ -186,3 +186,113 @@ def test_a_rule_that_watches_sees_attention_and_changes_nothing(name: str) -> No
     for attention in rule.seen:
         assert attention is not None
         torch.testing.assert_close(attention.sum(1), torch.ones(len(attention)))
+
+
+# Terms.
+
+NO_EDGES = Edges(frozenset(), frozenset())
+WANTED = [
+    [Want((Form((5, 6, 7), None),), (0,), frozenset())],
+    [],
+    [Want((Form((8,), None), Form((9, 9), None)), (0,), frozenset()), Want((Form((4, 10), None),), (0,), frozenset())],
+    [Want((Form((11, 3), None),), (1, 2), frozenset({5, 6}))] * 2,
+]
+
+
+def terms(**values: Any) -> Terms:
+    given: dict[str, Any] = {"wants": WANTED, "edges": NO_EDGES, "end": END, "longest": [9] * 4, "bonus": 4.0}
+    return Terms(**{**given, "hard": True, "watches": False, **values})
+
+
+def times(tokens: list[int], run: tuple[int, ...]) -> int:
+    return sum(tuple(tokens[i : i + len(run)]) == run for i in range(len(tokens)))
+
+
+def has_all(tokens: list[int], wants: list[Want]) -> bool:
+    return all(sum(times(tokens, form.tokens) for form in want.forms) >= wants.count(want) for want in wants)
+
+
+@all_families
+def test_hard_terms_are_in_every_hypothesis_of_their_sentence(name: str) -> None:
+    batch = Batch(name)
+    for row, hypothesis in every_search(batch, batch.rules(longest=9, more=[terms()])):
+        assert has_all(hypothesis.tokens, WANTED[row])
+
+
+@pytest.mark.parametrize("name", ["transformer", "rnn-additive-input-lstm"])
+def test_hard_terms_come_where_attention_is_watched_too(name: str) -> None:
+    batch = Batch(name)
+    for row, hypothesis in every_search(batch, batch.rules(longest=9, more=[terms(watches=True)])):
+        assert has_all(hypothesis.tokens, WANTED[row])
+
+
+def test_a_sentence_too_short_for_its_terms_ends_all_the_same() -> None:
+    batch = Batch("transformer")
+    for _, hypothesis in every_search(batch, batch.rules(longest=2, more=[terms(longest=[2] * 4)])):
+        assert len(hypothesis.tokens) <= 2
+
+
+def test_terms_that_other_rules_forbid_are_left_out() -> None:
+    batch = Batch("transformer")
+    rules = batch.rules(longest=9, forbidden=(0, 1, 5, 8, 9, 4, 11), more=[terms()])
+    for _, hypothesis in every_search(batch, rules):
+        assert not {5, 8, 9, 4, 11} & set(hypothesis.tokens)
+
+
+def test_a_sentence_without_terms_is_searched_as_ever() -> None:
+    batch = Batch("transformer")
+    free = beam(batch.model, *batch.data, rules=batch.rules(), beams=3, results=3, **PLAIN)
+    ruled = beam(batch.model, *batch.data, rules=batch.rules(more=[terms()]), beams=3, results=3, **PLAIN)
+    assert [h.tokens for h in free[1]] == [h.tokens for h in ruled[1]]
+
+
+def asked_once(rule: Terms, tokens: list[int], attention: list[float] | None = None) -> Tensor:
+    """What a rule makes of equal probabilities for the first sentence."""
+    scores = torch.full((1, 12), 1 / 12).log()
+    seen = None if attention is None else torch.tensor([attention])
+    written = Written(torch.tensor([tokens], dtype=torch.int64).view(1, -1), [0], seen)
+    rule.apply(scores, written, rule.start(1, scores.device))
+    return scores.exp()[0]
+
+
+def test_a_soft_term_is_more_probable_and_all_is_still_one() -> None:
+    found = asked_once(terms(hard=False), [])
+    assert found.argmax() == 5
+    assert float(found.sum()) == pytest.approx(1.0)
+
+
+def test_a_soft_term_that_was_begun_is_continued() -> None:
+    assert asked_once(terms(hard=False), [4, 5, 6]).topk(2).indices.tolist() == [7, 5]
+
+
+def test_a_soft_term_is_not_asked_for_twice() -> None:
+    assert asked_once(terms(hard=False), [5, 6, 7]).tolist() == pytest.approx([1 / 12] * 12)
+
+
+@pytest.mark.parametrize(("attention", "probability"), [([0.0, 1.0], 1 / 12), ([1.0, 0.0], 0.83)])
+def test_attention_says_where_a_soft_term_is_favoured(attention: list[float], probability: float) -> None:
+    found = asked_once(terms(hard=False, watches=True), [], attention)
+    assert float(found[5]) == pytest.approx(probability, abs=0.01)
+
+
+def test_a_hard_term_comes_instead_of_the_models_own_word() -> None:
+    wants = [[Want((Form((5, 6), None),), (0,), frozenset({3}))]]
+    scores = torch.tensor([[0.0] * 12])
+    scores[0, 3] = 9.0
+    rule, scores = terms(wants=wants), scores.log_softmax(1)
+    (begun,) = rule.apply(scores, Written(torch.tensor([[4]]), [0], None), rule.start(1, scores.device))
+    assert scores[0].exp().tolist() == [0.0] * 5 + [1.0] + [0.0] * 6
+    assert begun.tolist() == [1]
+
+
+def test_a_form_without_a_blank_begins_a_sentence_or_follows_what_joins() -> None:
+    wants = [[Want((Form((5,), True), Form((6,), False)), (0,), frozenset())]]
+    rule = terms(wants=wants, edges=Edges(frozenset({8}), frozenset()), hard=False)
+    assert [int(asked_once(rule, tokens).argmax()) for tokens in ([], [8], [9])] == [5, 5, 6]
+
+
+def test_a_hard_term_ends_its_word() -> None:
+    rule = terms(edges=Edges(frozenset(), frozenset({9, 10})), wants=[[Want((Form((5,), None),), (0,), frozenset())]])
+    scores = torch.zeros(1, 12).log_softmax(1)
+    rule.apply(scores, Written(torch.tensor([[4, 5]]), [0], None), (torch.tensor([1]),))
+    assert (scores[0] == -torch.inf).nonzero().flatten().tolist() == [9, 10]

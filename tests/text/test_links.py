@@ -14,7 +14,7 @@ from regard.text.batch import collate
 from regard.text.clean import Rules
 from regard.text.corpus import Store
 from regard.text.formats import read_pairs
-from regard.text.links import attach, between_tokens, parse
+from regard.text.links import attach, attach_gold, between_tokens, parse
 from regard.text.tokenizer import Tokenizer, train
 
 PAIRS = [
@@ -102,3 +102,33 @@ def test_links_that_do_not_belong_to_the_pairs_are_refused(tmp_path: Path, links
         (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=message):
         list(attach(read_pairs(tmp_path / "a", tmp_path / "b"), tmp_path / "links"))
+
+
+def gold_of(folder: Path, name: str, text: str) -> list[tuple[set[tuple[int, int]], set[tuple[int, int]]]]:
+    (folder / "a").write_text("the old house\n")
+    (folder / "b").write_text("la vieille maison\n")
+    (folder / name).write_text(text)
+    found = attach_gold(read_pairs(folder / "a", folder / "b"), folder / name)
+    return [(set(gold.sure), set(gold.possible)) for _, gold in found]
+
+
+def test_gold_links_are_sure_or_possible_and_sure_ones_are_possible_too(tmp_path: Path) -> None:
+    assert gold_of(tmp_path, "gold", "0-0 1p2\n") == [({(0, 0)}, {(0, 0), (1, 2)})]
+
+
+def test_a_talp_file_counts_words_from_one(tmp_path: Path) -> None:
+    assert gold_of(tmp_path, "gold.talp", "1-1 3p2\n") == [({(0, 0)}, {(0, 0), (2, 1)})]
+    with pytest.raises(DataError, match=r"line 1: 0-1 begins to count at 0"):
+        gold_of(tmp_path, "gold.talp", "0-1\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0-3\n", "0-3 is beyond the 3 words of the target .words are counted from 0"),
+        ("0x1\n", "'0x1' is no gold link"),
+    ],
+)
+def test_gold_that_cannot_be_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        gold_of(tmp_path, "gold", text)

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.runs import write_corpus
+from regard.models import build
+from regard.training.run import _calibration, translations
+from tests.training.runs import make_config, make_data, write_corpus
 
 pytestmark = pytest.mark.slow
 SMALL = [
@@ -292,3 +294,11 @@ def test_a_vocabulary_that_cannot_be_is_refused(corpus: Path, tmp_path: Path) ->
     assert done.returncode == 2
     assert "text.vocabulary (5) is too small for bpe: it needs 261 or more" in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_confidence_is_calibrated_by_the_validation_sentences(tmp_path: Path) -> None:
+    config, data = make_data(write_corpus(tmp_path, lines=3000), make_config("transformer"))
+    results, references = translations(build(config.model).eval(), data, len(data.valid))
+    found = _calibration(data, results, references)
+    assert found.sentences == len(data.valid) >= 50
+    assert found.usual.source >= max(len(reference) for reference in references)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from regard.attention.core import attend_unchecked
 from regard.attention.positions import rotate
 from regard.attention.scores import make_score
+from regard.attention.tiled import Tiled
 from regard.errors import ConfigError
 
 Turn = tuple[Tensor, Tensor]  # the cosines and sines of rotary positions
@@ -100,5 +101,7 @@ class MultiHead(nn.Module):
         return x if turn is None else rotate(x, turn)
 
     def _part(self, x: Tensor, rows: slice) -> Tensor:
+        if isinstance(self.project, Tiled):
+            return self.project.part(x, rows)
         bias = None if self.project.bias is None else self.project.bias[rows]
         return F.linear(x, self.project.weight[rows], bias)

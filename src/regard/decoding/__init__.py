@@ -4,21 +4,38 @@ from __future__ import annotations
 
 from regard.decoding.beam import Branch, Tree, beam
 from regard.decoding.greedy import alternatives, greedy
-from regard.decoding.rules import Forbidden, NoRepeat, Rule, Rules, Shortest, Written, limits, make_rules
+from regard.decoding.rules import (
+    Edges,
+    Forbidden,
+    Form,
+    NoRepeat,
+    Rule,
+    Rules,
+    Shortest,
+    Terms,
+    Want,
+    Written,
+    limits,
+    make_rules,
+)
 from regard.decoding.sample import sample
 from regard.decoding.search import Begun, Hypothesis, Models
 
 __all__ = [
     "Begun",
     "Branch",
+    "Edges",
     "Forbidden",
+    "Form",
     "Hypothesis",
     "Models",
     "NoRepeat",
     "Rule",
     "Rules",
     "Shortest",
+    "Terms",
     "Tree",
+    "Want",
     "Written",
     "alternatives",
     "beam",

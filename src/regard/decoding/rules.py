@@ -3,7 +3,8 @@
 R rows (hypotheses), t tokens written, S source tokens, V vocabulary.
 
 A rule forbids: it lowers log-probabilities to -inf and changes no other, so that what a search reports stays the
-model's own. A prefix and the longest length do the opposite, they leave one token, and win over every rule.
+model's own; only `Terms` moves probability, and what is reported then is what was searched with. A prefix and the
+longest length do the opposite of forbidding, they leave one token, and win over every rule.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import Tensor
 from regard.errors import InputError
 
 NEVER = float("-inf")
+NEGLIGIBLE = 0.1  # a bonus that is not worth its time
 
 
 class Written(NamedTuple):
@@ -99,6 +101,158 @@ class NoRepeat:
         limit = torch.zeros_like(same, dtype=scores.dtype).masked_fill_(~same, torch.inf).masked_fill_(same, NEVER)
         scores.scatter_reduce_(1, tokens[:, before:], limit, "amin")
         return ()
+
+
+class Form(NamedTuple):
+    """One way to write a term."""
+
+    tokens: tuple[int, ...]
+    joined: bool | None
+    """It has no blank before it: it begins a sentence or follows one of `Edges.joins`; None: it may stand anywhere."""
+
+
+class Want(NamedTuple):
+    """A term that a sentence shall have."""
+
+    forms: tuple[Form, ...]
+    """Any one of them will do."""
+    source: tuple[int, ...]
+    """The source tokens it stands for."""
+    instead: frozenset[int]
+    """The tokens that begin what the model would write in its place, where that is known."""
+
+
+class Edges(NamedTuple):
+    """Where words begin and end in a vocabulary."""
+
+    joins: frozenset[int]
+    """After these a word begins without a blank."""
+    inside: frozenset[int]
+    """These go on with the word before them."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Terms of a glossary: soft ones are more probable where attention rests on their source, hard ones must come.
+
+    A hard term is written where the model would write what it has `instead`, at the latest before the end; a sentence
+    that is too short for its terms ends without them. Every hypothesis has the probabilities renormalised, so that
+    terms cost nothing and a search's bounds hold.
+    """
+
+    wants: Sequence[Sequence[Want]]
+    """Those of each sentence."""
+    edges: Edges
+    end: int
+    longest: Sequence[int]
+    """As in `Rules`."""
+    bonus: float
+    """Added to the logarithm for all attention on the source of a term; without attention, anywhere."""
+    hard: bool
+    watches: bool
+
+    def start(self, sentences: int, device: torch.device) -> Any:
+        return (torch.zeros(sentences, dtype=torch.int64, device=device),)  # tokens of a term that has to be finished
+
+    def apply(self, scores: Tensor, written: Written, state: Any) -> Any:
+        (begun,) = state
+        each = len(scores) // max(len(written.sentences), 1)
+        wanting = [number for number in written.sentences if self.wants[number]]
+        if not wanting:
+            return state
+        rows, counts = written.tokens.tolist(), begun.tolist()
+        looks = None if written.attention is None else written.attention.tolist()
+        best = scores.argmax(1).tolist() if self.hard else []
+        for place, sentence in enumerate(written.sentences):
+            for row in range(place * each, (place + 1) * each) if self.wants[sentence] else ():
+                left, after = self._unwritten(rows[row], self.wants[sentence])
+                if self.hard:
+                    room = self.longest[sentence] - len(rows[row])
+                    counts[row] = self._force(scores[row], rows[row], left, after, counts[row], best[row], room)
+                if not counts[row] and left:
+                    self._favour(scores[row], rows[row], left, after, None if looks is None else looks[row])
+        return (torch.tensor(counts, device=begun.device),)
+
+    def _unwritten(self, tokens: Sequence[int], wants: Sequence[Want]) -> tuple[list[Want], int]:
+        """The wants that these tokens do not have yet, and where the last of the others ends."""
+        left, place, after = list(wants), 0, 0
+        while place < len(tokens) and left:
+            here = [
+                (len(form.tokens), want)
+                for want in left
+                for form in want.forms
+                if tuple(tokens[place : place + len(form.tokens)]) == form.tokens
+                and self._may_stand(form, tokens[:place])
+                and not self.edges.inside.intersection(tokens[place + len(form.tokens) :][:1])
+            ]
+            if here:
+                length, want = max(here, key=lambda found: found[0])
+                left.remove(want)
+                place = after = place + length
+            else:
+                place += 1
+        return left, after
+
+    def _may_stand(self, form: Form, before: Sequence[int]) -> bool:
+        return form.joined is None or form.joined == (not before or before[-1] in self.edges.joins)
+
+    def _next(self, tokens: Sequence[int], wants: Sequence[Want], begun: int) -> list[int]:
+        """What may follow the last `begun` tokens, which begin a form."""
+        before, own = tokens[: len(tokens) - begun], tuple(tokens[len(tokens) - begun :])
+        return [
+            form.tokens[begun]
+            for want in wants
+            for form in want.forms
+            if len(form.tokens) > begun and form.tokens[:begun] == own and self._may_stand(form, before)
+        ]
+
+    def _force(
+        self, scores: Tensor, tokens: Sequence[int], left: list[Want], after: int, begun: int, best: int, room: int
+    ) -> int:
+        """Leave only what a term needs, where one is due; how many tokens of it there will be, or 0, comes back."""
+        if begun and len(tokens) - begun >= after and self._only(scores, self._next(tokens, left, begun)):
+            return begun + 1
+        if begun and after == len(tokens):  # it is whole, and its word ends with it
+            scores[sorted(self.edges.inside)] = NEVER
+        if not left:
+            return 0
+        needed = sum(max(len(form.tokens) for form in want.forms) for want in left)
+        due = [want for want in left if best in want.instead]
+        if best == self.end or room <= needed:
+            due = left
+        if due and self._only(scores, self._next(tokens, due, 0)):
+            return 1
+        scores[self.end] = NEVER
+        return 0
+
+    def _only(self, scores: Tensor, tokens: list[int]) -> bool:
+        """Leave these tokens, as probable as they are among themselves; not where other rules forbid all of them."""
+        tokens = sorted(set(tokens))
+        if not tokens or scores[tokens].amax() == NEVER:
+            return False
+        kept = scores[tokens]
+        scores.fill_(NEVER)
+        scores[tokens] = kept.log_softmax(0)
+        return True
+
+    def _favour(
+        self, scores: Tensor, tokens: Sequence[int], left: list[Want], after: int, look: list[float] | None
+    ) -> None:
+        """Make more probable what begins or continues a term."""
+        gains: dict[int, float] = {}
+        for want in left:
+            gain = self.bonus * (1.0 if look is None else sum(look[place] for place in want.source))
+            if gain < NEGLIGIBLE:
+                continue
+            longest = max(len(form.tokens) for form in want.forms)
+            for begun in range(min(longest, len(tokens) - after + 1)):
+                for token in self._next(tokens, [want], begun):
+                    gains[token] = max(gains.get(token, 0.0), gain)
+        if not gains or scores.amax() == NEVER:
+            return
+        places = list(gains)
+        scores[places] += torch.tensor([gains[place] for place in places], dtype=scores.dtype, device=scores.device)
+        scores.copy_(scores.log_softmax(0))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from regard.attention.tiled import tiled
 from regard.decoding.rules import Rules, Written
 from regard.errors import InputError, RunError
 from regard.models.contract import Generator, Record, State, reorder, tree_map
@@ -62,10 +63,11 @@ class Begun(NamedTuple):
 
 
 def as_list(models: Models) -> list[Generator]:
+    """The models, as a search uses them fastest."""
     found = list(models) if isinstance(models, Sequence) else [models]
     if not found:
         raise InputError("there is no model to search with")
-    return found
+    return [tiled(model) for model in found]
 
 
 def begin(
@@ -162,7 +164,8 @@ def move(state: State, rows: list[int]) -> State:
         return reorder(state, torch.tensor(rows, device=state.past.tokens.device))
     if moved:
         here, there = torch.tensor([moved, [rows[row] for row in moved]], device=state.past.tokens.device)
-        tree_map(lambda x: x.index_copy_(0, here, x.index_select(0, there)), state.past)
+        full = tuple(past.written() if hasattr(past, "written") else past for past in state.past.models)
+        tree_map(lambda x: x.index_copy_(0, here, x.index_select(0, there)), state.past._replace(models=full))
     return state
 
 

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,9 +20,10 @@ from torch import Tensor
 from regard.errors import DataError, FolderError, InputError
 from regard.explain.alignment import looks
 from regard.explain.numbers import differences
-from regard.folders import explained, write_file
-from regard.text.scripts import script, script_of
-from regard.trace import WITHOUT_BLANKS, Trace
+from regard.folders import explained
+from regard.text import inline
+from regard.text.scripts import WITHOUT_BLANKS, script, script_of
+from regard.trace import Trace
 
 FILE = "calibration.json"
 
@@ -49,7 +50,7 @@ class Warned(NamedTuple):
     """What a reader should be warned of."""
 
     kind: str
-    """repetition, copied, script, numbers, tags, length or ignored."""
+    """repetition, copied, script, numbers, tags, length or ignored; a translator adds input, split and unfinished."""
     message: str
     evidence: list[str]
     """The words or figures it is about, as they stand in the source or the translation."""
@@ -64,6 +65,8 @@ class Usual:
     shortest: float = 0.4
     """Characters for each of the source's, SLACK added to both."""
     longest: float = 2.5
+    source: int = 0
+    """Characters the longest source has; 0: not known."""
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[str, str]]) -> Usual:
@@ -74,7 +77,8 @@ class Usual:
         scripts = Counter(name for _, target in pairs if (name := script(target)))
         low, high = torch.quantile(ratios, torch.tensor([OUTSIDE, 1 - OUTSIDE], dtype=torch.float64)).tolist()
         most = scripts.most_common(1)[0][0] if scripts else ""
-        return cls(script=most, shortest=low / WIDER, longest=high * WIDER)
+        longest = max(len(source) for source, _ in pairs)
+        return cls(script=most, shortest=low / WIDER, longest=high * WIDER, source=longest)
 
 
 def warnings(source: str, target: str, trace: Trace | None = None, *, usual: Usual | None = None) -> list[Warned]:
@@ -191,12 +195,7 @@ def _numbers(source: str, target: str) -> Iterator[Warned]:
         yield Warned("numbers", f"{_listed(theirs)} of the translation is not in the source", theirs)
 
 
-TAG = re.compile(
-    r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>"  # <b>, </g>, <x id="1"/>
-    r"|\{\{[^{}]*\}\}|\$?\{[\w.:-]*\}"  # {{name}}, {0}, ${name}
-    r"|%(?:\(\w+\)|\d+\$)[-+ 0#]*\d*(?:\.\d+)?[sdifgxXr]|(?<![\d\s%])%[sdifgxXr]\b|(?<=\s)%[sdifgxXr]\b|^%[sdifgxXr]\b"
-    r"|\bhttps?://[^\s<>\"]*[\w/]|\b[\w.+-]{1,64}@[\w-]+\.[\w.-]*\w"  # addresses
-)
+TAG = re.compile(f"{inline.TAG}|{inline.PLACEHOLDER}|{inline.ADDRESS}")
 
 
 def _tags(source: str, target: str) -> Iterator[Warned]:
@@ -286,9 +285,9 @@ class Calibration:
     sentences: int
     usual: Usual
 
-    def save(self, folder: Path) -> None:
-        """Write `calibration.json` into a model folder."""
-        write_file(folder / FILE, json.dumps(asdict(self), indent=2) + "\n", force=True)
+    def as_text(self) -> str:
+        """The `calibration.json` of a model folder."""
+        return json.dumps(asdict(self), indent=2) + "\n"
 
     @classmethod
     def load(cls, folder: Path) -> Calibration | None:
@@ -314,32 +313,40 @@ class Calibration:
 FEATURES = 3
 
 
-def features(trace: Trace) -> list[float]:
+def features(steps: Sequence[float]) -> list[float]:
     """What confidence is judged by: the mean and the least log-probability of a token, and the length."""
-    logs = trace.log_probabilities
-    if not len(logs):
-        raise InputError(f"this trace of a {trace.family} has no steps: there is nothing to be sure of")
-    return [float(logs.mean()), float(logs.min()), math.log(len(logs))]
+    if not len(steps):
+        raise InputError("a translation without steps, not even its end, is nothing to be sure of")
+    return [sum(steps) / len(steps), min(steps), math.log(len(steps))]
 
 
-def confidence(trace: Trace, calibration: Calibration) -> float:
-    """The probability that this translation is good, as the validation data had it.
+def confidence(steps: Sequence[float], calibration: Calibration) -> float:
+    """The probability that a translation is good, as the validation data had it, from its log-probabilities.
 
     Good is a chrF of GOOD or more of the sentence against its reference: of translations with a confidence of 0.8 four
     in five come so close to a translator's. That is no proof of being right, nor is the rest wrong.
     """
     bias, *weights = calibration.weights
-    total = bias + sum(weight * value for weight, value in zip(weights, features(trace), strict=True))
+    total = bias + sum(weight * value for weight, value in zip(weights, features(steps), strict=True))
     return 1 / (1 + math.exp(-max(min(total, 30.0), -30.0)))
 
 
-def calibrate(traces: Sequence[Trace], references: Sequence[str], chrf: Callable[[str, str], float]) -> Calibration:
-    """The calibration from translations of validation data, where `chrf` compares one with its reference."""
-    if len(traces) != len(references):
-        raise InputError(f"there are {len(traces)} translations and {len(references)} references: one each")
-    good = [chrf(trace.target.text, reference) >= GOOD for trace, reference in zip(traces, references, strict=True)]
-    pairs = [(trace.source.text, reference) for trace, reference in zip(traces, references, strict=True)]
-    return fit([features(trace) for trace in traces], good, Usual.of(pairs))
+class Judged(NamedTuple):
+    """A translation of validation data."""
+
+    source: str
+    reference: str
+    chrf: float
+    """Of the translation against the reference."""
+    steps: Sequence[float]
+    """The log-probability of every token and the end."""
+
+
+def calibrate(judged: Sequence[Judged]) -> Calibration:
+    """The calibration from translations of validation data."""
+    good = [each.chrf >= GOOD for each in judged]
+    usual = Usual.of([(each.source, each.reference) for each in judged])
+    return fit([features(each.steps) for each in judged], good, usual)
 
 
 def fit(rows: Sequence[Sequence[float]], good: Sequence[bool], usual: Usual) -> Calibration:

@@ -74,7 +74,17 @@ def tree_map(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
 
 def reorder(state: State, rows: Tensor) -> State:
     """The state whose hypothesis i is the old one's hypothesis `rows[i]`; the memory stays as it is."""
-    return state._replace(past=tree_map(lambda x: x.index_select(0, rows), state.past))
+    return state._replace(past=_pick(state.past, rows))
+
+
+def _pick(tree: Any, rows: Tensor) -> Any:
+    """The rows of every tensor in a tree; what knows how to `pick` does it itself."""
+    if hasattr(tree, "pick"):
+        return tree.pick(rows)
+    if isinstance(tree, tuple):
+        leaves = [_pick(leaf, rows) for leaf in tree]
+        return type(tree)(*leaves) if hasattr(tree, "_fields") else tuple(leaves)
+    return tree.index_select(0, rows) if isinstance(tree, Tensor) else tree
 
 
 def note(record: Record | None, name: str, value: Tensor | None) -> None:

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.masks import causal, packed
+from regard.attention.tiled import Tiled
 from regard.config import ModelConfig
 from regard.models.blocks import Stack
 from regard.models.contract import Record, State, check_room, check_rows, check_tokens, checked_mask
@@ -59,9 +60,13 @@ class GPT(nn.Module):
         x, past = self._write(tokens, state.past, None, record)
         return self._logits(x), State(state.memory, past)
 
+    @property
+    def output_matrix(self) -> Tensor:
+        """(V, size): what a state is compared with to say a token."""
+        return self.target.token.weight if self.output is None else self.output.weight
+
     def _logits(self, x: Tensor) -> Tensor:
-        matrix = self.target.token.weight if self.output is None else self.output.weight
-        return F.linear(x, matrix, self.output_bias)
+        return self.output(x) if isinstance(self.output, Tiled) else F.linear(x, self.output_matrix, self.output_bias)
 
     def _write(
         self,

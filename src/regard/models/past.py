@@ -35,6 +35,27 @@ class Past(NamedTuple):
     room: int
     """Slots allocated ahead and written in place; 0: a new tensor each step, and older states stay as they were."""
 
+    def written(self) -> Past:
+        """The same without the slots that are still empty; its tensors are views."""
+        caches = (Memory(*(x[:, :, : self.length] for x in cache)) for cache in self.caches)
+        return self._replace(caches=tuple(caches)) if self.room else self
+
+    def pick(self, rows: Tensor) -> Past:
+        """The past whose row i is the old row `rows[i]`; empty slots are allocated anew, not copied."""
+
+        def moved(x: Tensor) -> Tensor:
+            if not self.room:
+                return x.index_select(0, rows)
+            # Empty slots that a mask hides still have to be numbers; where there is no mask nobody looks at them.
+            make = x.new_empty if self.plain else x.new_zeros
+            new = make(len(rows), *x.shape[1:])
+            new[:, :, : self.length] = x[:, :, : self.length].index_select(0, rows)
+            return new
+
+        caches = tuple(Memory(*map(moved, cache)) for cache in self.caches)
+        where, position = self.where.index_select(0, rows), self.position.index_select(0, rows)
+        return self._replace(caches=caches, where=where, position=position)
+
 
 class Now(NamedTuple):
     """What one step of T tokens needs to know of the past, the same for all layers."""

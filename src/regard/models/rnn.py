@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from regard.attention import Memory, make_score
 from regard.attention.core import attend_unchecked
 from regard.attention.masks import over_queries
+from regard.attention.tiled import Tiled
 from regard.config import ModelConfig
 from regard.models.contract import (
     Record,
@@ -145,8 +146,15 @@ class RNN(nn.Module):
             before, context, past = self._walk(embedded, source, past, record)
             deep = self._maxout(before, embedded, context)
         note(record, "decoder.output", deep)
-        matrix = self.target.weight if self.output is None else self.output.weight
-        return F.linear(self.dropout(deep), matrix, self.output_bias), State(source, past)
+        return self._logits(self.dropout(deep)), State(source, past)
+
+    @property
+    def output_matrix(self) -> Tensor:
+        """(V, size): what a state is compared with to say a token."""
+        return self.target.weight if self.output is None else self.output.weight
+
+    def _logits(self, x: Tensor) -> Tensor:
+        return self.output(x) if isinstance(self.output, Tiled) else F.linear(x, self.output_matrix, self.output_bias)
 
     def _run(self, x: Tensor, past: tuple[Hidden, ...], record: Record | None) -> tuple[Tensor, tuple[Hidden, ...]]:
         """All tokens through all layers, one fused call a layer."""

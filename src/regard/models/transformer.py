@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.attention import Memory
 from regard.attention.masks import over_queries
+from regard.attention.tiled import Tiled
 from regard.config import ModelConfig
 from regard.models.blocks import Stack
 from regard.models.contract import Record, State, check_not_empty, check_room, check_rows, check_tokens, checked_mask
@@ -73,6 +74,10 @@ class Transformer(nn.Module):
         x, caches = self.decoder.write(x, before, now, record, memory.memories, memory.mask)
         return self._logits(x), State(memory, after._replace(caches=caches))
 
+    @property
+    def output_matrix(self) -> Tensor:
+        """(V, size): what a state is compared with to say a token."""
+        return self.target.token.weight if self.output is None else self.output.weight
+
     def _logits(self, x: Tensor) -> Tensor:
-        matrix = self.target.token.weight if self.output is None else self.output.weight
-        return F.linear(x, matrix, self.output_bias)
+        return self.output(x) if isinstance(self.output, Tiled) else F.linear(x, self.output_matrix, self.output_bias)

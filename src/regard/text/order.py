@@ -5,7 +5,7 @@ N examples, B batches, S source length, T target length.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -405,3 +405,32 @@ def windows(tokens: int, *, length: int, budget: int, seed: int, epoch: int, who
     bounds = np.append(np.arange(0, len(starts), rows), len(starts))
     sizes = np.full(len(starts), length)
     return _assemble(starts, sizes, np.zeros_like(sizes), bounds, None, seed, epoch)
+
+
+# Texts that are read once, without training.
+
+
+def alike(lengths: Sequence[int], texts: Sequence[str], most: int) -> Iterator[list[int]]:
+    """Which texts share a batch of so many positions, padded: neighbours by (length, text), in whatever order given."""
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lambda place: (lengths[place], texts[place])):
+        if batch and (len(batch) + 1) * lengths[place] > most:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+def ahead(texts: Iterable[str], most: int, characters: int) -> Iterator[list[str]]:
+    """So many texts at a time, or fewer where they are long: what is read ahead has to fit the memory."""
+    window: list[str] = []
+    left = characters
+    for text in texts:
+        window.append(text)
+        left -= len(text)
+        if len(window) >= most or left <= 0:
+            yield window
+            window, left = [], characters
+    if window:
+        yield window

@@ -107,31 +107,43 @@ def label(path: str | Path) -> str:
 
 def texts(stream: BinaryIO, name: str) -> Iterator[str]:
     r"""The lines of a stream of UTF-8, ended by \n or \r\n and by nothing else, so that line N is line N everywhere."""
+    for found in readings(stream, name):
+        if isinstance(found, DataError):
+            raise found
+        yield found
+
+
+def readings(stream: BinaryIO, name: str) -> Iterator[str | DataError]:
+    """The lines as `texts` has them; in the place of one that cannot be read stands what is wrong with it."""
     number = 0
     while line := stream.readline(LONGEST + 1):
         number += 1
-        if len(line) > LONGEST:
-            raise DataError(
-                f"{name}:{number}: the line is longer than {LONGEST:,} bytes: is this text, one sentence a line?"
-            )
         if number == 1:
             line = _without_mark(line, name)
             if not line:
                 return
-        if line.endswith(b"\n"):
-            line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
-        if b"\0" in line:
-            raise DataError(
-                f"{name}:{number}: there is a NUL byte, so this is a binary file or UTF-16; give UTF-8 text"
+        if len(line) > LONGEST:
+            while line and not line.endswith(b"\n"):
+                line = stream.readline(LONGEST)
+            yield DataError(
+                f"{name}:{number}: the line is longer than {LONGEST:,} bytes: is this text, one sentence a line?"
             )
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{name}:{number}: byte {error.start + 1} of the line (0x{line[error.start]:02X}) is not UTF-8; "
-                "convert the file, for example with iconv -f ISO-8859-1 -t UTF-8"
-            ) from error
-        yield text
+            continue
+        yield _text(line, name, number)
+
+
+def _text(line: bytes, name: str, number: int) -> str | DataError:
+    if line.endswith(b"\n"):
+        line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
+    if b"\0" in line:
+        return DataError(f"{name}:{number}: there is a NUL byte, so this is a binary file or UTF-16; give UTF-8 text")
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return DataError(
+            f"{name}:{number}: byte {error.start + 1} of the line (0x{line[error.start]:02X}) is not UTF-8; "
+            "convert the file, for example with iconv -f ISO-8859-1 -t UTF-8"
+        )
 
 
 def running(stream: BinaryIO, name: str) -> Iterator[str]:

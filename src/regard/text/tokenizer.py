@@ -117,6 +117,14 @@ class Tokenizer:
             raise InputError(f"the tokenizer has no token {token}")
         return int(found)
 
+    @property
+    def around(self) -> tuple[list[int], list[int]]:
+        """The special tokens that stand before and after a text a bert reads."""
+        text = self._engine.encode("a", add_special_tokens=False).ids
+        whole = self._engine.encode("a", add_special_tokens=True).ids
+        begin = whole.index(text[0]) if text else len(whole)
+        return whole[:begin], whole[begin + len(text) :]
+
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special tokens."""
         return self.encode_each([text])[0]

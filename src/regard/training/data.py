@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 
 from regard.config import Config, TextConfig
 from regard.errors import ConfigError, DataError
+from regard.folders import cache
 from regard.text import corpus, order
 from regard.text.batch import Make, Stream, packed, packed_masked, pairs
 from regard.text.clean import Rules
@@ -142,11 +142,6 @@ class Data:
         return Epoch(plan, make)
 
 
-def cache() -> Path:
-    """Where prepared corpora are kept: `REGARD_CACHE`, or the user's cache."""
-    return cache("prepared")
-
-
 def make_tokenizers(corpora: Sequence[Files], text: TextConfig, say: Callable[[str], None]) -> Sides:
     """The tokenizers of a run, learned from its training text."""
     single = corpora[0].single
@@ -244,7 +239,7 @@ def _stored(
     files: Files, identity: str, config: Config, sides: Sides, rules: Rules, *, variants: int, linked: bool
 ) -> Path:
     return corpus.prepare(
-        cache(),
+        cache("prepared"),
         # Beside a corpus with links, one without has empty ones.
         (lambda: ((*pair, "") for pair in files.read())) if linked and files.links is None else files.read,
         identity=identity,

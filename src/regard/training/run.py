@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,8 @@ from regard.accounting import count
 from regard.checkpoint import CONFIG, MODEL, average, checkpoints, fill, load_checkpoint, newest, parameters, save_model
 from regard.config import Config, from_json, to_json
 from regard.errors import ConfigError, DataError, FolderError
-from regard.evaluate import corpus_scores
+from regard.evaluation.scores import corpus_scores, sentence_scores
+from regard.explain import signals
 from regard.models import build
 from regard.models.adapters import merged
 from regard.text.batch import Feed
@@ -34,10 +35,11 @@ from regard.training.runtime import Runtime
 from regard.training.start import check as check_start
 from regard.training.start import choose_trained, origin_of, start_from, take_tokenizers
 from regard.training.watching import LEFT, draw, watched
-from regard.translator import Translator
+from regard.translator import Result, Translator
 
 IDENTITY = "data.txt"  # the hash of the files a run is trained on
 EASY = 80  # characters of a sentence shown
+CALIBRATED = 2000  # sentences that confidence is calibrated by
 Say = Callable[[str], None]
 
 
@@ -198,7 +200,8 @@ def _check(request: Request) -> None:
 def _clear(out: Path) -> None:
     for path in checkpoints(out):
         folders.discard(path)
-    for name in (MODEL, CONFIG, *TOKENIZERS, "journal.jsonl", "card.md", folders.CHECKSUMS, IDENTITY, *LEFT):
+    written = (MODEL, CONFIG, *TOKENIZERS, "journal.jsonl", "card.md", signals.FILE, folders.CHECKSUMS, IDENTITY, *LEFT)
+    for name in written:
         if (out / name).exists():
             folders.discard(out / name)
 
@@ -231,7 +234,8 @@ def validation(model: nn.Module, data: Data, runtime: Runtime) -> Validation:
     facts: dict[str, Any] = {"valid_loss": valid_loss(model, data, runtime)}
     if data.config.model.family in ("gpt", "bert") or metric == "loss":
         return Validation(-facts["valid_loss"], facts)
-    hypotheses, references = translations(model, data, VALIDATED)
+    results, references = translations(model, data, VALIDATED)
+    hypotheses = [result.text for result in results]
     score = corpus_scores(hypotheses, references, metrics=[metric])[metric]
     facts |= {metric: score.score, "signature": score.signature, "sentences": len(hypotheses)}
     facts["sample"] = _sample(data, hypotheses, references)
@@ -250,13 +254,13 @@ def valid_loss(model: nn.Module, data: Data, runtime: Runtime) -> float:
     return float(total) / max(tokens, 1)
 
 
-def translations(model: nn.Module, data: Data, most: int) -> tuple[list[str], list[str]]:
+def translations(model: nn.Module, data: Data, most: int) -> tuple[list[Result], list[str]]:
     """What the model makes of the first validation sentences, and what they should be."""
     translator = Translator(model, data.sides, data.config)
     store, size = data.valid, min(most, len(data.valid))
     sources = [data.sides.source.decode(store.source.ids(i)) for i in range(size)]
     references = [data.sides.target.decode(store.target.ids(i)) for i in range(size)]
-    return [result.text for result in translator.translate(sources)], references
+    return translator.translate(sources, warn=False), references
 
 
 def _sample(data: Data, hypotheses: list[str], references: list[str]) -> dict[str, str]:
@@ -275,18 +279,31 @@ def _finish(request: Request, training: Training, say: Say) -> dict[str, Any]:
     model = build(config.model).to(runtime.device).eval()  # a new one: the trained one may be divided among processes
     fill(model, merged(_chosen(training, say)), request.out)
     scores: dict[str, Any] = {"loss": valid_loss(model, data, runtime)}
+    files: dict[str, bytes | str] = {}
     if config.model.family in ("rnn", "transformer"):
-        hypotheses, references = translations(model, data, len(data.valid))
-        found = corpus_scores(hypotheses, references, metrics=["bleu", "chrf"])
+        results, references = translations(model, data, len(data.valid))
+        found = corpus_scores([result.text for result in results], references, metrics=["bleu", "chrf"])
         scores |= {name: score.as_dict() for name, score in found.items()}
+        if len(results) >= signals.FEWEST:
+            files[signals.FILE] = _calibration(data, results, references).as_text()
     draw(training)
     start = " and ".join(f"`{path}`" for path in request.origins) or "random weights"
     card = model_card(
         training, scores, corpora=request.corpora, valid=request.valid, command=request.command, start=start
     )
-    tokenizers = {name: (request.out / name).read_bytes() for name in TOKENIZERS if (request.out / name).exists()}
-    save_model(request.out, model, config, {**tokenizers, "card.md": card}, force=True)
+    files |= {name: (request.out / name).read_bytes() for name in TOKENIZERS if (request.out / name).exists()}
+    save_model(request.out, model, config, {**files, "card.md": card}, force=True)
     return scores
+
+
+def _calibration(data: Data, results: Sequence[Result], references: Sequence[str]) -> signals.Calibration:
+    """How sure the model may be of a translation, by the first of the validation sentences."""
+    results, references = results[:CALIBRATED], references[:CALIBRATED]
+    each = sentence_scores([result.text for result in results], references, metrics=["chrf"])
+    sources = [data.sides.source.decode(data.valid.source.ids(place)) for place in range(len(results))]
+    rows = zip(sources, references, each, results, strict=True)
+    judged = [signals.Judged(one, other, score["chrf"], found.steps) for one, other, score, found in rows]
+    return signals.calibrate(judged)
 
 
 def _chosen(training: Training, say: Say) -> dict[str, Tensor]:

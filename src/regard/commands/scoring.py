@@ -1,0 +1,164 @@
+"""The commands that score: evaluate and compare."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.commands.options import Beams, Device, Force, Json, Threads, Values, free, numbers
+from regard.errors import ConfigError
+
+Reference = Annotated[list[str], typer.Option(metavar="FILE", help="What is right, line by line; may be repeated.")]
+Lowercase = Annotated[bool, typer.Option("--lowercase", help="Do not mind case in BLEU and chrF; TER never does.")]
+Tokenize = Annotated[str, typer.Option(help="Of BLEU: 13a, intl, none, char, zh, ja-mecab or ko-mecab.")]
+Lengths = Annotated[str, typer.Option(metavar="10,20,30", help="The last number of words in each bucket of length.")]
+Page = Annotated[Path | None, typer.Option(metavar="X.html", help="Write the report as a page.")]
+
+
+def evaluate(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="A model folder, or several joined by +.")] = "",
+    source: Annotated[str, typer.Option(metavar="FILE", help="What is translated; of a gpt or bert, the text.")] = "",
+    reference: Reference = [],  # noqa: B006 - typer copies it
+    hypothesis: Annotated[str, typer.Option(metavar="FILE", help="Score these translations, no folder.")] = "",
+    train: Annotated[str, typer.Option(metavar="FILE", help="Target text to count frequencies of words in.")] = "",
+    glossary: Annotated[Path | None, typer.Option(metavar="TSV", help="How many of its terms come out.")] = None,
+    lowercase: Lowercase = False,
+    tokenize: Tokenize = "13a",
+    lengths: Lengths = "10,20,30,40,60",
+    report: Page = None,
+    sentences: Annotated[bool, typer.Option("--sentences", help="With --json: the scores of every line too.")] = False,
+    beams: Beams = 0,
+    values: Values = [],  # noqa: B006 - typer copies it
+    force: Force = False,
+    device: Device = "auto",
+    threads: Threads = 0,
+    as_json: Json = False,
+) -> None:
+    """BLEU, chrF and TER as sacreBLEU has them, with intervals and by length; of a gpt or bert, perplexity."""
+    from regard import terminal
+    from regard.evaluation.evaluate import evaluate as score
+    from regard.evaluation.evaluate import read_test
+    from regard.evaluation.pages import evaluation_page
+    from regard.evaluation.scores import check_ends
+    from regard.evaluation.systems import terms, written
+    from regard.folders import write_file
+    from regard.training.runtime import find_device, use_threads
+
+    if bool(folder) == bool(hypothesis):
+        raise ConfigError("give a model folder to translate --source with, or --hypothesis FILE to score")
+    use_threads(threads)
+    if folder and _family(folder) in ("gpt", "bert"):
+        return _perplexity(folder, source or "".join(reference[:1]), find_device(device), as_json)
+    if not reference:
+        raise ConfigError("give what is right with --reference FILE")
+    free(report, source, hypothesis, train, *reference, force=force)
+    ends = numbers("--lengths", lengths)
+    check_ends(ends)
+    sources, references = read_test(source) if source else None, [read_test(path) for path in reference]
+    with terminal.counting_bar("translating") as progress:
+        how: dict[str, Any] = {"device": find_device(device), "beams": beams, "values": values, "progress": progress}
+        found = written(folder or hypothesis, sources, **how)
+    with terminal.working("scoring"):
+        if glossary and sources is None:
+            raise ConfigError("--glossary needs --source FILE, to know where its terms are")
+        scored = score(
+            found.texts,
+            references,
+            sources=sources,
+            warned=found.warned,
+            confidences=found.confidences,
+            train=train or None,
+            terms=terms(glossary, sources or [], references[0], found, beams=beams) if glossary else None,
+            lowercase=lowercase,
+            tokenize=tokenize,
+            ends=ends,
+        )
+        if report is not None:
+            about = f"{len(found.texts):,} sentences of {source or hypothesis} against {', '.join(reference)}"
+            page = evaluation_page(
+                scored, found, system=folder or hypothesis, beams=beams, about=about, tokenize=tokenize
+            )
+            write_file(report, page, force=force)
+    facts = {"system": folder or hypothesis, **scored.as_dict(sentences=sentences)}
+    return _shown(facts, terminal.evaluation_tables, as_json)
+
+
+def _family(folder: str) -> str:
+    from regard.checkpoint import load_config
+
+    return load_config(Path(folder)).model.family if "+" not in folder or Path(folder).exists() else ""
+
+
+def _perplexity(folder: str, text: str, device: Any, as_json: bool) -> None:
+    from regard import terminal
+    from regard.evaluation.perplexity import of_folder
+
+    if not text:
+        raise ConfigError(f"{folder} is a language model: give a text with --source FILE")
+    with terminal.counting_bar("reading") as progress:
+        found = of_folder(Path(folder), text, device, progress)
+    _shown({"system": folder, **found.as_dict()}, terminal.perplexity_table, as_json)
+
+
+def _shown(facts: dict[str, Any], table: Any, as_json: bool) -> None:
+    """As JSON, or as a person reads it."""
+    if as_json:
+        return print(json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False))
+    from regard import terminal
+
+    return terminal.show(table(facts))
+
+
+def compare(
+    systems: Annotated[list[str], typer.Argument(metavar="A B ...", help="Model folders or files of translations.")],
+    reference: Reference = [],  # noqa: B006 - typer copies it
+    source: Annotated[str, typer.Option(metavar="FILE", help="What folders translate.")] = "",
+    lowercase: Lowercase = False,
+    tokenize: Tokenize = "13a",
+    lengths: Lengths = "10,20,30,40,60",
+    report: Page = None,
+    beams: Beams = 0,
+    values: Values = [],  # noqa: B006 - typer copies it
+    force: Force = False,
+    device: Device = "auto",
+    threads: Threads = 0,
+    as_json: Json = False,
+) -> None:
+    """Systems side by side, each tested against the first as sacreBLEU does, and where they differ."""
+    from regard import terminal
+    from regard.evaluation.compare import compare as side_by_side
+    from regard.evaluation.evaluate import read_test
+    from regard.evaluation.pages import comparison_page
+    from regard.evaluation.scores import check_ends
+    from regard.evaluation.systems import written
+    from regard.folders import write_file
+    from regard.training.runtime import find_device, use_threads
+
+    if not reference:
+        raise ConfigError("give what is right with --reference FILE")
+    if len(set(systems)) < len(systems):
+        raise ConfigError(f"{' '.join(systems)}: a system is named twice")
+    free(report, source, *reference, *systems, force=force)
+    use_threads(threads)
+    ends = numbers("--lengths", lengths)
+    check_ends(ends)
+    sources, references = read_test(source) if source else None, [read_test(path) for path in reference]
+    how: dict[str, Any] = {"device": find_device(device), "beams": beams, "values": values}
+    short = [Path(system).name for system in systems]
+    names = dict(zip(systems if len(set(short)) < len(short) else short, systems, strict=True))
+    found = {}
+    for name, system in names.items():
+        with terminal.counting_bar(f"translating with {name}") as progress:
+            found[name] = written(system, sources, **how, progress=progress)
+    with terminal.working("comparing"):
+        texts = {name: each.texts for name, each in found.items()}
+        facts = side_by_side(texts, *references, lowercase=lowercase, tokenize=tokenize, ends=ends)
+        facts = {"paths": names, **facts}
+        if report is not None:
+            about = f"{facts['sentences']:,} sentences against {', '.join(reference)}"
+            page = comparison_page(facts, found, sources=sources, references=references, beams=beams, about=about)
+            write_file(report, page, force=force)
+    return _shown(facts, terminal.comparison_tables, as_json)

@@ -1,0 +1,439 @@
+"""The commands that use a model: translate, generate, fill, embed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple
+
+import typer
+
+from regard.commands.options import Beams, Device, Force, Json, Languages, Threads, Values, free, two
+from regard.errors import ConfigError, DataError, did_you_mean
+
+if TYPE_CHECKING:
+    from regard.translator import Result, Translator
+
+TOLD = 20  # lines that cannot be translated and are named one by one
+ADDED = ("score", "confidence", "warnings", "alignment")  # what --add may name
+
+Folder = Annotated[str, typer.Argument(metavar="FOLDER", help="A model folder, or several joined by +.")]
+Lines = Annotated[str, typer.Argument(metavar="FILE or -", help="One text a line.")]
+
+
+def translate(
+    folder: Folder,
+    file: Lines = "-",
+    out: Annotated[Path | None, typer.Option(help="Write here instead of to standard output.")] = None,
+    beams: Beams = 0,
+    alternatives: Annotated[
+        int, typer.Option(min=0, max=99, help="So many more translations of each line, after tabs.")
+    ] = 0,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Draw instead of searching, as decode.temperature says.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of --sample.")] = 1,
+    prefix: Annotated[str, typer.Option(metavar="TEXT", help="What every translation has to begin with.")] = "",
+    tag: Annotated[str, typer.Option(metavar="<2fr>", help="Put before every sentence, as in training.")] = "",
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="JSON objects in, and out with their translations.")] = False,
+    field: Annotated[str, typer.Option(metavar="NAME", help="Of --jsonl: where the text stands.")] = "text",
+    add: Annotated[
+        str, typer.Option(metavar="NAMES", help="Of --jsonl: score,confidence,warnings,alignment are written too.")
+    ] = "",
+    glossary: Annotated[
+        Path | None, typer.Option(metavar="TSV", help="Source terms and, after tabs or |, what they may be called.")
+    ] = None,
+    keep: Annotated[Path | None, typer.Option(metavar="FILE", help="Words and /patterns/ that are copied.")] = None,
+    terms: Annotated[
+        str, typer.Option(metavar="soft or hard", help="Of --glossary and --keep: favour terms, or force them.")
+    ] = "soft",
+    ignore_case: Annotated[bool, typer.Option("--ignore-case", help="Of --glossary: AGREEMENT is agreement.")] = False,
+    tags: Annotated[
+        str, typer.Option(metavar="auto, on or off", help="Keep <tags> and {names} in place; auto: where some are.")
+    ] = "auto",
+    languages: Languages = "",
+    everything: Annotated[bool, typer.Option("--all", help="Of TMX, XLIFF and PO: what is translated, too.")] = False,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="What was looked at for the first line; .png or .svg too.")
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="torch (auto), or ctranslate2: faster on a CPU, of transformers alone.")
+    ] = "auto",
+    precision: Annotated[
+        str, typer.Option(help="fp32 or bf16; int8 too with ctranslate2, whose auto it is on a CPU.")
+    ] = "auto",
+    values: Values = [],  # noqa: B006 - typer copies it
+    force: Force = False,
+    device: Device = "auto",
+    threads: Threads = 0,
+    as_json: Json = False,
+) -> None:
+    """One line out per line in, always. Exits 1 where a line could not be read; its translation is empty."""
+    from regard.text.streams import label
+    from regard.training.runtime import find_device, use_threads
+    from regard.translator import Translator
+
+    names = _names(add, jsonl)
+    if tags not in ("auto", "on", "off"):
+        raise ConfigError(f"--tags ({tags}) must be auto, on or off")
+    document = not jsonl and _is_document(file, out, plain=not alternatives and trace is None)
+    if as_json and out is None:
+        raise ConfigError("--json reports on standard output, where the translations go: give --out FILE too")
+    free(out, file, force=force)
+    free(trace, file, str(out or ""), force=force)
+    use_threads(threads)
+    translator = Translator.load(folder, find_device(device), values)
+    translator.use(engine, precision, folder, steps="confidence" in names)
+    how: dict[str, Any] = {
+        "beams": beams or None,
+        "drawn_with": seed if sample else None,
+        "alternatives": alternatives,
+        "prefix": prefix,
+        "tag": tag,
+        "align": "alignment" in names,
+        "warn": "warnings" in names,
+        "terms": _terms(glossary, keep, terms, ignore_case),
+    }
+    if document and out is not None:
+        codes = two("--languages", languages, "codes", "en,fr")
+        _document(translator, how, file, out, codes, everything=everything, force=force, as_json=as_json)
+        return
+    job = Job(file, out, jsonl=jsonl, field=field, names=names, force=force, tags=tags)
+    first = run(job, translator, how)
+    if trace is not None and first:
+        result = translator.translate([first], **{**how, "trace": True})[0]
+        next(iter(result.parts), result).draw(trace, force=force)
+    for number, problem in job.failed[:TOLD]:
+        print(f"regard: {label(file)}:{number}: {problem}; its translation is empty", file=sys.stderr)
+    if job.failed[TOLD:]:
+        print(f"regard: and {len(job.failed) - TOLD:,} more such lines", file=sys.stderr)
+    for number, term in job.missing[:TOLD]:
+        print(f"regard: glossary: term {term} not placed in line {number}", file=sys.stderr)
+    _tell_unaligned(job.outcome.unaligned)
+    if job.terms:
+        print(f"glossary: {_counted(job.terms)}", file=sys.stderr)
+    if as_json:
+        failed = [{"line": number, "problem": problem} for number, problem in job.failed]
+        told = {"out": str(out), "lines": job.lines, "failed": failed, "terms": dict(job.terms)}
+        print(json.dumps(told, indent=2, ensure_ascii=False))
+    if job.failed:
+        raise typer.Exit(1)
+
+
+def _is_document(file: str, out: Path | None, *, plain: bool) -> bool:
+    """Whether a file is translated in place; then what is asked for must have room in it."""
+    from regard.documents import DOCUMENTS
+    from regard.text.formats import format_of
+
+    if format_of(file) not in DOCUMENTS:
+        return False
+    if out is None or not plain:
+        wrong = "needs --out FILE" if out is None else "has no room for --alternatives or --trace"
+        raise ConfigError(f"{file} is translated in place: it {wrong}")
+    return True
+
+
+def _document(
+    translator: Translator,
+    how: dict[str, Any],
+    file: str,
+    out: Path,
+    languages: tuple[str, str] | None,
+    *,
+    everything: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """A TMX, XLIFF or PO file, filled in place."""
+    from regard import terminal
+    from regard.documents import translate_file
+    from regard.text.formats import left_out
+
+    translate = partial(translator.translate, **{**how, "align": True})
+    choice: dict[str, Any] = {"languages": languages, "everything": everything, "force": force}
+    with terminal.download_bar() as progress:
+        done = translate_file(file, out, translate, **choice, progress=progress)
+    _tell_unaligned(done.unaligned)
+    if as_json:
+        told = {"translated": done.translated, "kept": done.kept, "left_out": dict(done.skipped)}
+        return print(json.dumps({"out": str(out), **told, "unaligned": done.unaligned}, indent=2))
+    kept = f"; kept {done.kept:,} that had a translation" if done.kept else ""
+    rest = f"; {left_out(done.skipped)}" if done.skipped else ""
+    return print(f"{out}: translated {done.translated:,}{kept}{rest}", file=sys.stderr)
+
+
+def _tell_unaligned(texts: int) -> None:
+    if texts:
+        placed = f"in {texts:,} text{'s' * (texts != 1)} tags stand in proportion to the length"
+        print(f"regard: this model does not say which word became which: {placed}; look at them", file=sys.stderr)
+
+
+def _terms(glossary: Path | None, keep: Path | None, mode: str, ignore_case: bool) -> Any:
+    from regard.terminology import Glossary, Terminology
+
+    if mode not in ("soft", "hard"):
+        raise ConfigError(f"--terms ({mode}) must be soft or hard")
+    if glossary is None and keep is None:
+        return None
+    return Terminology(Glossary.read(glossary, keep, ignore_case=ignore_case), mode)  # type: ignore[arg-type]
+
+
+def _counted(counts: Counter[str]) -> str:
+    """`12 terms: 10 written, 2 placed`"""
+    total = counts.total()
+    return f"{total:,} term{'s' * (total != 1)}: {', '.join(f'{count:,} {how}' for how, count in counts.items())}"
+
+
+def _names(add: str, jsonl: bool) -> list[str]:
+    names = [name.strip() for name in add.split(",") if name.strip()]
+    for name in names:
+        if name not in ADDED:
+            raise ConfigError(f"--add has no {name}.{did_you_mean(name, ADDED)}")
+    if names and not jsonl:
+        raise ConfigError("--add writes into the objects of --jsonl: give --jsonl too")
+    return names
+
+
+class Line(NamedTuple):
+    """A line of the input."""
+
+    text: str
+    problem: str = ""
+    row: dict[str, Any] | None = None
+    """The other fields of a JSON object."""
+
+
+class Job:
+    """A file that is translated line for line: where from, where to, and how it went."""
+
+    def __init__(
+        self, file: str, out: Path | None, *, jsonl: bool, field: str, names: Sequence[str], force: bool, tags: str
+    ) -> None:
+        from regard.documents import Outcome
+
+        self.tags, self.outcome = tags, Outcome()
+        self.file, self.out, self.force = file, out, force
+        self.jsonl, self.field, self.names = jsonl, field, names
+        self.lines = 0
+        self.failed: list[tuple[int, str]] = []
+        self.terms: Counter[str] = Counter()
+        self.missing: list[tuple[int, str]] = []
+
+    def read(self, stream: BinaryIO) -> Iterator[Line]:
+        """Its lines; what is wrong with one is said in its place."""
+        from regard.text.streams import readings
+
+        for number, found in enumerate(readings(stream, self.file), 1):
+            if isinstance(found, DataError):
+                yield Line("", str(found).removeprefix(f"{self.file}:{number}: "))
+            elif self.jsonl:
+                yield self._object(found)
+            else:
+                yield Line(found)
+
+    def _object(self, text: str) -> Line:
+        if not text.strip():
+            return Line("")
+        try:
+            row = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            return Line("", f"this is not JSON ({error})")
+        if not isinstance(row, dict):
+            return Line("", f'this is not a JSON object such as {{"{self.field}": "..."}}')
+        found = row.get(self.field)
+        if not isinstance(found, str):
+            fields = ", ".join(map(str, row)) or "none"
+            return Line("", f"there is no text in a field {self.field!r} (--field): it has {fields}", row)
+        return Line(found, row=row)
+
+    def written(self, line: Line, result: Result) -> str:
+        """The line for a line, counted."""
+        from regard.text.streams import one_line
+
+        self.lines += 1
+        problem = line.problem or next((note.message for note in result.warnings if note.kind == "input"), "")
+        if problem:
+            self.failed.append((self.lines, problem))
+        self.terms.update(term.how for term in result.terms)
+        self.missing += [(self.lines, term.source) for term in result.terms if term.how == "missing"]
+        if not self.jsonl:
+            texts = [result.text, *(other.text for other in result.alternatives)]
+            return one_line(texts[0]) if len(texts) == 1 else "\t".join(" ".join(text.split()) for text in texts)
+        if line.row is None and not problem:
+            return ""
+        row = {**(line.row or {}), "translation": result.text}
+        row |= {} if problem else {name: _plain(result, name) for name in self.names}
+        if result.alternatives:
+            row["alternatives"] = [{"text": other.text, "score": other.score} for other in result.alternatives]
+        row |= {"error": problem} if problem else {}
+        return json.dumps(_whole(row), ensure_ascii=False)
+
+
+def _plain(result: Result, name: str) -> Any:
+    """A part of a result as JSON has it."""
+    found = getattr(result, name)
+    return [note._asdict() for note in found] if name == "warnings" else found
+
+
+def _whole(value: Any) -> Any:
+    """The same value without half characters, which no file can hold."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_whole(key): _whole(each) for key, each in value.items()}
+    return [_whole(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def run(job: Job, translator: Translator, how: dict[str, Any]) -> str:
+    """Translate a file, in windows so that files of any size take the same memory; gives its first text."""
+    from regard import terminal
+    from regard.text.streams import open_text
+
+    waiting: deque[Line] = deque()
+    first = ""
+
+    def texts(lines: Iterable[Line]) -> Iterator[str]:
+        nonlocal first
+        for line in lines:
+            waiting.append(line)
+            first = first or line.text.strip()
+            yield line.text
+
+    with ExitStack() as stack:
+        stream = stack.enter_context(open_text(job.file))
+        write = stack.enter_context(_writing(job.out, force=job.force))
+        quiet = job.out is None and sys.stdout.isatty()  # what is written there would be mixed with a bar
+        progress = None if quiet else stack.enter_context(terminal.counting_bar("translating"))
+        total = _count(job.file) if progress and sys.stderr.isatty() else None
+        if job.file == "-" and sys.stdin.isatty():
+            how = {**how, "lines": 1}  # a line typed is a line translated
+        for result in _stream(job, translator)(texts(job.read(stream)), **how):
+            write(job.written(waiting.popleft(), result))
+            if progress:
+                progress(job.lines, total)
+    return first
+
+
+def _stream(job: Job, translator: Translator) -> Callable[..., Iterator[Result]]:
+    from regard import documents
+
+    if job.tags == "off":
+        return translator.stream
+    return partial(documents.stream, translator, outcome=job.outcome, always=job.tags == "on")
+
+
+@contextmanager
+def _writing(out: Path | None, *, force: bool) -> Iterator[Callable[[str], None]]:
+    """Lines to standard output, or to a file that appears when all are there."""
+    from regard.folders import whole_file
+
+    if out is None:
+        yield lambda line: print(line, flush=True)
+        return
+    with whole_file(out, force=force) as file:
+
+        def write(line: str) -> None:
+            file.write(line.encode() + b"\n")
+
+        yield write
+
+
+def _count(file: str) -> int | None:
+    """Lines of a file, for the time left; standard input is read but once."""
+    from regard.text.streams import open_text
+
+    if file == "-":
+        return None
+    with open_text(file) as stream:
+        return sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
+
+
+def generate(
+    folder: Folder,
+    prompt: Annotated[str, typer.Argument(help="The beginning of the text; nothing: anything.")] = "",
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens at most.")] = 200,
+    greedy: Annotated[bool, typer.Option("--greedy/--sample", help="The most probable token every time.")] = False,
+    temperature: Annotated[
+        float | None, typer.Option(min=0, help="Below 1 the probable becomes more so; as the folder's config says.")
+    ] = None,
+    top_p: Annotated[
+        float | None, typer.Option("--top-p", min=0, max=1, help="Of the tokens that together have this probability.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Another one, another text.")] = 1,
+    stop: Annotated[list[str], typer.Option(metavar="TEXT", help="End before this; may be repeated.")] = [],  # noqa: B006
+    device: Device = "auto",
+    threads: Threads = 0,
+    as_json: Json = False,
+) -> None:
+    """The prompt and what a gpt writes after it, as it is written."""
+    from regard.training.runtime import find_device, use_threads
+    from regard.writer import Writer
+
+    use_threads(threads)
+    writer = Writer.load(folder, find_device(device))
+    how: dict[str, Any] = {"temperature": 0.0 if greedy else temperature, "top_p": top_p, "seed": seed, "stop": stop}
+    if as_json:
+        passage = writer.generate(prompt, tokens=tokens, **how)
+        return print(json.dumps({"prompt": prompt, **passage._asdict(), "seed": seed}, indent=2, ensure_ascii=False))
+    pieces = writer.stream(prompt, tokens=tokens, **how)
+    print(prompt, end="")
+    for piece in pieces:
+        print(piece.text, end="", flush=True)
+    return print()
+
+
+def fill(
+    folder: Folder,
+    text: Annotated[str, typer.Argument(help='Such as "Paris is the [MASK] of France."')],
+    top: Annotated[int, typer.Option(min=1, max=1000, help="Guesses for each gap.")] = 5,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """What a bert would put in the place of every [MASK], best first."""
+    from regard.reader import Reader
+    from regard.training.runtime import find_device
+
+    found = Reader.load(folder, find_device(device)).fill(text, top=top)
+    if as_json:
+        gaps = [[guess._asdict() for guess in guesses] for guesses in found.gaps]
+        return print(json.dumps({"text": found.text, "gaps": gaps}, indent=2, ensure_ascii=False))
+    print(found.text)
+    for number, guesses in enumerate(found.gaps, 1):
+        head = f"gap {number}" if len(found.gaps) > 1 else ""
+        print("\n" + head if head else "")
+        for guess in guesses:
+            print(f"{guess.probability:7.1%}  {guess.text}")
+    return None
+
+
+def embed(
+    folder: Folder,
+    file: Lines = "-",
+    *,
+    out: Annotated[Path, typer.Option(metavar="X.npy", help="(lines, size) numbers as float32.")],
+    pool: Annotated[str, typer.Option(help="mean: of all tokens; first: the first token.")] = "mean",
+    force: Force = False,
+    device: Device = "auto",
+    threads: Threads = 0,
+    as_json: Json = False,
+) -> None:
+    """What a bert makes of every line, as numbers; of an empty line, zeros."""
+    from regard import terminal
+    from regard.folders import whole_file
+    from regard.reader import Reader
+    from regard.text.streams import label, open_text, texts
+    from regard.training.runtime import find_device, use_threads
+
+    free(out, file, force=force)
+    use_threads(threads)
+    reader = Reader.load(folder, find_device(device))
+    total = _count(file) if sys.stderr.isatty() else None
+    with open_text(file) as stream, whole_file(out, force=force) as written, terminal.counting_bar("reading") as tell:
+        lines = reader.save(texts(stream, label(file)), written, pool=pool, progress=lambda done: tell(done, total))
+    if as_json:
+        print(json.dumps({"out": str(out), "lines": lines, "size": reader.model.config.size}, indent=2))

@@ -1,0 +1,489 @@
+"use strict";
+// regardInspect(element, data, options) draws a trace into an element; data is what inspector.embed gave. Words only ever
+// become text nodes: nothing in a sentence can become markup.
+function regardInspect(root, data, options) {
+  const make = (tag, given, ...children) => {
+    const element = tag.startsWith("svg:") ? document.createElementNS("http://www.w3.org/2000/svg", tag.slice(4)) : document.createElement(tag);
+    for (const [name, value] of Object.entries(given || {})) {
+      if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+      else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value === true ? "" : value);
+    }
+    element.append(...children.filter(child => child !== null && child !== undefined && child !== ""));
+    return element;
+  };
+  const word = (side, place, tag, given) => make(tag || "bdi", { dir: "auto", ...given, class: ((given && given.class) || "") + (side.special[place] ? " special" : "") }, side.words[place]);
+  const percent = share => share > 0 && share < .001 ? "<0.1 %" : (100 * share).toFixed(share < .0995 ? 1 : 0) + " %";
+  const decode = text => Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
+  const unique = "rg" + (regardInspect.count = (regardInspect.count || 0) + 1) + "-";
+  const KINDS = { cross: "target ← source", encoder: data.family === "bert" ? "word ← word" : "source ← source", decoder: data.family === "gpt" ? "written ← all before" : "target ← target before" };
+  const METHODS = { attention: "attention", rollout: "attention rollout", value: "value-weighted attention", gradient: "integrated gradients", ablation: "ablation" };
+
+  const maps = data.maps.map(map => ({ ...map, bytes: decode(map.values), joinedBytes: map.joined ? decode(map.joined) : null }));
+  const now = { map: 0, layer: data.layer, head: data.head, row: 0, column: 0, figures: false };
+  const stepRows = [], redraw = [];
+  let cells = null;  // Float32Array of the picture shown, row after row
+  let table = null;  // the heatmap
+
+  // Numbers.
+
+  function picture(map, layer, head) {
+    if (map.plain.length) return Float32Array.from(map.plain);
+    const size = map.rows.words.length * map.columns.words.length, found = new Float32Array(size), span = map.high - map.low;
+    if (head < 0 && map.joinedBytes) for (let i = 0; i < size; i++) found[i] = map.low + span * map.joinedBytes[layer * size + i] / 255;
+    else {
+      const heads = head < 0 ? [...Array(map.heads).keys()] : [head];
+      for (const one of heads) for (let i = 0; i < size; i++) found[i] += map.bytes[(layer * map.heads + one) * size + i];
+      for (let i = 0; i < size; i++) found[i] = map.low + span * found[i] / heads.length / 255;
+    }
+    return found;
+  }
+  const current = () => maps[now.map];
+  const at = (row, column) => cells[row * current().columns.words.length + column];
+  const figure = value => current().unit === "weight" || current().unit === "share" ? value.toFixed(2) : Math.abs(value) < .005 ? "0" : value.toFixed(Math.abs(value) < 10 ? 2 : 1);
+  const largest = () => cells.reduce((high, value) => Math.max(high, Math.abs(value)), 0) || 1;
+  const probabilityOf = place => {  // of a word, all of its pieces
+    const own = data.steps.filter(step => step[0] === place);
+    return own.length ? Math.exp(own.reduce((sum, step) => sum + step[2], 0)) : null;
+  };
+  const written = data.family === "bert" ? data.source : data.target;
+  const rowsAreWritten = map => data.family === "bert" ? true : map.kind !== "encoder";
+
+  // The frame of the page.
+
+  root.classList.add("rg");
+  root.replaceChildren();
+  const said = make("p", { class: "hidden", "aria-live": "polite" });
+  const sentence = make("div", { class: "sentence", dir: "auto" });
+  header();
+
+  const select = (label, given) => { const list = make("select", given); return [make("label", {}, label, list), list]; };
+  const [methodLabel, methodList] = select("method", { "data-control": "method" });
+  const [kindLabel, kindList] = select("words", { "data-control": "kind" });
+  const [layerLabel, layerList] = select("layer", { "data-control": "layer" });
+  const [headLabel, headList] = select("head", { "data-control": "head" });
+  const figuresBox = make("input", { type: "checkbox" });
+  const meaning = make("p", { class: "meaning" });
+  const panels = { map: make("div", {}), lines: make("div", {}), heads: make("div", { class: "heads" }) };
+  const tabs = {};
+  const aside = make("aside", { class: "card", "aria-label": "the chosen words" });
+  const looks = make("section", { class: "card", "aria-label": "what each word was written from" });
+  if (maps.length) lookCard();
+  else looks.append(make("h2", {}, "Attention"), make("p", { class: "soft" }, "This model has no attention to show: a rnn with score = \"none\" reads the source into one vector. Explain it with the model at hand (regard explain), and gradient and ablation tell what its words depend on."));
+  root.append(make("div", { class: "columns" }, looks, maps.length || data.steps.length ? aside : null), said);
+  if (data.steps.length) root.append(stepCard());
+  if (data.tree.length) root.append(treeCard());
+  if (data.hidden.length) root.append(hiddenCard());
+  root.append(make("footer", {}, "Made by Regard. This file is whole: it loads nothing from elsewhere."));
+
+  function header() {
+    const line = make("header", {}, make("h1", { dir: "auto" }, data.title || data.family));
+    if (options && options.theme) line.append(themeButton());
+    root.append(line);
+    const pair = make("div", { class: "pair" }, make("span", {}, data.family === "gpt" ? "prompt" : data.family === "bert" ? "text" : "source"));
+    if (data.family === "bert") pair.append(sentence);
+    else {
+      pair.append(make("div", { class: "sentence", dir: "auto" }, data.source.text));
+      pair.append(make("span", {}, data.family === "gpt" ? "continuation" : "translation"), sentence);
+    }
+    written.words.forEach((_, place) => {
+      const share = probabilityOf(place), doubt = share !== null && share < .5 && !written.special[place];
+      const button = word(written, place, "button", { type: "button", class: doubt ? "doubt" : "", title: share === null ? null : "probability " + percent(share), onclick: () => chooseWritten(place) });
+      sentence.append(button, " ");
+    });
+    root.append(pair);
+    const facts = [];
+    if (data.family !== "bert") facts.push("score " + data.score.toFixed(2));
+    if (!data.finished) facts.push("cut off at the longest length allowed");
+    if (data.steps.length && data.family !== "bert") facts.push("dotted: words that were less than 50 % probable");
+    if (facts.length) pair.append(make("span", {}, ""), make("small", {}, facts.join(" · ")));
+    if (data.warnings.length) root.append(make("ul", { class: "warnings", "aria-label": "warnings" }, ...data.warnings.map(message => make("li", { dir: "auto" }, message))));
+  }
+
+  function themeButton() {
+    const page = document.documentElement, order = ["", "dark", "light"], names = { "": "as the system", dark: "dark", light: "light" };
+    const button = make("button", { type: "button", "data-control": "theme" });
+    const show = () => { button.textContent = "◐ " + names[page.dataset.theme || ""]; button.setAttribute("aria-label", "colours: " + names[page.dataset.theme || ""]); };
+    button.onclick = () => {
+      const next = order[(order.indexOf(page.dataset.theme || "") + 1) % order.length];
+      if (next) page.dataset.theme = next; else delete page.dataset.theme;
+      show();
+      drawHeads();
+    };
+    show();
+    return button;
+  }
+
+  // What words were written from: the map, lines, all heads.
+
+  function lookCard() {
+    const names = [...new Set(maps.map(map => map.method))];
+    names.forEach(name => methodList.add(new Option(METHODS[name] || name, name)));
+    methodList.onchange = () => choose(maps.findIndex(map => map.method === methodList.value && map.kind === current().kind) , true);
+    kindList.onchange = () => choose(maps.findIndex(map => map.method === current().method && map.kind === kindList.value), true);
+    layerList.onchange = () => { now.layer = +layerList.value; draw(); };
+    headList.onchange = () => { now.head = +headList.value; draw(); };
+    figuresBox.onchange = () => { now.figures = figuresBox.checked; drawMap(); };
+    const titles = { map: "Heatmap", lines: "Lines", heads: "All heads" };
+    const list = make("div", { role: "tablist", "aria-label": "ways to look" });
+    for (const [name, panel] of Object.entries(panels)) {
+      tabs[name] = make("button", { type: "button", role: "tab", id: unique + name, "aria-controls": unique + name + "-panel", onclick: () => open(name) }, titles[name]);
+      Object.entries({ role: "tabpanel", id: unique + name + "-panel", "aria-labelledby": unique + name }).forEach(pair => panel.setAttribute(...pair));
+      list.append(tabs[name]);
+    }
+    list.addEventListener("keydown", event => {
+      const order = Object.keys(tabs).filter(name => !tabs[name].hidden), place = order.findIndex(name => tabs[name].tabIndex === 0);
+      const next = { ArrowRight: place + 1, ArrowLeft: place - 1, Home: 0, End: order.length - 1 }[event.key];
+      if (next === undefined) return;
+      event.preventDefault();
+      const name = order[(next + order.length) % order.length];
+      open(name);
+      tabs[name].focus();
+    });
+    const none = maps.some(map => map.method === "attention") ? null : make("p", { class: "soft" }, "This model has no attention: it reads the source into one vector.");
+    looks.append(none || "", make("div", { class: "controls" }, methodLabel, kindLabel, layerLabel, headLabel), meaning, make("div", { class: "ways" }, list, make("label", { class: "soft" }, figuresBox, " numbers")), ...Object.values(panels));
+    open("map");
+    choose(0, false);
+  }
+
+  function open(name) {
+    for (const other of Object.keys(panels)) {
+      panels[other].hidden = other !== name;
+      tabs[other].setAttribute("aria-selected", other === name);
+      tabs[other].tabIndex = other === name ? 0 : -1;
+    }
+    if (cells) draw();
+  }
+
+  function choose(index, reset) {
+    const before = current();
+    now.map = index < 0 ? maps.findIndex(map => map.method === methodList.value) : index;
+    const map = current();
+    if (reset) {
+      const same = before.layers === map.layers;
+      if (!same || map.layers === 1) now.layer = same ? now.layer : map.layers - (map.layers > 2 ? 2 : 1);
+      if (now.head >= map.heads) now.head = -1;
+      if (before.kind !== map.kind) now.row = now.column = 0;
+    }
+    methodList.value = map.method;
+    kindList.length = 0;
+    maps.filter(other => other.method === map.method).forEach(other => kindList.add(new Option(KINDS[other.kind], other.kind)));
+    kindList.value = map.kind;
+    kindLabel.hidden = kindList.length < 2;
+    fill(layerList, map.layers, null, now.layer);
+    fill(headList, map.heads, map.method === "value" ? "together" : "mean of all", now.head);
+    layerLabel.hidden = map.layers < 2;
+    headLabel.hidden = map.heads < 2;
+    meaning.textContent = map.meaning[0].toUpperCase() + map.meaning.slice(1);
+    tabs.heads.hidden = map.layers * map.heads < 2;
+    if (tabs.heads.hidden && tabs.heads.getAttribute("aria-selected") === "true") open("map");
+    draw();
+  }
+
+  function fill(list, count, first, value) {
+    list.length = 0;
+    if (first) list.add(new Option(first, -1));
+    for (let i = 0; i < count; i++) list.add(new Option(i, i));
+    list.value = value;
+  }
+
+  function draw() {
+    cells = picture(current(), now.layer, current().heads < 2 ? 0 : now.head);
+    if (!panels.map.hidden) drawMap();
+    if (!panels.lines.hidden) drawLines();
+    if (!panels.heads.hidden) drawHeads();
+    tell(false);
+  }
+
+  function measure(side) {
+    const pen = measure.pen = measure.pen || document.createElement("canvas").getContext("2d");
+    pen.font = "13px system-ui, sans-serif";
+    return Math.min(150, Math.max(8, ...side.words.map(text => pen.measureText(text).width)));
+  }
+
+  function drawMap() {
+    const map = current(), { rows, columns } = map, high = largest();
+    const room = (panels.map.clientWidth || looks.clientWidth - 34 || 600), left = measure(rows) + 16, slope = measure(columns);
+    const side = Math.max(15, Math.min(36, Math.floor((room - left - slope * .62) / columns.words.length)));
+    const held = table && table.contains(document.activeElement);
+    table = make("table", { class: "map" + (now.figures ? " figures" : ""), role: "grid", "aria-label": METHODS[map.method] + ", " + KINDS[map.kind] + ", " + where() });
+    table.style.setProperty("--cell", side + "px");
+    table.style.setProperty("--letter", Math.max(10, Math.min(13, side * .72)) + "px");
+    table.style.setProperty("--slope-height", Math.ceil(slope * Math.min(1, side / 17) * .84 + 14) + "px");
+    const top = make("tr", { role: "row" }, make("td", { role: "presentation" }));
+    top.firstChild.style.cssText = "background:none;box-shadow:none;cursor:default";
+    columns.words.forEach((_, column) => top.append(make("th", { scope: "col", role: "columnheader", class: column === now.column ? "chosen" : "" }, word(columns, column, "span"))));
+    const body = make("tbody", { role: "rowgroup" });
+    rows.words.forEach((text, row) => {
+      const line = make("tr", { role: "row" }, make("th", { scope: "row", role: "rowheader", title: text, class: row === now.row ? "chosen" : "" }, word(rows, row)));
+      columns.words.forEach((_, column) => {
+        const value = at(row, column), share = Math.abs(value) / high, chosen = row === now.row && column === now.column;
+        const cell = make("td", { role: "gridcell", tabindex: chosen ? 0 : -1, "aria-selected": chosen, class: (value < 0 ? "minus" : "") + (share > .55 ? " strong" : "") }, make("span", {}, figure(value)));
+        cell.style.setProperty("--v", share.toFixed(3));
+        line.append(cell);
+      });
+      body.append(line);
+    });
+    table.append(make("thead", { role: "rowgroup" }, top), body);
+    table.addEventListener("click", event => { const cell = event.target.closest("tbody td"); if (cell) move(cell.parentElement.rowIndex - 1, cell.cellIndex - 1, true); });
+    table.addEventListener("focusin", event => { const cell = event.target.closest("tbody td"); if (cell) move(cell.parentElement.rowIndex - 1, cell.cellIndex - 1, false); });
+    table.addEventListener("keydown", walk);
+    const holder = make("div", { class: "scroll" }, table);
+    table.style.marginInlineEnd = "auto";
+    table.style.paddingInlineEnd = Math.ceil(slope * .62) + "px";
+    const legend = make("div", { class: "scale" + (map.low < 0 ? " signed" : "") }, make("span", {}, map.low < 0 ? "−" + figure(high) : "0"), make("i", { "aria-hidden": true }), make("span", {}, figure(high) + " " + map.unit));
+    panels.map.replaceChildren(holder, legend);
+    if (held) cellAt(now.row, now.column).focus({ preventScroll: true });
+  }
+  function cellAt(row, column) { return table.rows[row + 1].cells[column + 1]; }
+
+  function walk(event) {
+    const { rows, columns } = current(), last = [rows.words.length - 1, columns.words.length - 1];
+    const far = event.ctrlKey || event.metaKey;
+    const next = {
+      ArrowRight: [now.row, now.column + 1], ArrowLeft: [now.row, now.column - 1], ArrowDown: [now.row + 1, now.column], ArrowUp: [now.row - 1, now.column],
+      Home: [far ? 0 : now.row, 0], End: [far ? last[0] : now.row, last[1]], PageUp: [0, now.column], PageDown: [last[0], now.column],
+    }[event.key];
+    if (!next) return;
+    event.preventDefault();
+    move(Math.min(Math.max(next[0], 0), last[0]), Math.min(Math.max(next[1], 0), last[1]), true);
+  }
+
+  function move(row, column, focus) {
+    const same = row === now.row && column === now.column;
+    if (table && table.isConnected) {
+      const old = cellAt(now.row, now.column);
+      if (old && !same) { old.tabIndex = -1; old.setAttribute("aria-selected", false); }
+      const cell = cellAt(row, column);
+      cell.tabIndex = 0;
+      cell.setAttribute("aria-selected", true);
+      table.querySelectorAll("th.chosen").forEach(head => head.classList.remove("chosen"));
+      table.rows[0].cells[column + 1].classList.add("chosen");
+      table.rows[row + 1].cells[0].classList.add("chosen");
+      if (focus) cell.focus();
+    }
+    now.row = row;
+    now.column = column;
+    tell(!same);
+  }
+
+  function where() {
+    const map = current(), head = now.head < 0 ? "heads together" : "head " + now.head;
+    return [map.layers > 1 ? "layer " + now.layer : "", map.heads > 1 ? head : ""].filter(Boolean).join(", ");
+  }
+
+  // Lines between words.
+
+  function drawLines() {
+    const { rows, columns } = current(), high = largest(), step = 26;
+    const tall = step * Math.max(rows.words.length, columns.words.length);
+    const drawing = make("svg:svg", { height: tall, "aria-hidden": "true", preserveAspectRatio: "none", viewBox: "0 0 100 " + tall });
+    const paths = [];
+    rows.words.forEach((_, row) => columns.words.forEach((_, column) => {
+      const value = at(row, column), share = Math.abs(value) / high;
+      if (share < .06) return;
+      const from = (column + .5) * step, to = (row + .5) * step;
+      const path = make("svg:path", { d: `M2 ${from} C 45 ${from}, 55 ${to}, 98 ${to}`, class: value < 0 ? "minus" : "", "stroke-width": (.6 + 4 * share).toFixed(2), opacity: (.1 + .8 * share).toFixed(2), "vector-effect": "non-scaling-stroke" });
+      paths.push({ path, row, column, share });
+      drawing.append(path);
+    }));
+    let lists;
+    const highlight = (row, column) => {
+      paths.forEach(line => line.path.setAttribute("opacity", row === null && column === null ? (.1 + .8 * line.share).toFixed(2) : line.row === row || line.column === column ? (.35 + .65 * line.share).toFixed(2) : ".04"));
+      lists.forEach((list, which) => [...list.children].forEach((button, place) => button.classList.toggle("chosen", (which ? row : column) === place)));
+    };
+    const list = (side, which, label) => make("div", { role: "group", "aria-label": label }, ...side.words.map((_, place) => {
+      const light = () => highlight(which ? place : null, which ? null : place);
+      return word(side, place, "button", { type: "button", onmouseenter: light, onmouseleave: () => highlight(null, null), onfocus: () => { light(); which ? now.row = place : now.column = place; tell(true); }, onblur: () => highlight(null, null) });
+    }));
+    lists = [list(columns, 0, "words looked at"), list(rows, 1, "words that look")];
+    panels.lines.replaceChildren(make("div", { class: "lines" }, lists[0], drawing, lists[1]), make("p", { class: "soft", style: "text-align:center;margin-top:.6rem" }, "Left: what was looked at. Right: what looked. Point at a word to see its lines alone."));
+  }
+
+  // All heads as small pictures.
+
+  function drawHeads() {
+    const map = current(), style = getComputedStyle(root), { rows, columns } = map;
+    if (!maps.length || panels.heads.hidden || map.layers * map.heads < 2) return;
+    const old = panels.heads.contains(document.activeElement);
+    const colour = name => { const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true }); pen.fillStyle = style.getPropertyValue(name).trim(); pen.fillRect(0, 0, 1, 1); return [...pen.getImageData(0, 0, 1, 1).data]; };
+    const low = colour("--low"), poles = [colour("--high"), colour("--minus")];
+    const found = [], buttons = [];
+    for (let layer = 0; layer < map.layers; layer++) {
+      const line = make("div", { class: "row" });
+      for (let head = 0; head < map.heads; head++) {
+        const values = picture(map, layer, head), high = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0) || 1;
+        const canvas = make("canvas", { width: columns.words.length, height: rows.words.length, "aria-hidden": "true" });
+        canvas.style.aspectRatio = columns.words.length + " / " + rows.words.length;
+        const pen = canvas.getContext("2d"), image = pen.createImageData(canvas.width, canvas.height);
+        values.forEach((value, i) => { const share = Math.abs(value) / high, pole = poles[value < 0 ? 1 : 0]; for (let c = 0; c < 3; c++) image.data[4 * i + c] = low[c] + share * (pole[c] - low[c]); image.data[4 * i + 3] = 255; });
+        pen.putImageData(image, 0, 0);
+        const pressed = layer === now.layer && head === now.head;
+        const button = make("button", { type: "button", "aria-pressed": pressed, tabindex: -1, "aria-label": `layer ${layer}, head ${head}: open`, onclick: () => { now.layer = layer; now.head = head; layerList.value = layer; headList.value = head; open("map"); tabs.map.focus(); } }, canvas, map.heads > 1 ? "head " + head : "layer " + layer);
+        buttons.push(button);
+        line.append(button);
+      }
+      if (map.heads > 1) found.push(make("h3", {}, "layer " + layer));
+      found.push(line);
+    }
+    const start = Math.max(0, buttons.findIndex(button => button.getAttribute("aria-pressed") === "true"));
+    buttons[start].tabIndex = 0;
+    panels.heads.onkeydown = event => {
+      const place = buttons.indexOf(document.activeElement), step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: map.heads, ArrowUp: -map.heads }[event.key];
+      if (step === undefined || place < 0 || !buttons[place + step]) return;
+      event.preventDefault();
+      buttons[place].tabIndex = -1;
+      buttons[place + step].tabIndex = 0;
+      buttons[place + step].focus();
+    };
+    panels.heads.replaceChildren(...found);
+    if (old) buttons[start].focus();
+  }
+
+  // The words chosen.
+
+  function tell(aloud) {
+    if (!maps.length) return;
+    const map = current(), { rows, columns } = map, value = at(now.row, now.column);
+    if (aloud) said.textContent = `${rows.words[now.row]}, from ${columns.words[now.column]}: ${figure(value)} ${map.unit}`;
+    const order = columns.words.map((_, column) => column).sort((a, b) => Math.abs(at(now.row, b)) - Math.abs(at(now.row, a))).slice(0, 5);
+    const high = Math.abs(at(now.row, order[0])) || 1;
+    const parts = [
+      make("h2", {}, "Chosen"),
+      make("p", { class: "told" }, make("b", {}, word(rows, now.row)), " ← ", make("b", {}, word(columns, now.column))),
+      make("p", { class: "soft" }, `${figure(value)} ${map.unit} · ${METHODS[map.method]}` + (where() ? ", " + where() : "")),
+      make("ul", { class: "bars", "aria-label": "largest of the row" }, ...order.map(column => bar(word(columns, column), Math.abs(at(now.row, column)) / high, figure(at(now.row, column)), at(now.row, column) < 0))),
+    ];
+    const steps = rowsAreWritten(map) ? data.steps.filter(step => step[0] === now.row) : [];
+    if (steps.length) {
+      parts.push(make("h2", {}, "Probability"), make("ul", { class: "bars", "aria-label": "tokens of the word" }, ...steps.slice(0, 9).map(([, piece, log]) => bar(token(piece), Math.exp(log), percent(Math.exp(log))))));
+      const [, least, , others] = steps.reduce((low, step) => step[2] < low[2] ? step : low);
+      const rest = others.filter(([text]) => text !== least);
+      if (rest.length) parts.push(make("h2", {}, "Instead of ", token(least)), make("ul", { class: "bars", "aria-label": "alternatives" }, ...rest.map(([text, own]) => bar(token(text), Math.exp(own), percent(Math.exp(own))))));
+    }
+    parts.push(make("p", { class: "keys" }, make("kbd", {}, "Tab"), " into the heatmap, ", make("kbd", {}, "←↑→↓"), " to move"));
+    aside.replaceChildren(...parts);
+    const place = rowsAreWritten(map) ? now.row : -1;
+    [...sentence.children].forEach((button, other) => button.classList.toggle("chosen", other === place));
+    stepRows.forEach(([row, own]) => row.classList.toggle("chosen", own === place));
+  }
+  function token(piece) { return make("bdi", { dir: "auto" }, piece.trim() || "␣"); }
+  function bar(name, share, text, minus) {
+    const line = make("div", { class: "bar" + (minus ? " minus" : ""), "aria-hidden": "true" });
+    line.style.setProperty("--v", Math.min(share, 1).toFixed(3));
+    return make("li", {}, name, line, make("span", {}, text));
+  }
+
+  function chooseWritten(place) {
+    if (!maps.length) return;
+    if (!rowsAreWritten(current())) choose(maps.findIndex(map => rowsAreWritten(map)), true);
+    let best = 0;
+    current().columns.words.forEach((_, column) => { if (Math.abs(at(place, column)) > Math.abs(at(place, best))) best = column; });
+    move(place, best, false);
+  }
+
+  // Steps.
+
+  function stepCard() {
+    const body = make("tbody", {});
+    data.steps.forEach(([place, piece, log, others]) => {
+      const line = make("div", { class: "bar", "aria-hidden": "true" });
+      line.style.setProperty("--v", Math.exp(log).toFixed(3));
+      let taken = false;
+      const chips = others.map(([text, own]) => { const same = !taken && text === piece; taken = taken || same; return same || own > -5.3 ? make("span", { class: "chip" + (same ? " taken" : "") }, token(text), make("small", {}, percent(Math.exp(own)))) : null; });  // half a percent
+      const row = make("tr", {}, make("td", { class: "piece" }, make("button", { type: "button", dir: "auto", onclick: () => chooseWritten(place) }, piece.trim() || "␣")),
+        make("td", { class: "bars-cell" }, make("div", { class: "probability" }, line, make("span", {}, percent(Math.exp(log))))), make("td", {}, make("div", { class: "chips" }, ...chips)));
+      stepRows.push([row, place]);
+      body.append(row);
+    });
+    return make("section", { class: "card", "aria-label": "steps" }, make("h2", {}, data.family === "bert" ? "What the head says of every token" : "Step by step"),
+      make("div", { class: "scroll" }, make("table", { class: "steps" }, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "token"), make("th", { scope: "col" }, "probability"), make("th", { scope: "col" }, "most probable"))), body)));
+  }
+
+  // The beam: chains of branches that did not part are one line.
+
+  function treeCard() {
+    const children = (depth, parent) => (data.tree[depth] || []).map((branch, place) => ({ branch, place })).filter(({ branch }) => branch[0] === parent);
+    const boxes = [];
+    function chain(depth, place) {
+      let text = "", branch, taken = true;
+      const gone = [];
+      for (;;) {
+        branch = data.tree[depth][place];
+        text += branch[1];
+        taken = taken && data.chosen[depth] === place;
+        const after = children(depth + 1, place), kept = after.filter(one => one.branch[3]);
+        after.filter(one => !one.branch[3]).forEach(one => gone.push(one.branch));
+        if (kept.length === 1) { depth += 1; place = kept[0].place; continue; }
+        return node(text, branch, taken, kept.map(one => chain(depth + 1, one.place)), gone);
+      }
+    }
+    function node(text, branch, taken, inside, gone) {
+      const ended = /<\/s>$/.test(text);
+      const label = [make("bdi", { class: "text" + (inside.length || ended ? "" : " gone"), dir: "auto" }, text.replace(/<\/s>$/, "").trim() || "⏎"), " ", make("small", {}, (inside.length ? "" : ended ? "ended, " : "given up, ") + "log-probability " + branch[2].toFixed(2))];
+      const dropped = gone.length ? make("div", { class: "chips", hidden: true }, ...gone.slice(0, 40).map(one => make("span", { class: "chip" }, token(one[1]), make("small", {}, one[2].toFixed(2))))) : null;
+      if (dropped) boxes.push(dropped);
+      if (!inside.length) return make("div", { class: "leaf" + (taken ? " taken" : "") }, ...label, dropped);
+      return make("details", { open: taken, class: taken ? "taken" : "" }, make("summary", {}, ...label), dropped, ...inside);
+    }
+    const box = make("input", { type: "checkbox", onchange: () => boxes.forEach(one => { one.hidden = !box.checked; }) });
+    const all = make("button", { type: "button", onclick: () => { const closed = [...tree.querySelectorAll("details")].some(one => !one.open); tree.querySelectorAll("details").forEach(one => { one.open = closed; }); } }, "open or close all");
+    const roots = children(0, -1);
+    const tree = make("div", { class: "tree" }, ...roots.filter(one => one.branch[3]).map(one => chain(0, one.place)));
+    return make("section", { class: "card", "aria-label": "beam search" }, make("h2", {}, "Beam search"), make("div", { class: "controls" }, all, make("label", {}, box, "what was dropped on the way")), tree);
+  }
+
+  // Hidden states as points.
+
+  function hiddenCard() {
+    const [label, list] = select("side", {});
+    data.hidden.forEach((stack, place) => list.add(new Option(stack.stack === "encoder" ? "what was read" : "what was written", place)));
+    label.hidden = data.hidden.length < 2;
+    const range = make("input", { type: "range", min: 0, step: 1, "aria-label": "layer" }), name = make("output", {}), holder = make("div", {}), caption = make("p", { class: "soft" });
+    let marks = null, shown = -1;
+    let width = 640, height = 380;
+    const edge = 46;
+    const x = value => edge + (value + 1) / 2 * (width - 2 * edge), y = value => edge / 2 + (1 - value) / 2 * (height - edge);
+    function build(stack) {
+      width = Math.max(280, Math.min(720, root.clientWidth - 60));  // so that letters keep their size
+      height = Math.round(Math.min(400, width * .8));
+      const drawing = make("svg:svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "the words of a layer as points; near points are alike" });
+      drawing.append(make("svg:line", { x1: x(0), x2: x(0), y1: 4, y2: height - 4 }), make("svg:line", { x1: 4, x2: width - 4, y1: y(0), y2: y(0) }));
+      marks = stack.words.map((text, place) => {
+        const dot = make("svg:circle", { r: 4 }), letters = make("svg:text", { class: stack.special[place] ? "special" : "", direction: "ltr" }, text), tip = make("svg:title");
+        dot.append(tip);
+        drawing.append(dot, letters);
+        return { dot, letters, tip };
+      });
+      holder.replaceChildren(drawing);
+    }
+    function show() {
+      const stack = data.hidden[list.value || 0];
+      if (shown !== list.value && list.value !== "") { range.max = stack.layers.length - 1; range.value = stack.layers.length - 1; build(stack); shown = list.value; }
+      const layer = stack.layers[range.value];
+      name.textContent = layer.name.replace(/^(\d+)\.hidden$/, "layer $1");
+      range.setAttribute("aria-valuetext", name.textContent);
+      layer.points.forEach(([a, b], place) => {
+        const { dot, letters, tip } = marks[place], right = a > .8;
+        dot.setAttribute("cx", x(a)); dot.setAttribute("cy", y(b));
+        letters.setAttribute("x", x(a) + (right ? -8 : 8)); letters.setAttribute("y", y(b) + 4);
+        letters.setAttribute("text-anchor", right ? "end" : "start");
+        tip.textContent = `${stack.words[place]}: length ${layer.lengths[place]}`;
+      });
+      caption.textContent = `The two directions in which the states of the words differ most; they show ${percent(layer.share)} of the differences.`;
+      const rows = stack.words.map((_, place) => make("tr", {}, make("th", { scope: "row" }, word(stack, place)), ...[...layer.points[place], layer.lengths[place]].map(value => make("td", {}, value.toFixed(2)))));
+      body.replaceChildren(make("tr", {}, ...["word", "across", "up", "length"].map(text => make("th", { scope: "col" }, text))), ...rows);
+    }
+    const body = make("tbody", {});
+    list.onchange = range.oninput = show;
+    const card = make("section", { class: "card plane", "aria-label": "hidden states" }, make("h2", {}, "Hidden states"), make("div", { class: "controls" }, label, make("label", {}, "layer", range), name), holder, caption, make("details", {}, make("summary", { class: "soft" }, "as a table"), make("table", {}, body)));
+    show();
+    redraw.push(() => { build(data.hidden[list.value || 0]); show(); });
+    return card;
+  }
+
+  let wide = root.clientWidth;
+  const resized = () => { if (Math.abs(root.clientWidth - wide) > 4) { wide = root.clientWidth; if (maps.length) draw(); redraw.forEach(again => again()); } };
+  if (typeof ResizeObserver === "function") new ResizeObserver(resized).observe(root); else addEventListener("resize", resized);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawHeads);
+  if (maps.length) { draw(); chooseWritten(0); }
+}

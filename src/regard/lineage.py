@@ -1,0 +1,335 @@
+"""The lineage race: every family on the same sentences, short and long, and what attention makes of the long ones.
+
+Each racer is a run of its own, `python -m regard train ...`, so that what stops is gone on with, and what is finished
+is not trained again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import torch
+
+from regard import folders
+from regard.accounting import count
+from regard.config import Config, find_config
+from regard.errors import FolderError, RunError
+from regard.evaluation.scores import by_length, corpus_scores
+from regard.explain import race
+from regard.explain.methods import Map, attention
+from regard.models import build
+from regard.text import catalog
+from regard.training.data import Data, Files, make_tokenizers, prepare
+from regard.training.journal import read
+from regard.training.loop import Validation
+from regard.training.plan import probe
+from regard.training.runtime import Runtime
+from regard.translator import Translator
+
+RACERS = {
+    "no attention": "builtin-rnn-none",
+    "additive": "builtin-rnn",
+    "dot": "builtin-rnn-dot",
+    "general": "builtin-rnn-general",
+    "cosine": "builtin-rnn-cosine",
+    "transformer": "builtin-transformer",
+}
+WITHOUT = "no attention"
+SIZES = {"train": 60_000, "valid": 300, "test": 1_600}
+MADE = {"lengths": "uniform", "longest": 80}
+LENGTHS = (10, 20, 30, 40, 50, 60, 70)  # where buckets of reference words end
+UPDATES = 4000
+SENTENCE = "The agreement on the European Economic Area was signed in August 1992."
+SHORT = 30.0  # BLEU that the model without attention must reach on short sentences, or its fall would mean nothing
+HALF, TENTH = 0.5, 0.1  # what it must lose from the shortest bucket to the longest, and what the others may
+SPENT = 0.8  # of the minutes given that training may take; the rest is for sentences, scores and the page
+ASKED_EVERY = 0.5  # seconds from one look at the racers to the next
+
+Say = Callable[[str], None]
+
+
+class Entry(NamedTuple):
+    """A racer with a seed."""
+
+    name: str
+    seed: int
+    folder: Path
+
+    @property
+    def update(self) -> int:
+        """How far it has come."""
+        lines = read(self.folder / "journal.jsonl")
+        return int(lines[-1]["update"]) if lines else 0
+
+    @property
+    def finished(self) -> bool:
+        return (self.folder / "model.safetensors").exists()
+
+
+Show = Callable[[Sequence[tuple[Entry, str]], int], None]
+"""Told now and then where every racer stands (waiting, running, finished), and how many updates there are."""
+
+
+def run(
+    out: Path, *, minutes: float, updates: int, seeds: int, device: torch.device, sizes: Mapping[str, int], say: Say,
+    show: Show,
+) -> dict[str, Any]:  # fmt: skip
+    """Train all, score all, write the page: what was found, as `race.json` has it."""
+    begun = time.perf_counter()
+    with folders.locked(out):
+        data = _corpus(out / "data", sizes, say)
+        plan = _plan(out, data, minutes, updates, seeds, device, say)
+        entries = [
+            Entry(name, seed, out / "runs" / f"{name.replace(' ', '-')}-{seed}")
+            for seed in range(1, seeds + 1)
+            for name in RACERS
+        ]
+        _train(entries, data, plan, device, show)
+        found = _scores(entries, data, device, say)
+        found |= {"updates": plan, "seconds": time.perf_counter() - begun, "device": device.type}
+        found["verdicts"] = verdicts(found)
+        folders.write_file(out / "race.json", json.dumps(found, indent=2) + "\n", force=True)
+        folders.write_file(out / "index.html", race.page(found, _looks(entries, device)), force=True)
+    return found
+
+
+# Sentences
+
+
+def _corpus(folder: Path, sizes: Mapping[str, int], say: Say) -> Path:
+    """Built-in sentences, as many of every length up to eighty words."""
+    wanted = json.dumps({"sizes": dict(sizes), "made": MADE}, sort_keys=True)
+    record = folder / "race.txt"
+    if record.exists():
+        if record.read_text(encoding="utf-8").strip() != wanted:
+            raise FolderError(f"{folder} holds other sentences than are asked for: choose another --out")
+        return folder
+    say(f"writing {sum(sizes.values()):,} sentence pairs of 2 to {MADE['longest']} words")
+    catalog.get("builtin", folder, force=True, sizes=sizes, made=MADE)
+    folders.write_file(record, wanted + "\n", force=True)
+    return folder
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+# Running
+
+
+def _config(name: str) -> Config:
+    return find_config(RACERS[name])
+
+
+def _plan(out: Path, data: Path, minutes: float, updates: int, seeds: int, device: torch.device, say: Say) -> int:
+    """The updates of every racer: asked for, or as many as fit into the minutes; said once and then kept."""
+    path = out / "updates.txt"
+    if path.exists():
+        planned = int(path.read_text())
+        if updates and updates != planned:
+            raise FolderError(
+                f"{out} holds a race of {planned:,} updates: choose another --out, or leave --updates out"
+            )
+        return planned
+    planned = updates or UPDATES
+    if minutes:
+        each = _seconds(data, device)
+        say(", ".join(f"{name} {1000 * took:.0f}" for name, took in each.items()) + " ms an update")
+        longest = max(sum(each.values()) * seeds / _places(device), max(each.values()))
+        planned = max(20, int(SPENT * 60 * minutes / longest))
+    say(f"{planned:,} updates of {_config(WITHOUT).train.budget:,} positions for each of {len(RACERS)} models")
+    folders.write_file(path, f"{planned}\n", force=True)
+    return planned
+
+
+def _seconds(data: Path, device: torch.device) -> dict[str, float]:
+    """What an update of each takes, one after the other and on one thread, as they run."""
+    files = Files(data / "train.en", data / "train.fr", False)
+    valid = Files(data / "valid.en", data / "valid.fr", False)
+    text = _config(WITHOUT).text
+    sides = make_tokenizers([files], text, lambda _: None)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        found = {}
+        for name in RACERS:
+            config = _config(name)
+            shape = dataclasses.replace(config.model, vocabulary=sides.source.size)
+            config = dataclasses.replace(config, model=shape)
+            made, _ = prepare([files], valid, config, sides, lambda _: None)
+            found[name] = probe(config, made, Runtime(device, 0, 1), 0.3, _build, _nothing).update
+        return found
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _build(config: Config) -> torch.nn.Module:
+    return build(config.model)
+
+
+def _nothing(model: torch.nn.Module, data: Data) -> Validation:
+    return Validation(0.0, {})
+
+
+def _places(device: torch.device) -> int:
+    """How many run side by side: one a core; on a GPU, which small models leave idle, all of them."""
+    return max(1, os.cpu_count() or 1) if device.type == "cpu" else len(RACERS)
+
+
+def _command(entry: Entry, data: Path, updates: int, device: torch.device) -> list[str]:
+    sides = [str(data / f"{part}.{side}") for part in ("train", "valid") for side in ("en", "fr")]
+    every = max(1, updates // 8)
+    values = {"train.metric": "loss", "train.validate_every": every, "train.save_every": every}
+    shape = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
+    return [
+        sys.executable, "-m", "regard", "train", *sides[:2], "--valid", *sides[2:], "--recipe", RACERS[entry.name],
+        "--out", str(entry.folder), "--updates", str(updates), "--seed", str(entry.seed), "--threads", "1",
+        "--device", device.type, *shape,
+    ]  # fmt: skip
+
+
+def _train(entries: Sequence[Entry], data: Path, updates: int, device: torch.device, show: Show) -> None:
+    """All of them, a few side by side, the slowest first; a signal stops them all, and each saves."""
+    slow = ["additive", "cosine", "general", "dot", "transformer", WITHOUT]
+    waiting = sorted(
+        (entry for entry in entries if not entry.finished), key=lambda entry: (entry.seed, slow.index(entry.name))
+    )
+    running: dict[Entry, subprocess.Popen[bytes]] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < _places(device):
+                entry = waiting.pop(0)
+                entry.folder.parent.mkdir(parents=True, exist_ok=True)
+                with entry.folder.with_suffix(".log").open("wb") as log:
+                    running[entry] = subprocess.Popen(
+                        _command(entry, data, updates, device), stdout=subprocess.DEVNULL, stderr=log
+                    )
+            show([(entry, _standing(entry, waiting, running)) for entry in entries], updates)
+            time.sleep(ASKED_EVERY)
+            for entry, process in list(running.items()):
+                code = process.poll()
+                if code is not None:
+                    del running[entry]
+                    if code:
+                        raise RunError(f"{entry.name} did not finish: {_last_words(entry)}")
+        show([(entry, "finished") for entry in entries], updates)
+    finally:
+        for process in running.values():
+            process.terminate()
+        for process in running.values():
+            process.wait()
+
+
+def _standing(entry: Entry, waiting: Sequence[Entry], running: Mapping[Entry, Any]) -> str:
+    return "waiting" if entry in waiting else "running" if entry in running else "finished"
+
+
+def _last_words(entry: Entry) -> str:
+    said = _lines(entry.folder.with_suffix(".log"))
+    return said[-1] if said else "it said nothing"
+
+
+# Scores
+
+
+def _scores(entries: Sequence[Entry], data: Path, device: torch.device, say: Say) -> dict[str, Any]:
+    sources, references = _lines(data / "test.en"), _lines(data / "test.fr")
+    racers = []
+    for name in RACERS:
+        own = [entry for entry in entries if entry.name == name]
+        say(f"scoring {name}")
+        texts = [_translated(entry, sources, device) for entry in own]
+        buckets = [by_length(each, references, ends=LENGTHS) for each in texts]
+        scores = [corpus_scores(each, references, metrics=["bleu"])["bleu"] for each in texts]
+        counted = count(_config_of(own[0]))
+        racers.append(
+            {
+                "name": name,
+                "bleu": fmean(score.score for score in scores),
+                "signature": scores[0].signature,
+                "by_length": [_joined(each) for each in zip(*buckets, strict=True)],
+                "parameters": {"total": counted.total, "parts": dict(counted.parts)},
+                "curve": _curve(own[0]),
+                "seeds": len(own),
+            }
+        )
+    return {"racers": racers, "sentences": len(sources)}
+
+
+def _config_of(entry: Entry) -> Config:
+    return find_config(str(entry.folder))
+
+
+def _translated(entry: Entry, sources: Sequence[str], device: torch.device) -> list[str]:
+    """What a racer makes of the test sentences, one word after the other; kept beside its model."""
+    path = entry.folder / "test.fr"
+    if path.exists() and len(found := _lines(path)) == len(sources):
+        return found
+    translator = Translator.load(entry.folder, device)
+    texts = [result.text for result in translator.translate(sources, beams=1, warn=False)]
+    folders.write_file(path, "".join(f"{text}\n" for text in texts), force=True)
+    return texts
+
+
+def _joined(buckets: Sequence[Any]) -> dict[str, Any]:
+    """A bucket of several seeds: the mean, and between which they lie; of one, its bootstrap interval."""
+    found: dict[str, Any] = buckets[0].as_dict()
+    if len(buckets) > 1:
+        scores = [bucket.bleu for bucket in buckets]
+        found |= {"bleu": fmean(scores), "low": min(scores), "high": max(scores)}
+    return found
+
+
+def _curve(entry: Entry) -> list[tuple[float, float]]:
+    """Seconds of training and loss of the validation set."""
+    seconds, points = 0.0, []
+    passed, before = 0.0, 0
+    for line in read(entry.folder / "journal.jsonl"):
+        if line["kind"] == "update":  # every tenth is written: it stands for those before it
+            passed += line["seconds"] * (line["update"] - before)
+            before = line["update"]
+        elif line["kind"] == "validation":
+            seconds = passed
+            points.append((round(seconds, 2), line["valid_loss"]))
+    return points
+
+
+def _looks(entries: Sequence[Entry], device: torch.device) -> dict[str, Map | None]:
+    """What each looks at in the same sentence; nothing where there is no attention."""
+    looks: dict[str, Map | None] = {}
+    for name in RACERS:
+        entry = next(entry for entry in entries if entry.name == name)
+        (result,) = Translator.load(entry.folder, device).translate([SENTENCE], trace=True)
+        trace = result.trace
+        looks[name] = attention(trace, "cross") if trace is not None and "cross" in trace.attention else None
+    return looks
+
+
+# What the notes claim
+
+
+def verdicts(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Whether it came out as the notes say: without attention BLEU falls with length, with attention it stays."""
+    said = []
+    for racer in found["racers"]:
+        buckets = [bucket for bucket in racer["by_length"] if not bucket["small"]]
+        if len(buckets) < 2:
+            continue
+        first, last = buckets[0]["bleu"], buckets[-1]["bleu"]
+        lost = 1 - last / first if first else math.nan
+        if racer["name"] == WITHOUT:
+            holds, claim = first >= SHORT and lost >= HALF, "falls by half at least"
+        else:
+            holds, claim = lost <= TENTH, "stays within a tenth"
+        said.append({"name": racer["name"], "claim": claim, "first": first, "last": last, "lost": lost, "holds": holds})
+    return said

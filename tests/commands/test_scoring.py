@@ -1,0 +1,137 @@
+"""The commands that score, as a user types them; in this process, since each start of Python costs seconds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from regard.checkpoint import save_model
+from regard.cli import app
+from regard.errors import ConfigError, DataError, FolderError
+from regard.evaluation.scores import corpus_scores
+from regard.models import build
+from tests.evaluation.systems import lines, worse, write
+from tests.training.runs import learned, make_config, write_corpus
+
+REFERENCE = lines(40, longest=14)
+HYPOTHESIS = worse(REFERENCE, 0.3, 2)
+
+
+def regard(*words: str | Path) -> Any:
+    """What a command prints; what it raises."""
+    done = CliRunner().invoke(app, list(map(str, words)), catch_exceptions=True)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.output
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("test-set")
+    texts = {"source": REFERENCE, "reference": REFERENCE, "one": HYPOTHESIS, "two": worse(REFERENCE, 0.1, 4)}
+    return {name: write(folder / name, text) for name, text in texts.items()}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained translator: what it writes is nonsense, and can be scored."""
+    import dataclasses
+
+    place = tmp_path_factory.mktemp("models")
+    corpus = write_corpus(place / "corpus", 40)
+    config, tokenizer = make_config("transformer"), learned(corpus)
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, vocabulary=tokenizer.size))
+    torch.manual_seed(1)
+    save_model(place / "model", build(config.model), config, {"tokenizer.json": tokenizer.text}, force=False)
+    return place / "model"
+
+
+def test_translations_in_a_file_are_scored_without_a_source(files: dict[str, Path]) -> None:
+    answer = json.loads(regard("evaluate", "--hypothesis", files["one"], "--reference", files["reference"], "--json"))
+    told = corpus_scores(HYPOTHESIS, REFERENCE, interval=True)
+    assert {name: answer[name] for name in told} == {name: score.as_dict() for name, score in told.items()}
+    assert answer["sentences"] == 40
+
+
+def test_several_references_and_every_sentence(files: dict[str, Path]) -> None:
+    asked = ("--reference", files["reference"], "--reference", files["two"], "--json", "--sentences")
+    answer = json.loads(regard("evaluate", "--hypothesis", files["one"], *asked))
+    assert answer["bleu"]["signature"].startswith("nrefs:2|")
+    assert [each["line"] for each in answer["each"]] == list(range(1, 41))
+
+
+def test_the_table_says_what_the_json_says(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    asked = ("--hypothesis", files["one"], "--reference", files["reference"], "--source", files["source"])
+    printed, answer = regard("evaluate", *asked), json.loads(regard("evaluate", *asked, "--json"))
+    for name in ("bleu", "chrf", "ter"):
+        assert f"{answer[name]['score']:.2f}" in printed
+    assert "warnings" in printed
+
+
+@pytest.mark.slow
+def test_a_folder_translates_and_its_report_opens_traces(files: dict[str, Path], model: Path, tmp_path: Path) -> None:
+    few = {name: write(tmp_path / name, REFERENCE[:6]) for name in ("source", "reference")}
+    page = tmp_path / "page.html"
+    asked = ("--source", few["source"], "--reference", few["reference"], "--beams", "1", "--report", page)
+    answer = json.loads(regard("evaluate", model, *asked, "--json"))
+    assert answer["sentences"] == 6
+    assert page.read_text().count('<details class="trace">') == 6
+
+
+def test_a_glossary_tells_how_many_terms_come_out(files: dict[str, Path], tmp_path: Path) -> None:
+    glossary = tmp_path / "terms.tsv"
+    glossary.write_text("Paris\tParis\nriver\tfleuve\n")
+    asked = ("--hypothesis", files["two"], "--reference", files["reference"], "--source", files["source"], "--json")
+    terms = json.loads(regard("evaluate", *asked, "--glossary", glossary))["terms"]
+    paris, river = (sum(line.split().count(word) for line in REFERENCE) for word in ("Paris", "river"))
+    paris += sum(line.endswith("Paris.") for line in REFERENCE)
+    river += sum(line.endswith("river.") for line in REFERENCE)
+    assert terms["terms"] == paris + river
+    assert 0 < terms["accuracy"] <= paris / (paris + river)
+
+
+@pytest.mark.slow
+def test_systems_are_compared_and_named_by_their_files(files: dict[str, Path], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    asked = ("--reference", files["reference"], "--report", page, "--json")
+    answer = json.loads(regard("compare", files["one"], files["two"], *asked))
+    assert [system["name"] for system in answer["systems"]] == ["one", "two"]
+    assert answer["paths"]["one"] == str(files["one"])
+    assert "two against one" in page.read_text()
+    printed = regard("compare", files["one"], files["two"], "--reference", files["reference"])
+    assert "two against one" in printed
+
+
+def test_a_report_is_not_overwritten(files: dict[str, Path], tmp_path: Path) -> None:
+    page = write(tmp_path / "page.html", ["mine"])
+    with pytest.raises(FolderError, match="already there"):
+        regard("evaluate", "--hypothesis", files["one"], "--reference", files["reference"], "--report", page)
+    assert page.read_text() == "mine\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        (["evaluate"], ConfigError, "give a model folder"),
+        (["evaluate", "--hypothesis", "one"], ConfigError, "--reference"),
+        (["evaluate", "--hypothesis", "one", "--reference", "short"], DataError, "40 translations and 3 references"),
+        (["evaluate", "--hypothesis", "one", "--reference", "reference", "--tokenize", "13b"], ConfigError, "13a"),
+        (["evaluate", "--hypothesis", "one", "--reference", "reference", "--lengths", "9,5"], ConfigError, "growing"),
+        (["evaluate", "nowhere", "--source", "source", "--reference", "reference"], FolderError, "no folder nowhere"),
+        (["compare", "one", "one", "--reference", "reference"], ConfigError, "twice"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_request_says_what_would_be_right(
+    files: dict[str, Path], words: list[str], error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files["one"].parent)
+    write(Path("short"), REFERENCE[:3])
+    with pytest.raises(error, match=message):
+        regard(*words)

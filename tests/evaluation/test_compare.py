@@ -1,0 +1,92 @@
+"""Comparison: sacreBLEU's paired tests, where systems differ, and what one has and another lacks."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from regard.errors import DataError, InputError
+from regard.evaluation.compare import compare, paired
+from tests.evaluation.systems import lines, worse, write
+
+REFERENCE = lines(40)
+SYSTEMS = {"one": worse(REFERENCE, 0.3, 2), "two": worse(REFERENCE, 0.2, 3), "three": worse(REFERENCE, 0.31, 4)}
+
+
+def sacrebleu(folder: Path, *flags: str) -> str:
+    """What the command line says of the systems."""
+    reference = write(folder / "r", REFERENCE)
+    files = [write(folder / name, texts) for name, texts in SYSTEMS.items()]
+    command = [sys.executable, "-m", "sacrebleu", reference, "-i", *files, "-m", "bleu", "chrf", "ter", *flags]
+    environment = {**os.environ, "NO_COLOR": "1"}
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True, env=environment).stdout
+
+
+@pytest.mark.slow
+def test_approximate_randomisation_is_that_of_sacrebleus_command_line(tmp_path: Path) -> None:
+    told = json.loads(sacrebleu(tmp_path, "--paired-ar", "-f", "json"))
+    for row, each in zip(paired(SYSTEMS, REFERENCE)["systems"], told, strict=True):
+        for name, key in (("bleu", "BLEU"), ("chrf", "chrF2"), ("ter", "TER")):
+            assert (row[name]["score"], row[name].get("p_randomisation")) == (each[key]["score"], each[key]["p_value"])
+
+
+@pytest.mark.slow
+def test_the_paired_bootstrap_is_that_of_sacrebleus_command_line(tmp_path: Path) -> None:
+    told = sacrebleu(tmp_path, "--paired-bs", "-f", "text", "-w", "10")  # its JSON fails on what numpy makes of chrF
+    intervals = [tuple(map(float, numbers)) for numbers in re.findall(r"([\d.]+) \(([\d.]+) ± ([\d.]+)\)", told)]
+    chances = list(map(float, re.findall(r"\(p = ([\d.]+)\)", told)))
+    found = [row[name] for row in paired(SYSTEMS, REFERENCE)["systems"] for name in ("bleu", "chrf", "ter")]
+    assert [score["score"] for score in found] == pytest.approx([score for score, _, _ in intervals], abs=1e-9)
+    assert [score["low"] for score in found] == pytest.approx([mean - half for _, mean, half in intervals], abs=1e-9)
+    assert [score["high"] for score in found] == pytest.approx([mean + half for _, mean, half in intervals], abs=1e-9)
+    assert [round(score["p_bootstrap"], 4) for score in found if "p_bootstrap" in score] == chances
+
+
+@pytest.fixture(scope="module")
+def found() -> dict:
+    return compare(SYSTEMS, REFERENCE, ends=[10])
+
+
+@pytest.mark.slow
+def test_every_system_is_compared_with_the_first(found: dict) -> None:
+    assert [(each["baseline"], each["system"]) for each in found["against"]] == [("one", "two"), ("one", "three")]
+    assert all(sum(each[kind] for kind in ("better", "equal", "worse")) == 40 for each in found["against"])
+
+
+@pytest.mark.slow
+def test_buckets_of_length_stand_side_by_side(found: dict) -> None:
+    assert [(bucket["from"], bucket["to"]) for bucket in found["by_length"]] == [(1, 10), (11, None)]
+    assert [system["name"] for system in found["by_length"][0]["systems"]] == list(SYSTEMS)
+
+
+@pytest.mark.slow
+def test_the_sentences_that_differ_most_come_with_both_texts_gains_before_losses(found: dict) -> None:
+    for each in found["against"]:
+        gaps = [sentence["gap"] for sentence in each["different"]]
+        gains, losses = [gap for gap in gaps if gap > 0], [gap for gap in gaps if gap < 0]
+        assert gaps == [*sorted(gains, reverse=True), *sorted(losses)]
+        first = each["different"][0]
+        assert first["text"] == SYSTEMS[each["system"]][first["line"] - 1]
+        assert first["baseline_text"] == SYSTEMS["one"][first["line"] - 1]
+
+
+@pytest.mark.slow
+def test_a_system_differs_in_nothing_from_itself() -> None:
+    (against,) = compare({"one": SYSTEMS["one"], "again": SYSTEMS["one"]}, REFERENCE)["against"]
+    assert (against["better"], against["worse"], against["different"], against["ngrams"]) == (0, 0, [], [])
+
+
+def test_one_system_cannot_be_compared() -> None:
+    with pytest.raises(InputError, match="two or more"):
+        compare({"one": ["a"]}, ["a"])
+
+
+def test_a_system_with_lines_missing_is_named() -> None:
+    with pytest.raises(DataError, match=r"^short: there are 1 translations and 2 references"):
+        compare({"long": ["a", "b"], "short": ["a"]}, ["a", "b"])

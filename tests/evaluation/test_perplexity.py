@@ -1,0 +1,80 @@
+"""Perplexity: what a text costs a gpt or a bert, as validation in training has it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.checkpoint import save_model
+from regard.errors import DataError, FolderError
+from regard.evaluation.perplexity import of_folder
+from regard.models import build
+from regard.text.tokenizer import Sides
+from regard.training.data import Files, prepare
+from regard.training.run import valid_loss
+from regard.training.runtime import Runtime, find_device
+from tests.training.runs import learned, make_config, write_corpus
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("corpus"), 60)
+
+
+def made(folder: Path, corpus: Path, family: str, *, running: bool = False) -> Path:
+    config, tokenizer = make_config(family), learned(corpus)
+    config = dataclasses.replace(
+        config,
+        model=dataclasses.replace(config.model, vocabulary=tokenizer.size),
+        text=dataclasses.replace(config.text, running=running),
+    )
+    torch.manual_seed(1)
+    save_model(folder, build(config.model), config, {"tokenizer.json": tokenizer.text}, force=False)
+    return folder
+
+
+@pytest.mark.parametrize("running", [False, True])
+@pytest.mark.parametrize("family", ["gpt", "bert"])
+def test_it_is_what_validation_in_training_finds(
+    tmp_path: Path, corpus: Path, family: str, running: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    folder = made(tmp_path / "model", corpus, family, running=running)
+    found = of_folder(folder, str(corpus / "a.txt"), CPU, lambda *_: None)
+    from regard.checkpoint import load_model
+
+    model, config = load_model(folder)
+    files = Files(corpus / "a.txt", None, True, running=running)
+    data, _ = prepare([files], files, config, Sides.load(folder), lambda _: None)
+    with torch.no_grad():
+        told = valid_loss(model, data, Runtime(find_device("cpu"), 0, 1))
+    assert found.nats == pytest.approx(told, rel=1e-5)
+    assert found.perplexity == pytest.approx(math.exp(told), rel=1e-4)
+
+
+def test_a_gpt_is_told_by_word_and_by_character_and_a_bert_is_not(tmp_path: Path, corpus: Path) -> None:
+    (tmp_path / "text").write_text("the house\n\na tree\n")
+    gpt = of_folder(made(tmp_path / "gpt", corpus, "gpt"), str(tmp_path / "text"), CPU, lambda *_: None).as_dict()
+    assert (gpt["words"], gpt["characters"], gpt["signature"]) == (6, 17, f"window:{gpt['window']}|overlap:no")
+    assert gpt["bits_per_character"] * 17 * math.log(2) == pytest.approx(gpt["nats"] * gpt["tokens"])
+    bert = of_folder(made(tmp_path / "bert", corpus, "bert"), str(tmp_path / "text"), CPU, lambda *_: None).as_dict()
+    assert "perplexity_per_word" not in bert
+    assert bert["signature"].endswith("masked:0.15|seed:0")
+
+
+def test_a_translator_has_no_perplexity(tmp_path: Path, corpus: Path) -> None:
+    folder = made(tmp_path / "model", corpus, "transformer")
+    with pytest.raises(FolderError, match="holds a transformer"):
+        of_folder(folder, str(corpus / "a.txt"), CPU, lambda *_: None)
+
+
+def test_a_text_of_empty_lines_is_refused(tmp_path: Path, corpus: Path) -> None:
+    (tmp_path / "text").write_text("\n\n")
+    with pytest.raises(DataError, match="no line that is not empty"):
+        of_folder(made(tmp_path / "gpt", corpus, "gpt"), str(tmp_path / "text"), CPU, lambda *_: None)

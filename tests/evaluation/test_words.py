@@ -1,0 +1,53 @@
+"""Words: by frequency and by n-gram as compare-mt has them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from regard.evaluation.words import by_frequency, count_words, matches, salient
+from tests.evaluation.systems import lines, worse
+
+REFERENCE = [line.split() for line in lines()]
+HYPOTHESIS = [line.split() for line in worse(lines(), 0.3, 2)]
+OTHER = [line.split() for line in worse(lines(), 0.3, 5)]
+
+
+def test_the_f_measure_by_frequency_is_compare_mts() -> None:
+    bucketers = pytest.importorskip("compare_mt.bucketers")
+    seen = count_words(REFERENCE[:3])
+    bucketer = bucketers.FreqWordBucketer(freq_counts=seen, bucket_cutoffs=[1, 2, 4])
+    told, *_ = bucketer.calc_statistics(REFERENCE, [HYPOTHESIS])
+    found = by_frequency(HYPOTHESIS, REFERENCE, seen, starts=[1, 2, 4])
+    assert [(each.words, each.recall, each.precision, each.f1) for each in found] == [
+        (wanted, *map(pytest.approx, rest)) for _, wanted, _, *rest in told[0]
+    ]
+
+
+def test_the_interval_of_an_f_measure_holds_it() -> None:
+    for each in by_frequency(HYPOTHESIS, REFERENCE, count_words(REFERENCE)):
+        assert each.low <= each.f1 <= each.high
+
+
+def test_frequencies_no_word_has_are_left_out() -> None:
+    found = by_frequency([["a"]], [["a"]], Counter({"a": 7}))
+    assert [(each.first, each.last, each.f1) for each in found] == [(5, 9, 1.0)]
+
+
+def test_matched_n_grams_and_their_salience_are_compare_mts() -> None:
+    ngram_utils, stat_utils = (
+        pytest.importorskip("compare_mt.ngram_utils"),
+        pytest.importorskip("compare_mt.stat_utils"),
+    )
+    told = [ngram_utils.compare_ngrams(REFERENCE, system)[1] for system in (HYPOTHESIS, OTHER)]
+    found = [matches(system, REFERENCE) for system in (HYPOTHESIS, OTHER)]
+    assert found == told
+    shares = stat_utils.extract_salient_features(*told)
+    for each in salient(*found, most=20):
+        assert each.share == pytest.approx(shares[tuple(each.words.split())])
+
+
+def test_n_grams_that_only_one_has_come_first_and_shared_ones_not_at_all() -> None:
+    here, there = Counter({("a",): 5, ("b",): 3, ("c",): 2}), Counter({("a",): 5, ("b",): 1})
+    assert [each.words for each in salient(here, there, most=9)] == ["c", "b"]

@@ -1,0 +1,48 @@
+"""The demo: one command from nothing to a page, and the same command again does nothing twice."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from regard import showcase
+from regard.commands.story import next_commands
+from regard.training.runtime import Runtime
+
+
+@pytest.mark.slow
+def test_the_demo_leaves_a_model_and_pages_and_is_finished_the_second_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(showcase, "SIZES", {"train": 300, "valid": 20, "test": 20})
+    events: list[str] = []
+
+    def run() -> dict[str, Any]:
+        runtime = Runtime(torch.device("cpu"), 0, 1)
+        return showcase.run(tmp_path, 3, runtime, lambda _: None, lambda kind, _: events.append(kind))
+
+    found = run()
+    assert found["finished"]
+    assert 0 <= found["bleu"]["low"] <= found["bleu"]["high"]
+    assert (tmp_path / "model" / "model.safetensors").exists()
+    page = (tmp_path / "index.html").read_text()
+    linked = ["evaluation.html", *(f"sentence-{number}.html" for number in (1, 2, 3))]
+    assert all(f'href="{name}"' in page and (tmp_path / name).exists() for name in linked)
+    assert "update" in events
+    events.clear()
+    assert run()["translations"] == found["translations"]
+    assert "update" not in events
+
+
+def test_what_to_try_next_are_commands_there_are(tmp_path: Path) -> None:
+    from regard.cli import app
+
+    names = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    for line in next_commands(tmp_path):
+        words = shlex.split(line.split("|")[-1])
+        assert words[0] == "regard"
+        assert words[1] in names

@@ -1,0 +1,105 @@
+"""Texts come apart at the ends of their sentences and nowhere else, and parts become the same text again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from regard.text.sentences import apart, joined, sentences, unreadable
+
+
+def letters(texts: Sequence[str]) -> list[int]:
+    return [len(text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It is late. | Go home! | Why? | Because…",
+        "He said: “Stop.” | Then he left.",
+        "«Arrête !» | Elle partit.",
+        "Il dit : « Bonjour. » | Puis rien.",
+        "你好。|再见！|“好吗？”|好。",
+        "これは本です。|そうですか？|はい。",
+        "هل أنت هنا؟ | نعم.",
+        "यह घर है। | वह बड़ा है।",
+        "First line\n|second line",
+    ],
+)
+def test_a_text_comes_apart_at_the_ends_of_its_sentences(text: str) -> None:
+    whole = text.replace("|", "") if "\n" in text or "。" in text else text.replace("| ", "")
+    assert [part.text for part in sentences(whole) if part.text] == [part.strip() for part in text.split("|")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Dr. Smith met Mr. Jones at 3.15 p.m. today.",
+        "Das kostet z.B. 3.500 Euro am 3. Mai.",
+        "M. Dupont et Mme. Martin sont là.",
+        "The U.S. Army paid $1.5 million, e.g. for fig. 3.",
+        "Visit www.example.org now.",
+        "“Stop!” he cried, and ran... away.",
+        "J. S. Bach wrote it.",
+        "Он живёт на ул. Ленина.",
+    ],
+)
+def test_abbreviations_numbers_and_speech_end_no_sentence(text: str) -> None:
+    assert [part.text for part in sentences(text)] == [text]
+
+
+@pytest.mark.parametrize("text", [" One.  Two!\n\nThree? ", "你好。再见。", "a", "A.\tB."])
+def test_sentences_joined_again_are_the_text(text: str) -> None:
+    parts = sentences(text)
+    assert "".join(part.gap + part.text for part in parts) == text
+
+
+def test_a_long_sentence_comes_apart_at_its_clauses_first() -> None:
+    parts = apart("the old house, the small bird; and the green tree", letters, 20)
+    assert [part.text for part in parts] == ["the old house,", "the small bird;", "and the green tree"]
+    assert [part.split for part in parts] == [False, True, True]
+
+
+def test_a_clause_that_is_too_long_comes_apart_at_blanks() -> None:
+    parts = apart("one two three four five six", letters, 10)
+    assert [part.text for part in parts] == ["one two", "three four", "five six"]
+
+
+@pytest.mark.parametrize("text", ["x" * 1001, "e\u0301" * 500, "字" * 999, "👩‍👩‍👧" * 200])
+def test_what_has_no_blanks_is_cut_and_nothing_is_lost(text: str) -> None:
+    parts = apart(text, letters, 64)
+    assert "".join(part.text for part in parts) == text
+    assert max(len(part.text) for part in parts) <= 64
+
+
+def test_a_mark_stays_with_the_letter_it_stands_on() -> None:
+    assert all(part.text.startswith("e") for part in apart("e\u0301" * 500, letters, 63))
+
+
+def test_sentences_of_a_script_with_blanks_get_one_between_them() -> None:
+    assert joined(sentences("你好。再见。"), ["Hello.", "Goodbye."]) == "Hello. Goodbye."
+
+
+def test_sentences_of_a_script_without_blanks_get_none() -> None:
+    assert joined(sentences("Hello. Goodbye."), ["你好。", "再见。"]) == "你好。再见。"
+
+
+def test_a_torn_word_is_mended() -> None:
+    parts = apart("x" * 100, letters, 50)
+    assert joined(parts, ["y" * 50, "z" * 50]) == "y" * 50 + "z" * 50
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("a\0b", "NUL at character 2"), ("a\ud800", "surrogate U\\+D800"), ("\udcff", "not UTF-8 \\(0xFF\\)")],
+)
+def test_what_is_no_text_is_said_to_be(text: str, problem: str) -> None:
+    import re
+
+    assert re.search(problem, unreadable(text))
+
+
+@pytest.mark.parametrize("text", ["", " ", "😀", "مرحبا", "e\u0301", "\x01", "\u200f"])
+def test_all_other_texts_can_be_read(text: str) -> None:
+    assert not unreadable(text)

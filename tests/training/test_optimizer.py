@@ -1,0 +1,22 @@
+"""The schedules of the rate, against their formulas."""
+
+from __future__ import annotations
+
+import pytest
+
+from regard.config import TrainConfig
+from regard.training.optimizer import inverse_sqrt, noam
+
+
+@pytest.mark.parametrize("update", [1, 2, 3999, 4000, 4001, 100_000])
+def test_noam_is_the_papers_formula(update: int) -> None:
+    config = TrainConfig(rate=2.0, schedule="noam", warmup=4000)
+    expected = 2.0 * 512**-0.5 * min(update**-0.5, update * 4000**-1.5)
+    assert noam(update, config, 512) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("update", [1, 10, 999])
+def test_noam_and_inverse_sqrt_are_one_curve(update: int) -> None:
+    config = TrainConfig(rate=1.0, schedule="noam", warmup=10)
+    peak = TrainConfig(rate=noam(10, config, 64), schedule="inverse_sqrt", warmup=10)
+    assert noam(update, config, 64) == pytest.approx(inverse_sqrt(update, peak, 64), rel=1e-12)
