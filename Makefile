@@ -1,4 +1,4 @@
-# make demo   sets up .venv and shows what works
+# make demo   sets up .venv, trains a translator on the built-in corpus, scores it and draws what it looked at
 # make test   sets up .venv with everything the tests need and runs all of them
 # make check  the fast loop: format, lint, types, fast tests
 # make docs   builds the documentation into site/
