@@ -145,7 +145,8 @@ FIELDS = {
     "train": """updates budget accumulate exact shapes compile sharded rate schedule warmup weight_decay
         beta2 clip smoothing rdrop guided freeze adapters precision decay average validate_every save_every keep
         patience metric film seed""",
-    "decode": """beams length_penalty coverage_penalty ratio extra shortest no_repeat temperature top_k top_p min_p""",
+    "decode": """beams length_penalty coverage_penalty diversity ratio extra shortest no_repeat temperature top_k top_p
+        min_p""",
 }
 
 

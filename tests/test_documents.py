@@ -18,6 +18,7 @@ from regard.cli import app
 from regard.documents import Outcome, stream, translate_file, translate_pieces
 from regard.errors import DataError, FolderError, InputError
 from regard.models import build
+from regard.terminology import Placed
 from regard.text.formats import read_pairs
 from regard.text.inline import find, written
 from regard.text.markup import po_entries
@@ -29,6 +30,7 @@ from tests.training.runs import learned, make_config, make_data, make_training, 
 class Said(NamedTuple):
     text: str
     alignment: list[tuple[int, int]] | None
+    terms: Sequence[Placed] = ()
 
 
 def backwards(texts: Sequence[str]) -> list[Said]:
@@ -69,6 +71,16 @@ def test_texts_with_tags_and_without_an_alignment_are_counted() -> None:
     found = translate_pieces([find("a <b>b</b> c"), find("plain")], without_links, outcome)
     assert [written(each) for each in found] == ["A <b>B</b> C", "PLAIN"]
     assert outcome.unaligned == 1
+
+
+def test_terms_are_counted_in_every_text_and_the_missing_ones_named() -> None:
+    def translate(texts: Sequence[str]) -> list[Said]:
+        return [Said(text, None, [Placed("bird", "", "missing"), Placed("cat", "chat", "written")]) for text in texts]
+
+    outcome = Outcome()
+    translate_pieces([find("a bird"), find("a bird"), find("{x}")], translate, outcome)
+    assert outcome.terms == {"missing": 2, "written": 2}
+    assert outcome.missing.first == [("a bird", "bird")] * 2
 
 
 # XLIFF.
@@ -384,6 +396,17 @@ def test_tags_come_through_a_model_of_any_family(tmp_path: Path, family: str, un
     assert outcome.unaligned == unaligned
     plain = translator.translate([lines[1], lines[6]], beams=1)
     assert [found[1], found[6]] == [result.text for result in plain]  # no tags: as ever
+
+
+@pytest.mark.parametrize("line", ["the <b>o\0ld</b> house", "<b>\0</b>", "the {\0} house", "<b>\ud800 old</b>"])
+def test_a_line_with_tags_that_is_no_text_has_an_empty_translation(tmp_path: Path, line: str) -> None:
+    config = make_config("transformer")
+    tokenizer = learned(write_corpus(tmp_path))
+    config = config.over({"model": {"vocabulary": tokenizer.size}})
+    translator = Translator(build(config.model).eval(), Sides(tokenizer, tokenizer), config)
+    outcome = Outcome()
+    (found,) = stream(translator, [line], outcome=outcome, always=True)
+    assert (found.text, [note.kind for note in found.warnings], outcome.unaligned) == ("", ["input"], 0)
 
 
 def raws(text: str) -> list[str]:

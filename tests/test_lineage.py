@@ -108,6 +108,7 @@ def test_a_folder_with_other_sentences_is_refused(tmp_path: Path) -> None:
         lineage._corpus(tmp_path / "data", SMALL, lambda _: None)
 
 
+@pytest.mark.slow
 def test_a_racer_that_fails_says_why(tmp_path: Path) -> None:
     entry = lineage.Entry("transformer", 1, tmp_path / "runs" / "transformer-1")
     with pytest.raises(RunError, match=r"transformer did not finish: .*does not exist"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,26 @@ def test_the_python_of_the_readme_runs_and_prints_what_it_says() -> None:
 def test_every_command_of_the_readme_exists(command: str) -> None:
     done = subprocess.run([sys.executable, "-m", "regard", *command.split(), "--help"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+SHORT = ["--updates", "3", "--set", "model.size=16", "--set", "model.heads=2", "--set", "text.vocabulary=500"]
+
+
+@pytest.mark.slow
+def test_the_commands_for_files_of_your_own_run_one_after_the_other(tmp_path: Path) -> None:
+    from regard.text import catalog
+
+    catalog.get("builtin", tmp_path, sizes={"train": 300, "test": 20})
+    (tmp_path / "letters.en").write_text((tmp_path / "test.en").read_text())
+    (block,) = (block for block in re.findall(r"```\n(.*?)```", README, re.S) if "regard check train.en" in block)
+    for line in block.strip().splitlines():
+        _, name, *words = shlex.split(line.partition("  #")[0])
+        words += SHORT if name == "train" else []
+        done = subprocess.run(
+            [sys.executable, "-m", "regard", name, *words], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+    assert all((tmp_path / left).stat().st_size for left in ("scores.html", "why.html", "letters.fr"))
 
 
 def test_what_the_readme_shows_of_count_is_what_count_prints() -> None:

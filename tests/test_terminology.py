@@ -96,6 +96,33 @@ def terminology(mode: Mode = "soft", terms: Any = (("house", ["zorblax"]),), kee
 
 
 @pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        (r"/X\d/", "the X77 here", ["X77"]),
+        (r"/\d+/", "AB12, 7", ["AB12", "7"]),
+        (r"/[A-Z]-/", "an AB-12", ["AB-"]),
+        (r"/ \d /", "a 1 b", ["1"]),
+        (r"/g.i/", "あgai協", ["gai"]),
+    ],
+)
+def test_a_pattern_copies_the_whole_words_it_touches(pattern: str, text: str, found: list[str]) -> None:
+    matches = Glossary.make((), [pattern]).find(text)
+    assert [match.source for match in matches] == found
+    assert all(text[match.start : match.end] == match.source == match.forms[0] for match in matches)
+
+
+def test_a_term_that_falls_between_parts_is_warned_of() -> None:
+    translator = untrained("rnn")
+    translator.config = translator.config.with_values(["text.longest=4"])
+    (result,) = translator.translate(
+        ["the river house " * 4], terms=terminology(terms=[("the river house the", ["zorblax"])])
+    )
+    assert len(result.parts) > 1
+    assert [term.how for term in result.terms if term.source == "the river house the"].count("missing") == 2
+    assert any(note.kind == "glossary" and "parts that divide it" in note.message for note in result.warnings)
+
+
+@pytest.mark.parametrize(
     ("terms", "text", "found"),
     [
         (["house"], "a house, the houses", ["house"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,11 +14,13 @@ import torch
 import regard
 from regard.checkpoint import save_model
 from regard.config import Config
+from regard.decoding import Hypothesis
 from regard.errors import ConfigError, FolderError, InputError
 from regard.explain.signals import FILE, Calibration, Usual
 from regard.models import build
-from regard.text.tokenizer import Sides, Tokenizer, train
-from regard.translator import Asked, Draft, Result, Translator
+from regard.terminology import Placed
+from regard.text.tokenizer import END, Sides, Tokenizer, train
+from regard.translator import Asked, Draft, Result, Search, Translator
 
 TEXT = "the old house sees a small bird , and the river . <2fr>"
 FAMILIES = {
@@ -83,6 +85,11 @@ def test_nothing_stays_nothing(text: str) -> None:
     assert make().translate([text]) == [Result(text)]
 
 
+@pytest.mark.parametrize("text", ["<2fr>", " <2fr>  ", "<2fr>\n"])
+def test_a_tag_with_nothing_after_it_is_nothing_to_translate(text: str) -> None:
+    assert make().translate([text, "the bird"])[0] == Result("")
+
+
 @pytest.mark.slow
 def test_a_text_of_100_000_characters_is_translated_whole() -> None:
     words = random.Random(1).choices(TEXT.split()[:-1], k=20_000)
@@ -145,9 +152,43 @@ def test_a_sentence_longer_than_the_model_reads_is_split_with_a_warning() -> Non
 
 def test_a_translation_that_had_no_end_is_warned_of() -> None:
     translator = make()
-    found = translator.translate(["the bird"])[0]
-    ended = len(found.steps) <= translator.limits([[0] * 3])[0]
-    assert ("unfinished" in [note.kind for note in found.warnings]) != ended
+    translator.config = translator.config.with_values(["decode.shortest=500"])  # it may end nowhere but at the limit
+    assert "unfinished" in [note.kind for note in translator.translate(["the bird"])[0].warnings]
+
+
+def test_a_translation_that_ended_by_itself_is_not_said_to_be_unfinished() -> None:
+    translator = make("rnn")
+    with torch.no_grad():
+        dict(translator.model.named_parameters())["output_bias"][END] = 1000
+    assert "unfinished" not in [note.kind for note in translator.translate(["the bird"])[0].warnings]
+
+
+def given(*tokens: str, finished: Sequence[bool] | None = None) -> Search:
+    """An engine that finds these, best first."""
+
+    def engine(sources, asked, begun):  # type: ignore[no-untyped-def]
+        ends = finished or [True] * len(tokens)
+        return [[_hypothesis(*each) for each in zip(range(len(tokens)), tokens, ends, strict=True)] for _ in sources]
+
+    return engine
+
+
+def _hypothesis(place: int, text: str, finished: bool) -> Hypothesis:
+    ids = tokenizer().encode(text)
+    return Hypothesis(ids, -1.0 - place, -1.0 - place, finished, [-1.0 - place] * (len(ids) + 1))
+
+
+def test_of_drafts_that_read_alike_the_best_counts_and_stays_first() -> None:
+    translator = make()
+    translator.engine = given("a bird", "the river", "a bird", finished=[True, True, False])
+    result = translator.translate(["the bird"], alternatives=2, trace=True)[0]
+    assert [(each.text, each.score) for each in (result, *result.alternatives)] == [
+        ("a bird", -1.0),
+        ("the river", -2.0),
+    ]
+    assert result.trace is not None
+    assert result.trace.target.text == "a bird"
+    assert "unfinished" not in [note.kind for note in result.warnings]
 
 
 def test_every_part_of_a_text_has_its_tag() -> None:
@@ -167,6 +208,54 @@ def test_every_part_of_a_text_has_its_tag() -> None:
 def test_an_unknown_tag_is_refused_and_the_known_one_named() -> None:
     with pytest.raises(ConfigError, match="Did you mean <2fr>"):
         make().translate(["a"], tag="<2fi>")
+
+
+def test_a_text_that_fits_without_its_tag_only_is_translated_in_parts() -> None:
+    translator = make("learned")
+    translator.config = translator.config.with_values(["text.longest=39"])  # all that the positions have room for
+    words = ["the", "bird", "sees", "a", "house"] * 20
+    text = next(
+        " ".join(words[:size]) for size in range(90, 0, -1) if len(tokenizer().encode(" ".join(words[:size]))) == 39
+    )
+    results = translator.translate([text, "the bird"], tag="<2fr>")
+    assert len(results[0].parts) > 1
+    assert results[1].text == translator.translate(["the bird"], tag="<2fr>")[0].text
+
+
+def test_a_prefix_longer_than_the_positions_is_refused() -> None:
+    with pytest.raises(InputError, match=r"the prefix has \d+ tokens; this model can write at most 39"):
+        make("learned").translate(["the bird"], prefix="the bird " * 40)
+
+
+def test_fewer_beams_than_one_are_refused() -> None:
+    with pytest.raises(InputError, match="0 beams were asked for; it must be at least 1"):
+        make().translate(["the bird"], beams=0)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_white_space_around_a_sentence_takes_nothing_from_its_result(family: str) -> None:
+    bare, spaced = make(family).translate(["the bird", "the bird\n"], trace=True, alternatives=1)
+    assert spaced.text == bare.text + "\n"
+    assert spaced.trace is not None
+    assert spaced.alignment == bare.alignment
+    assert not spaced.parts
+    assert [each.text for each in spaced.alternatives] == [each.text + "\n" for each in bare.alternatives]
+
+
+def test_a_trace_has_hidden_states_and_the_tree_when_asked_for() -> None:
+    plain, deep = (make().translate(["the bird"], trace=True, **how)[0].trace
+                   for how in ({}, {"hidden": True, "tree": True}))  # fmt: skip
+    assert plain is not None
+    assert deep is not None
+    assert (plain.hidden, plain.tree) == ({}, [])
+    assert deep.hidden
+    assert len(deep.tree) >= len(deep.target.ids)
+    assert deep.target.text == plain.target.text
+
+
+def test_a_tree_is_not_told_of_a_search_that_a_glossary_changes() -> None:
+    with pytest.raises(InputError, match="glossary"):
+        make().translate(["the bird"], tree=True, terms=Shouting())
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -201,6 +290,42 @@ def test_alternatives_differ_and_come_best_first() -> None:
     assert len(set(texts)) == len(texts) > 1
     scores = [result.score, *(other.score for other in result.alternatives)]
     assert scores == sorted(scores, reverse=True)
+
+
+def test_with_diversity_alternatives_differ_more() -> None:
+    def different(values: list[str]) -> int:
+        translator = make("rnn")
+        translator.config = translator.config.with_values(values)
+        results = translator.translate(["the old house", "a bird", "the river sees"], alternatives=3)
+        return sum(len({text.text[:1] for text in (each, *each.alternatives)}) for each in results)
+
+    assert different(["decode.diversity=5"]) > different([])
+
+
+def test_alternatives_at_a_place_are_words_that_follow_the_prefix_the_most_probable_first() -> None:
+    translator = make("rnn")
+    found = translator.alternatives_at("the old house", "the small", 4)
+    assert len({each.word for each in found}) == len(found) > 1
+    assert all(each.text.startswith("the small") for each in found)
+    assert all(each.text.removeprefix("the small").lstrip().startswith(each.word) for each in found)
+    chances = [each.probability for each in found]
+    assert chances == sorted(chances, reverse=True)
+    assert 0 < sum(chances) <= 1
+    best = translator.translate(["the old house"], prefix="the small", beams=1)[0]
+    assert found[0].text == best.text
+
+
+@pytest.mark.parametrize("text", ["", "the bird\nthe river", "a\0b"])
+def test_alternatives_at_a_place_are_of_one_sentence(text: str) -> None:
+    with pytest.raises(InputError, match="of one sentence"):
+        make().alternatives_at(text, "", 3)
+
+
+def test_torch_searches_again_after_another_engine(tmp_path: Path) -> None:
+    translator = make()
+    translator.engine = given("a bird")
+    translator.use("torch", "fp32", tmp_path)
+    assert translator.engine == translator.search
 
 
 def test_translations_begin_with_the_prefix() -> None:
@@ -251,12 +376,18 @@ def test_a_stream_is_read_no_further_than_asked() -> None:
     assert len(read) == 4
 
 
-def test_terms_may_write_in_the_place_of_the_search() -> None:
-    class Shouting:
-        def drafts(self, translator, texts, sources, asked: Asked, begun):  # type: ignore[no-untyped-def]
-            found = translator.drafts(texts, sources, asked, begun)
-            return [[Draft(each.hypothesis, each.text + "!") for each in drafts] for drafts in found]
+class Shouting:
+    """Terms that change all that is written."""
 
+    def drafts(self, translator, texts, sources, asked: Asked, begun):  # type: ignore[no-untyped-def]
+        found = translator.drafts(texts, sources, asked, begun)
+        return [[Draft(each.hypothesis, each.text + "!") for each in drafts] for drafts in found]
+
+    def torn(self, text: str, parts: Sequence[str]) -> list[Placed]:
+        return []
+
+
+def test_terms_may_write_in_the_place_of_the_search() -> None:
     assert make().translate(["the bird"], terms=Shouting())[0].text.endswith("!")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from pathlib import Path
 from typing import cast
@@ -75,6 +76,27 @@ def test_a_stop_ends_the_text_before_it() -> None:
 @pytest.mark.parametrize("running", [True, False])
 def test_nothing_is_a_prompt_too(running: bool) -> None:
     assert make(running=running).generate(tokens=3).tokens >= 1
+
+
+def test_white_space_that_is_no_token_is_a_prompt_too() -> None:
+    own = train(["the old house sees a small bird"] * 3, kind="wordpiece", vocabulary=300)
+    writer = make()
+    writer = Writer(GPT(dataclasses.replace(writer.config.model, vocabulary=own.size)).eval(), own, writer.config)
+    assert own.encode("\n") == []
+    assert writer.generate(" ", tokens=2).tokens == 2
+
+
+@pytest.mark.parametrize("family", ["rotary", "sinusoidal"])
+def test_room_that_grows_changes_nothing_that_is_written(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = make(family).generate("the old", tokens=40, temperature=0)
+    monkeypatch.setattr("regard.writer.BLOCK", 2)
+    grown = make(family).generate("the old", tokens=40, temperature=0)
+    assert grown.text == whole.text
+    assert grown.log_probability == pytest.approx(whole.log_probability, abs=1e-3)
+
+
+def test_a_text_without_end_can_be_asked_for() -> None:
+    assert next(make("rotary").stream("the", tokens=10**15)).log_probability < 0
 
 
 def test_a_running_text_never_ends_by_itself() -> None:

@@ -9,6 +9,7 @@ import shlex
 import signal
 import sys
 import time
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -393,6 +394,8 @@ def data_get(
 def main() -> None:
     """The program: errors we raise become one line and their exit code; `REGARD_DEBUG=1` shows the traceback."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what is half-written goes as on Ctrl-C
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # as all text that is read, in any locale
     try:
         sys.exit(app(standalone_mode=False))
     except (typer.Abort, KeyboardInterrupt):

@@ -355,6 +355,8 @@ class DecodeConfig:
     """Power of the length that log-probabilities are divided by; 0: short ones win."""
     coverage_penalty: float = 0.0
     """Weight of the penalty for source words that got little attention."""
+    diversity: float = 0.0
+    """Penalty for tokens other groups of the beam have chosen; with alternatives, they differ more."""
     ratio: float = 3.0
     """How many times as long as its source a translation may become, in tokens,"""
     extra: int = 10
@@ -378,7 +380,7 @@ class DecodeConfig:
             raise ConfigError(f"decode.beams ({self.beams}) must be from 1 to 100")
         for name in ("extra", "shortest", "no_repeat", "top_k"):
             at_least("decode", self, name, 0)
-        for name in ("length_penalty", "coverage_penalty", "ratio", "temperature"):
+        for name in ("length_penalty", "coverage_penalty", "diversity", "ratio", "temperature"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ConfigError(f"decode.{name} ({getattr(self, name)}) must be at least 0")
         for name in ("top_p", "min_p"):

@@ -21,30 +21,45 @@ from regard.text.formats import format_of
 from regard.text.inline import Bare, Mark, Piece, find, is_tagged, put_back, take_out, written
 from regard.text.links import Link
 from regard.text.markup import Event, Passage
-from regard.text.order import ahead
+from regard.text.order import AHEAD, CHARACTERS, ahead
+from regard.text.sentences import unreadable
 from regard.text.streams import bare_name, label, look_ahead, one_line, open_text
 
 if TYPE_CHECKING:
+    from regard.terminology import Placed
     from regard.translator import Result, Translator
 
-AHEAD = 512  # segments translated together,
-CHARACTERS = 1 << 20  # and about how much of a file is held while they are
+TOLD = 20  # problems that are named one by one
 HEAD = 1024  # bytes that say how an XML file is encoded
 
 
 class Linked(Protocol):
-    """A translation and its links."""
+    """A translation, its links, and what became of the terms of a glossary."""
 
     @property
     def text(self) -> str: ...
     @property
     def alignment(self) -> Sequence[Link] | None: ...
+    @property
+    def terms(self) -> Sequence[Placed]: ...
 
 
 Translate = Callable[[Sequence[str]], Sequence[Linked]]
 """Texts in, translations out: `functools.partial(translator.translate, align=True)`."""
 
 Progress = Callable[[str, int, int | None], None]
+
+
+@dataclass
+class Told:
+    """Problems, and the lines or texts they are in: the first few and how many; a file may have no others."""
+
+    count: int = 0
+    first: list[tuple[int | str, str]] = field(default_factory=list)
+
+    def add(self, where: int | str, what: str) -> None:
+        self.count += 1
+        self.first += [(where, what)] * (len(self.first) < TOLD)
 
 
 @dataclass
@@ -58,6 +73,12 @@ class Outcome:
     skipped: Counter[str] = field(default_factory=Counter)
     unaligned: int = 0
     """Texts whose tags were put back in proportion, because the model has no alignment."""
+    failed: Told = field(default_factory=Told)
+    """What is no text, by its line; in a document it stays as it was, and counts as skipped."""
+    terms: Counter[str] = field(default_factory=Counter)
+    """What became of the terms of a glossary,"""
+    missing: Told = field(default_factory=Told)
+    """and those that found no place, by their line or, in a document, their text."""
 
 
 class Gap(NamedTuple):
@@ -75,10 +96,23 @@ def translate_pieces(texts: Sequence[Sequence[Piece]], translate: Translate, out
     bare = [take_out(pieces) for pieces in texts]
     wanted = list(dict.fromkeys(one_line(each.text) for each in bare if each.has_words))
     results = dict(zip(wanted, translate(wanted) if wanted else [], strict=True))
-    return [
-        _whole(each, results[one_line(each.text)], outcome) if each.has_words else list(pieces)
-        for pieces, each in zip(texts, bare, strict=True)
-    ]
+    found = []
+    for pieces, each in zip(texts, bare, strict=True):
+        if each.has_words:
+            text = one_line(each.text)
+            count_terms(text, results[text], outcome)
+            found.append(_whole(each, results[text], outcome))
+        else:
+            found.append(list(pieces))
+    return found
+
+
+def count_terms(where: int | str, result: Linked, outcome: Outcome) -> None:
+    """What became of the terms in a line or a text."""
+    for term in result.terms:
+        outcome.terms[term.how] += 1
+        if term.how == "missing":
+            outcome.missing.add(where, term.source)
 
 
 def _whole(bare: Bare, result: Linked, outcome: Outcome) -> list[Piece]:
@@ -95,7 +129,7 @@ def stream(
     """
     own = translator.sides.source.tags
     for window in ahead(texts, lines, CHARACTERS):
-        pieces = [find(text, own) for text in window]
+        pieces = [[text] if unreadable(text) else find(text, own) for text in window]
         bare = [take_out(each) if always or is_tagged(each) else None for each in pieces]
         bare = [each if each and each.marks else None for each in bare]
         plain = [text if each is None else each.text * each.has_words for text, each in zip(window, bare, strict=True)]
@@ -577,6 +611,10 @@ def _po_message(message: _Message, forms: int, asked: Asked) -> str | Gap:
     open_ones = [number for number in numbers if asked.everything or not texts.get(number)]
     if not texts["id"].strip() or not open_ones:
         asked.outcome.kept += bool(texts["id"].strip())
+        return "".join(message.lines)
+    if problem := unreadable(texts["id"] + (plural or "")):  # in XML there is no such text
+        asked.outcome.skipped["unreadable"] += 1
+        asked.outcome.failed.add(message.entry.rows["id"][0], problem)
         return "".join(message.lines)
     asked.outcome.translated += 1
     one = texts["id"] if plural is None or len(numbers) > 1 else plural

@@ -19,13 +19,11 @@ from regard.checkpoint import folders_in, load_together
 from regard.config import Config
 from regard.errors import FolderError, InputError
 from regard.models import BERT
-from regard.text.order import ahead, alike
+from regard.text.order import AHEAD, CHARACTERS, ahead, alike
 from regard.text.sentences import unreadable
 from regard.text.tokenizer import MASK, PAD, SPECIALS, UNKNOWN, Tokenizer
 
 POSITIONS = {"cpu": 2048, "mps": 8192, "cuda": 65536}  # padded, read at once
-AHEAD = 4096  # lines read before their numbers are written,
-CHARACTERS = 1 << 20  # and about how many characters they may have
 MOST = 10**15  # lines of a file
 GAP = re.compile(r"\[MASK\]|<mask>")
 

@@ -378,7 +378,7 @@ def download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
 
 def scores_line(scores: Mapping[str, Any]) -> str:
     """`BLEU 41.2, chrF 63.0, loss 1.43`"""
-    names = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
+    names = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "calibration": "calibration error"}
     values = {name: score["score"] if isinstance(score, Mapping) else score for name, score in scores.items()}
     return ", ".join(f"{names.get(name, name)} {value:.4g}" for name, value in reversed(values.items()))
 

@@ -9,6 +9,7 @@ import functools
 import re
 import time
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -152,7 +153,8 @@ class Glossary:
         return {len(key) for key in self.kept}, {len(key) for key in self.terms}
 
     def _copied(self, text: str, spans: Sequence[Span]) -> Iterator[Match]:
-        found = [match.span() for pattern in self.patterns for match in pattern.finditer(text) if match[0].strip()]
+        matches = (match for pattern in self.patterns for match in pattern.finditer(text) if match[0].strip())
+        found = [_whole_units(spans, match.span()) for match in matches]
         found += [span for span, _ in _alike(text, spans, self.kept, self._sizes[0], lambda key, _: key)]
         for start, end in found:
             yield Match(start, end, text[start:end], (text[start:end],), kept=True)
@@ -168,6 +170,13 @@ class Glossary:
 
         for (start, end), key in _alike(text, spans, self.terms, self._sizes[1], spelled):
             yield Match(start, end, text[start:end], self.terms[key], kept=False)
+
+
+def _whole_units(spans: Sequence[Span], span: Span) -> Span:
+    """From where the first unit begins that is touched to where the last one ends: part of a word is not copied."""
+    first = bisect_right(spans, span[0], key=lambda unit: unit[1])
+    last = bisect_left(spans, span[1], key=lambda unit: unit[0]) - 1
+    return spans[first][0], spans[last][1]
 
 
 def _alike(
@@ -418,6 +427,12 @@ class Terminology:
             if missing(drafts) < missing(settled[row]):
                 settled[row] = drafts
         return settled
+
+    def torn(self, text: str, parts: Sequence[str]) -> list[Placed]:
+        """The terms of a text that are in none of the parts it is translated in."""
+        here = Counter(match.source for part in parts for match in self.glossary.find(part))
+        lost = Counter(match.source for match in self.glossary.find(text)) - here
+        return [Placed(source, "", "missing") for source in lost.elements()]
 
 
 def missing(drafts: Sequence[Draft]) -> int:

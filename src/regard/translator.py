@@ -5,34 +5,47 @@ B sentences, S source tokens.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.checkpoint import folders_in, load_together
 from regard.config import Config, ModelConfig
-from regard.decoding import Begun, Hypothesis, Rule, Tree, beam, greedy, limits, make_rules, sample
+from regard.decoding import (
+    Begun,
+    Hypothesis,
+    Rule,
+    Rules,
+    Tree,
+    alternatives,
+    beam,
+    greedy,
+    limits,
+    make_rules,
+    sample,
+)
 from regard.errors import ConfigError, InputError, did_you_mean
 from regard.explain.alignment import links
 from regard.explain.signals import Calibration, Warned, confidence, warnings
 from regard.models import Generator
-from regard.text.order import ahead, alike
+from regard.text.order import AHEAD, CHARACTERS, ahead, alike
+from regard.text.scripts import WITHOUT_BLANKS, script
 from regard.text.sentences import BREAKS, Part, apart, joined, sentences, unreadable
 from regard.text.tokenizer import END, MASK, PAD, START, UNKNOWN, Sides
-from regard.trace import Trace
+from regard.trace import Trace, side
 from regard.trace import trace as trace_all
 
 if TYPE_CHECKING:
     from regard.terminology import Placed
 
 POSITIONS = {"cpu": 1024, "mps": 4096, "cuda": 16384}  # source positions, padded, searched at once
-AHEAD = 2048  # lines read before their translations are written,
-CHARACTERS = 1 << 20  # and about how many characters they may have
 PIECE = 64  # tokens of the parts a sentence is split into: a model that runs on without end costs less in short ones
 TOP = 5  # alternatives of every step in a trace
 ENGINES = {"auto": ("auto", "fp32", "bf16"), "torch": ("auto", "fp32", "bf16"),
@@ -73,6 +86,17 @@ class Result(NamedTuple):
         from regard.explain.drawing import draw  # matplotlib is slow to come
 
         draw(self.trace, path, title=self.trace.source.text, force=force)
+
+
+class Next(NamedTuple):
+    """What could follow the beginning of a translation."""
+
+    word: str
+    """Up to the next blank; of a script without blanks, what one token writes. Empty: the translation ends."""
+    probability: float
+    """Of its first token."""
+    text: str
+    """The whole translation that goes on so."""
 
 
 class Asked(NamedTuple):
@@ -118,6 +142,9 @@ class Terms(Protocol):
     ) -> list[list[Draft]]:
         """As `Translator.drafts`: for each sentence, `asked.results` drafts or fewer, best first."""
 
+    def torn(self, text: str, parts: Sequence[str]) -> Sequence[Placed]:
+        """The terms of a text that are in none of the parts it is translated in."""
+
 
 class Sentence(NamedTuple):
     """What is translated at once."""
@@ -142,6 +169,10 @@ class Looks(NamedTuple):
     trace: bool
     align: bool
     warn: bool
+    hidden: bool
+    """The hidden states in the trace,"""
+    tree: bool
+    """and all branches of a beam search."""
 
 
 class Done(NamedTuple):
@@ -187,6 +218,7 @@ class Translator:
             known = " or ".join(ENGINES.get(engine, ENGINES))
             what = f"--precision {precision} of --engine {engine}" if engine in ENGINES else f"--engine {engine}"
             raise ConfigError(f"there is no {what}: it is {known}")
+        self.engine = self.search
         if engine != "ctranslate2":
             self.models = [model.bfloat16() if precision == "bf16" else model for model in self.models]
             return
@@ -222,21 +254,26 @@ class Translator:
     @property
     def longest(self) -> int:
         """Source tokens the models can read at once and were trained on, the end not counted."""
-        tables = [shape.length - 1 for shape in self._shapes if shape.has_table]
-        return max(min([self.config.text.longest, *tables]), 1)
+        longest = self.config.text.longest
+        return max(longest if self._table is None else min(longest, self._table), 1)
 
     # Texts.
 
     def translate(
         self, texts: Sequence[str], *, beams: int | None = None, drawn_with: int | None = None, alternatives: int = 0,
-        prefix: str = "", tag: str = "", terms: Terms | None = None, trace: bool = False, align: bool = False,
-        warn: bool = True,
+        prefix: str = "", tag: str = "", terms: Terms | None = None, trace: bool = False, hidden: bool = False,
+        tree: bool = False, align: bool = False, warn: bool = True,
     ) -> list[Result]:  # fmt: skip
         """One result a text, in their order; empty ones stay empty, and what cannot be read has a warning.
 
         `drawn_with` is a seed: sample, do not search. The `prefix` is what every translation has to begin with. The
-        `tag`, such as <2fr>, is put before every sentence. `trace` and `align` cost a pass over each translation.
+        `tag`, such as <2fr>, is put before every sentence. `trace` and `align` cost a pass over each translation; with
+        `hidden` a trace has the hidden states, and with `tree` all branches of a beam search in torch.
         """
+        if beams is not None and beams < 1:
+            raise InputError(f"{beams} beams were asked for; it must be at least 1")
+        if tree and terms is not None:
+            raise InputError("the tree of a search cannot be told where a glossary changes it: ask for one of them")
         if alternatives < 0:
             raise InputError(f"{alternatives} alternatives were asked for; it must be at least 0")
         found = {text: result for text in texts if (result := _without_search(text)) is not None}
@@ -244,9 +281,12 @@ class Translator:
         beams = max(beams or self.config.decode.beams, 1 + alternatives)
         asked = Asked(beams, 1 + alternatives, drawn_with, None)
         wanted = list(dict.fromkeys(sentence for plan in plans.values() for sentence in plan.sentences))
-        done = self._search_all(wanted, asked, terms, Looks(trace, trace or align, warn))
+        trace = trace or hidden or tree
+        done = self._search_all(wanted, asked, terms, Looks(trace, trace or align, warn, hidden, tree))
         for text, plan in plans.items():
             found[text] = _whole(plan.parts, [done[sentence] for sentence in plan.sentences], self.longest)
+            if terms is not None and len(plan.sentences) > 1:
+                found[text] = _without(found[text], terms.torn(text, [sentence.read for sentence in plan.sentences]))
         return [found[text] for text in texts]
 
     def stream(self, texts: Iterable[str], *, lines: int = AHEAD, **how: Any) -> Iterator[Result]:
@@ -254,31 +294,63 @@ class Translator:
         for window in ahead(texts, lines, CHARACTERS):
             yield from self.translate(window, **how)
 
+    def alternatives_at(self, text: str, prefix: str, count: int, *, tag: str = "") -> list[Next]:
+        """What else could follow a translation that begins so: at most `count` words, the most probable first."""
+        if count < 1:
+            raise InputError(f"{count} alternatives were asked for; it must be at least 1")
+        plan = Plan([], []) if _without_search(text) else self._plans([text], tag, prefix.strip())[text]
+        if len(plan.sentences) != 1:
+            raise InputError(f"alternatives are told of one sentence, and this text has {len(plan.sentences)} parts")
+        (sentence,), target = plan.sentences, self.sides.target
+        begin = target.encode(sentence.prefix)
+        asked = Asked(count, count, None, [begin])
+        source, first, mask, rules = self._ready([[*self.sides.source.encode(sentence.read), END]], asked)
+        how: dict[str, Any] = {"count": count, "length_penalty": self.config.decode.length_penalty}
+        (found,) = alternatives(cast(list[Generator], self.models), source, first, mask, rules=rules, **how)
+        words: dict[str, Next] = {}
+        for each in found:
+            written = side(target, each.tokens)
+            word, sure = _next_word(written.pieces[len(begin) :]), math.exp(each.steps[len(begin)])
+            words.setdefault(word, Next(word, sure, written.text))  # several tokens may begin a word
+        return list(words.values())
+
     def _plans(self, texts: Sequence[str], tag: str, prefix: str) -> dict[str, Plan]:
         """What to translate for each text: itself, or the parts of it where it is too long to be read at once."""
         tags = self.sides.source.tags
         if tag and tag not in tags:
             known = did_you_mean(tag, tags) if tags else " It has no tags at all."
             raise ConfigError(f"this model was not trained with the tag {tag}.{known}")
+        begin = len(self.sides.target.encode(prefix))
+        if self._table is not None and begin > self._table:
+            raise InputError(f"the prefix has {begin} tokens; this model can write at most {self._table}")
         usual = self.calibration.usual.source if self.calibration else 0
-        plans = {}
-        for text, length in zip(texts, self._lengths(texts), strict=True):
+        befores, bares = [], []
+        for text in texts:
             own = next((each for each in tags if text.lstrip().startswith(each)), "")  # every part of a text needs it
-            bare = text.lstrip().removeprefix(own).lstrip() if own else text
+            befores.append(f"{own or tag} " if own or tag else "")
+            bares.append(text.lstrip().removeprefix(own).lstrip() if own else text)
+        lengths = self._lengths([before + bare for before, bare in zip(befores, bares, strict=True)])
+        plans = {}
+        for text, before, bare, length in zip(texts, befores, bares, lengths, strict=True):
             parts = [Part("", bare)]
             if length > self.longest or (usual and len(text) > usual) or any(mark in text for mark in BREAKS):
-                parts = [part for each in sentences(bare) for part in self._fitting(each)]
-            before = f"{own or tag} " if own or tag else ""
+                parts = [part for each in sentences(bare) for part in self._fitting(each, before)]
             filled = [part.text for part in parts if part.text]
             wanted = [Sentence(each, before + each, "" if place else prefix) for place, each in enumerate(filled)]
             plans[text] = Plan(parts, wanted)
         return plans
 
-    def _fitting(self, part: Part) -> list[Part]:
-        room = max(self.longest - 2, 1)  # for a tag, and a blank that may become a token
-        if not part.text or self._lengths([part.text])[0] <= room:
+    def _fitting(self, part: Part, before: str) -> list[Part]:
+        """The part in parts that can be read, each with the same before it."""
+        taken = self._lengths([before])[0]
+        room = max(self.longest - taken, 1)
+
+        def measure(texts: Sequence[str]) -> list[int]:
+            return [length - taken for length in self._lengths([before + text for text in texts])]
+
+        if not part.text or measure([part.text])[0] <= room:
             return [part]
-        first, *others = apart(part.text, self._lengths, min(room, PIECE))
+        first, *others = apart(part.text, measure, min(room, PIECE))
         return [first._replace(gap=part.gap), *others]
 
     def _lengths(self, texts: Sequence[str]) -> list[int]:
@@ -311,14 +383,16 @@ class Translator:
         """One batch: searched, put into words, and looked into as far as asked."""
         texts = [sentence.read for sentence in batch]
         begun: list[Begun] | None = [] if looks.align else None
-        write = self.drafts if terms is None else partial(terms.drafts, self)
+        trees: list[Tree] | None = [] if looks.tree else None
+        write = partial(self.drafts, trees=trees) if terms is None else partial(terms.drafts, self)
         drafts = write(texts, sources, asked, begun)
         seen: Sequence[Trace | None] = [None] * len(batch)
         if looks.align:
             best = [found[0].hypothesis for found in drafts]
             top = TOP if looks.trace else 1
             model, read = cast(Generator, self.model), begun[0] if begun else None
-            seen = trace_all(model, sources, best, self.sides, begun=read, texts=texts, top=top)
+            how: dict[str, Any] = {"trees": trees or None, "hidden": looks.hidden, "top": top}
+            seen = trace_all(model, sources, best, self.sides, begun=read, texts=texts, **how)
         return [self._done(*each, looks) for each in zip(batch, drafts, seen, strict=True)]
 
     def drafts(
@@ -327,15 +401,18 @@ class Translator:
         sources: Sequence[Sequence[int]],
         asked: Asked,
         begun: list[Begun] | None,
+        trees: list[Tree] | None = None,
     ) -> list[list[Draft]]:
-        """What the engine writes for each sentence, in words; best first."""
-        found = self.engine(sources, asked, begun)
+        """What the engine writes for each sentence, in words, best first; where `trees` are wanted, what torch does."""
+        found = self.engine(sources, asked, begun) if trees is None else self.search(sources, asked, begun, trees)
         return [[Draft(each, self.sides.target.decode(each.tokens)) for each in hypotheses] for hypotheses in found]
 
     def _done(self, sentence: Sentence, drafts: Sequence[Draft], seen: Trace | None, looks: Looks) -> Done:
         """What is told of a sentence."""
-        results = {draft.text: self._result(draft) for draft in reversed(drafts)}  # several may read alike
-        best, *others = reversed(results.values())
+        results: dict[str, Result] = {}
+        for draft in drafts:
+            results.setdefault(draft.text, self._result(draft))  # several may read alike: the first is the best
+        best, *others = results.values()
         notes = [*best.warnings]
         if not drafts[0].hypothesis.finished:
             tokens = len(drafts[0].hypothesis.tokens)
@@ -375,21 +452,8 @@ class Translator:
 
         A list given as `trees` gets all branches of a beam search, for each source.
         """
-        settings, device = self.config.decode, self.device
-        width = max(map(len, sources))
-        source = torch.tensor([[*ids, *[PAD] * (width - len(ids))] for ids in sources], device=device)
-        mask = source != PAD if any(len(ids) != width for ids in sources) else None
-        first = torch.full((len(sources),), START, device=device)
-        rules = make_rules(
-            end=END,
-            longest=self.limits(sources),
-            shortest=settings.shortest,
-            no_repeat=settings.no_repeat,
-            forbidden=[PAD, START, UNKNOWN, MASK],
-            prefixes=asked.prefixes,
-            more=asked.rules,
-        )
-        models = cast(list[Generator], self.models)
+        settings, models = self.config.decode, cast(list[Generator], self.models)
+        source, first, mask, rules = self._ready(sources, asked)
         if asked.seed is not None:
             return sample(
                 models,
@@ -421,17 +485,39 @@ class Translator:
             results=asked.results,
             length_penalty=settings.length_penalty,
             coverage_penalty=settings.coverage_penalty,
-            diversity=0.0,
+            diversity=settings.diversity,
             begun=begun,
             trees=trees,
         )
 
+    def _ready(self, sources: Sequence[Sequence[int]], asked: Asked) -> tuple[Tensor, Tensor, Tensor | None, Rules]:
+        """The sources (B, S), what the first step is given, their mask, and what may be written."""
+        settings, device = self.config.decode, self.device
+        width = max(map(len, sources))
+        source = torch.tensor([[*ids, *[PAD] * (width - len(ids))] for ids in sources], device=device)
+        mask = source != PAD if any(len(ids) != width for ids in sources) else None
+        first = torch.full((len(sources),), START, device=device)
+        rules = make_rules(
+            end=END,
+            longest=self.limits(sources),
+            shortest=settings.shortest,
+            no_repeat=settings.no_repeat,
+            forbidden=[PAD, START, UNKNOWN, MASK],
+            prefixes=asked.prefixes,
+            more=asked.rules,
+        )
+        return source, first, mask, rules
+
     def limits(self, sources: Sequence[Sequence[int]]) -> list[int]:
         """Tokens the translation of each source of ids may have, the end not counted."""
         settings = self.config.decode
-        table = min((shape.length - 1 for shape in self._shapes if shape.has_table), default=None)
         found = limits([len(ids) for ids in sources], ratio=settings.ratio, extra=settings.extra)
-        return found if table is None else [min(limit, table) for limit in found]
+        return found if self._table is None else [min(limit, self._table) for limit in found]
+
+    @property
+    def _table(self) -> int | None:
+        """Tokens of a side that the tables of positions have room for, beside its beginning or end."""
+        return min((shape.length - 1 for shape in self._shapes if shape.has_table), default=None)
 
     @property
     def _shapes(self) -> list[ModelConfig]:
@@ -457,16 +543,20 @@ def _without_search(text: str) -> Result | None:
 
 def _whole(parts: Sequence[Part], done: Sequence[Done], longest: int) -> Result:
     """The result of a text from those of its sentences."""
-    if len(parts) == len(done) == 1:
-        return done[0].result
+    if not done:  # a tag, and nothing to translate
+        return Result("")
     own = iter(done)
     results = [next(own).result if part.text else Result("") for part in parts]
+    if len(done) == 1:  # with white space around it
+        (only,) = (each.result for each in done)
+        others = [_alternative(parts, results, place) for place in range(len(only.alternatives))]
+        return only._replace(text=joined(parts, [result.text for result in results]), alternatives=others)
     notes = list({(note.kind, note.message): note for result in results for note in result.warnings}.values())
     if any(part.split for part in parts):
         notes.append(Warned("split", f"a sentence was longer than {longest} tokens and translated in parts", []))
     steps = [step for result in results for step in result.steps]
     sure = [result.confidence for result in results if result.confidence is not None]
-    others = max((len(result.alternatives) for result in results), default=0)
+    most = max(len(result.alternatives) for result in results)
     return Result(
         joined(parts, [result.text for result in results]),
         sum(result.score * len(result.steps) for result in results) / len(steps),
@@ -474,11 +564,26 @@ def _whole(parts: Sequence[Part], done: Sequence[Done], longest: int) -> Result:
         min(sure, default=None),
         notes,
         _aligned([part for part in parts if part.text], done),
-        alternatives=[_alternative(parts, results, place) for place in range(others)],
+        alternatives=[_alternative(parts, results, place) for place in range(most)],
         steps=steps,
         parts=[each.result for each in done],
         terms=[term for result in results for term in result.terms],
     )
+
+
+def _without(result: Result, torn: Sequence[Placed]) -> Result:
+    """The result with a warning of the terms that its parts do not have."""
+    why = "could not be placed: the text was translated in parts that divide it"
+    notes = [Warned("glossary", f"the term {term.source!r} {why}", [term.source]) for term in torn]
+    return result._replace(warnings=[*result.warnings, *notes], terms=[*result.terms, *torn])
+
+
+def _next_word(pieces: Sequence[str]) -> str:
+    """The first word of what tokens write."""
+    first, rest = pieces[:1], pieces[1:]
+    if script("".join(first)) in WITHOUT_BLANKS:
+        rest = []
+    return "".join([*first, *takewhile(lambda piece: not piece[:1].isspace(), rest)]).strip()
 
 
 def _alternative(parts: Sequence[Part], results: Sequence[Result], place: int) -> Result:

@@ -25,6 +25,7 @@ from regard.text.sentences import unreadable
 from regard.text.tokenizer import END, MASK, PAD, START, UNKNOWN, Tokenizer
 
 BEFORE = 8  # tokens decoded again with new ones: what a token writes depends on those before it
+BLOCK = 1024  # tokens that room is made for at first; it doubles when they are there
 HALF = "\N{REPLACEMENT CHARACTER}"  # what a token that is a part of a character reads as
 
 
@@ -115,7 +116,7 @@ class Writer:
     def begin(self, prompt: str) -> list[int]:
         """The ids to go on from. Of a running text <s> is hardly known: nothing before is the end of a line."""
         if self.config.text.running:
-            return self.tokenizer.encode(prompt or "\n")
+            return self.tokenizer.encode(prompt or "\n") or [START]  # white space may be no token
         return [START, *self.tokenizer.encode(prompt)]
 
     def rules(self, tokens: int) -> Rules:
@@ -147,8 +148,9 @@ def _next(context: _Context, rules: Rules, written: list[int], choose: Callable[
 class _Context:
     """What the models have read: all of the text, or, where positions end, the last part of it."""
 
-    def __init__(self, models: list[Generator], device: torch.device, ids: list[int], room: int) -> None:
-        self.models, self.device, self.room = models, device, room
+    def __init__(self, models: list[Generator], device: torch.device, ids: list[int], most: int) -> None:
+        self.models, self.device, self.most = models, device, most
+        self.room = min(len(ids) + BLOCK, most)
         self.ids = list(ids)
         self.states: list[State] = []
         self.read = 0
@@ -156,6 +158,8 @@ class _Context:
     def scores(self) -> Tensor:
         """(1, V) log-probabilities of the next token."""
         if not self.states or self.read == self.room:
+            if self.states and self.room < self.most:
+                self.room = min(2 * self.room, self.most)
             # Half of the room stays free, so that this is not done again at every token.
             self.ids = self.ids[-max(self.room // 2, 1) :] if len(self.ids) >= self.room else self.ids
             before = torch.tensor([self.ids[:-1]], dtype=torch.int64, device=self.device)

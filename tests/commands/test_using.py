@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from regard.checkpoint import save_model
-from regard.cli import app
-from regard.errors import ConfigError, DataError, FolderError
+from regard.cli import app, main
+from regard.errors import ConfigError, FolderError
+from regard.translator import Result
 from tests import test_reader, test_translator, test_writer
 
 
@@ -66,6 +70,119 @@ def test_objects_keep_their_fields_and_get_a_translation(folders: Path) -> None:
     assert "no text in a field 'en'" in json.loads(lacking)["error"]
     assert "surrogate" in json.loads(half)["error"]
     assert done.exit_code == 1
+
+
+def test_an_object_comes_out_as_it_was_written(folders: Path) -> None:
+    row = '{ "pi":3.14159265358979323846264338327950288, "text": "the bird","n": 1%s, "half": "\\ud800"' % ("0" * 5000)
+    done = regard("translate", folders / "translator", "--jsonl", text=f"{row} }}\n")
+    assert done.exit_code == 0
+    assert done.stdout.startswith(f'{row}, "translation": "')
+    assert json.loads(done.stdout, parse_int=str)["translation"]
+
+
+def test_an_object_is_nested_as_deep_as_can_be_read_or_has_an_error_alone(folders: Path) -> None:
+    rows = [f'{{"text": "the bird", "x": {"[" * deep}{"]" * deep}}}' for deep in (600, 100_000, 1)]
+    done = regard("translate", folders / "translator", "--jsonl", text="\n".join(rows))
+    deep, deepest, last = map(json.loads, done.stdout.splitlines())
+    assert deep["translation"] == last["translation"] != ""
+    assert deepest["error"] == "this JSON is nested too deeply to be read"
+
+
+def test_a_field_that_is_there_is_never_overwritten(folders: Path) -> None:
+    rows = [
+        '{"text": "the bird", "translation": "mine"}',
+        '{"text": "the bird", "score": 1}',
+        '{"error": 1, "text": ""}',
+    ]
+    done = regard("translate", folders / "translator", "--jsonl", "--add", "score", text="\n".join(rows))
+    first, second, third = map(json.loads, done.stdout.splitlines())
+    assert first["translation"] == "mine"
+    assert first["error"] == "the object has a field 'translation' already: give it another name"
+    assert (second["score"], second["translation"]) == (1, "")
+    assert (third["error"], third["translation"]) == (1, "")
+    assert done.exit_code == 1
+
+
+def test_only_the_first_of_many_bad_lines_are_kept(folders: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.txt"
+    done = regard("translate", folders / "translator", "--json", "--out", out, text="a\0\n" * 25)
+    report = json.loads(done.stdout)
+    assert (report["failures"], len(report["failed"])) == (25, 20)
+    assert "and 5 more such lines" in done.stderr
+
+
+def test_output_is_utf_8_whatever_the_locale(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii", write_through=True))
+    words = ["fill", str(folders / "bert"), "caf\u00e9 [MASK]", "--device", "cpu"]
+    monkeypatch.setattr(sys, "argv", ["regard", *words])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert not stopped.value.code
+    assert written.getvalue().startswith("caf\u00e9 ".encode())
+
+
+def test_the_picture_is_of_the_first_translation_that_was_written(
+    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Result] = []
+    monkeypatch.setattr(Result, "draw", lambda self, path, force: drawn.append(self))
+    text = '\n{"text": "\\ud800"}\n{"text": "{x}"}\n{"text": "the <b>old</b> house"}\n{"text": "the bird"}\n'
+    done = regard("translate", folders / "translator", "--jsonl", "--trace", tmp_path / "a.html", text=text)
+    rows = [json.loads(line)["translation"] for line in done.stdout.splitlines() if line]
+    assert rows[:2] == ["", "{x}"]
+    assert len(rows) == 4
+    assert [result.text for result in drawn] == [rows[2]]
+    assert drawn[0].trace is not None
+    assert drawn[0].trace.source.text == "the old house"
+
+
+def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_translated(folders: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"a\.pdf must end in"):
+        regard(
+            "translate", folders / "translator", "--trace", tmp_path / "a.pdf", "--out", tmp_path / "out", text="a\n"
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_a_line_to_translate_there_is_no_picture_and_that_is_said(folders: Path, tmp_path: Path) -> None:
+    done = regard("translate", folders / "translator", "--trace", tmp_path / "a.html", text="\n\n")
+    assert done.stdout == "\n\n"
+    assert "no line was translated, so there is nothing to draw" in done.stderr
+
+
+PO = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "the%s bird"\nmsgstr ""\n'
+
+
+def test_a_message_that_is_no_text_stays_and_is_named(folders: Path, tmp_path: Path) -> None:
+    path, out = tmp_path / "a.po", tmp_path / "b.po"
+    path.write_text(PO % "\\000")
+    done = regard("translate", folders / "translator", path, "--out", out)
+    assert done.exit_code == 1
+    assert out.read_bytes() == path.read_bytes()
+    assert f"{path}:4: there is a NUL at character 4: this is no text; it is left as it was" in done.stderr
+    assert f"{out}: translated 0; left out 1 unreadable" in done.stderr
+
+
+XLIFF = (
+    '<xliff version="1.2"><file source-language="en" target-language="fr"><body><trans-unit id="1">'
+    "<source>the bird</source></trans-unit></body></file></xliff>"
+)
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.po", PO % ""), ("a.xlf", XLIFF)])
+def test_terms_are_brought_into_documents_and_counted_there(
+    folders: Path, tmp_path: Path, name: str, text: str
+) -> None:
+    path, out, glossary = tmp_path / name, tmp_path / f"b{name}", tmp_path / "terms.tsv"
+    path.write_text(text)
+    glossary.write_text("bird\tzorblax\n")
+    given = ("--glossary", glossary, "--out", out, "--json")
+    done = regard("translate", folders / "translator", path, *given)
+    assert sum(json.loads(done.stdout)["terms"].values()) == 1
+    assert "glossary: 1 term:" in done.stderr
+    assert ("term bird not placed in the bird" in done.stderr) != ("zorblax" in out.read_text())
 
 
 def test_alternatives_follow_on_the_same_line(folders: Path) -> None:
@@ -123,13 +240,19 @@ def test_gaps_are_filled_on_the_terminal_and_as_json(folders: Path) -> None:
     assert answer["text"] in regard("fill", folders / "bert", "the [MASK] sees").stdout
 
 
-def test_every_line_becomes_a_row_of_numbers_or_there_is_no_file(folders: Path, tmp_path: Path) -> None:
+def test_every_line_becomes_a_row_of_numbers(folders: Path, tmp_path: Path) -> None:
     regard("embed", folders / "bert", "--out", tmp_path / "x.npy", text="the bird\n\nthe old house\n")
     found = np.load(tmp_path / "x.npy")
     assert (found.shape, found.dtype) == ((3, 16), np.float32)
-    with pytest.raises(DataError, match="standard input:2"):
-        regard("embed", folders / "bert", "--out", tmp_path / "y.npy", text=b"the bird\n\xff\n")
-    assert not (tmp_path / "y.npy").exists()
+
+
+def test_a_line_that_cannot_be_read_becomes_zeros_and_is_named(folders: Path, tmp_path: Path) -> None:
+    done = regard("embed", folders / "bert", "--out", tmp_path / "x.npy", text=b"the bird\n\xff\nthe bird\n")
+    first, bad, last = np.load(tmp_path / "x.npy")
+    assert (done.exit_code, bad.any()) == (1, False)
+    assert np.array_equal(first, last)
+    assert "standard input:2: byte 1 of the line (0xFF) is not UTF-8" in done.stderr
+    assert "its numbers are zeros" in done.stderr
 
 
 @pytest.mark.parametrize(

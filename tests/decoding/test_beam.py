@@ -7,7 +7,8 @@ import importlib
 import pytest
 import torch
 
-from regard.decoding import Tree, beam, greedy
+from regard.decoding import Hypothesis, Tree, beam, greedy
+from regard.decoding.beam import _different
 from regard.decoding.search import top
 from regard.errors import InputError
 from tests.decoding.small import END, NAMES, PLAIN, Batch, best, exhaustive, slow_beam
@@ -92,6 +93,14 @@ def test_hypotheses_are_different_and_the_best_comes_first(name: str) -> None:
     for hypotheses in beam(batch.model, *batch.data, rules=batch.rules(), beams=5, results=5, **PLAIN):
         assert len({tuple(h.tokens) for h in hypotheses}) == 5
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
+
+
+def test_of_hypotheses_found_twice_the_better_stays_in_its_place() -> None:
+    def hypothesis(token: int, score: float) -> Hypothesis:
+        return Hypothesis([token], score, score, True, [score, 0.0])
+
+    best, other, again = hypothesis(5, -1.0), hypothesis(6, -2.0), hypothesis(5, -3.0)
+    assert _different([again, other, best]) == [best, other]
 
 
 @pytest.mark.parametrize("diversity", [0.0, 0.7])

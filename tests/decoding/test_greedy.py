@@ -39,6 +39,23 @@ def test_a_log_probability_is_the_teacher_forced_one(name: str, beams: int) -> N
 
 
 @both_searches
+@pytest.mark.parametrize("name", ["transformer", "rnn-additive-input-lstm", "gpt"])
+def test_in_single_precision_with_tiled_matrices_the_batch_changes_no_score(
+    name: str, beams: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.attention.tiled.WORTH", 1)  # so that matrices this small are tiled, as large ones are
+    monkeypatch.setattr("regard.attention.tiled.USES", 0)
+    batch = Batch(name)
+    batch.model.float()
+    together = search(batch, batch.data, batch.rules(), beams)
+    for row in range(len(batch.source)):
+        (alone,) = search(batch, batch.rows(row), make_rules(longest=[6], **FREE), beams)
+        assert alone.tokens == together[row].tokens
+        assert alone.steps == pytest.approx(together[row].steps, abs=1e-5)
+        assert alone.score == pytest.approx(together[row].score, abs=1e-5)
+
+
+@both_searches
 @all_families
 def test_a_sentence_alone_gives_what_it_gives_in_a_batch_in_any_order(name: str, beams: int) -> None:
     batch = Batch(name)

@@ -134,6 +134,28 @@ def test_one_layer_that_looks_is_enough() -> None:
     assert warnings(WORDS, "u v w x y z", made(WORDS, "u v w x y z", still, diagonal())) == []
 
 
+def test_attention_that_goes_with_the_words_is_never_said_to_ignore_them() -> None:
+    """In any order, with noise, half of it on the end, and a layer that looks everywhere alike."""
+    chance = random.Random(5)
+    for _ in range(200):
+        words = chance.randint(4, 20)
+        order, rest = chance.sample(range(words), words), chance.uniform(0, 0.5)
+        rows = []
+        for target in [*order, words]:
+            noise = [chance.random() for _ in range(words)]
+            aligned = chance.uniform(0.4, 0.9) if target < words else 0.0
+            row = [(1 - rest) * (1 - aligned) * value / sum(noise) for value in noise]
+            row += [rest]
+            row[target] += (1 - rest) * aligned
+            rows.append(row)
+        even = [[1 / (words + 1)] * (words + 1)] * (words + 1)
+        source, target_text = (
+            " ".join(f"{letter}{'abcdefghijklmnopqrst'[n]}" for n in range(words)) for letter in "xy"
+        )
+        found = warnings(source, target_text, made(source, target_text, rows, even))
+        assert "ignored" not in [warned.kind for warned in found]
+
+
 def test_a_model_without_attention_gives_no_warning_of_it() -> None:
     assert warnings(WORDS, "u v w x y z", made(WORDS, "u v w x y z")) == []
 
@@ -202,6 +224,14 @@ def test_a_calibration_comes_back_from_its_folder(tmp_path: Path) -> None:
 def test_a_damaged_calibration_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(text)
     with pytest.raises(FolderError, match="is damaged"):
+        Calibration.load(tmp_path)
+
+
+@pytest.mark.parametrize("usual", ['"source": "9"', '"source": 1.5', '"source": -1', '"source": true', '"script": 7'])
+def test_a_calibration_whose_usual_is_of_a_wrong_type_is_refused(tmp_path: Path, usual: str) -> None:
+    weights = '"weights": [0, 0, 0, 0], "error": 0, "good": 0, "sentences": 1'
+    (tmp_path / FILE).write_text(f'{{{weights}, "usual": {{{usual}}}}}')
+    with pytest.raises(FolderError, match=r"is damaged: usual\.s"):
         Calibration.load(tmp_path)
 
 

@@ -133,6 +133,7 @@ def test_what_is_longer_than_the_positions_goes_to_torch(tmp_path: Path) -> None
     [
         ({"score": "cosine"}, [], "model.score = cosine"),
         ({}, ["decode.coverage_penalty=0.2"], "coverage penalty"),
+        ({}, ["decode.diversity=0.5"], "no groups"),
         ({"family": "rnn"}, [], "family rnn"),
     ],
 )

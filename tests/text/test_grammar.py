@@ -20,6 +20,8 @@ from regard.text.function_words import ADVERBS, MANNERS
 from regard.text.grammar import Pair, object_relative, passive, relative, sentences, written
 from regard.text.phrases import Derivation, Nominal
 
+pytestmark = pytest.mark.slow  # thousands of sentences are derived
+
 EEA = "The agreement on the European Economic Area was signed in August 1992."
 EEA_FRENCH = "L'accord sur la zone économique européenne a été signé en août 1992."
 

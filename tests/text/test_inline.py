@@ -62,6 +62,18 @@ def test_pieces_joined_are_the_text(text: str) -> None:
     assert written(find(text)) == text
 
 
+LONG = 100_000
+RUNS = ["<", "{", "&", "%", "%0", "<a ", "<a '", "<!--", "{n, plural,", "{n,plural,{}", "http://!", "a@", "a@-", "0"]
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("begin", ["", "%", "%(a)", "%1$", "%.", "<a ", "<!--", "{n, plural,", "http://", "a@", "a@b."])
+def test_a_long_run_of_what_might_become_a_mark_takes_no_time(begin: str) -> None:
+    for run in RUNS:
+        text = (begin + LONG // len(run) * run)[:LONG]
+        assert written(find(text)) == text
+
+
 # Taking out.
 
 

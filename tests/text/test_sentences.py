@@ -73,6 +73,14 @@ def test_what_has_no_blanks_is_cut_and_nothing_is_lost(text: str) -> None:
     assert max(len(part.text) for part in parts) <= 64
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("run", [".", "?!", " ", ". »", ".)", ",)", "(", " (", "。", "\n", "字", "x"])
+def test_a_long_run_of_anything_takes_no_time(run: str) -> None:
+    text = f"A{run * (100_000 // len(run))}B"
+    assert "".join(part.gap + part.text for part in sentences(text)) == text
+    assert "".join(part.gap + part.text for part in apart(text, letters, 64)) == text
+
+
 def test_a_mark_stays_with_the_letter_it_stands_on() -> None:
     assert all(part.text.startswith("e") for part in apart("e\u0301" * 500, letters, 63))
 

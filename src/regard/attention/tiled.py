@@ -80,6 +80,7 @@ def _helps(model: nn.Module) -> bool:
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")
         and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
         and all(_plain(weight) for weight in weights)
+        and not any(hasattr(module, "unshard") for module in model.modules())  # divided ones know who they are
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,9 +17,9 @@ from regard.commands.options import Beams, Device, Force, Json, Languages, Threa
 from regard.errors import ConfigError, DataError, did_you_mean
 
 if TYPE_CHECKING:
+    from regard.documents import Outcome, Told
     from regard.translator import Result, Translator
 
-TOLD = 20  # lines that cannot be translated and are named one by one
 ADDED = ("score", "confidence", "warnings", "alignment")  # what --add may name
 
 Folder = Annotated[str, typer.Argument(metavar="FOLDER", help="A model folder, or several joined by +.")]
@@ -74,7 +74,6 @@ def translate(
     as_json: Json = False,
 ) -> None:
     """One line out per line in, always. Exits 1 where a line could not be read; its translation is empty."""
-    from regard.text.streams import label
     from regard.training.runtime import find_device, use_threads
     from regard.translator import Translator
 
@@ -85,7 +84,7 @@ def translate(
     if as_json and out is None:
         raise ConfigError("--json reports on standard output, where the translations go: give --out FILE too")
     free(out, file, force=force)
-    free(trace, file, str(out or ""), force=force)
+    _can_draw(trace, file, str(out or ""), force=force)
     use_threads(threads)
     translator = Translator.load(folder, find_device(device), values)
     translator.use(engine, precision, folder, steps="confidence" in names)
@@ -103,26 +102,31 @@ def translate(
         codes = two("--languages", languages, "codes", "en,fr")
         _document(translator, how, file, out, codes, everything=everything, force=force, as_json=as_json)
         return
+    names += ["alternatives"] * bool(jsonl and alternatives)
     job = Job(file, out, jsonl=jsonl, field=field, names=names, force=force, tags=tags)
-    first = run(job, translator, how)
-    if trace is not None and first:
-        result = translator.translate([first], **{**how, "trace": True})[0]
-        next(iter(result.parts), result).draw(trace, force=force)
-    for number, problem in job.failed[:TOLD]:
-        print(f"regard: {label(file)}:{number}: {problem}; its translation is empty", file=sys.stderr)
-    if job.failed[TOLD:]:
-        print(f"regard: and {len(job.failed) - TOLD:,} more such lines", file=sys.stderr)
-    for number, term in job.missing[:TOLD]:
-        print(f"regard: glossary: term {term} not placed in line {number}", file=sys.stderr)
-    _tell_unaligned(job.outcome.unaligned)
-    if job.terms:
-        print(f"glossary: {_counted(job.terms)}", file=sys.stderr)
+    run(job, translator, how, trace=trace is not None)
+    if trace is not None and job.traced is not None:
+        next(iter(job.traced.parts), job.traced).draw(trace, force=force)
+    elif trace is not None:
+        print(f"regard: no line was translated, so there is nothing to draw in {trace}", file=sys.stderr)
+    done = job.outcome
+    _tell_failed(done.failed, file, "its translation is empty")
+    _tell_terms(done, "line ")
+    _tell_unaligned(done.unaligned)
     if as_json:
-        failed = [{"line": number, "problem": problem} for number, problem in job.failed]
-        told = {"out": str(out), "lines": job.lines, "failed": failed, "terms": dict(job.terms)}
+        told = {"out": str(out), "lines": job.lines, **_failures(done.failed), "terms": dict(done.terms)}
         print(json.dumps(told, indent=2, ensure_ascii=False))
-    if job.failed:
+    if done.failed.count:
         raise typer.Exit(1)
+
+
+def _can_draw(trace: Path | None, *others: str, force: bool) -> None:
+    """Whether a picture may be written where it is asked for, before anything is translated."""
+    free(trace, *others, force=force)
+    if trace is not None:
+        from regard.explain.drawing import check_suffix
+
+        check_suffix(trace)
 
 
 def _is_document(file: str, out: Path | None, *, plain: bool) -> bool:
@@ -158,13 +162,40 @@ def _document(
     choice: dict[str, Any] = {"languages": languages, "everything": everything, "force": force}
     with terminal.download_bar() as progress:
         done = translate_file(file, out, translate, **choice, progress=progress)
+    _tell_failed(done.failed, file, "it is left as it was")
+    _tell_terms(done, "")
     _tell_unaligned(done.unaligned)
     if as_json:
         told = {"translated": done.translated, "kept": done.kept, "left_out": dict(done.skipped)}
-        return print(json.dumps({"out": str(out), **told, "unaligned": done.unaligned}, indent=2))
-    kept = f"; kept {done.kept:,} that had a translation" if done.kept else ""
-    rest = f"; {left_out(done.skipped)}" if done.skipped else ""
-    return print(f"{out}: translated {done.translated:,}{kept}{rest}", file=sys.stderr)
+        more = {"unaligned": done.unaligned, **_failures(done.failed), "terms": dict(done.terms)}
+        print(json.dumps({"out": str(out), **told, **more}, indent=2, ensure_ascii=False))
+    else:
+        kept = f"; kept {done.kept:,} that had a translation" if done.kept else ""
+        rest = f"; {left_out(done.skipped)}" if done.skipped else ""
+        print(f"{out}: translated {done.translated:,}{kept}{rest}", file=sys.stderr)
+    if done.failed.count:
+        raise typer.Exit(1)
+
+
+def _tell_failed(failed: Told, file: str, so: str) -> None:
+    from regard.text.streams import label
+
+    for line, problem in failed.first:
+        print(f"regard: {label(file)}:{line}: {problem}; {so}", file=sys.stderr)
+    if more := failed.count - len(failed.first):
+        print(f"regard: and {more:,} more such line{'s' * (more != 1)}", file=sys.stderr)
+
+
+def _failures(failed: Told) -> dict[str, Any]:
+    """For a report: how many lines failed, and the first of them."""
+    return {"failures": failed.count, "failed": [{"line": line, "problem": problem} for line, problem in failed.first]}
+
+
+def _tell_terms(done: Outcome, kind: str) -> None:
+    for where, term in done.missing.first:
+        print(f"regard: glossary: term {term} not placed in {kind}{where}", file=sys.stderr)
+    if done.terms:
+        print(f"glossary: {_counted(done.terms)}", file=sys.stderr)
 
 
 def _tell_unaligned(texts: int) -> None:
@@ -204,8 +235,10 @@ class Line(NamedTuple):
 
     text: str
     problem: str = ""
-    row: dict[str, Any] | None = None
-    """The other fields of a JSON object."""
+    written: str = ""
+    """The JSON object it is in, as it stands there,"""
+    fields: Collection[str] = ()
+    """and its fields."""
 
 
 class Job:
@@ -220,89 +253,101 @@ class Job:
         self.file, self.out, self.force = file, out, force
         self.jsonl, self.field, self.names = jsonl, field, names
         self.lines = 0
-        self.failed: list[tuple[int, str]] = []
-        self.terms: Counter[str] = Counter()
-        self.missing: list[tuple[int, str]] = []
+        self.traced: Result | None = None
 
     def read(self, stream: BinaryIO) -> Iterator[Line]:
         """Its lines; what is wrong with one is said in its place."""
-        from regard.text.streams import readings
-
-        for number, found in enumerate(readings(stream, self.file), 1):
-            if isinstance(found, DataError):
-                yield Line("", str(found).removeprefix(f"{self.file}:{number}: "))
-            elif self.jsonl:
-                yield self._object(found)
-            else:
-                yield Line(found)
+        for line in _lines(stream, self.file):
+            yield self._object(line.text) if self.jsonl and not line.problem else line
 
     def _object(self, text: str) -> Line:
         if not text.strip():
             return Line("")
         try:
-            row = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            row = json.loads(text, parse_int=float)  # of an integer Python reads no more than some thousand digits
+        except ValueError as error:
             return Line("", f"this is not JSON ({error})")
+        except RecursionError:
+            return Line("", "this JSON is nested too deeply to be read")
         if not isinstance(row, dict):
             return Line("", f'this is not a JSON object such as {{"{self.field}": "..."}}')
         found = row.get(self.field)
         if not isinstance(found, str):
             fields = ", ".join(map(str, row)) or "none"
-            return Line("", f"there is no text in a field {self.field!r} (--field): it has {fields}", row)
-        return Line(found, row=row)
+            return Line("", f"there is no text in a field {self.field!r} (--field): it has {fields}", text, row)
+        if taken := [name for name in ("translation", *self.names) if name in row]:
+            return Line("", f"the object has a field {taken[0]!r} already: give it another name", text, row)
+        return Line(found, "", text, row)
 
     def written(self, line: Line, result: Result) -> str:
         """The line for a line, counted."""
+        from regard.documents import count_terms
         from regard.text.streams import one_line
 
         self.lines += 1
         problem = line.problem or next((note.message for note in result.warnings if note.kind == "input"), "")
         if problem:
-            self.failed.append((self.lines, problem))
-        self.terms.update(term.how for term in result.terms)
-        self.missing += [(self.lines, term.source) for term in result.terms if term.how == "missing"]
+            self.outcome.failed.add(self.lines, problem)
+        count_terms(self.lines, result, self.outcome)
         if not self.jsonl:
             texts = [result.text, *(other.text for other in result.alternatives)]
             return one_line(texts[0]) if len(texts) == 1 else "\t".join(" ".join(text.split()) for text in texts)
-        if line.row is None and not problem:
+        if not line.written and not problem:
             return ""
-        row = {**(line.row or {}), "translation": result.text}
-        row |= {} if problem else {name: _plain(result, name) for name in self.names}
-        if result.alternatives:
-            row["alternatives"] = [{"text": other.text, "score": other.score} for other in result.alternatives]
-        row |= {"error": problem} if problem else {}
-        return json.dumps(_whole(row), ensure_ascii=False)
+        added = {"translation": result.text, **({} if problem else {name: _plain(result, name) for name in self.names})}
+        added |= {"error": problem} if problem else {}
+        return _with(line, {name: value for name, value in added.items() if name not in line.fields})
+
+
+def _lines(stream: BinaryIO, file: str) -> Iterator[Line]:
+    """The lines of a file; what is wrong with one is said in its place."""
+    from regard.text.streams import label, readings
+
+    name = label(file)
+    for number, found in enumerate(readings(stream, name), 1):
+        if isinstance(found, DataError):
+            yield Line("", str(found).removeprefix(f"{name}:{number}: "))
+        else:
+            yield Line(found)
 
 
 def _plain(result: Result, name: str) -> Any:
     """A part of a result as JSON has it."""
     found = getattr(result, name)
+    if name == "alternatives":
+        return [{"text": other.text, "score": other.score} for other in found]
     return [note._asdict() for note in found] if name == "warnings" else found
 
 
-def _whole(value: Any) -> Any:
-    """The same value without half characters, which no file can hold."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {_whole(key): _whole(each) for key, each in value.items()}
-    return [_whole(each) for each in value] if isinstance(value, (list, tuple)) else value
+def _with(line: Line, added: dict[str, Any]) -> str:
+    """The object of a line as it was written, so that no number in it changes, and more fields at its end."""
+    more = json.dumps(added, ensure_ascii=False).encode("utf-8", "replace").decode()  # half a character is no UTF-8
+    if not line.fields:
+        return more
+    return f"{line.written.strip()[:-1].rstrip()}{', ' * bool(added)}{more[1:]}"
 
 
-def run(job: Job, translator: Translator, how: dict[str, Any]) -> str:
-    """Translate a file, in windows so that files of any size take the same memory; gives its first text."""
+def run(job: Job, translator: Translator, how: dict[str, Any], *, trace: bool) -> None:
+    """Translate a file, in windows so that files of any size take the same memory; with a trace of the first text."""
     from regard import terminal
     from regard.text.streams import open_text
 
     waiting: deque[Line] = deque()
-    first = ""
+    translate = _stream(job, translator)
 
     def texts(lines: Iterable[Line]) -> Iterator[str]:
-        nonlocal first
         for line in lines:
             waiting.append(line)
-            first = first or line.text.strip()
             yield line.text
+
+    def results(source: Iterator[str], how: dict[str, Any]) -> Iterator[Result]:
+        if trace:  # line by line, until there is one to look at
+            for result in translate(source, **{**how, "lines": 1, "trace": True}):
+                job.traced = result if result.trace is not None or result.parts else None
+                yield result
+                if job.traced is not None:
+                    break
+        yield from translate(source, **how)
 
     with ExitStack() as stack:
         stream = stack.enter_context(open_text(job.file))
@@ -312,11 +357,10 @@ def run(job: Job, translator: Translator, how: dict[str, Any]) -> str:
         total = _count(job.file) if progress and sys.stderr.isatty() else None
         if job.file == "-" and sys.stdin.isatty():
             how = {**how, "lines": 1}  # a line typed is a line translated
-        for result in _stream(job, translator)(texts(job.read(stream)), **how):
+        for result in results(texts(job.read(stream)), how):
             write(job.written(waiting.popleft(), result))
             if progress:
                 progress(job.lines, total)
-    return first
 
 
 def _stream(job: Job, translator: Translator) -> Callable[..., Iterator[Result]]:
@@ -422,18 +466,31 @@ def embed(
     threads: Threads = 0,
     as_json: Json = False,
 ) -> None:
-    """What a bert makes of every line, as numbers; of an empty line, zeros."""
+    """What a bert makes of every line, as numbers; of an empty line, zeros. Exits 1 where a line could not be read."""
     from regard import terminal
+    from regard.documents import Told
     from regard.folders import whole_file
     from regard.reader import Reader
-    from regard.text.streams import label, open_text, texts
+    from regard.text.streams import open_text
     from regard.training.runtime import find_device, use_threads
 
     free(out, file, force=force)
     use_threads(threads)
     reader = Reader.load(folder, find_device(device))
     total = _count(file) if sys.stderr.isatty() else None
+    failed = Told()
+
+    def texts(lines: Iterable[Line]) -> Iterator[str]:
+        for number, line in enumerate(lines, 1):
+            if line.problem:
+                failed.add(number, line.problem)
+            yield line.text
+
     with open_text(file) as stream, whole_file(out, force=force) as written, terminal.counting_bar("reading") as tell:
-        lines = reader.save(texts(stream, label(file)), written, pool=pool, progress=lambda done: tell(done, total))
+        lines = reader.save(texts(_lines(stream, file)), written, pool=pool, progress=lambda done: tell(done, total))
+    _tell_failed(failed, file, "its numbers are zeros")
     if as_json:
-        print(json.dumps({"out": str(out), "lines": lines, "size": reader.model.config.size}, indent=2))
+        told = {"out": str(out), "lines": lines, "size": reader.model.config.size, **_failures(failed)}
+        print(json.dumps(told, indent=2, ensure_ascii=False))
+    if failed.count:
+        raise typer.Exit(1)

@@ -137,8 +137,10 @@ def beam(
 
 def _different(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
     """Each once, best first."""
-    ordered = sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
-    return list({tuple(hypothesis.tokens): hypothesis for hypothesis in reversed(ordered)}.values())[::-1]
+    found: dict[tuple[int, ...], Hypothesis] = {}
+    for hypothesis in sorted(hypotheses, key=lambda hypothesis: -hypothesis.score):
+        found.setdefault(tuple(hypothesis.tokens), hypothesis)
+    return list(found.values())
 
 
 def _check(beams: int, results: int, coverage_penalty: float, diversity: float) -> None:

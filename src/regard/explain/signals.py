@@ -305,6 +305,10 @@ class Calibration:
             numbers = [*found.weights, found.error, found.good, found.usual.shortest, found.usual.longest]
             if len(found.weights) != 1 + FEATURES or not all(math.isfinite(number) for number in numbers):
                 raise ValueError("its numbers are not those of a calibration")
+            if not isinstance(found.usual.script, str):
+                raise ValueError(f"usual.script is {found.usual.script!r} and must be the name of a script")
+            if type(found.usual.source) is not int or found.usual.source < 0:
+                raise ValueError(f"usual.source is {found.usual.source!r} and must be a number of characters")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise FolderError(f"{path} is damaged: {error}") from error
         return found

@@ -45,6 +45,8 @@ def why_not(model: ModelConfig, decode: DecodeConfig) -> str:
         return f"it knows no model.score = {model.score_name}, only {' and '.join(SCORES)}"
     if decode.coverage_penalty:
         return "its coverage penalty looks at one layer, ours at all: set decode.coverage_penalty=0"
+    if decode.diversity:
+        return "its beam has no groups: set decode.diversity=0"
     return ""
 
 

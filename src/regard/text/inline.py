@@ -33,8 +33,8 @@ TAG = r"</?[A-Za-z][\w:.-]*(?:\s(?:[^<>\"']|\"[^\"<]*\"|'[^'<]*')*)?/?>|<!--[^<>
 PLACEHOLDER = (
     r"\{\w+,\s*(?:plural|select|selectordinal)\s*,(?:[^{}]|\{[^{}]*\})*\}"  # {n, plural, one {...} other {...}}
     r"|\{\{[^{}]*\}\}|[$%#]?\{[^{}\s]*\}"  # {{name}}, {0}, ${name}, %{name}
-    r"|(?<!\d\s)%(?:\(\w+\)|\d+\$)[-+ 0#]*\d*(?:\.\d+)?(?:hh?|ll?|[zjtL])?[sdiufgGxXeEcrp@]"  # %(count)d, %1$s
-    r"|(?<!\d)(?<!\d\s)%[-+0#]*\d*(?:\.\d+)?(?:hh?|ll?|[zjtL])?[sdiufgGxXeEcrp@](?![A-Za-z])|%%"  # %s, %.2f
+    r"|(?<!\d\s)%(?:\(\w+\)|\d+\$)[-+ 0#]*+\d*+(?:\.\d++)?(?:hh?|ll?|[zjtL])?[sdiufgGxXeEcrp@]"  # %(count)d, %1$s
+    r"|(?<!\d)(?<!\d\s)%[-+0#]*+\d*+(?:\.\d++)?(?:hh?|ll?|[zjtL])?[sdiufgGxXeEcrp@](?![A-Za-z])|%%"  # %s, %.2f
 )
 ADDRESS = r"\bhttps?://[^\s<>\"]*[\w/]|\b[\w.+-]{1,64}@[\w-]+\.[\w.-]*\w"
 ENTITY = r"&(?:[A-Za-z][A-Za-z0-9]{1,30}|#\d{1,7}|#x[0-9A-Fa-f]{1,6});"

@@ -409,6 +409,9 @@ def windows(tokens: int, *, length: int, budget: int, seed: int, epoch: int, who
 
 # Texts that are read once, without training.
 
+AHEAD = 2048  # texts read before what becomes of them is written,
+CHARACTERS = 1 << 20  # and about how many characters they may have
+
 
 def alike(lengths: Sequence[int], texts: Sequence[str], most: int) -> Iterator[list[int]]:
     """Which texts share a batch of so many positions, padded: neighbours by (length, text), in whatever order given."""

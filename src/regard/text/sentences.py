@@ -30,12 +30,14 @@ ABBREVIATIONS = frozenset(
 
 CLOSING = "\"'”’»›)\\]}」』）】〉》"
 BREAKS = "\r\n\u2028\u2029"
+STOPS = ".!?…؟۔।॥։።‽⁇⁈⁉"
+# A run of marks or blanks is tried once, from its beginning: from every place in it, a long one would take for ever.
 END = re.compile(
     rf"[{BREAKS}]+\s*"
     rf"|[。！？｡]+[{CLOSING}]*\s*"
-    rf"|[.!?…؟۔।॥։።‽⁇⁈⁉]+(?:[ \u00a0\u202f](?=[»›]))?[{CLOSING}]*(?=\s)\s+"
+    rf"|(?<![{STOPS}])[{STOPS}]++(?:[ \u00a0\u202f](?=[»›]))?[{CLOSING}]*+\s+"
 )
-CLAUSE = re.compile(rf"[,;:،؛，、；：—–][{CLOSING}]*\s+|[，、；：،؛]|\s+(?=[(\[«“„—–])|(?<=[)\]»”])\s+")
+CLAUSE = re.compile(rf"[,;:،؛，、；：—–][{CLOSING}]*+\s+|[，、；：،؛]|(?<!\s)\s++(?=[(\[«“„—–])|(?<=[)\]»”])\s+")
 BLANK = re.compile(r"\s+")
 
 
@@ -159,6 +161,7 @@ def _packed(parts: Sequence[Part], sizes: Sequence[int], most: int) -> list[Part
 def _halves(text: str, measure: Callable[[Sequence[str]], list[int]], most: int) -> list[Part]:
     """Whatever it is, in parts that fit: at a blank near the middle, else between two characters there."""
     waiting, found = [Part("", text)], []
+    parted = script(text) not in WITHOUT_BLANKS
     while waiting:
         part = waiting.pop()
         if measure([part.text])[0] <= most or len(part.text) < 2:
@@ -167,8 +170,7 @@ def _halves(text: str, measure: Callable[[Sequence[str]], list[int]], most: int)
         place = _middle(part.text)
         one, other = part.text[:place], part.text[place:]
         gap = other[: len(other) - len(other.lstrip())]
-        torn = not gap and script(text) not in WITHOUT_BLANKS
-        waiting += [Part(gap, other.lstrip(), torn=torn), part._replace(text=one)]
+        waiting += [Part(gap, other.lstrip(), torn=parted and not gap), part._replace(text=one)]
     return found
 
 

@@ -17,7 +17,7 @@ from regard.training.data import Files
 from regard.training.loop import Training
 from regard.training.view import lasting
 
-NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
+NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "calibration": "calibration error"}
 DOES = {"gpt": "writes on", "bert": "fills in masked words"}
 
 
@@ -86,7 +86,7 @@ def languages(files: Files) -> tuple[str, str] | None:
 
 def _score(name: str, score: Any) -> str:
     if isinstance(score, Mapping):
-        return f"| {NAMES.get(name, name)} | {score['score']:.2f} | {_cell('`' + score['signature'] + '`')} |"
+        return f"| {NAMES.get(name, name)} | {score['score']:.4g} | {_cell('`' + score['signature'] + '`')} |"
     perplexity = f", perplexity {math.exp(score):.2f}" if score < 50 else ""
     return f"| {name} | {score:.4f} | nats a token{perplexity} |"
 

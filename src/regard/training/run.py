@@ -282,10 +282,13 @@ def _finish(request: Request, training: Training, say: Say) -> dict[str, Any]:
     files: dict[str, bytes | str] = {}
     if config.model.family in ("rnn", "transformer"):
         results, references = translations(model, data, len(data.valid))
+        if len(results) >= signals.FEWEST:
+            calibration = _calibration(data, results, references)
+            files[signals.FILE] = calibration.as_text()
+            sure = f"of confidence, {calibration.sentences:,} sentences apart; good: chrF from {signals.GOOD:g} on"
+            scores["calibration"] = {"score": calibration.error, "signature": sure}
         found = corpus_scores([result.text for result in results], references, metrics=["bleu", "chrf"])
         scores |= {name: score.as_dict() for name, score in found.items()}
-        if len(results) >= signals.FEWEST:
-            files[signals.FILE] = _calibration(data, results, references).as_text()
     draw(training)
     start = " and ".join(f"`{path}`" for path in request.origins) or "random weights"
     card = model_card(
