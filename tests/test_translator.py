@@ -222,6 +222,11 @@ def test_a_text_that_fits_without_its_tag_only_is_translated_in_parts() -> None:
     assert results[1].text == translator.translate(["the bird"], tag="<2fr>")[0].text
 
 
+def test_one_text_is_not_taken_for_a_list_of_letters() -> None:
+    with pytest.raises(InputError, match="put it in brackets"):
+        make().translate("the bird")
+
+
 def test_a_prefix_longer_than_the_positions_is_refused() -> None:
     with pytest.raises(InputError, match=r"the prefix has \d+ tokens; this model can write at most 39"):
         make("learned").translate(["the bird"], prefix="the bird " * 40)

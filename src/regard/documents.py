@@ -75,6 +75,8 @@ class Outcome:
     """Texts whose tags were put back in proportion, because the model has no alignment."""
     failed: Told = field(default_factory=Told)
     """What is no text, by its line; in a document it stays as it was, and counts as skipped."""
+    split: int = 0
+    """Texts with a sentence too long to be read at once."""
     terms: Counter[str] = field(default_factory=Counter)
     """What became of the terms of a glossary,"""
     missing: Told = field(default_factory=Told)

@@ -270,6 +270,8 @@ class Translator:
         `tag`, such as <2fr>, is put before every sentence. `trace` and `align` cost a pass over each translation; with
         `hidden` a trace has the hidden states, and with `tree` all branches of a beam search in torch.
         """
+        if isinstance(texts, str):
+            raise InputError("translate takes a list of texts, and was given one text: put it in brackets")
         if beams is not None and beams < 1:
             raise InputError(f"{beams} beams were asked for; it must be at least 1")
         if tree and terms is not None:

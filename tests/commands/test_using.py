@@ -58,6 +58,12 @@ def test_a_line_that_cannot_be_read_is_empty_and_named_and_the_rest_is_translate
     assert "standard input:3: byte 4 of the line (0xE9) is not UTF-8" in done.stderr
 
 
+def test_a_sentence_that_had_to_be_split_is_told_of(folders: Path) -> None:
+    done = regard("translate", folders / "translator", text="the bird, " * 30 + "\nthe bird\n")
+    assert done.exit_code == 0
+    assert "1 line had a sentence too long to be read at once" in done.stderr
+
+
 def test_objects_keep_their_fields_and_get_a_translation(folders: Path) -> None:
     rows = ['{"id": 1, "en": "the bird"}', "no json", "", '{"id": 2}', '{"en": "\\ud800"}']
     how = ("--jsonl", "--field", "en", "--add", "score,warnings,alignment", "--alternatives", "1")

@@ -203,12 +203,6 @@ def test_a_translation_is_good_when_it_comes_close_to_its_reference() -> None:
     assert confidence(judged[0].steps, found) > 0.9 > 0.1 > confidence(judged[-1].steps, found)
 
 
-def test_where_all_are_good_confidence_is_high_and_finite() -> None:
-    rows, _ = judged(60)
-    fitted = fit(rows, [True] * 60, Usual())
-    assert 0.9 < confidence([-1.0, -1.0], fitted) < 1
-
-
 def test_a_calibration_comes_back_from_its_folder(tmp_path: Path) -> None:
     fitted = fit(*judged(100), Usual(script="Latin", shortest=0.5, longest=2.0))
     assert Calibration.load(tmp_path) is None
@@ -283,3 +277,11 @@ def test_references_are_hardly_ever_warned_of(
     assert len(references) > 1000
     assert all(count <= 0.01 * len(references) for count in kinds.values()), kinds
     assert sum(map(bool, found)) <= 0.03 * len(references)
+
+
+def test_where_nearly_all_were_good_no_translation_has_a_confidence(tmp_path: Path) -> None:
+    rows = [[-0.01 * place, -0.1, 2.0] for place in range(300)]
+    found = fit(rows, [place != 7 for place in range(300)], Usual.of([("a b", "c d")]))
+    assert confidence([-0.1, -0.2], found) is None
+    (tmp_path / "calibration.json").write_text(found.as_text())
+    assert Calibration.load(tmp_path) == found

@@ -111,6 +111,9 @@ def translate(
         print(f"regard: no line was translated, so there is nothing to draw in {trace}", file=sys.stderr)
     done = job.outcome
     _tell_failed(done.failed, file, "its translation is empty")
+    if done.split:
+        lines = f"{done.split:,} line{'s' * (done.split != 1)}"
+        print(f"{lines} had a sentence too long to be read at once: it was split", file=sys.stderr)
     _tell_terms(done, "line ")
     _tell_unaligned(done.unaligned)
     if as_json:
@@ -288,6 +291,7 @@ class Job:
         problem = line.problem or next((note.message for note in result.warnings if note.kind == "input"), "")
         if problem:
             self.outcome.failed.add(self.lines, problem)
+        self.outcome.split += any(note.kind == "split" for note in result.warnings)
         count_terms(self.lines, result, self.outcome)
         if not self.jsonl:
             texts = [result.text, *(other.text for other in result.alternatives)]

@@ -31,6 +31,7 @@ GOOD = 60.0  # a translation counts as good from this chrF on, of its own senten
 FOLDS = 5
 BINS = 10
 FEWEST = 50  # sentences a calibration is made from
+SCARCE = 10  # of them that must be good, and must not be, or nothing is learned of what tells them apart
 
 SLACK = 15  # characters added to both sides before their lengths are compared: "Yes." may become "Yes, of course."
 OUTSIDE = 0.002  # of the pairs may lie outside either end of a band before it is widened,
@@ -277,7 +278,8 @@ class Calibration:
     """How the log-probabilities of a model become a probability that a translation is good."""
 
     weights: tuple[float, ...]
-    """Of 1 and the features, in a logistic regression."""
+    """Of 1 and the features, in a logistic regression; none where nearly all were good, or nearly none: what tells them
+    apart is then not known, and no translation has a confidence."""
     error: float
     """Expected calibration error, of sentences that had no part in the fit."""
     good: float
@@ -303,7 +305,7 @@ class Calibration:
                 **{**values, "weights": tuple(map(float, values["weights"])), "usual": Usual(**values["usual"])}
             )
             numbers = [*found.weights, found.error, found.good, found.usual.shortest, found.usual.longest]
-            if len(found.weights) != 1 + FEATURES or not all(math.isfinite(number) for number in numbers):
+            if len(found.weights) not in (0, 1 + FEATURES) or not all(math.isfinite(number) for number in numbers):
                 raise ValueError("its numbers are not those of a calibration")
             if not isinstance(found.usual.script, str):
                 raise ValueError(f"usual.script is {found.usual.script!r} and must be the name of a script")
@@ -324,12 +326,14 @@ def features(steps: Sequence[float]) -> list[float]:
     return [sum(steps) / len(steps), min(steps), math.log(len(steps))]
 
 
-def confidence(steps: Sequence[float], calibration: Calibration) -> float:
+def confidence(steps: Sequence[float], calibration: Calibration) -> float | None:
     """The probability that a translation is good, as the validation data had it, from its log-probabilities.
 
     Good is a chrF of GOOD or more of the sentence against its reference: of translations with a confidence of 0.8 four
     in five come so close to a translator's. That is no proof of being right, nor is the rest wrong.
     """
+    if not calibration.weights:
+        return None
     bias, *weights = calibration.weights
     total = bias + sum(weight * value for weight, value in zip(weights, features(steps), strict=True))
     return 1 / (1 + math.exp(-max(min(total, 30.0), -30.0)))
@@ -360,6 +364,8 @@ def fit(rows: Sequence[Sequence[float]], good: Sequence[bool], usual: Usual) -> 
     """
     if len(rows) < FEWEST:
         raise DataError(f"{len(rows)} sentences are too few to calibrate confidence: give at least {FEWEST}")
+    if not SCARCE <= sum(good) <= len(good) - SCARCE:
+        return Calibration((), error=0.0, good=sum(good) / len(good), sentences=len(good), usual=usual)
     x, y = torch.tensor(rows, dtype=torch.float64), torch.tensor(good, dtype=torch.float64)
     fold = torch.arange(len(y)) % FOLDS
     guessed = torch.empty_like(y)

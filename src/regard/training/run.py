@@ -282,9 +282,10 @@ def _finish(request: Request, training: Training, say: Say) -> dict[str, Any]:
     files: dict[str, bytes | str] = {}
     if config.model.family in ("rnn", "transformer"):
         results, references = translations(model, data, len(data.valid))
-        if len(results) >= signals.FEWEST:
-            calibration = _calibration(data, results, references)
+        calibration = _calibration(data, results, references) if len(results) >= signals.FEWEST else None
+        if calibration is not None:
             files[signals.FILE] = calibration.as_text()
+        if calibration is not None and calibration.weights:
             sure = f"of confidence, {calibration.sentences:,} sentences apart; good: chrF from {signals.GOOD:g} on"
             scores["calibration"] = {"score": calibration.error, "signature": sure}
         found = corpus_scores([result.text for result in results], references, metrics=["bleu", "chrf"])
