@@ -72,6 +72,14 @@ def hidden_folder(parent: Path, *, about: Path) -> Iterator[Path]:
         _close(held)
 
 
+def read_if_there(path: Path) -> bytes | None:
+    """What a file holds, or None where there is none."""
+    if not path.is_file():
+        return None
+    with explained(path, "read"):
+        return path.read_bytes()
+
+
 @contextlib.contextmanager
 def whole_file(path: Path, *, force: bool) -> Iterator[BinaryIO]:
     """A file to write bytes into; it becomes `path` when the block ends well, and is gone when it does not."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from regard.explain.curves import draw, series, smooth
 
@@ -29,7 +27,7 @@ def journal(updates: int, every: int, metric: str = "bleu") -> list[dict[str, An
 )
 def test_every_run_can_be_drawn(lines: list[dict[str, Any]]) -> None:
     files = draw(lines, best=10, title="a $run$ of_mine")
-    assert Image.open(io.BytesIO(files["training.png"])).size[0] > 1000
+    assert int.from_bytes(files["training.png"][16:20], "big") > 1000  # a PNG begins with its width
     assert b"<svg" in files["training.svg"]
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.config import Config
 from regard.errors import FolderError, InputError, did_you_mean
-from regard.folders import explained, write_file
+from regard.folders import read_if_there, write_file
 from regard.text.links import Gold, Link
 from regard.trace import Trace
 
@@ -82,10 +82,9 @@ class Reading:
     def load(cls, folder: Path) -> Reading | None:
         """The reading that was chosen for a model folder, or none."""
         path = folder / FILE
-        if not path.is_file():
+        data = read_if_there(path)
+        if data is None:
             return None
-        with explained(path, "read"):
-            data = path.read_bytes()
         try:
             found = cls(**json.loads(data))
             if type(found.shift) is not bool or type(found.apart) is not bool:

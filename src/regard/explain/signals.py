@@ -20,7 +20,7 @@ from torch import Tensor
 from regard.errors import DataError, FolderError, InputError
 from regard.explain.alignment import looks
 from regard.explain.numbers import differences
-from regard.folders import explained
+from regard.folders import read_if_there
 from regard.text import inline
 from regard.text.scripts import WITHOUT_BLANKS, script, script_of
 from regard.trace import Trace
@@ -295,10 +295,9 @@ class Calibration:
     def load(cls, folder: Path) -> Calibration | None:
         """The calibration in a model folder, or none."""
         path = folder / FILE
-        if not path.is_file():
+        data = read_if_there(path)
+        if data is None:
             return None
-        with explained(path, "read"):
-            data = path.read_bytes()
         try:
             values: dict[str, Any] = json.loads(data)
             found = cls(
