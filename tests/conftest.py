@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # kernels of our own run on a CPU too, and show what they compute
 torch.set_num_threads(1)  # the models are small, and tests run side by side
 
 

@@ -9,10 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard import kernels
 from regard.attention.masks import causal as causal_mask
 from regard.attention.scores import Product, Score, as_product, compares_alike, find_score
 from regard.errors import InputError
 
+short = kernels.find("short")
 SHORT = 128  # queries and keys; measured on an H200
 
 
@@ -54,6 +56,11 @@ def attend_unchecked(
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor | None]:
     """`attend` for the models, which know what they pass."""
+    if not weights and _for_short(query, key, value, mask, dropout):
+        product = as_product(score, query, key)
+        if product is not None:
+            context: Tensor = short.attend_short(*product[:2], value, mask, causal=causal, scale=product.scale)
+            return context, None
     if not weights and not _better_plain(query, key):
         product = as_product(score, query, key)
         if product is not None:
@@ -64,6 +71,12 @@ def attend_unchecked(
     given = _softmax(score(query, key), visible)
     context = F.dropout(given, dropout) @ value if dropout else given @ value
     return context, given if weights else None
+
+
+def _for_short(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> bool:
+    """Whether sentences are trained on that kernels of our own are made for."""
+    trains = query.requires_grad and query.device.type == "cuda" and not dropout
+    return trains and short is not None and short.suits(query, key, value, mask)
 
 
 def _better_plain(query: Tensor, key: Tensor) -> bool:

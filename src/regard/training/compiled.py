@@ -73,8 +73,7 @@ def _use(block: Block, read: Any, write: Any) -> None:
     ) -> tuple[Tensor, Memory]:
         if record is not None or before.caches or before.room or not torch.is_grad_enabled():
             return plain_write(x, layer, before, now, source, source_mask, turn, record, name)
-        found: tuple[Tensor, Memory] = write(block, x, now, source, source_mask, turn)
-        return found
+        return write(block, x, now, source, source_mask, turn), FORGOTTEN
 
     block.read, block.write = reading, writing  # type: ignore[method-assign]
 
@@ -83,10 +82,12 @@ def _read(block: Block, x: Tensor, mask: Tensor | None, turn: Turn | None) -> Te
     return Block.read(block, x, mask, turn, None, "")
 
 
+# who learns never goes on from a cache, and to a compiler one that is given back wants gradients
+FORGOTTEN = Memory(torch.empty(0), torch.empty(0))
 NOTHING = Past((), torch.empty(0), torch.empty(0), length=0, plain=True, room=0)
 
 
 def _write(
     block: Block, x: Tensor, now: Now, source: Memory | None, source_mask: Tensor | None, turn: Turn | None
-) -> tuple[Tensor, Memory]:
-    return Block.write(block, x, 0, NOTHING, now, source, source_mask, turn, None, "")
+) -> Tensor:
+    return Block.write(block, x, 0, NOTHING, now, source, source_mask, turn, None, "")[0]

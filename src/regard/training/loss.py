@@ -11,7 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard import kernels
+
 IGNORED = 0  # the padding: nothing to guess here
+vocabulary = kernels.find("vocabulary")
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
@@ -21,6 +24,9 @@ def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Ten
     if logits.device.type == "cpu" and torch.is_grad_enabled() and not torch.compiler.is_compiling():
         lean: tuple[Tensor, Tensor] = _Lean.apply(logits, labels, smoothing)  # type: ignore[no-untyped-call]
         return lean
+    if logits.device.type == "cuda" and vocabulary is not None:
+        loss, plain = vocabulary.token_losses(logits, labels, smoothing)
+        return loss.sum(), plain.sum()
     log_p = logits.float().log_softmax(-1)
     plain = F.nll_loss(log_p, labels, reduction="sum", ignore_index=IGNORED)
     if not smoothing:

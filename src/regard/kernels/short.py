@@ -1,0 +1,207 @@
+"""Attention over short sentences on a GPU: all of a sentence's scores in one tile, which never leaves the chip.
+
+The tiles of the kernels made for long texts stay nearly empty over sentences, and plain products write every score to
+memory, wide and unaligned. Here one program takes one head of one sentence, forward and back.
+
+B batch, H heads, Q queries, K keys, D size of a query and of a key.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+LONGEST = 128  # queries and keys: a tile of more does not fit the registers
+SIZES = (16, 32, 64, 128)  # of a head
+NARROW = 16  # the least a matrix unit takes
+WARPS = {16: 1, 32: 2, 64: 4, 128: 8}
+
+
+def suits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
+    """Whether this is what the kernels are for: short, in half precision, masked by key or not at all."""
+    if query.dim() != 4:
+        return False
+    rows, heads, queries, size = query.shape
+    by_key = mask is None or mask.shape == (rows, 1, 1, key.shape[-2])
+    return (
+        by_key
+        and size in SIZES
+        and value.shape == key.shape == (rows, heads, key.shape[-2], size)
+        and query.dtype in (torch.bfloat16, torch.float16)
+        and query.dtype == key.dtype == value.dtype
+        and queries <= LONGEST
+        and key.shape[-2] <= LONGEST
+    )
+
+
+def attend_short(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, causal: bool, scale: float
+) -> Tensor:
+    """The context of each query: (B, H, Q, D), laid out as (B, Q, H, D), as what joins the heads wants it."""
+    context: Tensor = _attend(query, key, value, mask, causal, scale)
+    return context.transpose(1, 2)
+
+
+@torch.library.custom_op("regard::short_attention", mutates_args=())
+def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+    rows, heads, queries, size = query.shape
+    context = query.new_empty(rows, queries, heads, size)
+    query, key, value = (_dense(x) for x in (query, key, value))
+    if context.numel():
+        _forward[(rows * heads,)](
+            query, key, value, mask, context, *_strides(query, key, value), *_own(mask), heads, queries, key.shape[2],
+            scale, CAUSAL=causal, MASKED=mask is not None, SIZE=size, **_tiles(queries, key.shape[2]),
+        )  # fmt: skip
+    return context
+
+
+@_attend.register_fake
+def _(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+    rows, heads, queries, size = query.shape
+    return query.new_empty(rows, queries, heads, size)
+
+
+@torch.library.custom_op("regard::short_attention_backward", mutates_args=())
+def _attend_backward(
+    given: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    rows, heads, queries, size = query.shape
+    keys = key.shape[2]
+    gradients = (
+        query.new_empty(rows, queries, heads, size),
+        key.new_empty(rows, keys, heads, size),
+        value.new_empty(rows, keys, heads, size),
+    )
+    given, query, key, value = (_dense(x) for x in (given, query, key, value))
+    if rows and queries and keys:
+        _backward[(rows * heads,)](
+            query, key, value, mask, given, *gradients, *_strides(query, key, value),
+            given.stride(0), given.stride(1), given.stride(2), *_own(mask), heads, queries, keys,
+            scale, CAUSAL=causal, MASKED=mask is not None, SIZE=size, **_tiles(queries, keys),
+        )  # fmt: skip
+    return gradients
+
+
+@_attend_backward.register_fake
+def _(
+    given: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    rows, heads, queries, size = query.shape
+    keys = key.shape[2]
+    return (
+        query.new_empty(rows, queries, heads, size),
+        key.new_empty(rows, keys, heads, size),
+        value.new_empty(rows, keys, heads, size),
+    )
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    query, key, value, mask, ctx.causal, ctx.scale = inputs
+    ctx.save_for_backward(query, key, value, mask)
+
+
+def _back(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+    gradients = _attend_backward(given, *ctx.saved_tensors, ctx.causal, ctx.scale)
+    return (*(gradient.transpose(1, 2) for gradient in gradients), None, None, None)
+
+
+_attend.register_autograd(_back, setup_context=_remember)
+
+
+def _dense(x: Tensor) -> Tensor:
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def _strides(*tensors: Tensor) -> list[int]:
+    """Of sentences, heads and tokens; the numbers of a token lie side by side."""
+    return [stride for tensor in tensors for stride in tensor.stride()[:3]]
+
+
+def _own(mask: Tensor | None) -> tuple[int, int]:
+    return (0, 0) if mask is None else (mask.stride(0), mask.stride(3))
+
+
+def _tiles(queries: int, keys: int) -> dict[str, int]:
+    """Square ones, so that there are few kernels to compile."""
+    side = max(NARROW, triton.next_power_of_2(max(queries, keys)))
+    return {"TILE": side, "num_warps": WARPS[side], "num_stages": 1}
+
+
+# The kernels
+
+
+@triton.jit
+def _tile(start, row_stride, rows, row_count, columns):
+    """Rows of a head; zeros past the last."""
+    places = start + rows[:, None] * row_stride + columns[None, :]
+    return tl.load(places, mask=(rows < row_count)[:, None], other=0.0)
+
+
+@triton.jit
+def _weights(
+    q, k, mask, mask_start, mask_token, rows, columns, queries, keys, scale, CAUSAL: tl.constexpr, MASKED: tl.constexpr
+):
+    """Softmax of the scores over what may be seen; a query that may see nothing gives nothing."""
+    scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+    seen = (rows < queries)[:, None] & (columns < keys)[None, :]
+    if CAUSAL:
+        seen = seen & (columns[None, :] <= rows[:, None] + (keys - queries))
+    if MASKED:
+        there = tl.load(mask + mask_start + columns * mask_token, mask=columns < keys, other=0)
+        seen = seen & (there != 0)[None, :]
+    scores = tl.where(seen, scores, -1e30)
+    powers = tl.where(seen, tl.exp(scores - tl.max(scores, 1)[:, None]), 0.0)
+    return powers / tl.maximum(tl.sum(powers, 1), 1e-30)[:, None]
+
+
+CHANGING = ["queries", "keys", "mask_row", "mask_token"]  # from batch to batch: no reason for another kernel
+
+
+@triton.jit(do_not_specialize=CHANGING)
+def _forward(
+    query, key, value, mask, context,
+    q_row, q_head, q_token, k_row, k_head, k_token, v_row, v_head, v_token, mask_row, mask_token,
+    heads, queries, keys, scale,
+    CAUSAL: tl.constexpr, MASKED: tl.constexpr, SIZE: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    row, head = (tl.program_id(0) // heads).to(tl.int64), tl.program_id(0) % heads
+    rows, columns, numbers = tl.arange(0, TILE), tl.arange(0, TILE), tl.arange(0, SIZE)
+    q = _tile(query + row * q_row + head * q_head, q_token, rows, queries, numbers)
+    k = _tile(key + row * k_row + head * k_head, k_token, columns, keys, numbers)
+    weights = _weights(
+        q, k, mask, row * mask_row, mask_token, rows, columns, queries, keys, scale, CAUSAL, MASKED
+    )  # fmt: skip
+    v = _tile(value + row * v_row + head * v_head, v_token, columns, keys, numbers)
+    found = tl.dot(weights.to(v.dtype), v, input_precision="ieee")
+    places = context + (row * queries * heads + head) * SIZE + rows[:, None] * heads * SIZE + numbers[None, :]
+    tl.store(places, found.to(v.dtype), mask=(rows < queries)[:, None])
+
+
+@triton.jit(do_not_specialize=CHANGING)
+def _backward(
+    query, key, value, mask, given, to_query, to_key, to_value,
+    q_row, q_head, q_token, k_row, k_head, k_token, v_row, v_head, v_token, g_row, g_token, g_head,
+    mask_row, mask_token, heads, queries, keys, scale,
+    CAUSAL: tl.constexpr, MASKED: tl.constexpr, SIZE: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    row, head = (tl.program_id(0) // heads).to(tl.int64), tl.program_id(0) % heads
+    rows, columns, numbers = tl.arange(0, TILE), tl.arange(0, TILE), tl.arange(0, SIZE)
+    q = _tile(query + row * q_row + head * q_head, q_token, rows, queries, numbers)
+    k = _tile(key + row * k_row + head * k_head, k_token, columns, keys, numbers)
+    weights = _weights(
+        q, k, mask, row * mask_row, mask_token, rows, columns, queries, keys, scale, CAUSAL, MASKED
+    )  # fmt: skip
+    g = _tile(given + row * g_row + head * g_head, g_token, rows, queries, numbers)
+    by_key = (row * keys * heads + head) * SIZE + columns[:, None] * heads * SIZE + numbers[None, :]
+    real = (columns < keys)[:, None]
+    tl.store(to_value + by_key, tl.dot(tl.trans(weights).to(g.dtype), g, input_precision="ieee").to(g.dtype), mask=real)
+    v = _tile(value + row * v_row + head * v_head, v_token, columns, keys, numbers)
+    moved = tl.dot(g, tl.trans(v), input_precision="ieee")  # what each weight's change would bring
+    moved = (weights * (moved - tl.sum(weights * moved, 1)[:, None]) * scale).to(q.dtype)  # and each score's
+    by_query = (row * queries * heads + head) * SIZE + rows[:, None] * heads * SIZE + numbers[None, :]
+    tl.store(to_query + by_query, tl.dot(moved, k, input_precision="ieee").to(q.dtype), mask=(rows < queries)[:, None])
+    tl.store(to_key + by_key, tl.dot(tl.trans(moved), q, input_precision="ieee").to(q.dtype), mask=real)
