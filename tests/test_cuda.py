@@ -116,7 +116,7 @@ def test_an_update_played_from_a_recording_is_the_update(family: str, tmp_path: 
         step = training._prepared()
         step._records = bool(shapes)
         batches = training._batches()
-        losses = [training._update(step, [next(batches)]) for _ in range(12)]
+        losses = [training._update(step, batches) for _ in range(12)]
         batches.close()  # type: ignore[attr-defined]
         assert bool(step._recordings) is bool(shapes)
         found[shapes] = [facts["loss"] for facts in losses if facts]

@@ -98,11 +98,12 @@ def test_micro_batches_make_the_update_of_the_batches_together(corpus: Path, tmp
             target_tokens=one.target_tokens + other.target_tokens,
         )
 
-    training._update(prepared, [first, second])
+    training._update(prepared, iter([first, second]))
     apart = {name: parameter.grad.clone() for name, parameter in training.model.named_parameters()}
     training.model.load_state_dict(make_training(tmp_path, corpus, training.config).model.state_dict())
     training.progress = dataclasses.replace(training.progress, update=0)
-    training._update(prepared, [joined(first, second)])
+    training.config = training.config.with_values(["train.accumulate=1"])
+    training._update(prepared, iter([joined(first, second)]))
     for name, parameter in training.model.named_parameters():
         torch.testing.assert_close(parameter.grad, apart[name], rtol=1e-4, atol=1e-6)
 
@@ -123,6 +124,32 @@ def test_an_update_that_is_no_number_is_left_out_and_counted(
     assert training.progress.skipped == 1
     assert training.progress.update == 12
     assert all(parameter.isfinite().all() for parameter in training.model.parameters())
+
+
+def test_a_device_that_is_told_of_the_next_update_before_it_is_asked_about_this_one_learns_the_same(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cost, seen = step.objective, []
+
+    def sometimes(*arguments: object) -> object:
+        seen.append(1)
+        found = cost(*arguments)
+        return found._replace(loss=found.loss * math.nan) if len(seen) in (3, 4, 8) else found
+
+    def run(name: str, *, ahead: bool, stop_after: int | None = None) -> loop.Training:
+        monkeypatch.setattr(loop, "runs_ahead", lambda *_: ahead)
+        return trained(tmp_path / name, corpus, "transformer", stop_after, decay=0.9)
+
+    monkeypatch.setattr(step, "objective", sometimes)
+    waiting = run("waiting", ahead=False)
+    seen.clear()
+    ahead = run("ahead", ahead=True)
+    assert ahead.progress.skipped == waiting.progress.skipped == 3
+    same(waiting, ahead)
+    monkeypatch.setattr(step, "objective", cost)
+    whole = run("whole", ahead=True)
+    run("stopped", ahead=True, stop_after=5)
+    same(whole, run("stopped", ahead=True))
 
 
 def test_many_such_updates_in_a_row_go_back_to_the_last_checkpoint_with_a_lower_rate(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -69,6 +69,15 @@ class Progress:
     finished: bool = False
 
 
+class Taken(NamedTuple):
+    """What an update is made from."""
+
+    tokens: int
+    """Of all processes."""
+    cursor: tuple[int, int]
+    """The epoch and the batch that come after it."""
+
+
 @dataclass
 class Validation:
     """What a validation found: higher is better."""
@@ -93,6 +102,9 @@ class Training:
         self.optimizer = make_optimizer(self.model, config.train)
         self.average = {n: p.clone() for n, p in parameters(self.model).items()} if config.train.decay else None
         self.progress = Progress()
+        self._taken: Taken | None = None
+        """The next update's gradients, where the device was told of them before it was done with the last."""
+        self._ahead = runs_ahead(config, runtime)
         self.remarks: list[str] = []
         self.signal = 0
         """What asked the run to stop."""
@@ -161,7 +173,7 @@ class Training:
             self._rehearse(step)
             while progress.update < settings.updates and not progress.finished:
                 begun = time.perf_counter()
-                facts = self._update(step, [next(batches) for _ in range(settings.accumulate)])
+                facts = self._update(step, batches)
                 took = time.perf_counter() - begun
                 progress.seconds += took
                 if progress.split > split:
@@ -214,42 +226,59 @@ class Training:
                     yield batch
             number, cursor = number + 1, 0
 
-    def _update(self, step: Step, batches: list[Batch]) -> dict[str, Any] | None:
-        """One update from these micro-batches; None where something was no number, and nothing was changed."""
-        settings, progress, runtime = self.config.train, self.progress, self.runtime
+    def _update(self, step: Step, batches: Iterator[Batch]) -> dict[str, Any] | None:
+        """One update from the next micro-batches; None where something was no number, and nothing was changed.
+
+        A GPU is not kept waiting: it sees for itself whether all are numbers, and is told of the next update before it
+        is asked about this one.
+        """
+        settings, progress = self.config.train, self.progress
         update = progress.update + 1
-        (tokens,) = runtime.total(sum(batch.target_tokens for batch in batches))
-        # The sum over all tokens of all processes; gradients of processes are averaged, so times their number.
-        while not self._gradients(step, batches, runtime.world / tokens, last=True):
-            self._split(step, batches)
+        taken, self._taken = self._taken or self._take(step, batches, update + progress.skipped), None
         norm = whole(nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip or math.inf))
-        here, length = torch.stack([step.plain, norm]).tolist()  # the one time an update waits for the device
-        (loss,) = runtime.total(here)
-        progress.epoch, progress.batch = self.cursor
+        found = self.runtime.summed(torch.stack([step.plain, norm]))
+        learning = rate(update, settings, self.config.model.size) * progress.lowered
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning
+        if self._ahead:
+            self.optimizer.found_inf = 1 - found.isfinite().all().float()  # type: ignore[attr-defined]
+            self.optimizer.step()
+            if update < settings.updates:
+                self._taken = self._take(step, batches, update + progress.skipped + 1)
+        loss, length = found.tolist()  # the one time an update waits for the device
+        progress.epoch, progress.batch = taken.cursor
         if not math.isfinite(loss) or not math.isfinite(length):
             progress.skipped += 1
             progress.in_a_row += 1
             return None
-        learning = rate(update, settings, self.config.model.size) * progress.lowered
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning
-        self.optimizer.step()
+        if not self._ahead:
+            self.optimizer.step()
         if self.average is not None:
             self._follow(update)
         progress.update, progress.in_a_row = update, 0
-        progress.tokens += int(tokens)
+        progress.tokens += taken.tokens
         return {
-            "loss": loss / tokens,
-            "norm": length,
+            "loss": loss / taken.tokens,
+            "norm": length / self.runtime.world,
             "rate": learning,
-            "tokens": int(tokens),
+            "tokens": taken.tokens,
             "epoch": progress.epoch,
         }
 
-    def _gradients(self, step: Step, batches: list[Batch], scale: float, *, last: bool) -> bool:
+    def _take(self, step: Step, batches: Iterator[Batch], attempt: int) -> Taken:
+        """The gradients of the next micro-batches, and what of them is known before the device has done anything."""
+        micro = [next(batches) for _ in range(self.config.train.accumulate)]
+        cursor = self.cursor
+        (tokens,) = self.runtime.total(sum(batch.target_tokens for batch in micro))
+        # The sum over all tokens of all processes; gradients of processes are averaged, so times their number.
+        while not self._gradients(step, micro, self.runtime.world / tokens, attempt, last=True):
+            self._split(step, micro)
+        return Taken(int(tokens), cursor)
+
+    def _gradients(self, step: Step, batches: list[Batch], scale: float, attempt: int, *, last: bool) -> bool:
         """Those of `scale` times the loss, joined with other processes' after the `last`; False: too little memory."""
         progress, rank = self.progress, self.runtime.rank
-        torch.manual_seed(_mix(self.config.train.seed, progress.update + 1 + progress.skipped, rank))
+        torch.manual_seed(_mix(self.config.train.seed, attempt, rank))
         parts = [part for batch in batches for part in split_batch(batch, progress.split)]
         step.begin()
         try:
@@ -290,7 +319,7 @@ class Training:
         largest = {int(sizes.argmax()) for sizes in (rows, lengths, rows * lengths)}
         for number in sorted(largest):
             batch = epoch.make(number).each(lambda tensor: tensor.to(self.runtime.device))
-            while self.runtime.any(not self._gradients(step, [batch], 1.0, last=False)):
+            while self.runtime.any(not self._gradients(step, [batch], 1.0, 1, last=False)):
                 self._split(step, [batch])
 
     @torch.no_grad()
@@ -347,7 +376,13 @@ class Training:
                 f"going back did not help: lower train.rate ({self.config.train.rate}) or use train.precision=fp32"
             )
         self._load(path)
+        self._taken = None
         self.progress = dataclasses.replace(self.progress, lowered=lowered, skipped=skipped, split=split, in_a_row=0)
+
+
+def runs_ahead(config: Config, runtime: Runtime) -> bool:
+    """Whether the device is told of an update before it is done with the last: a GPU works while Python talks."""
+    return runtime.device.type == "cuda" and not config.train.sharded
 
 
 def _mix(*numbers: int) -> int:

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -127,7 +128,7 @@ def probe(config: Config, data: Data, runtime: Runtime, minutes: float, make: Ma
     begun, limit = time.perf_counter(), SHARE * 60 * minutes
     while len(times) < PROBED or (len(times) < 5 * PROBED and time.perf_counter() - begun < limit):
         then = time.perf_counter()
-        training._update(step, [next(batches) for _ in range(mine.train.accumulate)])
+        training._update(step, batches)
         times.append(time.perf_counter() - then)
         if len(times) >= 3 and time.perf_counter() - begun > 2 * limit:
             break
@@ -219,8 +220,10 @@ def _fits(config: Config, data: Data, runtime: Runtime, known: Facts, make: Make
     training.cursor = (0, 0)
     torch.cuda.reset_peak_memory_stats(runtime.device)
     try:
-        for number in {int(sizes.argmax()) for sizes in (lengths, shapes[:, 0] * lengths)}:
-            training._update(step, [epoch.make(number).each(lambda tensor: tensor.to(runtime.device))])
+        numbers = {int(sizes.argmax()) for sizes in (lengths, shapes[:, 0] * lengths)}
+        batches = cycle(epoch.make(number).each(lambda tensor: tensor.to(runtime.device)) for number in numbers)
+        for _ in numbers:
+            training._update(step, batches)
         fits = training.progress.split == 1
     except RunError:  # not even one row
         fits = False

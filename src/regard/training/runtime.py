@@ -93,6 +93,13 @@ class Runtime:
         dist.all_reduce(summed)
         return [float(number) for number in summed.tolist()]
 
+    def summed(self, numbers: Tensor) -> Tensor:
+        """The sums over all processes, which the device has and nobody waits for."""
+        if self.world > 1:
+            numbers = numbers.double()
+            dist.all_reduce(numbers)
+        return numbers
+
     def any(self, here: bool) -> bool:
         """Whether it is so anywhere."""
         return self.total(float(here))[0] > 0

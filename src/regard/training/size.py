@@ -28,7 +28,7 @@ EPOCHS, KNOWN = 56.0, 29_000  # Multi30k: 6,000 updates of 8,192 positions, 29,0
 PASSES = 5.0  # epochs a size should see in the minutes given; a smaller one sees more
 MOST_UPDATES = 100_000  # of the base Transformer of Vaswani et al. (2017)
 VALIDATIONS = 20  # of a run
-SHAPES_OF_BATCHES = 24  # on a GPU, where a small model would wait for Python without CUDA graphs
+SHAPES_OF_BATCHES = 24, 48  # on a GPU, which waits for Python without CUDA graphs: of a small model, and from 512 on
 BIG = 20 * 2**30  # bytes of a GPU that a transformer-big is trained on
 
 
@@ -159,8 +159,8 @@ def _with_model(config: Config, left_open: frozenset[str], shape: Shape, facts: 
     }
     # the second pass of R-Drop is cheap on a GPU, which a small model leaves idle
     training = {"rdrop": 0.0 if facts.modest else shape.rdrop, "decay": 0.999}
-    if not facts.modest and config.model.family == "transformer" and size < 512:
-        training["shapes"] = SHAPES_OF_BATCHES
+    if not facts.modest and config.model.family == "transformer":
+        training["shapes"] = SHAPES_OF_BATCHES[size >= 512]
     return _laid_under(config, left_open, {"model": values, "train": training})
 
 

@@ -7,7 +7,6 @@ of them are one word. A recording holds for one shape of batch, so `train.shapes
 from __future__ import annotations
 
 import importlib.util
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -56,7 +55,6 @@ class Step:
             and config.model.family != "bert"
         )
         self._recordings: dict[Shape, Recording] = {}
-        self._met: Counter[Shape] = Counter()
         self._scale = torch.zeros((), device=runtime.device)
         self.plain = torch.zeros((), device=runtime.device)
 
@@ -72,7 +70,6 @@ class Step:
     def forget(self) -> None:
         """Let go of all recordings, and of the memory they hold."""
         self._recordings.clear()
-        self._met.clear()
 
     def __call__(self, batch: Batch, scale: float, *, last: bool) -> None:
         """The gradients of `scale` times the batch's loss; of several processes they are joined after the `last`."""
@@ -81,8 +78,7 @@ class Step:
             self._run(batch, scale, last=last)
             return
         shape = _shape(batch)
-        self._met[shape] += 1
-        if shape not in self._recordings and self._met[shape] > 1 and len(self._recordings) < RECORDED:
+        if shape not in self._recordings and len(self._recordings) < RECORDED:
             self._recordings[shape] = self._record(batch)
         if shape not in self._recordings:
             self._run(batch, scale, last=last)
