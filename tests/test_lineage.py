@@ -113,3 +113,9 @@ def test_a_racer_that_fails_says_why(tmp_path: Path) -> None:
     entry = lineage.Entry("transformer", 1, tmp_path / "runs" / "transformer-1")
     with pytest.raises(RunError, match=r"transformer did not finish: .*does not exist"):
         lineage._train([entry], tmp_path / "nowhere", 4, torch.device("cpu"), lambda *_: None)
+
+
+def test_on_a_gpu_racers_play_recorded_updates_of_more_sentences_and_all_alike(tmp_path: Path) -> None:
+    entries = [lineage.Entry(name, 1, tmp_path / name) for name in lineage.RACERS]
+    commands = [" ".join(lineage._command(entry, tmp_path, 100, torch.device("cuda"))) for entry in entries]
+    assert all("train.budget=3072" in command and "train.shapes=24" in command for command in commands)

@@ -478,13 +478,15 @@ class Saver:
 
     def _copy(self, tensors: Groups) -> dict[str, dict[str, Tensor]]:
         before, self._copies = self._copies, {}
-        for group, named in tensors.items():
-            for name, whole in named.items():
-                tensor = own(whole)
-                copy = before.get((group, name))
-                if copy is None or copy.shape != tensor.shape or copy.dtype != tensor.dtype:
-                    copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
-                self._copies[group, name] = copy.copy_(tensor.detach(), non_blocking=tensor.is_cuda)
+        sources = {
+            (group, name): own(whole).detach() for group, named in tensors.items() for name, whole in named.items()
+        }
+        for key, tensor in sources.items():
+            copy = before.get(key)
+            if copy is None or copy.shape != tensor.shape or copy.dtype != tensor.dtype:
+                copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+            self._copies[key] = copy
+        torch._foreach_copy_([*self._copies.values()], [*sources.values()], non_blocking=True)
         for device in {tensor.device for named in tensors.values() for tensor in named.values() if tensor.is_cuda}:
             torch.cuda.synchronize(device)
         if self._writers is None:

@@ -49,6 +49,8 @@ SIZES = {"train": 60_000, "valid": 300, "test": 1_600}
 MADE = {"lengths": "uniform", "longest": 80}
 LENGTHS = (10, 20, 30, 40, 50, 60, 70)  # where buckets of reference words end
 UPDATES = 4000
+GRAPHS = 24  # shapes of batches on a GPU, which plays recorded updates: token by token, Python would be far too slow
+ROWS = 2  # times as many sentences in an update of a GPU, which takes hardly longer for them, and fewer updates
 SENTENCE = "The agreement on the European Economic Area was signed in August 1992."
 SHORT = 30.0  # BLEU that the model without attention must reach on short sentences, or its fall would mean nothing
 HALF, TENTH = 0.5, 0.1  # what it must lose from the shortest bucket to the longest, and what the others may
@@ -127,8 +129,16 @@ def _lines(path: Path) -> list[str]:
 # Running
 
 
-def _config(name: str) -> Config:
-    return find_config(RACERS[name])
+def _config(name: str, device: torch.device) -> Config:
+    config = find_config(RACERS[name])
+    return config.with_values([f"{field}={value}" for field, value in _own(config, device).items()])
+
+
+def _own(config: Config, device: torch.device) -> dict[str, int]:
+    """What a race on this device has other than the recipes, which are for a CPU."""
+    if device.type != "cuda":
+        return {}
+    return {"train.budget": ROWS * config.train.budget, "train.shapes": GRAPHS}
 
 
 def _plan(out: Path, data: Path, minutes: float, updates: int, seeds: int, device: torch.device, say: Say) -> int:
@@ -141,13 +151,15 @@ def _plan(out: Path, data: Path, minutes: float, updates: int, seeds: int, devic
                 f"{out} holds a race of {planned:,} updates: choose another --out, or leave --updates out"
             )
         return planned
-    planned = updates or UPDATES
+    planned = updates or (UPDATES * 2 // 3 if device.type == "cuda" else UPDATES)
     if minutes:
         each = _seconds(data, device)
         say(", ".join(f"{name} {1000 * took:.0f}" for name, took in each.items()) + " ms an update")
-        longest = max(sum(each.values()) * seeds / _places(device), max(each.values()))
+        cores = _places(device) if device.type == "cpu" else 1  # a GPU has them take turns
+        longest = max(sum(each.values()) * seeds / cores, max(each.values()))
         planned = max(20, int(SPENT * 60 * minutes / longest))
-    say(f"{planned:,} updates of {_config(WITHOUT).train.budget:,} positions for each of {len(RACERS)} models")
+    budget = _config(WITHOUT, device).train.budget
+    say(f"{planned:,} updates of {budget:,} positions for each of {len(RACERS)} models")
     folders.write_file(path, f"{planned}\n", force=True)
     return planned
 
@@ -156,14 +168,14 @@ def _seconds(data: Path, device: torch.device) -> dict[str, float]:
     """What an update of each takes, one after the other and on one thread, as they run."""
     files = Files(data / "train.en", data / "train.fr", False)
     valid = Files(data / "valid.en", data / "valid.fr", False)
-    text = _config(WITHOUT).text
+    text = _config(WITHOUT, device).text
     sides = make_tokenizers([files], text, lambda _: None)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         found = {}
         for name in RACERS:
-            config = _config(name)
+            config = _config(name, device)
             shape = dataclasses.replace(config.model, vocabulary=sides.source.size)
             config = dataclasses.replace(config, model=shape)
             made, _ = prepare([files], valid, config, sides, lambda _: None)
@@ -182,14 +194,15 @@ def _nothing(model: torch.nn.Module, data: Data) -> Validation:
 
 
 def _places(device: torch.device) -> int:
-    """How many run side by side: one a core; on a GPU, which small models leave idle, all of them."""
-    return max(1, os.cpu_count() or 1) if device.type == "cpu" else len(RACERS)
+    """How many run side by side: one a core; on a CUDA GPU, which small models leave idle, all of them."""
+    return {"cpu": max(1, os.cpu_count() or 1), "cuda": len(RACERS)}.get(device.type, 1)
 
 
 def _command(entry: Entry, data: Path, updates: int, device: torch.device) -> list[str]:
     sides = [str(data / f"{part}.{side}") for part in ("train", "valid") for side in ("en", "fr")]
     every = max(1, updates // 8)
     values = {"train.metric": "loss", "train.validate_every": every, "train.save_every": every}
+    values |= _own(find_config(RACERS[entry.name]), device)
     shape = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
     return [
         sys.executable, "-m", "regard", "train", *sides[:2], "--valid", *sides[2:], "--recipe", RACERS[entry.name],
