@@ -50,6 +50,12 @@ HEAVY = {
     "safetensors": {"checkpoint.py", "shards.py", "trace.py", "explain/film.py", "interop"},
 }  # fmt: skip
 
+# What reads or writes pickles: a pickle is code, and nothing that comes in may be.
+PICKLING = re.compile(
+    r"\b(pickle|cloudpickle|dill|joblib|shelve|multiprocessing|ProcessPoolExecutor|allow_pickle)\b"
+    r"|^torch\.(load|save)$|(broadcast|gather|scatter|send|recv)_object"
+)
+
 
 def part(path: Path) -> str:
     """The first name below the package: a folder or a file."""
@@ -113,6 +119,17 @@ def test_heavy_libraries_are_imported_only_where_they_belong(path: Path) -> None
         places = HEAVY.get(name.split(".")[0])
         if places is not None:
             assert any(here == place or here.startswith(f"{place}/") or part(path) == place for place in places), name
+
+
+@pytest.mark.parametrize("path", FILES, ids=str)
+def test_nothing_is_pickled(path: Path) -> None:
+    names = set(imports(path))
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Name | ast.Attribute):
+            names.add(ast.unparse(node))
+        elif isinstance(node, ast.keyword) and node.arg:
+            names.add(node.arg)
+    assert not {name for name in names if PICKLING.search(name)}
 
 
 def test_every_import_is_a_declared_dependency() -> None:

@@ -36,7 +36,7 @@ from regard.text.clean import (
     judge_lengths,
     usual_scripts,
 )
-from regard.text.crew import Crew, cores
+from regard.text.crew import Crew, cores, pack, unpack
 from regard.text.links import between_tokens, parse
 from regard.text.order import noise, scatter
 from regard.text.overlap import both
@@ -441,9 +441,16 @@ def _work(stream: Iterator[Columns], settings: Settings, workers: int | None) ->
         yield columns, cut((number, columns))
     del cut
     if (job := next(jobs, None)) is not None:
-        with Crew(Cutter, settings, workers) as crew:
-            for (_, columns), chunk in crew.in_order(chain([job], jobs)):
-                yield columns, chunk
+        packed = ((columns, (number, tuple(map(pack, columns)))) for number, columns in chain([job], jobs))
+        with Crew(cutter, settings._asdict() | {"rules": asdict(settings.rules)}, workers) as crew:
+            for columns, (judged, ids) in crew.in_order(packed):
+                yield columns, Chunk(Judged(*judged), ids)
+
+
+def cutter(told: dict[str, Any]) -> Callable[[Any], Chunk]:
+    """What a process of a crew does with packed chunks, from the settings it was told."""
+    cut = Cutter(Settings(**told | {"rules": Rules(**told["rules"])}))
+    return lambda job: cut((job[0], tuple(unpack(*column) for column in job[1])))
 
 
 class Cutter:
