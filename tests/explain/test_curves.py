@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
-from regard.explain.curves import draw, series, smooth
+from regard.explain.curves import _losses, draw, series, smooth
 
 
 def journal(updates: int, every: int, metric: str = "bleu") -> list[dict[str, Any]]:
@@ -36,6 +37,13 @@ def test_the_drawing_says_what_was_kept() -> None:
     svg = draw(journal(40, 10), best=20, title="mine")["training.svg"].decode()
     assert "kept: 30.00 at 20" in svg
     assert "BLEU on the validation set" in svg
+
+
+@pytest.mark.parametrize(("updates", "scale"), [(10, "linear"), (40, "log")])
+def test_a_loss_that_falls_far_is_drawn_on_a_logarithmic_scale(updates: int, scale: str) -> None:
+    axes = Figure().add_subplot()
+    _losses(axes, journal(updates, 50), 0)
+    assert axes.get_yscale() == scale
 
 
 def test_an_update_made_twice_counts_as_it_was_made_last() -> None:

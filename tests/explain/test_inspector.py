@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +17,11 @@ from regard.models import build
 from regard.text.tokenizer import END, START, Sides, train
 from regard.trace import Alternative, Branch, Trace, read, trace
 from tests.decoding.small import shaken
+from tests.explain.browsing import Opened
 from tests.explain.traces import made
 from tests.models.families import BERTS, GENERATORS
 
 WICKED = '</script><img src="http://elsewhere.example/x.png" onerror="document.title=1">'
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 def full(words: int = 4, layers: int = 2, heads: int = 3, source: str = "") -> Trace:
@@ -112,46 +110,6 @@ def test_a_layer_that_is_the_one_before_turned_round_lies_as_that_lies() -> None
 
 
 # In a browser.
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        pytest.skip("there is no chromium here: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as player:
-        opened = player.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
-
-class Opened:
-    """A page in a browser, and all that went wrong or out on it."""
-
-    def __init__(self, browser: Any, path: Path, page: str, **how: Any) -> None:
-        path.write_text(page, encoding="utf-8")
-        self.context = browser.new_context(**how)
-        self.page = self.context.new_page()
-        self.trouble: list[str] = []
-        self.page.on("console", lambda message: self.trouble.append(message.text))
-        self.page.on("pageerror", lambda error: self.trouble.append(str(error)))
-        self.page.on(
-            "request", lambda request: self.trouble.append(request.url) if "file:" not in request.url else None
-        )
-        self.page.goto(path.as_uri())
-
-    def count(self, selector: str) -> int:
-        found: int = self.page.locator(selector).count()
-        return found
-
-    def __enter__(self) -> Opened:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.context.close()
-        assert not self.trouble
 
 
 def open_full(browser: Any, path: Path, **how: Any) -> Opened:

@@ -19,11 +19,11 @@ Points = tuple[list[int], list[float]]
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#AA4499", "#777777"
 METRICS = {"bleu": "BLEU", "chrf": "chrF"}
 SMOOTH = 100  # points a smoothed curve has, about
+WIDE = 20  # from which highest to lowest loss the scale is logarithmic
 STYLE = {
     "font.family": "sans-serif",
     "font.size": 9,
     "axes.titlesize": 9,
-    "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -53,7 +53,7 @@ def draw(journal: Sequence[Line], *, best: int, title: str) -> dict[str, bytes]:
         figure = Figure(figsize=(9, 5.6), layout="constrained")
         FigureCanvasAgg(figure)  # no window, no display
         _panels(figure, journal, best)
-        figure.suptitle(title, x=0.01, ha="left", fontsize=11, parse_math=False)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold", parse_math=False)
         return {f"training.{kind}": _file(figure, kind) for kind in ("png", "svg")}
 
 
@@ -106,19 +106,34 @@ def _losses(axes: Axes, journal: Sequence[Line], best: int) -> None:
     if valid[0]:
         axes.plot(*valid, color=ORANGE, marker="o", markersize=4, label="validation")
     _mark(axes, valid, best)
-    axes.set(title="loss, nats a token")
-    if training[1]:  # the first updates, far above all others, would press the rest flat
-        ordered = sorted([*training[1], *valid[1]])
-        low, high = ordered[0], ordered[len(ordered) * 97 // 100]
-        axes.set_ylim(low - 0.08 * (high - low or 1), high + 0.08 * (high - low or 1))
+    axes.set(title="loss, nats a token", xlabel="update")
+    ordered = sorted(value for value in (*training[1], *valid[1]) if value > 0)
+    if not ordered:
+        return
+    low, high = ordered[0], ordered[-1]
+    if high > WIDE * low:
+        _logarithmic(axes, low, high)
+    else:  # the first updates, far above all others, would press the rest flat
+        high = ordered[len(ordered) * 97 // 100]
+        axes.set_ylim(max(low - 0.08 * (high - low or 1), 0), high + 0.08 * (high - low or 1))
     axes.legend(loc="upper right")
+
+
+def _logarithmic(axes: Axes, low: float, high: float) -> None:
+    """Where most of the way down would else lie on the axis."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    axes.set(yscale="log", ylim=(low / 1.25, high * 1.25))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
 def _metric(axes: Axes, journal: Sequence[Line], metric: str, best: int) -> None:
     points = series(journal, "validation", metric)
     axes.plot(*points, color=GREEN, marker="o", markersize=4)
     _mark(axes, points, best)
-    axes.set(title=f"{METRICS[metric]} on the validation set", ylim=(0, 1.15 * max(points[1]) or 1.0))
+    axes.set(title=f"{METRICS[metric]} on the validation set", xlabel="update", ylim=(0, 1.15 * max(points[1]) or 1.0))
 
 
 def _mark(axes: Axes, points: Points, best: int) -> None:
@@ -127,7 +142,8 @@ def _mark(axes: Axes, points: Points, best: int) -> None:
     if value is not None:
         ring = {"marker": "o", "markersize": 10.0, "markerfacecolor": "none", "markeredgecolor": "black"}
         axes.plot([best], [value], clip_on=False, zorder=5, **ring)  # type: ignore[arg-type]
-        axes.set_title(f"kept: {value:.2f} at {best:,}", loc="right", fontsize=8, fontweight="normal")
+        told = f"{value:.2f}" if value >= 1 else f"{value:.3g}"
+        axes.set_title(f"kept: {told} at {best:,}", loc="right", fontsize=8)
 
 
 def _speeds(journal: Sequence[Line]) -> Points:

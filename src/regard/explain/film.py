@@ -11,6 +11,7 @@ import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -25,10 +26,11 @@ from torch import Tensor, nn
 
 from regard import folders
 from regard.errors import FolderError
+from regard.explain import inspector
 from regard.models import Generator
 from regard.models.contract import Record
 from regard.text.corpus import Store
-from regard.text.tokenizer import START, Sides, Tokenizer
+from regard.text.tokenizer import END, SPECIALS, START, Sides, Tokenizer
 
 FILM = "film"  # the folder in a run's folder
 SENTENCES = "sentences.json"
@@ -94,7 +96,7 @@ def words(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
         inside = number > 1 and added[:1].strip() != "" and before[-1:].strip() != ""
         found.append("·" * inside + (added.strip() or "·"))
         before = text
-    return [*found, "⏎"]
+    return [*found, SPECIALS[END]]
 
 
 def frames(root: Path) -> dict[int, Path]:
@@ -121,8 +123,7 @@ def page(root: Path, scores: Mapping[int, str], *, title: str) -> str:
     data = {"updates": chosen, "scores": [scores.get(update, "") for update in chosen], "sentences": sentences}
     text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")  # a word must not end the script
     template = files("regard.explain").joinpath("page/film.html").read_text(encoding="utf-8")
-    plain = title.replace("&", "&amp;").replace("<", "&lt;")
-    return Template(template).substitute(title=plain, data=text)
+    return Template(template).substitute(title=escape(title), colours=inspector.colours(), data=text)
 
 
 def _pair(store: Store, example: int) -> tuple[list[int], list[int]]:

@@ -33,7 +33,7 @@ def page(
     warned: Sequence[signals.Warned] | None = None,
 ) -> str:
     """One HTML file with all in it; the first map, layer and head are what it opens with."""
-    return Template(_file("html")).substitute(
+    return Template(_file("inspector.html")).substitute(
         title=html.escape(title),
         style=style(),
         script=script(),
@@ -41,14 +41,19 @@ def page(
     )
 
 
+def colours() -> str:
+    """The CSS that names the colours of every page."""
+    return _file("colours.css")
+
+
 def style() -> str:
-    """The CSS of what `script` draws, for pages that show traces among other things."""
-    return _file("css")
+    """Those, and the CSS of what `script` draws, for pages that show traces among other things."""
+    return colours() + _file("inspector.css")
 
 
 def script() -> str:
     """The JavaScript that defines `regardInspect(element, data)`, which draws what `embed` gave."""
-    return _file("js")
+    return _file("inspector.js")
 
 
 def embed(
@@ -93,8 +98,8 @@ def embed(
     return text.replace("<", "\\u003c")  # a word must not end the script
 
 
-def _file(kind: str) -> str:
-    return files("regard.explain").joinpath(f"page/inspector.{kind}").read_text(encoding="utf-8")
+def _file(name: str) -> str:
+    return files("regard.explain").joinpath(f"page/{name}").read_text(encoding="utf-8")
 
 
 def _words(side: Side) -> dict[str, Any]:

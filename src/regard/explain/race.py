@@ -1,130 +1,177 @@
-"""The page of the race: BLEU against length, loss against time, one sentence's attention from each, and their sizes."""
+"""The page of the race: what is claimed and whether it holds, BLEU against length, loss against time, looks, sizes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from regard.explain import report
 from regard.explain.methods import Map
 
-WIDTH, HEIGHT = 640, 250  # of a chart, in its own units
-LEFT, BOTTOM, TOP = 40, 36, 14
+MINUTES = 180  # seconds from which time is told in minutes
+MARKS = 6  # numbers along an axis, at most
 
 
 def page(found: Mapping[str, Any], looks: Mapping[str, Map | None]) -> str:
     """One HTML file with all in it."""
     racers = found["racers"]
     names = [racer["name"] for racer in racers]
+    blind = {name for name, look in looks.items() if look is None}
     seeds = racers[0]["seeds"]
-    bars = "bars: the seeds' lowest and highest" if seeds > 1 else "bars: where 95 of 100 resampled corpora lie"
+    places = [
+        report.bucket(buckets[0], buckets) for buckets in zip(*(racer["by_length"] for racer in racers), strict=True)
+    ]
+    bars = "the seeds' lowest and highest" if seeds > 1 else "where 95 of 100 resampled corpora lie"
+    few = f" {report.FEWER}" if any(place.small for place in places) else ""
     parts = [
-        _verdicts(found["verdicts"]),
+        _claims(found["verdicts"], names, blind),
         report.figure(
             "BLEU against sentence length",
-            f"Words of the reference; {bars}. Grey: fewer than 30 sentences, which says little.",
-            report.chart(_places(racers), names, "BLEU"),
+            f"The bars are {bars}.{few}",
+            report.chart(places, names, "BLEU", report.LENGTHS),
         ),
         report.figure(
             "Loss against time",
-            "Cross-entropy a token on the validation set, after so many seconds of training.",
-            _lines(racers),
+            "Cross-entropy on the validation set, on a logarithmic scale; every mark is a validation.",
+            _curves(racers),
         ),
         report.heats(
             "The same sentence, looked at by each",
-            "Rows: what is written; columns: the source. A transformer's heads are averaged.",
+            "Rows: what is written; columns: the source; the more weight, the stronger the colour.",
             looks,
         ),
-        _parameters(racers),
+        _parameters(racers, names),
     ]
     often = "one seed" if seeds == 1 else f"{seeds} seeds"
     about = (
-        f"{len(racers)} models, {found['updates']:,} updates each on the same batches; {found['sentences']:,} test"
-        f" sentences of 2 to 80 words, {often}; {found['seconds'] / 60:.1f} minutes in all ({found['device']})."
-        f" {racers[0]['signature']}, one word after the other (no beam)."
+        f"{len(racers)} models of about the same size learn the same sentences of 2 to 80 words in {found['updates']:,}"
+        f" updates each, and then translate {found['sentences']:,} new ones, one word after the other (no beam)."
+        f" {often.capitalize()}, on a {'CPU' if found['device'] == 'cpu' else 'GPU'}."
     )
-    return report.page("The lineage of attention, raced", about, parts, [])
+    return report.page(
+        "What attention does for long sentences", about, parts, [], kind="The lineage of attention, raced"
+    )
 
 
-def _verdicts(verdicts: Sequence[Mapping[str, Any]]) -> str:
-    rows = "".join(
-        f'<li class="{"yes" if each["holds"] else "no"}"><b>{"✓" if each["holds"] else "✗"}</b>'
-        f"{escape(each['name'])}: {each['first']:.1f} BLEU on the shortest sentences, {each['last']:.1f} on the"
-        f" longest; the notes say it {escape(each['claim'])}.</li>"
-        for each in verdicts
-    )
+# What is claimed
+
+
+def _claims(verdicts: Sequence[Mapping[str, Any]], names: Sequence[str], blind: set[str]) -> str:
+    """The two claims of the papers, each with the models it is about."""
+    if not verdicts:
+        return ""
+    without = [each for each in verdicts if each["name"] in blind]
+    looking = [each for each in verdicts if each["name"] not in blind]
     return (
-        '<section class="card"><h2>What the notes claim, measured</h2><p>Without attention one vector has to hold the'
-        " whole sentence; with it, each word is looked up where it stands.</p>"
-        f'<ul class="verdicts">{rows}</ul></section>'
+        '<section class="card"><h2>What the papers claim, measured</h2>'
+        '<div class="scroll" tabindex="0" role="region" aria-label="claims"><table class="data claims"><thead><tr>'
+        '<th scope="col">model</th><th scope="col">the claim</th><th scope="col">BLEU</th><th scope="col">change</th>'
+        "</tr></thead>"
+        + _claim("Without attention, one vector has to hold the whole sentence, however long:", without, names)
+        + _claim("With attention, each word is looked up where it stands:", looking, names)
+        + '</table></div><p class="note">BLEU of the shortest and of the longest sentences, as in the chart below. A'
+        " fall counts only in a model that translates short sentences: one that never learned has nothing to lose.</p>"
+        "</section>"
     )
 
 
-def _places(racers: Sequence[Mapping[str, Any]]) -> list[report.Place]:
-    places = []
-    for buckets in zip(*(racer["by_length"] for racer in racers), strict=True):
-        first = buckets[0]
-        span = f"{first['from']}+" if first["to"] is None else f"{first['from']}–{first['to']}"
-        points = [report.Point(each["bleu"], each["low"], each["high"]) for each in buckets]
-        places.append(report.Place(span, f"{first['sentences']:,}", first["small"], points))
-    return places
+def _claim(why: str, verdicts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    if not verdicts:
+        return ""
+    claim = f"{why} BLEU {escape(verdicts[0]['claim'])}."
+    rows = "".join(_verdict(each, names) for each in verdicts)
+    return f'<tbody><tr><th class="claim" colspan="4"><span>{claim}</span></th></tr>{rows}</tbody>'
 
 
-def _lines(racers: Sequence[Mapping[str, Any]]) -> str:
-    """Curves over seconds, the loss on a logarithmic scale."""
+def _verdict(each: Mapping[str, Any], names: Sequence[str]) -> str:
+    kind, text = ("yes", "✓ holds") if each["holds"] else ("no", "✗ fails")
+    change = f"{-each['lost']:+.0%}".replace("-", "−") if math.isfinite(each["lost"]) else ""
+    return (
+        f'<tr><th scope="row">{report.key(names.index(each["name"]))}{escape(each["name"])}</th>'
+        f'<td><span class="verdict {kind}">{text}</span></td>'
+        f"<td>{each['first']:.1f} → {each['last']:.1f}</td><td>{change}</td></tr>"
+    )
+
+
+# How they learned
+
+
+def _curves(racers: Sequence[Mapping[str, Any]]) -> str:
     points = [point for racer in racers for point in racer["curve"]]
     if not points:
         return "<p>No validation was made.</p>"
-    most = max(seconds for seconds, _ in points) or 1.0
-    low, high = (math.log(chosen(loss for _, loss in points)) for chosen in (min, max))
-    high = high if high > low else low + 1
+    ends = "; ".join(
+        f"{racer['name']} {racer['curve'][-1][1]:.3f} after {racer['curve'][-1][0]:.0f} s"
+        for racer in racers
+        if racer["curve"]
+    )
+    names = [racer["name"] for racer in racers]
+    return report.drawing(names, f"loss at the end: {ends}", lambda size: _lines(size, racers, points))
 
-    def at(seconds: float, loss: float) -> str:
-        x = LEFT + (WIDTH - LEFT - 10) * seconds / most
-        y = TOP + (HEIGHT - TOP - BOTTOM) * (high - math.log(loss)) / (high - low)
-        return f"{x:.1f},{y:.1f}"
 
-    drawn = []
-    for step in range(5):
-        value = math.exp(low + (high - low) * step / 4)
-        y = at(0, value).split(",")[1]
-        drawn.append(
-            f'<line class="grid" x1="{LEFT}" x2="{WIDTH}" y1="{y}" y2="{y}"/>'
-            f'<text class="mark" x="{LEFT - 6}" y="{float(y) + 3.5:.1f}">{value:.2g}</text>'
-        )
-        seconds = most * step / 4
-        x = at(seconds, value).split(",")[0]
-        drawn.append(f'<text x="{x}" y="{HEIGHT - 14}">{seconds:.0f} s</text>')
+def _lines(size: report.Size, racers: Sequence[Mapping[str, Any]], points: Sequence[Sequence[float]]) -> str:
+    """Curves over the time of training, the loss on a logarithmic scale."""
+    unit, named = (60, "minutes") if max(seconds for seconds, _ in points) >= MINUTES else (1, "seconds")
+    most = max(seconds for seconds, _ in points) / unit or 1.0
+    low, high = min(loss for _, loss in points) * 0.9, max(loss for _, loss in points) * 1.1
+
+    def up(loss: float) -> float:
+        return math.log(loss / low) / math.log(high / low)
+
+    marks = [(up(value), f"{value:g}") for value in _decades(low, high)]
+    drawn = [report.frame(size, "loss, nats a token", f"{named} of training", marks)]
+    for value in _round(most):
+        drawn.append(f'<text x="{size.across(value / most):.1f}" y="{size.up(0) + 17:.1f}">{value:g}</text>')
+    ends: list[tuple[float, float] | None] = []
     for number, racer in enumerate(racers):
-        path = " ".join(at(*point) for point in racer["curve"])
+        places = [(size.across(seconds / unit / most), size.up(up(loss))) for seconds, loss in racer["curve"]]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        shape = report.SHAPES[number % 6]
+        dots = "".join(f'<path d="{shape}" transform="translate({x:.1f} {y:.1f}) scale(.7)"/>' for x, y in places)
         drawn.append(
-            f'<polyline class="s{number % 6}" points="{path}"><title>{escape(racer["name"])}</title></polyline>'
+            f'<g class="point s{number % 6}"><title>{escape(racer["name"])}</title>'
+            f'<polyline class="path" points="{path}"/>{dots}</g>'
         )
-    legend = "".join(
-        f'<li><i class="dot s{number % 6}"></i>{escape(racer["name"])}</li>' for number, racer in enumerate(racers)
-    )
-    told = "; ".join(f"{racer['name']} ends at {racer['curve'][-1][1]:.3f}" for racer in racers if racer["curve"])
+        ends.append(places[-1] if places else None)
+    return "".join(drawn) + report.labels(size, [racer["name"] for racer in racers], ends)
+
+
+def _decades(low: float, high: float) -> list[float]:
+    """1, 2 and 5 of every power of ten between two numbers."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [value for power in powers for digit in (1, 2, 5) if low <= (value := digit * 10.0**power) <= high]
+
+
+def _round(most: float) -> Iterator[float]:
+    """Round numbers from nought, a few."""
+    power = 10.0 ** math.floor(math.log10(most))
+    step = next(step for share in (0.1, 0.2, 0.5, 1, 2) if most / (step := share * power) < MARKS)
+    yield from (step * number for number in range(int(most / step + 1e-9) + 1))
+
+
+# What they are made of
+
+
+def _parameters(racers: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    counted = [racer["parameters"] for racer in racers]
+    largest = max((each["parts"] for each in counted), key=len)
+    parts = list(dict.fromkeys([*largest, *(part for each in counted for part in each["parts"])]))
+    head = "".join(f'<th scope="col">{report.key(place)}{escape(name)}</th>' for place, name in enumerate(names))
+    rows = "".join(_row(part, [each["parts"].get(part, 0) for each in counted]) for part in parts)
+    totals = [each["total"] for each in counted]
+    scores = "".join(f"<td>{racer['bleu']:.1f}</td>" for racer in racers)
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(told)}">{"".join(drawn)}</svg>'
-        f'<ul class="legend">{legend}</ul>'
+        '<section class="card"><h2>Parameters by part</h2>'
+        f"<p>The largest has {max(totals) / min(totals) - 1:.0%} more than the smallest.</p>"
+        '<div class="scroll" tabindex="0" role="region" aria-label="parameters"><table class="data"><thead><tr>'
+        f"<th></th>{head}</tr></thead><tbody>{rows}</tbody><tfoot>{_row('all', totals)}"
+        f'<tr><th scope="row">BLEU, all lengths</th>{scores}</tr>'
+        f'</tfoot></table></div><p class="signature">{report.breakable(racers[0]["signature"])}</p></section>'
     )
 
 
-def _parameters(racers: Sequence[Mapping[str, Any]]) -> str:
-    parts = list(dict.fromkeys(part for racer in racers for part in racer["parameters"]["parts"]))
-    head = "".join(f"<th>{escape(racer['name'])}</th>" for racer in racers)
-    rows = "".join(
-        f"<tr><th>{escape(part)}</th>"
-        + "".join(f"<td>{racer['parameters']['parts'].get(part, 0):,}</td>" for racer in racers)
-        + "</tr>"
-        for part in parts
-    )
-    total = "".join(f"<td><b>{racer['parameters']['total']:,}</b></td>" for racer in racers)
-    bleu = "".join(f"<td>{racer['bleu']:.1f}</td>" for racer in racers)
-    return (
-        '<section class="card"><h2>Parameters by part</h2><p>Within a tenth of each other.</p><div class="scroll">'
-        f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{rows}<tr><th>all</th>{total}</tr>"
-        f"<tr><th>BLEU, all lengths</th>{bleu}</tr></tbody></table></div></section>"
-    )
+def _row(name: str, numbers: Sequence[int]) -> str:
+    cells = "".join(f"<td>{number:,}</td>" if number else '<td class="soft">–</td>' for number in numbers)
+    return f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>'

@@ -1,7 +1,8 @@
 "use strict";
-// regardInspect(element, data, options) draws a trace into an element; data is what inspector.embed gave. Words only ever
-// become text nodes: nothing in a sentence can become markup.
-function regardInspect(root, data, options) {
+// regardInspect(element, data, alone) draws a trace into an element; data is what inspector.embed gave. Alone it is a page, with
+// a title and a choice of colours; else it stands beside its sentence on another. Words only ever become text nodes: nothing in
+// a sentence can become markup.
+function regardInspect(root, data, alone) {
   const make = (tag, given, ...children) => {
     const element = tag.startsWith("svg:") ? document.createElementNS("http://www.w3.org/2000/svg", tag.slice(4)) : document.createElement(tag);
     for (const [name, value] of Object.entries(given || {})) {
@@ -12,7 +13,8 @@ function regardInspect(root, data, options) {
     return element;
   };
   const word = (side, place, tag, given) => make(tag || "bdi", { dir: "auto", ...given, class: ((given && given.class) || "") + (side.special[place] ? " special" : "") }, side.words[place]);
-  const percent = share => share > 0 && share < .001 ? "<0.1 %" : (100 * share).toFixed(share < .0995 ? 1 : 0) + " %";
+  const percent = share => share > 0 && share < .001 ? "<0.1\u00a0%" : (100 * share).toFixed(share < .0995 ? 1 : 0) + "\u00a0%";
+  const minus = value => (Math.abs(value) < .005 ? 0 : value).toFixed(2).replace("-", "−");
   const decode = text => Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
   const unique = "rg" + (regardInspect.count = (regardInspect.count || 0) + 1) + "-";
   const KINDS = { cross: "target ← source", encoder: data.family === "bert" ? "word ← word" : "source ← source", decoder: data.family === "gpt" ? "written ← all before" : "target ← target before" };
@@ -21,6 +23,7 @@ function regardInspect(root, data, options) {
   const maps = data.maps.map(map => ({ ...map, bytes: decode(map.values), joinedBytes: map.joined ? decode(map.joined) : null }));
   const now = { map: 0, layer: data.layer, head: data.head, row: 0, column: 0, figures: false };
   const stepRows = [], redraw = [];
+  const spaced = data.steps.some(([, piece]) => /^\s/.test(piece));
   let cells = null;  // Float32Array of the picture shown, row after row
   let table = null;  // the heatmap
 
@@ -39,7 +42,7 @@ function regardInspect(root, data, options) {
   }
   const current = () => maps[now.map];
   const at = (row, column) => cells[row * current().columns.words.length + column];
-  const figure = value => current().unit === "weight" || current().unit === "share" ? value.toFixed(2) : Math.abs(value) < .005 ? "0" : value.toFixed(Math.abs(value) < 10 ? 2 : 1);
+  const figure = value => current().unit === "weight" || current().unit === "share" ? value.toFixed(2) : Math.abs(value) < .005 ? "0" : value.toFixed(Math.abs(value) < 10 ? 2 : 1).replace("-", "−");
   const largest = () => cells.reduce((high, value) => Math.max(high, Math.abs(value)), 0) || 1;
   const probabilityOf = place => {  // of a word, all of its pieces
     const own = data.steps.filter(step => step[0] === place);
@@ -51,6 +54,7 @@ function regardInspect(root, data, options) {
   // The frame of the page.
 
   root.classList.add("rg");
+  root.classList.toggle("alone", Boolean(alone));
   root.replaceChildren();
   const said = make("p", { class: "hidden", "aria-live": "polite" });
   const sentence = make("div", { class: "sentence", dir: "auto" });
@@ -61,46 +65,46 @@ function regardInspect(root, data, options) {
   const [kindLabel, kindList] = select("words", { "data-control": "kind" });
   const [layerLabel, layerList] = select("layer", { "data-control": "layer" });
   const [headLabel, headList] = select("head", { "data-control": "head" });
-  const figuresBox = make("input", { type: "checkbox" });
+  const figuresBox = make("input", { type: "checkbox" }), figuresLabel = make("label", { class: "soft" }, figuresBox, " numbers");
   const meaning = make("p", { class: "meaning" });
   const panels = { map: make("div", {}), lines: make("div", {}), heads: make("div", { class: "heads" }) };
   const tabs = {};
-  const aside = make("aside", { class: "card", "aria-label": "the chosen words" });
-  const looks = make("section", { class: "card", "aria-label": "what each word was written from" });
+  const aside = make("aside", { class: "box", "aria-label": "the chosen words" });
+  const looks = make("section", { class: "box", "aria-label": "what each word was written from" });
   if (maps.length) lookCard();
-  else looks.append(make("h2", {}, "Attention"), make("p", { class: "soft" }, "This model has no attention to show: a rnn with score = \"none\" reads the source into one vector. Explain it with the model at hand (regard explain), and gradient and ablation tell what its words depend on."));
+  else looks.append(make("h2", {}, "Attention"), make("p", { class: "soft" }, "This model has no attention to show: an rnn with score = \"none\" reads the source into one vector. Explain it with the model at hand (regard explain), and gradient and ablation tell what its words depend on."));
   root.append(make("div", { class: "columns" }, looks, maps.length || data.steps.length ? aside : null), said);
   if (data.steps.length) root.append(stepCard());
   if (data.tree.length) root.append(treeCard());
   if (data.hidden.length) root.append(hiddenCard());
-  root.append(make("footer", {}, "Made by Regard. This file is whole: it loads nothing from elsewhere."));
+  if (alone) root.append(make("footer", {}, "Made by Regard. This file is whole: it loads nothing from elsewhere."));
 
   function header() {
-    const line = make("header", {}, make("h1", { dir: "auto" }, data.title || data.family));
-    if (options && options.theme) line.append(themeButton());
-    root.append(line);
-    const pair = make("div", { class: "pair" }, make("span", {}, data.family === "gpt" ? "prompt" : data.family === "bert" ? "text" : "source"));
-    if (data.family === "bert") pair.append(sentence);
+    if (alone) root.append(make("header", {}, make("h1", { dir: "auto" }, data.title || data.family), themeButton()));
+    const pair = make("div", { class: "pair" });
+    if (data.family === "bert") pair.append(make("span", {}, "text"), sentence);
     else {
-      pair.append(make("div", { class: "sentence", dir: "auto" }, data.source.text));
+      if (alone) pair.append(make("span", {}, data.family === "gpt" ? "prompt" : "source"), make("div", { class: "sentence", dir: "auto" }, data.source.text));
       pair.append(make("span", {}, data.family === "gpt" ? "continuation" : "translation"), sentence);
     }
+    let doubts = 0;
     written.words.forEach((_, place) => {
       const share = probabilityOf(place), doubt = share !== null && share < .5 && !written.special[place];
+      doubts += doubt;
       const button = word(written, place, "button", { type: "button", class: doubt ? "doubt" : "", title: share === null ? null : "probability " + percent(share), onclick: () => chooseWritten(place) });
       sentence.append(button, " ");
     });
     root.append(pair);
     const facts = [];
-    if (data.family !== "bert") facts.push("score " + data.score.toFixed(2));
+    if (data.family !== "bert") facts.push("score " + minus(data.score));
     if (!data.finished) facts.push("cut off at the longest length allowed");
-    if (data.steps.length && data.family !== "bert") facts.push("dotted: words that were less than 50 % probable");
+    if (doubts) facts.push("dotted: less than 50\u00a0% probable");
     if (facts.length) pair.append(make("span", {}, ""), make("small", {}, facts.join(" · ")));
     if (data.warnings.length) root.append(make("ul", { class: "warnings", "aria-label": "warnings" }, ...data.warnings.map(message => make("li", { dir: "auto" }, message))));
   }
 
   function themeButton() {
-    const page = document.documentElement, order = ["", "dark", "light"], names = { "": "as the system", dark: "dark", light: "light" };
+    const page = document.documentElement, order = ["", "dark", "light"], names = { "": "auto", dark: "dark", light: "light" };
     const button = make("button", { type: "button", "data-control": "theme" });
     const show = () => { button.textContent = "◐ " + names[page.dataset.theme || ""]; button.setAttribute("aria-label", "colours: " + names[page.dataset.theme || ""]); };
     button.onclick = () => {
@@ -118,6 +122,7 @@ function regardInspect(root, data, options) {
   function lookCard() {
     const names = [...new Set(maps.map(map => map.method))];
     names.forEach(name => methodList.add(new Option(METHODS[name] || name, name)));
+    methodLabel.hidden = names.length < 2;
     methodList.onchange = () => choose(maps.findIndex(map => map.method === methodList.value && map.kind === current().kind) , true);
     kindList.onchange = () => choose(maps.findIndex(map => map.method === current().method && map.kind === kindList.value), true);
     layerList.onchange = () => { now.layer = +layerList.value; draw(); };
@@ -139,8 +144,8 @@ function regardInspect(root, data, options) {
       open(name);
       tabs[name].focus();
     });
-    const none = maps.some(map => map.method === "attention") ? null : make("p", { class: "soft" }, "This model has no attention: it reads the source into one vector.");
-    looks.append(none || "", make("div", { class: "controls" }, methodLabel, kindLabel, layerLabel, headLabel), meaning, make("div", { class: "ways" }, list, make("label", { class: "soft" }, figuresBox, " numbers")), ...Object.values(panels));
+    const none = maps.some(map => map.method === "attention") ? null : make("p", { class: "soft", style: "margin-bottom:.6rem" }, "This model has no attention: it reads the source into one vector.");
+    looks.append(none || "", make("div", { class: "controls" }, methodLabel, kindLabel, layerLabel, headLabel), meaning, make("div", { class: "ways" }, list, figuresLabel), ...Object.values(panels));
     open("map");
     choose(0, false);
   }
@@ -151,6 +156,7 @@ function regardInspect(root, data, options) {
       tabs[other].setAttribute("aria-selected", other === name);
       tabs[other].tabIndex = other === name ? 0 : -1;
     }
+    figuresLabel.hidden = name !== "map";
     if (cells) draw();
   }
 
@@ -194,11 +200,12 @@ function regardInspect(root, data, options) {
     tell(false);
   }
 
-  function measure(side) {
-    const pen = measure.pen = measure.pen || document.createElement("canvas").getContext("2d");
+  function measured(text) {  // how wide it is drawn
+    const pen = measured.pen = measured.pen || document.createElement("canvas").getContext("2d");
     pen.font = "13px system-ui, sans-serif";
-    return Math.min(150, Math.max(8, ...side.words.map(text => pen.measureText(text).width)));
+    return pen.measureText(text).width;
   }
+  function measure(side) { return Math.min(150, Math.max(8, ...side.words.map(measured))); }
 
   function drawMap() {
     const map = current(), { rows, columns } = map, high = largest();
@@ -217,7 +224,7 @@ function regardInspect(root, data, options) {
       const line = make("tr", { role: "row" }, make("th", { scope: "row", role: "rowheader", title: text, class: row === now.row ? "chosen" : "" }, word(rows, row)));
       columns.words.forEach((_, column) => {
         const value = at(row, column), share = Math.abs(value) / high, chosen = row === now.row && column === now.column;
-        const cell = make("td", { role: "gridcell", tabindex: chosen ? 0 : -1, "aria-selected": chosen, class: (value < 0 ? "minus" : "") + (share > .55 ? " strong" : "") }, make("span", {}, figure(value)));
+        const cell = make("td", { role: "gridcell", tabindex: chosen ? 0 : -1, "aria-selected": chosen, class: (value < 0 ? "minus" : "") + (share > .55 ? " strong" : Math.abs(value) < .005 ? " nil" : "") }, make("span", {}, figure(value)));
         cell.style.setProperty("--v", share.toFixed(3));
         line.append(cell);
       });
@@ -227,11 +234,12 @@ function regardInspect(root, data, options) {
     table.addEventListener("click", event => { const cell = event.target.closest("tbody td"); if (cell) move(cell.parentElement.rowIndex - 1, cell.cellIndex - 1, true); });
     table.addEventListener("focusin", event => { const cell = event.target.closest("tbody td"); if (cell) move(cell.parentElement.rowIndex - 1, cell.cellIndex - 1, false); });
     table.addEventListener("keydown", walk);
-    const holder = make("div", { class: "scroll" }, table);
+    const holder = make("div", { class: "slide" }, table);
     table.style.marginInlineEnd = "auto";
     table.style.paddingInlineEnd = Math.ceil(slope * .62) + "px";
     const legend = make("div", { class: "scale" + (map.low < 0 ? " signed" : "") }, make("span", {}, map.low < 0 ? "−" + figure(high) : "0"), make("i", { "aria-hidden": true }), make("span", {}, figure(high) + " " + map.unit));
     panels.map.replaceChildren(holder, legend);
+    if (holder.scrollWidth > holder.clientWidth + 2) legend.append(make("span", { class: "hint" }, "scroll sideways for the rest"));
     if (held) cellAt(now.row, now.column).focus({ preventScroll: true });
   }
   function cellAt(row, column) { return table.rows[row + 1].cells[column + 1]; }
@@ -267,7 +275,7 @@ function regardInspect(root, data, options) {
   }
 
   function where() {
-    const map = current(), head = now.head < 0 ? "heads together" : "head " + now.head;
+    const map = current(), head = now.head >= 0 ? "head " + now.head : map.method === "value" ? "heads together" : "mean of all heads";
     return [map.layers > 1 ? "layer " + now.layer : "", map.heads > 1 ? head : ""].filter(Boolean).join(", ");
   }
 
@@ -296,7 +304,7 @@ function regardInspect(root, data, options) {
       return word(side, place, "button", { type: "button", onmouseenter: light, onmouseleave: () => highlight(null, null), onfocus: () => { light(); which ? now.row = place : now.column = place; tell(true); }, onblur: () => highlight(null, null) });
     }));
     lists = [list(columns, 0, "words looked at"), list(rows, 1, "words that look")];
-    panels.lines.replaceChildren(make("div", { class: "lines" }, lists[0], drawing, lists[1]), make("p", { class: "soft", style: "text-align:center;margin-top:.6rem" }, "Left: what was looked at. Right: what looked. Point at a word to see its lines alone."));
+    panels.lines.replaceChildren(make("div", { class: "threads" }, lists[0], drawing, lists[1]), make("p", { class: "soft", style: "text-align:center;margin-top:.6rem" }, "Left: what was looked at. Right: what looked. Point at a word to see its lines alone."));
   }
 
   // All heads as small pictures.
@@ -309,7 +317,7 @@ function regardInspect(root, data, options) {
     const low = colour("--low"), poles = [colour("--high"), colour("--minus")];
     const found = [], buttons = [];
     for (let layer = 0; layer < map.layers; layer++) {
-      const line = make("div", { class: "row" });
+      const line = make("div", { class: "thumbs" });
       for (let head = 0; head < map.heads; head++) {
         const values = picture(map, layer, head), high = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0) || 1;
         const canvas = make("canvas", { width: columns.words.length, height: rows.words.length, "aria-hidden": "true" });
@@ -322,6 +330,7 @@ function regardInspect(root, data, options) {
         buttons.push(button);
         line.append(button);
       }
+      line.style.setProperty("--many", map.heads);
       if (map.heads > 1) found.push(make("h3", {}, "layer " + layer));
       found.push(line);
     }
@@ -355,10 +364,10 @@ function regardInspect(root, data, options) {
     ];
     const steps = rowsAreWritten(map) ? data.steps.filter(step => step[0] === now.row) : [];
     if (steps.length) {
-      parts.push(make("h2", {}, "Probability"), make("ul", { class: "bars", "aria-label": "tokens of the word" }, ...steps.slice(0, 9).map(([, piece, log]) => bar(token(piece), Math.exp(log), percent(Math.exp(log))))));
-      const [, least, , others] = steps.reduce((low, step) => step[2] < low[2] ? step : low);
-      const rest = others.filter(([text]) => text !== least);
-      if (rest.length) parts.push(make("h2", {}, "Instead of ", token(least)), make("ul", { class: "bars", "aria-label": "alternatives" }, ...rest.map(([text, own]) => bar(token(text), Math.exp(own), percent(Math.exp(own))))));
+      parts.push(make("h2", {}, "Probability"), make("ul", { class: "bars", "aria-label": "tokens of the word" }, ...steps.slice(0, 9).map(step => bar(token(step[1], step), Math.exp(step[2]), percent(Math.exp(step[2]))))));
+      const least = steps.reduce((low, step) => step[2] < low[2] ? step : low);
+      const rest = least[3].filter(([text, own]) => text !== least[1] && own > Math.log(.001));
+      if (rest.length) parts.push(make("h2", {}, "Instead of ", token(least[1], least)), make("ul", { class: "bars", "aria-label": "alternatives" }, ...rest.map(([text, own]) => bar(token(text, least), Math.exp(own), percent(Math.exp(own))))));
     }
     parts.push(make("p", { class: "keys" }, make("kbd", {}, "Tab"), " into the heatmap, ", make("kbd", {}, "←↑→↓"), " to move"));
     aside.replaceChildren(...parts);
@@ -366,7 +375,10 @@ function regardInspect(root, data, options) {
     [...sentence.children].forEach((button, other) => button.classList.toggle("chosen", other === place));
     stepRows.forEach(([row, own]) => row.classList.toggle("chosen", own === place));
   }
-  function token(piece) { return make("bdi", { dir: "auto" }, piece.trim() || "␣"); }
+  function token(piece, step) {  // a part of a word begins with a dot
+    const inside = step && spaced && step !== data.steps[0] && /^[\p{L}\p{N}]/u.test(piece);
+    return make("bdi", { dir: "auto" }, (inside ? "·" : "") + (piece.trim() || "␣"));
+  }
   function bar(name, share, text, minus) {
     const line = make("div", { class: "bar" + (minus ? " minus" : ""), "aria-hidden": "true" });
     line.style.setProperty("--v", Math.min(share, 1).toFixed(3));
@@ -385,18 +397,21 @@ function regardInspect(root, data, options) {
 
   function stepCard() {
     const body = make("tbody", {});
-    data.steps.forEach(([place, piece, log, others]) => {
-      const line = make("div", { class: "bar", "aria-hidden": "true" });
+    data.steps.forEach(step => {
+      const [place, piece, log, others] = step, line = make("div", { class: "bar", "aria-hidden": "true" });
       line.style.setProperty("--v", Math.exp(log).toFixed(3));
-      let taken = false;
-      const chips = others.map(([text, own]) => { const same = !taken && text === piece; taken = taken || same; return same || own > -5.3 ? make("span", { class: "chip" + (same ? " taken" : "") }, token(text), make("small", {}, percent(Math.exp(own)))) : null; });  // half a percent
-      const row = make("tr", {}, make("td", { class: "piece" }, make("button", { type: "button", dir: "auto", onclick: () => chooseWritten(place) }, piece.trim() || "␣")),
+      const chips = others.filter(([text, own]) => text !== piece && own > Math.log(.005)).map(([text, own]) => make("span", { class: "chip" + (own > log ? " more" : "") }, token(text, step), make("small", {}, percent(Math.exp(own)))));
+      const row = make("tr", {}, make("td", { class: "piece" }, make("button", { type: "button", dir: "auto", onclick: () => chooseWritten(place) }, token(piece, step))),
         make("td", { class: "bars-cell" }, make("div", { class: "probability" }, line, make("span", {}, percent(Math.exp(log))))), make("td", {}, make("div", { class: "chips" }, ...chips)));
       stepRows.push([row, place]);
       body.append(row);
     });
-    return make("section", { class: "card", "aria-label": "steps" }, make("h2", {}, data.family === "bert" ? "What the head says of every token" : "Step by step"),
-      make("div", { class: "scroll" }, make("table", { class: "steps" }, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "token"), make("th", { scope: "col" }, "probability"), make("th", { scope: "col" }, "most probable"))), body)));
+    const notes = [data.family === "bert" ? "How probable each token is where it stands, and what else would be." : "How probable each token was, and what else was."];
+    if (body.querySelector(".more")) notes.push("Framed: what was more probable.");
+    if ([...body.querySelectorAll(".piece")].some(cell => cell.textContent.startsWith("·"))) notes.push("A dot begins a part of a word.");
+    return make("section", { class: "box", "aria-label": "steps" }, make("h2", {}, data.family === "bert" ? "What it would put in every place" : "Step by step"),
+      make("p", { class: "soft" }, notes.join(" ")),
+      make("div", { class: "slide" }, make("table", { class: "steps" }, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "token"), make("th", { scope: "col" }, "probability"), make("th", { scope: "col" }, "instead"))), body)));
   }
 
   // The beam: chains of branches that did not part are one line.
@@ -419,8 +434,8 @@ function regardInspect(root, data, options) {
     }
     function node(text, branch, taken, inside, gone) {
       const ended = /<\/s>$/.test(text);
-      const label = [make("bdi", { class: "text" + (inside.length || ended ? "" : " gone"), dir: "auto" }, text.replace(/<\/s>$/, "").trim() || "⏎"), " ", make("small", {}, (inside.length ? "" : ended ? "ended, " : "given up, ") + "log-probability " + branch[2].toFixed(2))];
-      const dropped = gone.length ? make("div", { class: "chips", hidden: true }, ...gone.slice(0, 40).map(one => make("span", { class: "chip" }, token(one[1]), make("small", {}, one[2].toFixed(2))))) : null;
+      const label = [make("bdi", { class: "text" + (inside.length || ended ? "" : " gone"), dir: "auto" }, text.replace(/<\/s>$/, "").trim() || "</s>"), " ", make("small", {}, (inside.length ? "" : ended ? "· ended " : "· given up ") + minus(branch[2]))];
+      const dropped = gone.length ? make("div", { class: "chips", hidden: true }, ...gone.slice(0, 40).map(one => make("span", { class: "chip" }, token(one[1]), make("small", {}, minus(one[2]))))) : null;
       if (dropped) boxes.push(dropped);
       if (!inside.length) return make("div", { class: "leaf" + (taken ? " taken" : "") }, ...label, dropped);
       return make("details", { open: taken, class: taken ? "taken" : "" }, make("summary", {}, ...label), dropped, ...inside);
@@ -429,7 +444,7 @@ function regardInspect(root, data, options) {
     const all = make("button", { type: "button", onclick: () => { const closed = [...tree.querySelectorAll("details")].some(one => !one.open); tree.querySelectorAll("details").forEach(one => { one.open = closed; }); } }, "open or close all");
     const roots = children(0, -1);
     const tree = make("div", { class: "tree" }, ...roots.filter(one => one.branch[3]).map(one => chain(0, one.place)));
-    return make("section", { class: "card", "aria-label": "beam search" }, make("h2", {}, "Beam search"), make("div", { class: "controls" }, all, make("label", {}, box, "what was dropped on the way")), tree);
+    return make("section", { class: "box", "aria-label": "beam search" }, make("h2", {}, "Beam search"), make("p", { class: "soft" }, "What was written on and what was given up; the figures are log-probabilities up to there."), make("div", { class: "controls" }, all, make("label", {}, box, "what was dropped on the way")), tree);
   }
 
   // Hidden states as points.
@@ -452,9 +467,28 @@ function regardInspect(root, data, options) {
         const dot = make("svg:circle", { r: 4 }), letters = make("svg:text", { class: stack.special[place] ? "special" : "", direction: "ltr" }, text), tip = make("svg:title");
         dot.append(tip);
         drawing.append(dot, letters);
-        return { dot, letters, tip };
+        return { dot, letters, tip, wide: measured(text) };
       });
       holder.replaceChildren(drawing);
+    }
+    function settle(points) {  // every word beside, above or below its point, where nothing stands; how many found no room
+      const taken = points.map(([left, top]) => [left - 4, top - 4, left + 4, top + 4]);
+      let homeless = 0;
+      marks.forEach(({ letters, wide }, place) => {
+        const [left, top] = points[place];
+        const free = [[8, 4, 0], [-8, 4, 1], [0, -8, .5], [0, 16, .5]].find(([across, down, share]) => {
+          const box = [left + across - share * wide, top + down - 10, left + across + (1 - share) * wide, top + down + 3];
+          if (box[0] < 0 || box[2] > width || taken.some((other, which) => which !== place && box[0] < other[2] && box[2] > other[0] && box[1] < other[3] && box[3] > other[1])) return false;
+          taken.push(box);
+          return true;
+        });
+        letters.style.visibility = free ? "" : "hidden";
+        if (!free) return void homeless++;
+        letters.setAttribute("x", left + free[0]);
+        letters.setAttribute("y", top + free[1]);
+        letters.setAttribute("text-anchor", ["start", "middle", "end"][2 * free[2]]);
+      });
+      return homeless;
     }
     function show() {
       const stack = data.hidden[list.value || 0];
@@ -463,19 +497,18 @@ function regardInspect(root, data, options) {
       name.textContent = layer.name.replace(/^(\d+)\.hidden$/, "layer $1");
       range.setAttribute("aria-valuetext", name.textContent);
       layer.points.forEach(([a, b], place) => {
-        const { dot, letters, tip } = marks[place], right = a > .8;
+        const { dot, tip } = marks[place];
         dot.setAttribute("cx", x(a)); dot.setAttribute("cy", y(b));
-        letters.setAttribute("x", x(a) + (right ? -8 : 8)); letters.setAttribute("y", y(b) + 4);
-        letters.setAttribute("text-anchor", right ? "end" : "start");
         tip.textContent = `${stack.words[place]}: length ${layer.lengths[place]}`;
       });
-      caption.textContent = `The two directions in which the states of the words differ most; they show ${percent(layer.share)} of the differences.`;
+      const homeless = settle(layer.points.map(([a, b]) => [x(a), y(b)]));
+      caption.textContent = `The two directions in which the states of the words differ most; they show ${percent(layer.share)} of the differences.` + (homeless ? ` Without room for their names: ${homeless}, which the table has.` : "");
       const rows = stack.words.map((_, place) => make("tr", {}, make("th", { scope: "row" }, word(stack, place)), ...[...layer.points[place], layer.lengths[place]].map(value => make("td", {}, value.toFixed(2)))));
       body.replaceChildren(make("tr", {}, ...["word", "across", "up", "length"].map(text => make("th", { scope: "col" }, text))), ...rows);
     }
     const body = make("tbody", {});
     list.onchange = range.oninput = show;
-    const card = make("section", { class: "card plane", "aria-label": "hidden states" }, make("h2", {}, "Hidden states"), make("div", { class: "controls" }, label, make("label", {}, "layer", range), name), holder, caption, make("details", {}, make("summary", { class: "soft" }, "as a table"), make("table", {}, body)));
+    const card = make("section", { class: "box plane", "aria-label": "hidden states" }, make("h2", {}, "Hidden states"), make("div", { class: "controls" }, label, make("label", {}, "layer", range), name), holder, caption, make("details", {}, make("summary", { class: "soft" }, "as a table"), make("table", {}, body)));
     show();
     redraw.push(() => { build(data.hidden[list.value || 0]); show(); });
     return card;
