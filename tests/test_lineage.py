@@ -64,7 +64,7 @@ def test_several_seeds_are_a_mean_and_the_band_between_them() -> None:
 
 
 def test_the_page_shows_every_racer_and_escapes_their_names() -> None:
-    page = race.page(raced(racer("no attention", 40.0, 10.0), racer("<b>", 90.0, 88.0)), {"no attention": None})
+    page = race.page(raced(racer("no attention", 40.0, 10.0), racer("<b>", 90.0, 88.0)), {"no attention": "le chat"})
     assert "no attention" in page
     assert "&lt;b&gt;" in page
     assert "<b>:" not in page

@@ -317,14 +317,14 @@ def _curve(entry: Entry) -> list[tuple[float, float]]:
     return points
 
 
-def _looks(entries: Sequence[Entry], device: torch.device) -> dict[str, Map | None]:
-    """What each looks at in the same sentence; nothing where there is no attention."""
-    looks: dict[str, Map | None] = {}
+def _looks(entries: Sequence[Entry], device: torch.device) -> dict[str, Map | str]:
+    """What each looks at in the same sentence; where there is no attention, what it writes."""
+    looks: dict[str, Map | str] = {}
     for name in RACERS:
         entry = next(entry for entry in entries if entry.name == name)
         (result,) = Translator.load(entry.folder, device).translate([SENTENCE], trace=True)
         trace = result.trace
-        looks[name] = attention(trace, "cross") if trace is not None and "cross" in trace.attention else None
+        looks[name] = attention(trace, "cross") if trace is not None and "cross" in trace.attention else result.text
     return looks
 
 

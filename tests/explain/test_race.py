@@ -12,7 +12,7 @@ from regard.explain.methods import attention
 from tests.explain.traces import made
 
 LOOK = attention(made("one two", "un deux", [[1.0, 0.0, 0.0]] * 3), "cross")
-LOOKS = {"none": None, "dot": LOOK}
+LOOKS = {"none": "le chat", "dot": LOOK}
 
 
 def racer(name: str, parts: dict[str, int], curve: list[tuple[float, float]]) -> dict[str, Any]:
@@ -82,3 +82,7 @@ def test_an_axis_has_round_numbers(most: float, marks: list[float]) -> None:
 
 def test_a_logarithmic_axis_has_ones_twos_and_fives() -> None:
     assert race._decades(0.04, 2.5) == pytest.approx([0.05, 0.1, 0.2, 0.5, 1, 2])
+
+
+def test_a_model_that_looks_at_nothing_shows_what_it_writes() -> None:
+    assert "le chat" in drawn()

@@ -14,11 +14,11 @@ MINUTES = 180  # seconds from which time is told in minutes
 MARKS = 6  # numbers along an axis, at most
 
 
-def page(found: Mapping[str, Any], looks: Mapping[str, Map | None]) -> str:
+def page(found: Mapping[str, Any], looks: Mapping[str, Map | str]) -> str:
     """One HTML file with all in it."""
     racers = found["racers"]
     names = [racer["name"] for racer in racers]
-    blind = {name for name, look in looks.items() if look is None}
+    blind = {name for name, look in looks.items() if isinstance(look, str)}
     seeds = racers[0]["seeds"]
     places = [
         report.bucket(buckets[0], buckets) for buckets in zip(*(racer["by_length"] for racer in racers), strict=True)

@@ -28,7 +28,7 @@ WHY = {
 }
 LENGTHS = "words of the reference; below, how many sentences"
 FEW = 30  # words below which their F-measure says little
-BLIND = "<p>It looks at nothing: one vector is all it has.</p>"
+BLIND = "It looks at nothing: one vector is all it has. It writes:"
 CELLS = 20_000  # weights of one trace: above it heads are averaged, and then but one layer shown
 MARKED = (
     "Words on red are not in the reference there; dotted ones are missing from the translation. Another way to say it"
@@ -470,10 +470,10 @@ def _range(bounds: Sequence[float]) -> tuple[int, int]:
     return low, max(high, low + 20)
 
 
-def heats(title: str, note: str, looks: Mapping[str, Map | None]) -> str:
-    """Small pictures of what was looked at, side by side, each under its name; None: there was nothing to look with."""
+def heats(title: str, note: str, looks: Mapping[str, Map | str]) -> str:
+    """Small pictures of what was looked at, side by side, each under its name; without attention, what was written."""
     drawn = "".join(
-        f'<div><h3 dir="auto">{escape(name)}</h3>{_heat(shown) if shown else BLIND}</div>'
+        f'<div><h3 dir="auto">{escape(name)}</h3>{_heat(shown)}</div>'
         for name, shown in looks.items()
     )
     return (
@@ -481,7 +481,9 @@ def heats(title: str, note: str, looks: Mapping[str, Map | None]) -> str:
     )
 
 
-def _heat(shown: Map) -> str:
+def _heat(shown: Map | str) -> str:
+    if isinstance(shown, str):
+        return f'<p class="soft">{BLIND}</p><p dir="auto">{escape(shown)}</p>'
     where, values = shown.picture()
     head = "".join(f'<th scope="col"><span>{escape(word)}</span></th>' for word in shown.columns.words)
     rows = "".join(
