@@ -472,10 +472,7 @@ def _range(bounds: Sequence[float]) -> tuple[int, int]:
 
 def heats(title: str, note: str, looks: Mapping[str, Map | str]) -> str:
     """Small pictures of what was looked at, side by side, each under its name; without attention, what was written."""
-    drawn = "".join(
-        f'<div><h3 dir="auto">{escape(name)}</h3>{_heat(shown)}</div>'
-        for name, shown in looks.items()
-    )
+    drawn = "".join(f'<div><h3 dir="auto">{escape(name)}</h3>{_heat(shown)}</div>' for name, shown in looks.items())
     return (
         f'<section class="card"><h2>{escape(title)}</h2><p>{escape(note)}</p><div class="heats">{drawn}</div></section>'
     )
