@@ -76,6 +76,25 @@ def test_the_kernels_are_sound_operators_of_torch() -> None:
     torch.library.opcheck(_attend, (query, key, value, mask, True, 0.25), raise_exception=True)
 
 
+def test_queries_and_keys_that_a_score_made_wider_are_taken_as_the_values_are() -> None:
+    value = torch.randn(2, 2, 5, 16, device=DEVICE, dtype=torch.float16, requires_grad=True)
+    query, key = (torch.randn(2, 2, 5, 16, device=DEVICE, requires_grad=True) for _ in range(2))
+    context = attend_short(query, key, value, None, causal=False, scale=0.25)
+    context.backward(torch.ones_like(context))
+    assert (context.dtype, query.grad.dtype) == (torch.float16, torch.float32)
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(0, 5), (5, 0)])
+def test_what_nobody_asks_and_who_finds_nothing_have_gradients_of_zero(queries: int, keys: int) -> None:
+    query = torch.randn(2, 2, queries, 16, device=DEVICE, dtype=torch.float16, requires_grad=True)
+    key = torch.randn(2, 2, keys, 16, device=DEVICE, dtype=torch.float16, requires_grad=True)
+    context = attend_short(query, key, key, None, causal=False, scale=1.0)
+    assert not context.any()
+    context.backward(torch.ones_like(context))
+    assert not query.grad.any()
+    assert not key.grad.any()
+
+
 def test_sentences_without_a_token_have_no_context() -> None:
     query, key = (torch.randn(0, 2, 5, 16, device=DEVICE, dtype=torch.float16) for _ in range(2))
     assert attend_short(query, key, key, None, causal=False, scale=1.0).shape == (0, 2, 5, 16)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from regard.config import Config
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError
 from regard.text.batch import Batch
 from regard.text.tokenizer import Sides, Tokenizer, train
 from regard.training.data import Data, Files, prepare
@@ -49,6 +49,37 @@ def test_the_shares_are_all_there_is(data: Data) -> None:
 def test_nothing_held_out_is_trained_on(data: Data) -> None:
     trained = {tuple(data.train[0].source.ids(i).tolist()) for i in range(len(data.train[0]))}
     assert all(tuple(data.valid.source.ids(i).tolist()) not in trained for i in range(len(data.valid)))
+
+
+# Nothing left
+
+
+def left_over(corpus: Path, valid: Files | None, *values: str, target: str = "b.txt") -> None:
+    tokenizer = learned(corpus)
+    config = make_config("transformer").with_values(values)
+    prepare([Files(corpus / "a.txt", corpus / target, False)], valid, config, Sides(tokenizer, tokenizer), print)
+
+
+def test_why_nothing_is_left_to_train_on_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(DataError, match=r"a\.txt leaves nothing to train on: read 60 pairs; left out 60 "):
+        left_over(write_corpus(tmp_path, 60), None, target="a.txt")  # every one is a copy
+
+
+def test_why_nothing_is_left_to_validate_with_is_said_of_the_files_that_were_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "blank.txt").write_text("\n" * 60)
+    valid = Files(tmp_path / "blank.txt", tmp_path / "blank.txt", False)
+    with pytest.raises(DataError, match=r"blank\.txt leaves nothing to validate with: read 60 pairs; left out 60 "):
+        left_over(write_corpus(tmp_path, 60), valid)
+
+
+def test_holding_nothing_out_needs_files_to_validate_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(ConfigError, match=r"text\.held_out=0 keeps nothing to validate with: give --valid"):
+        left_over(write_corpus(tmp_path, 60), None, "text.held_out=0")
 
 
 # Running text

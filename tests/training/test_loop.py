@@ -108,6 +108,15 @@ def test_micro_batches_make_the_update_of_the_batches_together(corpus: Path, tmp
         torch.testing.assert_close(parameter.grad, apart[name], rtol=1e-4, atol=1e-6)
 
 
+def test_a_batch_with_nothing_to_guess_is_an_update_all_the_same(corpus: Path, tmp_path: Path) -> None:
+    training = make_training(tmp_path, corpus, make_config("bert"))
+    batch = next(training._batches())
+    empty = batch._replace(target_out=torch.zeros_like(batch.target_out), target_tokens=0)
+    facts = training._update(training._prepared(), iter([empty]))
+    assert facts is not None
+    assert facts["loss"] == 0
+
+
 def test_an_update_that_is_no_number_is_left_out_and_counted(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +131,7 @@ def test_an_update_that_is_no_number_is_left_out_and_counted(
     monkeypatch.setattr(step, "objective", sometimes)
     training = trained(tmp_path, corpus, "transformer")
     assert training.progress.skipped == 1
+    assert [line["update"] for line in read(tmp_path / "journal.jsonl") if line["kind"] == "skipped"] == [3]
     assert training.progress.update == 12
     assert all(parameter.isfinite().all() for parameter in training.model.parameters())
 
@@ -168,6 +178,8 @@ def test_many_such_updates_in_a_row_go_back_to_the_last_checkpoint_with_a_lower_
     assert training.progress.lowered == 0.5
     assert training.progress.skipped == 5
     assert training.progress.update == 12
+    told = [line for line in read(tmp_path / "journal.jsonl") if line["kind"] in ("skipped", "fell_back")]
+    assert told == [{"kind": "fell_back", "update": 5, "lowered": 0.5, "skipped": 5}]
 
 
 def test_a_run_that_gives_no_numbers_at_all_ends_with_advice(
@@ -189,6 +201,20 @@ def test_old_checkpoints_go_and_the_best_stays(corpus: Path, tmp_path: Path) -> 
     trained(tmp_path, corpus, "transformer", updates=20, save_every=2, validate_every=2, keep=2)
     kept = [path.name for path in checkpoints(tmp_path)]
     assert kept == ["update-00000002", "update-00000018", "update-00000020"]
+
+
+def test_the_best_is_saved_between_two_checkpoints_too(corpus: Path, tmp_path: Path) -> None:
+    trained(tmp_path, corpus, "transformer", save_every=5, validate_every=3, keep=1)
+    assert [path.name for path in checkpoints(tmp_path)] == ["update-00000003", "update-00000012"]
+
+
+def test_a_checkpoint_that_is_to_be_averaged_stays_whatever_else_is_saved(corpus: Path, tmp_path: Path) -> None:
+    values: dict[str, object] = {"save_every": 2, "validate_every": 100, "keep": 1, "average": 3}
+    trained(tmp_path, corpus, "transformer", 11, **values)
+    assert [path.name[-2:] for path in checkpoints(tmp_path)] == ["08", "10", "11"]
+    training = trained(tmp_path, corpus, "transformer", **values)
+    assert loop.last_saved(12, training.config.train) == [12, 10, 8]
+    assert {"08", "10", "12"} <= {path.name[-2:] for path in checkpoints(tmp_path)}
 
 
 def test_the_average_follows_the_weights(corpus: Path, tmp_path: Path) -> None:
@@ -223,6 +249,58 @@ def test_a_run_out_of_memory_goes_on_with_parts_of_batches(
     assert said
     assert [line["parts"] for line in read(tmp_path / "split" / "journal.jsonl") if line["kind"] == "split"][-1] > 1
     assert split == pytest.approx(whole, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "words", ["CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"]
+)
+def test_a_full_memory_is_known_by_whoever_tells_of_it(
+    words: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = lacking(step.objective, 6)
+
+    def told_by_another(*arguments: object) -> object:
+        try:
+            return held(*arguments)
+        except torch.cuda.OutOfMemoryError:
+            raise RuntimeError(words) from None
+
+    monkeypatch.setattr(step, "objective", told_by_another)
+    assert trained(tmp_path, corpus, "transformer").progress.split > 1
+
+
+def test_another_error_is_not_taken_for_a_full_memory(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> object:
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setattr(step, "objective", broken)
+    with pytest.raises(RuntimeError, match="no such kernel"):
+        trained(tmp_path, corpus, "transformer")
+
+
+def test_a_validation_out_of_memory_is_tried_again_without_what_training_holds(corpus: Path, tmp_path: Path) -> None:
+    training, tried = make_training(tmp_path, corpus, make_config("transformer")), []
+
+    def once(model: torch.nn.Module) -> loop.Validation:
+        tried.append(1)
+        if len(tried) == 1:
+            raise torch.cuda.OutOfMemoryError("as if a GPU were full")
+        return loop.Validation(1.0)
+
+    assert training.run(once, lambda *_: None).best == 1.0
+    assert len(tried) == 3  # two validations, and the first of them twice
+
+
+def test_a_validation_that_does_not_fit_ends_the_run_with_advice(corpus: Path, tmp_path: Path) -> None:
+    training = make_training(tmp_path, corpus, make_config("transformer"))
+
+    def never(model: torch.nn.Module) -> loop.Validation:
+        raise torch.cuda.OutOfMemoryError("as if a GPU were full")
+
+    with pytest.raises(RunError, match=r"smaller train.budget \(400\) or decode.beams \(5\)"):
+        training.run(never, lambda *_: None)
 
 
 def test_a_resumed_run_splits_its_batches_as_before(

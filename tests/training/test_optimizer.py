@@ -1,11 +1,12 @@
-"""The schedules of the rate, against their formulas."""
+"""The schedules of the rate, against their formulas, and what an optimizer holds."""
 
 from __future__ import annotations
 
 import pytest
+import torch
 
 from regard.config import TrainConfig
-from regard.training.optimizer import inverse_sqrt, noam
+from regard.training.optimizer import inverse_sqrt, make_optimizer, noam, reserve
 
 
 @pytest.mark.parametrize("update", [1, 2, 3999, 4000, 4001, 100_000])
@@ -20,3 +21,14 @@ def test_noam_and_inverse_sqrt_are_one_curve(update: int) -> None:
     config = TrainConfig(rate=1.0, schedule="noam", warmup=10)
     peak = TrainConfig(rate=noam(10, config, 64), schedule="inverse_sqrt", warmup=10)
     assert noam(update, config, 64) == pytest.approx(inverse_sqrt(update, peak, 64), rel=1e-12)
+
+
+def test_an_optimizer_takes_its_memory_without_a_step() -> None:
+    model = torch.nn.Linear(3, 2)
+    before = [parameter.clone() for parameter in model.parameters()]
+    optimizer = make_optimizer(model, TrainConfig(weight_decay=0.5))
+    reserve(optimizer)
+    assert all(torch.equal(*pair) for pair in zip(before, model.parameters(), strict=True))
+    assert [parameter.grad for parameter in model.parameters()] == [None, None]
+    assert len(optimizer.state) == 2
+    assert not any(value.any() for state in optimizer.state.values() for value in state.values())

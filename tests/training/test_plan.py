@@ -11,10 +11,12 @@ import pytest
 from regard.config import Config, TrainConfig
 from regard.errors import RunError
 from regard.models import build
+from regard.text.batch import Batch
 from regard.training import plan as plan_module
 from regard.training.plan import Found, Pace, facts, pace, planned, settled
 from regard.training.runtime import Runtime, find_device
 from regard.training.size import CHOSEN, PLANNED, Facts, choose
+from regard.training.step import Step
 from tests.training.runs import make_config, make_data, no_validation, write_corpus
 
 KNOWN = Facts(examples=5000, source=10, target=10, longest=40, device="cpu", memory=0, cores=2, minutes=10.0)
@@ -94,6 +96,32 @@ def test_a_probe_finds_what_a_run_takes(corpus: Path) -> None:
     )
     assert found.train.updates > 12
     assert found.train.budget == config.train.budget
+
+
+def test_recording_a_shape_is_no_update_and_is_planned_for_once_a_shape() -> None:
+    times, recorded = [30.0, 2.0, 2.0, 0.5, *[0.5] * 8], [2, 3, 4, 4, *[4] * 8]
+    assert plan_module._cold(times, 0.5, recorded, shapes=14) == pytest.approx(29.5 + 3.0 + 10 * 1.5)
+
+
+def test_nothing_recorded_is_nothing_to_plan_for() -> None:
+    assert plan_module._cold([3.0, 0.5, 0.5], 0.5, [0, 0, 0], shapes=14) == pytest.approx(2.5)
+
+
+def test_a_probe_of_what_is_recorded_sees_few_batches_often(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, data = make_data(corpus, make_config("transformer"))
+    seen: list[int] = []
+
+    def met(self: Step, batch: Batch, scale: float, *, last: bool) -> None:
+        seen.append(id(batch.source))
+        plain(self, batch, scale, last=last)
+
+    plain = Step.__call__
+    monkeypatch.setattr(Step, "__call__", met)
+    monkeypatch.setattr(Step, "records", True)
+    make = lambda config: build(config.model)  # noqa: E731
+    runtime = Runtime(find_device("cpu"), 0, 1)
+    plan_module.probe(config, data, runtime, 0.01, make, lambda model, _: no_validation(model))
+    assert len(seen) > len(set(seen)) == plan_module.COLD
 
 
 def test_a_budget_is_halved_until_it_fits_and_the_updates_follow(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:

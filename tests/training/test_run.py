@@ -215,6 +215,8 @@ def test_one_text_trains_a_language_model(corpus: Path, family: str) -> None:
         (("--set", "model.family=gpt"), "model.family = gpt learns from one text file, and two were given"),
         (("--also", "a.txt,b.txt"), "--also (a.txt,b.txt) must be SOURCE,TARGET,WEIGHT, such as back.en,back.fr,0.5"),
         (("--also", "a,b,-1"), "the weight of a (-1.0) must be above 0 and at most 1000"),
+        (("--tag", "to French"), "a tag (to French) is one token, without blanks: such as <2fr>"),
+        (("--minutes", "inf"), "--minutes (inf) must be a number of minutes"),
         (("--device", "tpu"), "--device (tpu) must be one of auto, cpu, cuda, mps"),
     ],
 )

@@ -51,6 +51,12 @@ def test_a_cpu_is_done_in_about_three_hours(examples: int, family: str) -> None:
     assert seconds(chosen(facts, f"model.family={family}"), facts) < 3.2 * 3600
 
 
+def test_updates_of_several_micro_batches_are_fewer() -> None:
+    one, four = chosen(MULTI30K), chosen(MULTI30K, "train.accumulate=4")
+    assert four.train.updates == pytest.approx(one.train.updates / 4, rel=0.1)
+    assert seconds(four, MULTI30K) == pytest.approx(seconds(one, MULTI30K), rel=0.1)
+
+
 @pytest.mark.parametrize("family", ["gpt", "bert"])
 @pytest.mark.parametrize("tokens", [1_000, 300_000, 10**9])
 def test_one_text_gets_a_model_by_its_tokens(family: str, tokens: int) -> None:

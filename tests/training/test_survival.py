@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from regard import folders
 from regard.checkpoint import checkpoints, newest
 from regard.errors import RequestError, RunError
 from regard.training.data import Files
@@ -187,6 +189,85 @@ def test_a_run_that_was_stopped_before_its_model_was_written_writes_it(
     (out / "model.safetensors").unlink()
     start(corpus, out)
     assert (out / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
+
+
+def test_a_model_that_is_damaged_at_the_end_is_passed_over(corpus: Path, finished: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(finished, out)
+    (out / "model.safetensors").unlink()
+    shutil.copytree(out / "checkpoints" / "update-00000004", out / "checkpoints" / "update-00000003")
+    progress = json.loads((out / "checkpoints" / "update-00000004" / "progress.json").read_text())
+    (out / "checkpoints" / "update-00000004" / "progress.json").write_text(json.dumps(progress | {"best_update": 3}))
+    folders.seal(out / "checkpoints" / "update-00000004")
+    flip(out / "checkpoints" / "update-00000003" / "model.safetensors")
+    said = start(corpus, out)
+    assert any(line.startswith("update-00000003 was passed over") for line in said)
+    assert (out / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
+    assert "of update 4, the last that could be read" in (out / "card.md").read_text()
+
+
+def test_a_run_that_was_stopped_averages_what_one_that_was_not_does(corpus: Path, tmp_path: Path) -> None:
+    config = make_config("transformer", updates=8, save_every=2, average=3, keep=1, metric="loss")
+
+    def life(out: Path, stop_after: int = 0) -> bytes:
+        def watch(kind: str, facts: dict[str, object]) -> None:
+            if kind == "update" and facts["update"] == stop_after:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        run(dataclasses.replace(request(corpus, out), config=config), ALONE, lambda _: None, watch)
+        return b"" if stop_after else (out / "model.safetensors").read_bytes()
+
+    life(tmp_path / "stopped", stop_after=7)
+    assert life(tmp_path / "stopped") == life(tmp_path / "whole")
+
+
+# Nothing is written before the request is known to be sound
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("train.budget=5", r"train.budget \(5\) has no room for a pair of \d+ positions: set train.budget=\d+ or more"),
+        ("model.length=4", r"model.length is 4: set model.length=\d+ or more, text.longest=3, or model.positions"),
+        ("train.seed=9223372036854775808", r"train.seed \(9223372036854775808\) must be below 2\^63"),
+    ],
+)
+def test_what_no_example_fits_leaves_nothing_behind(value: str, message: str, corpus: Path, tmp_path: Path) -> None:
+    asked = request(corpus, tmp_path / "out")
+    config = asked.config.with_values(["model.positions=learned", value])
+    with pytest.raises(RequestError, match=message):
+        run(dataclasses.replace(asked, config=config), ALONE, lambda _: None, lambda *_: None)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_text_to_validate_pairs_with_is_refused(corpus: Path, tmp_path: Path) -> None:
+    asked = dataclasses.replace(request(corpus, tmp_path / "out"), valid=Files(corpus / "a.txt", None, True))
+    with pytest.raises(RequestError, match="--valid must be a SOURCE and a TARGET"):
+        run(asked, ALONE, print, lambda *_: None)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_file_of_ones_own_is_never_written_over(fresh: bool, corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "data.txt").write_text("my own\n")
+    with pytest.raises(RequestError, match=r"data.txt is not of a run, which would write over it: choose another"):
+        run(dataclasses.replace(request(corpus, tmp_path), fresh=fresh), ALONE, print, lambda *_: None)
+    assert [path.name for path in tmp_path.iterdir()] == ["data.txt"]
+
+
+def test_a_text_to_train_on_is_never_written_over(corpus: Path, tmp_path: Path) -> None:
+    shutil.copy(corpus / "a.txt", tmp_path / "card.md")
+    files = Files(tmp_path / "card.md", corpus / "b.txt", False)
+    with pytest.raises(RequestError, match=r"would write over .*card.md: choose another --out"):
+        run(dataclasses.replace(request(corpus, tmp_path), corpora=(files,)), ALONE, print, lambda *_: None)
+    assert (tmp_path / "card.md").read_bytes() == (corpus / "a.txt").read_bytes()
+
+
+def test_validating_with_the_training_text_is_said(corpus: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    asked = request(corpus, tmp_path / "out")
+    run(dataclasses.replace(asked, valid=asked.corpora[0]), ALONE, said.append, lambda *_: None)
+    assert "the validation text is the training text: its scores tell nothing of any other" in said
 
 
 # Disks

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
+import shutil
+import sysconfig
+from pathlib import Path
 from typing import Any
 
 import torch
 
 
+def able() -> bool:
+    """Whether a GPU's kernels can be made here: with Triton, which needs a C compiler and the headers of Python."""
+    if not torch.version.cuda or not importlib.util.find_spec("triton"):
+        return False
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    scheme = sysconfig.get_default_scheme().replace("posix_local", "posix_prefix")  # where Triton looks for them too
+    return bool(compiler) and Path(sysconfig.get_path("include", scheme), "Python.h").is_file()
+
+
 def find(name: str) -> Any:
     """The module of these kernels, or None where they could not run."""
-    if torch.version.cuda and importlib.util.find_spec("triton"):
-        return importlib.import_module(f"regard.kernels.{name}")
-    return None
+    return importlib.import_module(f"regard.kernels.{name}") if able() else None

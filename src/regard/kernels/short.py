@@ -41,8 +41,11 @@ def suits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> boo
 def attend_short(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, causal: bool, scale: float
 ) -> Tensor:
-    """The context of each query: (B, H, Q, D), laid out as (B, Q, H, D), as what joins the heads wants it."""
-    context: Tensor = _attend(query, key, value, mask, causal, scale)
+    """The context of each query: (B, H, Q, D), laid out as (B, Q, H, D), as what joins the heads wants it.
+
+    What a score has made of queries and keys may be wider than the values: under autocast a norm is.
+    """
+    context: Tensor = _attend(query.to(value.dtype), key.to(value.dtype), value, mask, causal, scale)
     return context.transpose(1, 2)
 
 
@@ -51,11 +54,13 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, caus
     rows, heads, queries, size = query.shape
     context = query.new_empty(rows, queries, heads, size)
     query, key, value = (_dense(x) for x in (query, key, value))
-    if context.numel():
-        _forward[(rows * heads,)](
-            query, key, value, mask, context, *_strides(query, key, value), *_own(mask), heads, queries, key.shape[2],
-            scale, CAUSAL=causal, MASKED=mask is not None, SIZE=size, **_tiles(queries, key.shape[2]),
-        )  # fmt: skip
+    if rows:
+        with torch.cuda.device_of(query):  # Triton knows the device at hand, not that of its arguments
+            _forward[(rows * heads,)](
+                query, key, value, mask, context, *_strides(query, key, value), *_own(mask), heads, queries,
+                key.shape[2], scale, CAUSAL=causal, MASKED=mask is not None, SIZE=size,
+                **_tiles(queries, key.shape[2]),
+            )  # fmt: skip
     return context
 
 
@@ -77,12 +82,13 @@ def _attend_backward(
         value.new_empty(rows, keys, heads, size),
     )
     given, query, key, value = (_dense(x) for x in (given, query, key, value))
-    if rows and queries and keys:
-        _backward[(rows * heads,)](
-            query, key, value, mask, given, *gradients, *_strides(query, key, value),
-            given.stride(0), given.stride(1), given.stride(2), *_own(mask), heads, queries, keys,
-            scale, CAUSAL=causal, MASKED=mask is not None, SIZE=size, **_tiles(queries, keys),
-        )  # fmt: skip
+    if rows:
+        with torch.cuda.device_of(query):
+            _backward[(rows * heads,)](
+                query, key, value, mask, given, *gradients, *_strides(query, key, value),
+                given.stride(0), given.stride(1), given.stride(2), *_own(mask), heads, queries, keys,
+                scale, CAUSAL=causal, MASKED=mask is not None, SIZE=size, **_tiles(queries, keys),
+            )  # fmt: skip
     return gradients
 
 

@@ -32,10 +32,11 @@ def _losses(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, T
     tokens, vocabulary = logits.shape
     loss, plain, whole = (logits.new_empty(tokens, dtype=torch.float32) for _ in range(3))
     if tokens:
-        _forward[(tokens,)](
-            logits, labels.contiguous(), loss, plain, whole, vocabulary, smoothing, IGNORED=IGNORED, BLOCK=BLOCK,
-            num_warps=8,
-        )  # fmt: skip
+        with torch.cuda.device_of(logits):  # Triton knows the device at hand, not that of its arguments
+            _forward[(tokens,)](
+                logits, labels.contiguous(), loss, plain, whole, vocabulary, smoothing, IGNORED=IGNORED, BLOCK=BLOCK,
+                num_warps=8,
+            )  # fmt: skip
     return loss, plain, whole
 
 
@@ -51,10 +52,11 @@ def _losses_backward(given: Tensor, logits: Tensor, labels: Tensor, whole: Tenso
     tokens, vocabulary = logits.shape
     gradient = torch.empty_like(logits)
     if tokens:
-        _backward[(tokens, triton.cdiv(vocabulary, BLOCK))](
-            given.contiguous(), logits, labels.contiguous(), whole, gradient, vocabulary, smoothing, IGNORED=IGNORED,
-            BLOCK=BLOCK, num_warps=8,
-        )  # fmt: skip
+        with torch.cuda.device_of(logits):
+            _backward[(tokens, triton.cdiv(vocabulary, BLOCK))](
+                given.contiguous(), logits, labels.contiguous(), whole, gradient, vocabulary, smoothing,
+                IGNORED=IGNORED, BLOCK=BLOCK, num_warps=8,
+            )  # fmt: skip
     return gradient
 
 

@@ -29,8 +29,9 @@ def model_card(
     valid: Files | None,
     command: str,
     start: str,
+    kept: Sequence[int],
 ) -> str:
-    """`card.md`; `start` says what the weights were before the first update."""
+    """`card.md`; `start` says what the weights were before the first update, `kept` of which updates they are now."""
     config, data = training.config, training.data
     counted = count(config)
     spoken = languages(corpora[0])
@@ -60,7 +61,7 @@ def model_card(
         "",
         f"    {command}",
         "",
-        *_table(_course(training)),
+        *_table(_course(training, kept)),
         "",
         "## Its parts",
         "",
@@ -118,18 +119,20 @@ def _named(files: Files) -> str:
     return f"{names}, {bytes_ / 1e6:,.3g} MB{weight}"
 
 
-def _course(training: Training) -> dict[str, str]:
+def _course(training: Training, kept: Sequence[int]) -> dict[str, str]:
     config, progress, runtime = training.config, training.progress, training.runtime
     settings = config.train
-    kept = f"the best by {NAMES.get(settings.metric, settings.metric)}, of update {progress.best_update:,}"
+    updates = ", ".join(f"{update:,}" for update in kept)
+    best = f"the best by {NAMES.get(settings.metric, settings.metric)}, of update {progress.best_update:,}"
+    weights = best if list(kept) == [progress.best_update] else f"of update {updates}, the last that could be read"
     if settings.average:
-        kept = f"the mean of the last {settings.average} checkpoints"
+        weights = f"the mean of {len(kept)} checkpoint{'s' * (len(kept) != 1)}, of update {updates}"
     elif settings.decay:
-        kept += f", averaged with a decay of {settings.decay:g}"
+        weights += f", averaged with a decay of {settings.decay:g}"
     rows = {
         "updates": f"{progress.update:,}, the last in epoch {progress.epoch + 1:,}",
         "target tokens seen": f"{progress.tokens:,}",
-        "weights kept": kept,
+        "weights kept": weights,
         "hardware": machine.describe(runtime),
         "time": f"{lasting(progress.seconds)} of updates; preparing and validating come on top",
         "precision": "bf16, weights in fp32" if machine.numbers(settings, runtime) == "bf16" else "fp32",

@@ -21,6 +21,8 @@ from regard.text.links import attach
 from regard.text.tokenizer import Sides, Tokenizer, suggest_vocabulary
 from regard.text.tokenizer import train as train_tokenizer
 
+LEAST = 4096  # positions of a validation batch at least
+
 
 @dataclass(frozen=True)
 class Files:
@@ -107,7 +109,7 @@ class Data:
 
     def validation(self) -> Epoch:
         """The validation batches, always the same."""
-        return self._batches(self.valid, 0, 0, 0, 1, max(self.config.train.budget, 4096), None)
+        return self._batches(self.valid, 0, 0, 0, 1, max(self.config.train.budget, LEAST), None)
 
     def _batches(
         self, store: Store, seed: int, epoch: int, rank: int, world: int, budget: int, examples: Places | None
@@ -192,6 +194,7 @@ def prepare(
     sizes = [len(Store.open(folder)) for folder in kept]
     for folder in kept:
         say(Store.open(folder).record["report"]["text"])
+    made: list[Path] = []
     if apart:
         lenient = Rules(names=("empty", "long"), longest=rules.longest, ratio=rules.ratio)
         lenient = rules if config.text.running else lenient
@@ -206,13 +209,43 @@ def prepare(
         sizes = np.histogram(chosen, bins=bounds)[0].tolist() if len(chosen) else sizes
         stores = [store.take(chosen) for store in stores]
         say(f"held out {len(held):,} {'texts' if corpora[0].single else 'pairs'} for validation")
-    if not len(held) or not len(stores[0]):
+    _refuse_nothing(corpora, stores[0], kept, "train on")
+    _refuse_nothing(apart, held, made, "validate with")
+    if not len(held) and not config.text.held_out:
+        raise ConfigError("text.held_out=0 keeps nothing to validate with: give --valid files, or leave it out")
+    if not len(held):
         raise DataError(
             f"{corpora[0].source} leaves {len(stores[0]):,} examples to train on and {len(held):,} to validate with: "
             "it needs at least 50, or --valid files of their own"
         )
     shares = [(size, files.weight) for size, files in zip(sizes, corpora, strict=True)]
     return Data(config, sides, stores, held, shares), "+".join(identities)
+
+
+def _refuse_nothing(files: Sequence[Files], found: Store, kept: Sequence[Path], use: str) -> None:
+    if files and not len(found):
+        reports = "; ".join(Store.open(folder).record["report"]["text"] for folder in kept)
+        raise DataError(f"{files[0].source} leaves nothing to {use}: {reports}")
+
+
+def check_room(data: Data, config: Config) -> None:
+    """Refuse a config that some pair does not fit, however it is cut: better now than in an epoch to come."""
+    if config.model.family not in ("rnn", "transformer"):
+        return
+    budget, shape = config.train.budget, config.model
+    for store, room in (*((store, budget) for store in data.train), (data.valid, max(budget, LEAST))):
+        positions = int((store.source_lengths + store.target_lengths).max())
+        longest = int(max(store.source_lengths.max(), store.target_lengths.max()))
+        if positions > room:
+            raise ConfigError(
+                f"train.budget ({budget}) has no room for a pair of {positions} positions: set train.budget="
+                f"{positions} or more, or a smaller text.longest ({config.text.longest})"
+            )
+        if shape.family == "transformer" and shape.has_table and longest > shape.length:
+            raise ConfigError(
+                f"a sentence has {longest} tokens with its end, and model.length is {shape.length}: set model.length="
+                f"{longest} or more, text.longest={shape.length - 1}, or model.positions=sinusoidal or rotary"
+            )
 
 
 def _without_end(corpora: Sequence[Files], say: Callable[[str], None]) -> tuple[list[Files], list[Files]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from regard.folders import explained, write_file
 
@@ -15,11 +15,19 @@ class Journal:
 
     def __init__(self, path: Path | None, update: int) -> None:
         """Without a path (a process that is not the main one) nothing is written."""
-        self._path, self._file = path, None
-        if path is not None:
-            kept = [line for line in read(path) if line.get("update", 0) <= update]
-            write_file(path, "".join(json.dumps(line) + "\n" for line in kept), force=True)
-            self._file = path.open("a", encoding="utf-8")
+        self._path: Path | None = path
+        self._file: TextIO | None = None
+        self.take_back(update)
+
+    def take_back(self, update: int) -> None:
+        """Leave out what came after an update, from which the run goes on."""
+        if self._path is None:
+            return
+        if self._file is not None:
+            self._file.close()
+        kept = [line for line in read(self._path) if line.get("update", 0) <= update]
+        write_file(self._path, "".join(json.dumps(line) + "\n" for line in kept), force=True)
+        self._file = self._path.open("a", encoding="utf-8")
 
     def write(self, kind: str, update: int, **facts: Any) -> None:
         """One line, on disk before the next update."""

@@ -30,17 +30,18 @@ from regard.checkpoint import (
     set_aside,
     update_of,
 )
-from regard.config import Config
+from regard.config import Config, TrainConfig
 from regard.errors import RunError
 from regard.text.batch import Batch, Feed, split_batch
 from regard.training.data import Data
 from regard.training.journal import Journal
-from regard.training.optimizer import make_optimizer, rate
+from regard.training.optimizer import make_optimizer, rate, reserve
 from regard.training.runtime import Runtime, whole
 from regard.training.step import Step
 
 TOLERATED = 5  # updates in a row whose loss or gradient is no number, before the run goes back and slows down
 LOWERED = 0.5  # what the rate is multiplied by then
+FULL = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 AGREED_EVERY = 10  # updates after which several processes ask each other whether to stop
 
 
@@ -182,11 +183,14 @@ class Training:
                     journal.write("split", progress.update, parts=split)
                 if facts is None:
                     watch("skipped", {"update": progress.update + 1})
+                    journal.write("skipped", progress.update + 1)
                     if progress.in_a_row >= TOLERATED:
                         self._fall_back(saver)
-                        watch("fell_back", {"update": self.progress.update})
-                        batches = self._batches()
-                        progress = self.progress
+                        progress, batches = self.progress, self._batches()
+                        watch("fell_back", {"update": progress.update})
+                        journal.take_back(progress.update)
+                        facts = {"lowered": progress.lowered, "skipped": progress.skipped}
+                        journal.write("fell_back", progress.update + 1, **facts)
                     continue
                 last = progress.update == settings.updates
                 watch("update", {**facts, "update": progress.update, "seconds": took})
@@ -195,9 +199,10 @@ class Training:
                 if progress.update % 10 == 0 or progress.update == 1 or last:
                     journal.write("update", progress.update, **facts, seconds=round(took, 6))
                 if progress.update % settings.validate_every == 0 or last:
-                    self._validate(validate, watch, journal)
+                    self._validate(step, validate, watch, journal)
                 progress.finished = last or (settings.patience > 0 and progress.stale >= settings.patience)
-                if progress.update % settings.save_every == 0 or progress.finished or stopping:
+                best = progress.best_update == progress.update and not settings.average  # it is what is kept
+                if progress.update % settings.save_every == 0 or best or progress.finished or stopping:
                     self._save(saver, watch)
                 if stopping and not progress.finished:
                     saver.wait()
@@ -212,7 +217,10 @@ class Training:
 
     def _prepared(self) -> Step:
         self.model.train()
-        return Step(self.runtime.wrap(self.model), self.config, self.runtime)
+        step = Step(self.runtime.wrap(self.model), self.config, self.runtime)
+        if self._ahead and not self.optimizer.state:
+            reserve(self.optimizer)
+        return step
 
     def _batches(self) -> Iterator[Batch]:
         """This process's share of every global batch from where the run stands, epoch after epoch, without end."""
@@ -270,6 +278,7 @@ class Training:
         micro = [next(batches) for _ in range(self.config.train.accumulate)]
         cursor = self.cursor
         (tokens,) = self.runtime.total(sum(batch.target_tokens for batch in micro))
+        tokens = max(tokens, 1)  # a bert may find nothing to guess among words it does not know
         # The sum over all tokens of all processes; gradients of processes are averaged, so times their number.
         while not self._gradients(step, micro, self.runtime.world / tokens, attempt, last=True):
             self._split(step, micro)
@@ -284,7 +293,9 @@ class Training:
         try:
             for number, part in enumerate(parts, 1):
                 step(part, scale, last=last and number == len(parts))
-        except torch.cuda.OutOfMemoryError as error:
+        except RuntimeError as error:
+            if not _out_of_memory(error):
+                raise
             if last and self.runtime.world > 1:  # the others wait for its gradients
                 raise RunError(
                     f"process {rank} ran out of GPU memory at update {progress.update + 1}: begin anew (--fresh) with "
@@ -302,6 +313,9 @@ class Training:
                 f"smaller text.longest ({self.config.text.longest}) or model.size ({self.config.model.size})"
             )
         self.progress.split *= 2
+        self._make_room(step)
+
+    def _make_room(self, step: Step) -> None:
         step.forget()
         if self.runtime.device.type == "cuda":
             torch.cuda.empty_cache()
@@ -330,10 +344,10 @@ class Training:
         ours = [own(tensor) for tensor in parameters(self.model).values()]
         torch._foreach_lerp_([own(tensor) for tensor in self.average.values()], ours, 1 - decay)
 
-    def _validate(self, validate: Validate, watch: Watch, journal: Journal) -> None:
+    def _validate(self, step: Step, validate: Validate, watch: Watch, journal: Journal) -> None:
         begun = time.perf_counter()
         with self.averaged(), self.runtime.gathered(self.model):
-            found = validate(self.model)
+            found = self._found(step, validate)
         found = dataclasses.replace(found, score=self.runtime.told(found.score))  # or they might not stop together
         self.model.train()
         took = time.perf_counter() - begun
@@ -344,6 +358,22 @@ class Training:
         best = progress.best_update == progress.update
         watch("validation", {**found.facts, "update": progress.update, "best": best, "seconds": took})
         journal.write("validation", progress.update, **found.facts, seconds=round(took, 3))
+
+    def _found(self, step: Step, validate: Validate) -> Validation:
+        """What a validation finds; where memory is short, the recordings of training have it and give it back."""
+        try:
+            return validate(self.model)
+        except RuntimeError as error:
+            if not _out_of_memory(error):
+                raise
+        self._make_room(step)
+        try:
+            return validate(self.model)
+        except torch.cuda.OutOfMemoryError as error:
+            raise RunError(
+                f"a validation does not fit into the GPU's memory: begin anew (--fresh) with a smaller train.budget "
+                f"({self.config.train.budget}) or decode.beams ({self.config.decode.beams})"
+            ) from error
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -362,7 +392,8 @@ class Training:
         progress = self.progress
         if self.runtime.is_main or self.writers:
             begun = time.perf_counter()
-            saver.save(progress.update, self.state(), dataclasses.asdict(progress), protect=[progress.best_update])
+            protect = [progress.best_update, *last_saved(progress.update, self.config.train)]
+            saver.save(progress.update, self.state(), dataclasses.asdict(progress), protect=protect)
             watch("saved", {"update": progress.update, "seconds": time.perf_counter() - begun})
 
     def _fall_back(self, saver: Saver) -> None:
@@ -380,9 +411,23 @@ class Training:
         self.progress = dataclasses.replace(self.progress, lowered=lowered, skipped=skipped, split=split, in_a_row=0)
 
 
+def last_saved(update: int, settings: TrainConfig) -> list[int]:
+    """The updates whose checkpoints `train.average` takes at this one: those of a run that nothing has stopped."""
+    whole = range(update - update % settings.save_every, 0, -settings.save_every)
+    return [update, *(each for each in whole if each != update)][: settings.average]
+
+
 def runs_ahead(config: Config, runtime: Runtime) -> bool:
     """Whether the device is told of an update before it is done with the last: a GPU works while Python talks."""
     return runtime.device.type == "cuda" and not config.train.sharded
+
+
+def _out_of_memory(error: BaseException | None) -> bool:
+    """Whether a GPU's memory is full: drivers and libraries have words of their own for it, said or behind what is."""
+    if error is None:
+        return False
+    full = isinstance(error, torch.cuda.OutOfMemoryError) or any(words in str(error) for words in FULL)
+    return full or _out_of_memory(error.__context__)
 
 
 def _mix(*numbers: int) -> int:

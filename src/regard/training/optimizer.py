@@ -65,6 +65,19 @@ def rate(update: int, config: TrainConfig, size: int) -> float:
     return SCHEDULES[config.schedule](update, config, size)
 
 
+def reserve(optimizer: torch.optim.Optimizer) -> None:
+    """Take the memory of its averages before batches do: these can be halved where too little is left.
+
+    It is a step on which something was no number: nothing else comes of it.
+    """
+    given = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for parameter in given:
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.found_inf = torch.ones((), device=given[0].device)  # type: ignore[attr-defined]
+    optimizer.step()
+    optimizer.zero_grad()
+
+
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     """AdamW, fused where torch can; weight decay on matrices only, biases, norms and embeddings left alone."""
     decayed: list[nn.Parameter] = []

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -77,20 +77,22 @@ def settled(
         found = probe(config, data, runtime, minutes, make, validate)
         config = planned(config, left_open, found, known, begun)
         _warn(config, found, minutes, begun, say)
-        say(f"{config.train.updates:,} updates of {config.train.budget:,} positions in {minutes:g} minutes")
+        positions = size.per_update(config.train)
+        say(f"{config.train.updates:,} updates of {positions:,} positions in {minutes:g} minutes")
     return config
 
 
 def facts(data: Data, runtime: Runtime, minutes: float) -> Facts:
     """What a size is chosen by."""
     store, pairs = data.train[0], data.config.model.family in ("rnn", "transformer")
+    both = [each.source_lengths + each.target_lengths for each in data.train] if pairs else []
     sides = [store.source_lengths, store.target_lengths] if pairs else [store.text.lengths]
     taken = machine.memory(runtime)
     return Facts(
         examples=len(store),
         source=float(sides[0].mean()) if pairs else 0.0,
         target=float(sides[-1].mean()),
-        longest=int(np.sum(sides, axis=0).max()) if pairs else data.config.text.window,
+        longest=max(int(lengths.max()) for lengths in both) if pairs else data.config.text.window,
         device=runtime.device.type,
         memory=taken[1] if taken else 0,
         cores=min(machine.cores(), torch.get_num_threads()),
@@ -124,22 +126,36 @@ def probe(config: Config, data: Data, runtime: Runtime, minutes: float, make: Ma
     mine = replace(config, train=replace(config.train, budget=max(share, facts(data, runtime, 0).longest)))
     training = Training(Path(), make(mine), mine, _with(data, mine), alone)
     batches, step = training._batches(), training._prepared()
+    # every shape is recorded once, which takes as long as many updates: a few batches, again and again, tell both apart
+    some = cycle(islice(batches, COLD * mine.train.accumulate)) if step.records else batches
     times: list[float] = []
-    begun, limit = time.perf_counter(), SHARE * 60 * minutes
+    recorded: list[int] = []
+    begun, limit, fewest = time.perf_counter(), SHARE * 60 * minutes, COLD + 3 if step.records else 3
     while len(times) < PROBED or (len(times) < 5 * PROBED and time.perf_counter() - begun < limit):
         then = time.perf_counter()
-        training._update(step, batches)
+        training._update(step, some)
         times.append(time.perf_counter() - then)
-        if len(times) >= 3 and time.perf_counter() - begun > 2 * limit:
+        recorded.append(step.recorded)
+        if len(times) >= fewest and time.perf_counter() - begun > 2 * limit:
             break
     batches.close()  # type: ignore[attr-defined]
-    each = _mean(times[min(COLD, len(times) // 3) :])
+    each = _mean(times[COLD if step.records else min(COLD, len(times) // 3) :])
+    cold = _cold(times, each, recorded, shapes=mine.train.shapes)
     once, ending = _validation(training.model, _with(data, mine), validate, limit)
     numbers = accounting.count(config).total
-    found = Found(each, max(0.0, sum(times) - each * len(times)), once, ending + 16 * numbers / WRITTEN)
+    found = Found(each, cold, once, ending + 16 * numbers / WRITTEN)
     del training, step
     _free()
     return found
+
+
+def _cold(times: list[float], each: float, recorded: list[int], *, shapes: int) -> float:
+    """What the updates of a run take beyond `each` of them, given those of a probe and what was recorded after each."""
+    found = max(0.0, sum(times) - each * len(times))
+    if recorded[-1] <= recorded[0]:
+        return found
+    recording = (sum(times[1:]) - each * len(times[1:])) / (recorded[-1] - recorded[0])
+    return found + max(0.0, recording) * max(0, shapes - recorded[-1])
 
 
 def _validation(model: nn.Module, data: Data, validate: Validate, limit: float) -> tuple[float, float]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -16,9 +18,21 @@ from torch import Tensor, nn
 
 from regard import folders
 from regard.accounting import count
-from regard.checkpoint import CONFIG, MODEL, average, checkpoints, fill, load_checkpoint, newest, parameters, save_model
+from regard.checkpoint import (
+    CONFIG,
+    MODEL,
+    average,
+    checkpoint_path,
+    checkpoints,
+    fill,
+    load_checkpoint,
+    newest,
+    save_model,
+    update_of,
+    verify_checkpoint,
+)
 from regard.config import Config, from_json, to_json
-from regard.errors import ConfigError, DataError, FolderError
+from regard.errors import ConfigError, DataError, FolderError, RegardError
 from regard.evaluation.scores import corpus_scores, sentence_scores
 from regard.explain import signals
 from regard.models import build
@@ -27,8 +41,8 @@ from regard.text.batch import Feed
 from regard.text.tokenizer import FILES as TOKENIZERS
 from regard.text.tokenizer import Sides
 from regard.training.card import model_card
-from regard.training.data import Data, Files, make_tokenizers, prepare
-from regard.training.loop import Progress, Training, Validation, Watch
+from regard.training.data import Data, Files, check_room, make_tokenizers, prepare
+from regard.training.loop import Progress, Training, Validation, Watch, last_saved
 from regard.training.objectives import check_guided, objective
 from regard.training.plan import VALIDATED, settled
 from regard.training.runtime import Runtime
@@ -38,6 +52,7 @@ from regard.training.watching import LEFT, draw, watched
 from regard.translator import Result, Translator
 
 IDENTITY = "data.txt"  # the hash of the files a run is trained on
+WRITTEN = (MODEL, CONFIG, *TOKENIZERS, "journal.jsonl", "card.md", signals.FILE, folders.CHECKSUMS, IDENTITY, *LEFT)
 EASY = 80  # characters of a sentence shown
 CALIBRATED = 2000  # sentences that confidence is calibrated by
 Say = Callable[[str], None]
@@ -147,7 +162,11 @@ def _begin(request: Request, runtime: Runtime, say: Say) -> None:
         validate=lambda model, data: validation(model, data, runtime),
         say=say,
     )
+    check_room(data, config)
     _make_model(request, config, sides, "meta")  # whatever is wrong with its start is found now
+    *trained, held = identity.split("+")
+    if request.valid is not None and held in {each.rpartition("*")[0] for each in trained}:
+        say("the validation text is the training text: its scores tell nothing of any other")
     sides.save(out)
     folders.write_file(out / IDENTITY, _identity(request, identity) + "\n", force=True)
     folders.write_file(out / CONFIG, to_json(config), force=False)
@@ -179,29 +198,54 @@ def _fitted(config: Config, sides: Sides) -> Config:
 
 def _check(request: Request) -> None:
     """Nothing is written before the request is known to be sound."""
+    if not math.isfinite(request.minutes):
+        raise ConfigError(f"--minutes ({request.minutes}) must be a number of minutes; without it the data decide")
+    if request.config.train.seed >= 2**63:
+        raise ConfigError(f"train.seed ({request.config.train.seed}) must be below 2^63")
     for files in filter(None, (*request.corpora, request.valid)):
         if next(iter(files.read()), None) is None:
             raise DataError(f"{files.source} is empty")
     if request.valid is not None:
         for _ in request.valid.read():  # all of it: what is wrong at its end should not be found after hours
             pass
+    ours = {(request.out / name).resolve() for name in WRITTEN}
+    for path in (path for files in filter(None, (*request.corpora, request.valid)) for path in files.paths):
+        if path.resolve() in ours:
+            raise ConfigError(f"a run in {request.out} would write over {path}: choose another --out")
+    _refuse_foreign(request.out)
     single = request.config.model.family in ("gpt", "bert")
+    family = request.config.model.family
     if any(single != files.single for files in request.corpora):
-        family = request.config.model.family
         raise ConfigError(
             f"model.family = {family} learns from one text file, and two were given"
             if single
             else f"model.family = {family} learns from pairs: give SOURCE and TARGET, or --set model.family=gpt or bert"
         )
+    if request.valid is not None and single != request.valid.single:
+        wanted = 'one text file and ""' if single else "a SOURCE and a TARGET"
+        raise ConfigError(f"--valid must be {wanted}: that is what model.family = {family} learns from")
+    for tag in (files.tag for files in request.corpora):
+        if len(tag.split()) > 1:
+            raise ConfigError(f"a tag ({tag}) is one token, without blanks: such as <2fr>")
     check_start(request.config, request.origins, request.out)
     check_guided(request.config, links=any(files.links for files in request.corpora))
+
+
+def _refuse_foreign(out: Path) -> None:
+    """A file of the name we use, where there is no run, is somebody's own."""
+    path = out / IDENTITY
+    if (out / CONFIG).exists() or not path.is_file():
+        return
+    with folders.explained(path, "read"), path.open("rb") as file:
+        begins = file.read(64)
+    if not re.fullmatch(rb"[0-9a-f]{64}", begins):
+        raise FolderError(f"{path} is not of a run, which would write over it: choose another --out")
 
 
 def _clear(out: Path) -> None:
     for path in checkpoints(out):
         folders.discard(path)
-    written = (MODEL, CONFIG, *TOKENIZERS, "journal.jsonl", "card.md", signals.FILE, folders.CHECKSUMS, IDENTITY, *LEFT)
-    for name in written:
+    for name in WRITTEN:
         if (out / name).exists():
             folders.discard(out / name)
 
@@ -277,7 +321,8 @@ def _finish(request: Request, training: Training, say: Say) -> dict[str, Any]:
     """The model that is kept: the best by the metric, or an average; with its scores on the whole validation set."""
     config, data, runtime = training.config, training.data, training.runtime
     model = build(config.model).to(runtime.device).eval()  # a new one: the trained one may be divided among processes
-    fill(model, merged(_chosen(training, say)), request.out)
+    weights, kept = _chosen(training, say)
+    fill(model, merged(weights), request.out)
     scores: dict[str, Any] = {"loss": valid_loss(model, data, runtime)}
     files: dict[str, bytes | str] = {}
     if config.model.family in ("rnn", "transformer"):
@@ -293,7 +338,7 @@ def _finish(request: Request, training: Training, say: Say) -> dict[str, Any]:
     draw(training)
     start = " and ".join(f"`{path}`" for path in request.origins) or "random weights"
     card = model_card(
-        training, scores, corpora=request.corpora, valid=request.valid, command=request.command, start=start
+        training, scores, corpora=request.corpora, valid=request.valid, command=request.command, start=start, kept=kept
     )
     files |= {name: (request.out / name).read_bytes() for name in TOKENIZERS if (request.out / name).exists()}
     save_model(request.out, model, config, {**files, "card.md": card}, force=True)
@@ -310,15 +355,29 @@ def _calibration(data: Data, results: Sequence[Result], references: Sequence[str
     return signals.calibrate(judged)
 
 
-def _chosen(training: Training, say: Say) -> dict[str, Tensor]:
-    settings, progress = training.config.train, training.progress
+def _chosen(training: Training, say: Say) -> tuple[dict[str, Tensor], list[int]]:
+    """The weights that are kept, and the updates they are of."""
+    settings, progress, folder = training.config.train, training.progress, training.folder
     if settings.average:
-        last = checkpoints(training.folder)[-settings.average :]
-        say(f"averaged {len(last)} checkpoints")
-        return average(last)
-    best = training.folder / "checkpoints" / f"update-{progress.best_update:08d}"
-    path = best if best.exists() else newest(training.folder)[0]
+        wanted = reversed(last_saved(progress.update, settings))
+        last = [update for update in wanted if _sound(checkpoint_path(folder, update), say)]
+        if last:
+            fewer = f", fewer than train.average ({settings.average})" if len(last) < settings.average else ""
+            say(f"averaged {len(last)} checkpoint{'s' * (len(last) != 1)}{fewer}")
+            return average([checkpoint_path(folder, update) for update in last]), last
+    best, group = checkpoint_path(folder, progress.best_update), "average" if settings.decay else "model"
+    path = best if _sound(best, say) else newest(folder)[0]
     if path is None:
-        return parameters(training.model)
-    found = load_checkpoint(path)
-    return found.tensors["average" if settings.decay else "model"]
+        return dict(training.state()[group]), [progress.update]
+    return load_checkpoint(path, check=False).tensors[group], [update_of(path)]
+
+
+def _sound(path: Path, say: Say) -> bool:
+    """Whether a checkpoint is there and as it was written; one that is damaged is said."""
+    try:
+        verify_checkpoint(path)
+    except RegardError as error:
+        if path.exists():
+            say(f"{path.name} was passed over: {error}")
+        return False
+    return True

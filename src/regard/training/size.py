@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from regard.accounting import count, work
-from regard.config import Config, ModelConfig
+from regard.config import Config, ModelConfig, TrainConfig
 
 PLANNED = frozenset({"train.updates", "train.warmup", "train.validate_every", "train.save_every"})
 """What --minutes decides."""
@@ -211,16 +211,21 @@ def _budget(facts: Facts) -> int:
 def _updates(config: Config, facts: Facts) -> int:
     """Fewer epochs the more data there is; on a CPU no more than LONGEST allows; two figures are said."""
     epochs = min(100.0, max(3.0, EPOCHS * (30 * KNOWN / max(facts.positions, 1)) ** 0.25))
-    updates = min(MOST_UPDATES, epochs * facts.positions / config.train.budget)
+    updates = min(MOST_UPDATES, epochs * facts.positions / per_update(config.train))
     if facts.modest:
-        updates = min(updates, LONGEST / (config.train.budget * _seconds(config, facts)))
+        updates = min(updates, LONGEST / (per_update(config.train) * _seconds(config, facts)))
     figures = 10.0 ** max(0, math.floor(math.log10(max(updates, 1))) - 1)
     return max(100, int(round(updates / figures) * figures))
 
 
+def per_update(settings: TrainConfig) -> int:
+    """Positions of an update, all its micro-batches together."""
+    return settings.budget * settings.accumulate
+
+
 def seconds(config: Config, facts: Facts) -> float:
     """How long the updates of this config take on a CPU, by formula."""
-    return config.train.updates * config.train.budget * _seconds(config, facts)
+    return config.train.updates * per_update(config.train) * _seconds(config, facts)
 
 
 def _seconds(config: Config, facts: Facts) -> float:
@@ -256,7 +261,7 @@ def sentence(config: Config, facts: Facts, time: str) -> str:
     )
     article = "an" if model.family == "rnn" else "a"
     size = f"{article} {model.family} of {layers} layers of {model.size} ({_million(count(config).total)} parameters)"
-    updates = f"{settings.updates:,} updates of {settings.budget:,} positions"
+    updates = f"{settings.updates:,} updates of {per_update(settings):,} positions"
     end = "" if facts.minutes else f", about {time}; --minutes sets a time, --recipe another size"
     return f"{data}, {place}{minutes}: {size}, {updates}{end}"
 

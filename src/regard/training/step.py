@@ -6,7 +6,6 @@ of them are one word. A recording holds for one shape of batch, so `train.shapes
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -15,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard import kernels
 from regard.config import Config, TrainConfig
 from regard.text.batch import Batch
 from regard.training.compiled import compile_parts, compiled_price
@@ -57,6 +57,16 @@ class Step:
         self._recordings: dict[Shape, Recording] = {}
         self._scale = torch.zeros((), device=runtime.device)
         self.plain = torch.zeros((), device=runtime.device)
+
+    @property
+    def records(self) -> bool:
+        """Whether a shape is recorded when it is met first."""
+        return self._records
+
+    @property
+    def recorded(self) -> int:
+        """Shapes that were."""
+        return len(self._recordings)
 
     def begin(self) -> None:
         """No gradients, no loss."""
@@ -113,16 +123,17 @@ class Step:
 
     @contextmanager
     def _undone(self) -> Iterator[None]:
-        """What happens inside leaves gradients, loss and randomness as they were."""
+        """What happens inside leaves gradients, loss, randomness and the stream as they were."""
         for parameter in self._parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         before = [*(gradient.clone() for gradient in gradients), self.plain.clone()]
-        random = torch.cuda.get_rng_state(self._runtime.device)
+        random, stream = torch.cuda.get_rng_state(self._runtime.device), torch.cuda.current_stream()
         try:
             yield
         finally:
+            torch.cuda.set_stream(stream)  # a recording that found no memory stays on its own
             torch.cuda.set_rng_state(random, self._runtime.device)
             torch._foreach_copy_([*gradients, self.plain], before)
 
@@ -134,7 +145,7 @@ def compiles(config: Config, device: torch.device) -> bool:
         return asked == "yes"
     if settings.sharded:
         return False  # the two together are untried
-    able = device.type == "cuda" and importlib.util.find_spec("triton") is not None
+    able = device.type == "cuda" and kernels.able()
     long = settings.updates * settings.budget * config.model.size >= WORTH_COMPILING
     return able and long and config.model.family != "rnn"
 
