@@ -293,6 +293,11 @@ def newest(root: Path) -> tuple[Path | None, list[str]]:
     return None, remarks
 
 
+def damaged(root: Path) -> list[Path]:
+    """What was set aside."""
+    return sorted((root / CHECKPOINTS).glob("damaged-update-*"))
+
+
 def set_aside(root: Path, sound: Path | None) -> None:
     """Rename what `newest` passed over to damaged-update-...: it must not count among the checkpoints that are kept."""
     for path in checkpoints(root):

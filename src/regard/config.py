@@ -275,7 +275,7 @@ class TrainConfig:
     updates: int = 20000
     """Optimizer updates in all."""
     budget: int = 8192
-    """Positions, padded, of source and target together in one update, over all processes and micro-batches."""
+    """Positions, padded, of source and target together in a micro-batch, over all processes."""
     accumulate: int = 1
     """Micro-batches an update is made of."""
     exact: bool = False

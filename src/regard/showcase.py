@@ -132,8 +132,8 @@ def _page(facts: Mapping[str, Any], found: Mapping[str, Any], looked: Sequence[R
         ),
         report.heats(
             "What it looked at",
-            "Rows: the words it wrote; columns: the words it read. The stronger the colour, the more it looked there; all"
-            " heads together.",
+            "Rows: the words it wrote; columns: the words it read. The stronger the colour, the more it looked there,"
+            " all heads together.",
             {result.text: attention(result.trace, "cross") for result in looked if result.trace is not None},
         ),
         _links(),

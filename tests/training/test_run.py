@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from regard.models import build
-from regard.training.run import _calibration, translations
+from regard.training.run import _calibration, _clear, translations
 from tests.training.runs import make_config, make_data, write_corpus
 
 pytestmark = pytest.mark.slow
@@ -304,3 +304,10 @@ def test_confidence_is_calibrated_by_the_validation_sentences(tmp_path: Path) ->
     found = _calibration(data, results, references)
     assert found.sentences == len(data.valid) >= 50
     assert found.usual.source >= max(len(reference) for reference in references)
+
+
+def test_a_fresh_start_leaves_no_damaged_checkpoint_behind(tmp_path: Path) -> None:
+    aside = tmp_path / "checkpoints" / "damaged-update-00000003"
+    aside.mkdir(parents=True)
+    _clear(tmp_path)
+    assert not aside.exists()

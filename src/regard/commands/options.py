@@ -18,7 +18,7 @@ Languages = Annotated[str, typer.Option(metavar="EN,FR", help="The two languages
 Fields = Annotated[str, typer.Option(metavar="A,B", help="The two fields of a JSONL file.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
-Threads = Annotated[int, typer.Option(min=0, help="CPU threads; 0: all cores.")]
+Threads = Annotated[int, typer.Option(min=0, max=1024, help="CPU threads; 0: all cores.")]
 Values = Annotated[
     list[str], typer.Option("--set", metavar="SECTION.FIELD=VALUE", help="Change a field of the config.")
 ]

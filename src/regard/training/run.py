@@ -24,6 +24,7 @@ from regard.checkpoint import (
     average,
     checkpoint_path,
     checkpoints,
+    damaged,
     fill,
     load_checkpoint,
     newest,
@@ -243,7 +244,7 @@ def _refuse_foreign(out: Path) -> None:
 
 
 def _clear(out: Path) -> None:
-    for path in checkpoints(out):
+    for path in (*checkpoints(out), *damaged(out)):
         folders.discard(path)
     for name in WRITTEN:
         if (out / name).exists():
