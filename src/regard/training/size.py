@@ -25,6 +25,7 @@ CHOSEN = PLANNED | frozenset(
 CORE = 40e9  # operations a second of one core in training: half of what two idle cores gave a transformer-base
 LONGEST = 3 * 3600.0  # seconds that a run on a CPU may take by that figure, unless its length is given
 EPOCHS, KNOWN = 56.0, 29_000  # Multi30k: 6,000 updates of 8,192 positions, 29,000 pairs of about 30
+ENOUGH = 3000  # updates of a run that was given a time, where batches can be small enough
 PASSES = 5.0  # epochs a size should see in the minutes given; a smaller one sees more
 MOST_UPDATES = 100_000  # of the base Transformer of Vaswani et al. (2017)
 VALIDATIONS = 20  # of a run
@@ -166,7 +167,7 @@ def _with_model(config: Config, left_open: frozenset[str], shape: Shape, facts: 
 
 def scheduled(config: Config, left_open: frozenset[str], facts: Facts) -> Config:
     """The config with the budget, the updates and all that follows from them."""
-    config = _laid_under(config, left_open, {"train": {"budget": _budget(facts)}})
+    config = _laid_under(config, left_open, {"train": {"budget": _budget(config, facts)}})
     updates = _updates(config, facts) if "train.updates" in left_open else config.train.updates
     return with_updates(config, left_open, updates, facts, every=max(updates // VALIDATIONS, min(100, updates)))
 
@@ -197,14 +198,16 @@ def with_updates(config: Config, left_open: frozenset[str], updates: int, facts:
     return _laid_under(config, left_open, {"train": values})
 
 
-def _budget(facts: Facts) -> int:
+def _budget(config: Config, facts: Facts) -> int:
     """It grows as the cube root of the data, from Multi30k's 8,192 to about the paper's 50,000; a power of two.
 
-    Never more than a hundredth of an epoch, or a run would end before it has made updates enough; on a CPU what keeps
-    its cores busy. Never less than the longest example, or 1,024.
+    Never more than a hundredth of an epoch, nor than the time given allows for updates enough, or a run would end
+    before it has learned; on a CPU what keeps its cores busy. Never less than the longest example, or 1,024.
     """
     grown = 8192 * (facts.positions / (30 * KNOWN)) ** (1 / 3)
     most = min(grown, facts.positions / 100, 4096 if facts.modest else 65_536)
+    if facts.minutes:
+        most = min(most, 60 * facts.minutes / (ENOUGH * _seconds(config, facts)))
     return max(1024, 1 << math.floor(math.log2(max(most, 1))), 1 << math.ceil(math.log2(max(facts.longest, 1))))
 
 
