@@ -84,6 +84,8 @@ def test_no_process_is_left_when_reading_stops_early() -> None:
 
 ENDLESS = """
 import itertools
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
 from regard.text.crew import Crew
 from {module} import Slow
 with Crew(Slow, 10, 2) as crew:

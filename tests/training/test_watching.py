@@ -48,6 +48,7 @@ def test_a_run_is_told_of_drawn_and_filmed(corpus: Path, tmp_path: Path) -> None
         "begun",
         "saved",
         "validation",
+        "saved",  # the best so far
         "saved",
         "validation",
         "saved",
