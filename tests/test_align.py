@@ -184,6 +184,13 @@ def test_a_reading_that_is_settled_stays_when_the_other_is_chosen(folder: Path, 
     assert backward.reading.layer is not None
 
 
+def test_where_no_pair_can_be_looked_at_the_readings_stay(folder: Path, reverse: Path) -> None:
+    forward, backward = Direction.load(folder, "cpu"), Direction.load(reverse, "cpu")
+    before = forward.reading, backward.reading
+    assert choose_by_agreement([("", "the house")], forward, backward) == 0
+    assert (forward.reading, backward.reading) == before
+
+
 # The command.
 
 

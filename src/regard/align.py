@@ -239,7 +239,7 @@ def choose_by_agreement(pairs: Sequence[Texts], forward: Direction, backward: Di
             found = [total + mask.sum((1, 2)) for total, mask in zip(found, (one, other), strict=True)]
     agreed = 2 * both / (found[0][..., None] + found[1]).clamp(min=1)
     best = int(agreed.argmax())
-    if agreed.dim():
+    if both.dim():  # else no pair could be looked at
         row, column = divmod(best, len(readings[1]))
         forward.reading = replace(readings[0][row], method=forward.reading.method)
         backward.reading = replace(readings[1][column], method=backward.reading.method)

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,16 @@ def test_the_paired_bootstrap_is_that_of_sacrebleus_command_line(tmp_path: Path)
     assert [score["low"] for score in found] == pytest.approx([mean - half for _, mean, half in intervals], abs=1e-9)
     assert [score["high"] for score in found] == pytest.approx([mean + half for _, mean, half in intervals], abs=1e-9)
     assert [round(score["p_bootstrap"], 4) for score in found if "p_bootstrap" in score] == chances
+
+
+@pytest.mark.slow
+def test_the_memory_of_the_tests_does_not_grow_with_the_number_of_trials() -> None:
+    texts = ["a"] * 2000
+    tracemalloc.start()
+    paired({"one": texts, "two": ["b"] * 2000}, texts)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 50e6  # all trials at once are 160 MB
 
 
 @pytest.fixture(scope="module")

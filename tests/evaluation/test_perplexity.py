@@ -11,7 +11,7 @@ import torch
 
 from regard.checkpoint import save_model
 from regard.errors import DataError, FolderError
-from regard.evaluation.perplexity import of_folder
+from regard.evaluation.perplexity import Perplexity, of_folder
 from regard.models import build
 from regard.text.tokenizer import Sides
 from regard.training.data import Files, prepare
@@ -66,6 +66,12 @@ def test_a_gpt_is_told_by_word_and_by_character_and_a_bert_is_not(tmp_path: Path
     bert = of_folder(made(tmp_path / "bert", corpus, "bert"), str(tmp_path / "text"), CPU, lambda *_: None).as_dict()
     assert "perplexity_per_word" not in bert
     assert bert["signature"].endswith("masked:0.15|seed:0")
+
+
+def test_a_word_as_long_as_a_line_has_no_perplexity_that_json_could_not_hold() -> None:
+    line = Perplexity("gpt", math.exp(4), 4.0, 500, 500, words=2, characters=500, window=64, masked=None)
+    assert "perplexity_per_word" not in line.as_dict()
+    assert "bits_per_character" in line.as_dict()
 
 
 def test_a_translator_has_no_perplexity(tmp_path: Path, corpus: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import logging
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,15 @@ def test_a_system_that_gets_almost_nothing_right_still_has_an_interval() -> None
     found = corpus_scores(["x", "y", "house"], ["a green tree", "b", "the house"], interval=True)["chrf"]
     assert found.low < found.score < found.high
     assert "bs:1000" in found.signature
+
+
+def test_the_memory_of_an_interval_does_not_grow_with_the_number_of_draws() -> None:
+    texts = ["a house"] * 2000
+    tracemalloc.start()
+    corpus_scores(texts, texts, metrics=["chrf"], interval=True)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 50e6  # all draws at once are 144 MB
 
 
 def test_references_of_another_number_of_lines_are_refused() -> None:

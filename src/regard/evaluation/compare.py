@@ -5,11 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from regard.errors import DataError, InputError
-from regard.evaluation.scores import LENGTHS, METRICS, by_length, check_lines, make_metric, sentence_scores, splitter
+from regard.evaluation.scores import (
+    LENGTHS,
+    METRICS,
+    RESAMPLES,
+    by_length,
+    check_lines,
+    make_metric,
+    resample,
+    seed,
+    sentence_scores,
+    splitter,
+)
 from regard.evaluation.words import matches, salient
 
-TESTS = {"bs": "bootstrap", "ar": "randomisation"}
+TRIALS = 10_000  # of approximate randomisation, as sacreBLEU has it
+TOGETHER = 64  # of them at once, as all take gigabytes; by a multiple of 32, numpy tosses the same coins as for all
+TESTS = {"bootstrap": ("bs", RESAMPLES), "randomisation": ("ar", TRIALS)}
 SHOWN = 12  # n-grams of a list
 DIFFERENT = 25  # sentences in which one system is far better than another, each way
 
@@ -65,33 +80,45 @@ def paired(
 
     An interval is sacreBLEU's: the mean of the resampled scores and the half of where 95 in 100 of them lie.
     """
-    from sacrebleu.significance import PairedTest
+    from sacrebleu.significance import _compute_p_value, estimate_ci
 
-    rows: dict[str, dict[str, Any]] = {name: {"name": name} for name in systems}
+    rows: list[dict[str, Any]] = [{"name": name} for name in systems]
     signatures: dict[str, dict[str, str]] = {}
-    named: list[Any] = [(name, list(lines)) for name, lines in systems.items()]
-    for kind, test in TESTS.items():
-        lists = [list(lines) for lines in references]
-        metrics = {
-            name: make_metric(name, lowercase=lowercase, tokenize=tokenize, references=lists) for name in METRICS
-        }
-        test_all: Any = PairedTest(named, metrics, None, test_type=kind)
-        signed, results = test_all()
-        for name in METRICS:
-            signatures.setdefault(name, {})[test] = str(signed[_own_name(name, signed)])
-            for row, result in zip(rows.values(), results[_own_name(name, results)], strict=True):
-                row.setdefault(name, {"score": float(result.score)})
-                if result.mean is not None:
-                    mean, half = float(result.mean), float(result.ci)
-                    row[name] |= {"low": mean - half, "high": mean + half}
-                if result.p_value is not None:
-                    row[name][f"p_{test}"] = float(result.p_value)
-    return {"systems": list(rows.values()), "signatures": signatures}
+    lists = [list(lines) for lines in references]
+    for name in METRICS:
+        metric = make_metric(name, lowercase=lowercase, tokenize=tokenize, references=lists)
+        statistics = [metric._extract_corpus_statistics(list(lines), None) for lines in systems.values()]
+        scores = [float(metric._aggregate_and_compute(own).score) for own in statistics]
+        drawn = [np.array([each.score for each in own]) for own in resample(metric, *statistics)]
+        for place, row in enumerate(rows):
+            mean, half = map(float, estimate_ci(drawn[place]))
+            row[name] = {"score": scores[place], "low": mean - half, "high": mean + half}
+            if place:
+                gap, gaps = abs(scores[0] - scores[place]), np.abs(drawn[place] - drawn[0])
+                row[name]["p_bootstrap"] = _compute_p_value(gaps - gaps.mean(), gap)
+                row[name]["p_randomisation"] = _compute_p_value(_swapped(metric, statistics[0], statistics[place]), gap)
+        signatures[name] = {test: _signed(metric, kind, number) for test, (kind, number) in TESTS.items()}
+    return {"systems": rows, "signatures": signatures}
 
 
-def _own_name(name: str, table: Mapping[str, Any]) -> str:
-    """What sacreBLEU calls a metric, such as chrF2."""
-    return next(key for key in table if key.lower().startswith(name))
+def _swapped(metric: Any, one: Any, other: Any) -> Any:
+    """(TRIALS,) how far apart two systems are when a coin is tossed for every line which of them wrote which."""
+    random, tables = np.random.default_rng(seed()), (np.array(one, dtype=float), np.array(other, dtype=float))
+    gaps = []
+    for begin in range(0, TRIALS, TOGETHER):
+        stays = random.integers(2, size=(min(TOGETHER, TRIALS - begin), len(one)), dtype=bool)
+        pairs = [stays @ tables[0] + ~stays @ tables[1], ~stays @ tables[0] + stays @ tables[1]]
+        ours, theirs = ([metric._compute_score_from_stats(row).score for row in sums] for sums in pairs)
+        gaps.append(np.abs(np.array(ours) - np.array(theirs)))
+    return np.concatenate(gaps)
+
+
+def _signed(metric: Any, kind: str, number: int) -> str:
+    """The signature of a metric with that of a test, as sacreBLEU writes it."""
+    signature = metric.get_signature()
+    signature.update("seed", str(seed()).lower())
+    signature.update(kind, number)
+    return str(signature)
 
 
 def _side_by_side(

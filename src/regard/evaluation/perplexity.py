@@ -52,8 +52,12 @@ class Perplexity:
 
     @property
     def perplexity_per_word(self) -> float | None:
-        """exp of the nats a word; of a bert there is none, as it guesses only some of the tokens."""
-        return None if self.masked is not None else _exp(self.nats * self.tokens / max(self.words, 1))
+        """exp of the nats a word; none of a bert, as it guesses only some of the tokens, nor of words too long for it.
+
+        In a script without blanks a word is a whole line, whose perplexity no number can hold.
+        """
+        found = _exp(self.nats * self.tokens / max(self.words, 1))
+        return None if self.masked is not None or math.isinf(found) else found
 
     @property
     def bits_per_character(self) -> float | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from regard.errors import ConfigError, DataError, did_you_mean
 
@@ -94,27 +97,41 @@ def corpus_scores(
 
 def _score(metric: Any, hypotheses: Sequence[str], references: Sequence[Sequence[str]], interval: bool) -> Score:
     lists = [list(lines) for lines in references]
-    try:
-        found = metric.corpus_score(list(hypotheses), lists, n_bootstrap=RESAMPLES if interval else 1)
-    except TypeError:  # where some resampled corpora score nothing at all, its mean fails on two kinds of numbers
-        found = _with_nothing_right(metric, list(hypotheses), lists)
-    signature = str(metric.get_signature())
     if not interval:
-        return Score(float(found.score), signature)
-    mean, half = float(found._mean), float(found._ci)  # it has no public name for these
-    return Score(float(found.score), signature, mean - half, mean + half)
-
-
-def _with_nothing_right(metric: Any, hypotheses: list[str], references: list[list[str]]) -> Any:
-    """The same bootstrap, whose resampled scores are made one kind of number first."""
-    from sacrebleu.significance import _bootstrap_resample
-
-    statistics = metric._extract_corpus_statistics(hypotheses, references)
+        found = metric.corpus_score(list(hypotheses), lists)
+        return Score(float(found.score), str(metric.get_signature()))
+    statistics = metric._extract_corpus_statistics(list(hypotheses), lists)
     found = metric._aggregate_and_compute(statistics)
-    _, resampled = _bootstrap_resample(statistics, metric, RESAMPLES)
-    for each in resampled:
-        each.score = float(each.score)
-    found.estimate_ci(resampled)
+    (drawn,) = resample(metric, statistics)
+    try:
+        found.estimate_ci(drawn)
+    except TypeError:  # where some resampled corpora score nothing at all, its mean fails on two kinds of numbers
+        for each in drawn:
+            each.score = float(each.score)
+        found.estimate_ci(drawn)
+    metric.n_bootstrap, metric.seed = RESAMPLES, str(seed()).lower()
+    mean, half = float(found._mean), float(found._ci)  # it has no public name for these
+    return Score(float(found.score), str(metric.get_signature()), mean - half, mean + half)
+
+
+def seed() -> int | None:
+    """Of whatever is drawn, where sacreBLEU takes its own from."""
+    said = os.environ.get("SACREBLEU_SEED", "12345")
+    return None if said.lower() == "none" else int(said)
+
+
+def resample(metric: Any, *systems: Any) -> list[list[Any]]:
+    """Of the statistics of each system, sacreBLEU's scores of the same RESAMPLES corpora drawn from this one.
+
+    The draws are sacreBLEU's, one at a time: all at once take gigabytes of a test set of a hundred thousand lines.
+    """
+    tables = [np.array(own, dtype="float32") for own in systems]
+    random, size = np.random.default_rng(seed()), len(tables[0])
+    found: list[list[Any]] = [[] for _ in tables]
+    for _ in range(RESAMPLES):
+        places = random.choice(size, size)
+        for own, table in zip(found, tables, strict=True):
+            own.append(metric._compute_score_from_stats(table[places].sum(0)))
     return found
 
 
