@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 import subprocess
 import sys
@@ -339,10 +338,10 @@ def verdicts(found: Mapping[str, Any]) -> list[dict[str, Any]]:
         if len(buckets) < 2:
             continue
         first, last = buckets[0]["bleu"], buckets[-1]["bleu"]
-        lost = 1 - last / first if first else math.nan
+        lost = 1 - last / first if first else None
         if racer["name"] == WITHOUT:
-            holds, claim = first >= SHORT and lost >= HALF, "falls by half at least"
+            holds, claim = lost is not None and first >= SHORT and lost >= HALF, "falls by half at least"
         else:
-            holds, claim = lost <= TENTH, "stays within a tenth"
+            holds, claim = lost is not None and lost <= TENTH, "stays within a tenth"
         said.append({"name": racer["name"], "claim": claim, "first": first, "last": last, "lost": lost, "holds": holds})
     return said

@@ -222,6 +222,7 @@ def perplexity_table(found: Mapping[str, Any]) -> Table:
     table.add_row("", f"{found['nats']:.4f}", f"nats a token, over {found['guessed']:,} of {found['tokens']:,}")
     if "perplexity_per_word" in found:
         table.add_row("", f"{found['perplexity_per_word']:,.2f}", f"a word, of {found['words']:,}, line ends counted")
+    if "bits_per_character" in found:
         table.add_row("", f"{found['bits_per_character']:.4f}", f"bits a character, of {found['characters']:,}")
     return table
 
@@ -241,9 +242,12 @@ def comparison_tables(found: Mapping[str, Any]) -> Group:
     for name, title in METRICS.items():
         for place, system in enumerate(found["systems"]):
             score = system[name]
+            apart = score["score"] != found["systems"][0][name]["score"]  # of equals p is small too, and means nothing
             chances = [score.get(f"p_{test}") for test in ("randomisation", "bootstrap")]
             told = [
-                Text("" if chance is None else f"{chance:.4f}", "green" if chance and chance < 0.05 else "dim")
+                Text(
+                    "" if chance is None else f"{chance:.4f}", "green" if apart and chance and chance < 0.05 else "dim"
+                )
                 for chance in chances
             ]
             interval = f"{score['low']:z.1f} to {score['high']:z.1f}"

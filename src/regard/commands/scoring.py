@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.commands.options import Beams, Device, Force, Json, Threads, Values, free, numbers
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError
 
 Reference = Annotated[list[str], typer.Option(metavar="FILE", help="What is right, line by line; may be repeated.")]
 Lowercase = Annotated[bool, typer.Option("--lowercase", help="Do not mind case in BLEU and chrF; TER never does.")]
@@ -44,10 +44,13 @@ def evaluate(
     from regard.evaluation.pages import evaluation_page
     from regard.evaluation.scores import check_ends
     from regard.evaluation.systems import terms, written
-    from regard.folders import write_file
+    from regard.folders import explained, write_file
+    from regard.terminology import Glossary
     from regard.training.runtime import find_device, use_threads
 
-    if bool(folder) == bool(hypothesis):
+    if folder and hypothesis:
+        raise ConfigError("a folder translates --source, and --hypothesis is translated already: give one of them")
+    if not folder and not hypothesis:
         raise ConfigError("give a model folder to translate --source with, or --hypothesis FILE to score")
     use_threads(threads)
     if folder and _family(folder) in ("gpt", "bert"):
@@ -58,12 +61,18 @@ def evaluate(
     ends = numbers("--lengths", lengths)
     check_ends(ends)
     sources, references = read_test(source) if source else None, [read_test(path) for path in reference]
+    if glossary and sources is None:
+        raise ConfigError("--glossary needs --source FILE, to know where its terms are")
+    if train:
+        with explained(Path(train), "read"), open(train, "rb"):
+            pass
+    if glossary:
+        Glossary.read(glossary, None)
+    _check_test(source, sources, reference, references, tokenize)
     with terminal.counting_bar("translating") as progress:
         how: dict[str, Any] = {"device": find_device(device), "beams": beams, "values": values, "progress": progress}
         found = written(folder or hypothesis, sources, **how)
     with terminal.working("scoring"):
-        if glossary and sources is None:
-            raise ConfigError("--glossary needs --source FILE, to know where its terms are")
         scored = score(
             found.texts,
             references,
@@ -84,6 +93,18 @@ def evaluate(
             write_file(report, page, force=force)
     facts = {"system": folder or hypothesis, **scored.as_dict(sentences=sentences)}
     return _shown(facts, terminal.evaluation_tables, as_json)
+
+
+def _check_test(
+    source: str, sources: list[str] | None, paths: list[str], references: list[list[str]], tokenize: str
+) -> None:
+    """What would be found wrong after hours of translating is found now."""
+    from regard.evaluation.scores import make_metric
+
+    make_metric("bleu", tokenize=tokenize)
+    for path, lines in zip(paths, references, strict=True):
+        if sources is not None and len(lines) != len(sources):
+            raise DataError(f"{path} has {len(lines):,} lines and {source} {len(sources):,}: line for line")
 
 
 def _family(folder: str) -> str:
@@ -133,12 +154,14 @@ def compare(
     from regard.evaluation.evaluate import read_test
     from regard.evaluation.pages import comparison_page
     from regard.evaluation.scores import check_ends
-    from regard.evaluation.systems import written
+    from regard.evaluation.systems import is_model, written
     from regard.folders import write_file
     from regard.training.runtime import find_device, use_threads
 
     if not reference:
         raise ConfigError("give what is right with --reference FILE")
+    if len(systems) < 2:
+        raise ConfigError("one system cannot be compared: give two or more")
     if len(set(systems)) < len(systems):
         raise ConfigError(f"{' '.join(systems)}: a system is named twice")
     free(report, source, *reference, *systems, force=force)
@@ -146,14 +169,16 @@ def compare(
     ends = numbers("--lengths", lengths)
     check_ends(ends)
     sources, references = read_test(source) if source else None, [read_test(path) for path in reference]
+    _check_test(source, sources, reference, references, tokenize)
     how: dict[str, Any] = {"device": find_device(device), "beams": beams, "values": values}
     short = [Path(system).name for system in systems]
     names = dict(zip(systems if len(set(short)) < len(short) else short, systems, strict=True))
     found = {}
-    for name, system in names.items():
+    for name, system in sorted(names.items(), key=lambda item: is_model(item[1])):  # files first: they may be wrong
         with terminal.counting_bar(f"translating with {name}") as progress:
             found[name] = written(system, sources, **how, progress=progress)
     with terminal.working("comparing"):
+        found = {name: found[name] for name in names}
         texts = {name: each.texts for name, each in found.items()}
         facts = side_by_side(texts, *references, lowercase=lowercase, tokenize=tokenize, ends=ends)
         facts = {"paths": names, **facts}

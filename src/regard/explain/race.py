@@ -87,7 +87,7 @@ def _claim(why: str, verdicts: Sequence[Mapping[str, Any]], names: Sequence[str]
 
 def _verdict(each: Mapping[str, Any], names: Sequence[str]) -> str:
     kind, text = ("yes", "✓ holds") if each["holds"] else ("no", "✗ fails")
-    change = f"{-each['lost']:+.0%}".replace("-", "−") if math.isfinite(each["lost"]) else ""
+    change = f"{-each['lost']:+.0%}".replace("-", "−") if each["lost"] is not None else ""
     return (
         f'<tr><th scope="row">{report.key(names.index(each["name"]))}{escape(each["name"])}</th>'
         f'<td><span class="verdict {kind}">{text}</span></td>'

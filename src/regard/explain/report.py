@@ -192,7 +192,7 @@ def _systems(found: Mapping[str, Any]) -> str:
     )
     lines = []
     for place, system in enumerate(found["systems"]):
-        cells = "".join(_cell(system[name]) for name in NAMES)
+        cells = "".join(_cell(system[name], found["systems"][0][name]) for name in NAMES)
         lines.append(f'<tr><th scope="row">{key(place)}{escape(system["name"])}</th>{cells}</tr>')
     signatures = "<br>".join(
         f"{NAMES[name]} {breakable(signed)}" for name, tests in found["signatures"].items() for signed in tests.values()
@@ -208,11 +208,12 @@ def _systems(found: Mapping[str, Any]) -> str:
     )
 
 
-def _cell(score: Mapping[str, float]) -> str:
+def _cell(score: Mapping[str, float], first: Mapping[str, float]) -> str:
     interval = f' <span class="soft">{score["low"]:z.1f}–{score["high"]:.1f}</span>' if "low" in score else ""
     chance = score.get("p_randomisation")
     told = "" if chance is None else f"{chance:.4f}"
-    sure = ' class="sure"' if chance is not None and chance < 0.05 else ' class="soft"'
+    apart = score["score"] != first["score"]  # of equals p is small too, and means nothing
+    sure = ' class="sure"' if chance is not None and chance < 0.05 and apart else ' class="soft"'
     return f"<td>{score['score']:.1f}{interval}</td><td{sure}>{told}</td>"
 
 
