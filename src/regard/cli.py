@@ -26,7 +26,7 @@ from regard.commands.options import (
     Target,
     Threads,
     Values,
-    free,
+    free_page,
     numbers,
     two,
 )
@@ -321,7 +321,7 @@ def check(
     def pairs(one: str, other: str | None, known: str) -> Any:
         return read_pairs(one, other, format=known or None, languages=codes, fields=names, skipped=skipped)
 
-    free(report, source, target or "", *valid, *test, force=force)
+    free_page(report, source, target or "", *valid, *test, force=force)
     train = pairs(source, target, format)
     plain = "text" if format == "text" else ""  # a format that holds both sides is not said of two files
     held = [pairs(one, other or None, plain if other else format) if one else None for one, other in (valid, test)]

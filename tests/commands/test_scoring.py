@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 
 from regard.checkpoint import save_model
 from regard.cli import app
-from regard.errors import ConfigError, DataError, FolderError
+from regard.errors import ConfigError, DataError, FolderError, RegardError
 from regard.evaluation.scores import corpus_scores
 from regard.models import build
+from regard.translator import Translator
 from tests.evaluation.systems import lines, worse, write
 from tests.training.runs import learned, make_config, write_corpus
 
@@ -116,6 +117,29 @@ def test_a_report_is_not_overwritten(files: dict[str, Path], tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["evaluate", "MODEL", "--reference", "short"], "short has 3 lines"),
+        (["evaluate", "MODEL", "--reference", "reference", "--tokenize", "13b"], "no tokenizer 13b"),
+        (["evaluate", "MODEL", "--reference", "reference", "--train", "nowhere"], "nowhere"),
+        (["evaluate", "MODEL", "--reference", "reference", "--glossary", "nowhere.tsv"], "nowhere.tsv"),
+        (["evaluate", "MODEL", "--reference", "reference", "--hypothesis", "one"], "give one of them"),
+        (["compare", "MODEL", "one", "--reference", "short"], "short has 3 lines"),
+        (["compare", "MODEL", "short", "--reference", "reference"], "short has 3 lines"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_is_wrong_is_found_before_anything_is_translated(
+    files: dict[str, Path], model: Path, words: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files["one"].parent)
+    monkeypatch.setattr(Translator, "stream", lambda *_, **__: pytest.fail("it translated"))
+    write(Path("short"), REFERENCE[:3])
+    with pytest.raises(RegardError, match=message):
+        regard(*[str(model) if word == "MODEL" else word for word in words], "--source", "source")
+
+
+@pytest.mark.parametrize(
     ("words", "error", "message"),
     [
         (["evaluate"], ConfigError, "give a model folder"),
@@ -125,6 +149,8 @@ def test_a_report_is_not_overwritten(files: dict[str, Path], tmp_path: Path) -> 
         (["evaluate", "--hypothesis", "one", "--reference", "reference", "--lengths", "9,5"], ConfigError, "growing"),
         (["evaluate", "nowhere", "--source", "source", "--reference", "reference"], FolderError, "no folder nowhere"),
         (["compare", "one", "one", "--reference", "reference"], ConfigError, "twice"),
+        (["compare", "one", "--reference", "reference"], ConfigError, "two or more"),
+        (["compare", "one", "two", "--reference", "reference", "--report", "x.pdf"], ConfigError, "ends in .html"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -36,6 +36,13 @@ def free(out: Path | None, *inputs: str, force: bool) -> None:
         raise FolderError(f"{out} is already there: choose another name, or replace it with --force")
 
 
+def free_page(report: Path | None, *inputs: str, force: bool) -> None:
+    """The same of a report, which is a page whatever it is called."""
+    if report is not None and report.suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f"--report ({report}) is a page: give it a name that ends in .html")
+    free(report, *inputs, force=force)
+
+
 def numbers(flag: str, text: str) -> list[int]:
     """`8,64,512` as numbers."""
     try:

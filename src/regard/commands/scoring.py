@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.commands.options import Beams, Device, Force, Json, Threads, Values, free, numbers
+from regard.commands.options import Beams, Device, Force, Json, Threads, Values, free_page, numbers
 from regard.errors import ConfigError, DataError
 
 Reference = Annotated[list[str], typer.Option(metavar="FILE", help="What is right, line by line; may be repeated.")]
@@ -57,7 +57,7 @@ def evaluate(
         return _perplexity(folder, source or "".join(reference[:1]), find_device(device), as_json)
     if not reference:
         raise ConfigError("give what is right with --reference FILE")
-    free(report, source, hypothesis, train, *reference, force=force)
+    free_page(report, source, hypothesis, train, str(glossary or ""), *reference, force=force)
     ends = numbers("--lengths", lengths)
     check_ends(ends)
     sources, references = read_test(source) if source else None, [read_test(path) for path in reference]
@@ -164,7 +164,7 @@ def compare(
         raise ConfigError("one system cannot be compared: give two or more")
     if len(set(systems)) < len(systems):
         raise ConfigError(f"{' '.join(systems)}: a system is named twice")
-    free(report, source, *reference, *systems, force=force)
+    free_page(report, source, *reference, *systems, force=force)
     use_threads(threads)
     ends = numbers("--lengths", lengths)
     check_ends(ends)
