@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard import lineage
+from regard import lineage, terminal
 from regard.accounting import count
 from regard.config import find_config
 from regard.errors import FolderError, RunError
@@ -119,3 +119,10 @@ def test_on_a_gpu_racers_play_recorded_updates_of_more_sentences_and_all_alike(t
     entries = [lineage.Entry(name, 1, tmp_path / name) for name in lineage.RACERS]
     commands = [" ".join(lineage._command(entry, tmp_path, 100, torch.device("cuda"))) for entry in entries]
     assert all("train.budget=3072" in command and "train.shapes=24" in command for command in commands)
+
+
+def test_where_there_is_no_terminal_each_start_and_end_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with terminal.racing() as show:
+        for states in (("running", "waiting"), ("running", "waiting"), ("finished", "running")):
+            show([(name, state, 1) for name, state in zip(("dot 1", "none 1"), states, strict=True)], 4)
+    assert capsys.readouterr().err.splitlines() == ["dot 1: running", "dot 1: finished", "none 1: running"]

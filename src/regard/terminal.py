@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
@@ -333,7 +334,7 @@ def counting_bar(what: str) -> Iterator[Callable[[int, int | None], None]]:
 
 @contextmanager
 def racing() -> Iterator[Callable[[Sequence[tuple[str, str, int]], int], None]]:
-    """A bar for each of several runs side by side, by name, where it stands and its update; on a terminal only."""
+    """A bar for each of several runs side by side, by name, where it stands and its update; elsewhere lines."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -344,9 +345,13 @@ def racing() -> Iterator[Callable[[Sequence[tuple[str, str, int]], int], None]]:
     )  # fmt: skip
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         tasks: dict[str, TaskID] = {}
+        known: dict[str, str] = {}
 
         def tell(runs: Sequence[tuple[str, str, int]], updates: int) -> None:
             for name, state, update in runs:
+                if not console.is_terminal and known.get(name, "waiting") != state:
+                    print(f"{name}: {state}", file=sys.stderr, flush=True)
+                known[name] = state
                 if name not in tasks:
                     tasks[name] = bar.add_task(name, total=updates, state=state)
                 done = updates if state == "finished" else update

@@ -139,7 +139,7 @@ def attention(trace: Trace, kind: str) -> Map:
 def rollout(trace: Trace, kind: str) -> Map:
     """Attention followed back through the layers to the embeddings."""
     if trace.family == "rnn":
-        raise InputError("rollout follows attention through layers, and a rnn has only one: ask for another method")
+        raise InputError("rollout follows attention through layers, and an rnn has only one: ask for another method")
     weights = {name: layers.mean(1) for name, layers in trace.attention.items()}  # [L, R, C], heads averaged
     if kind == "encoder" and kind in weights:
         shares = rolled(weights["encoder"])
