@@ -38,9 +38,9 @@ def free(out: Path | None, *inputs: str, force: bool) -> None:
 
 def free_page(report: Path | None, *inputs: str, force: bool) -> None:
     """The same of a report, which is a page whatever it is called."""
+    free(report, *inputs, force=force)
     if report is not None and report.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--report ({report}) is a page: give it a name that ends in .html")
-    free(report, *inputs, force=force)
 
 
 def numbers(flag: str, text: str) -> list[int]:
