@@ -10,10 +10,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard import attend
 from regard.attention import scores
+from regard.memory import make_room
 from regard.models import build, reorder
 from regard.training.runtime import Runtime
 from tests.models.families import BERTS, GENERATORS
-from tests.training.runs import make_config, make_training, write_corpus
+from tests.training.runs import make_config, make_training, no_validation, write_corpus
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 MASK = torch.arange(7) < torch.tensor([[7], [4], [1]])
@@ -121,3 +122,29 @@ def test_an_update_played_from_a_recording_is_the_update(family: str, tmp_path: 
         assert bool(step._recordings) is bool(shapes)
         found[shapes] = [facts["loss"] for facts in losses if facts]
     assert found[2] == pytest.approx(found[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("shapes", [0, 2])
+def test_a_full_gpu_takes_its_batches_in_parts_and_learns_the_same(shapes: int, tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path, lines=3000)
+    wide = ["model.dropout=0", "model.size=512", "model.feed_forward=2048", "model.heads=8"]
+    config = make_config("transformer", updates=6, budget=16000, shapes=shapes, precision="fp32").with_values(wide)
+
+    def run(folder: str) -> tuple[list[float], int]:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        training = make_training(tmp_path / folder, corpus, config, Runtime(torch.device("cuda"), 0, 1))
+        losses: list[float] = []
+        training.run(no_validation, lambda kind, facts: losses.append(facts["loss"]) if kind == "update" else None)
+        return losses, training.progress.split
+
+    whole, parts = run("whole")
+    assert parts == 1
+    most = torch.cuda.max_memory_reserved()
+    make_room()
+    held = torch.empty(torch.cuda.mem_get_info()[0] - int(0.6 * most), dtype=torch.uint8, device="cuda")
+    found, parts = run("full")
+    del held
+    make_room()
+    assert 1 < parts < 16
+    assert found == pytest.approx(whole, rel=1e-2)

@@ -122,6 +122,22 @@ def test_identical_texts_are_translated_once() -> None:
     assert sum(searched) == 2
 
 
+def test_texts_that_do_not_fit_a_gpu_together_are_searched_in_parts() -> None:
+    chance, translator = random.Random(2), make()
+    texts = [" ".join(chance.choices(TEXT.split(), k=chance.randint(1, 6))) for _ in range(30)]
+    found, searched = [result.text for result in translator.translate(texts)], list[int]()
+
+    def engine(sources, asked, begun):  # type: ignore[no-untyped-def]
+        if len(sources) > 4:
+            raise torch.cuda.OutOfMemoryError("as if a GPU were full")
+        searched.append(len(sources))
+        return translator.search(sources, asked, begun)
+
+    translator.engine = engine
+    assert [result.text for result in translator.translate(texts)] == found
+    assert len(searched) > 7
+
+
 def test_a_long_text_is_translated_sentence_by_sentence() -> None:
     translator = make()
     sentences = ["The old house sees.", "A small bird!", "And the river."]

@@ -18,6 +18,8 @@ from regard.decoding import Hypothesis
 from regard.errors import ConfigError
 from regard.explain import alignment
 from regard.explain.alignment import METHODS, Reading, Tally, halves, join, most, tally, tally_masks
+from regard.memory import halves as half
+from regard.memory import in_parts
 from regard.models import Generator
 from regard.text.links import Gold, Link
 from regard.text.tokenizer import END, SPECIALS, Sides, check_fingerprint
@@ -100,9 +102,9 @@ class Direction:
                 continue
             fit.append(place)
         fit.sort(key=lambda place: (len(source[place]), len(target[place]), pairs[place]))
-        most = POSITIONS[next(self.model.parameters()).device.type]
-        for batch in _batches(fit, [len(s) + len(t) + 2 for s, t in zip(source, target, strict=True)], most):
-            found = trace(
+
+        def together(batch: Sequence[int]) -> list[Trace]:
+            return trace(
                 cast(Generator, self.model),
                 [[*source[place], END] for place in batch],
                 [Hypothesis(target[place], 0.0, 0.0, True, []) for place in batch],
@@ -111,6 +113,10 @@ class Direction:
                 target_texts=[texts[place][1] for place in batch],
                 top=0,
             )
+
+        most = POSITIONS[next(self.model.parameters()).device.type]
+        for batch in _batches(fit, [len(s) + len(t) + 2 for s, t in zip(source, target, strict=True)], most):
+            found = [seen for part in in_parts(together, batch, half) for seen in part]
             for place, seen in zip(batch, found, strict=True):
                 source_words, target_words = _between_blanks(seen.source, self.tag), _between_blanks(seen.target)
                 use(place, replace(seen, source=source_words, target=target_words))

@@ -40,6 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+FULL = "out of GPU memory: end what else holds it, or use --device cpu"
 USAGE: Any = typer.BadParameter.__bases__[
     0
 ]  # whatever is wrong with the words of a command; typer may bring its own click
@@ -391,6 +392,12 @@ def data_get(
     return None
 
 
+def _out_of_memory(error: RuntimeError) -> bool:
+    from regard.memory import is_full  # with torch, which is there already where its errors are
+
+    return "torch" in sys.modules and is_full(error)
+
+
 def main() -> None:
     """The program: errors we raise become one line and their exit code; `REGARD_DEBUG=1` shows the traceback."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what is half-written goes as on Ctrl-C
@@ -409,6 +416,11 @@ def main() -> None:
             raise
         print(f"regard: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
+    except RuntimeError as error:
+        if os.environ.get("REGARD_DEBUG") or not _out_of_memory(error):
+            raise
+        print(f"regard: {FULL}", file=sys.stderr)
+        raise SystemExit(1) from None
     except BrokenPipeError:  # whoever read our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None

@@ -34,6 +34,7 @@ from regard.decoding import (
 from regard.errors import ConfigError, InputError, did_you_mean
 from regard.explain.alignment import links
 from regard.explain.signals import Calibration, Warned, confidence, warnings
+from regard.memory import halves, in_parts
 from regard.models import Generator
 from regard.text.order import AHEAD, CHARACTERS, ahead, alike
 from regard.text.scripts import WITHOUT_BLANKS, script
@@ -367,11 +368,16 @@ class Translator:
         encoded = [[*ids, END] for ids in self.sides.source.encode_each(texts)]
         begins = self.sides.target.encode_each([sentence.prefix for sentence in wanted])
         done: dict[Sentence, Done] = {}
-        for places in alike([len(ids) for ids in encoded], texts, POSITIONS[self.device.type]):
+
+        def together(places: Sequence[int]) -> dict[Sentence, Done]:
             batch, prefixes = [wanted[place] for place in places], [begins[place] for place in places]
             here = asked._replace(prefixes=prefixes if any(prefixes) else None)
             found = self._together(batch, [encoded[place] for place in places], here, terms, looks)
-            done |= dict(zip(batch, found, strict=True))
+            return dict(zip(batch, found, strict=True))
+
+        for places in alike([len(ids) for ids in encoded], texts, POSITIONS[self.device.type]):
+            for found in in_parts(together, places, halves):
+                done |= found
         return done
 
     def _together(

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from regard.checkpoint import save_model
 from regard.cli import app, main
 from regard.errors import ConfigError, FolderError
+from regard.reader import Reader
 from regard.translator import Result
 from tests import test_reader, test_translator, test_writer
 
@@ -127,6 +129,21 @@ def test_output_is_utf_8_whatever_the_locale(folders: Path, monkeypatch: pytest.
         main()
     assert not stopped.value.code
     assert written.getvalue().startswith("caf\u00e9 ".encode())
+
+
+def test_a_full_gpu_is_one_line(
+    folders: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate")
+
+    monkeypatch.setattr(Reader, "fill", full)
+    monkeypatch.setattr(sys, "argv", ["regard", "fill", str(folders / "bert"), "a [MASK]", "--device", "cpu"])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 1
+    assert capsys.readouterr().err == "regard: out of GPU memory: end what else holds it, or use --device cpu\n"
 
 
 def test_the_picture_is_of_the_first_translation_that_was_written(

@@ -9,12 +9,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from regard.models import build
-from regard.training.run import _calibration, _clear, translations
-from tests.training.runs import make_config, make_data, write_corpus
+from regard.training import run
+from regard.training.run import _calibration, _clear, translations, valid_loss
+from regard.training.runtime import Runtime, find_device
+from tests.training.runs import lacking, make_config, make_data, write_corpus
 
 pytestmark = pytest.mark.slow
 SMALL = [
@@ -311,3 +314,29 @@ def test_a_fresh_start_leaves_no_damaged_checkpoint_behind(tmp_path: Path) -> No
     aside.mkdir(parents=True)
     _clear(tmp_path)
     assert not aside.exists()
+
+
+@pytest.mark.parametrize("family", ["transformer", "rnn-input", "gpt", "bert"])
+def test_the_loss_of_a_validation_in_parts_is_the_loss(
+    family: str, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, data = make_data(corpus, make_config(family))
+    model, runtime = build(config.model).eval(), Runtime(find_device("cpu"), 0, 1)
+    whole = valid_loss(model, data, runtime)
+    monkeypatch.setattr(run, "objective", lacking(run.objective, 3))
+    assert valid_loss(model, data, runtime) == pytest.approx(whole, rel=1e-5)
+
+
+def test_the_loss_of_a_validation_keeps_nothing_for_gradients(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, data = make_data(corpus, make_config("transformer"))
+    priced, kept = run.objective, list[bool]()
+
+    def watched(*arguments: Any) -> Any:
+        found = priced(*arguments)
+        kept.append(found.loss.requires_grad)
+        return found
+
+    monkeypatch.setattr(run, "objective", watched)
+    valid_loss(build(config.model), data, Runtime(find_device("cpu"), 0, 1))
+    assert kept
+    assert not any(kept)

@@ -32,6 +32,7 @@ from regard.checkpoint import (
 )
 from regard.config import Config, TrainConfig
 from regard.errors import RunError
+from regard.memory import is_full, make_room
 from regard.text.batch import Batch, Feed, split_batch
 from regard.training.data import Data
 from regard.training.journal import Journal
@@ -41,7 +42,6 @@ from regard.training.step import Step
 
 TOLERATED = 5  # updates in a row whose loss or gradient is no number, before the run goes back and slows down
 LOWERED = 0.5  # what the rate is multiplied by then
-FULL = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 AGREED_EVERY = 10  # updates after which several processes ask each other whether to stop
 
 
@@ -294,7 +294,7 @@ class Training:
             for number, part in enumerate(parts, 1):
                 step(part, scale, last=last and number == len(parts))
         except RuntimeError as error:
-            if not _out_of_memory(error):
+            if not is_full(error):
                 raise
             if last and self.runtime.world > 1:  # the others wait for its gradients
                 raise RunError(
@@ -317,8 +317,7 @@ class Training:
 
     def _make_room(self, step: Step) -> None:
         step.forget()
-        if self.runtime.device.type == "cuda":
-            torch.cuda.empty_cache()
+        make_room()
 
     def _rehearse(self, step: Step) -> None:
         """Several processes first try their largest batches without each other, and agree on how they are split.
@@ -364,12 +363,14 @@ class Training:
         try:
             return validate(self.model)
         except RuntimeError as error:
-            if not _out_of_memory(error):
+            if not is_full(error):
                 raise
         self._make_room(step)
         try:
             return validate(self.model)
-        except torch.cuda.OutOfMemoryError as error:
+        except RuntimeError as error:
+            if not is_full(error):
+                raise
             raise RunError(
                 f"a validation does not fit into the GPU's memory: begin anew (--fresh) with a smaller train.budget "
                 f"({self.config.train.budget}) or decode.beams ({self.config.decode.beams})"
@@ -420,14 +421,6 @@ def last_saved(update: int, settings: TrainConfig) -> list[int]:
 def runs_ahead(config: Config, runtime: Runtime) -> bool:
     """Whether the device is told of an update before it is done with the last: a GPU works while Python talks."""
     return runtime.device.type == "cuda" and not config.train.sharded
-
-
-def _out_of_memory(error: BaseException | None) -> bool:
-    """Whether a GPU's memory is full: drivers and libraries have words of their own for it, said or behind what is."""
-    if error is None:
-        return False
-    full = isinstance(error, torch.cuda.OutOfMemoryError) or any(words in str(error) for words in FULL)
-    return full or _out_of_memory(error.__context__)
 
 
 def _mix(*numbers: int) -> int:

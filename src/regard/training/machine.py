@@ -52,6 +52,13 @@ def memory(runtime: Runtime) -> tuple[int, int] | None:
     return torch.cuda.memory_reserved(runtime.device), torch.cuda.get_device_properties(runtime.device).total_memory
 
 
+def available(runtime: Runtime) -> int:
+    """Bytes of the device that this process has or could have; 0: not known. Other programs may hold some."""
+    if runtime.device.type != "cuda":
+        return 0
+    return torch.cuda.mem_get_info(runtime.device)[0] + torch.cuda.memory_reserved(runtime.device)
+
+
 def operations(config: Config, data: Data) -> float:
     """What training on one target token takes, at the mean lengths of the data."""
     passes = 2 if config.train.rdrop else 1

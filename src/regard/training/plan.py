@@ -5,7 +5,6 @@ Only a run by minutes and a run on a GPU are probed, once, before update 1; `con
 
 from __future__ import annotations
 
-import gc
 import math
 import time
 from collections import deque
@@ -23,6 +22,7 @@ from torch import nn
 from regard import accounting
 from regard.config import Config, TrainConfig
 from regard.errors import RunError
+from regard.memory import make_room
 from regard.training import machine, size
 from regard.training.data import Data
 from regard.training.loop import Training, Validation
@@ -87,14 +87,13 @@ def facts(data: Data, runtime: Runtime, minutes: float) -> Facts:
     store, pairs = data.train[0], data.config.model.family in ("rnn", "transformer")
     both = [each.source_lengths + each.target_lengths for each in data.train] if pairs else []
     sides = [store.source_lengths, store.target_lengths] if pairs else [store.text.lengths]
-    taken = machine.memory(runtime)
     return Facts(
         examples=len(store),
         source=float(sides[0].mean()) if pairs else 0.0,
         target=float(sides[-1].mean()),
         longest=max(int(lengths.max()) for lengths in both) if pairs else data.config.text.window,
         device=runtime.device.type,
-        memory=taken[1] if taken else 0,
+        memory=machine.available(runtime),
         cores=min(machine.cores(), torch.get_num_threads()),
         minutes=minutes,
     )
@@ -145,7 +144,7 @@ def probe(config: Config, data: Data, runtime: Runtime, minutes: float, make: Ma
     numbers = accounting.count(config).total
     found = Found(each, cold, once, ending + 16 * numbers / WRITTEN)
     del training, step
-    _free()
+    make_room()
     return found
 
 
@@ -245,7 +244,7 @@ def _fits(config: Config, data: Data, runtime: Runtime, known: Facts, make: Make
         fits = False
     taken = torch.cuda.max_memory_reserved(runtime.device)
     del training, step
-    _free()
+    make_room()
     return fits and taken <= FULL * known.memory
 
 
@@ -258,12 +257,6 @@ def _mean(times: list[float]) -> float:
     usual = median(times)
     kept = [each for each in times if each <= 5 * usual]
     return sum(kept) / len(kept)
-
-
-def _free() -> None:
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 # The time left

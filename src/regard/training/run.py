@@ -36,9 +36,10 @@ from regard.config import Config, from_json, to_json
 from regard.errors import ConfigError, DataError, FolderError, RegardError
 from regard.evaluation.scores import corpus_scores, sentence_scores
 from regard.explain import signals
+from regard.memory import in_parts
 from regard.models import build
 from regard.models.adapters import merged
-from regard.text.batch import Feed
+from regard.text.batch import Batch, Feed, split_batch
 from regard.text.tokenizer import FILES as TOKENIZERS
 from regard.text.tokenizer import Sides
 from regard.training.card import model_card
@@ -287,14 +288,19 @@ def validation(model: nn.Module, data: Data, runtime: Runtime) -> Validation:
     return Validation(score.score, facts)
 
 
+@torch.no_grad()
 def valid_loss(model: nn.Module, data: Data, runtime: Runtime) -> float:
     """Cross-entropy a token, without smoothing."""
     plain = dataclasses.replace(data.config.train, smoothing=0.0, rdrop=0.0, guided=0.0)
+
+    def price(batch: Batch) -> Tensor:
+        return objective(model, batch, plain).plain
+
     epoch = data.validation()
     total, tokens = torch.zeros((), device=runtime.device), 0
     with Feed(epoch.make, range(len(epoch.plan)), device=runtime.device) as feed:
         for batch in feed:
-            total += objective(model, batch, plain).plain
+            total += sum(in_parts(price, batch, lambda part: split_batch(part, 2)))
             tokens += batch.target_tokens
     return float(total) / max(tokens, 1)
 

@@ -23,6 +23,7 @@ from regard.training.runtime import Runtime
 
 WORTH_COMPILING = 5e10  # updates times budget times model.size; below, a compiler takes longer than it saves
 RECORDED = 64  # graphs kept: each holds its own copy of the kernels' arguments
+SPARE = 256 << 20  # bytes left free for a recording beyond what its pass takes
 WARM = 2  # runs before a recording: libraries choose their kernels and take their memory then
 NOBODY = np.zeros(0, np.int64)
 
@@ -108,18 +109,33 @@ class Step:
     def _record(self, batch: Batch) -> Recording:
         place = batch.each(Tensor.clone)
         with self._undone():
-            aside = torch.cuda.Stream()
-            aside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(aside):
-                for _ in range(WARM):
-                    self._run(place, self._scale, last=True)
-            torch.cuda.current_stream().wait_stream(aside)
+            self._warm(place)
             graph = torch.cuda.CUDAGraph()
             pool = next(iter(self._recordings.values())).graph.pool() if self._recordings else None
             # the thread that feeds batches asks for memory meanwhile: only this thread's mistakes count
             with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
                 self._run(place, self._scale, last=True)
         return Recording(graph, place)
+
+    def _warm(self, batch: Batch) -> None:
+        """Libraries choose their kernels and take their memory before a recording.
+
+        One that finds no memory halfway leaves torch's memory locked: what it will take is seen here, and asked for
+        before it begins.
+        """
+        device = self._runtime.device
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_reserved(device)
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(WARM):
+                self._run(batch, self._scale, last=True)
+        torch.cuda.current_stream().wait_stream(aside)
+        taken = torch.cuda.memory_reserved(device) - before
+        torch.cuda.empty_cache()
+        if torch.cuda.mem_get_info(device)[0] < taken + SPARE:
+            raise torch.cuda.OutOfMemoryError(f"a recording of {taken:,} bytes finds no room")
 
     @contextmanager
     def _undone(self) -> Iterator[None]:

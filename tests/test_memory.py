@@ -1,0 +1,52 @@
+"""A GPU that is full: the work is done in parts, and what is no full memory stays what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from regard.memory import halves, in_parts, is_full
+
+
+def holding(most: int) -> object:
+    """Doubles numbers on a device whose memory holds so many."""
+
+    def double(numbers: Sequence[int]) -> list[int]:
+        if len(numbers) > most:
+            raise torch.cuda.OutOfMemoryError("as if a GPU were full")
+        return [2 * number for number in numbers]
+
+    return double
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 100])
+def test_work_done_in_parts_is_the_work(most: int) -> None:
+    parts = in_parts(holding(most), range(7), halves)  # type: ignore[arg-type]
+    assert [number for part in parts for number in part] == [0, 2, 4, 6, 8, 10, 12]
+    assert max(map(len, parts)) <= most
+
+
+def test_what_cannot_be_divided_fails_as_it_failed() -> None:
+    with pytest.raises(torch.cuda.OutOfMemoryError, match="as if"):
+        in_parts(holding(0), range(7), halves)  # type: ignore[arg-type]
+
+
+def test_another_error_is_not_tried_again() -> None:
+    tried = []
+
+    def broken(numbers: Sequence[int]) -> None:
+        tried.append(numbers)
+        raise RuntimeError("no such kernel")
+
+    with pytest.raises(RuntimeError, match="no such kernel"):
+        in_parts(broken, range(7), halves)
+    assert len(tried) == 1
+
+
+def test_a_full_memory_behind_another_error_is_found() -> None:
+    told = RuntimeError("capture was broken off")
+    assert not is_full(told)
+    told.__context__ = torch.cuda.OutOfMemoryError("as if a GPU were full")
+    assert is_full(told)
