@@ -12,6 +12,7 @@ from regard import attend
 from regard.attention import scores
 from regard.memory import make_room
 from regard.models import build, reorder
+from regard.models.recurrent import Layer
 from regard.training.runtime import Runtime
 from tests.models.families import BERTS, GENERATORS
 from tests.training.runs import make_config, make_training, no_validation, write_corpus
@@ -94,6 +95,21 @@ def test_a_model_writes_on_without_being_reordered(name: str) -> None:
     whole, _ = model.step(target, model.start(source))
     _, state = model.step(target[:, :2], model.start(source))
     torch.testing.assert_close(model.step(target[:, 2:], state)[0], whole[:, 2:], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_a_step_in_one_kernel_is_the_step_and_so_are_its_gradients(cell: str) -> None:
+    layer, found = Layer(cell, 8, 16), {}
+    gates, hidden = torch.randn(5, 16 * (3 if cell == "gru" else 4)), torch.randn(2, 5, 16)[: 1 if cell == "gru" else 2]
+    for device in ("cpu", "cuda"):
+        layer = layer.to(device)
+        leaves = [tensor.to(device).requires_grad_() for tensor in (gates, *hidden)]
+        after = layer.step(leaves[0], tuple(leaves[1:]))
+        wanted = [*leaves, *(each for name, each in layer.named_parameters() if "ih_l0" not in name or "bias" in name)]
+        given = torch.autograd.grad(sum((each * each.cos()).sum() for each in after), wanted)
+        found[device] = [each.cpu() for each in (*after, *given)]
+    for here, there in zip(found["cpu"], found["cuda"], strict=True):
+        torch.testing.assert_close(here, there, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", GENERATORS)

@@ -29,9 +29,7 @@ def make_room() -> None:
         torch.cuda.empty_cache()
 
 
-def in_parts(
-    do: Callable[[Work], Result], work: Work, divide: Callable[[Work], Sequence[Work]]
-) -> list[Result]:  # fmt: skip
+def in_parts(do: Callable[[Work], Result], work: Work, divide: Callable[[Work], Sequence[Work]]) -> list[Result]:
     """What comes of the work, done at once or, where a GPU's memory is too small for that, in parts.
 
     `divide` makes two of a work, or one where there is nothing to divide: then the error is passed on.
@@ -45,7 +43,7 @@ def in_parts(
     return [result for part in parts for result in in_parts(do, part, divide)]
 
 
-def halves(places: Sequence[Work]) -> list[Sequence[Work]]:
+def halves(places: list[Work]) -> list[list[Work]]:
     """The first half and the second, of one place itself."""
     middle = (len(places) + 1) // 2
-    return [some for some in (places[:middle], places[middle:]) if len(some)]
+    return [some for some in (places[:middle], places[middle:]) if some]

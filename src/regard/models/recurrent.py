@@ -34,13 +34,16 @@ class Layer(nn.Module):
         # Under autocast the kernels answer in what they like (float16 on a GPU): what came in is what goes out.
         return states.to(x.dtype), tuple(part.to(x.dtype) for part in after)
 
-    def inputs(self, x: Tensor, columns: slice) -> Tensor:
-        """What part of an input adds to the gates: (..., I') -> (..., gates·N); the rest may come later."""
-        return F.linear(x, self.rnn.all_weights[0][0][:, columns])
+    def inputs(self, width: int) -> tuple[Tensor, Tensor]:
+        """What the first so many numbers of an input are multiplied with to give gates, and what the rest is."""
+        weight = self.rnn.all_weights[0][0]
+        return weight[:, :width], weight[:, width:]
 
     def step(self, gates: Tensor, hidden: Hidden) -> Hidden:
-        """One token further, from the sum of its `inputs`."""
+        """One token further, from the products of its input."""
         _, weight, bias, recurrent_bias = self.rnn.all_weights[0]
+        if gates.device.type == "cuda":
+            return _fused(gates, F.linear(hidden[0], weight), hidden, bias, recurrent_bias)
         gates = gates + bias
         recurrent = F.linear(hidden[0], weight, recurrent_bias)
         if self.gru:
@@ -52,6 +55,15 @@ class Layer(nn.Module):
         entry, forget, new, leave = (gates + recurrent).chunk(4, -1)
         cell = torch.sigmoid(forget) * hidden[1] + torch.sigmoid(entry) * torch.tanh(new)
         return torch.sigmoid(leave) * torch.tanh(cell), cell
+
+
+def _fused(gates: Tensor, recurrent: Tensor, hidden: Hidden, *biases: Tensor) -> Hidden:
+    """A step in one kernel, which a GPU has; under autocast in what the state is kept in."""
+    cell = torch._thnn_fused_gru_cell if len(hidden) == 1 else torch._thnn_fused_lstm_cell  # type: ignore[attr-defined]
+    kept = hidden[-1].dtype
+    with torch.autocast("cuda", enabled=False):
+        *after, _ = cell(gates.to(kept), recurrent.to(kept), hidden[-1].contiguous(), *(b.to(kept) for b in biases))
+    return tuple(after)
 
 
 class BothWays(nn.Module):

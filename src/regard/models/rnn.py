@@ -171,18 +171,19 @@ class RNN(nn.Module):
         """Token by token, since each context is part of the next state: s(t-1) and c(t) of all, and the last state."""
         first, *upper = self.decoder
         assert isinstance(first, Layer)
-        known = first.inputs(embedded, slice(0, embedded.shape[-1]))  # what does not wait for a context
+        of_embedded, of_context = first.inputs(embedded.shape[-1])
+        known = F.linear(embedded, of_embedded)  # what does not wait for a context
         before, contexts, weights, hiddens = [], [], [], []
         for t in range(embedded.shape[1]):
             before.append(past[-1][0])
             context, given = self._look(past[-1][0][:, None], source, record is not None)
             contexts.append(context[:, 0])
             weights.append(given)
-            gates = known[:, t] + first.inputs(context[:, 0], slice(embedded.shape[-1], None))
+            gates = known[:, t] + F.linear(context[:, 0], of_context)
             now = [first.step(gates, past[0])]
             for layer, hidden in zip(upper, past[1:], strict=True):
                 assert isinstance(layer, Layer)
-                now.append(layer.step(layer.inputs(self.dropout(now[-1][0]), slice(None)), hidden))
+                now.append(layer.step(F.linear(self.dropout(now[-1][0]), layer.rnn.all_weights[0][0]), hidden))
             past = tuple(now)
             hiddens.append([hidden[0] for hidden in past])
         if record is not None:

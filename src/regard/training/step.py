@@ -23,8 +23,7 @@ from regard.training.runtime import Runtime
 
 WORTH_COMPILING = 5e10  # updates times budget times model.size; below, a compiler takes longer than it saves
 RECORDED = 64  # graphs kept: each holds its own copy of the kernels' arguments
-SPARE = 256 << 20  # bytes left free for a recording beyond what its pass takes
-WARM = 2  # runs before a recording: libraries choose their kernels and take their memory then
+SPARE = 64 << 20  # bytes left free for a recording beyond what its pass takes
 NOBODY = np.zeros(0, np.int64)
 
 Shape = tuple[tuple[int, ...] | None, ...]
@@ -56,6 +55,7 @@ class Step:
             and config.model.family != "bert"
         )
         self._recordings: dict[Shape, Recording] = {}
+        self._aside = torch.cuda.Stream(runtime.device) if self._records else None  # a new one has memory of its own
         self._scale = torch.zeros((), device=runtime.device)
         self.plain = torch.zeros((), device=runtime.device)
 
@@ -113,7 +113,7 @@ class Step:
             graph = torch.cuda.CUDAGraph()
             pool = next(iter(self._recordings.values())).graph.pool() if self._recordings else None
             # the thread that feeds batches asks for memory meanwhile: only this thread's mistakes count
-            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, pool=pool, stream=self._aside, capture_error_mode="thread_local"):
                 self._run(place, self._scale, last=True)
         return Recording(graph, place)
 
@@ -126,12 +126,13 @@ class Step:
         device = self._runtime.device
         torch.cuda.empty_cache()
         before = torch.cuda.memory_reserved(device)
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
+        aside, now = self._aside, torch.cuda.current_stream()
+        assert aside is not None
+        aside.wait_stream(now)
         with torch.cuda.stream(aside):
-            for _ in range(WARM):
+            for _ in range(1 if self._recordings else 2):  # the first of all takes what later ones find
                 self._run(batch, self._scale, last=True)
-        torch.cuda.current_stream().wait_stream(aside)
+        now.wait_stream(aside)
         taken = torch.cuda.memory_reserved(device) - before
         torch.cuda.empty_cache()
         if torch.cuda.mem_get_info(device)[0] < taken + SPARE:
