@@ -59,7 +59,8 @@ class Layer(nn.Module):
 
 def _fused(gates: Tensor, recurrent: Tensor, hidden: Hidden, *biases: Tensor) -> Hidden:
     """A step in one kernel, which a GPU has; under autocast in what the state is kept in."""
-    cell = torch._thnn_fused_gru_cell if len(hidden) == 1 else torch._thnn_fused_lstm_cell  # type: ignore[attr-defined]
+    known = torch.ops.aten  # what torch's own cells call
+    cell = known._thnn_fused_gru_cell if len(hidden) == 1 else known._thnn_fused_lstm_cell
     kept = hidden[-1].dtype
     with torch.autocast("cuda", enabled=False):
         *after, _ = cell(gates.to(kept), recurrent.to(kept), hidden[-1].contiguous(), *(b.to(kept) for b in biases))
