@@ -133,12 +133,11 @@ def _config(name: str, device: torch.device) -> Config:
     return config.with_values([f"{field}={value}" for field, value in _own(config, device).items()])
 
 
-def _own(config: Config, device: torch.device) -> dict[str, Any]:
+def _own(config: Config, device: torch.device) -> dict[str, int]:
     """What a race on this device has other than the recipes, which are for a CPU."""
     if device.type != "cuda":
         return {}
-    # in bf16 a model this small would spend its time on turning numbers into others
-    return {"train.budget": ROWS * config.train.budget, "train.shapes": GRAPHS, "train.precision": "fp32"}
+    return {"train.budget": ROWS * config.train.budget, "train.shapes": GRAPHS}
 
 
 def _plan(out: Path, data: Path, minutes: float, updates: int, seeds: int, device: torch.device, say: Say) -> int:

@@ -107,7 +107,8 @@ class RNN(nn.Module):
         ends = onward if backward is None else torch.cat([onward, backward], dim=-1)
         if self.score is None:
             return State(Source(None, None, ends), self._first(ends))
-        key = states if self.remember is None else self.remember(states)
+        # under autocast products are narrower than states
+        key = states if self.remember is None else self.remember(states).to(states.dtype)
         memory = Memory(key[:, None], states[:, None])
         seen = None if mask is None else over_queries(mask)
         return State(Source(memory, seen, None), self._first(onward if backward is None else backward))
@@ -210,9 +211,9 @@ class RNN(nn.Module):
         sentences = len(source.memory.key)
         query = states if self.ask is None else self.ask(states)
         key, value = source.memory
-        # n hypotheses of a sentence ask side by side; under autocast products are narrower than states
+        # n hypotheses of a sentence ask side by side
         query = query.reshape(sentences, 1, rows // max(sentences, 1) * width, query.shape[-1]).to(value.dtype)
-        context, given = attend_unchecked(query, key.to(value.dtype), value, self.score, source.mask, weights)
+        context, given = attend_unchecked(query, key, value, self.score, source.mask, weights)
         if given is not None:
             given = given.reshape(rows, 1, width, given.shape[-1])
         return context.reshape(rows, width, context.shape[-1]), given
