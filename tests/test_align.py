@@ -265,6 +265,8 @@ def test_what_cannot_be_is_refused(run: Any, folder: Path, corpus: Path) -> None
         run(folder, "a.txt", "b.txt", "--layer", 2)
     with pytest.raises(InputError, match=r"the layer \(last\) must be a number from 0, or mean"):
         run(folder, "a.txt", "b.txt", "--layer", "last")
+    with pytest.raises(InputError, match=r"the layer \(²\) must be a number"):
+        run(folder, "a.txt", "b.txt", "--layer", "²")
     (corpus / "short").write_text("0-0\n")
     with pytest.raises(DataError, match="more lines of pairs than 1 links"):
         run(folder, "a.txt", "b.txt", "--gold", "short")

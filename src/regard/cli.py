@@ -118,7 +118,7 @@ def count(
     scales = []
     if gpus and not hardware:
         raise ConfigError("--gpus needs --hardware NAME, to know how fast one is")
-    for devices, sharded in itertools.product(numbers("--gpus", gpus), (False, True)):
+    for devices, sharded in itertools.product(numbers("--gpus", gpus, "8,64,512"), (False, True)):
         rates: dict[str, Any] = {"precision": precision, "utilisation": utilisation, "link": link}
         machines: dict[str, Any] = {"devices": devices, "sharded": sharded, "hardware": hardware, "batch": batch}
         scales.append(accounting.scale(counted, done, needed, **machines, **rates))

@@ -143,7 +143,7 @@ def evaluation_tables(found: Mapping[str, Any]) -> Group:
         for each in found["by_length"]
     ]), "", _intervals(f"F-measure of words by how often they are in {found['frequencies_from']}", "words", [
         (_span(each), each["words"], 100 * each["f1"], 100 * each["low"], 100 * each["high"], each["words"] < 30)
-        for each in found["by_frequency"]
+        for each in found["by_frequency"] if each["words"]
     ])]  # fmt: skip
     if "warnings" in found:
         counted = ", ".join(f"{kind} {number:,}" for kind, number in found["warnings"].items()) or "none"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 from regard.decoding import Edges, Form, Hypothesis, Terms, Want
 from regard.errors import DataError, InputError
@@ -48,6 +48,7 @@ Mode = Literal["soft", "hard"]
 How = Literal["written", "forced", "placed", "missing"]
 Span = tuple[int, int]
 Key = tuple[str, ...]
+Right = TypeVar("Right")
 
 
 # Words.
@@ -611,12 +612,15 @@ def tally(terms: Iterable[Placed]) -> dict[str, int]:
 def report(
     translator: Translator,
     sources: Sequence[str],
-    references: Sequence[str],
+    references: Sequence[Right],
     terms: Terminology,
-    bleu: Callable[[Sequence[str], Sequence[str]], float],
+    bleu: Callable[[Sequence[str], Sequence[Right]], float],
     **how: Any,
 ) -> Report:
-    """Translate the sentences that have a term with and without the glossary; `how` is as for `translate`."""
+    """Translate the sentences that have a term with and without the glossary; `how` is as for `translate`.
+
+    What a reference is, one text or several, only `bleu` knows.
+    """
     if len(sources) != len(references):
         raise DataError(f"there are {len(sources):,} sources and {len(references):,} references: line for line")
     pairs = [pair for pair in zip(sources, references, strict=True) if terms.glossary.find(pair[0])]

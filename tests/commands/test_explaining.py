@@ -48,6 +48,7 @@ def test_a_page_of_an_rnn_without_attention_has_the_other_methods(tmp_path: Path
 
 @pytest.mark.parametrize(("option", "value", "message"), [("--method", "rolout", "Did you mean rollout"),
                                                           ("--kind", "crss", "Did you mean cross"),
+                                                          ("--target", " ", "--target is empty"),
                                                           ("--out", "x.pdf", "must end in")])  # fmt: skip
 def test_what_means_nothing_is_refused_before_anything_is_loaded(option: str, value: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):

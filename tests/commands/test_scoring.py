@@ -13,9 +13,11 @@ from typer.testing import CliRunner
 from regard.checkpoint import save_model
 from regard.cli import app
 from regard.errors import ConfigError, DataError, FolderError, RegardError
+from regard.evaluation import systems
 from regard.evaluation.scores import corpus_scores
 from regard.models import build
 from regard.translator import Translator
+from tests import test_writer
 from tests.evaluation.systems import lines, worse, write
 from tests.training.runs import learned, make_config, write_corpus
 
@@ -109,6 +111,34 @@ def test_systems_are_compared_and_named_by_their_files(files: dict[str, Path], t
     assert "two against one" in printed
 
 
+@pytest.mark.parametrize("option", [["--report", "x.html"], ["--glossary", "x.tsv"], ["--train", "x"], ["--sentences"]])
+def test_what_is_of_translations_is_refused_of_a_language_model(
+    files: dict[str, Path], tmp_path: Path, option: list[str]
+) -> None:
+    writer = test_writer.make()
+    save_model(
+        tmp_path / "gpt", writer.models[0], writer.config, {"tokenizer.json": writer.tokenizer.text}, force=False
+    )
+    with pytest.raises(ConfigError, match=f"{option[0]} is of translations"):
+        regard("evaluate", tmp_path / "gpt", "--source", files["source"], *option)
+
+
+def test_what_a_glossary_brings_is_scored_as_the_rest_is(
+    files: dict[str, Path], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    glossary, scored = tmp_path / "terms.tsv", list[dict[str, Any]]()
+    glossary.write_text("Paris\tParis\n")
+
+    def watched(*texts: Any, **how: Any) -> Any:
+        scored.append(how)
+        return corpus_scores(*texts, **how)
+
+    monkeypatch.setattr(systems, "corpus_scores", watched)
+    asked = ("--source", files["source"], "--reference", files["reference"], "--reference", files["two"])
+    regard("evaluate", model, *asked, "--glossary", glossary, "--tokenize", "char", "--lowercase", "--beams", "1")
+    assert [(how["tokenize"], how["lowercase"]) for how in scored] == [("char", True)] * 2
+
+
 def test_a_report_is_not_overwritten(files: dict[str, Path], tmp_path: Path) -> None:
     page = write(tmp_path / "page.html", ["mine"])
     with pytest.raises(FolderError, match="already there"):
@@ -147,6 +177,8 @@ def test_what_is_wrong_is_found_before_anything_is_translated(
         (["evaluate", "--hypothesis", "one", "--reference", "short"], DataError, "40 translations and 3 references"),
         (["evaluate", "--hypothesis", "one", "--reference", "reference", "--tokenize", "13b"], ConfigError, "13a"),
         (["evaluate", "--hypothesis", "one", "--reference", "reference", "--lengths", "9,5"], ConfigError, "growing"),
+        (["evaluate", "--hypothesis", "one", "--reference", "reference", "--lengths", "x"], ConfigError, "10,20,30"),
+        (["evaluate", "--hypothesis", ".", "--reference", "reference"], ConfigError, "is a folder"),
         (["evaluate", "nowhere", "--source", "source", "--reference", "reference"], FolderError, "no folder nowhere"),
         (["compare", "one", "one", "--reference", "reference"], ConfigError, "twice"),
         (["compare", "one", "--reference", "reference"], ConfigError, "two or more"),

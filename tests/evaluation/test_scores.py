@@ -108,6 +108,12 @@ def test_a_bucket_of_few_sentences_says_so() -> None:
     ].small
 
 
+def test_no_bucket_reaches_beyond_what_a_score_can_be() -> None:
+    texts = ["a b c d e f", "a b c d e g", "x y z v w u", "k l m n o p"]
+    (found,) = by_length(["a b c d e f", "a b c d e g", "x y z v w u", "q"], texts)
+    assert 0 <= found.low <= found.bleu <= found.high <= 100
+
+
 def test_text_that_looks_tokenized_brings_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         corpus_scores(["a house ."] * 100, ["a house ."] * 100)

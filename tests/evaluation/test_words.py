@@ -48,6 +48,11 @@ def test_matched_n_grams_and_their_salience_are_compare_mts() -> None:
         assert each.share == pytest.approx(shares[tuple(each.words.split())])
 
 
+def test_an_n_gram_is_right_as_often_as_one_of_several_references_has_it() -> None:
+    found = matches([["a", "a", "b", "c"]], [["a", "b"]], [["a", "a", "d"]])
+    assert found == Counter({("a",): 2, ("b",): 1, ("a", "a"): 1, ("a", "b"): 1})
+
+
 def test_n_grams_that_only_one_has_come_first_and_shared_ones_not_at_all() -> None:
     here, there = Counter({("a",): 5, ("b",): 3, ("c",): 2}), Counter({("a",): 5, ("b",): 1})
     assert [each.words for each in salient(here, there, most=9)] == ["c", "b"]

@@ -102,9 +102,9 @@ def _softmax(scores: Tensor, visible: Tensor | None) -> Tensor:
     if visible is None:
         return scores.softmax(-1, dtype=wide).to(scores.dtype)
     # The lowest number instead of -inf: where nothing may be seen, softmax stays finite and the zeros come after it.
-    lowest = torch.finfo(scores.dtype).min
-    softmax = scores.where(visible, lowest).softmax(-1, dtype=wide).to(scores.dtype)
-    return softmax.where(visible, 0.0)
+    lowest, hidden = torch.finfo(scores.dtype).min, ~visible
+    softmax = scores.masked_fill(hidden, lowest).softmax(-1, dtype=wide).to(scores.dtype)
+    return softmax.masked_fill(hidden, 0.0)
 
 
 def _visible(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool) -> Tensor | None:

@@ -96,7 +96,9 @@ def align(
 
 def _asked(layer: str, head: str, **other: Any) -> dict[str, Any]:
     """What the user said of the reading."""
-    numbers = {name: int(text) if text.isdigit() else text for name, text in (("layer", layer), ("head", head)) if text}
+    numbers = {
+        name: int(text) if text.isdecimal() else text for name, text in (("layer", layer), ("head", head)) if text
+    }
     return numbers | {name: value for name, value in other.items() if value not in (None, "")}
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.commands.options import Beams, Device, Force, Json, Threads, free
+from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.explain.methods import Map
@@ -22,7 +23,7 @@ def explain(
     sentence: Annotated[str, typer.Argument(help="What to translate; of a gpt the prompt, of a bert the text.")],
     *,
     out: Annotated[Path, typer.Option(metavar="X.html", help="A page; .png and .svg: a picture; .json: the numbers.")],
-    target: Annotated[str, typer.Option(metavar="TEXT", help="Explain this translation instead of its own.")] = "",
+    target: Annotated[str | None, typer.Option(metavar="TEXT", help="Explain this translation, not its own.")] = None,
     method: Annotated[
         str, typer.Option(help="attention, rollout, value, gradient or ablation; a page has all, and opens with it.")
     ] = "attention",
@@ -44,19 +45,22 @@ def explain(
     from regard.looking import look
     from regard.training.runtime import find_device, use_threads
 
+    if target is not None and not target.strip():
+        raise ConfigError("--target is empty: give the translation to explain, or leave it out")
     drawing.check_suffix(out, also=[".json"])
     methods.check_method(method, kind)
     free(out, force=force)
     use_threads(threads)
     with terminal.working("explaining"), warnings.catch_warnings(record=True) as missing:
         warnings.simplefilter("always", UserWarning)
-        found = look(folder, sentence, target=target, beams=beams, device=find_device(device))
+        found = look(folder, sentence, target=target or "", beams=beams, device=find_device(device))
         maps = _maps(found, method, kind, whole=out.suffix == ".html")
         chosen: dict[str, Any] = {"layer": layer, "head": head}
         if out.suffix == ".json":
             write_file(out, json.dumps(_numbers(found, maps[0], **chosen), ensure_ascii=False) + "\n", force=force)
         else:
-            name = f"{Path(folder).name} ({found.trace.family})"
+            name = Path(folder).name
+            name = name if name == found.trace.family else f"{name} ({found.trace.family})"
             drawing.draw(found.trace, out, maps=maps, title=name, warned=found.warnings, force=force, **chosen)
     for message in (*(each.message for each in found.warnings), *(each.message for each in missing)):
         print(f"regard: {message}", file=sys.stderr)

@@ -43,12 +43,12 @@ def free_page(report: Path | None, *inputs: str, force: bool) -> None:
         raise ConfigError(f"--report ({report}) is a page: give it a name that ends in .html")
 
 
-def numbers(flag: str, text: str) -> list[int]:
+def numbers(flag: str, text: str, example: str) -> list[int]:
     """`8,64,512` as numbers."""
     try:
         return [int(word) for word in text.split(",") if text]
     except ValueError:
-        raise ConfigError(f"{flag} ({text}) must be whole numbers with commas between, such as 8,64,512") from None
+        raise ConfigError(f"{flag} ({text}) must be whole numbers with commas between, such as {example}") from None
 
 
 def two(flag: str, text: str, what: str, example: str) -> tuple[str, str] | None:

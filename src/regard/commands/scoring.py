@@ -50,15 +50,22 @@ def evaluate(
 
     if folder and hypothesis:
         raise ConfigError("a folder translates --source, and --hypothesis is translated already: give one of them")
+    if Path(hypothesis).is_dir() and hypothesis:
+        raise ConfigError(
+            f"--hypothesis ({hypothesis}) is a folder: a model is given without it, and translates --source"
+        )
     if not folder and not hypothesis:
         raise ConfigError("give a model folder to translate --source with, or --hypothesis FILE to score")
     use_threads(threads)
     if folder and _family(folder) in ("gpt", "bert"):
+        given = {"--report": report, "--glossary": glossary, "--train": train, "--sentences": sentences}
+        for flag in (flag for flag, value in given.items() if value):
+            raise ConfigError(f"{flag} is of translations, and {folder} is a language model: leave it out")
         return _perplexity(folder, source or "".join(reference[:1]), find_device(device), as_json)
     if not reference:
         raise ConfigError("give what is right with --reference FILE")
     free_page(report, source, hypothesis, train, str(glossary or ""), *reference, force=force)
-    ends = numbers("--lengths", lengths)
+    ends = numbers("--lengths", lengths, "10,20,30")
     check_ends(ends)
     sources, references = read_test(source) if source else None, [read_test(path) for path in reference]
     if glossary and sources is None:
@@ -70,8 +77,9 @@ def evaluate(
         Glossary.read(glossary, None)
     _check_test(source, sources, reference, references, tokenize)
     with terminal.counting_bar("translating") as progress:
-        how: dict[str, Any] = {"device": find_device(device), "beams": beams, "values": values, "progress": progress}
-        found = written(folder or hypothesis, sources, **how)
+        asked: dict[str, Any] = {"device": find_device(device), "beams": beams, "values": values}
+        found = written(folder or hypothesis, sources, **asked, progress=progress)
+    how: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize}
     with terminal.working("scoring"):
         scored = score(
             found.texts,
@@ -80,10 +88,9 @@ def evaluate(
             warned=found.warned,
             confidences=found.confidences,
             train=train or None,
-            terms=terms(glossary, sources or [], references[0], found, beams=beams) if glossary else None,
-            lowercase=lowercase,
-            tokenize=tokenize,
+            terms=terms(glossary, sources or [], references, found, beams=beams, **how) if glossary else None,
             ends=ends,
+            **how,
         )
         if report is not None:
             about = f"{len(found.texts):,} sentences of {source or hypothesis} against {', '.join(reference)}"
@@ -166,7 +173,7 @@ def compare(
         raise ConfigError(f"{' '.join(systems)}: a system is named twice")
     free_page(report, source, *reference, *systems, force=force)
     use_threads(threads)
-    ends = numbers("--lengths", lengths)
+    ends = numbers("--lengths", lengths, "10,20,30")
     check_ends(ends)
     sources, references = read_test(source) if source else None, [read_test(path) for path in reference]
     _check_test(source, sources, reference, references, tokenize)

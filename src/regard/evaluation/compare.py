@@ -49,8 +49,8 @@ def compare(
         name: sentence_scores(lines, *references, metrics=("bleu", "chrf"), **how) for name, lines in systems.items()
     }
     cut = splitter(**how)
-    wanted = [cut(line) for line in references[0]]
-    right = {name: matches([cut(line) for line in lines], wanted) for name, lines in systems.items()}
+    wanted = [[cut(line) for line in lines] for lines in references]
+    right = {name: matches([cut(line) for line in lines], *wanted) for name, lines in systems.items()}
     first, *others = systems
     return {
         "sentences": len(references[0]),

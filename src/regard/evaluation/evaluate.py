@@ -119,7 +119,7 @@ def evaluate(
         scores=corpus_scores(hypotheses, *references, interval=True, **how),
         by_length=by_length(hypotheses, *references, ends=ends, **how),
         by_frequency=by_frequency([cut(line) for line in hypotheses], wanted, seen),
-        counted_in=train or "the reference",
+        counted_in=train or ("the first reference" if len(references) > 1 else "the reference"),
         warnings=None if sources is None else _kinds(each),
         each=each,
         terms=terms,

@@ -173,7 +173,8 @@ def by_length(
     for bucket, own in sorted(places.items()):
         parts = [[lines[place] for place in own] for lines in (hypotheses, *references)]
         scored = _score(metric, parts[0], parts[1:], interval=True)
-        found.append(Bucket(*bounds(bucket, ends), len(own), scored.score, *scored.interval))
+        low, high = scored.interval  # the mean and twice the deviation: of few sentences more than there can be
+        found.append(Bucket(*bounds(bucket, ends), len(own), scored.score, max(low, 0.0), min(high, 100.0)))
     return found
 
 

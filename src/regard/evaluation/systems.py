@@ -71,9 +71,18 @@ def traces(translator: Translator, sources: Mapping[int, str], *, beams: int) ->
 
 
 def terms(
-    glossary: Path, sources: Sequence[str], references: Sequence[str], system: Written, *, beams: int
+    glossary: Path,
+    sources: Sequence[str],
+    references: Sequence[Sequence[str]],
+    system: Written,
+    *,
+    beams: int,
+    **how: Any,
 ) -> dict[str, Any]:
-    """How many terms of a glossary stand in the translations, and where a model is there, what using it would bring."""
+    """How many terms of a glossary stand in the translations, and where a model is there, what using it would bring.
+
+    `how` is what BLEU depends on.
+    """
     known = Glossary.read(glossary, None)
     matches = [known.find(source) for source in sources]
     asked = sum(map(len, matches))
@@ -86,9 +95,11 @@ def terms(
         told = report(
             system.translator,
             sources,
-            references,
+            list(zip(*references, strict=True)),
             Terminology(known, "soft"),
-            lambda texts, wanted: corpus_scores(texts, wanted, metrics=["bleu"])["bleu"].score,
+            lambda texts, wanted: (
+                corpus_scores(texts, *zip(*wanted, strict=True), metrics=["bleu"], **how)["bleu"].score
+            ),
             beams=beams or None,
         )
         answer["with_glossary"] = told.as_dict()

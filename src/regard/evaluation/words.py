@@ -115,11 +115,14 @@ def ngrams(words: Line) -> Iterator[tuple[str, ...]]:
             yield tuple(words[place : place + size])
 
 
-def matches(hypotheses: Sequence[Line], references: Sequence[Line]) -> Counter[tuple[str, ...]]:
-    """How often each n-gram is right: no more often than the reference of the same line has it."""
+def matches(hypotheses: Sequence[Line], *references: Sequence[Line]) -> Counter[tuple[str, ...]]:
+    """How often each n-gram is right: no more often than one of the references of the same line has it."""
     found: Counter[tuple[str, ...]] = Counter()
-    for written, wanted in zip(hypotheses, references, strict=True):
-        found.update(Counter(ngrams(written)) & Counter(ngrams(wanted)))
+    for written, *wanted in zip(hypotheses, *references, strict=True):
+        allowed: Counter[tuple[str, ...]] = Counter()
+        for words in wanted:
+            allowed |= Counter(ngrams(words))
+        found.update(Counter(ngrams(written)) & allowed)
     return found
 
 

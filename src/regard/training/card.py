@@ -36,10 +36,12 @@ def model_card(
     counted = count(config)
     spoken = languages(corpora[0])
     does = DOES.get(config.model.family) or "translates" + (f" from {spoken[0]} to {spoken[1]}" if spoken else "")
+    article = "An" if config.model.family == "rnn" else "A"
     lines = [
         f"# {training.folder.resolve().name}",
         "",
-        f"A **{config.model.family}** of {counted.total:,} parameters that {does}, trained with Regard {__version__}.",
+        f"{article} **{config.model.family}** of {counted.total:,} parameters that {does}, "
+        f"trained with Regard {__version__}.",
         "",
         "![training](training.png)",
         "",
