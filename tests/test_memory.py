@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from regard.memory import halves, in_parts, is_full
+from regard.memory import in_two, in_parts, is_full
 
 
 def holding(most: int) -> object:
@@ -23,14 +23,14 @@ def holding(most: int) -> object:
 
 @pytest.mark.parametrize("most", [1, 2, 3, 7, 100])
 def test_work_done_in_parts_is_the_work(most: int) -> None:
-    parts = in_parts(holding(most), list(range(7)), halves)  # type: ignore[arg-type]
+    parts = in_parts(holding(most), list(range(7)), in_two)  # type: ignore[arg-type]
     assert [number for part in parts for number in part] == [0, 2, 4, 6, 8, 10, 12]
     assert max(map(len, parts)) <= most
 
 
 def test_what_cannot_be_divided_fails_as_it_failed() -> None:
     with pytest.raises(torch.cuda.OutOfMemoryError, match="as if"):
-        in_parts(holding(0), list(range(7)), halves)  # type: ignore[arg-type]
+        in_parts(holding(0), list(range(7)), in_two)  # type: ignore[arg-type]
 
 
 def test_another_error_is_not_tried_again() -> None:
@@ -41,7 +41,7 @@ def test_another_error_is_not_tried_again() -> None:
         raise RuntimeError("no such kernel")
 
     with pytest.raises(RuntimeError, match="no such kernel"):
-        in_parts(broken, list(range(7)), halves)
+        in_parts(broken, list(range(7)), in_two)
     assert len(tried) == 1
 
 

@@ -18,8 +18,7 @@ from regard.decoding import Hypothesis
 from regard.errors import ConfigError
 from regard.explain import alignment
 from regard.explain.alignment import METHODS, Reading, Tally, halves, join, most, tally, tally_masks
-from regard.memory import halves as half
-from regard.memory import in_parts
+from regard.memory import in_parts, in_two
 from regard.models import Generator
 from regard.text.links import Gold, Link
 from regard.text.tokenizer import END, SPECIALS, Sides, check_fingerprint
@@ -116,7 +115,7 @@ class Direction:
 
         most = POSITIONS[next(self.model.parameters()).device.type]
         for batch in _batches(fit, [len(s) + len(t) + 2 for s, t in zip(source, target, strict=True)], most):
-            found = [seen for part in in_parts(together, batch, half) for seen in part]
+            found = [seen for part in in_parts(together, batch, in_two) for seen in part]
             for place, seen in zip(batch, found, strict=True):
                 source_words, target_words = _between_blanks(seen.source, self.tag), _between_blanks(seen.target)
                 use(place, replace(seen, source=source_words, target=target_words))

@@ -393,9 +393,11 @@ def data_get(
 
 
 def _out_of_memory(error: RuntimeError) -> bool:
-    from regard.memory import is_full  # with torch, which is there already where its errors are
+    if "torch" not in sys.modules:
+        return False
+    from regard.memory import is_full
 
-    return "torch" in sys.modules and is_full(error)
+    return is_full(error)
 
 
 def main() -> None:

@@ -43,7 +43,7 @@ def in_parts(do: Callable[[Work], Result], work: Work, divide: Callable[[Work], 
     return [result for part in parts for result in in_parts(do, part, divide)]
 
 
-def halves(places: list[Work]) -> list[list[Work]]:
+def in_two(places: list[Work]) -> list[list[Work]]:
     """The first half and the second, of one place itself."""
     middle = (len(places) + 1) // 2
     return [some for some in (places[:middle], places[middle:]) if some]

@@ -34,7 +34,7 @@ from regard.decoding import (
 from regard.errors import ConfigError, InputError, did_you_mean
 from regard.explain.alignment import links
 from regard.explain.signals import Calibration, Warned, confidence, warnings
-from regard.memory import halves, in_parts
+from regard.memory import in_parts, in_two
 from regard.models import Generator
 from regard.text.order import AHEAD, CHARACTERS, ahead, alike
 from regard.text.scripts import WITHOUT_BLANKS, script
@@ -376,7 +376,7 @@ class Translator:
             return dict(zip(batch, found, strict=True))
 
         for places in alike([len(ids) for ids in encoded], texts, POSITIONS[self.device.type]):
-            for found in in_parts(together, places, halves):
+            for found in in_parts(together, places, in_two):
                 done |= found
         return done
 
