@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from regard.memory import in_two, in_parts, is_full
+from regard.memory import in_parts, in_two, is_full
 
 
 def holding(most: int) -> object:
