@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard import Additive, ConfigError, Cosine, General, InputError, attend
 from regard.attention import scores
+from regard.attention.core import attend_unchecked
 from regard.attention.masks import causal
 
 SIZE = 8
@@ -259,3 +260,13 @@ def test_bad_input_gets_one_clear_line(change: dict[str, object], message: str) 
 def test_a_score_of_no_size_is_refused(make_one: object) -> None:
     with pytest.raises(ConfigError, match=r"size \(0\) must be at least 1"):
         make_one()
+
+
+@pytest.mark.parametrize("score", ["dot", "cosine", "general", "additive"])
+def test_keys_prepared_once_give_the_same_scores_and_contexts(score: str) -> None:
+    made = scores.make_score(score, 8, 8)
+    query, key, value = (torch.randn(2, 1, tokens, 8) for tokens in (3, 5, 5))
+    prepared, keys = scores.prepare(made, key)
+    torch.testing.assert_close(prepared(query, keys), made(query, key))
+    wanted = attend_unchecked(query, key, value, made, None, False)[0]
+    torch.testing.assert_close(attend_unchecked(query, keys, value, prepared, None, False)[0], wanted)

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from regard import kernels
 from regard.attention.masks import causal as causal_mask
-from regard.attention.scores import Product, Score, as_product, compares_alike, find_score
+from regard.attention.scores import Additive, Product, Score, as_product, compares_alike, find_score
 from regard.errors import InputError
 
 short = kernels.find("short")
+single = kernels.find("single")
 SHORT = 128  # queries and keys; measured on an H200
 
 
@@ -61,6 +62,12 @@ def attend_unchecked(
         if product is not None:
             context: Tensor = short.attend_short(*product[:2], value, mask, causal=causal, scale=product.scale)
             return context, None
+    if not weights and _for_single(query, key, value, mask, dropout):
+        if isinstance(score, Additive):
+            return single.attend_single(query, key, value, mask, 1.0, (score.v, score.b)), None
+        product = as_product(score, query, key)
+        if product is not None:
+            return single.attend_single(*product[:2], value, mask, product.scale, None), None
     if not weights and not _better_plain(query, key):
         product = as_product(score, query, key)
         if product is not None:
@@ -77,6 +84,12 @@ def _for_short(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, d
     """Whether sentences are trained on that kernels of our own are made for."""
     trains = query.requires_grad and query.device.type == "cuda" and not dropout
     return trains and short is not None and short.suits(query, key, value, mask)
+
+
+def _for_single(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> bool:
+    """Whether a recurrent decoder is trained, which asks once a step."""
+    trains = query.requires_grad and query.device.type == "cuda" and not dropout
+    return trains and single is not None and single.suits(query, key, value, mask)
 
 
 def _better_plain(query: Tensor, key: Tensor) -> bool:

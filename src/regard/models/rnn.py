@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from regard.attention import Memory, make_score
 from regard.attention.core import attend_unchecked
 from regard.attention.masks import over_queries
+from regard.attention.scores import Score, prepare
 from regard.attention.tiled import Tiled
 from regard.config import ModelConfig
 from regard.models.contract import (
@@ -174,10 +175,14 @@ class RNN(nn.Module):
         assert isinstance(first, Layer)
         of_embedded, of_context = first.inputs(embedded.shape[-1])
         known = F.linear(embedded, of_embedded)  # what does not wait for a context
+        assert source.memory is not None
+        assert self.score is not None
+        score, key = prepare(self.score, source.memory.key)
+        memory = source.memory._replace(key=key)
         before, contexts, weights, hiddens = [], [], [], []
         for t in range(embedded.shape[1]):
             before.append(past[-1][0])
-            context, given = self._look(past[-1][0][:, None], source, record is not None)
+            context, given = self._look(past[-1][0][:, None], memory, score, source.mask, record is not None)
             contexts.append(context[:, 0])
             weights.append(given)
             gates = known[:, t] + F.linear(context[:, 0], of_context)
@@ -199,21 +204,23 @@ class RNN(nn.Module):
             rows, width = states.shape[:2]
             times = rows // max(len(source.fixed), 1)
             return source.fixed.repeat_interleave(times, 0)[:, None].expand(-1, width, -1).to(states.dtype)
-        context, weights = self._look(states, source, record is not None)
+        assert source.memory is not None
+        assert self.score is not None
+        context, weights = self._look(states, source.memory, self.score, source.mask, record is not None)
         note(record, "decoder.0.cross", weights)
         return context
 
-    def _look(self, states: Tensor, source: Source, weights: bool) -> tuple[Tensor, Tensor | None]:
+    def _look(
+        self, states: Tensor, memory: Memory, score: Score, mask: Tensor | None, weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
         """Attention of (B·n, T, N) states on B sentences: (B·n, T, C), (B·n, 1, T, S)."""
-        assert source.memory is not None
-        assert self.score is not None
         rows, width = states.shape[:2]
-        sentences = len(source.memory.key)
+        key, value = memory
+        sentences = len(key)
         query = states if self.ask is None else self.ask(states)
-        key, value = source.memory
         # n hypotheses of a sentence ask side by side
         query = query.reshape(sentences, 1, rows // max(sentences, 1) * width, query.shape[-1]).to(value.dtype)
-        context, given = attend_unchecked(query, key, value, self.score, source.mask, weights)
+        context, given = attend_unchecked(query, key, value, score, mask, weights)
         if given is not None:
             given = given.reshape(rows, 1, width, given.shape[-1])
         return context.reshape(rows, width, context.shape[-1]), given

@@ -1,0 +1,64 @@
+"""The kernels can be made for the GPUs people have, also where there is none to run them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton", reason="there is no Triton on this system")
+
+PROGRAM = """
+import sys
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from regard.kernels import short, single, vocabulary
+
+WHOLE = {"keys", "queries", "heads", "vocabulary"}
+
+
+def make(kernel, half, target, warps, given, **constants):
+    kinds = {}
+    for name in kernel.arg_names:
+        if name in constants:
+            kinds[name] = "constexpr"
+        elif name in ("scale", "smoothing"):
+            kinds[name] = "fp32"
+        elif name in WHOLE or name.rpartition("_")[2] in ("row", "head", "token"):
+            kinds[name] = "i32"
+        else:
+            kinds[name] = given.get(name, f"*{half}")
+    source = ASTSource(fn=kernel, signature=kinds, constexprs=constants)
+    found = triton.compile(source, target=target, options={"num_warps": warps, "num_stages": 1})
+    assert found.asm["cubin"]
+    assert found.metadata.shared < 100_000, (kernel, found.metadata.shared)
+
+
+target = GPUTarget("cuda", int(sys.argv[1]), 32)
+half = "bf16" if target.arch >= 80 else "fp16"
+wide = {"weights": "*fp32", "v": "*fp32", "b": "*fp32", "to_v": "*fp32", "mask": "*i1"}
+for additive in ({"ADDITIVE": True}, {"ADDITIVE": False, "v": None, "b": None}):
+    shape = {"SIZE": 192, "WIDTH": 384, "TILE": 256, "BLOCK": single.BLOCK, **additive}
+    make(single._forward, "fp32", target, 8, wide, MASKED=True, **shape)
+    make(single._backward, "fp32", target, 8, wide, **shape)
+shape = {"CAUSAL": True, "MASKED": True, "SIZE": 64, "TILE": 64}
+for kernel in (short._forward, short._backward):
+    make(kernel, half, target, 4, wide, **shape)
+told = {"labels": "*i64", "loss": "*fp32", "plain": "*fp32", "whole": "*fp32", "given": "*fp32"}
+for kernel in (vocabulary._forward, vocabulary._backward):
+    make(kernel, half, target, 8, told, IGNORED=0, BLOCK=vocabulary.BLOCK)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", [80, 90], ids=["A100", "H100"])
+def test_the_kernels_can_be_made_for(capability: int, tmp_path: Path) -> None:
+    plain = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment = {**plain, "TRITON_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", PROGRAM, str(capability)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -1,0 +1,102 @@
+"""Attention of one query a sentence: the kernels give what the formula gives, on a GPU or interpreted."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+pytest.importorskip("triton", reason="there is no Triton on this system")
+
+from regard.attention import Additive, attend
+from regard.kernels.single import _attend, attend_single, suits
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def apart(one: Tensor, other: Tensor) -> float:
+    return float((one.double() - other.double()).norm() / other.double().norm().clamp_min(1e-9))
+
+
+@pytest.mark.parametrize("additive", [True, False], ids=["additive", "product"])
+@pytest.mark.parametrize(
+    ("keys", "size", "width", "masked"),
+    [(1, 8, 8, False), (7, 20, 40, True), (16, 64, 64, False), (17, 65, 130, True), (40, 192, 96, True)],
+)
+def test_context_and_gradients_are_those_of_the_formula(
+    keys: int, size: int, width: int, masked: bool, additive: bool
+) -> None:
+    torch.manual_seed(0)
+    score = Additive(size).to(DEVICE)
+    nn.init.normal_(score.b)
+    leaves = [torch.randn(3, 1, *shape, device=DEVICE) for shape in ((1, size), (keys, size), (keys, width))]
+    mask = None
+    if masked:
+        mask = torch.rand(3, 1, 1, keys, device=DEVICE) > 0.4
+        mask[0] = False  # a sentence in which nothing may be seen
+    given = torch.randn(3, 1, 1, width, device=DEVICE)
+
+    def run(wide: bool) -> list[Tensor]:
+        own = score.double() if wide else score.float()
+        own.zero_grad()
+        query, key, value = tensors = [(x.double() if wide else x.clone()).requires_grad_() for x in leaves]
+        if not wide:
+            context = attend_single(query, key, value, mask, 0.3, (own.v, own.b) if additive else None)
+        else:
+            context, _ = attend(query, key, value, own if additive else lambda q, k: 0.3 * q @ k.mT, mask)
+        context.backward(given.to(context.dtype))
+        found = [context.detach(), *(tensor.grad for tensor in tensors)]
+        return found + ([own.v.grad.clone(), own.b.grad.clone()] if additive else [])
+
+    for ours, wanted in zip(run(wide=False), run(wide=True), strict=True):
+        assert apart(ours, wanted) < 1e-5
+
+
+@pytest.mark.parametrize("additive", [True, False], ids=["additive", "product"])
+def test_the_kernels_are_sound_operators_of_torch(additive: bool) -> None:
+    query, key, value = (torch.randn(*shape, device=DEVICE) for shape in ((2, 8), (2, 5, 8), (2, 5, 12)))
+    v, b = (torch.randn(8, device=DEVICE) for _ in range(2))
+    given = [query, key, value, *([v, b] if additive else [])]
+    for tensor in given:
+        tensor.requires_grad_()
+    mask = torch.ones(2, 5, dtype=torch.bool, device=DEVICE)
+    weights = (v, b) if additive else (None, None)
+    torch.library.opcheck(_attend, (query, key, value, mask, *weights, 0.25), raise_exception=True)
+
+
+def test_large_numbers_stay_numbers() -> None:
+    query, key = torch.full((1, 1, 1, 4), 300.0, device=DEVICE), torch.full((1, 1, 2, 4), -200.0, device=DEVICE)
+    weights = (torch.ones(4, device=DEVICE), torch.zeros(4, device=DEVICE))
+    for additive in (weights, None):
+        query.requires_grad_()
+        context = attend_single(query, key, torch.ones(1, 1, 2, 4, device=DEVICE), None, 1.0, additive)
+        (gradient,) = torch.autograd.grad(context.sum(), query)
+        assert context.tolist() == [[[[1.0] * 4]]]
+        assert gradient.isfinite().all()
+
+
+def test_values_narrower_than_keys_are_taken_as_they_are() -> None:
+    query, key = (torch.randn(2, 1, tokens, 8, device=DEVICE, requires_grad=True) for tokens in (1, 5))
+    value = torch.randn(2, 1, 5, 8, device=DEVICE, dtype=torch.float16, requires_grad=True)
+    context = attend_single(query, key, value, None, 1.0, None)
+    context.backward(torch.ones_like(context))
+    assert (context.dtype, query.grad.dtype, value.grad.dtype) == (torch.float16, torch.float32, torch.float16)
+
+
+def test_sentences_that_are_not_there_have_no_context() -> None:
+    query, key = (torch.randn(0, 1, tokens, 8, device=DEVICE) for tokens in (1, 5))
+    assert attend_single(query, key, key, None, 1.0, None).shape == (0, 1, 1, 8)
+
+
+@pytest.mark.parametrize(
+    ("query", "key", "mask"),
+    [((2, 1, 3, 8), (2, 1, 5, 8), None), ((2, 2, 1, 8), (2, 2, 5, 8), None), ((2, 1, 1, 8), (1, 1, 5, 8), None),
+     ((2, 1, 1, 8), (2, 1, 300, 8), None), ((2, 1, 1, 8), (2, 1, 5, 8), (1, 1, 1, 5))],
+    ids=["queries", "heads", "one sentence for all", "long", "one mask for all"],
+)  # fmt: skip
+def test_what_they_are_not_made_for_is_left_to_others(
+    query: tuple[int, ...], key: tuple[int, ...], mask: tuple[int, ...] | None
+) -> None:
+    seen = None if mask is None else torch.ones(mask, dtype=torch.bool)
+    assert not suits(torch.zeros(query), torch.zeros(key), torch.zeros(key), seen)
+    assert suits(torch.zeros(2, 1, 1, 8), torch.zeros(2, 1, 5, 8), torch.zeros(2, 1, 5, 9), None)
