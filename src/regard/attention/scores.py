@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -157,7 +158,8 @@ def as_product(score: Score, query: Tensor, key: Tensor) -> Product | None:
     return None
 
 
-class Prepared(NamedTuple):
+@dataclass(frozen=True)
+class Prepared:
     """A score of keys that are asked again and again: what depends on them alone was done once."""
 
     product: Callable[[Tensor, Tensor], Product]
