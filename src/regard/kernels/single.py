@@ -37,8 +37,10 @@ def attend_single(
     """The context of each query, (B, 1, 1, V): scores are `scale` times its products with the keys, or, where v and b
     of an additive score are given, v . tanh(q + k + b)."""
     v, b = additive or (None, None)
+    seen = None if mask is None else mask[:, 0, 0]
     context: Tensor
-    context, _ = _attend(query[:, 0, 0], key[:, 0], value[:, 0], None if mask is None else mask[:, 0, 0], v, b, scale)
+    # squeezed, not picked: what is picked is put back into zeros on the way back, a kernel or two at every step
+    context, _ = _attend(query.squeeze((1, 2)), key.squeeze(1), value.squeeze(1), seen, v, b, scale)
     return context[:, None, None]
 
 

@@ -174,19 +174,20 @@ class RNN(nn.Module):
         first, *upper = self.decoder
         assert isinstance(first, Layer)
         of_embedded, of_context = first.inputs(embedded.shape[-1])
+        if torch.is_autocast_enabled(embedded.device.type):
+            of_context = of_context.to(torch.get_autocast_dtype(embedded.device.type))  # once, not at every step
         known = F.linear(embedded, of_embedded)  # what does not wait for a context
         assert source.memory is not None
         assert self.score is not None
         score, key = prepare(self.score, source.memory.key)
         memory = source.memory._replace(key=key)
         before, contexts, weights, hiddens = [], [], [], []
-        for t in range(embedded.shape[1]):
+        for gates in known.unbind(1):
             before.append(past[-1][0])
             context, given = self._look(past[-1][0][:, None], memory, score, source.mask, record is not None)
-            contexts.append(context[:, 0])
+            contexts.append(context.squeeze(1))
             weights.append(given)
-            gates = known[:, t] + F.linear(context[:, 0], of_context)
-            now = [first.step(gates, past[0])]
+            now = [first.step(gates + F.linear(contexts[-1], of_context), past[0])]
             for layer, hidden in zip(upper, past[1:], strict=True):
                 assert isinstance(layer, Layer)
                 now.append(layer.step(F.linear(self.dropout(now[-1][0]), layer.rnn.all_weights[0][0]), hidden))
