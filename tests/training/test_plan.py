@@ -201,3 +201,9 @@ def test_a_search_by_more_beams_is_expected_to_take_longer(corpus: Path) -> None
     assert left[0] is not None
     assert left[1] is not None
     assert left[1] > left[0]
+
+
+def test_the_time_said_before_a_run_has_its_validations_in_it() -> None:
+    told = Pace(SETTINGS, validation=20.0, ending=2.0)
+    validations = -(-SETTINGS.updates // SETTINGS.validate_every)
+    assert told.whole(0.5) == pytest.approx(0.5 * (SETTINGS.updates + 20 * (validations + 2)))

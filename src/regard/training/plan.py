@@ -65,7 +65,7 @@ def settled(
         config = size.choose(config, left_open, known)
         if runtime.device.type == "cuda" and "train.budget" in left_open:
             config = _affordable(config, left_open, data, runtime, known, make)
-        took = size.seconds(config, known)
+        took = pace(config, data, runtime).whole(size.seconds(config, known) / config.train.updates)
         if minutes or runtime.device.type == "cuda":
             found = probe(config, data, runtime, minutes or 1.0, make, validate)
             took = found.whole(config.train)
@@ -284,10 +284,14 @@ class Pace:
 
     def left(self, update: int) -> float | None:
         """Seconds from here to the finished model; None while too little is known."""
-        if len(self._updates) < COLD:
-            return None
-        each, settings = _mean(list(self._updates)), self._settings
-        validation = self._validation or self._guess * each
+        return self._rest(update, _mean(list(self._updates))) if len(self._updates) >= COLD else None
+
+    def whole(self, each: float) -> float:
+        """Seconds of a whole run, if an update takes so many."""
+        return self._rest(0, each)
+
+    def _rest(self, update: int, each: float) -> float:
+        settings, validation = self._settings, self._validation or self._guess * each
         validations, saves = (
             _to_come(update, settings, every) for every in (settings.validate_every, settings.save_every)
         )
