@@ -421,6 +421,11 @@ def _read_shards(path: Path, *, only: Collection[str] = (), part: Part | None = 
 # In the background.
 
 
+def _place_for(tensor: Tensor) -> Tensor:
+    """Memory for a copy, such as a GPU writes to without the processor."""
+    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+
+
 class Saver:
     """Checkpoints written while training goes on: it waits only for a copy of the tensors in memory.
 
@@ -482,16 +487,14 @@ class Saver:
         return path
 
     def _copy(self, tensors: Groups) -> dict[str, dict[str, Tensor]]:
-        before, self._copies = self._copies, {}
-        sources = {
-            (group, name): own(whole).detach() for group, named in tensors.items() for name, whole in named.items()
+        before = self._copies
+        sources = {(group, name): own(whole) for group, named in tensors.items() for name, whole in named.items()}
+        self._copies = {
+            key: copy if (copy := before.get(key)) is not None and copy.shape == tensor.shape else _place_for(tensor)
+            for key, tensor in sources.items()
         }
-        for key, tensor in sources.items():
-            copy = before.get(key)
-            if copy is None or copy.shape != tensor.shape or copy.dtype != tensor.dtype:
-                copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
-            self._copies[key] = copy
-        torch._foreach_copy_([*self._copies.values()], [*sources.values()], non_blocking=True)
+        with torch.no_grad():
+            torch._foreach_copy_([*self._copies.values()], [*sources.values()], non_blocking=True)
         for device in {tensor.device for named in tensors.values() for tensor in named.values() if tensor.is_cuda}:
             torch.cuda.synchronize(device)
         if self._writers is None:
