@@ -44,6 +44,7 @@ def raced(*racers: dict[str, Any]) -> dict[str, Any]:
         ("no attention", (20.0, 1.0), False),  # it never learned: its fall means nothing
         ("additive", (90.0, 82.0), True),
         ("additive", (90.0, 80.0), False),
+        ("additive", (0.1, 0.2), False),  # nor does what it kept
     ],
 )
 def test_a_claim_holds_as_its_figures_say(name: str, scores: tuple[float, ...], holds: bool) -> None:

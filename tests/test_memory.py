@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 
 import pytest
@@ -33,6 +34,23 @@ def test_what_cannot_be_divided_fails_as_it_failed() -> None:
         in_parts(holding(0), list(range(7)), in_two)  # type: ignore[arg-type]
 
 
+def test_what_failed_lets_go_of_its_memory_before_it_is_divided() -> None:
+    held, kept = list[weakref.ref[torch.Tensor]](), list[bool]()
+
+    def take(numbers: Sequence[int]) -> None:
+        activations = torch.zeros(4)
+        held.append(weakref.ref(activations))
+        if len(numbers) > 1:
+            raise torch.cuda.OutOfMemoryError("as if a GPU were full")
+
+    def divide(numbers: list[int]) -> list[list[int]]:
+        kept.append(held[-1]() is not None)
+        return in_two(numbers)
+
+    in_parts(take, [1, 2], divide)
+    assert kept == [False]
+
+
 def test_another_error_is_not_tried_again() -> None:
     tried = []
 
@@ -43,6 +61,17 @@ def test_another_error_is_not_tried_again() -> None:
     with pytest.raises(RuntimeError, match="no such kernel"):
         in_parts(broken, list(range(7)), in_two)
     assert len(tried) == 1
+
+
+@pytest.mark.parametrize(
+    "told",
+    ["CUDA error: out of memory", "CUDA driver error: out of memory", "Triton Error [CUDA]: out of memory",
+     "CUDA failed with error out of memory", "MPS backend out of memory (MPS allocated: 17 GB)",
+     "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"],
+    ids=["CUDA", "driver", "Triton", "CTranslate2", "Apple", "cuBLAS"],
+)  # fmt: skip
+def test_a_full_memory_is_known_by_whoever_tells_of_it(told: str) -> None:
+    assert is_full(RuntimeError(told))
 
 
 def test_a_full_memory_behind_another_error_is_found() -> None:

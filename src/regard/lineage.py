@@ -51,7 +51,7 @@ UPDATES = 4000
 GRAPHS = 24  # shapes of batches on a GPU, which plays recorded updates: token by token, Python would be far too slow
 ROWS = 2  # times as many sentences in an update of a GPU, which takes hardly longer for them, and fewer updates
 SENTENCE = "The agreement on the European Economic Area was signed in August 1992."
-SHORT = 30.0  # BLEU that the model without attention must reach on short sentences, or its fall would mean nothing
+SHORT = 30.0  # BLEU that a model must reach on short sentences, or what it does on long ones would mean nothing
 HALF, TENTH = 0.5, 0.1  # what it must lose from the shortest bucket to the longest, and what the others may
 SPENT = 0.8  # of the minutes given that training may take; the rest is for sentences, scores and the page
 ASKED_EVERY = 0.5  # seconds from one look at the racers to the next
@@ -340,8 +340,9 @@ def verdicts(found: Mapping[str, Any]) -> list[dict[str, Any]]:
         first, last = buckets[0]["bleu"], buckets[-1]["bleu"]
         lost = 1 - last / first if first else None
         if racer["name"] == WITHOUT:
-            holds, claim = lost is not None and first >= SHORT and lost >= HALF, "falls by half at least"
+            holds, claim = lost is not None and lost >= HALF, "falls by half at least"
         else:
             holds, claim = lost is not None and lost <= TENTH, "stays within a tenth"
+        holds = holds and first >= SHORT  # what was not learned is neither lost nor kept
         said.append({"name": racer["name"], "claim": claim, "first": first, "last": last, "lost": lost, "holds": holds})
     return said

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import torch
 
-SAID = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
+SAID = ("out of memory", "STATUS_ALLOC_FAILED")  # CUDA, its driver, Triton, CTranslate2 and Apple's; cuBLAS and cuDNN
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
@@ -27,19 +27,24 @@ def make_room() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+    elif torch.backends.mps.is_available():
+        torch.mps.empty_cache()
 
 
 def in_parts(do: Callable[[Work], Result], work: Work, divide: Callable[[Work], Sequence[Work]]) -> list[Result]:
     """What comes of the work, done at once or, where a GPU's memory is too small for that, in parts.
 
-    `divide` makes two of a work, or one where there is nothing to divide: then the error is passed on.
+    `divide` makes two of a work, or one where there is nothing to divide: that is tried once more in the room made.
     """
     try:
         return [do(work)]
     except RuntimeError as error:
-        if not is_full(error) or len(parts := divide(work)) < 2:
+        if not is_full(error):
             raise
-    make_room()
+    make_room()  # not before: the error held what the work had taken, and to divide it may take memory too
+    parts = divide(work)
+    if len(parts) < 2:
+        return [do(work)]
     return [result for part in parts for result in in_parts(do, part, divide)]
 
 

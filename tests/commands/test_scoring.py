@@ -111,16 +111,20 @@ def test_systems_are_compared_and_named_by_their_files(files: dict[str, Path], t
     assert "two against one" in printed
 
 
-@pytest.mark.parametrize("option", [["--report", "x.html"], ["--glossary", "x.tsv"], ["--train", "x"], ["--sentences"]])
+@pytest.mark.parametrize(
+    "option",
+    ["--report x.html", "--glossary x.tsv", "--train x", "--sentences", "--beams 2", "--set decode.beams=2",
+     "--lowercase", "--reference x"],
+)  # fmt: skip
 def test_what_is_of_translations_is_refused_of_a_language_model(
-    files: dict[str, Path], tmp_path: Path, option: list[str]
+    files: dict[str, Path], tmp_path: Path, option: str
 ) -> None:
     writer = test_writer.make()
     save_model(
         tmp_path / "gpt", writer.models[0], writer.config, {"tokenizer.json": writer.tokenizer.text}, force=False
     )
-    with pytest.raises(ConfigError, match=f"{option[0]} is of translations"):
-        regard("evaluate", tmp_path / "gpt", "--source", files["source"], *option)
+    with pytest.raises(ConfigError, match=f"{option.split()[0]} is of translations"):
+        regard("evaluate", tmp_path / "gpt", "--source", files["source"], *option.split())
 
 
 def test_what_a_glossary_brings_is_scored_as_the_rest_is(
@@ -179,6 +183,9 @@ def test_what_is_wrong_is_found_before_anything_is_translated(
         (["evaluate", "--hypothesis", "one", "--reference", "reference", "--lengths", "9,5"], ConfigError, "growing"),
         (["evaluate", "--hypothesis", "one", "--reference", "reference", "--lengths", "x"], ConfigError, "10,20,30"),
         (["evaluate", "--hypothesis", ".", "--reference", "reference"], ConfigError, "is a folder"),
+        (["evaluate", "--hypothesis", ".+.", "--reference", "reference"], ConfigError, "is a folder"),
+        (["evaluate", "--hypothesis", "one", "--beams", "2"], ConfigError, "--beams is of a search"),
+        (["compare", "one", "two", "--reference", "reference", "--set", "decode.beams=2"], ConfigError, "--set is of"),
         (["evaluate", "nowhere", "--source", "source", "--reference", "reference"], FolderError, "no folder nowhere"),
         (["compare", "one", "one", "--reference", "reference"], ConfigError, "twice"),
         (["compare", "one", "--reference", "reference"], ConfigError, "two or more"),

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 pytest.importorskip("triton", reason="there is no Triton on this system")
 
-from regard.attention import Additive, attend
+from regard import ConfigError
+from regard.attention import Additive, attend, core
+from regard.kernels import single
 from regard.kernels.single import _attend, attend_single, suits
+from regard.models import build
+from tests.models.families import GENERATORS
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -50,6 +56,48 @@ def test_context_and_gradients_are_those_of_the_formula(
 
     for ours, wanted in zip(run(wide=False), run(wide=True), strict=True):
         assert apart(ours, wanted) < 1e-5
+
+
+@pytest.mark.parametrize("additive", [True, False], ids=["additive", "product"])
+def test_numbers_may_lie_in_memory_as_they_like(additive: bool) -> None:
+    turned = {
+        "query": torch.randn(8, 3, device=DEVICE).t()[:, None, None],
+        "key": torch.randn(5, 3, 8, device=DEVICE).transpose(0, 1)[:, None],  # as cuDNN leaves it
+        "value": torch.randn(1, 1, 5, 12, device=DEVICE).expand(3, 1, 5, 12),
+        "v": torch.randn(8, 2, device=DEVICE)[:, 0],
+        "b": torch.randn(1, device=DEVICE).expand(8),
+    }
+    mask, given = (torch.rand(5, 3, device=DEVICE) > 0.3).t()[:, None, None], torch.ones((), device=DEVICE)
+
+    def run(*tensors: Tensor) -> list[Tensor]:
+        query, key, value, *weights = leaves = [tensor.detach().requires_grad_() for tensor in tensors]
+        context = attend_single(query, key, value, mask, 0.3, tuple(weights) if additive else None)  # type: ignore[arg-type]
+        return [context, *torch.autograd.grad(context, leaves[: 5 if additive else 3], given.expand_as(context))]
+
+    straight = [tensor.contiguous() for tensor in turned.values()]
+    for ours, wanted in zip(run(*turned.values()), run(*straight), strict=True):
+        assert torch.equal(ours, wanted)
+
+
+@pytest.mark.parametrize("score", ["additive", "dot", "general", "cosine"])
+def test_an_rnn_learns_the_same_with_them(score: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build(replace(GENERATORS[f"rnn-{score}-input-gru"], dropout=0.0)).to(DEVICE)
+    tokens = torch.arange(5, 17, device=DEVICE).view(3, 4)
+    mask, found = torch.arange(4, device=DEVICE) < torch.tensor([[4], [3], [1]], device=DEVICE), []
+    monkeypatch.setattr(core, "single", single)
+    for ours in (False, True):
+        monkeypatch.setattr(core, "_for_single", lambda *given, ours=ours: ours and suits(*given[:4]))
+        logits = model.step(tokens, model.start(tokens, mask))[0]
+        learned = torch.autograd.grad((logits * logits.cos()).sum(), list(model.parameters()))
+        found.append(torch.cat([logits.detach().flatten(), *(each.flatten() for each in learned)]))
+    assert apart(found[1], found[0]) < 1e-4
+
+
+def test_an_additive_score_of_another_size_is_refused_here_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "_for_single", lambda *given: suits(*given[:4]))
+    query, key = torch.randn(2, 1, 1, 8, device=DEVICE), torch.randn(2, 1, 5, 8, device=DEVICE)
+    with pytest.raises(ConfigError, match=r"Additive\(16\) was given a query of size 8"):
+        attend(query, key, key, Additive(16).to(DEVICE), weights=False)
 
 
 @pytest.mark.parametrize("additive", [True, False], ids=["additive", "product"])

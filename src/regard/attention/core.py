@@ -64,6 +64,7 @@ def attend_unchecked(
             return context, None
     if not weights and _for_single(query, key, value, mask, dropout):
         if isinstance(score, Additive):
+            score.check(query, key)
             return single.attend_single(query, key, value, mask, 1.0, (score.v, score.b)), None
         product = as_product(score, query, key)
         if product is not None:

@@ -61,7 +61,7 @@ class Additive(nn.Module):
         nn.init.uniform_(self.v, -(size**-0.5), size**-0.5)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        _same_size(query, key, self.v.numel(), "Additive")
+        self.check(query, key)
         rows = math.prod(torch.broadcast_shapes(query.shape[:-2], key.shape[:-2]))
         each = max(rows * key.shape[-2] * query.shape[-1], 1)  # numbers formed for one query
         if each * query.shape[-2] <= LARGEST:
@@ -70,6 +70,15 @@ class Additive(nn.Module):
         row = max(1, LARGEST // each)
         parts = [checkpoint(self._all_at_once, part, key, use_reentrant=False) for part in query.split(row, dim=-2)]
         return torch.cat(parts, dim=-2)
+
+    def check(self, query: Tensor, key: Tensor) -> None:
+        """Refuse what was not projected to `size`."""
+        size = self.v.numel()
+        if query.shape[-1] != size or key.shape[-1] != size:
+            raise ConfigError(
+                f"Additive({size}) was given a query of size {query.shape[-1]} and a key of size {key.shape[-1]}: "
+                f"project both to {size} first"
+            )
 
     def _all_at_once(self, query: Tensor, key: Tensor) -> Tensor:
         summed = (query + self.b).unsqueeze(-2) + key.unsqueeze(-3)  # (B, H, Q, K, D)
@@ -193,11 +202,3 @@ def _root(query: Tensor) -> float:
 def _at_least_one(*sizes: int) -> None:
     if min(sizes) < 1:
         raise ConfigError(f"size ({min(sizes)}) must be at least 1")
-
-
-def _same_size(query: Tensor, key: Tensor, size: int, name: str) -> None:
-    if query.shape[-1] != size or key.shape[-1] != size:
-        raise ConfigError(
-            f"{name}({size}) was given a query of size {query.shape[-1]} and a key of size {key.shape[-1]}: project "
-            f"both to {size} first"
-        )

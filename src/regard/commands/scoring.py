@@ -43,14 +43,14 @@ def evaluate(
     from regard.evaluation.evaluate import read_test
     from regard.evaluation.pages import evaluation_page
     from regard.evaluation.scores import check_ends
-    from regard.evaluation.systems import terms, written
+    from regard.evaluation.systems import is_model, terms, written
     from regard.folders import explained, write_file
     from regard.terminology import Glossary
     from regard.training.runtime import find_device, use_threads
 
     if folder and hypothesis:
         raise ConfigError("a folder translates --source, and --hypothesis is translated already: give one of them")
-    if Path(hypothesis).is_dir() and hypothesis:
+    if hypothesis and is_model(hypothesis):
         raise ConfigError(
             f"--hypothesis ({hypothesis}) is a folder: a model is given without it, and translates --source"
         )
@@ -58,10 +58,14 @@ def evaluate(
         raise ConfigError("give a model folder to translate --source with, or --hypothesis FILE to score")
     use_threads(threads)
     if folder and _family(folder) in ("gpt", "bert"):
-        given = {"--report": report, "--glossary": glossary, "--train": train, "--sentences": sentences}
-        for flag in (flag for flag, value in given.items() if value):
-            raise ConfigError(f"{flag} is of translations, and {folder} is a language model: leave it out")
+        given = {
+            "--report": report, "--glossary": glossary, "--train": train, "--sentences": sentences, "--beams": beams,
+            "--set": values, "--lowercase": lowercase, "--reference": reference if source else reference[1:],
+        }  # fmt: skip
+        _refuse(given, f"is of translations, and {folder} is a language model")
         return _perplexity(folder, source or "".join(reference[:1]), find_device(device), as_json)
+    if hypothesis:
+        _refuse({"--beams": beams, "--set": values}, "is of a search, and --hypothesis is translated already")
     if not reference:
         raise ConfigError("give what is right with --reference FILE")
     free_page(report, source, hypothesis, train, str(glossary or ""), *reference, force=force)
@@ -100,6 +104,13 @@ def evaluate(
             write_file(report, page, force=force)
     facts = {"system": folder or hypothesis, **scored.as_dict(sentences=sentences)}
     return _shown(facts, terminal.evaluation_tables, as_json)
+
+
+def _refuse(given: dict[str, Any], why: str) -> None:
+    """Options that would be passed over."""
+    for flag, value in given.items():
+        if value:
+            raise ConfigError(f"{flag} {why}: leave it out")
 
 
 def _check_test(
@@ -171,6 +182,8 @@ def compare(
         raise ConfigError("one system cannot be compared: give two or more")
     if len(set(systems)) < len(systems):
         raise ConfigError(f"{' '.join(systems)}: a system is named twice")
+    if all(Path(system).is_file() for system in systems):
+        _refuse({"--beams": beams, "--set": values}, "is of a search, and these files are translated already")
     free_page(report, source, *reference, *systems, force=force)
     use_threads(threads)
     ends = numbers("--lengths", lengths, "10,20,30")

@@ -36,7 +36,7 @@ def attend_single(
 ) -> Tensor:
     """The context of each query, (B, 1, 1, V): scores are `scale` times its products with the keys, or, where v and b
     of an additive score are given, v . tanh(q + k + b)."""
-    v, b = additive or (None, None)
+    v, b = map(_dense, additive) if additive else (None, None)
     seen = None if mask is None else mask[:, 0, 0]
     context: Tensor
     # squeezed, not picked: what is picked is put back into zeros on the way back, a kernel or two at every step

@@ -91,7 +91,7 @@ class Facts:
     device: str
     """cpu, cuda or mps."""
     memory: int
-    """Bytes of a GPU; 0: not known."""
+    """Bytes of a GPU that are not other programs'; 0: not known."""
     cores: int
     minutes: float
     """0: as long as it takes."""

@@ -129,10 +129,12 @@ class Step:
         aside, now = self._aside, torch.cuda.current_stream()
         assert aside is not None
         aside.wait_stream(now)
-        with torch.cuda.stream(aside):
-            for _ in range(1 if self._recordings else 2):  # the first of all takes what later ones find
-                self._run(batch, self._scale, last=True)
-        now.wait_stream(aside)
+        try:
+            with torch.cuda.stream(aside):
+                for _ in range(1 if self._recordings else 2):  # the first of all takes what later ones find
+                    self._run(batch, self._scale, last=True)
+        finally:
+            now.wait_stream(aside)
         taken = torch.cuda.memory_reserved(device) - before
         torch.cuda.empty_cache()
         if torch.cuda.mem_get_info(device)[0] < taken + SPARE:
