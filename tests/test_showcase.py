@@ -11,6 +11,7 @@ import torch
 
 from regard import showcase
 from regard.commands.story import next_commands
+from regard.errors import FolderError
 from regard.training.runtime import Runtime
 
 
@@ -46,3 +47,11 @@ def test_what_to_try_next_are_commands_there_are(tmp_path: Path) -> None:
         words = shlex.split(line.split("|")[-1])
         assert words[0] == "regard"
         assert words[1] in names
+
+
+def test_a_demo_that_cannot_be_written_is_refused_before_it_says_anything(tmp_path: Path) -> None:
+    (tmp_path / "demo").touch()
+    said: list[str] = []
+    with pytest.raises(FolderError, match="a folder is wanted"):
+        showcase.run(tmp_path / "demo", 0, Runtime(torch.device("cpu"), 0, 1), said.append, lambda *_: None)
+    assert not said

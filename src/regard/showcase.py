@@ -57,6 +57,8 @@ def request(out: Path, config: Config, command: str) -> Request:
 def run(out: Path, updates: int, runtime: Runtime, say: Say, watch: Watch) -> dict[str, Any]:
     """Make, train, score, look: what was found. The same again goes on, and does again only what was not done."""
     begun = time.perf_counter()
+    with folders.explained(out):
+        out.mkdir(parents=True, exist_ok=True)
     say("1  the built-in corpus, English and French, made by a grammar")
     data = corpus(out)
     config = find_config(RECIPE)
