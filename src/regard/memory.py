@@ -12,6 +12,7 @@ SAID = ("out of memory", "STATUS_ALLOC_FAILED")  # CUDA, its driver, Triton, CTr
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
+Place = TypeVar("Place")
 
 
 def is_full(error: BaseException | None) -> bool:
@@ -48,7 +49,7 @@ def in_parts(do: Callable[[Work], Result], work: Work, divide: Callable[[Work], 
     return [result for part in parts for result in in_parts(do, part, divide)]
 
 
-def in_two(places: list[Work]) -> list[list[Work]]:
+def in_two(places: list[Place]) -> list[list[Place]]:
     """The first half and the second, of one place itself."""
     middle = (len(places) + 1) // 2
     return [some for some in (places[:middle], places[middle:]) if some]

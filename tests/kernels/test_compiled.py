@@ -39,7 +39,6 @@ def make(kernel, half, target, warps, given, **constants):
 
 
 target = GPUTarget("cuda", int(sys.argv[1]), 32)
-half = "bf16" if target.arch >= 80 else "fp16"
 wide = {"weights": "*fp32", "v": "*fp32", "b": "*fp32", "to_v": "*fp32", "mask": "*i1"}
 for additive in ({"ADDITIVE": True}, {"ADDITIVE": False, "v": None, "b": None}):
     shape = {"SIZE": 192, "WIDTH": 384, "TILE": 256, "BLOCK": single.BLOCK, **additive}
@@ -47,10 +46,10 @@ for additive in ({"ADDITIVE": True}, {"ADDITIVE": False, "v": None, "b": None}):
     make(single._backward, "fp32", target, 8, wide, **shape)
 shape = {"CAUSAL": True, "MASKED": True, "SIZE": 64, "TILE": 64}
 for kernel in (short._forward, short._backward):
-    make(kernel, half, target, 4, wide, **shape)
+    make(kernel, "bf16", target, 4, wide, **shape)
 told = {"labels": "*i64", "loss": "*fp32", "plain": "*fp32", "whole": "*fp32", "given": "*fp32"}
 for kernel in (vocabulary._forward, vocabulary._backward):
-    make(kernel, half, target, 8, told, IGNORED=0, BLOCK=vocabulary.BLOCK)
+    make(kernel, "bf16", target, 8, told, IGNORED=0, BLOCK=vocabulary.BLOCK)
 """
 
 

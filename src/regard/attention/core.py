@@ -83,14 +83,17 @@ def attend_unchecked(
 
 def _for_short(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> bool:
     """Whether sentences are trained on that kernels of our own are made for."""
-    trains = query.requires_grad and query.device.type == "cuda" and not dropout
-    return trains and short is not None and short.suits(query, key, value, mask)
+    return short is not None and _trains(query, dropout) and short.suits(query, key, value, mask)
 
 
 def _for_single(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> bool:
     """Whether a recurrent decoder is trained, which asks once a step."""
-    trains = query.requires_grad and query.device.type == "cuda" and not dropout
-    return trains and single is not None and single.suits(query, key, value, mask)
+    return single is not None and _trains(query, dropout) and single.suits(query, key, value, mask)
+
+
+def _trains(query: Tensor, dropout: float) -> bool:
+    """Whether kernels of our own may do it: they are for training on a GPU, and drop no weights."""
+    return query.requires_grad and query.device.type == "cuda" and not dropout
 
 
 def _better_plain(query: Tensor, key: Tensor) -> bool:

@@ -43,19 +43,12 @@ def evaluate(
     from regard.evaluation.evaluate import read_test
     from regard.evaluation.pages import evaluation_page
     from regard.evaluation.scores import check_ends
-    from regard.evaluation.systems import is_model, terms, written
+    from regard.evaluation.systems import terms, written
     from regard.folders import explained, write_file
     from regard.terminology import Glossary
     from regard.training.runtime import find_device, use_threads
 
-    if folder and hypothesis:
-        raise ConfigError("a folder translates --source, and --hypothesis is translated already: give one of them")
-    if hypothesis and is_model(hypothesis):
-        raise ConfigError(
-            f"--hypothesis ({hypothesis}) is a folder: a model is given without it, and translates --source"
-        )
-    if not folder and not hypothesis:
-        raise ConfigError("give a model folder to translate --source with, or --hypothesis FILE to score")
+    system = _only(folder, hypothesis)
     use_threads(threads)
     if folder and _family(folder) in ("gpt", "bert"):
         given = {
@@ -77,12 +70,11 @@ def evaluate(
     if train:
         with explained(Path(train), "read"), open(train, "rb"):
             pass
-    if glossary:
-        Glossary.read(glossary, None)
+    known = Glossary.read(glossary, None) if glossary else None
     _check_test(source, sources, reference, references, tokenize)
     with terminal.counting_bar("translating") as progress:
         asked: dict[str, Any] = {"device": find_device(device), "beams": beams, "values": values}
-        found = written(folder or hypothesis, sources, **asked, progress=progress)
+        found = written(system, sources, **asked, progress=progress)
     how: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize}
     with terminal.working("scoring"):
         scored = score(
@@ -92,18 +84,31 @@ def evaluate(
             warned=found.warned,
             confidences=found.confidences,
             train=train or None,
-            terms=terms(glossary, sources or [], references, found, beams=beams, **how) if glossary else None,
+            terms=terms(known, sources or [], references, found, beams=beams, **how) if known is not None else None,
             ends=ends,
             **how,
         )
         if report is not None:
             about = f"{len(found.texts):,} sentences of {source or hypothesis} against {', '.join(reference)}"
-            page = evaluation_page(
-                scored, found, system=folder or hypothesis, beams=beams, about=about, tokenize=tokenize
-            )
+            page = evaluation_page(scored, found, system=system, beams=beams, about=about, tokenize=tokenize)
             write_file(report, page, force=force)
-    facts = {"system": folder or hypothesis, **scored.as_dict(sentences=sentences)}
+    facts = {"system": system, **scored.as_dict(sentences=sentences)}
     return _shown(facts, terminal.evaluation_tables, as_json)
+
+
+def _only(folder: str, hypothesis: str) -> str:
+    """The one system that is scored."""
+    from regard.evaluation.systems import is_model
+
+    if folder and hypothesis:
+        raise ConfigError("a folder translates --source, and --hypothesis is translated already: give one of them")
+    if hypothesis and is_model(hypothesis):
+        raise ConfigError(
+            f"--hypothesis ({hypothesis}) is a folder: a model is given without it, and translates --source"
+        )
+    if not folder and not hypothesis:
+        raise ConfigError("give a model folder to translate --source with, or --hypothesis FILE to score")
+    return folder or hypothesis
 
 
 def _refuse(given: dict[str, Any], why: str) -> None:

@@ -71,7 +71,7 @@ def traces(translator: Translator, sources: Mapping[int, str], *, beams: int) ->
 
 
 def terms(
-    glossary: Path,
+    known: Glossary,
     sources: Sequence[str],
     references: Sequence[Sequence[str]],
     system: Written,
@@ -83,11 +83,10 @@ def terms(
 
     `how` is what BLEU depends on.
     """
-    known = Glossary.read(glossary, None)
     matches = [known.find(source) for source in sources]
     asked = sum(map(len, matches))
     if not asked:
-        raise DataError(f"no sentence of the source has a term of {glossary}: there is nothing to report")
+        raise DataError("no sentence of the source has a term of the glossary: there is nothing to report")
     found = [present(text, own) for text, own in zip(system.texts, matches, strict=True)]
     right = sum(span is not None for spans in found for span in spans)
     answer: dict[str, Any] = {"sentences": sum(map(bool, matches)), "terms": asked, "accuracy": right / asked}

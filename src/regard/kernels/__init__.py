@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 
 def able() -> bool:
@@ -25,3 +26,8 @@ def able() -> bool:
 def find(name: str) -> Any:
     """The module of these kernels, or None where they could not run."""
     return importlib.import_module(f"regard.kernels.{name}") if able() else None
+
+
+def dense(x: Tensor) -> Tensor:
+    """With the numbers of a vector side by side, as kernels read them."""
+    return x if x.stride(-1) == 1 else x.contiguous()

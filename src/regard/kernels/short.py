@@ -15,6 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from regard.kernels import dense
+
 LONGEST = 128  # queries and keys: a tile of more does not fit the registers
 SIZES = (16, 32, 64, 128)  # of a head
 NARROW = 16  # the least a matrix unit takes
@@ -53,7 +55,7 @@ def attend_short(
 def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
     rows, heads, queries, size = query.shape
     context = query.new_empty(rows, queries, heads, size)
-    query, key, value = (_dense(x) for x in (query, key, value))
+    query, key, value = (dense(x) for x in (query, key, value))
     if rows:
         with torch.cuda.device_of(query):  # Triton knows the device at hand, not that of its arguments
             _forward[(rows * heads,)](
@@ -81,7 +83,7 @@ def _attend_backward(
         key.new_empty(rows, keys, heads, size),
         value.new_empty(rows, keys, heads, size),
     )
-    given, query, key, value = (_dense(x) for x in (given, query, key, value))
+    given, query, key, value = (dense(x) for x in (given, query, key, value))
     if rows:
         with torch.cuda.device_of(query):
             _backward[(rows * heads,)](
@@ -116,10 +118,6 @@ def _back(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
 
 
 _attend.register_autograd(_back, setup_context=_remember)
-
-
-def _dense(x: Tensor) -> Tensor:
-    return x if x.stride(-1) == 1 else x.contiguous()
 
 
 def _strides(*tensors: Tensor) -> list[int]:

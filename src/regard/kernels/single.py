@@ -15,6 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from regard.kernels import dense
+
 LONGEST = 256  # keys: a tile of more does not fit the registers
 BLOCK = 64  # numbers of keys and of values that are looked at together
 NARROW = 16  # keys of the smallest tile
@@ -36,7 +38,7 @@ def attend_single(
 ) -> Tensor:
     """The context of each query, (B, 1, 1, V): scores are `scale` times its products with the keys, or, where v and b
     of an additive score are given, v . tanh(q + k + b)."""
-    v, b = map(_dense, additive) if additive else (None, None)
+    v, b = map(dense, additive) if additive else (None, None)
     seen = None if mask is None else mask[:, 0, 0]
     context: Tensor
     # squeezed, not picked: what is picked is put back into zeros on the way back, a kernel or two at every step
@@ -50,7 +52,7 @@ def _attend(
 ) -> tuple[Tensor, Tensor]:
     rows, keys, size = key.shape
     context, weights = value.new_empty(rows, value.shape[2]), key.new_empty(rows, keys, dtype=torch.float32)
-    query, key, value = (_dense(x) for x in (query, key, value))
+    query, key, value = (dense(x) for x in (query, key, value))
     if rows:
         with torch.cuda.device_of(query):  # Triton knows the device at hand, not that of its arguments
             _forward[(rows,)](
@@ -80,7 +82,7 @@ def _attend_backward(
         value.new_empty(rows, keys, value.shape[2]),
         key.new_empty(rows if v is not None else 0, size, dtype=torch.float32),  # of v, sentence by sentence
     )
-    given, query, key, value = (_dense(x) for x in (given, query, key, value))
+    given, query, key, value = (dense(x) for x in (given, query, key, value))
     if rows:
         with torch.cuda.device_of(query):
             _backward[(rows,)](
@@ -119,10 +121,6 @@ def _back(ctx: Any, given: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
 
 
 _attend.register_autograd(_back, setup_context=_remember)
-
-
-def _dense(x: Tensor) -> Tensor:
-    return x if x.stride(-1) == 1 else x.contiguous()
 
 
 def _strides(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> list[int]:
