@@ -1,7 +1,7 @@
 """Attention of one query a sentence on a GPU: what a recurrent decoder asks at every step, as one kernel and one back.
 
-Its steps wait for each other, so that their number of kernels is their price: score, mask, softmax and context are a
-dozen, and half as many again on the way back. Here one program takes one sentence, whatever the score.
+Its steps wait for each other, so that their number of kernels is their price: score, mask, softmax and context are many,
+and more on the way back. Here one program takes one sentence, whatever the score. Not timed on a GPU yet.
 
 B batch, K keys, D size of a query and of a key, V size of a value.
 """
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.kernels import dense
 
-LONGEST = 256  # keys: a tile of more does not fit the registers
+LONGEST = 256  # keys: larger tiles were not tried
 BLOCK = 64  # numbers of keys and of values that are looked at together
 NARROW = 16  # keys of the smallest tile
 WARPS = {16: 2, 32: 2, 64: 4, 128: 4, 256: 8}
