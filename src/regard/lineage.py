@@ -49,7 +49,7 @@ MADE = {"lengths": "uniform", "longest": 80}
 LENGTHS = (10, 20, 30, 40, 50, 60, 70)  # where buckets of reference words end
 UPDATES = 4000
 GRAPHS = 24  # shapes of batches on a GPU, which plays recorded updates: token by token, Python would be far too slow
-ROWS = 2  # times as many sentences in an update of a GPU, which takes hardly longer for them, and fewer updates
+ROWS = 2  # times as many sentences in an update of a GPU, which takes hardly longer for them
 SENTENCE = "The agreement on the European Economic Area was signed in August 1992."
 SHORT = 30.0  # BLEU that a model must reach on short sentences, or what it does on long ones would mean nothing
 HALF, TENTH = 0.5, 0.1  # what it must lose from the shortest bucket to the longest, and what the others may
@@ -150,7 +150,7 @@ def _plan(out: Path, data: Path, minutes: float, updates: int, seeds: int, devic
                 f"{out} holds a race of {planned:,} updates: choose another --out, or leave --updates out"
             )
         return planned
-    planned = updates or (UPDATES * 2 // 3 if device.type == "cuda" else UPDATES)
+    planned = updates or UPDATES
     if minutes:
         each = _seconds(data, device)
         say(", ".join(f"{name} {1000 * took:.0f}" for name, took in each.items()) + " ms an update")
