@@ -1,7 +1,7 @@
 """Attention of one query a sentence on a GPU: what a recurrent decoder asks at every step, as one kernel and one back.
 
 Its steps wait for each other, so that their number of kernels is their price: score, mask, softmax and context are
-many, and more on the way back. Here one program takes one sentence, whatever the score. Not timed on a GPU yet.
+many, and more on the way back. Here one program takes one sentence, whatever the score.
 
 B batch, K keys, D size of a query and of a key, V size of a value.
 """
