@@ -86,9 +86,12 @@ def make_training(folder: Path, corpus: Path, config: Config, runtime: Runtime |
     import torch
 
     config, data = make_data(corpus, config)
-    torch.manual_seed(config.train.seed)
-    runtime = runtime or Runtime(find_device("cpu"), 0, 1)
-    return Training(folder, build(config.model), config, data, runtime)
+
+    def make() -> nn.Module:
+        torch.manual_seed(config.train.seed)
+        return build(config.model)
+
+    return Training(folder, make(), config, data, runtime or Runtime(find_device("cpu"), 0, 1), make)
 
 
 def no_validation(model: nn.Module) -> Validation:

@@ -182,6 +182,28 @@ def test_many_such_updates_in_a_row_go_back_to_the_last_checkpoint_with_a_lower_
     assert told == [{"kind": "fell_back", "update": 5, "lowered": 0.5, "skipped": 5}]
 
 
+def test_before_the_first_save_they_go_back_to_the_start_with_a_lower_rate(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = make_config("transformer", save_every=100, decay=0.9)
+    slower = make_training(tmp_path / "slower", corpus, config)
+    slower.progress.lowered, slower.progress.skipped = 0.5, 5
+    slower.run(no_validation, lambda *_: None)
+    calls = []
+    cost = step.objective
+
+    def for_a_while(*arguments: object) -> object:
+        calls.append(1)
+        found = cost(*arguments)
+        return found._replace(loss=found.loss * math.nan) if 3 <= len(calls) < 8 else found
+
+    monkeypatch.setattr(step, "objective", for_a_while)
+    training = make_training(tmp_path / "fell", corpus, config)
+    training.run(no_validation, lambda *_: None)
+    assert training.progress.skipped == 5
+    same(slower, training)
+
+
 def test_a_run_that_gives_no_numbers_at_all_ends_with_advice(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,8 +61,9 @@ def test_a_recipes_rate_and_schedule_stay_with_a_warm_up_no_longer_than_a_sixth(
     assert (settings.schedule, settings.rate, settings.warmup) == ("noam", 2.0, settings.updates // 6)
 
 
-def test_too_little_time_is_time_for_the_fewest_updates() -> None:
-    assert plan(known=dataclasses.replace(KNOWN, minutes=0.1)).train.updates == 10
+def test_too_little_time_is_time_for_the_fewest_updates_and_one_validation() -> None:
+    settings = plan(known=dataclasses.replace(KNOWN, minutes=0.1)).train
+    assert (settings.updates, settings.validate_every) == (10, 10)
 
 
 def test_a_run_without_minutes_is_not_probed_on_a_cpu(corpus: Path) -> None:

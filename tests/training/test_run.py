@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from regard import folders
 from regard.models import build
 from regard.training import run
+from regard.training.journal import read
 from regard.training.run import _calibration, _clear, translations, valid_loss
 from regard.training.runtime import Runtime, find_device
 from tests.training.runs import lacking, make_config, make_data, write_corpus
@@ -340,3 +343,110 @@ def test_the_loss_of_a_validation_keeps_nothing_for_gradients(corpus: Path, monk
     valid_loss(build(config.model), data, Runtime(find_device("cpu"), 0, 1))
     assert kept
     assert not any(kept)
+
+
+def test_a_fresh_start_that_is_refused_leaves_the_finished_run_as_it_was(trained: Path, corpus: Path) -> None:
+    def held() -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in sorted(trained.rglob("*")) if path.is_file()}
+
+    before = held()
+    done = train(corpus, trained, "--updates", "20", "--fresh", "--set", "train.freeze=encodr")
+    assert done.returncode == 2
+    assert held() == before
+
+
+def test_two_vocabularies_are_not_given_one_table_of_embeddings(corpus: Path, tmp_path: Path) -> None:
+    done = train(corpus, tmp_path / "out", "--updates", "2", "--set", "text.shared=false")
+    assert done.returncode == 2
+    assert 'set model.tie="target"' in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["card.md", "model.safetensors", "tokenizer.json", "data.txt"])
+def test_a_file_of_somebody_elses_is_not_written_over(corpus: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    done = train(corpus, tmp_path, "--updates", "2")
+    assert done.returncode == 2
+    assert f"{name} is not of a run" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_run_that_was_killed_while_it_began_begins_again(corpus: Path, tmp_path: Path, trained: Path) -> None:
+    for name in ("data.txt", "tokenizer.json"):
+        (tmp_path / name).write_bytes((trained / name).read_bytes())
+    assert train(corpus, tmp_path, "--updates", "2").returncode == 0
+
+
+def test_checkpoints_without_a_config_are_not_gone_on_from(corpus: Path, tmp_path: Path, trained: Path) -> None:
+    shutil.copytree(trained, tmp_path / "out")
+    (tmp_path / "out" / "config.json").unlink()
+    done = train(corpus, tmp_path / "out", "--updates", "20")
+    assert done.returncode == 2
+    assert "holds checkpoints, and no config.json to go on by" in done.stderr
+    assert train(corpus, tmp_path / "out", "--updates", "2", "--fresh").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--valid", "", "b.txt"], "the name of a text file is empty"),
+        (["--tag", " "], "is one token, without blanks"),
+        (["--out", ""], "it is empty"),
+    ],
+)
+def test_an_empty_word_is_refused(corpus: Path, tmp_path: Path, more: list[str], said: str) -> None:
+    done = train(corpus, tmp_path / "out", "--updates", "2", *more)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_can_be_read_only_once_is_not_trained_on(corpus: Path, tmp_path: Path) -> None:
+    request = [word.replace(str(corpus / "a.txt"), "-") for word in command(corpus, tmp_path / "out")]
+    done = subprocess.run(request, capture_output=True, text=True, input="the bird\n", env=environment(corpus))
+    assert done.returncode == 2
+    assert "- can be read only once" in done.stderr
+
+
+def test_a_run_whose_numbers_end_before_its_first_save_begins_again_with_a_lower_rate(
+    corpus: Path, tmp_path: Path
+) -> None:
+    high = ["train.rate=1e17", "train.warmup=1", "train.save_every=1000", "train.precision=fp32"]
+    done = train(corpus, tmp_path / "out", "--updates", "6", *(word for each in high for word in ("--set", each)))
+    kinds = [json.loads(line)["kind"] for line in (tmp_path / "out" / "journal.jsonl").read_text().splitlines()]
+    assert "fell_back" in kinds
+    assert "and going back did not help: lower train.rate" in done.stderr
+
+
+def test_a_damaged_cache_is_made_anew(corpus: Path, tmp_path: Path) -> None:
+    own = {**environment(corpus), "REGARD_CACHE": str(tmp_path / "cache")}
+    weights = []
+    for out in ("one", "two"):
+        request = command(corpus, tmp_path / out, "--updates", "2")
+        assert subprocess.run(request, capture_output=True, env=own).returncode == 0
+        weights.append((tmp_path / out / "model.safetensors").read_bytes())
+        for path in (tmp_path / "cache" / "prepared").rglob("ids.arrow"):
+            path.write_bytes(path.read_bytes()[::-1])
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("name", ["journal.jsonl", "tensorboard"])
+def test_a_file_where_a_folder_should_be_and_the_other_way_round_is_one_line(
+    corpus: Path, tmp_path: Path, trained: Path, name: str
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(trained, out)
+    for path in (out / "model.safetensors", *out.glob("checkpoints/*20")):
+        folders.discard(path)
+    folders.discard(out / name)
+    (out / name).touch() if name == "tensorboard" else (out / name).mkdir()
+    done = train(corpus, out, "--updates", "20")
+    assert done.returncode in (1, 2)
+    assert len(done.stderr.splitlines()[-1]) > 20
+    assert "Traceback" not in done.stderr
+
+
+def test_lines_of_a_journal_that_are_none_are_left_out(tmp_path: Path) -> None:
+    lines = ['{"kind": "update", "update": 1}', '{"update": "x"}', "7", '{"kind": "upd']
+    (tmp_path / "journal.jsonl").write_text("\n".join(lines))
+    assert read(tmp_path / "journal.jsonl") == [{"kind": "update", "update": 1}]

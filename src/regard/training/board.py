@@ -6,6 +6,8 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+from regard.folders import explained
+
 BOARD = "tensorboard"  # the folder in a run's folder
 EVERY = 10  # updates from one point to the next, as in the journal
 
@@ -27,7 +29,8 @@ class Board:
         from torch.utils.tensorboard import SummaryWriter
 
         # A run that begins anew has nothing to take back.
-        self._writer = SummaryWriter(self._folder, purge_step=update + 1 if update else None)
+        with explained(self._folder):
+            self._writer = SummaryWriter(self._folder, purge_step=update + 1 if update else None)
 
     def watch(self, kind: str, facts: dict[str, Any]) -> None:
         """An update or a validation."""

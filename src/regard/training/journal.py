@@ -25,9 +25,10 @@ class Journal:
             return
         if self._file is not None:
             self._file.close()
-        kept = [line for line in read(self._path) if line.get("update", 0) <= update]
+        kept = [line for line in read(self._path) if line["update"] <= update]
         write_file(self._path, "".join(json.dumps(line) + "\n" for line in kept), force=True)
-        self._file = self._path.open("a", encoding="utf-8")
+        with explained(self._path):
+            self._file = self._path.open("a", encoding="utf-8")
 
     def write(self, kind: str, update: int, **facts: Any) -> None:
         """One line, on disk before the next update."""
@@ -46,15 +47,17 @@ class Journal:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The lines of a journal; a last one that was cut short is left out."""
+    """The lines of a journal; what is none, such as a last one that was cut short, is left out."""
     if not path.exists():
         return []
     lines = []
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    with explained(path, "read"):
+        whole = path.read_text(encoding="utf-8", errors="replace")
+    for text in whole.splitlines():
         try:
             line = json.loads(text)
         except ValueError:
             continue
-        if isinstance(line, dict):
+        if isinstance(line, dict) and isinstance(line.get("kind"), str) and isinstance(line.get("update"), int):
             lines.append(line)
     return lines

@@ -31,7 +31,7 @@ from regard.checkpoint import (
     update_of,
 )
 from regard.config import Config, TrainConfig
-from regard.errors import RunError
+from regard.errors import FolderError, RunError
 from regard.memory import is_full, make_room
 from regard.text.batch import Batch, Feed, split_batch
 from regard.training.data import Data
@@ -95,7 +95,11 @@ Watch = Callable[[str, dict[str, Any]], None]
 class Training:
     """A run in a folder: its model, optimizer and averages, and where it stands."""
 
-    def __init__(self, folder: Path, model: nn.Module, config: Config, data: Data, runtime: Runtime) -> None:
+    def __init__(
+        self, folder: Path, model: nn.Module, config: Config, data: Data, runtime: Runtime,
+        again: Callable[[], nn.Module] | None = None,
+    ) -> None:  # fmt: skip
+        """`again` makes the model once more as it is at update 0, to begin anew where numbers ended before a save."""
         self.folder, self.config, self.data, self.runtime = folder, config, data, runtime
         self.model = runtime.place(model, sharded=config.train.sharded)
         self.writers = runtime.writers(sharded=config.train.sharded)
@@ -106,6 +110,7 @@ class Training:
         self._taken: Taken | None = None
         """The next update's gradients, where the device was told of them before it was done with the last."""
         self._ahead = runs_ahead(config, runtime)
+        self._again = again
         self.remarks: list[str] = []
         self.signal = 0
         """What asked the run to stop."""
@@ -160,7 +165,19 @@ class Training:
         if self.average is not None:
             saved = found.tensors["average"]
             self.average = {name: saved[name].to(self.runtime.device) for name in parameters(self.model)}
-        self.progress = Progress(**found.progress)
+        try:
+            self.progress = Progress(**found.progress)
+        except TypeError as error:
+            raise FolderError(f"{path} was written by another version of Regard: {error}") from error
+
+    def _restart(self, again: Callable[[], nn.Module]) -> None:
+        """Back to update 0, for which there is no checkpoint."""
+        model = self.runtime.place(again(), sharded=self.config.train.sharded)
+        fill(self.model, parameters(model), self.folder)
+        self.optimizer.state.clear()
+        if self.average is not None:
+            self.average = {name: tensor.clone() for name, tensor in parameters(self.model).items()}
+        self.progress = Progress()
 
     # The story
 
@@ -398,16 +415,20 @@ class Training:
             watch("saved", {"update": progress.update, "seconds": time.perf_counter() - begun})
 
     def _fall_back(self, saver: Saver) -> None:
-        """Too many updates in a row were no numbers: go back to the last checkpoint with a lower rate."""
+        """Too many updates in a row were no numbers: go back to a checkpoint, or the start, with a lower rate."""
         saver.wait()
         path = self._newest()
         lowered, skipped, split = self.progress.lowered * LOWERED, self.progress.skipped, self.progress.split
-        if path is None or lowered < 1e-3:
+        if (path is None and self._again is None) or lowered < 1e-3:
+            tried = ", and going back did not help" if self.progress.lowered < 1 else ""
             raise RunError(
-                f"{self.progress.in_a_row} updates in a row gave no number at update {self.progress.update + 1}, and "
-                f"going back did not help: lower train.rate ({self.config.train.rate}) or use train.precision=fp32"
+                f"{self.progress.in_a_row} updates in a row gave no number at update {self.progress.update + 1}"
+                f"{tried}: lower train.rate ({self.config.train.rate}) or use train.precision=fp32"
             )
-        self._load(path)
+        if path is not None:
+            self._load(path)
+        elif self._again is not None:
+            self._restart(self._again)
         self._taken = None
         self.progress = dataclasses.replace(self.progress, lowered=lowered, skipped=skipped, split=split, in_a_row=0)
 

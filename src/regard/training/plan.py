@@ -186,18 +186,18 @@ def planned(config: Config, left_open: frozenset[str], found: Found, known: Fact
     if "train.validate_every" in left_open:
         validations = max(1, min(10, int(VALIDATING * usable / max(found.validation, 1e-9))))
         updates = (usable - validations * found.validation) / found.update
-        every = max(1, math.ceil(updates / validations))
+        updates = max(updates, FEWEST)
+        every = math.ceil(updates / validations)
     else:
         every = config.train.validate_every
-        updates = (usable - found.validation) / (found.update + found.validation / every)
-    updates = max(updates, FEWEST)
+        updates = max((usable - found.validation) / (found.update + found.validation / every), FEWEST)
     return size.with_updates(config, left_open | {"train.updates"}, int(updates), known, every=every)
 
 
 def _warn(config: Config, found: Found, minutes: float, begun: float, say: Say) -> None:
     whole = time.perf_counter() - begun + found.whole(config.train)
     if whole > 60 * minutes:
-        say(f"{minutes:g} minutes are too few: {config.train.updates} updates and scoring take about {lasting(whole)}")
+        say(f"--minutes {minutes:g} is too short: {config.train.updates} updates and scoring take {lasting(whole)}")
 
 
 def _affordable(

@@ -54,7 +54,7 @@ from regard.training.watching import LEFT, draw, watched
 from regard.translator import Result, Translator
 
 IDENTITY = "data.txt"  # the hash of the files a run is trained on
-WRITTEN = (MODEL, CONFIG, *TOKENIZERS, "journal.jsonl", "card.md", signals.FILE, folders.CHECKSUMS, IDENTITY, *LEFT)
+WRITTEN = (MODEL, CONFIG, *TOKENIZERS, "journal.jsonl", "card.md", signals.FILE, folders.CHECKSUMS, *LEFT, IDENTITY)
 EASY = 80  # characters of a sentence shown
 CALIBRATED = 2000  # sentences that confidence is calibrated by
 Say = Callable[[str], None]
@@ -95,8 +95,12 @@ class Outcome:
 def run(request: Request, runtime: Runtime, say: Say, watch: Watch) -> Outcome:
     """Train, or go on training, until it is done or a signal asks to stop."""
     _check(request)
+    if runtime.is_main:
+        _refuse_foreign(request.out, fresh=request.fresh)
     try:
-        with folders.locked(request.out) if runtime.is_main else nullcontext():
+        with folders.locked(request.out) if runtime.is_main else nullcontext("") as warning:
+            if warning:
+                say(warning)
             return _run(request, runtime, say, watch)
     finally:
         if runtime.is_main and request.out.is_dir() and {path.name for path in request.out.iterdir()} <= {folders.LOCK}:
@@ -105,9 +109,7 @@ def run(request: Request, runtime: Runtime, say: Say, watch: Watch) -> Outcome:
 
 def _run(request: Request, runtime: Runtime, say: Say, watch: Watch) -> Outcome:
     out = request.out
-    if runtime.is_main and request.fresh:
-        _clear(out)
-    if runtime.is_main and not (out / CONFIG).exists():
+    if runtime.is_main and (request.fresh or not (out / CONFIG).exists()):
         _begin(request, runtime, say)
     runtime.barrier()
     config, sides = from_json(out / CONFIG), Sides.load(out)
@@ -125,17 +127,16 @@ def _run(request: Request, runtime: Runtime, say: Say, watch: Watch) -> Outcome:
         other = "on other data" if before[:1] != now[:1] else "from another start (--from)"
         raise FolderError(f"{out} holds a run {other}: choose another --out, or begin anew with --fresh")
     model, report = _make_model(request, config, sides)
-    training = Training(out, model, config, data, runtime)
+    training = Training(out, model, config, data, runtime, lambda: _make_model(request, config, sides)[0])
     say(f"{count(config).total:,} parameters, {len(data.train[0]):,} examples to train on")
-    if training.resume():
-        say(f"resumed at update {training.progress.update:,}")
-    else:
-        for line in report:
-            say(line)
-    for remark in training.remarks:
-        say(remark)
+    resumed = training.resume()
     progress = training.progress
-    if progress.finished and (out / MODEL).exists():
+    done = progress.finished and (out / MODEL).exists()
+    if resumed and not done:
+        say(f"resumed at update {progress.update:,}")
+    for line in training.remarks if resumed else [*report, *training.remarks]:
+        say(line)
+    if done:
         return Outcome(progress, {}, finished=True)
     if not progress.finished:
         progress = watched(training, lambda model: validation(model, data, runtime), watch, say)
@@ -147,7 +148,11 @@ def _run(request: Request, runtime: Runtime, say: Say, watch: Watch) -> Outcome:
 
 
 def _begin(request: Request, runtime: Runtime, say: Say) -> None:
-    """Write what the run goes by, once it is known to be sound: tokenizers, the data's hash and, last, the config."""
+    """Write what the run goes by, once it is known to be sound: the data's hash, tokenizers and, last, the config.
+
+    The hash is the first to be written and the last to be deleted: it tells a run that was killed here from files of
+    somebody else's.
+    """
     out = request.out
     text = request.config.text
     sides = take_tokenizers(request.origins, text, say) or make_tokenizers(request.corpora, text, say)
@@ -169,8 +174,9 @@ def _begin(request: Request, runtime: Runtime, say: Say) -> None:
     *trained, held = identity.split("+")
     if request.valid is not None and held in {each.rpartition("*")[0] for each in trained}:
         say("the validation text is the training text: its scores tell nothing of any other")
-    sides.save(out)
+    _clear(out)
     folders.write_file(out / IDENTITY, _identity(request, identity) + "\n", force=True)
+    sides.save(out)
     folders.write_file(out / CONFIG, to_json(config), force=False)
 
 
@@ -214,7 +220,6 @@ def _check(request: Request) -> None:
     for path in (path for files in filter(None, (*request.corpora, request.valid)) for path in files.paths):
         if path.resolve() in ours:
             raise ConfigError(f"a run in {request.out} would write over {path}: choose another --out")
-    _refuse_foreign(request.out)
     single = request.config.model.family in ("gpt", "bert")
     family = request.config.model.family
     if any(single != files.single for files in request.corpora):
@@ -227,21 +232,31 @@ def _check(request: Request) -> None:
         wanted = 'one text file and ""' if single else "a SOURCE and a TARGET"
         raise ConfigError(f"--valid must be {wanted}: that is what model.family = {family} learns from")
     for tag in (files.tag for files in request.corpora):
-        if len(tag.split()) > 1:
+        if tag and tag.split() != [tag]:
             raise ConfigError(f"a tag ({tag}) is one token, without blanks: such as <2fr>")
+    if not single and not request.config.text.shared and request.config.model.tie == "all":
+        raise ConfigError(
+            "model.tie = all gives both sides the same embeddings, and text.shared = false two vocabularies: set "
+            'model.tie="target"'
+        )
     check_start(request.config, request.origins, request.out)
     check_guided(request.config, links=any(files.links for files in request.corpora))
 
 
-def _refuse_foreign(out: Path) -> None:
-    """A file of the name we use, where there is no run, is somebody's own."""
-    path = out / IDENTITY
-    if (out / CONFIG).exists() or not path.is_file():
+def _refuse_foreign(out: Path, *, fresh: bool) -> None:
+    """A file of the name we use, where there is no run, is somebody's own; checkpoints alone say too little."""
+    if (out / CONFIG).exists():
         return
-    with folders.explained(path, "read"), path.open("rb") as file:
-        begins = file.read(64)
-    if not re.fullmatch(rb"[0-9a-f]{64}", begins):
-        raise FolderError(f"{path} is not of a run, which would write over it: choose another --out")
+    if checkpoints(out) and not fresh:
+        raise FolderError(
+            f"{out} holds checkpoints, and no {CONFIG} to go on by: put it back, begin anew with --fresh, or choose "
+            "another --out"
+        )
+    path = out / IDENTITY
+    found = [path] if path.exists() else [out / name for name in WRITTEN if (out / name).exists()]
+    begins = (folders.read_if_there(path) or b"")[:64]
+    if found and not checkpoints(out) and not re.fullmatch(rb"[0-9a-f]{64}", begins):
+        raise FolderError(f"{found[0]} is not of a run, which would write over it: choose another --out")
 
 
 def _clear(out: Path) -> None:
@@ -257,7 +272,7 @@ def _refuse_change(old: Config, new: Config, out: Path, left_open: frozenset[str
     free = {"train.sharded"} | left_open
     before, now = old.values(), new.values()
     changes = [
-        f"{section}.{name} was {before[section][name]} and is now {value}"
+        f"{section}.{name} was {_shown(before[section][name])} and is now {_shown(value)}"
         for section, fields in now.items()
         for name, value in fields.items()
         if before[section][name] != value and f"{section}.{name}" not in free
@@ -267,6 +282,10 @@ def _refuse_change(old: Config, new: Config, out: Path, left_open: frozenset[str
             f"{out} holds a run with another config: {'; '.join(changes)}. Go on with the old values, choose another "
             "--out, or begin anew with --fresh"
         )
+
+
+def _shown(value: Any) -> Any:
+    return "empty" if value == "" else value
 
 
 # Validation
