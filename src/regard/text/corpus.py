@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from regard.errors import DataError, FolderError
-from regard.folders import explained, whole_folder
+from regard.folders import discard, explained, seal, verify, whole_folder
 from regard.text.clean import (
     KEPT,
     Columns,
@@ -45,7 +45,7 @@ from regard.text.tokenizer import DROPOUT_TABLES, Lines, Tokenizer, check_finger
 if sys.platform != "win32":
     import fcntl
 
-FORMAT = 1  # raised when what is in a folder changes, so that older ones are made anew
+FORMAT = 2  # raised when what is in a folder changes, so that older ones are made anew
 NAMES = {1: ("text",), 2: ("source", "target")}
 ALONE = 8  # chunks that one process does before it calls for others: they need a second to start
 GROUP = 8  # pairs that may be held out together because they share sentences
@@ -306,7 +306,7 @@ def prepare(
     workers: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Path:
-    """The folder of a prepared corpus in `cache`: found there, or made by all cores.
+    """The folder of a prepared corpus in `cache`: found there as it was written, or made by all cores.
 
     `read()` gives examples: (source, target, ...) for two tokenizers, (text, ...) for one. `identity` is a hash of what
     it reads, which with tokenizers and rules decides the name of the folder. Ids do not depend on how many `workers`
@@ -323,20 +323,40 @@ def prepare(
     made_from = (FORMAT, identity, len(tokenizers), fingerprint, asdict(rules), varied, *extra)
     name = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:20]
     folder = cache / name
-    if folder.exists():
+    if _sound(folder):
         return folder
     with explained(cache):
         cache.mkdir(parents=True, exist_ok=True)
     with _locked(cache / f".{name}.lock"):
-        if folder.exists():  # made while this process waited
+        if _sound(folder):  # made while this process waited
             return folder
+        if folder.exists():
+            discard(folder)
         with whole_folder(folder, force=False) as partial:
             record = _write(partial, read, settings, [tokenizer.size for tokenizer in tokenizers], workers, progress)
             record |= {"identity": identity, "tokenizer": fingerprint}
             (partial / "corpus.json").write_text(
                 json.dumps(record, ensure_ascii=False, indent=2) + "\n", encoding="utf-8"
             )
+            seal(partial)
+    _verified.add(folder)
     return folder
+
+
+_verified: set[Path] = set()  # what this process has read through
+
+
+def _sound(folder: Path) -> bool:
+    """Whether a corpus is there with all its files as they were written, which is looked at once."""
+    if folder not in _verified:
+        try:
+            names = verify(folder)
+        except FolderError:
+            return False
+        if "corpus.json" not in names:
+            return False
+        _verified.add(folder)
+    return folder.exists()
 
 
 @contextmanager
