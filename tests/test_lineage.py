@@ -15,6 +15,7 @@ from regard.config import find_config
 from regard.errors import FolderError, RunError
 from regard.evaluation.scores import Bucket
 from regard.explain import race
+from regard.training.journal import Journal
 
 SMALL = {"train": 200, "valid": 20, "test": 20}
 
@@ -98,8 +99,17 @@ def test_a_race_is_run_scored_and_drawn_and_run_again_it_is_finished(
     assert json.loads((tmp_path / "race.json").read_text())["updates"] == 4
     assert "The lineage of attention" in (tmp_path / "index.html").read_text()
     told.clear()
-    assert run()["racers"] == found["racers"]
-    assert "running" not in told
+    assert run() == json.loads(json.dumps(found))
+    assert not told
+
+
+def test_a_validation_between_two_updates_written_lies_between_their_times(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal.jsonl", 0) as journal:
+        journal.write("update", 1, seconds=2.0)
+        journal.write("validation", 4, valid_loss=5.0)
+        journal.write("validation", 8, valid_loss=4.0)
+        journal.write("update", 10, seconds=1.0)
+    assert lineage._curve(lineage.Entry("dot", 1, tmp_path)) == [(5.0, 5.0), (9.0, 4.0)]
 
 
 def test_a_folder_with_other_sentences_is_refused(tmp_path: Path) -> None:

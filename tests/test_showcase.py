@@ -23,8 +23,9 @@ def test_the_demo_leaves_a_model_and_pages_and_is_finished_the_second_time(
     events: list[str] = []
 
     def run() -> dict[str, Any]:
+        events.clear()
         runtime = Runtime(torch.device("cpu"), 0, 1)
-        return showcase.run(tmp_path, 3, runtime, lambda _: None, lambda kind, _: events.append(kind))
+        return showcase.run(tmp_path, 3, runtime, events.append, lambda kind, _: events.append(kind))
 
     found = run()
     assert found["finished"]
@@ -34,9 +35,27 @@ def test_the_demo_leaves_a_model_and_pages_and_is_finished_the_second_time(
     linked = ["evaluation.html", *(f"sentence-{number}.html" for number in (1, 2, 3))]
     assert all(f'href="{name}"' in page and (tmp_path / name).exists() for name in linked)
     assert "update" in events
-    events.clear()
-    assert run()["translations"] == found["translations"]
+    assert 0 < found["training_seconds"] < found["seconds"]
+    assert run() == found
     assert "update" not in events
+    assert "3  sentences it has never seen" not in events
+
+
+@pytest.mark.slow
+def test_a_demo_that_lost_a_page_draws_it_again_and_counts_the_training_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(showcase, "SIZES", {"train": 300, "valid": 20, "test": 20})
+
+    def run() -> dict[str, Any]:
+        return showcase.run(tmp_path, 3, Runtime(torch.device("cpu"), 0, 1), lambda _: None, lambda *_: None)
+
+    found = run()
+    (tmp_path / "evaluation.html").unlink()
+    again = run()
+    assert (tmp_path / "evaluation.html").exists()
+    assert again["training_seconds"] == found["training_seconds"]
+    assert again["seconds"] > again["training_seconds"]
 
 
 def test_what_to_try_next_are_commands_there_are(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
@@ -12,6 +13,7 @@ import torch
 
 from regard import folders
 from regard.accounting import count
+from regard.checkpoint import MODEL, PROGRESS, newest
 from regard.config import Config, find_config
 from regard.evaluation.evaluate import evaluate, read_test
 from regard.evaluation.pages import evaluation_page
@@ -20,6 +22,7 @@ from regard.explain import inspector, report
 from regard.explain.methods import attention, explain_all
 from regard.text import catalog
 from regard.training.data import Files
+from regard.training.journal import read
 from regard.training.loop import Watch
 from regard.training.run import Outcome, Request
 from regard.training.run import run as train
@@ -34,6 +37,9 @@ SENTENCES = (
     "Sophie's old uncle will not sell the small white horses.",
 )
 """The first is Bahdanau's: its adjectives come in another order in French."""
+
+PAGES = ("index.html", "evaluation.html", *(f"sentence-{number}.html" for number in range(1, 1 + len(SENTENCES))))
+FACTS = "demo.json"  # what was found, and of which model
 
 Say = Callable[[str], None]
 
@@ -56,7 +62,7 @@ def request(out: Path, config: Config, command: str) -> Request:
 
 def run(out: Path, updates: int, runtime: Runtime, say: Say, watch: Watch) -> dict[str, Any]:
     """Make, train, score, look: what was found. The same again goes on, and does again only what was not done."""
-    begun = time.perf_counter()
+    begun, before = time.perf_counter(), _trained(out)
     with folders.explained(out):
         out.mkdir(parents=True, exist_ok=True)
     say("1  the built-in corpus, English and French, made by a grammar")
@@ -66,26 +72,52 @@ def run(out: Path, updates: int, runtime: Runtime, say: Say, watch: Watch) -> di
         config = config.with_values([f"train.updates={updates}"])
     say("2  a small transformer, from nothing")
     outcome: Outcome = train(request(out, config, "regard demo"), runtime, say, watch)
-    trained = time.perf_counter()
     if not outcome.finished:
         return {"finished": False, "signal": outcome.signal}
+    if found := _known(out):
+        say("it was finished before, and nothing is done again")
+        return found
     say("3  sentences it has never seen")
-    found = _scored(out, data, runtime.device)
+    scored = _scored(out, data, runtime.device)
     say("4  what it looked at")
     looked = _looked(out, runtime.device)
     facts = {
+        "model": folders.sums(out / "model")[MODEL],
         "finished": True,
-        "bleu": found["bleu"],
-        "sentences": found["sentences"],
+        "bleu": scored["bleu"],
+        "sentences": scored["sentences"],
         "parameters": count(find_config(str(out / "model"))).total,
-        "training_seconds": trained - begun,
-        "seconds": time.perf_counter() - begun,
+        "training_seconds": _trained(out),
+        "seconds": time.perf_counter() - begun + before,
         "translations": [
             {"source": source, "text": result.text} for source, result in zip(SENTENCES, looked, strict=True)
         ],
     }
-    folders.write_file(out / "index.html", _page(facts, found, looked, out), force=True)
+    folders.write_file(out / PAGES[0], _page(facts, scored, looked, out), force=True)
+    folders.write_file(out / FACTS, json.dumps(facts, indent=2, ensure_ascii=False) + "\n", force=True)
     return facts
+
+
+def _trained(out: Path) -> float:
+    """Seconds of updates and validations until the last save, whenever they were."""
+    path, _ = newest(out / "model")
+    if path is None:
+        return 0.0
+    done = json.loads((path / PROGRESS).read_bytes())
+    lines = read(out / "model" / "journal.jsonl")
+    validations = [line for line in lines if line["kind"] == "validation" and line["update"] <= done["update"]]
+    return float(done["seconds"] + sum(line["seconds"] for line in validations))
+
+
+def _known(out: Path) -> dict[str, Any] | None:
+    """What was found before of this very model, where all that came of it is there."""
+    if not all((out / name).is_file() for name in (FACTS, *PAGES)):
+        return None
+    try:
+        found: dict[str, Any] = json.loads((out / FACTS).read_bytes())
+    except ValueError:
+        return None
+    return found if found.get("model") == folders.sums(out / "model").get(MODEL) else None
 
 
 def _scored(out: Path, data: Path, device: torch.device) -> dict[str, Any]:
@@ -142,7 +174,9 @@ def _page(facts: Mapping[str, Any], found: Mapping[str, Any], looked: Sequence[R
         report.by_length(found["by_length"]),
         _curves(out / "model" / "training.svg"),
     ]
-    about = "From English to French, trained here and now on sentences a grammar wrote; all figures are of this run."
+    about = (
+        "From English to French, trained on this machine on sentences a grammar wrote; all figures were measured then."
+    )
     return report.page("What a small Transformer learned in minutes", about, parts, rows)
 
 
