@@ -26,6 +26,7 @@ from regard.commands.options import (
     Target,
     Threads,
     Values,
+    a_path,
     free_page,
     numbers,
     two,
@@ -163,10 +164,10 @@ def _built(counted: Any) -> dict[str, int]:
 
 @app.command()
 def train(
-    source: Source,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A text file, one with both sides, or a folder.")],
     target: Target = None,
     *,
-    out: Annotated[Path, typer.Option(help="The model folder.")],
+    out: Annotated[Path, typer.Option(parser=a_path, metavar="FOLDER", help="The model folder.")],
     valid: Annotated[tuple[str, str], typer.Option(metavar="SOURCE TARGET", help="What models are chosen by.")] = (
         "",
         "",
@@ -225,7 +226,7 @@ def train(
             _files(source, target, tag=tag, links=alignments, **how),
             *(_more_files(words, **how) for words in also),
         ),
-        valid=_files(valid[0], valid[1] or None, tag=tag, **how) if valid[0] else None,
+        valid=_files(valid[0], valid[1] or None, tag=tag, **how) if any(valid) else None,
         out=out,
         config=config,
         fresh=fresh,
@@ -258,6 +259,11 @@ def _files(source: str, target: str | None, weight: float = 1.0, *, family: str,
     from regard.text.formats import format_of
     from regard.training.data import Files
 
+    if not source:
+        raise ConfigError("the name of a text file is empty")
+    for path in map(Path, filter(None, (source, target))):
+        if str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
+            raise ConfigError(f"{path} can be read only once, and training reads its text several times: save it first")
     single = target is None and (format_of(source) is None or family in ("gpt", "bert"))
     if not 0 < weight <= 1000:
         raise ConfigError(f"the weight of {source} ({weight}) must be above 0 and at most 1000")
@@ -362,7 +368,7 @@ def data_list(as_json: Json = False) -> None:
 @data.command("get")
 def data_get(
     name: Annotated[str, typer.Argument(help="As `regard data list` has it.")],
-    out: Annotated[Path, typer.Option(help="The folder to write into.")],
+    out: Annotated[Path, typer.Option(parser=a_path, metavar="FOLDER", help="The folder to write into.")],
     force: Force = False,
     train: Annotated[int, typer.Option(min=0, max=10**9, help="Of builtin: pairs to train on; 0: 50,000.")] = 0,
     valid: Annotated[int, typer.Option(min=0, max=10**9, help="Of builtin: pairs to choose by; 0: 1,000.")] = 0,

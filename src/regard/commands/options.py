@@ -25,6 +25,13 @@ Values = Annotated[
 Beams = Annotated[int, typer.Option(min=0, max=100, help="Hypotheses side by side; 0: as the folder's config says.")]
 
 
+def a_path(text: str) -> Path:
+    """A path that was given: an empty one would be the folder at hand."""
+    if not text:
+        raise typer.BadParameter("it is empty.")
+    return Path(text)
+
+
 def free(out: Path | None, *inputs: str, force: bool) -> None:
     """Refuse to write over what is there, and over what is read whatever is forced."""
     if out is None:
