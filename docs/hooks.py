@@ -22,6 +22,8 @@ MATHS = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', r
 DRAWING = re.compile(r'<img alt="([^"]*)" src="[./]*(figures/\w+\.svg)" ?/?>')
 BARE = re.compile(r"(<mi>(?:exp|log|sin|cos|tanh)</mi>)(?!<mo)")  # as in log p: a thin space
 QUOTED = re.compile(r"```python\n(.*?)```", re.S)
+# What the scripts of the theme look for even where there is neither highlight.js nor a search.
+SOUGHT = ("hljs-light", "hljs-dark", "mkdocs_search_modal", "mkdocs-search-results")
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -58,6 +60,15 @@ def on_page_content(html_text: str, page: Any, **_: Any) -> str:
         html_text = re.sub(r'<span id="__span-\d+-(\d+)">', r'<span id="line-\1">', html_text)
         page.present_anchor_ids |= set(re.findall(r'id="(line-\d+)"', html_text))  # so that links to lines are checked
     return DRAWING.sub(lambda match: f"<figure>{(DOCS / match[2]).read_text()}</figure>", html_text)
+
+
+def on_post_page(html_text: str, **_: Any) -> str:
+    """Every page has what the theme's scripts look for, or they would stop before the switch of light and dark."""
+    sought = "".join(f'<div id="{name}"></div>' for name in SOUGHT)
+    return re.sub(r"<body\b[^>]*>", rf"\g<0><div hidden>{sought}</div>", html_text, count=1)
+
+
+on_post_template = on_post_page  # 404.html
 
 
 def line_of(path: str, name: str, after: str) -> int:

@@ -1,12 +1,17 @@
-"""What every test starts from: the same random numbers, and the corpora where they are."""
+"""What every test starts from: the same random numbers, and the corpora and the browser where they are."""
 
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # kernels of our own run on a CPU too, and show what they compute
@@ -25,3 +30,17 @@ def corpora() -> Path:
     if not folder:
         pytest.skip("REGARD_DATA is not set: real corpora are not here")
     return Path(folder)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A browser for pages, or a visible skip."""
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        pytest.skip("there is no chromium here: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as player:
+        opened = player.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield opened
+        opened.close()

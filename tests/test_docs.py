@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ast
 import doctest
+import math
 import re
 import runpy
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.explain.browsing import Opened
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -57,6 +61,13 @@ def test_every_number_told_is_a_number_computed(page: Path) -> None:
 
 def _value(number: str) -> float:
     return float(number.replace(",", "").replace("_", ""))
+
+
+def test_the_sinusoids_of_the_page_are_those_a_hand_computes() -> None:
+    rows = re.findall(r"^\| ([123]) \| (.+) \|$", (DOCS / "formulas" / "sinusoids.md").read_text(), re.M)
+    told = [[number.replace("−", "-") for number in values.split(" | ")] for _, values in rows]
+    angles = [(float(place), float(place) / 100) for place, _ in rows]
+    assert told == [[f"{turn(angle):.5f}" for angle in pair for turn in (math.sin, math.cos)] for pair in angles]
 
 
 @pytest.mark.parametrize("page", FORMULAS, ids=the)
@@ -113,3 +124,14 @@ def test_formulas_are_set_and_drawings_are_in_the_page(site: Path) -> None:
         built = (site / "formulas" / f"{page.stem}.html").read_text()
         assert "arithmatex" not in built
         assert built.count("<svg") == page.read_text().count("../figures/")
+
+
+@pytest.mark.slow
+def test_a_reader_chooses_dark_and_no_script_fails(site: Path, browser: Any) -> None:
+    page = site / "formulas" / "sinusoids.html"
+    with Opened(
+        browser, page, page.read_text(), color_scheme="light", viewport={"width": 1280, "height": 800}
+    ) as opened:
+        opened.page.locator("#theme-menu").click()
+        opened.page.locator("[data-bs-theme-value=dark]").click()
+        assert opened.page.locator("html").get_attribute("data-bs-theme") == "dark"

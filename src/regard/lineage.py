@@ -12,11 +12,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from regard import folders
@@ -56,6 +58,8 @@ HALF, TENTH = 0.5, 0.1  # what it must lose from the shortest bucket to the long
 SPENT = 0.8  # of the minutes given that training may take; the rest is for sentences, scores and the page
 ASKED_EVERY = 0.5  # seconds from one look at the racers to the next
 
+TRANSLATED = "test.fr"  # what a racer makes of the test sentences, beside its model
+
 Say = Callable[[str], None]
 
 
@@ -87,7 +91,7 @@ def run(
 ) -> dict[str, Any]:  # fmt: skip
     """Train all, score all, write the page: what was found, as `race.json` has it."""
     begun = time.perf_counter()
-    with folders.locked(out):
+    with folders.locked(out), _counted(out / "spent.txt", begun) as before:
         data = _corpus(out / "data", sizes, say)
         plan = _plan(out, data, minutes, updates, seeds, device, say)
         entries = [
@@ -95,13 +99,34 @@ def run(
             for seed in range(1, seeds + 1)
             for name in RACERS
         ]
+        if found := _known(out, entries):
+            return found
         _train(entries, data, plan, device, show)
         found = _scores(entries, data, device, say)
-        found |= {"updates": plan, "seconds": time.perf_counter() - begun, "device": device.type}
+        found |= {"updates": plan, "seconds": before + time.perf_counter() - begun, "device": device.type}
         found["verdicts"] = verdicts(found)
         folders.write_file(out / "race.json", json.dumps(found, indent=2) + "\n", force=True)
         folders.write_file(out / "index.html", race.page(found, _looks(entries, device)), force=True)
     return found
+
+
+@contextmanager
+def _counted(path: Path, begun: float) -> Iterator[float]:
+    """The seconds a race took before it was stopped; those of now are added, however it ends."""
+    before = float(path.read_text()) if path.exists() else 0.0
+    try:
+        yield before
+    finally:
+        folders.write_file(path, f"{before + time.perf_counter() - begun}\n", force=True)
+
+
+def _known(out: Path, entries: Sequence[Entry]) -> dict[str, Any] | None:
+    """What was found before, where these racers are finished, scored and drawn."""
+    path, there = out / "race.json", all((entry.folder / TRANSLATED).exists() for entry in entries)
+    if not (there and path.is_file() and (out / "index.html").is_file()):
+        return None
+    found: dict[str, Any] = json.loads(path.read_bytes())
+    return found if sum(racer["seeds"] for racer in found["racers"]) == len(entries) else None
 
 
 # Sentences
@@ -284,7 +309,7 @@ def _config_of(entry: Entry) -> Config:
 
 def _translated(entry: Entry, sources: Sequence[str], device: torch.device) -> list[str]:
     """What a racer makes of the test sentences, one word after the other; kept beside its model."""
-    path = entry.folder / "test.fr"
+    path = entry.folder / TRANSLATED
     if path.exists() and len(found := _lines(path)) == len(sources):
         return found
     translator = Translator.load(entry.folder, device)
@@ -304,16 +329,17 @@ def _joined(buckets: Sequence[Any]) -> dict[str, Any]:
 
 def _curve(entry: Entry) -> list[tuple[float, float]]:
     """Seconds of training and loss of the validation set."""
-    seconds, points = 0.0, []
-    passed, before = 0.0, 0
-    for line in read(entry.folder / "journal.jsonl"):
+    journal = read(entry.folder / "journal.jsonl")
+    updates, seconds = [0], [0.0]
+    for line in journal:
         if line["kind"] == "update":  # every tenth is written: it stands for those before it
-            passed += line["seconds"] * (line["update"] - before)
-            before = line["update"]
-        elif line["kind"] == "validation":
-            seconds = passed
-            points.append((round(seconds, 2), line["valid_loss"]))
-    return points
+            seconds.append(seconds[-1] + line["seconds"] * (line["update"] - updates[-1]))
+            updates.append(line["update"])
+    return [
+        (round(float(np.interp(line["update"], updates, seconds)), 2), line["valid_loss"])
+        for line in journal
+        if line["kind"] == "validation"
+    ]
 
 
 def _looks(entries: Sequence[Entry], device: torch.device) -> dict[str, Map | str]:

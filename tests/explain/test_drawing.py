@@ -57,6 +57,12 @@ def test_what_looks_like_markup_stays_text() -> None:
     assert "<script>alert(1)</script>" in texts(svg(drawn("<script>alert(1)</script>")))
 
 
+def test_what_xml_cannot_hold_is_replaced() -> None:
+    shown = methods.explain(drawn("bird\x01sees \ufffe"), "attention")
+    found = texts(drawing.picture(shown, "svg", title="en\x02fr").decode())
+    assert {"bird\ufffdsees", "\ufffd", "en\ufffdfr · attention"} <= set(found)
+
+
 def test_the_title_says_model_method_layer_and_head() -> None:
     trace = made("a", "b", *[[[0.5, 0.5], [0.5, 0.5]]] * 3)
     assert "en-fr · attention · layer 2" in texts(svg(trace, layer=2))

@@ -74,14 +74,24 @@ def test_parts_stand_in_the_order_of_the_model_that_has_most() -> None:
 
 
 @pytest.mark.parametrize(
-    ("most", "marks"), [(9.0, [0, 2, 4, 6, 8]), (15.9, [0, 5, 10, 15]), (0.4, [0, 0.1, 0.2, 0.3, 0.4])]
+    ("low", "high", "marks"),
+    [
+        (0, 9.0, [0, 2, 4, 6, 8]),
+        (0, 15.9, [0, 5, 10, 15]),
+        (0, 0.4, [0, 0.1, 0.2, 0.3, 0.4]),
+        (0.9, 1.1, [0.9, 0.95, 1, 1.05, 1.1]),
+    ],
 )
-def test_an_axis_has_round_numbers(most: float, marks: list[float]) -> None:
-    assert list(race._round(most)) == pytest.approx(marks)
+def test_an_axis_has_round_numbers(low: float, high: float, marks: list[float]) -> None:
+    assert list(race._round(low, high)) == pytest.approx(marks)
 
 
 def test_a_logarithmic_axis_has_ones_twos_and_fives() -> None:
     assert race._decades(0.04, 2.5) == pytest.approx([0.05, 0.1, 0.2, 0.5, 1, 2])
+
+
+def test_a_logarithmic_axis_between_them_has_round_numbers() -> None:
+    assert race._decades(7.28, 8.77) == pytest.approx([7.5, 8, 8.5])
 
 
 def test_a_model_that_looks_at_nothing_shows_what_it_writes() -> None:

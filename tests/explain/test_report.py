@@ -112,12 +112,19 @@ def test_labels_at_the_edge_are_pushed_back() -> None:
 
 
 def test_names_stand_beside_the_ends_of_lines_where_there_is_room() -> None:
-    drawn = report.drawing(["one", "two"], "", lambda size: report.labels(size, ["one", "two"], [(9.0, 50.0), None]))
+    drawn = report.drawing(
+        ["one", "two"], "", "", lambda size: report.labels(size, ["one", "two"], [(9.0, 50.0), None])
+    )
     wide, narrow = re.findall(r"<svg class=.chart.*?</svg>", drawn)
     assert ">one</text>" in wide
     assert "two" not in wide
     assert "one" not in narrow
     assert drawn.endswith("two</li></ul>")
+
+
+def test_what_words_are_counted_in_is_told_by_the_name_of_the_file(facts: dict) -> None:
+    page = evaluation_page("x", {**facts, "frequencies_from": "far/away/<train>.fr"}, [], "y")
+    assert '<p class="across">times a word is in &lt;train&gt;.fr; below, how many words</p>' in page
 
 
 def test_a_sentence_opens_its_trace(facts: dict) -> None:
@@ -184,3 +191,12 @@ def test_a_phone_is_wide_enough_for_a_report(facts: dict, browser: Any, tmp_path
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= 360
         assert opened.page.locator(".chart.narrow").first.is_visible()
         assert not opened.page.locator(".chart.wide").first.is_visible()
+
+
+@pytest.mark.slow
+def test_nothing_under_a_chart_is_cut_off_on_a_small_phone(facts: dict, browser: Any, tmp_path: Path) -> None:
+    page = evaluation_page("x", {**facts, "frequencies_from": f"{'long' * 30}.fr"}, [], "y")
+    with Opened(browser, tmp_path / "x.html", page, viewport={"width": 320, "height": 740}) as opened:
+        for below in opened.page.locator(".across").all():
+            assert below.evaluate("element => element.scrollWidth <= element.clientWidth")
+        assert opened.page.evaluate("document.documentElement.scrollWidth") <= 320

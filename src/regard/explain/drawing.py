@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ SUFFIXES = (".html", ".png", ".svg")
 SQUARE, SMALLEST = 0.32, 0.155  # inches a side: of a few words, and of very many
 ROOMY, FULL = 14, 60  # words along an axis at which squares begin to shrink, and are smallest
 LONGEST = 30  # letters of a word that are drawn
+UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 cannot hold
 SLANTED = 40  # words above which slanted labels would run into each other: they stand upright
 INK, SOFT = "#23262b", "#6b7078"
 # even in lightness from paper to ink, so that a print without colours says the same
@@ -103,7 +105,7 @@ def picture(shown: Map, kind: str, *, layer: int | None = None, head: int | None
         FigureCanvasAgg(figure)  # no window, no display
         axes = figure.add_subplot()
         _squares(figure, axes, shown, values)
-        _head(figure, axes, " · ".join(said), MEANINGS[shown.method])
+        _head(figure, axes, _writable(" · ".join(said)), MEANINGS[shown.method])
         return _file(figure, kind)
 
 
@@ -148,7 +150,12 @@ def _squares(figure: Figure, axes: Axes, shown: Map, values: Tensor) -> None:
 
 
 def _short(words: Sequence[str]) -> list[str]:
-    return [word if len(word) <= LONGEST else word[: LONGEST - 1] + "…" for word in words]
+    return [_writable(word if len(word) <= LONGEST else word[: LONGEST - 1] + "…") for word in words]
+
+
+def _writable(text: str) -> str:
+    """A text that an SVG can hold."""
+    return UNWRITABLE.sub("\ufffd", text)
 
 
 def _side(words: int) -> float:

@@ -108,12 +108,17 @@ def _curves(racers: Sequence[Mapping[str, Any]]) -> str:
         if racer["curve"]
     )
     names = [racer["name"] for racer in racers]
-    return report.drawing(names, f"loss at the end: {ends}", lambda size: _lines(size, racers, points))
-
-
-def _lines(size: report.Size, racers: Sequence[Mapping[str, Any]], points: Sequence[Sequence[float]]) -> str:
-    """Curves over the time of training, the loss on a logarithmic scale."""
     unit, named = (60, "minutes") if max(seconds for seconds, _ in points) >= MINUTES else (1, "seconds")
+    across = f"{named} of training"
+    return report.drawing(
+        names, f"loss at the end: {ends}", across, lambda size: _lines(size, racers, points, unit=unit)
+    )
+
+
+def _lines(
+    size: report.Size, racers: Sequence[Mapping[str, Any]], points: Sequence[Sequence[float]], *, unit: int
+) -> str:
+    """Curves over the time of training, the loss on a logarithmic scale."""
     most = max(seconds for seconds, _ in points) / unit or 1.0
     low, high = min(loss for _, loss in points) * 0.9, max(loss for _, loss in points) * 1.1
 
@@ -121,8 +126,8 @@ def _lines(size: report.Size, racers: Sequence[Mapping[str, Any]], points: Seque
         return math.log(loss / low) / math.log(high / low)
 
     marks = [(up(value), f"{value:g}") for value in _decades(low, high)]
-    drawn = [report.frame(size, "loss, nats a token", f"{named} of training", marks)]
-    for value in _round(most):
+    drawn = [report.frame(size, "loss, nats a token", marks)]
+    for value in _round(0.0, most):
         drawn.append(f'<text x="{size.across(value / most):.1f}" y="{size.up(0) + 17:.1f}">{value:g}</text>')
     ends: list[tuple[float, float] | None] = []
     for number, racer in enumerate(racers):
@@ -139,16 +144,18 @@ def _lines(size: report.Size, racers: Sequence[Mapping[str, Any]], points: Seque
 
 
 def _decades(low: float, high: float) -> list[float]:
-    """1, 2 and 5 of every power of ten between two numbers."""
+    """1, 2 and 5 of every power of ten between two numbers; where there are not two of these, round numbers."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    return [value for power in powers for digit in (1, 2, 5) if low <= (value := digit * 10.0**power) <= high]
+    found = [value for power in powers for digit in (1, 2, 5) if low <= (value := digit * 10.0**power) <= high]
+    return found if len(found) > 1 else list(_round(low, high))
 
 
-def _round(most: float) -> Iterator[float]:
-    """Round numbers from nought, a few."""
-    power = 10.0 ** math.floor(math.log10(most))
-    step = next(step for share in (0.1, 0.2, 0.5, 1, 2) if most / (step := share * power) < MARKS)
-    yield from (step * number for number in range(int(most / step + 1e-9) + 1))
+def _round(low: float, high: float) -> Iterator[float]:
+    """Round numbers between two, a few."""
+    span = high - low
+    power = 10.0 ** math.floor(math.log10(span))
+    step = next(step for share in (0.1, 0.2, 0.5, 1, 2) if span / (step := share * power) < MARKS)
+    yield from (step * number for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1))
 
 
 # What they are made of

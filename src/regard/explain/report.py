@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
 
@@ -35,7 +36,7 @@ MARKED = (
     " may be as good."
 )
 FEWER = "Hollow: fewer than 30 sentences, which says little."
-LEFT, TOP, BOTTOM = 34, 26, 56  # margins of a chart
+LEFT, TOP, BOTTOM = 34, 26, 36  # margins of a chart
 LINE = 12  # what a label in it takes of its height
 LABEL = 18  # letters of a name that it shows
 # One shape each besides the colour, around its point: for eyes that see no colours, and for paper that has none.
@@ -118,7 +119,7 @@ def evaluation_page(title: str, found: Mapping[str, Any], rows: Sequence[Row], a
                 [_frequency(each) for each in found["by_frequency"] if each["words"]],
                 ["F-measure"],
                 "F-measure",
-                f"times a word is in {found['frequencies_from']}; below, how many words",
+                f"times a word is in {Path(found['frequencies_from']).name}; below, how many words",
                 joined=False,
             ),
         ),
@@ -311,20 +312,23 @@ def figure(title: str, note: str, drawn: str) -> str:
 def chart(places: Sequence[Place], names: Sequence[str], unit: str, across: str, *, joined: bool = True) -> str:
     """Points with their intervals over buckets, as SVG; never a point without its interval."""
     told = f"{unit} by {across}: " + "; ".join(_told(place, names, unit) for place in places)
-    drawn = drawing(names, told, lambda size: _buckets(size, places, names, unit, across, joined=joined))
+    drawn = drawing(names, told, across, lambda size: _buckets(size, places, names, unit, joined=joined))
     return drawn + _figures(places, names)
 
 
-def drawing(names: Sequence[str], told: str, draw: Callable[[Size], str]) -> str:
-    """A chart as a wide page shows it and as a narrow one does, where the names stand below."""
+def drawing(names: Sequence[str], told: str, across: str, draw: Callable[[Size], str]) -> str:
+    """A chart as a wide page shows it and as a narrow one does, where the names stand below.
+
+    What goes across stands below as text of the page, which goes over several lines where it must.
+    """
     right = 8 if len(names) < 2 else 26 + 6 * max(len(short(name)) for name in names)
     svgs = "".join(
         f'<svg class="chart {size.name}" viewBox="0 0 {size.width} {size.height}" role="img"'
         f' aria-label="{escape(told)}">{draw(size)}</svg>'
-        for size in (Size("wide", 640, 290, right), Size("narrow", 330, 250, 4))
+        for size in (Size("wide", 640, 270, right), Size("narrow", 330, 230, 4))
     )
     keys = "".join(f"<li>{key(number)}{escape(name)}</li>" for number, name in enumerate(names) if len(names) > 1)
-    return svgs + f'<ul class="legend">{keys}</ul>' * bool(keys)
+    return f'{svgs}<p class="across">{escape(across)}</p>' + f'<ul class="legend">{keys}</ul>' * bool(keys)
 
 
 def key(number: int) -> str:
@@ -338,18 +342,15 @@ def short(name: str) -> str:
     return name if len(name) <= LABEL else name[: LABEL - 1] + "…"
 
 
-def frame(size: Size, unit: str, across: str, marks: Iterable[tuple[float, str]]) -> str:
-    """What a chart stands on: lines at these shares of its height with their numbers, and what both axes are."""
+def frame(size: Size, unit: str, marks: Iterable[tuple[float, str]]) -> str:
+    """What a chart stands on: lines at these shares of its height with their numbers, and what these are."""
     end = size.width - size.right
     lines = "".join(
         f'<line class="grid" x1="{LEFT}" x2="{end}" y1="{size.up(share):.1f}" y2="{size.up(share):.1f}"/>'
         f'<text class="mark" x="{LEFT - 6}" y="{size.up(share) + 3.5:.1f}">{text}</text>'
         for share, text in marks
     )
-    return (
-        f'{lines}<text class="axis start" x="2" y="11">{escape(unit)}</text>'
-        f'<text class="axis" x="{size.across(0.5):.1f}" y="{size.height - 8}">{escape(across)}</text>'
-    )
+    return f'{lines}<text class="axis" x="2" y="11">{escape(unit)}</text>'
 
 
 def labels(size: Size, names: Sequence[str], ends: Sequence[tuple[float, float] | None]) -> str:
@@ -384,7 +385,7 @@ def apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list[
     return found
 
 
-def _buckets(size: Size, places: Sequence[Place], names: Sequence[str], unit: str, across: str, *, joined: bool) -> str:
+def _buckets(size: Size, places: Sequence[Place], names: Sequence[str], unit: str, *, joined: bool) -> str:
     bounds = [end for place in places for point in place.points if point for end in (point.low, point.high)]
     low, high = _range(bounds)
     step = size.across(1 / max(len(places), 1)) - LEFT
@@ -393,7 +394,7 @@ def _buckets(size: Size, places: Sequence[Place], names: Sequence[str], unit: st
         return size.up((min(max(value, low), high) - low) / (high - low))
 
     marks = range(low, high + 1, 20 if high - low > 50 else 10 if high - low > 30 else 5)
-    drawn = [frame(size, unit, across, [((mark - low) / (high - low), str(mark)) for mark in marks])]
+    drawn = [frame(size, unit, [((mark - low) / (high - low), str(mark)) for mark in marks])]
     ends: list[tuple[float, float] | None] = []
     for number in range(len(names)):
         spread = (number - (len(names) - 1) / 2) * min(14, step * 0.72 / len(names))
