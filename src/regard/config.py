@@ -215,7 +215,7 @@ class TextConfig:
     vocabulary: int = 0
     """Tokens to learn, special ones included; 0: as many as the data suggest."""
     shared: bool = True
-    """One tokenizer for both sides of a pair."""
+    """One tokenizer for both sides of a pair; with two, model.tie is target or none."""
     lowercase: bool = False
     """Read capitals as small letters."""
     bpe_dropout: float = 0.0
