@@ -374,6 +374,7 @@ def test_a_folder_where_a_file_should_be_is_named(tmp_path: Path) -> None:
         (errno.ENOSPC, RunError, "the disk is full; what was there before is as it was"),
         (errno.EDQUOT, RunError, "the disk is full"),
         (errno.EROFS, FolderError, "the file system is read-only"),
+        (errno.EISDIR, FolderError, "x is a folder, and a file is wanted"),
         (errno.ENOENT, FolderError, "there is no such file or folder"),
         (errno.EIO, RunError, "could not be written: Input/output error"),
     ],

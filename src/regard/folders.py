@@ -335,6 +335,8 @@ def explanation(error: OSError, path: Path, done: str) -> RegardError:
         return FolderError(f"{path} cannot be {done}: the file system is read-only")
     if code in _FILE:
         return FolderError(f"{path} cannot be {done}: {_blocking(path)} is a file, and a folder is wanted")
+    if code == errno.EISDIR:
+        return FolderError(f"{path} is a folder, and a file is wanted")
     if code == errno.ENOENT:
         return FolderError(f"{path} cannot be {done}: there is no such file or folder")
     return RunError(f"{path} could not be {done}: {error.strerror or error}")

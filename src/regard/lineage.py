@@ -25,7 +25,7 @@ from regard import folders
 from regard.accounting import count
 from regard.config import Config, find_config
 from regard.errors import FolderError, RunError
-from regard.evaluation.scores import by_length, corpus_scores
+from regard.evaluation.scores import by_length, corpus_scores, seed
 from regard.explain import race
 from regard.explain.methods import Map, attention
 from regard.models import build
@@ -91,6 +91,7 @@ def run(
 ) -> dict[str, Any]:  # fmt: skip
     """Train all, score all, write the page: what was found, as `race.json` has it."""
     begun = time.perf_counter()
+    seed()  # a wrong one is said now, not after the training
     with folders.locked(out), _counted(out / "spent.txt", begun) as before:
         data = _corpus(out / "data", sizes, say)
         plan = _plan(out, data, minutes, updates, seeds, device, say)

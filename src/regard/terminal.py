@@ -126,14 +126,13 @@ METRICS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 def evaluation_tables(found: Mapping[str, Any]) -> Group:
     """What `regard evaluate` found of translations: scores, by length, by frequency, warnings, terms."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    scores = Table(box=None, pad_edge=False)
-    scores.add_column("", style="bold")
+    scores = _scores_table()
+    scores.add_column("", style="bold", no_wrap=True)
     scores.add_column("score", justify="right", style="bold", no_wrap=True)
     scores.add_column("95 % interval", justify="right", no_wrap=True)
-    scores.add_column("signature", style="dim")
+    scores.add_column("signature", style="dim", overflow="fold")
     for name in filter(found.__contains__, METRICS):
         score = found[name]
         interval, signature = f"{score['low']:z.2f} to {score['high']:z.2f}", score["signature"].replace("|", " ")
@@ -164,25 +163,51 @@ def _terms_line(terms: Mapping[str, Any]) -> str:
     return f"{told}; {helped['accuracy']:.1%} with the glossary ({bleu})"
 
 
+NARROW = 64  # columns below which tables are set tight
+
+
+def _narrow() -> bool:
+    from rich.console import Console
+
+    return Console().width < NARROW
+
+
+def _scores_table(title: str = "") -> Table:
+    """A table to be filled; in a narrow terminal its columns are one blank apart, not two."""
+    from rich.table import Table
+    from rich.text import Text
+
+    heading = Text(title, "bold") if title else None
+    return Table(title=heading, title_justify="left", box=None, pad_edge=False, collapse_padding=_narrow())
+
+
 BARS = 24  # characters of a drawn interval
 
 
 def _intervals(title: str, unit: str, rows: Sequence[tuple[str, int, float, float, float, bool]]) -> Table:
-    """Values with their intervals, each drawn on the same line from 0 to 100; grey where there is little to go by."""
-    from rich.table import Table
-    from rich.text import Text
+    """Values with their intervals, each drawn on the same line from 0 to 100; grey where there is little to go by.
 
-    table = Table(title=Text(title, "bold"), title_justify="left", box=None, pad_edge=False)
-    for name in ("", unit, "", "95 % interval"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("0" + "100".rjust(BARS - 1), no_wrap=True)
-    table.add_column("")
-    for label, number, value, low, high, small in rows:
-        interval = _between(low, high, small, " to ")
-        drawn = "" if interval == TOO_FEW else _drawn(value, low, high)
-        cells = (label, f"{number:,}", f"{value:.1f}", interval, drawn, "few" if small else "")
-        table.add_row(*cells, style="dim" if small else None)
-    return table
+    The drawing is left out where the terminal has no room for it.
+    """
+    from rich.console import Console
+
+    def filled(*, draws: bool) -> Table:
+        table = _scores_table(title)
+        for name in ("", unit, ""):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("95 % interval", justify="right")
+        if draws:
+            table.add_column("0" + "100".rjust(BARS - 1), no_wrap=True)
+        table.add_column("", no_wrap=True)
+        for label, number, value, low, high, small in rows:
+            interval = _between(low, high, small, " to ")
+            drawn = [_drawn(value, low, high) if interval != TOO_FEW else ""] if draws else []
+            cells = (label, f"{number:,}", f"{value:.1f}", interval, *drawn, "few" if small else "")
+            table.add_row(*cells, style="dim" if small else None)
+        return table
+
+    table, console = filled(draws=False), Console()
+    return filled(draws=True) if console.measure(table).maximum + 2 + BARS <= console.width else table
 
 
 TOO_FEW = "too few"
@@ -231,14 +256,15 @@ def perplexity_table(found: Mapping[str, Any]) -> Table:
 def comparison_tables(found: Mapping[str, Any]) -> Group:
     """What `regard compare` found: all systems, each against the first, by length, n-grams, sentences."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
     first = found["systems"][0]["name"]
-    scores = Table(box=None, pad_edge=False)
-    scores.add_column("", style="bold")
-    scores.add_column("system", overflow="fold")
-    for name in ("score", "95 % interval", "p, randomised", "p, bootstrap"):
+    scores = _scores_table()
+    scores.add_column("", style="bold", no_wrap=True)
+    scores.add_column("system", overflow="fold", min_width=len("system"))
+    scores.add_column("score", justify="right", no_wrap=True)
+    scores.add_column("95 % interval", justify="right", overflow="fold", no_wrap=not _narrow())
+    for name in ("p\nrand.", "p\nboot.") if _narrow() else ("p, randomised", "p, bootstrap"):
         scores.add_column(name, justify="right", no_wrap=True)
     for name, title in METRICS.items():
         for place, system in enumerate(found["systems"]):
@@ -255,10 +281,9 @@ def comparison_tables(found: Mapping[str, Any]) -> Group:
             scores.add_row("" if place else title, Text(system["name"]), f"{score['score']:z.2f}", interval, *told)
         scores.add_section()
     note = f"p: how likely chance alone sets a system so far apart from {first}; green below 0.05"
-    heading = Text("BLEU by words of the reference", "bold")
-    lengths = Table(title=heading, title_justify="left", box=None, pad_edge=False)
-    lengths.add_column("", justify="right")
-    lengths.add_column("sentences", justify="right")
+    lengths = _scores_table("BLEU by words of the reference")
+    lengths.add_column("", justify="right", no_wrap=True)
+    lengths.add_column("sentences", justify="right", no_wrap=True)
     for system in found["systems"]:
         lengths.add_column(Text(system["name"]), justify="right", overflow="fold")
     for bucket in found["by_length"]:

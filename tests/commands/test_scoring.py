@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from typer.testing import CliRunner
 
 from regard.checkpoint import save_model
@@ -16,6 +18,7 @@ from regard.errors import ConfigError, DataError, FolderError, RegardError
 from regard.evaluation import systems
 from regard.evaluation.scores import corpus_scores
 from regard.models import build
+from regard.terminal import comparison_tables, evaluation_tables
 from regard.translator import Translator
 from tests import test_writer
 from tests.evaluation.systems import lines, worse, write
@@ -31,6 +34,14 @@ def regard(*words: str | Path) -> Any:
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.output
+
+
+def drawn(found: Any, width: int) -> str:
+    """What a terminal of that many columns shows."""
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    with console.capture() as captured:
+        console.print(found)
+    return captured.get()
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +86,38 @@ def test_the_table_says_what_the_json_says(files: dict[str, Path], monkeypatch: 
     for name in ("bleu", "chrf", "ter"):
         assert f"{answer[name]['score']:.2f}" in printed
     assert "warnings" in printed
+
+
+@pytest.mark.parametrize("width", [40, 48, 60, 80])
+def test_every_number_is_shown_whole_however_narrow_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    score = {"score": 63.58, "low": 61.99, "high": 65.12, "signature": "nrefs:1|a-word-that-is-longer-than-its-column"}
+    bucket = {"from": 11, "to": 20, "sentences": 29, "bleu": 65.7, "low": 61.1, "high": 70.2, "small": True}
+    found = {"bleu": score, "by_length": [bucket], "by_frequency": [], "frequencies_from": "the reference"}
+    printed = drawn(evaluation_tables(found), width)
+    assert "…" not in printed
+    assert {"63.58", "11–20", "29", "65.7", "61.1", "70.2", "few"} <= set(printed.split())
+
+
+def test_a_wide_terminal_has_room_for_a_drawing_of_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    bucket = {"from": 11, "to": 20, "sentences": 62, "bleu": 65.7, "low": 61.1, "high": 70.2, "small": False}
+    found = {"by_length": [bucket], "by_frequency": [], "frequencies_from": "the reference"}
+    assert "├●┤" in drawn(evaluation_tables(found), 80)
+
+
+@pytest.mark.parametrize("width", [40, 48, 60, 80])
+def test_systems_side_by_side_are_shown_whole_however_narrow_the_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    score = {"score": 63.58, "low": 61.9, "high": 65.1, "p_randomisation": 0.0123, "p_bootstrap": 0.0456}
+    systems = [{"name": name, "bleu": score, "chrf": score, "ter": score} for name in ("one", "the-other")]
+    each = {"bleu": 65.7, "low": 61.1, "high": 70.2}
+    bucket = {"from": 11, "to": 20, "sentences": 62, "small": False, "systems": [each, each]}
+    printed = drawn(comparison_tables({"systems": systems, "by_length": [bucket], "against": []}), width)
+    assert "…" not in printed
+    assert {"system", "63.58", "61.9", "65.1", "0.0123", "0.0456", "11–20", "(61.1–70.2)"} <= set(printed.split())
 
 
 @pytest.mark.slow
@@ -173,12 +216,26 @@ def test_what_is_wrong_is_found_before_anything_is_translated(
         regard(*[str(model) if word == "MODEL" else word for word in words], "--source", "source")
 
 
+@pytest.mark.parametrize("words", [["evaluate", "MODEL"], ["compare", "MODEL", "one"]], ids=lambda words: words[0])
+def test_a_wrong_seed_is_found_before_anything_is_translated(
+    files: dict[str, Path], model: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files["one"].parent)
+    monkeypatch.setattr(Translator, "stream", lambda *_, **__: pytest.fail("it translated"))
+    monkeypatch.setenv("SACREBLEU_SEED", "abc")
+    asked = [str(model) if word == "MODEL" else word for word in words]
+    with pytest.raises(ConfigError, match="SACREBLEU_SEED"):
+        regard(*asked, "--source", "source", "--reference", "reference")
+
+
 @pytest.mark.parametrize(
     ("words", "error", "message"),
     [
         (["evaluate"], ConfigError, "give a model folder"),
         (["evaluate", "--hypothesis", "one"], ConfigError, "--reference"),
-        (["evaluate", "--hypothesis", "one", "--reference", "short"], DataError, "40 translations and 3 references"),
+        (["evaluate", "--hypothesis", "one", "--reference", "short"], DataError, "short has 3 lines and one 40"),
+        (["compare", "one", "short", "--reference", "reference"], DataError, "reference has 40 lines and short 3"),
+        (["evaluate", "--hypothesis", "one", "--reference", "reference", "--train", "."], FolderError, "is a folder"),
         (["evaluate", "--hypothesis", "one", "--reference", "reference", "--tokenize", "13b"], ConfigError, "13a"),
         (["evaluate", "--hypothesis", "one", "--reference", "reference", "--lengths", "9,5"], ConfigError, "growing"),
         (["evaluate", "--hypothesis", "one", "--reference", "reference", "--lengths", "x"], ConfigError, "10,20,30"),

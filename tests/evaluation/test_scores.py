@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from regard.errors import ConfigError, DataError
-from regard.evaluation.scores import by_length, check_ends, corpus_scores, lengths, sentence_scores
+from regard.evaluation.scores import by_length, check_ends, corpus_scores, lengths, make_metric, seed, sentence_scores
 from tests.evaluation.systems import lines, worse, write
 
 REFERENCE = lines()
@@ -148,6 +148,26 @@ def test_references_of_another_number_of_lines_are_refused() -> None:
 def test_an_unknown_tokenizer_is_refused_with_the_one_that_was_meant() -> None:
     with pytest.raises(ConfigError, match="Did you mean intl"):
         corpus_scores(["a"], ["a"], tokenize="itnl")
+
+
+def test_a_tokenizer_that_is_not_installed_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    monkeypatch.delitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", raising=False)
+    with pytest.raises(ConfigError, match=r"^sacreBLEU cannot tokenize by ja-mecab: [^\n]*pip install[^\n]*$"):
+        make_metric("bleu", tokenize="ja-mecab")
+
+
+@pytest.mark.parametrize("said", ["abc", "-1", "1.5", ""])
+def test_a_seed_that_sacrebleu_cannot_use_is_refused(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", said)
+    with pytest.raises(ConfigError, match=rf"SACREBLEU_SEED \({said}\) must be a whole number from 0 on, or none"):
+        seed()
+
+
+@pytest.mark.parametrize(("said", "number"), [("0", 0), ("7", 7), ("None", None)])
+def test_a_seed_that_sacrebleu_can_use_is_taken(said: str, number: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", said)
+    assert seed() == number
 
 
 @pytest.mark.parametrize("ends", [[], [0, 3], [10, 10], [20, 10]])

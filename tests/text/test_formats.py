@@ -265,6 +265,12 @@ def test_messages_name_the_flag_that_would_be_right(tmp_path, check, name, text,
         check(put(tmp_path, name, text))
 
 
+@pytest.mark.parametrize("names", [["corpus"], ["a.tsv", "b.tsv"]], ids=["one file", "two files"])
+def test_only_the_command_that_takes_a_format_is_said_to(tmp_path, names):
+    with pytest.raises(DataError, match="regard check can be told with --format"):
+        read_pairs(*[put(tmp_path, name, "cat\n") for name in names])
+
+
 @pytest.mark.parametrize("flag", ["--languages", "--fields"])
 def test_two_names_are_two(tmp_path, check, flag):
     with pytest.raises(ConfigError, match=rf"{flag} \(en,fr,de\) must be two"):

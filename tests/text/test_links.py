@@ -112,6 +112,11 @@ def gold_of(folder: Path, name: str, text: str) -> list[tuple[set[tuple[int, int
     return [(set(gold.sure), set(gold.possible)) for _, gold in found]
 
 
+def test_gold_without_a_single_link_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="gold has no links"):
+        gold_of(tmp_path, "gold", "\n")
+
+
 def test_gold_links_are_sure_or_possible_and_sure_ones_are_possible_too(tmp_path: Path) -> None:
     assert gold_of(tmp_path, "gold", "0-0 1p2\n") == [({(0, 0)}, {(0, 0), (1, 2)})]
 

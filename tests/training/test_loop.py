@@ -57,6 +57,30 @@ def test_a_run_that_was_stopped_equals_one_that_was_not(
     same(whole, resumed)
 
 
+def test_ctrl_c_that_a_parent_passes_on_as_sigterm_is_one_wish_to_stop(corpus: Path, tmp_path: Path) -> None:
+    training = make_training(tmp_path, corpus, make_config("transformer"))
+
+    def watch(kind: str, facts: dict[str, object]) -> None:
+        if kind == "update" and facts["update"] == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    training.run(no_validation, watch)
+    assert [path.name for path in checkpoints(tmp_path)][-1] == "update-00000005"
+
+
+def test_the_same_signal_again_ends_a_run_at_once(corpus: Path, tmp_path: Path) -> None:
+    training = make_training(tmp_path, corpus, make_config("transformer"))
+
+    def watch(kind: str, facts: dict[str, object]) -> None:
+        if kind == "update" and facts["update"] == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        training.run(no_validation, watch)
+
+
 def test_the_journal_of_a_resumed_run_has_every_update_once(corpus: Path, tmp_path: Path) -> None:
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     trained(whole, corpus, "transformer", updates=30)

@@ -75,6 +75,7 @@ def evaluate(
     with terminal.counting_bar("translating") as progress:
         asked: dict[str, Any] = {"device": find_device(device), "beams": beams, "values": values}
         found = written(system, sources, **asked, progress=progress)
+    _check_lines(system, found.texts, reference, references)
     how: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize}
     with terminal.working("scoring"):
         scored = score(
@@ -122,12 +123,19 @@ def _check_test(
     source: str, sources: list[str] | None, paths: list[str], references: list[list[str]], tokenize: str
 ) -> None:
     """What would be found wrong after hours of translating is found now."""
-    from regard.evaluation.scores import make_metric
+    from regard.evaluation.scores import make_metric, seed
 
+    seed()
     make_metric("bleu", tokenize=tokenize)
+    if sources is not None:
+        _check_lines(source, sources, paths, references)
+
+
+def _check_lines(name: str, texts: list[str], paths: list[str], references: list[list[str]]) -> None:
+    """Refuse references of another number of lines, by the names of the files."""
     for path, lines in zip(paths, references, strict=True):
-        if sources is not None and len(lines) != len(sources):
-            raise DataError(f"{path} has {len(lines):,} lines and {source} {len(sources):,}: line for line")
+        if len(lines) != len(texts):
+            raise DataError(f"{path} has {len(lines):,} lines and {name} {len(texts):,}: line for line")
 
 
 def _family(folder: str) -> str:
@@ -202,6 +210,7 @@ def compare(
     for name, system in sorted(names.items(), key=lambda item: is_model(item[1])):  # files first: they may be wrong
         with terminal.counting_bar(f"translating with {name}") as progress:
             found[name] = written(system, sources, **how, progress=progress)
+        _check_lines(system, found[name].texts, reference, references)
     with terminal.working("comparing"):
         found = {name: found[name] for name in names}
         texts = {name: each.texts for name, each in found.items()}

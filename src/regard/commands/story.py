@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.commands.options import Device, Json, Threads
+from regard.commands.options import Device, Json, Threads, a_path
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.lineage import Entry
 
+STOPPED = "stopped; the same command goes on from there"
+
 
 def demo(
-    out: Annotated[Path, typer.Option(help="The folder of everything it makes.")] = Path("demo"),
+    out: Annotated[
+        Path, typer.Option(parser=a_path, metavar="FOLDER", help="The folder of everything it makes.")
+    ] = Path("demo"),
     updates: Annotated[int, typer.Option(min=0, help="Train for so many; 0: as the recipe says.")] = 0,
     device: Device = "auto",
     threads: Threads = 0,
@@ -33,7 +37,7 @@ def demo(
     with running(device) as runtime, viewing(quiet=False) as view:
         found = run(out, updates, runtime, view.say, view.watch)
     if not found["finished"]:
-        view.say("stopped; the same command goes on from there")
+        view.say(STOPPED)
         raise typer.Exit(128 + found["signal"])
     if as_json:
         return print(json.dumps(found, indent=2, ensure_ascii=False))
@@ -60,7 +64,7 @@ def next_commands(out: Path) -> list[str]:
 
 
 def lineage(
-    out: Annotated[Path, typer.Option(help="The folder of the race.")],
+    out: Annotated[Path, typer.Option(parser=a_path, metavar="FOLDER", help="The folder of the race.")],
     minutes: Annotated[float, typer.Option(min=0, help="Plan the whole race for this long.")] = 0.0,
     updates: Annotated[int, typer.Option(min=0, help="Of every model; 0: 4,000, or what --minutes allows.")] = 0,
     seeds: Annotated[int, typer.Option(min=1, max=20, help="Race so many times, for bands.")] = 1,
@@ -80,9 +84,13 @@ def lineage(
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    with terminal.racing() as show:
-        asked: dict[str, Any] = {"minutes": minutes, "updates": updates, "seeds": seeds, "sizes": sizes}
-        found = run(out, **asked, device=find_device(device), say=say, show=_standings(show))
+    asked: dict[str, Any] = {"minutes": minutes, "updates": updates, "seeds": seeds, "sizes": sizes}
+    try:
+        with terminal.racing() as show:
+            found = run(out, **asked, device=find_device(device), say=say, show=_standings(show))
+    except (KeyboardInterrupt, SystemExit):  # Ctrl-C and SIGTERM
+        say(STOPPED)
+        raise
     if as_json:
         return print(json.dumps(found, indent=2))
     for each in found["verdicts"]:

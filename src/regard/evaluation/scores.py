@@ -75,7 +75,7 @@ def make_metric(name: str, *, lowercase: bool = False, tokenize: str | None = No
     try:
         return made[name]()
     except (RuntimeError, ImportError) as error:
-        raise ConfigError(f"sacreBLEU cannot tokenize by {tokenize}: {str(error).strip()}") from error
+        raise ConfigError(f"sacreBLEU cannot tokenize by {tokenize}: {' '.join(str(error).split())}") from error
 
 
 def corpus_scores(
@@ -117,7 +117,15 @@ def _score(metric: Any, hypotheses: Sequence[str], references: Sequence[Sequence
 def seed() -> int | None:
     """Of whatever is drawn, where sacreBLEU takes its own from."""
     said = os.environ.get("SACREBLEU_SEED", "12345")
-    return None if said.lower() == "none" else int(said)
+    if said.lower() == "none":
+        return None
+    try:
+        number = int(said)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise ConfigError(f"SACREBLEU_SEED ({said}) must be a whole number from 0 on, or none")
+    return number
 
 
 def resample(metric: Any, *systems: Any) -> list[list[Any]]:

@@ -145,8 +145,8 @@ def _reader(file: Path, known: str | None) -> Reader | None:
     known = known or format_of(file)
     if known is None:
         raise DataError(
-            f"{file} has no known format; give two plain text files, or one file that ends in "
-            f"{', '.join(EXTENSIONS)}, or say what it is, for example --format tsv (in Python format='tsv')"
+            f"{file} has no known format; give two plain text files, or one file whose name ends in "
+            f"{', '.join(EXTENSIONS)} (regard check can be told with --format tsv, Python with format='tsv')"
         )
     return FORMATS[known]
 
@@ -258,8 +258,8 @@ def _tsv(stream: BinaryIO, name: str, choice: Choice) -> Iterator[Pair]:
         columns = line.split("\t", 2)
         if len(columns) < 2:
             raise DataError(
-                f"{origin}: there is one column; a row is source, a tab, target (another format is said with --format, "
-                "in Python format=...)"
+                f"{origin}: there is one column; a row is source, a tab, target (regard check can be told another "
+                "format with --format, Python with format=...)"
             )
         yield Pair(columns[0], columns[1], origin)
 
@@ -353,7 +353,7 @@ def _po(stream: BinaryIO, name: str, choice: Choice) -> Iterator[Pair]:
     return markup.read_po(stream, name, skipped=choice.skipped)
 
 
-AS_TEXT = "say that it is plain text with --format text (in Python format='text')"
+AS_TEXT = "name plain text otherwise (regard check can be told with --format text, Python with format='text')"
 NAME_THEM = (
     " Name the two fields with --fields, or with --languages where they are languages: --languages en,fr "
     "(in Python fields=('a', 'b') or languages=('en', 'fr'))"

@@ -49,7 +49,7 @@ def attach(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[str, str, str]]:
 
 def attach_gold(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[Pair, Gold]]:
     """Pairs with their gold links: `i-j` sure, `ipj` possible; words counted from 1 in a .talp file, else from 0."""
-    first = int(Path(bare_name(path)).suffix.lower() == ".talp")
+    first, any_link = int(Path(bare_name(path)).suffix.lower() == ".talp"), False
     for pair, text, where in _beside(pairs, path):
         sure, possible = set[Link](), set[Link]()
         for word in text.split():
@@ -63,7 +63,10 @@ def attach_gold(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[Pair, Gold]
             if link[2] == "-":
                 sure.add(place)
         _check_inside(possible, pair, where, first)
+        any_link |= bool(possible)
         yield pair, Gold(frozenset(sure), frozenset(possible))
+    if not any_link:
+        raise DataError(f"{path} has no links: there is nothing to compare with")
 
 
 def _beside(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[Pair, str, str]]:

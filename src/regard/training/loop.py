@@ -455,11 +455,14 @@ def _mix(*numbers: int) -> int:
 
 @contextmanager
 def _asked_to_stop() -> Iterator[Callable[[], int]]:
-    """The signal, SIGTERM or Ctrl-C, that has come, or 0; a second one ends the program at once."""
+    """The signal, SIGTERM or Ctrl-C, that has come, or 0; the same one again ends the program at once.
+
+    Not the other: Ctrl-C reaches the parent of a run too, which then ends its children with SIGTERM.
+    """
     asked: list[int] = []
 
     def hear(number: int, frame: object) -> None:
-        if asked:
+        if number in asked:
             raise KeyboardInterrupt
         asked.append(number)
 
