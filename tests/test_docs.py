@@ -65,6 +65,7 @@ def _value(number: str) -> float:
 
 def test_the_sinusoids_of_the_page_are_those_a_hand_computes() -> None:
     rows = re.findall(r"^\| ([123]) \| (.+) \|$", (DOCS / "formulas" / "sinusoids.md").read_text(), re.M)
+    assert len(rows) == 3
     told = [[number.replace("−", "-") for number in values.split(" | ")] for _, values in rows]
     angles = [(float(place), float(place) / 100) for place, _ in rows]
     assert told == [[f"{turn(angle):.5f}" for angle in pair for turn in (math.sin, math.cos)] for pair in angles]

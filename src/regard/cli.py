@@ -190,7 +190,7 @@ def train(
     minutes: Annotated[float, typer.Option(min=0, help="Plan the run for this long.")] = 0.0,
     languages: Languages = "",
     fields: Fields = "",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever is in the folder.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever run is in the folder.")] = False,
     values: Values = [],  # noqa: B006 - typer copies it
     device: Device = "auto",
     seed: Annotated[int, typer.Option(min=0, help="As --set train.seed; 0: the recipe's.")] = 0,
@@ -229,7 +229,7 @@ def train(
         valid=_files(valid[0], valid[1] or None, tag=tag, **how) if any(valid) else None,
         out=out,
         config=config,
-        fresh=fresh,
+        fresh=fresh and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0",  # a worker started again goes on
         minutes=minutes,
         command="regard " + " ".join(shlex.quote(word) for word in sys.argv[1:]),
         origins=tuple(origins),
@@ -261,7 +261,7 @@ def _files(source: str, target: str | None, weight: float = 1.0, *, family: str,
 
     if not source:
         raise ConfigError("the name of a text file is empty")
-    for path in map(Path, filter(None, (source, target))):
+    for path in map(Path, filter(None, (source, target, how.get("links")))):
         if str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
             raise ConfigError(f"{path} can be read only once, and training reads its text several times: save it first")
     single = target is None and (format_of(source) is None or family in ("gpt", "bert"))

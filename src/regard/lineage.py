@@ -25,7 +25,8 @@ from regard import folders
 from regard.accounting import count
 from regard.config import Config, find_config
 from regard.errors import FolderError, RunError
-from regard.evaluation.scores import by_length, corpus_scores, seed
+from regard.evaluation.scores import by_length, corpus_scores
+from regard.evaluation.scores import seed as bootstrap_seed
 from regard.explain import race
 from regard.explain.methods import Map, attention
 from regard.models import build
@@ -91,7 +92,7 @@ def run(
 ) -> dict[str, Any]:  # fmt: skip
     """Train all, score all, write the page: what was found, as `race.json` has it."""
     begun = time.perf_counter()
-    seed()  # a wrong one is said now, not after the training
+    bootstrap_seed()  # a wrong one is said now, not after the training
     with folders.locked(out), _counted(out / "spent.txt", begun) as before:
         data = _corpus(out / "data", sizes, say)
         plan = _plan(out, data, minutes, updates, seeds, device, say)
@@ -106,15 +107,18 @@ def run(
         found = _scores(entries, data, device, say)
         found |= {"updates": plan, "seconds": before + time.perf_counter() - begun, "device": device.type}
         found["verdicts"] = verdicts(found)
-        folders.write_file(out / "race.json", json.dumps(found, indent=2) + "\n", force=True)
         folders.write_file(out / "index.html", race.page(found, _looks(entries, device)), force=True)
+        folders.write_file(out / "race.json", json.dumps(found, indent=2) + "\n", force=True)
     return found
 
 
 @contextmanager
 def _counted(path: Path, begun: float) -> Iterator[float]:
     """The seconds a race took before it was stopped; those of now are added, however it ends."""
-    before = float(path.read_text()) if path.exists() else 0.0
+    try:
+        before = float(path.read_text())
+    except (OSError, ValueError):
+        before = 0.0
     try:
         yield before
     finally:
@@ -126,8 +130,11 @@ def _known(out: Path, entries: Sequence[Entry]) -> dict[str, Any] | None:
     path, there = out / "race.json", all((entry.folder / TRANSLATED).exists() for entry in entries)
     if not (there and path.is_file() and (out / "index.html").is_file()):
         return None
-    found: dict[str, Any] = json.loads(path.read_bytes())
-    return found if sum(racer["seeds"] for racer in found["racers"]) == len(entries) else None
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+        return found if sum(racer["seeds"] for racer in found["racers"]) == len(entries) else None
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 # Sentences

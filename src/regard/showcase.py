@@ -117,7 +117,7 @@ def _known(out: Path) -> dict[str, Any] | None:
         found: dict[str, Any] = json.loads((out / FACTS).read_bytes())
     except ValueError:
         return None
-    return found if found.get("model") == folders.sums(out / "model").get(MODEL) else None
+    return found if isinstance(found, dict) and found.get("model") == folders.sums(out / "model")[MODEL] else None
 
 
 def _scored(out: Path, data: Path, device: torch.device) -> dict[str, Any]:

@@ -197,6 +197,8 @@ def test_a_phone_is_wide_enough_for_a_report(facts: dict, browser: Any, tmp_path
 def test_nothing_under_a_chart_is_cut_off_on_a_small_phone(facts: dict, browser: Any, tmp_path: Path) -> None:
     page = evaluation_page("x", {**facts, "frequencies_from": f"{'long' * 30}.fr"}, [], "y")
     with Opened(browser, tmp_path / "x.html", page, viewport={"width": 320, "height": 740}) as opened:
-        for below in opened.page.locator(".across").all():
+        captions = opened.page.locator(".across").all()
+        assert len(captions) == 2
+        for below in captions:
             assert below.evaluate("element => element.scrollWidth <= element.clientWidth")
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= 320

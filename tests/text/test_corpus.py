@@ -47,6 +47,22 @@ def test_pairs_come_back(make: Callable[..., Path], tokenizer: Tokenizer) -> Non
     assert [tuple(tokenizer.decode(side) for side in store.pair(n)) for n in range(len(store))] == PAIRS
 
 
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1] + b"?")])
+@pytest.mark.parametrize("name", ["ids.arrow", "digests.npy", "corpus.json", "checksums.json"])
+def test_a_damaged_corpus_is_made_anew_where_somebody_looks(
+    make: Callable[..., Path], name: str, harm: Callable[[Path], object]
+) -> None:
+    folder = make()
+    before = (folder / name).read_bytes()
+    harm(folder / name)
+    said: list[str] = []
+    assert make(damaged=said.append) == folder
+    assert said == [f"{folder} was damaged, and is made anew"]
+    assert (folder / name).read_bytes() == before
+    make(damaged=said.append)
+    assert len(said) == 1
+
+
 def test_every_text_ends_with_the_end(make: Callable[..., Path]) -> None:
     store = Store.open(make())
     assert all(side[-1] == END for n in range(len(store)) for side in store.pair(n))

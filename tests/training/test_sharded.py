@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from regard.training.journal import read
 from tests.training.processes import run, start
 from tests.training.runs import write_corpus
 
@@ -49,6 +50,13 @@ def test_a_damaged_shard_is_passed_over(corpus: Path, tmp_path: Path) -> None:
     content[-1] ^= 1
     shard.write_bytes(content)
     assert len(run(tmp_path / "whole", corpus, 2, **asked)) == 4
+
+
+def test_divided_weights_go_back_to_the_start_where_nothing_was_saved(corpus: Path, tmp_path: Path) -> None:
+    done = start(tmp_path, corpus, 2, rate=1e17, warmup=1, save_every=100, sharded=True)
+    assert "and going back did not help: lower train.rate" in done.stderr
+    lowered = [line["lowered"] for line in read(tmp_path / "journal.jsonl") if line["kind"] == "fell_back"]
+    assert lowered == [0.5**9]  # the journal goes back too
 
 
 def test_what_cannot_be_divided_is_refused(corpus: Path, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ Beams = Annotated[int, typer.Option(min=0, max=100, help="Hypotheses side by sid
 def a_path(text: str) -> Path:
     """A path that was given: an empty one would be the folder at hand."""
     if not text:
-        raise typer.BadParameter("it is empty.")
+        raise typer.BadParameter("its name is empty.")
     return Path(text)
 
 

@@ -111,7 +111,9 @@ class Store:
         if variant > record["variants"]:
             raise FolderError(f"{folder} has no variant {variant}: it was prepared with {record['variants']}")
         columns = _map(folder / _ids_file(variant), record["columns"])
-        return cls(columns, np.load(folder / "digests.npy", mmap_mode="r"), record)
+        with explained(folder / "digests.npy", "read"):
+            digests = np.load(folder / "digests.npy", mmap_mode="r")
+        return cls(columns, digests, record)
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())).lengths)
@@ -305,13 +307,15 @@ def prepare(
     links: bool = False,
     workers: int | None = None,
     progress: Callable[[int], None] | None = None,
+    damaged: Callable[[str], None] | None = None,
 ) -> Path:
-    """The folder of a prepared corpus in `cache`: found there as it was written, or made by all cores.
+    """The folder of a prepared corpus in `cache`: found there, or made by all cores.
 
     `read()` gives examples: (source, target, ...) for two tokenizers, (text, ...) for one. `identity` is a hash of what
     it reads, which with tokenizers and rules decides the name of the folder. Ids do not depend on how many `workers`
     there are. `progress` is told how many examples have been read. A `tag` is put before every source; with `links` the
-    examples are (source, target, word alignments), of one way to cut the text.
+    examples are (source, target, word alignments), of one way to cut the text. `damaged` is told of a corpus that is
+    not as it was written, and is made anew; without it nobody looks.
     """
     variants = variants if dropout else 0
     assert not (links and variants)
@@ -323,14 +327,15 @@ def prepare(
     made_from = (FORMAT, identity, len(tokenizers), fingerprint, asdict(rules), varied, *extra)
     name = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:20]
     folder = cache / name
-    if _sound(folder):
+    if _sound(folder, check=damaged is not None):
         return folder
     with explained(cache):
         cache.mkdir(parents=True, exist_ok=True)
     with _locked(cache / f".{name}.lock"):
-        if _sound(folder):  # made while this process waited
+        if _sound(folder, check=damaged is not None):  # made while this process waited
             return folder
-        if folder.exists():
+        if folder.exists() and damaged is not None:
+            damaged(f"{folder} was damaged, and is made anew")
             discard(folder)
         with whole_folder(folder, force=False) as partial:
             record = _write(partial, read, settings, [tokenizer.size for tokenizer in tokenizers], workers, progress)
@@ -339,24 +344,19 @@ def prepare(
                 json.dumps(record, ensure_ascii=False, indent=2) + "\n", encoding="utf-8"
             )
             seal(partial)
-    _verified.add(folder)
     return folder
 
 
-_verified: set[Path] = set()  # what this process has read through
-
-
-def _sound(folder: Path) -> bool:
-    """Whether a corpus is there with all its files as they were written, which is looked at once."""
-    if folder not in _verified:
-        try:
-            names = verify(folder)
-        except FolderError:
-            return False
-        if "corpus.json" not in names:
-            return False
-        _verified.add(folder)
-    return folder.exists()
+def _sound(folder: Path, *, check: bool) -> bool:
+    """Whether a corpus is there, and on request whether its files are as they were written."""
+    if not check or not folder.exists():
+        return folder.exists()
+    try:
+        return "corpus.json" in verify(folder)
+    except FolderError as error:
+        if isinstance(error.__cause__, PermissionError):  # it may be sound, and somebody else's
+            raise
+        return False
 
 
 @contextmanager

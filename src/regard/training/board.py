@@ -22,15 +22,14 @@ class Board:
 
     def __init__(self, folder: Path, update: int) -> None:
         self._folder = folder / BOARD
-        self._open(update)
+        self._open(update + 1 if update else None)  # a run that begins anew has nothing to take back
         self._tokens, self._seconds = 0, 0.0
 
-    def _open(self, update: int) -> None:
+    def _open(self, purged_from: int | None) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        # A run that begins anew has nothing to take back.
         with explained(self._folder):
-            self._writer = SummaryWriter(self._folder, purge_step=update + 1 if update else None)
+            self._writer = SummaryWriter(self._folder, purge_step=purged_from)
 
     def watch(self, kind: str, facts: dict[str, Any]) -> None:
         """An update or a validation."""
@@ -45,7 +44,7 @@ class Board:
             self._writer.flush()
         elif kind == "fell_back":
             self._writer.close()
-            self._open(facts["update"])
+            self._open(facts["update"] + 1)
 
     def _updated(self, facts: dict[str, Any]) -> None:
         self._tokens += facts["tokens"]

@@ -173,9 +173,13 @@ def make_tokenizers(corpora: Sequence[Files], text: TextConfig, say: Callable[[s
 
 
 def prepare(
-    corpora: Sequence[Files], valid: Files | None, config: Config, sides: Sides, say: Callable[[str], None]
-) -> tuple[Data, str]:
-    """Clean, cut into ids and keep what is trained and validated on; with it, a hash of all the files."""
+    corpora: Sequence[Files], valid: Files | None, config: Config, sides: Sides, say: Callable[[str], None],
+    damaged: Callable[[str], None] | None = None,
+) -> tuple[Data, str]:  # fmt: skip
+    """Clean, cut into ids and keep what is trained and validated on; with it, a hash of all the files.
+
+    What was kept before is taken as it is, or, where somebody is told of what is `damaged`, read through first.
+    """
     rules = Rules.of(config.text)
     apart = [valid] if valid else []
     if config.text.running:
@@ -186,7 +190,7 @@ def prepare(
     identities = [f"{files.identity}*{files.weight:g}" for files in corpora]
     linked = any(files.links for files in corpora)
     kept = [
-        _stored(files, identity, config, sides, rules, variants=config.text.variants, linked=linked)
+        _stored(files, identity, config, sides, rules, damaged, variants=config.text.variants, linked=linked)
         for files, identity in zip(corpora, identities, strict=True)
     ]
     variants = range(1, 1 + config.text.variants) if config.text.bpe_dropout else range(1)
@@ -199,7 +203,9 @@ def prepare(
         lenient = Rules(names=("empty", "long"), longest=rules.longest, ratio=rules.ratio)
         lenient = rules if config.text.running else lenient
         identities += [files.identity for files in apart]
-        made = [_stored(files, files.identity, config, sides, lenient, variants=0, linked=False) for files in apart]
+        made = [
+            _stored(files, files.identity, config, sides, lenient, damaged, variants=0, linked=False) for files in apart
+        ]
         held = corpus.join([Store.open(folder) for folder in made])
     else:
         whole = corpus.join([Store.open(folder) for folder in kept])
@@ -269,8 +275,9 @@ def _where(part: Store, whole: Store) -> Places:
 
 
 def _stored(
-    files: Files, identity: str, config: Config, sides: Sides, rules: Rules, *, variants: int, linked: bool
-) -> Path:
+    files: Files, identity: str, config: Config, sides: Sides, rules: Rules, damaged: Callable[[str], None] | None,
+    *, variants: int, linked: bool,
+) -> Path:  # fmt: skip
     return corpus.prepare(
         cache("prepared"),
         # Beside a corpus with links, one without has empty ones.
@@ -283,4 +290,5 @@ def _stored(
         seed=config.train.seed,
         tag=files.tag,
         links=linked,
+        damaged=damaged,
     )

@@ -172,9 +172,13 @@ class Training:
 
     def _restart(self, again: Callable[[], nn.Module]) -> None:
         """Back to update 0, for which there is no checkpoint."""
-        model = self.runtime.place(again(), sharded=self.config.train.sharded)
+        model = again()
+        if self.config.train.sharded:
+            model = self.runtime.place(model, sharded=True)
         fill(self.model, parameters(model), self.folder)
-        self.optimizer.state.clear()
+        for values in self.optimizer.state.values():
+            for value in values.values():
+                value.zero_()  # as AdamW begins; its memory stays its own
         if self.average is not None:
             self.average = {name: tensor.clone() for name, tensor in parameters(self.model).items()}
         self.progress = Progress()
@@ -204,7 +208,7 @@ class Training:
                     if progress.in_a_row >= TOLERATED:
                         self._fall_back(saver)
                         progress, batches = self.progress, self._batches()
-                        watch("fell_back", {"update": progress.update})
+                        watch("fell_back", {"update": progress.update, "remarks": self.remarks})
                         journal.take_back(progress.update)
                         facts = {"lowered": progress.lowered, "skipped": progress.skipped}
                         journal.write("fell_back", progress.update + 1, **facts)

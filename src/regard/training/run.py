@@ -69,7 +69,7 @@ class Request:
     out: Path
     config: Config
     fresh: bool
-    """Begin anew, whatever is in the folder."""
+    """Begin anew, whatever run is in the folder."""
     minutes: float
     """Plan for this long; 0: train.updates decides."""
     command: str
@@ -117,7 +117,7 @@ def _run(request: Request, runtime: Runtime, say: Say, watch: Watch) -> Outcome:
     sharded = request.config.train.sharded  # how a run is divided may change from one start to the next
     config = dataclasses.replace(config, train=dataclasses.replace(config.train, sharded=sharded))
     if runtime.first_here:  # the other processes of a machine find what one of them has prepared
-        prepare(request.corpora, request.valid, config, sides, lambda _: None)
+        prepare(request.corpora, request.valid, config, sides, lambda _: None, damaged=say)
     runtime.barrier()
     data, identity = prepare(request.corpora, request.valid, config, sides, say)
     with folders.explained(out / IDENTITY, "read"):
@@ -157,7 +157,7 @@ def _begin(request: Request, runtime: Runtime, say: Say) -> None:
     text = request.config.text
     sides = take_tokenizers(request.origins, text, say) or make_tokenizers(request.corpora, text, say)
     config = _fitted(request.config, sides)
-    data, identity = prepare(request.corpora, request.valid, config, sides, lambda _: None)
+    data, identity = prepare(request.corpora, request.valid, config, sides, lambda _: None, damaged=say)
     config = settled(
         config,
         request.left_open,
@@ -244,19 +244,27 @@ def _check(request: Request) -> None:
 
 
 def _refuse_foreign(out: Path, *, fresh: bool) -> None:
-    """A file of the name we use, where there is no run, is somebody's own; checkpoints alone say too little."""
-    if (out / CONFIG).exists():
+    """A file of the name we use, where there is no run, is somebody's own; a run without its config says too little."""
+    if (out / CONFIG).exists() and not fresh:
         return
-    if checkpoints(out) and not fresh:
+    found = [name for name in WRITTEN if (out / name).exists()]
+    if found and not checkpoints(out) and not _begun(out):
+        name = IDENTITY if IDENTITY in found else found[0]
+        raise FolderError(f"{out / name} is not of a run, which would write over it: choose another --out")
+    if not fresh and (checkpoints(out) or MODEL in found):
         raise FolderError(
-            f"{out} holds checkpoints, and no {CONFIG} to go on by: put it back, begin anew with --fresh, or choose "
-            "another --out"
+            f"{out} holds a run, and no {CONFIG} to go on by: put it back, begin anew with --fresh, or choose another "
+            "--out"
         )
+
+
+def _begun(out: Path) -> bool:
+    """Whether the hash of a run's data is there."""
     path = out / IDENTITY
-    found = [path] if path.exists() else [out / name for name in WRITTEN if (out / name).exists()]
-    begins = (folders.read_if_there(path) or b"")[:64]
-    if found and not checkpoints(out) and not re.fullmatch(rb"[0-9a-f]{64}", begins):
-        raise FolderError(f"{found[0]} is not of a run, which would write over it: choose another --out")
+    if not path.is_file():
+        return False
+    with folders.explained(path, "read"), path.open("rb") as file:
+        return re.fullmatch(rb"[0-9a-f]{64}", file.read(64)) is not None
 
 
 def _clear(out: Path) -> None:

@@ -24,7 +24,7 @@ CHOSEN = PLANNED | frozenset(
 
 CORE = 40e9  # operations a second of one core in training: half of what two idle cores gave a transformer-base
 LONGEST = 3 * 3600.0  # seconds that a run on a CPU may take by that figure, unless its length is given
-EPOCHS, KNOWN = 56.0, 29_000  # Multi30k: 6,000 updates of 8,192 positions, 29,000 pairs of about 30
+EPOCHS, KNOWN = 56.0, 29_000  # Multi30k is good after 6,000 updates of 8,192 positions, 29,000 pairs of about 30
 ENOUGH = 3000  # updates of a run that was given a time, where batches can be small enough
 PASSES = 5.0  # epochs a size should see in the minutes given; a smaller one sees more
 MOST_UPDATES = 100_000  # of the base Transformer of Vaswani et al. (2017)

@@ -30,7 +30,7 @@ HISTORY = 512  # losses kept for the curve; beyond it neighbours are joined
 BARS = " ▁▂▃▄▅▆▇█"
 TROUBLES = {
     "skipped": "{} updates left out: loss or gradient was no number",
-    "fell_back": "{} times back to the last checkpoint, with half the rate",
+    "fell_back": "{} times back to the last checkpoint, or the start, with half the rate",
     "split": "batches are taken in {} parts to fit into memory",
 }
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "valid_loss": "valid loss"}

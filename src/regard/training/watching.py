@@ -33,6 +33,10 @@ def watched(training: Training, validate: Validate, watch: Watch, say: Callable[
             watch(kind, facts)
             if kind == "split":
                 say(f"out of GPU memory after update {facts['update']:,}: batches are taken in {facts['parts']} parts")
+            if kind == "fell_back":
+                say(f"no number came of many updates: back to update {facts['update']:,}, with half the rate")
+                for remark in facts["remarks"]:
+                    say(remark)
             if board is not None:
                 board.watch(kind, facts)
 
