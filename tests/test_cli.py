@@ -37,6 +37,7 @@ def test_count_as_json_is_one_object_and_nothing_else() -> None:
     assert answer["parameters"]["tree"][1]["each"] == 7087872
 
 
+@pytest.mark.slow
 def test_count_builds_the_model_and_agrees() -> None:
     answer = json.loads(regard("count", "transformer-base", "--build", "--json").stdout)
     assert answer["built"]["total"] == answer["parameters"]["total"] == 63_082_496

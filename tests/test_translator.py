@@ -122,6 +122,7 @@ def test_identical_texts_are_translated_once() -> None:
     assert sum(searched) == 2
 
 
+@pytest.mark.slow
 def test_texts_that_do_not_fit_a_gpu_together_are_searched_in_parts() -> None:
     chance, translator = random.Random(2), make()
     texts = [" ".join(chance.choices(TEXT.split(), k=chance.randint(1, 6))) for _ in range(30)]

@@ -169,6 +169,7 @@ def test_all_lines_of_a_small_corpus_are_named(kind):
     assert (sum(map(len, finding.lines.values())), finding.lines_complete) == (finding.count, True)
 
 
+@pytest.mark.slow
 def test_lines_that_are_only_a_part_are_called_a_part():
     train = changed(make_corpus(25_000), every(50, 25_000), swap)
     finding = json.loads(inspect(train).to_json())["findings"][0]
@@ -401,6 +402,7 @@ def test_two_sides_of_one_language_are_not_called_swapped():
     assert not {"swapped", "wrong-language"} & {kind for kind, _ in found(inspect(pairs))}
 
 
+@pytest.mark.slow
 def test_two_kinds_of_text_one_after_the_other_are_not_called_misaligned():
     short = [
         pair._replace(source=pair.source.split()[0] + "?", target=pair.target.split()[0] + " ?")

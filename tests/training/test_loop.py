@@ -90,6 +90,7 @@ def test_the_journal_of_a_resumed_run_has_every_update_once(corpus: Path, tmp_pa
     assert untimed[0] == untimed[1]
 
 
+@pytest.mark.slow
 def test_several_epochs_are_resumed_in_the_middle(corpus: Path, tmp_path: Path) -> None:
     whole = trained(tmp_path / "whole", corpus, "transformer", updates=60, budget=1500)
     assert whole.progress.epoch > 2
@@ -349,6 +350,7 @@ def test_a_validation_that_does_not_fit_ends_the_run_with_advice(corpus: Path, t
         training.run(never, lambda *_: None)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_splits_its_batches_as_before(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

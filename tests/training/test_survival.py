@@ -206,6 +206,7 @@ def test_a_model_that_is_damaged_at_the_end_is_passed_over(corpus: Path, finishe
     assert "of update 4, the last that could be read" in (out / "card.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_averages_what_one_that_was_not_does(corpus: Path, tmp_path: Path) -> None:
     config = make_config("transformer", updates=8, save_every=2, average=3, keep=1, metric="loss")
 
@@ -263,6 +264,7 @@ def test_a_text_to_train_on_is_never_written_over(corpus: Path, tmp_path: Path) 
     assert (tmp_path / "card.md").read_bytes() == (corpus / "a.txt").read_bytes()
 
 
+@pytest.mark.slow
 def test_validating_with_the_training_text_is_said(corpus: Path, tmp_path: Path) -> None:
     said: list[str] = []
     asked = request(corpus, tmp_path / "out")
