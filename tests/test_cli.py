@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from regard import cli
 from regard.config import preset, to_json
 
 
@@ -152,3 +153,17 @@ def test_check_answers_with_a_verdict_and_an_exit_code(tmp_path) -> None:
 
 def test_version_is_said() -> None:
     assert regard("--version").stdout.startswith("regard ")
+
+
+def test_ctrl_c_that_breaks_a_lock_is_still_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(**_: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise RuntimeError("cannot release un-acquired lock")  # noqa: B904
+
+    monkeypatch.setattr(cli, "app", interrupted)
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 130

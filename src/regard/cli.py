@@ -425,6 +425,8 @@ def main() -> None:
         print(f"regard: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
     except RuntimeError as error:
+        if isinstance(error.__context__, KeyboardInterrupt):  # Python's own locks fail where Ctrl-C finds them
+            raise SystemExit(130) from None
         if os.environ.get("REGARD_DEBUG") or not _out_of_memory(error):
             raise
         print(f"regard: {FULL}", file=sys.stderr)

@@ -104,7 +104,8 @@ def test_no_process_is_left_after_an_interrupt() -> None:
         process = int(endless.stdout.readline())
         os.killpg(endless.pid, signal.SIGINT)  # as a terminal does on Ctrl-C
         _, said = endless.communicate()
-    assert said.count("Traceback") == 1
+    # Python's own locks fail where an interrupt finds them: then it tells of both
+    assert said.count("Traceback") - said.count("During handling of the above") == 1
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
 
