@@ -187,18 +187,23 @@ def test_a_device_that_is_told_of_the_next_update_before_it_is_asked_about_this_
     same(whole, run("stopped", ahead=True))
 
 
-def test_many_such_updates_in_a_row_go_back_to_the_last_checkpoint_with_a_lower_rate(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def give_no_numbers(monkeypatch: pytest.MonkeyPatch, during: range) -> None:
+    """From one batch to another the loss is no number."""
     calls = []
     cost = step.objective
 
     def for_a_while(*arguments: object) -> object:
         calls.append(1)
         found = cost(*arguments)
-        return found._replace(loss=found.loss * math.nan) if 6 <= len(calls) < 11 else found
+        return found._replace(loss=found.loss * math.nan) if len(calls) in during else found
 
     monkeypatch.setattr(step, "objective", for_a_while)
+
+
+def test_many_such_updates_in_a_row_go_back_to_the_last_checkpoint_with_a_lower_rate(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_no_numbers(monkeypatch, range(6, 11))
     training = trained(tmp_path, corpus, "transformer")
     assert training.progress.lowered == 0.5
     assert training.progress.skipped == 5
@@ -214,15 +219,7 @@ def test_before_the_first_save_they_go_back_to_the_start_with_a_lower_rate(
     slower = make_training(tmp_path / "slower", corpus, config)
     slower.progress.lowered, slower.progress.skipped = 0.5, 5
     slower.run(no_validation, lambda *_: None)
-    calls = []
-    cost = step.objective
-
-    def for_a_while(*arguments: object) -> object:
-        calls.append(1)
-        found = cost(*arguments)
-        return found._replace(loss=found.loss * math.nan) if 3 <= len(calls) < 8 else found
-
-    monkeypatch.setattr(step, "objective", for_a_while)
+    give_no_numbers(monkeypatch, range(3, 8))
     training = make_training(tmp_path / "fell", corpus, config)
     training.run(no_validation, lambda *_: None)
     assert training.progress.skipped == 5

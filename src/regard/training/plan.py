@@ -185,8 +185,7 @@ def planned(config: Config, left_open: frozenset[str], found: Found, known: Fact
     usable = known.minutes * 60 * (1 - SLACK) - (time.perf_counter() - begun) - found.cold - found.ending
     if "train.validate_every" in left_open:
         validations = max(1, min(10, int(VALIDATING * usable / max(found.validation, 1e-9))))
-        updates = (usable - validations * found.validation) / found.update
-        updates = max(updates, FEWEST)
+        updates = max((usable - validations * found.validation) / found.update, FEWEST)
         every = math.ceil(updates / validations)
     else:
         every = config.train.validate_every
