@@ -489,7 +489,7 @@ def test_a_full_disk_is_told_from_the_words_of_safetensors(tmp_path: Path, monke
 # In the background.
 
 
-def test_what_changes_after_the_call_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_changes_after_the_copy_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = threading.Event()
 
     def late(tensors: dict[str, Tensor], path: Path) -> None:
@@ -500,14 +500,35 @@ def test_what_changes_after_the_call_is_not_saved(tmp_path: Path, monkeypatch: p
     tensors, progress = groups(1), {"epoch": 1}
     with Saver(tmp_path, keep=1) as saver:
         saver.save(1, tensors, progress)
-        tensors["model"]["w"].fill_(2)
         progress["epoch"] = 2
+        saver.copied()
+        tensors["model"]["w"].fill_(2)
         changed.set()
         path = saver.wait()
     assert path is not None
     loaded = load_checkpoint(path)
     assert loaded.tensors["model"]["w"].tolist() == [1, 1, 1]
     assert loaded.progress == {"epoch": 1}
+
+
+def test_a_copy_is_waited_for_only_where_its_tensors_are_to_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one who waits is the one who lets the copy be made: nobody waits in `save`, or this would never end."""
+    began, free, copy = threading.Event(), threading.Event(), Saver._copy
+
+    def late(saver: Saver, *args: Any) -> Any:
+        began.set()
+        assert free.wait(10)
+        return copy(saver, *args)
+
+    monkeypatch.setattr(Saver, "_copy", late)
+    with Saver(tmp_path, keep=1) as saver:
+        saver.save(1, groups(1), {})
+        assert began.wait(10)
+        threading.Timer(0.05, free.set).start()
+        saver.copied()
+        assert free.is_set()
 
 
 def test_each_save_has_its_own_values_though_the_copies_are_used_again(tmp_path: Path) -> None:
@@ -557,14 +578,20 @@ def test_what_ended_the_run_is_told_before_what_failed_in_the_background(tmp_pat
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.parametrize("room", [True, False], ids=["room for copies", "full"])
 @pytest.mark.parametrize("name", ["transformer", "rnn-additive-input-lstm"])
-def test_a_gpu_goes_on_while_its_weights_are_saved(name: str, tmp_path: Path) -> None:
+def test_a_gpu_goes_on_while_its_weights_are_saved(
+    name: str, room: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not room:
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (0, 0))
     config = Config(model=ALL[name])
     model = build(config.model).eval()
     expected = {key: tensor.clone() for key, tensor in parameters(model).items()}
     model.to("cuda")
     with Saver(tmp_path, keep=1) as saver:
         saver.save(1, {"model": parameters(model)}, {})
+        saver.copied()
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.zero_()

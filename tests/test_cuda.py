@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard import attend
+from regard import attend, checkpoint
 from regard.attention import scores
 from regard.memory import make_room
 from regard.models import build, reorder
 from regard.models.recurrent import Layer
 from regard.training.runtime import Runtime
 from tests.models.families import BERTS, GENERATORS
-from tests.training.runs import make_config, make_training, no_validation, write_corpus
+from tests.training.runs import (
+    compare_saves,
+    copy_late,
+    make_config,
+    make_training,
+    no_validation,
+    write_corpus,
+)
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 MASK = torch.arange(7) < torch.tensor([[7], [4], [1]])
@@ -164,3 +172,42 @@ def test_a_full_gpu_takes_its_batches_in_parts_and_learns_the_same(shapes: int, 
     make_room()
     assert 1 < parts < 16
     assert found == pytest.approx(whole, rel=1e-2)
+
+
+@pytest.mark.parametrize("room", [True, False], ids=["room for copies", "full"])
+@pytest.mark.parametrize("shapes", [0, 2])
+def test_a_checkpoint_has_what_was_there_when_it_was_saved_though_the_gpu_goes_on(
+    shapes: int, room: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_late(monkeypatch)
+    if not room:
+        monkeypatch.setattr(checkpoint, "_quick_copies", lambda *_: None)
+    config = make_config("transformer", updates=8, save_every=1, keep=9, decay=0.9, shapes=shapes)
+    compare_saves(make_training(tmp_path, write_corpus(tmp_path), config, Runtime(torch.device("cuda"), 0, 1)))
+
+
+@pytest.mark.parametrize("shapes", [0, 2])
+def test_a_run_goes_back_to_its_start_on_a_gpu_too(shapes: int, tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path)
+    config = make_config("transformer", save_every=100, shapes=shapes, precision="fp32", decay=0.9)
+    config = config.with_values(["model.dropout=0"])
+
+    def run(folder: str, *, fails: bool) -> list[float]:
+        training = make_training(tmp_path / folder, corpus, config, Runtime(torch.device("cuda"), 0, 1))
+        if not fails:
+            training.progress.lowered, training.progress.skipped = 0.5, 5
+        losses: list[float] = []
+
+        def watch(kind: str, facts: dict[str, Any]) -> None:
+            if kind == "update":
+                losses.append(facts["loss"])
+                if fails and facts["update"] == 2 and not training.progress.skipped:
+                    next(training.model.parameters()).data.fill_(torch.nan)
+            if kind == "fell_back":
+                losses.clear()
+
+        training.run(no_validation, watch)
+        assert training.progress.skipped == 5
+        return losses
+
+    assert run("fell", fails=True) == pytest.approx(run("slower", fails=False), rel=1e-4)

@@ -11,7 +11,7 @@ import functools
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -426,8 +426,29 @@ def _place_for(tensor: Tensor) -> Tensor:
     return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
 
 
+def _device(tensors: Iterable[Tensor]) -> torch.device:
+    """Where a process's tensors are, but for a count or so that the processor keeps."""
+    return next((tensor.device for tensor in tensors if tensor.device.type != "cpu"), torch.device("cpu"))
+
+
+def _quick_copies(tensors: Sequence[Tensor], device: torch.device) -> Sequence[Tensor] | None:
+    """Copies made at once, or None where that takes as long as any copy.
+
+    A GPU copies within its memory many times as fast as out of it; as much again stays free for what comes next.
+    """
+    if device.type == "cpu":
+        return None
+    if device.type != "cuda":
+        return [tensor.to("cpu", copy=True) for tensor in tensors]  # only one thread speaks to such a device
+    if torch.cuda.mem_get_info(device)[0] < 2 * sum(tensor.nbytes for tensor in tensors):
+        return None
+    copies = [torch.empty_like(tensor) for tensor in tensors]
+    torch._foreach_copy_(copies, tensors)
+    return copies
+
+
 class Saver:
-    """Checkpoints written while training goes on: it waits only for a copy of the tensors in memory.
+    """Checkpoints copied and written while training goes on: what it saves may not change before `copied` says so.
 
     What fails in the background (a full disk) is raised as a RunError by the next call; the checkpoints that were
     there before are as they were. `keep` and `protect` are those of `prune`, which follows each save. `writers` are the
@@ -438,15 +459,29 @@ class Saver:
         assert keep >= 1
         self._root, self._keep, self._writers = root, keep, writers
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="saver")
+        self._copying: Future[Groups] | None = None
         self._job: Future[Path] | None = None
-        self._copies: dict[tuple[str, str], Tensor] = {}  # used again and again: pinned memory is slow to get
+        self._places: dict[tuple[str, str], Tensor] = {}  # used again and again: pinned memory is slow to get
+        self._stream: torch.cuda.Stream | None = None  # a GPU's way out that does not hold up its work
 
     def save(self, update: int, tensors: Groups, progress: Mapping[str, Any], *, protect: Collection[int] = ()) -> None:
-        """Begin to write a checkpoint, once the one before is written; tensors and progress may change afterwards."""
+        """Begin to write a checkpoint, once the one before is written; progress may change afterwards."""
         self.wait()
         text = _to_text(progress)
-        copied = self._copy(tensors)
-        self._job = self._pool.submit(self._write, update, copied, text, frozenset(protect))
+        parts = {(group, name): own(whole) for group, named in tensors.items() for name, whole in named.items()}
+        device = _device(parts.values())
+        copies = _quick_copies([*parts.values()], device)
+        self._follow(device)
+        held = parts if copies is None else dict(zip(parts, copies, strict=True))
+        copying = self._pool.submit(self._copy, tensors, held)
+        self._copying = copying if copies is None else None
+        self._job = self._pool.submit(self._write, update, copying, text, frozenset(protect))
+
+    def copied(self) -> None:
+        """Wait until the tensors of the last save may change."""
+        if self._copying is not None:
+            self._copying.result()
+            self._copying = None
 
     def wait(self) -> Path | None:
         """Wait for what is being written; gives its path, or None when nothing was."""
@@ -464,7 +499,7 @@ class Saver:
             self.wait()
         finally:
             self._pool.shutdown()
-            self._copies.clear()
+            self._places.clear()
 
     def __enter__(self) -> Saver:
         return self
@@ -477,28 +512,34 @@ class Saver:
                 raise
             error.add_note(f"and {failure}")  # what ended the run is the news
 
-    def _write(self, update: int, tensors: Groups, progress: str, protect: Collection[int]) -> Path:
+    def _follow(self, device: torch.device) -> None:
+        """What a GPU copies is what it was told to compute until now."""
+        if device.type == "cuda":
+            self._stream = self._stream or torch.cuda.Stream(device)
+            self._stream.wait_stream(torch.cuda.current_stream(device))
+
+    def _copy(self, tensors: Groups, parts: Mapping[tuple[str, str], Tensor]) -> Groups:
+        """This process's parts of the tensors, as parts of the whole, in memory of their own."""
+        before = self._places
+        self._places = {
+            key: place if (place := before.get(key)) is not None and place.shape == tensor.shape else _place_for(tensor)
+            for key, tensor in parts.items()
+        }
+        with torch.no_grad(), torch.cuda.stream(self._stream):
+            torch._foreach_copy_([*self._places.values()], [*parts.values()], non_blocking=self._stream is not None)
+        if self._stream is not None:
+            self._stream.synchronize()
+        if self._writers is None:
+            return {group: {name: self._places[group, name] for name in named} for group, named in tensors.items()}
+        from regard import shards
+
+        return shards.copied(tensors, self._places, self._writers)
+
+    def _write(self, update: int, copying: Future[Groups], progress: str, protect: Collection[int]) -> Path:
         try:
-            path = _write_checkpoint(self._root, update, tensors, progress, self._writers)
+            path = _write_checkpoint(self._root, update, copying.result(), progress, self._writers)
             if self._writers is None or not dist.get_rank(self._writers):
                 prune(self._root, keep=self._keep, protect=protect)
         except RegardError as error:
             raise RunError(str(error)) from error
         return path
-
-    def _copy(self, tensors: Groups) -> dict[str, dict[str, Tensor]]:
-        before = self._copies
-        sources = {(group, name): own(whole) for group, named in tensors.items() for name, whole in named.items()}
-        self._copies = {
-            key: copy if (copy := before.get(key)) is not None and copy.shape == tensor.shape else _place_for(tensor)
-            for key, tensor in sources.items()
-        }
-        with torch.no_grad():
-            torch._foreach_copy_([*self._copies.values()], [*sources.values()], non_blocking=True)
-        for device in {tensor.device for named in tensors.values() for tensor in named.values() if tensor.is_cuda}:
-            torch.cuda.synchronize(device)
-        if self._writers is None:
-            return {group: {name: self._copies[group, name] for name in named} for group, named in tensors.items()}
-        from regard import shards
-
-        return shards.copied(tensors, self._copies, self._writers)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from torch import nn
 
+from regard.checkpoint import Saver, checkpoints, load_checkpoint
 from regard.config import Config
 from regard.models import build
 from regard.text.batch import Batch
@@ -108,3 +111,32 @@ def lacking(objective: Callable[..., Any], most: int) -> Callable[..., Any]:
         return objective(model, batch, *rest)
 
     return held
+
+
+def copy_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is saved is copied when the next step is already there."""
+    copy = Saver._copy
+
+    def late(saver: Saver, *args: Any) -> Any:
+        time.sleep(0.1)
+        return copy(saver, *args)
+
+    monkeypatch.setattr(Saver, "_copy", late)
+
+
+def compare_saves(training: Training) -> None:
+    """Every checkpoint of a run has what was there when it was saved."""
+    import torch
+
+    states = []
+
+    def watch(kind: str, facts: dict[str, Any]) -> None:
+        if kind == "saved":
+            states.append({g: {n: t.clone() for n, t in named.items()} for g, named in training.state().items()})
+
+    training.run(no_validation, watch)
+    for path, state in zip(checkpoints(training.folder), states, strict=True):
+        saved = load_checkpoint(path).tensors
+        for group, named in state.items():
+            for name, tensor in named.items():
+                assert torch.equal(saved[group][name], tensor.cpu()), f"{path.name}, {group}: {name}"

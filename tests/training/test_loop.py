@@ -15,7 +15,16 @@ from regard.errors import RunError
 from regard.text.batch import Batch
 from regard.training import loop, step
 from regard.training.journal import read
-from tests.training.runs import FAMILIES, lacking, make_config, make_training, no_validation, write_corpus
+from tests.training.runs import (
+    FAMILIES,
+    compare_saves,
+    copy_late,
+    lacking,
+    make_config,
+    make_training,
+    no_validation,
+    write_corpus,
+)
 
 
 @pytest.fixture(scope="session")
@@ -55,6 +64,15 @@ def test_a_run_that_was_stopped_equals_one_that_was_not(
     resumed = trained(tmp_path / "stopped", corpus, family, decay=0.9)
     assert resumed.progress.update == whole.progress.update == 12
     same(whole, resumed)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_checkpoint_has_what_was_there_when_it_was_saved_however_late_the_copy(
+    family: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_late(monkeypatch)
+    config = make_config(family, updates=4, save_every=1, keep=9, decay=0.9)
+    compare_saves(make_training(tmp_path, corpus, config))
 
 
 def test_ctrl_c_that_a_parent_passes_on_as_sigterm_is_one_wish_to_stop(corpus: Path, tmp_path: Path) -> None:

@@ -190,7 +190,9 @@ class Training:
         settings, progress = self.config.train, self.progress
         step = self._prepared()
         journal = Journal(self.folder / "journal.jsonl" if self.runtime.is_main else None, progress.update)
-        with journal, Saver(self.folder, keep=settings.keep, writers=self.writers) as saver, _asked_to_stop() as stop:
+        saver = Saver(self.folder, keep=settings.keep, writers=self.writers)
+        held = self.optimizer.register_step_pre_hook(lambda *_: saver.copied())  # no step changes what is being saved
+        with journal, saver, held, _asked_to_stop() as stop:
             batches, split = self._batches(), progress.split
             self._rehearse(step)
             while progress.update < settings.updates and not progress.finished:
