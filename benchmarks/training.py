@@ -252,7 +252,7 @@ def overhead(shape: str, updates: int) -> bool:
 def saving(shape: str, rounds: int = 15, device: str = "cpu") -> bool:
     """How long training stops for a save and then for its copy, against a copy of the weights between the updates."""
     every = 4
-    config = configured(SHAPES[shape], updates=WARM + every * rounds, budget=BUDGET, save_every=every)
+    config = configured(SHAPES[shape], updates=every * rounds, budget=BUDGET, save_every=every)
     data = synthetic(config, pairs=config.train.updates * BUDGET // 40)
     stops: list[float] = []
     copies: list[float] = []

@@ -431,7 +431,7 @@ def _device(tensors: Iterable[Tensor]) -> torch.device:
     return next((tensor.device for tensor in tensors if tensor.device.type != "cpu"), torch.device("cpu"))
 
 
-def _quick_copies(tensors: Sequence[Tensor], device: torch.device) -> Sequence[Tensor] | None:
+def _quick_copies(tensors: list[Tensor], device: torch.device) -> list[Tensor] | None:
     """Copies made at once, or None where that takes as long as any copy.
 
     A GPU copies within its memory many times as fast as out of it; as much again stays free for what comes next.
