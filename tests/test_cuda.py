@@ -13,9 +13,10 @@ from regard import attend, checkpoint
 from regard.attention import scores
 from regard.memory import make_room
 from regard.models import build, reorder
+from regard.models.adapters import adapt
 from regard.models.recurrent import Layer
 from regard.training.runtime import Runtime
-from tests.models.families import BERTS, GENERATORS
+from tests.models.families import ALL, BERTS, GENERATORS
 from tests.training.runs import (
     compare_saves,
     copy_late,
@@ -211,3 +212,16 @@ def test_a_run_goes_back_to_its_start_on_a_gpu_too(shapes: int, tmp_path: Path) 
         return losses
 
     assert run("fell", fails=True) == pytest.approx(run("slower", fails=False), rel=1e-4)
+
+
+def test_rows_that_stay_as_they_are_do_so_when_a_model_moves_to_a_gpu() -> None:
+    model = build(ALL["transformer"])
+    rows = torch.zeros(len(model.source.token.weight), dtype=torch.bool)
+    rows[7] = True
+    adapt(model, 2, {"source.token.weight": rows})
+    model.cuda()
+    source, target = torch.randint(5, 20, (2, 3, 6), device="cuda")
+    model.step(target, model.start(source))[0].square().sum().backward()
+    gradient = model.source.token.weight.grad
+    assert gradient[7].abs().max() > 0
+    assert gradient[~rows].abs().max() == 0

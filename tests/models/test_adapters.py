@@ -29,7 +29,7 @@ def adapted(kind: str) -> tuple[nn.Module, torch.Tensor, Batch]:
     torch.manual_seed(0)
     model, batch = build(ALL[kind]).eval(), make_batch(ALL[kind])
     before = model(batch).detach()
-    adapt(model, 3)
+    adapt(model, 3, {})
     return model, before, batch
 
 
@@ -67,7 +67,7 @@ def test_a_model_without_adapters_merges_to_itself() -> None:
 
 def test_a_rank_that_is_not_low_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"train.adapters \(17\) is no low rank for a matrix of"):
-        adapt(build(ALL["transformer"]), 17)
+        adapt(build(ALL["transformer"]), 17, {})
 
 
 @pytest.mark.slow

@@ -6,7 +6,11 @@ import pytest
 import torch
 
 from regard.config import TrainConfig
+from regard.models import build
 from regard.training.optimizer import inverse_sqrt, make_optimizer, noam, reserve
+from tests.models.families import ALL
+
+FAMILIES = {name: ALL[name] for name in ("transformer", "rnn-additive-input-gru", "gpt", "bert")}
 
 
 @pytest.mark.parametrize("update", [1, 2, 3999, 4000, 4001, 100_000])
@@ -21,6 +25,17 @@ def test_noam_and_inverse_sqrt_are_one_curve(update: int) -> None:
     config = TrainConfig(rate=1.0, schedule="noam", warmup=10)
     peak = TrainConfig(rate=noam(10, config, 64), schedule="inverse_sqrt", warmup=10)
     assert noam(update, config, 64) == pytest.approx(inverse_sqrt(update, peak, 64), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_weight_decay_is_for_matrices_and_leaves_embeddings_and_vectors_alone(name: str) -> None:
+    model = build(FAMILIES[name])
+    decayed, spared = make_optimizer(model, TrainConfig(weight_decay=0.5)).param_groups
+    tables = ("source.weight", "target.weight", "token.weight", "position.weight", "types.weight")
+    matrices = {n: p for n, p in model.named_parameters() if p.dim() > 1 and not n.endswith(tables)}
+    assert {id(parameter) for parameter in decayed["params"]} == {id(parameter) for parameter in matrices.values()}
+    assert len(decayed["params"]) + len(spared["params"]) == len(list(model.parameters()))
+    assert (decayed["weight_decay"], spared["weight_decay"]) == (0.5, 0.0)
 
 
 def test_an_optimizer_takes_its_memory_without_a_step() -> None:

@@ -10,16 +10,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from regard.checkpoint import load_config, load_weights, save_model
-from regard.config import Config, ModelConfig
+from regard.config import Config, ModelConfig, TrainConfig
 from regard.errors import ConfigError, FolderError
 from regard.models import build
+from regard.text.batch import Batch
 from regard.text.tokenizer import Sides, Tokenizer, train
 from regard.training.loop import Training
+from regard.training.optimizer import make_optimizer
 from regard.training.runtime import Runtime, find_device
 from regard.training.start import base_config, check, choose_trained, origin_of, start_from, take_tokenizers
 from regard.translator import Translator
@@ -69,7 +72,7 @@ def fitted(folder: Path, sides: Sides, *values: str) -> ModelConfig:
 def test_with_the_same_tokenizer_all_weights_are_kept(one: tuple[Path, nn.Module, Sides]) -> None:
     folder, theirs, sides = one
     model = build(fitted(folder, sides))
-    said = start_from(model, [folder], sides)
+    said = start_from(model, [folder], sides).said
     assert said.endswith(f"kept {len(list(model.parameters()))} of {len(list(model.parameters()))} tensors")
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), theirs.parameters(), strict=True))
 
@@ -90,7 +93,7 @@ def test_the_shape_and_the_tokenizer_are_those_of_the_folder(one: tuple[Path, nn
 def test_layers_are_matched_by_number(one: tuple[Path, nn.Module, Sides], layers: int) -> None:
     folder, theirs, sides = one
     model = build(fitted(folder, sides, f"model.encoder_layers={layers}"))
-    said = start_from(model, [folder], sides)
+    said = start_from(model, [folder], sides).said
     ours = model.get_parameter("encoder.blocks.0.attention.project.weight")
     assert torch.equal(ours, theirs.get_parameter("encoder.blocks.0.attention.project.weight"))
     assert ("; new: encoder.blocks.*.attention" if layers == 3 else "; not taken: encoder.blocks.*.attention") in said
@@ -99,7 +102,7 @@ def test_layers_are_matched_by_number(one: tuple[Path, nn.Module, Sides], layers
 def test_what_was_tied_may_come_apart(one: tuple[Path, nn.Module, Sides]) -> None:
     folder, theirs, sides = one
     model = build(fitted(folder, sides, "model.tie=none"))
-    assert "new" not in start_from(model, [folder], sides)
+    assert "new" not in start_from(model, [folder], sides).said
     for name in ("source.token.weight", "target.token.weight", "output.weight"):
         assert torch.equal(model.get_parameter(name), theirs.get_parameter("source.token.weight"))
 
@@ -118,7 +121,7 @@ def test_tokens_of_the_same_text_keep_their_rows(tmp_path: Path, shape: dict[str
     old, new = tokenizer(), tokenizer(["the old river", "a small river bird"] * 5)
     folder, theirs = make_folder(tmp_path / "old", Sides(old, old), **shape)
     model = build(fitted(folder, Sides(new, new)))
-    said = start_from(model, [folder], Sides(new, new))
+    said = start_from(model, [folder], Sides(new, new)).said
     shared = {token: place for place, token in enumerate(old.tokens(range(old.size)))}
     places = [(number, shared[token]) for number, token in enumerate(new.tokens(range(new.size))) if token in shared]
     assert 261 < len(places) < new.size
@@ -155,7 +158,7 @@ def test_tags_are_added_to_a_tokenizer_that_is_taken_over(one: tuple[Path, nn.Mo
     assert taken.shared
     assert taken.source.encode("<2fr> the old house")[0] == sides.source.size
     model = build(fitted(folder, taken))
-    assert f"{sides.source.size} keep their embedding, 1 is new" in start_from(model, [folder], taken)
+    assert f"{sides.source.size} keep their embedding, 1 is new" in start_from(model, [folder], taken).said
     rows = model.get_parameter("source.token.weight")[: sides.source.size]
     assert torch.equal(rows, theirs.get_parameter("source.token.weight"))
 
@@ -165,7 +168,7 @@ def test_each_side_keeps_its_own_rows(tmp_path: Path) -> None:
     new = Sides(tokenizer(["the river"] * 5), old.target)
     folder, theirs = make_folder(tmp_path / "two", old, tie="target")
     model = build(fitted(folder, new))
-    assert "source tokens" in start_from(model, [folder], new)
+    assert "source tokens" in start_from(model, [folder], new).said
     assert torch.equal(model.get_parameter("target.token.weight"), theirs.get_parameter("target.token.weight"))
 
 
@@ -185,7 +188,7 @@ def test_two_berts_make_a_transformer(tmp_path: Path, same: bool) -> None:
     assert taken.shared == same
     target = 0 if taken.shared else taken.target.size
     model = build(dataclasses.replace(config.model, vocabulary=taken.source.size, target_vocabulary=target))
-    said = start_from(model, origins, taken)
+    said = start_from(model, origins, taken).said
     assert "; new: decoder.blocks.*.cross.project.weight" in said
     assert torch.equal(model.get_parameter("source.token.weight"), berts[0][1].get_parameter("source.token.weight"))
     assert torch.equal(model.get_parameter("target.token.weight"), berts[1][1].get_parameter("source.token.weight"))
@@ -234,7 +237,7 @@ def test_another_origin_has_another_identity(one: tuple[Path, nn.Module, Sides],
 )
 def test_what_is_like_a_pattern_is_frozen(patterns: str, frozen: set[str]) -> None:
     model = build(ModelConfig(**SHAPE, vocabulary=50))
-    said = choose_trained(model, Config().with_values([f"train.freeze={patterns}"]))
+    said = choose_trained(model, Config().with_values([f"train.freeze={patterns}"]), {})
     still = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
     assert still == {name for name, _ in model.named_parameters() if name.startswith(tuple(f"{f}." for f in frozen))}
     trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
@@ -250,7 +253,9 @@ def test_what_is_like_a_pattern_is_frozen(patterns: str, frozen: set[str]) -> No
 )
 def test_patterns_that_make_no_sense_are_refused(patterns: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        choose_trained(build(ModelConfig(**SHAPE, vocabulary=50)), Config().with_values([f"train.freeze={patterns}"]))
+        choose_trained(
+            build(ModelConfig(**SHAPE, vocabulary=50)), Config().with_values([f"train.freeze={patterns}"]), {}
+        )
 
 
 @pytest.fixture(scope="module")
@@ -265,7 +270,7 @@ def trained(folder: Path, corpus: Path, stop_after: int | None = None, **values:
     config, data = make_data(corpus, make_config("transformer", decay=0.9, **values))
     torch.manual_seed(1)
     model = build(config.model)
-    choose_trained(model, config)
+    choose_trained(model, config, {})
     training = Training(folder, model, config, data, Runtime(find_device("cpu"), 0, 1))
     training.resume()
 
@@ -296,6 +301,47 @@ def test_what_is_frozen_stays_and_has_no_moments(corpus: Path, tmp_path: Path) -
     for name, parameter in training.model.named_parameters():
         assert torch.equal(parameter, before.get_parameter(name)) == name.startswith("encoder."), name
     assert not any(name.startswith("encoder.") for name in training.state()["optimizer"])
+
+
+def adapted(origins: list[Path], *values: str) -> tuple[nn.Module, str]:
+    """A model from folders, with adapters, and what is said of it."""
+    config = base_config(origins).with_values(["train.adapters=2", *values])
+    sides = take_tokenizers(origins, config.text, lambda _: None)
+    assert sides is not None
+    target = 0 if sides.shared else sides.target.size
+    model = build(dataclasses.replace(config.model, vocabulary=sides.source.size, target_vocabulary=target))
+    return model, choose_trained(model, config, start_from(model, origins, sides).new)
+
+
+@pytest.mark.parametrize("shape", [{}, {"family": "rnn"}, {"tie": "none", "output_bias": True}, {"family": "gpt"}])
+def test_beside_adapters_a_new_tag_is_learned_and_no_other_row_moves(tmp_path: Path, shape: dict[str, Any]) -> None:
+    sides = Sides(*[tokenizer()] * 2)
+    folder, _ = make_folder(tmp_path / "one", sides, **shape)
+    model, said = adapted([folder], "text.tags=<2fr>")
+    assert said.endswith("parameters are trained (adapters of rank 2, and what is new)")
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    ids = torch.tensor([[5, 9, sides.source.size]])
+    optimizer = make_optimizer(model, TrainConfig(rate=0.1))
+    model(Batch(ids, None, ids, ids, None, 3, 3, np.arange(1))).square().sum().backward()
+    optimizer.step()
+    moved = {name: (p != before[name]) for name, p in model.named_parameters() if (p != before[name]).any()}
+    tables = {name for name in moved if len(moved[name]) == sides.source.size + 1}
+    assert tables
+    for name in tables:
+        assert moved[name][-1].any()
+        assert not moved[name][:-1].any(), name
+    assert all(name.endswith((".up", ".down")) for name in moved.keys() - tables)
+    trained = sum(before[name][-1].numel() for name in tables)
+    trained += sum(p.numel() for name, p in before.items() if name.endswith((".up", ".down")))
+    assert said.startswith(f"{trained:,} of ")
+
+
+def test_beside_adapters_the_cross_attention_of_two_berts_is_trained_whole(tmp_path: Path) -> None:
+    sides = Sides(*[tokenizer()] * 2)
+    model, _ = adapted([make_folder(tmp_path / str(i), sides, family="bert")[0] for i in range(2)])
+    for name, parameter in model.named_parameters():
+        assert parameter.requires_grad == (".cross" in name or name.endswith((".up", ".down"))), name
+        assert ".cross" not in name or not name.endswith((".up", ".down"))
 
 
 # From the outside

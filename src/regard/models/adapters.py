@@ -1,4 +1,4 @@
-"""Low-rank adapters: beside every matrix of attention and feed-forward a small product, and nothing else is trained.
+"""Low-rank adapters: a small product beside every matrix of attention and feed-forward; else only what is new learns.
 
 After Hu et al. (2022): W + B A, with A (rank, in) at random and B (out, rank) zero, so that it begins as the model was.
 They are put on from outside; what is saved in the end is the sum, in the shapes the config knows.
@@ -34,19 +34,42 @@ class LowRank(nn.Module):
             return weight + self.up @ self.down
 
 
-def adapt(model: nn.Module, rank: int) -> None:
-    """Freeze a model and put adapters beside its maps."""
+class OnlyRows:
+    """A gradient of some rows: the others stay as they are."""
+
+    def __init__(self, rows: Tensor) -> None:
+        self.rows = rows
+
+    def __call__(self, gradient: Tensor) -> Tensor:
+        self.rows = self.rows.to(gradient.device)  # there from the first pass on
+        return gradient * self.rows.reshape(-1, *(1,) * (gradient.dim() - 1))
+
+
+New = Mapping[str, Tensor | None]
+"""Parameters that began at random, or (True) which of their rows."""
+
+
+def adapt(model: nn.Module, rank: int, new: New) -> int:
+    """Freeze all of a model but what is new, and put adapters beside its maps; how many numbers are trained."""
+    named = dict(model.named_parameters())
+    fresh = {id(named[name]) for name, rows in new.items() if rows is None}
     found = [module for name, module in model.named_modules() if name.rpartition(".")[2] in MAPS]
-    maps = [module for module in found if isinstance(module, nn.Linear)]
+    maps = [module for module in found if isinstance(module, nn.Linear) and id(module.weight) not in fresh]
     for module in maps:
         if rank > min(module.weight.shape):
             shape = " × ".join(map(str, module.weight.shape))
             raise ConfigError(f"train.adapters ({rank}) is no low rank for a matrix of {shape}")
-    for parameter in model.parameters():
-        parameter.requires_grad_(False)
+    for name, parameter in named.items():
+        parameter.requires_grad_(name in new)
     for module in maps:
         adapter = LowRank(module.weight, rank)
         parametrize.register_parametrization(module, "weight", adapter, unsafe=True)  # not tried out: it may be on meta
+    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    for name, rows in new.items():
+        if rows is not None:
+            named[name].register_hook(OnlyRows(rows))
+            trained -= int((~rows).sum()) * named[name][0].numel()
+    return trained
 
 
 def merged(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from regard.attention.positions import Learned
 from regard.config import TrainConfig
 
 Schedule = Callable[[int, TrainConfig, int], float]
@@ -82,9 +83,10 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     """AdamW, fused where torch can; weight decay on matrices only, biases, norms and embeddings left alone."""
     decayed: list[nn.Parameter] = []
     spared: list[nn.Parameter] = []
-    for name, parameter in model.named_parameters():
+    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding | Learned)}
+    for parameter in model.parameters():
         if parameter.requires_grad:
-            matrix = parameter.dim() == 2 and not name.endswith(("token.weight", "position.weight", "types.weight"))
+            matrix = parameter.dim() == 2 and id(parameter) not in embeddings
             (decayed if matrix else spared).append(parameter)
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": spared, "weight_decay": 0.0}]
     return torch.optim.AdamW(

@@ -48,8 +48,8 @@ from regard.training.loop import Progress, Training, Validation, Watch, last_sav
 from regard.training.objectives import check_guided, objective
 from regard.training.plan import VALIDATED, settled
 from regard.training.runtime import Runtime
+from regard.training.start import Started, choose_trained, origin_of, start_from, take_tokenizers
 from regard.training.start import check as check_start
-from regard.training.start import choose_trained, origin_of, start_from, take_tokenizers
 from regard.training.watching import LEFT, draw, watched
 from regard.translator import Result, Translator
 
@@ -186,9 +186,9 @@ def _make_model(
     """The model as it is at update 0, and what is to be said of its start."""
     torch.manual_seed(config.train.seed)
     model = build(config.model, device)
-    report = [start_from(model, request.origins, sides)] if request.origins else []
-    trained = choose_trained(model, config)
-    return model, report + [trained] * bool(trained)
+    started = start_from(model, request.origins, sides) if request.origins else Started("", {})
+    trained = choose_trained(model, config, started.new)
+    return model, [line for line in (started.said, trained) if line]
 
 
 def _identity(request: Request, data: str) -> str:

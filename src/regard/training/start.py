@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,7 @@ from regard.checkpoint import MODEL, load_config, load_weights
 from regard.config import Config, TextConfig
 from regard.errors import ConfigError, FolderError, did_you_mean
 from regard.models import Transformer, build
-from regard.models.adapters import adapt
+from regard.models.adapters import New, adapt
 from regard.models.warm import warm_config, warm_start
 from regard.text.tokenizer import Sides, Tokenizer
 
@@ -110,24 +111,33 @@ def _join(origins: Sequence[Path]) -> Sides:
 # Weights
 
 
-def start_from(model: nn.Module, origins: Sequence[Path], sides: Sides) -> str:
+class Started(NamedTuple):
+    """What a model took over: in words, and what of it began at random."""
+
+    said: str
+    new: New
+
+
+def start_from(model: nn.Module, origins: Sequence[Path], sides: Sides) -> Started:
     """Give a new model the weights of folders, as far as they fit, and say what moved."""
     return _from_berts(model, origins, sides) if len(origins) == 2 else _from_one(model, origins[0], sides)
 
 
-def _from_berts(model: nn.Module, origins: Sequence[Path], sides: Sides) -> str:
+def _from_berts(model: nn.Module, origins: Sequence[Path], sides: Sides) -> Started:
     assert isinstance(model, Transformer)
     if model.config.tie == "all" and not sides.shared:
         raise ConfigError('model.tie = all needs one tokenizer, and the two berts have two: set model.tie="target"')
-    moved = []
-    for folder, ours in zip(origins, sides, strict=True):
-        theirs = Sides.load(folder).source
-        moved.append(_recut(load_weights(folder), Sides(theirs, theirs), Sides(ours, ours)))
+    theirs = Sides(*(Sides.load(folder).source for folder in origins))
+    moved = [
+        _recut(load_weights(folder), Sides(before, before), Sides(now, now))
+        for folder, before, now in zip(origins, theirs, sides, strict=True)
+    ]
     report = warm_start(model, *moved)
-    return f"from {origins[0]} and {origins[1]}: {report}; new: {_shorten(report.new)}"
+    new = _new_rows(report.copied, theirs, sides) | dict.fromkeys(report.new)
+    return Started(f"from {origins[0]} and {origins[1]}: {report}; new: {_shorten(report.new)}", new)
 
 
-def _from_one(model: nn.Module, folder: Path, sides: Sides) -> str:
+def _from_one(model: nn.Module, folder: Path, sides: Sides) -> Started:
     theirs, stored, first = Sides.load(folder), load_weights(folder), _first_names(folder)
     weights = _recut({name: stored[owner] for name, owner in first.items()}, theirs, sides)
     ours = dict(model.named_parameters())
@@ -142,7 +152,13 @@ def _from_one(model: nn.Module, folder: Path, sides: Sides) -> str:
     report = [f"from {folder}: kept {len(kept):,} of {len(ours):,} tensors", *_tokens_report(theirs, sides)]
     report += [f"new: {_shorten(new)}"] if new else []
     report += [f"not taken: {_shorten(unused)}"] if unused else []
-    return "; ".join(report)
+    return Started("; ".join(report), _new_rows(kept, theirs, sides) | dict.fromkeys(new))
+
+
+def _new_rows(kept: Iterable[str], theirs: Sides, ours: Sides) -> dict[str, Tensor | None]:
+    """Of tensors with one row a token, which rows are of tokens that the folder did not have."""
+    new = [torch.tensor(_places(*pair)) < 0 for pair in zip(theirs, ours, strict=True)]
+    return {name: new[ROWS[name]] for name in kept if name in ROWS and new[ROWS[name]].any()}
 
 
 def _first_names(folder: Path) -> dict[str, str]:
@@ -205,17 +221,18 @@ def _shorten(names: Sequence[str]) -> str:
 # What is trained
 
 
-def choose_trained(model: nn.Module, config: Config) -> str:
+def choose_trained(model: nn.Module, config: Config, new: New) -> str:
     """Freeze what the config says, or put adapters on, and say how much is left; "" where all is trained."""
     settings = config.train
     if settings.adapters:
-        adapt(model, settings.adapters)
+        trained = adapt(model, settings.adapters, new)
+        how = f"adapters of rank {settings.adapters}" + (", and what is new" if new else "")
     elif settings.freeze:
         _freeze(model, settings.freeze.split())
+        trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+        how = f"frozen: {settings.freeze}"
     else:
         return ""
-    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-    how = f"adapters of rank {settings.adapters}" if settings.adapters else f"frozen: {settings.freeze}"
     return f"{trained:,} of {sum(p.numel() for p in model.parameters()):,} parameters are trained ({how})"
 
 
