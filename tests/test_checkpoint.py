@@ -37,6 +37,7 @@ from tests.models.families import ALL
 
 TINY = Config(model=ALL["transformer"])
 FILES = {"tokenizer.json": b"{}", "card.md": "# A card\n"}
+TYPES = (torch.float32, torch.bfloat16, torch.int64)
 PARTS = ["model.safetensors", "optimizer.safetensors", "progress.json", "checksums.json"]
 
 
@@ -529,6 +530,45 @@ def test_a_copy_is_waited_for_only_where_its_tensors_are_to_change(
         threading.Timer(0.05, free.set).start()
         saver.copied()
         assert free.is_set()
+
+
+def test_a_save_of_what_is_in_the_processors_memory_asks_no_other_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: pytest.fail("a GPU was asked"))
+    with Saver(tmp_path, keep=1) as saver:
+        saver.save(1, groups(1), {})
+        saver.copied()
+    assert names(tmp_path / "checkpoints") == ["update-00000001"]
+
+
+def test_a_copy_that_fails_is_a_failure_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(*_: object, **__: object) -> None:
+        raise MemoryError("nothing left")
+
+    monkeypatch.setattr(checkpoint.Copies, "of", lacking)
+    with Saver(tmp_path, keep=1) as saver:
+        saver.save(1, groups(1), {})
+        with pytest.raises(RunError, match="the checkpoint of update 1 could not be copied: nothing left"):
+            saver.copied()
+        saver.copied()  # it is told once
+        with pytest.raises(RunError, match="could not be copied"):
+            saver.wait()
+
+
+def test_numbers_of_several_types_are_saved_as_they_are(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    tensors = {f"{dtype} {place}": torch.randn(place, 3).to(dtype) for place in (1, 2) for dtype in TYPES}
+    with Saver(tmp_path, keep=1) as saver:
+        saver.save(1, {"model": tensors | {"count": torch.tensor(7)}}, {})
+        path = saver.wait()
+    assert path is not None
+    saved = load_checkpoint(path).tensors["model"]
+    assert saved.pop("count").item() == 7
+    for name, tensor in tensors.items():
+        assert saved[name].dtype == tensor.dtype
+        assert torch.equal(saved[name], tensor)
 
 
 def test_each_save_has_its_own_values_though_the_copies_are_used_again(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -21,6 +22,7 @@ import torch.distributed as dist
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch._utils import _unflatten_dense_tensors
 
 from regard import folders
 from regard.config import Config, from_json, to_json
@@ -280,10 +282,13 @@ def checkpoints(root: Path) -> list[Path]:
     return sorted(found, key=update_of)
 
 
-def newest(root: Path) -> tuple[Path | None, list[str]]:
-    """The newest checkpoint that is as it was written, and a sentence on each damaged one that was passed over."""
+def newest(root: Path, *, among: Callable[[int], bool] = lambda _: True) -> tuple[Path | None, list[str]]:
+    """The newest checkpoint that is as it was written, and a sentence on each damaged one that was passed over.
+
+    Only those of updates `among` which it is to be are looked at.
+    """
     remarks = []
-    for path in reversed(checkpoints(root)):
+    for path in reversed([path for path in checkpoints(root) if among(update_of(path))]):
         try:
             verify_checkpoint(path)
         except RegardError as error:
@@ -298,10 +303,10 @@ def damaged(root: Path) -> list[Path]:
     return sorted((root / CHECKPOINTS).glob("damaged-update-*"))
 
 
-def set_aside(root: Path, sound: Path | None) -> None:
+def set_aside(root: Path, sound: Path | None, *, among: Callable[[int], bool] = lambda _: True) -> None:
     """Rename what `newest` passed over to damaged-update-...: it must not count among the checkpoints that are kept."""
     for path in checkpoints(root):
-        if sound is None or update_of(path) > update_of(sound):
+        if among(update_of(path)) and (sound is None or update_of(path) > update_of(sound)):
             with explained(path):
                 folders.replace(path.with_name(f"damaged-{path.name}"), path)
 
@@ -421,29 +426,51 @@ def _read_shards(path: Path, *, only: Collection[str] = (), part: Part | None = 
 # In the background.
 
 
-def _place_for(tensor: Tensor) -> Tensor:
-    """Memory for a copy, such as a GPU writes to without the processor."""
-    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
-
-
 def _device(tensors: Iterable[Tensor]) -> torch.device:
     """Where a process's tensors are, but for a count or so that the processor keeps."""
     return next((tensor.device for tensor in tensors if tensor.device.type != "cpu"), torch.device("cpu"))
 
 
-def _quick_copies(tensors: list[Tensor], device: torch.device) -> list[Tensor] | None:
+class Copies(NamedTuple):
+    """Room for copies of tensors, or the copies: of each type of number one piece of memory, which moves as one."""
+
+    pieces: list[Tensor]
+    each: list[Tensor]
+
+    @classmethod
+    def of(cls, tensors: Sequence[Tensor], device: torch.device | str, *, pinned: bool = False) -> Copies:
+        pieces: list[Tensor] = []
+        places: dict[int, Tensor] = {}
+        for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+            some = {place: tensor for place, tensor in enumerate(tensors) if tensor.dtype == dtype}
+            size = sum(tensor.numel() for tensor in some.values())
+            pieces.append(torch.empty(size, dtype=dtype, device=device, pin_memory=pinned))
+            places |= dict(zip(some, _unflatten_dense_tensors(pieces[-1], list(some.values())), strict=True))
+        return cls(pieces, [places[place] for place in range(len(tensors))])
+
+    def fits(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether it is room for these."""
+        ours, theirs = ([(tensor.shape, tensor.dtype) for tensor in each] for each in (self.each, tensors))
+        return ours == theirs
+
+
+def _quick_copies(tensors: list[Tensor], device: torch.device) -> Copies | None:
     """Copies made at once, or None where that takes as long as any copy.
 
     A GPU copies within its memory many times as fast as out of it; as much again stays free for what comes next.
     """
     if device.type == "cpu":
         return None
-    if device.type != "cuda":
-        return [tensor.to("cpu", copy=True) for tensor in tensors]  # only one thread speaks to such a device
-    if torch.cuda.mem_get_info(device)[0] < 2 * sum(tensor.nbytes for tensor in tensors):
-        return None
-    copies = [torch.empty_like(tensor) for tensor in tensors]
-    torch._foreach_copy_(copies, tensors)
+    if device.type == "cuda":
+        if torch.cuda.mem_get_info(device)[0] < 2 * sum(tensor.nbytes for tensor in tensors):
+            return None
+        try:
+            copies = Copies.of(tensors, device)
+        except torch.cuda.OutOfMemoryError:  # another program was quicker
+            return None
+    else:
+        copies = Copies.of(tensors, "cpu")  # now: only one thread speaks to such a device
+    torch._foreach_copy_(copies.each, tensors)
     return copies
 
 
@@ -459,29 +486,37 @@ class Saver:
         assert keep >= 1
         self._root, self._keep, self._writers = root, keep, writers
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="saver")
-        self._copying: Future[Groups] | None = None
         self._job: Future[Path] | None = None
-        self._places: dict[tuple[str, str], Tensor] = {}  # used again and again: pinned memory is slow to get
+        self._copying: Future[Groups] | None = None
+        self._quick = False  # whether it reads from copies, and not from what may change
+        self._room: Copies | None = None  # used again and again: pinned memory is slow to get
         self._stream: torch.cuda.Stream | None = None  # a GPU's way out that does not hold up its work
 
     def save(self, update: int, tensors: Groups, progress: Mapping[str, Any], *, protect: Collection[int] = ()) -> None:
         """Begin to write a checkpoint, once the one before is written; progress may change afterwards."""
         self.wait()
         text = _to_text(progress)
-        parts = {(group, name): own(whole) for group, named in tensors.items() for name, whole in named.items()}
-        device = _device(parts.values())
-        copies = _quick_copies([*parts.values()], device)
-        self._follow(device)
-        held = parts if copies is None else dict(zip(parts, copies, strict=True))
-        copying = self._pool.submit(self._copy, tensors, held)
-        self._copying = copying if copies is None else None
-        self._job = self._pool.submit(self._write, update, copying, text, frozenset(protect))
+        parts = [own(whole) for named in tensors.values() for whole in named.values()]
+        device = _device(parts)
+        copies = _quick_copies(parts, device)
+        if device.type == "cuda":
+            self._stream = self._stream or torch.cuda.Stream(device)
+            self._stream.wait_stream(torch.cuda.current_stream(device))  # what it was told to compute until now
+        self._quick = copies is not None
+        self._copying = self._pool.submit(self._copy, update, tensors, parts, copies)
+        self._job = self._pool.submit(self._write, update, self._copying, text, frozenset(protect))
 
     def copied(self) -> None:
         """Wait until the tensors of the last save may change."""
-        if self._copying is not None:
-            self._copying.result()
-            self._copying = None
+        if self._copying is not None and not self._quick:
+            self._wait_for_copy()
+
+    def make_room(self) -> bool:
+        """Wait until the last save holds no memory of the device; whether it may have held any since this was asked."""
+        if self._copying is None or not self._quick:
+            return False
+        self._wait_for_copy()
+        return True
 
     def wait(self) -> Path | None:
         """Wait for what is being written; gives its path, or None when nothing was."""
@@ -499,7 +534,7 @@ class Saver:
             self.wait()
         finally:
             self._pool.shutdown()
-            self._places.clear()
+            self._copying = self._room = None
 
     def __enter__(self) -> Saver:
         return self
@@ -512,28 +547,38 @@ class Saver:
                 raise
             error.add_note(f"and {failure}")  # what ended the run is the news
 
-    def _follow(self, device: torch.device) -> None:
-        """What a GPU copies is what it was told to compute until now."""
-        if device.type == "cuda":
-            self._stream = self._stream or torch.cuda.Stream(device)
-            self._stream.wait_stream(torch.cuda.current_stream(device))
+    def _wait_for_copy(self) -> None:
+        assert self._copying is not None
+        try:
+            self._copying.result()
+        finally:
+            if self._copying.done():
+                self._copying = None
 
-    def _copy(self, tensors: Groups, parts: Mapping[tuple[str, str], Tensor]) -> Groups:
+    def _copy(self, update: int, tensors: Groups, parts: list[Tensor], copies: Copies | None) -> Groups:
         """This process's parts of the tensors, as parts of the whole, in memory of their own."""
-        before = self._places
-        self._places = {
-            key: place if (place := before.get(key)) is not None and place.shape == tensor.shape else _place_for(tensor)
-            for key, tensor in parts.items()
-        }
-        with torch.no_grad(), torch.cuda.stream(self._stream):
-            torch._foreach_copy_([*self._places.values()], [*parts.values()], non_blocking=self._stream is not None)
-        if self._stream is not None:
-            self._stream.synchronize()
+        try:
+            if self._stream is not None:
+                torch.cuda.set_device(self._stream.device)  # of this thread, or it would stand on the first GPU
+            if self._room is None or not self._room.fits(parts):
+                self._room = Copies.of(parts, "cpu", pinned=self._stream is not None)
+            with torch.no_grad(), nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
+                to, of = (self._room.each, parts) if copies is None else (self._room.pieces, copies.pieces)
+                torch._foreach_copy_(to, of, non_blocking=self._stream is not None)
+            if self._stream is not None:
+                self._stream.synchronize()
+        except (RuntimeError, MemoryError) as error:
+            raise RunError(f"the checkpoint of update {update} could not be copied: {error}") from error
+        finally:
+            for held in copies or ():
+                held.clear()  # the pool lets go of what it was given a moment after its word that all is done
+        names = ((group, name) for group, named in tensors.items() for name in named)
+        places = dict(zip(names, self._room.each, strict=True))
         if self._writers is None:
-            return {group: {name: self._places[group, name] for name in named} for group, named in tensors.items()}
+            return {group: {name: places[group, name] for name in named} for group, named in tensors.items()}
         from regard import shards
 
-        return shards.copied(tensors, self._places, self._writers)
+        return shards.copied(tensors, places, self._writers)
 
     def _write(self, update: int, copying: Future[Groups], progress: str, protect: Collection[int]) -> Path:
         try:

@@ -246,6 +246,14 @@ def test_packed_rows_hide_what_single_texts_hide() -> None:
     assert batch.target_tokens == int((batch.target_out != PAD).sum()) > 0
 
 
+def test_a_text_that_is_read_twice_in_an_epoch_hides_other_tokens() -> None:
+    stream = Stream(TEXTS.text, np.array([3, 5, 3]), running=False)
+    length, other = (int(TEXTS.text.lengths[text]) for text in (3, 5))
+    found = stream.window(np.array([0, length + other]), length)
+    assert found.ids[0].tolist() == found.ids[1].tolist()
+    assert found.example[0].tolist() != found.example[1].tolist()
+
+
 def test_ranks_share_the_windows() -> None:
     starts = [packed(STREAM, WINDOWS, segments=False, rank=rank, world=2)(0).examples.tolist() for rank in range(2)]
     assert sorted(starts[0] + starts[1]) == sorted(WINDOWS.batch(0).tolist())

@@ -13,7 +13,20 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from regard.errors import InputError
-from regard.text.order import Plan, Shape, choose_shapes, filled, key, mix, noise, plan, plan_shapes, shuffled, windows
+from regard.text.order import (
+    Plan,
+    Shape,
+    choose_shapes,
+    filled,
+    in_laps,
+    key,
+    mix,
+    noise,
+    plan,
+    plan_shapes,
+    shuffled,
+    windows,
+)
 from regard.text.tokenizer import Lines, train
 
 Lengths = NDArray[np.int64]
@@ -184,6 +197,11 @@ def test_a_weighted_corpus_is_read_evenly(size: int, weight: float, epoch: int) 
     counts = np.bincount(mix([size], [weight], seed=1, epoch=epoch), minlength=size)
     assert abs(counts.sum() - weight * size) <= 1
     assert counts.max() - counts.min() <= 2
+
+
+def test_what_is_read_twice_comes_again_after_all_others() -> None:
+    taken = mix([3, 2], [2, 1], seed=1, epoch=0)
+    assert in_laps(taken).tolist() == [0, 1, 2, 3, 4, 0, 1, 2]
 
 
 def test_a_weight_for_each_corpus_is_asked_for() -> None:

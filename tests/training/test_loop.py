@@ -244,6 +244,21 @@ def test_before_the_first_save_they_go_back_to_the_start_with_a_lower_rate(
     same(slower, training)
 
 
+@pytest.mark.parametrize("keep", [1, 3])
+def test_they_go_back_to_the_same_checkpoint_though_the_run_was_stopped_after_it(
+    keep: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_no_numbers(monkeypatch, range(8, 13))
+    whole = trained(tmp_path / "whole", corpus, "transformer", keep=keep, validate_every=100)
+    monkeypatch.undo()
+    stopped = trained(tmp_path / "stopped", corpus, "transformer", 6, keep=keep, validate_every=100)
+    assert [path.name for path in checkpoints(stopped.folder)][-2:] == ["update-00000004", "update-00000006"]
+    give_no_numbers(monkeypatch, range(2, 7))
+    resumed = trained(tmp_path / "stopped", corpus, "transformer", keep=keep, validate_every=100)
+    assert resumed.progress.skipped == whole.progress.skipped == 5
+    same(whole, resumed)
+
+
 def test_a_run_that_gives_no_numbers_at_all_ends_with_advice(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

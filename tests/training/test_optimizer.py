@@ -7,7 +7,7 @@ import torch
 
 from regard.config import TrainConfig
 from regard.models import build
-from regard.training.optimizer import inverse_sqrt, make_optimizer, noam, reserve
+from regard.training.optimizer import inverse_sqrt, make_optimizer, noam, rate, reserve
 from tests.models.families import ALL
 
 FAMILIES = {name: ALL[name] for name in ("transformer", "rnn-additive-input-gru", "gpt", "bert")}
@@ -25,6 +25,17 @@ def test_noam_and_inverse_sqrt_are_one_curve(update: int) -> None:
     config = TrainConfig(rate=1.0, schedule="noam", warmup=10)
     peak = TrainConfig(rate=noam(10, config, 64), schedule="inverse_sqrt", warmup=10)
     assert noam(update, config, 64) == pytest.approx(inverse_sqrt(update, peak, 64), rel=1e-12)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+@pytest.mark.parametrize(("updates", "warmup"), [(1, 0), (1, 1), (5, 0), (5, 4), (5, 5)])
+def test_a_rate_falls_from_its_peak_and_every_update_learns(schedule: str, updates: int, warmup: int) -> None:
+    config = TrainConfig(rate=1.0, schedule=schedule, updates=updates, warmup=warmup)  # type: ignore[arg-type]
+    rates = [rate(update, config, 64) for update in range(1, updates + 1)]
+    assert rates[max(warmup, 1) - 1] == 1.0
+    falling = rates[max(warmup, 1) - 1 :]
+    assert falling == sorted(set(falling), reverse=True)
+    assert min(rates) > 0
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -55,6 +55,14 @@ def test_validations_that_were_asked_for_are_made() -> None:
     assert FOUND.whole(settings) < 600
 
 
+def test_saves_that_were_asked_for_leave_no_time_for_more_validations() -> None:
+    found = FOUND._replace(validation=50.0)
+    settings = planned(Config(), CHOSEN - {"train.save_every"}, found, KNOWN, time.perf_counter()).train
+    assert settings.save_every == Config().train.save_every
+    assert settings.validate_every % settings.save_every == 0
+    assert found.whole(settings) < 600
+
+
 def test_a_recipes_rate_and_schedule_stay_with_a_warm_up_no_longer_than_a_sixth() -> None:
     recipe = Config.read({"train": {"schedule": "noam", "rate": 2.0, "warmup": 4000}})
     settings = planned(recipe, PLANNED, FOUND, KNOWN, time.perf_counter()).train

@@ -86,6 +86,11 @@ def test_what_was_asked_is_left_alone() -> None:
         assert values[section][name] == float(value), name
 
 
+def test_whoever_averages_checkpoints_gets_no_second_average() -> None:
+    assert chosen(CPU).train.decay > 0
+    assert chosen(CPU, "train.average=5").train.decay == 0
+
+
 @pytest.mark.parametrize("asked", ["model.size=200", "model.size=8", "model.heads=64", "model.heads=512"])
 @pytest.mark.parametrize("family", ["transformer", "gpt"])
 def test_heads_and_size_fit_each_other_whichever_was_asked(family: str, asked: str) -> None:

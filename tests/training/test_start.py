@@ -321,7 +321,7 @@ def test_beside_adapters_a_new_tag_is_learned_and_no_other_row_moves(tmp_path: P
     assert said.endswith("parameters are trained (adapters of rank 2, and what is new)")
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     ids = torch.tensor([[5, 9, sides.source.size]])
-    optimizer = make_optimizer(model, TrainConfig(rate=0.1))
+    optimizer = make_optimizer(model, TrainConfig(rate=0.1, weight_decay=0.1))
     model(Batch(ids, None, ids, ids, None, 3, 3, np.arange(1))).square().sum().backward()
     optimizer.step()
     moved = {name: (p != before[name]) for name, p in model.named_parameters() if (p != before[name]).any()}

@@ -45,6 +45,11 @@ class OnlyRows:
         return gradient * self.rows.reshape(-1, *(1,) * (gradient.dim() - 1))
 
 
+def is_partly_trained(parameter: nn.Parameter) -> bool:
+    """Whether some of its rows stay as they are."""
+    return any(isinstance(hook, OnlyRows) for hook in (parameter._backward_hooks or {}).values())
+
+
 New = Mapping[str, Tensor | None]
 """Parameters that began at random, or (True) which of their rows."""
 

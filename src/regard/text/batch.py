@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.text.corpus import Column, Store
 from regard.text.links import PLACES
-from regard.text.order import Plan, Shape, fractions, key, scatter
+from regard.text.order import Plan, Shape, fractions, key, scatter, turns
 from regard.text.tokenizer import MASK, PAD, SPECIALS, START
 
 HIDDEN, REPLACED = 0.8, 0.1  # of the tokens to guess become <mask>, and another token; the rest stays (Devlin et al.)
@@ -218,7 +218,7 @@ class Window(NamedTuple):
     """(B, T) the number of the text within its row, from 1."""
     example: Places
     offset: Places
-    """(B, T) which text a token is from, and where it stands in it."""
+    """(B, T) which text a token is from, one that is read twice having two numbers, and where it stands in it."""
 
 
 class Stream:
@@ -232,6 +232,7 @@ class Stream:
         self._order = order
         self._running = running
         self._ends = np.cumsum(self._column.lengths[order], dtype=np.int64)
+        self._names = order + len(column.lengths) * turns(order)
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
@@ -253,7 +254,7 @@ class Stream:
         ids = self._column.gather(example, left - begins, sizes).astype(np.int64).reshape(shape)
         spread = np.arange(ids.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         offset = (np.repeat(left - begins, sizes) + spread).reshape(shape)
-        owner = np.repeat(example, sizes).reshape(shape)
+        owner = np.repeat(self._names[text], sizes).reshape(shape)
         before = np.empty_like(ids)
         before[:, 1:] = ids[:, :-1]
         before[:, 0] = self._before(starts)

@@ -135,6 +135,24 @@ def mix(sizes: Sequence[int], weights: Sequence[float], *, seed: int, epoch: int
     return np.concatenate(taken) if taken else np.zeros(0, np.int64)
 
 
+def in_laps(examples: Places) -> Places:
+    """Examples in the order of their text; what is taken twice comes again only after all others have come."""
+    order = np.sort(examples)
+    again = turns(order)
+    return order[np.lexsort((order, again))] if again.any() else order
+
+
+def turns(examples: Places) -> Places:
+    """How often each of these examples came before."""
+    if (np.diff(examples) > 0).all():
+        return np.zeros(len(examples), np.int64)
+    order = np.argsort(examples, kind="stable")
+    _, first, counts = np.unique(examples[order], return_index=True, return_counts=True)
+    found = np.empty(len(examples), np.int64)
+    found[order] = np.arange(len(examples)) - np.repeat(first, counts)
+    return found
+
+
 # Batches
 
 

@@ -123,7 +123,7 @@ class Data:
             else:
                 plan = order.plan(*lengths, budget=budget, seed=seed, epoch=epoch, examples=examples, exact=exact)
             return Epoch(plan, pairs(store, plan, rank=rank, world=world))
-        chosen = np.arange(len(store)) if examples is None else np.sort(examples)
+        chosen = np.arange(len(store)) if examples is None else order.in_laps(examples)
         stream = Stream(store.text, chosen, running=text.running)
         length = min(text.window, config.model.length, len(stream))
         cut = {"length": length, "budget": max(budget, length), "seed": seed, "epoch": epoch}

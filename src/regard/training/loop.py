@@ -111,6 +111,7 @@ class Training:
         """The next update's gradients, where the device was told of them before it was done with the last."""
         self._ahead = runs_ahead(config, runtime)
         self._again = again
+        self._saver: Saver | None = None
         self.remarks: list[str] = []
         self.signal = 0
         """What asked the run to stop."""
@@ -136,11 +137,11 @@ class Training:
         self._load(path)
         return True
 
-    def _newest(self) -> Path | None:
+    def _newest(self, among: Callable[[int], bool] = lambda _: True) -> Path | None:
         """The checkpoint to go on from: the main process looks, and all take the same."""
-        path, self.remarks = newest(self.folder) if self.runtime.is_main else (None, [])
+        path, self.remarks = newest(self.folder, among=among) if self.runtime.is_main else (None, [])
         if self.remarks:
-            set_aside(self.folder, path)
+            set_aside(self.folder, path, among=among)
             begins = "no checkpoint is sound, so training begins again at update 1; " if path is None else ""
             self.remarks.append(f"{begins}what was passed over is now named damaged-update-...")
         update = int(self.runtime.told(-1 if path is None else update_of(path)))
@@ -190,7 +191,7 @@ class Training:
         settings, progress = self.config.train, self.progress
         step = self._prepared()
         journal = Journal(self.folder / "journal.jsonl" if self.runtime.is_main else None, progress.update)
-        saver = Saver(self.folder, keep=settings.keep, writers=self.writers)
+        self._saver = saver = Saver(self.folder, keep=settings.keep, writers=self.writers)
         held = self.optimizer.register_step_pre_hook(lambda *_: saver.copied())  # no step changes what is being saved
         with journal, saver, held, _asked_to_stop() as stop:
             batches, split = self._batches(), progress.split
@@ -304,7 +305,8 @@ class Training:
         tokens = max(tokens, 1)  # a bert may find nothing to guess among words it does not know
         # The sum over all tokens of all processes; gradients of processes are averaged, so times their number.
         while not self._gradients(step, micro, self.runtime.world / tokens, attempt, last=True):
-            self._split(step, micro)
+            if self._saver is None or not self._saver.make_room():
+                self._split(step, micro)
         return Taken(int(tokens), cursor)
 
     def _gradients(self, step: Step, batches: list[Batch], scale: float, attempt: int, *, last: bool) -> bool:
@@ -416,14 +418,23 @@ class Training:
         progress = self.progress
         if self.runtime.is_main or self.writers:
             begun = time.perf_counter()
-            protect = [progress.best_update, *last_saved(progress.update, self.config.train)]
+            settings = self.config.train
+            protect = [progress.best_update, *last_saved(progress.update, settings)]
+            if not progress.finished and progress.update != progress.best_update:  # a run may fall back to it
+                protect.append(progress.update - progress.update % settings.save_every)
             saver.save(progress.update, self.state(), dataclasses.asdict(progress), protect=protect)
             watch("saved", {"update": progress.update, "seconds": time.perf_counter() - begun})
 
     def _fall_back(self, saver: Saver) -> None:
-        """Too many updates in a row were no numbers: go back to a checkpoint, or the start, with a lower rate."""
+        """Too many updates in a row were no numbers: go back to a checkpoint, or the start, with a lower rate.
+
+        Not to one that was saved because somebody stopped the run: one that nothing has stopped has none there.
+        """
         saver.wait()
-        path = self._newest()
+        settings, best = self.config.train, self.progress.best_update
+        path = self._newest(
+            lambda update: not update % settings.save_every or (update == best and not settings.average)
+        )
         lowered, skipped, split = self.progress.lowered * LOWERED, self.progress.skipped, self.progress.split
         if (path is None and self._again is None) or lowered < 1e-3:
             tried = ", and going back did not help" if self.progress.lowered < 1 else ""

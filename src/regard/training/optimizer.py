@@ -10,6 +10,7 @@ from torch import nn
 
 from regard.attention.positions import Learned
 from regard.config import TrainConfig
+from regard.models.adapters import is_partly_trained
 
 Schedule = Callable[[int, TrainConfig, int], float]
 
@@ -32,14 +33,13 @@ def inverse_sqrt(update: int, config: TrainConfig, size: int) -> float:
 
 def cosine(update: int, config: TrainConfig, size: int) -> float:
     """Half a cosine, down to a tenth."""
-    return (
-        config.rate * _warm(update, config.warmup) * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * _done(update, config))))
-    )
+    fall = 0.5 * (1 + math.cos(math.pi * _done(update, config, end=config.updates)))
+    return config.rate * _warm(update, config.warmup) * (0.1 + 0.9 * fall)
 
 
 def linear(update: int, config: TrainConfig, size: int) -> float:
-    """A straight line down to zero."""
-    return config.rate * _warm(update, config.warmup) * (1 - _done(update, config))
+    """A straight line that would be at zero after the last update."""
+    return config.rate * _warm(update, config.warmup) * (1 - _done(update, config, end=config.updates + 1))
 
 
 def constant(update: int, config: TrainConfig, size: int) -> float:
@@ -47,9 +47,10 @@ def constant(update: int, config: TrainConfig, size: int) -> float:
     return config.rate * _warm(update, config.warmup)
 
 
-def _done(update: int, config: TrainConfig) -> float:
-    """The share of the way from the end of the warm-up to the last update."""
-    return min(1.0, max(0, update - config.warmup) / max(1, config.updates - config.warmup))
+def _done(update: int, config: TrainConfig, *, end: int) -> float:
+    """The share of the way from the end of the warm-up, or the first update, to the end."""
+    begin = max(config.warmup, 1)
+    return min(1.0, max(0, update - begin) / max(1, end - begin))
 
 
 SCHEDULES: dict[str, Schedule] = {
@@ -80,13 +81,13 @@ def reserve(optimizer: torch.optim.Optimizer) -> None:
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
-    """AdamW, fused where torch can; weight decay on matrices only, biases, norms and embeddings left alone."""
+    """AdamW, fused where torch can; weight decay on whole matrices only, biases, norms and embeddings left alone."""
     decayed: list[nn.Parameter] = []
     spared: list[nn.Parameter] = []
-    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding | Learned)}
+    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding | Learned)}
     for parameter in model.parameters():
         if parameter.requires_grad:
-            matrix = parameter.dim() == 2 and id(parameter) not in embeddings
+            matrix = parameter.dim() == 2 and id(parameter) not in tables and not is_partly_trained(parameter)
             (decayed if matrix else spared).append(parameter)
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": spared, "weight_decay": 0.0}]
     return torch.optim.AdamW(

@@ -159,7 +159,7 @@ def _with_model(config: Config, left_open: frozenset[str], shape: Shape, facts: 
         **STYLE[config.model.family],
     }
     # the second pass of R-Drop is cheap on a GPU, which a small model leaves idle
-    training = {"rdrop": 0.0 if facts.modest else shape.rdrop, "decay": 0.999}
+    training = {"rdrop": 0.0 if facts.modest else shape.rdrop, "decay": 0.0 if config.train.average else 0.999}
     if not facts.modest and config.model.family == "transformer":
         training["shapes"] = SHAPES_OF_BATCHES[size >= 512]
     return _laid_under(config, left_open, {"model": values, "train": training})
@@ -182,7 +182,8 @@ def with_updates(config: Config, left_open: frozenset[str], updates: int, facts:
     rate = min(0.002 if config.model.family == "transformer" else 0.001, 0.512 / size, (size * warmup) ** -0.5)
     if "train.save_every" not in left_open:
         save = config.train.save_every
-        every = max(1, every // save) * save  # the best model is kept only where a validated update is saved too
+        # the best model is kept only where a validated update is saved too; no more validations than there is time for
+        every = math.ceil(every / save) * save if facts.minutes else max(1, every // save) * save
     elif "train.validate_every" not in left_open:
         every = config.train.validate_every
     values = {
