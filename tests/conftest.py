@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,16 @@ def corpora() -> Path:
     if not folder:
         pytest.skip("REGARD_DATA is not set: real corpora are not here")
     return Path(folder)
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system with room for a quarter of a megabyte."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(tmp_path)]
+    if not sys.platform.startswith("linux") or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("mounting needs Linux and root")
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,16 +69,6 @@ def logits(model: nn.Module, config: ModelConfig) -> Tensor:
 def _power_stays_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiting for the disk is what test_folders.py is about, and most of the time the tests here would take."""
     monkeypatch.setattr(os, "fsync", lambda held: None)
-
-
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system with room for a quarter of a megabyte."""
-    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(tmp_path)]
-    if not sys.platform.startswith("linux") or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("mounting needs Linux and root")
-    yield tmp_path
-    subprocess.run(["umount", str(tmp_path)], check=True)
 
 
 # A model's folder.
@@ -547,7 +536,7 @@ def test_a_copy_that_fails_is_a_failure_of_the_run(tmp_path: Path, monkeypatch: 
     def lacking(*_: object, **__: object) -> None:
         raise MemoryError("nothing left")
 
-    monkeypatch.setattr(checkpoint.Copies, "of", lacking)
+    monkeypatch.setattr(checkpoint, "_place_for", lacking)
     with Saver(tmp_path, keep=1) as saver:
         saver.save(1, groups(1), {})
         with pytest.raises(RunError, match="the checkpoint of update 1 could not be copied: nothing left"):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -167,3 +169,17 @@ def test_ctrl_c_that_breaks_a_lock_is_still_ctrl_c(monkeypatch: pytest.MonkeyPat
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_a_module_is_loaded_ends_the_program_whatever_the_module_does_with_it(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    (tmp_path / "module_that_swallows.py").write_text(
+        f"import os\ntry:\n    os.kill(os.getpid(), {int(number)})\nexcept BaseException:\n    pass\n"
+    )
+    program = (
+        f"import signal; from regard.cli import stop; signal.signal({int(number)}, stop); import module_that_swallows"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (128 + number, "")

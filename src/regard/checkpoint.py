@@ -22,7 +22,6 @@ import torch.distributed as dist
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from torch._utils import _unflatten_dense_tensors
 
 from regard import folders
 from regard.config import Config, from_json, to_json
@@ -359,7 +358,8 @@ def _write_checkpoint(
     path = checkpoint_path(root, update)
     if writers is not None and dist.get_rank(writers):
         # The first of them makes the folder, which appears when all have written.
-        _write_shards(None, tensors, writers)
+        with explained(path):
+            _write_shards(None, tensors, writers)
         return path
     with folders.whole_folder(path, force=True) as new:
         if writers is not None:
@@ -431,46 +431,27 @@ def _device(tensors: Iterable[Tensor]) -> torch.device:
     return next((tensor.device for tensor in tensors if tensor.device.type != "cpu"), torch.device("cpu"))
 
 
-class Copies(NamedTuple):
-    """Room for copies of tensors, or the copies: of each type of number one piece of memory, which moves as one."""
-
-    pieces: list[Tensor]
-    each: list[Tensor]
-
-    @classmethod
-    def of(cls, tensors: Sequence[Tensor], device: torch.device | str, *, pinned: bool = False) -> Copies:
-        pieces: list[Tensor] = []
-        places: dict[int, Tensor] = {}
-        for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
-            some = {place: tensor for place, tensor in enumerate(tensors) if tensor.dtype == dtype}
-            size = sum(tensor.numel() for tensor in some.values())
-            pieces.append(torch.empty(size, dtype=dtype, device=device, pin_memory=pinned))
-            places |= dict(zip(some, _unflatten_dense_tensors(pieces[-1], list(some.values())), strict=True))
-        return cls(pieces, [places[place] for place in range(len(tensors))])
-
-    def fits(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether it is room for these."""
-        ours, theirs = ([(tensor.shape, tensor.dtype) for tensor in each] for each in (self.each, tensors))
-        return ours == theirs
+def _place_for(tensor: Tensor, *, pinned: bool) -> Tensor:
+    """Memory for a copy; a GPU writes to pinned memory without the processor."""
+    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=pinned)
 
 
-def _quick_copies(tensors: list[Tensor], device: torch.device) -> Copies | None:
+def _quick_copies(tensors: list[Tensor], device: torch.device) -> list[Tensor] | None:
     """Copies made at once, or None where that takes as long as any copy.
 
     A GPU copies within its memory many times as fast as out of it; as much again stays free for what comes next.
     """
     if device.type == "cpu":
         return None
-    if device.type == "cuda":
-        if torch.cuda.mem_get_info(device)[0] < 2 * sum(tensor.nbytes for tensor in tensors):
-            return None
-        try:
-            copies = Copies.of(tensors, device)
-        except torch.cuda.OutOfMemoryError:  # another program was quicker
-            return None
-    else:
-        copies = Copies.of(tensors, "cpu")  # now: only one thread speaks to such a device
-    torch._foreach_copy_(copies.each, tensors)
+    if device.type != "cuda":
+        return [tensor.to("cpu", copy=True) for tensor in tensors]  # now: only one thread speaks to such a device
+    if torch.cuda.mem_get_info(device)[0] < 2 * sum(tensor.nbytes for tensor in tensors):
+        return None
+    try:
+        copies = [torch.empty_like(tensor) for tensor in tensors]
+    except torch.cuda.OutOfMemoryError:  # another program was quicker
+        return None
+    torch._foreach_copy_(copies, tensors)
     return copies
 
 
@@ -489,7 +470,7 @@ class Saver:
         self._job: Future[Path] | None = None
         self._copying: Future[Groups] | None = None
         self._quick = False  # whether it reads from copies, and not from what may change
-        self._room: Copies | None = None  # used again and again: pinned memory is slow to get
+        self._places: list[Tensor] = []  # used again and again: pinned memory is slow to get
         self._stream: torch.cuda.Stream | None = None  # a GPU's way out that does not hold up its work
 
     def save(self, update: int, tensors: Groups, progress: Mapping[str, Any], *, protect: Collection[int] = ()) -> None:
@@ -503,7 +484,7 @@ class Saver:
             self._stream = self._stream or torch.cuda.Stream(device)
             self._stream.wait_stream(torch.cuda.current_stream(device))  # what it was told to compute until now
         self._quick = copies is not None
-        self._copying = self._pool.submit(self._copy, update, tensors, parts, copies)
+        self._copying = self._pool.submit(self._copy, update, tensors, parts if copies is None else copies)
         self._job = self._pool.submit(self._write, update, self._copying, text, frozenset(protect))
 
     def copied(self) -> None:
@@ -534,7 +515,8 @@ class Saver:
             self.wait()
         finally:
             self._pool.shutdown()
-            self._copying = self._room = None
+            self._copying = None
+            self._places.clear()
 
     def __enter__(self) -> Saver:
         return self
@@ -555,25 +537,24 @@ class Saver:
             if self._copying.done():
                 self._copying = None
 
-    def _copy(self, update: int, tensors: Groups, parts: list[Tensor], copies: Copies | None) -> Groups:
+    def _copy(self, update: int, tensors: Groups, parts: list[Tensor]) -> Groups:
         """This process's parts of the tensors, as parts of the whole, in memory of their own."""
+        stream = self._stream
         try:
-            if self._stream is not None:
-                torch.cuda.set_device(self._stream.device)  # of this thread, or it would stand on the first GPU
-            if self._room is None or not self._room.fits(parts):
-                self._room = Copies.of(parts, "cpu", pinned=self._stream is not None)
-            with torch.no_grad(), nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
-                to, of = (self._room.each, parts) if copies is None else (self._room.pieces, copies.pieces)
-                torch._foreach_copy_(to, of, non_blocking=self._stream is not None)
-            if self._stream is not None:
-                self._stream.synchronize()
+            if stream is not None:
+                torch.cuda.set_device(stream.device)  # of this thread, or it would stand on the first GPU
+            if [place.shape for place in self._places] != [part.shape for part in parts]:
+                self._places = [_place_for(part, pinned=stream is not None) for part in parts]
+            with torch.no_grad(), nullcontext() if stream is None else torch.cuda.stream(stream):
+                torch._foreach_copy_(self._places, parts, non_blocking=stream is not None)
+            if stream is not None:
+                stream.synchronize()
         except (RuntimeError, MemoryError) as error:
             raise RunError(f"the checkpoint of update {update} could not be copied: {error}") from error
         finally:
-            for held in copies or ():
-                held.clear()  # the pool lets go of what it was given a moment after its word that all is done
+            parts.clear()  # the pool lets go of what it was given a moment after its word that all is done
         names = ((group, name) for group, named in tensors.items() for name in named)
-        places = dict(zip(names, self._room.each, strict=True))
+        places = dict(zip(names, self._places, strict=True))
         if self._writers is None:
             return {group: {name: places[group, name] for name in named} for group, named in tensors.items()}
         from regard import shards

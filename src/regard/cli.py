@@ -11,6 +11,7 @@ import sys
 import time
 from io import TextIOWrapper
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -406,9 +407,26 @@ def _out_of_memory(error: RuntimeError) -> bool:
     return is_full(error)
 
 
+def stop(number: int, frame: FrameType | None) -> None:
+    """What SIGTERM and Ctrl-C do: what is half-written goes, and the program ends.
+
+    At once where a module is being loaded, of which nothing is written: libraries that are interrupted there swallow
+    it, and go on half made.
+    """
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            os._exit(128 + number)
+        frame = frame.f_back
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    sys.exit(128 + number)
+
+
 def main() -> None:
     """The program: errors we raise become one line and their exit code; `REGARD_DEBUG=1` shows the traceback."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what is half-written goes as on Ctrl-C
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as of what a shell runs in the background
+            signal.signal(number, stop)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # as all text that is read, in any locale
     try:

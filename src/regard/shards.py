@@ -98,12 +98,14 @@ def _flat(tensors: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Any]:
     return {f"{group}/{name}": tensor for group, named in tensors.items() for name, tensor in named.items()}
 
 
-def _explained(failure: CheckpointException) -> RegardError:
-    """What the first of the processes has to say that failed."""
+def _explained(failure: CheckpointException) -> RegardError | OSError:
+    """What the first of the processes has to say that failed; an OSError is for who knows what was being written."""
     rank, (error, _) = min(failure.failures.items())
     if isinstance(error, SafetensorError):
         return FolderError(f"a checkpoint is damaged or cut short: {error}")
-    return error if isinstance(error, RegardError) else RunError(f"a checkpoint failed at process {rank}: {error}")
+    if isinstance(error, RegardError | OSError):
+        return error
+    return RunError(f"a checkpoint failed at process {rank}: {error}")
 
 
 class Writer(StorageWriter):
@@ -129,9 +131,8 @@ class Writer(StorageWriter):
         path = Path(plan.storage_data)
         tensors = {item.index.fqn: planner.resolve_data(item) for item in plan.items}
         assert len(tensors) == len(plan.items)  # a process has one part of each tensor
-        with explained(path):
-            self._write(path, tensors)  # type: ignore[arg-type]
-            sync(path)
+        self._write(path, tensors)  # type: ignore[arg-type]
+        sync(path)
         done: Future[list[WriteResult]] = Future()
         done.set_result([WriteResult(item.index, 0, path.name) for item in plan.items])
         return done
@@ -155,8 +156,7 @@ class Writer(StorageWriter):
             for name, stored in sorted(metadata.state_dict_metadata.items())
             if isinstance(stored, TensorStorageMetadata)
         }
-        with explained(self._folder / SHARDS):
-            (self._folder / SHARDS).write_text(json.dumps(table) + "\n", encoding="utf-8")
+        (self._folder / SHARDS).write_text(json.dumps(table) + "\n", encoding="utf-8")
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:

@@ -89,6 +89,43 @@ def test_a_gpt_is_not_a_bert() -> None:
         warm_config(BERT, ModelConfig(family="gpt"))
 
 
+def test_the_first_layers_of_a_bert_make_a_lower_stack() -> None:
+    bert = build(BERT)
+    model = build(dataclasses.replace(warm_config(BERT, BERT), decoder_layers=1))
+    report = warm_start(model, bert.state_dict(), bert.state_dict())
+    assert all(".cross" in name for name in report.new)
+    assert "decoder: encoder.blocks.1.attention.project.weight" in report.unused
+
+
+def test_berts_with_rms_norms_are_taken_too() -> None:
+    shape = dataclasses.replace(BERT, norm="rms")
+    bert, model = build(shape), build(warm_config(shape, shape))
+    report = warm_start(model, bert.state_dict(), bert.state_dict())
+    assert all(".cross" in name for name in report.new)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("positions", "rotary", r"a warm start needs model\.positions = learned"),
+        ("embedding_norm", False, r"a warm start needs model\.embedding_norm = true"),
+        ("scale_embeddings", True, r"a warm start needs model\.scale_embeddings = false"),
+        ("output_bias", False, r"a warm start needs model\.output_bias = true"),
+        ("norm", "rms", r"no place for the encoder's source\.norm\.bias"),
+        ("norm_place", "pre", r"the encoder's weights lack encoder\.norm\.weight"),
+        ("bias", False, r"no place for the encoder's encoder\.blocks\.0\.attention\.project\.bias"),
+        ("score", "general", r"the encoder's weights lack encoder\.blocks\.0\.attention\.score"),
+        ("size", 8, r"source\.token\.weight has shape \(40, 8\) and the encoder's source\.token\.weight \(40, 16\)"),
+        ("encoder_layers", 3, r"the encoder's weights lack encoder\.blocks\.2\."),
+    ],
+)
+def test_a_model_of_another_shape_is_refused(field: str, value: object, message: str) -> None:
+    weights = build(BERT).state_dict()
+    model = build(dataclasses.replace(warm_config(BERT, BERT), **{field: value}))
+    with pytest.raises(ConfigError, match=f"{message}.*: give the weights of two berts, and a model that warm_config"):
+        warm_start(model, weights, weights)
+
+
 def test_weights_of_another_make_are_refused_and_not_passed_over() -> None:
     model = build(warm_config(BERT, BERT))
     with pytest.raises(ConfigError, match=r"the encoder's weights lack source.token.weight"):

@@ -104,6 +104,13 @@ def test_links_that_do_not_belong_to_the_pairs_are_refused(tmp_path: Path, links
         list(attach(read_pairs(tmp_path / "a", tmp_path / "b"), tmp_path / "links"))
 
 
+def test_links_without_a_single_one_are_refused(tmp_path: Path) -> None:
+    for name, text in (("a", "one\n"), ("b", "eins\n"), ("links", " \n")):
+        (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match="links has no links: there is nothing to learn from"):
+        list(attach(read_pairs(tmp_path / "a", tmp_path / "b"), tmp_path / "links"))
+
+
 def gold_of(folder: Path, name: str, text: str) -> list[tuple[set[tuple[int, int]], set[tuple[int, int]]]]:
     (folder / "a").write_text("the old house\n")
     (folder / "b").write_text("la vieille maison\n")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +186,20 @@ def test_what_is_no_text_is_refused(tokenizers: dict[str, Tokenizer]) -> None:
 def test_the_same_text_gives_the_same_tokenizer(tokenizers: dict[str, Tokenizer], kind: str) -> None:
     again = train(TEXTS, kind=kind, vocabulary=600, tags=["<2fr>"])  # type: ignore[arg-type]
     assert again.text == tokenizers[kind].text
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such terminals")
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_drawn_on_a_terminal_while_a_tokenizer_is_learned(kind: str) -> None:
+    program = f"from regard.text.tokenizer import train; train(['the old house'] * 9, kind={kind!r}, vocabulary=600)"
+    screen, terminal = os.openpty()
+    try:
+        subprocess.run([sys.executable, "-c", program], stdout=terminal, stderr=terminal, check=True)
+        os.write(terminal, b"the end")
+        assert os.read(screen, 10_000) == b"the end"
+    finally:
+        os.close(screen)
+        os.close(terminal)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "characters", "wordpiece"])

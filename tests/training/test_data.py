@@ -13,7 +13,7 @@ from regard.config import Config
 from regard.errors import ConfigError, DataError
 from regard.text.batch import Batch
 from regard.text.tokenizer import Sides, Tokenizer, train
-from regard.training.data import Data, Files, prepare
+from regard.training.data import Data, Files, check_room, prepare
 from tests.training.runs import learned, make_config, write_corpus
 
 
@@ -51,6 +51,19 @@ def test_nothing_held_out_is_trained_on(data: Data) -> None:
     assert all(tuple(data.valid.source.ids(i).tolist()) not in trained for i in range(len(data.valid)))
 
 
+# No room
+
+
+def test_a_sentence_longer_than_the_table_is_refused_with_what_helps_from_a_folder_too(data: Data) -> None:
+    longest = max(int(lengths.max()) for lengths in (data.train[0].source_lengths, data.train[0].target_lengths))
+    config = make_config("transformer").with_values(["model.positions=learned", f"model.length={longest - 1}"])
+    advice = (
+        rf"set text\.longest={longest - 2}, or without --from model\.length={longest} or more, or model\.positions="
+    )
+    with pytest.raises(ConfigError, match=rf"a sentence has {longest} tokens .* is {longest - 1}: {advice}"):
+        check_room(data, config)
+
+
 # Nothing left
 
 
@@ -80,6 +93,28 @@ def test_holding_nothing_out_needs_files_to_validate_with(tmp_path: Path, monkey
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     with pytest.raises(ConfigError, match=r"text\.held_out=0 keeps nothing to validate with: give --valid"):
         left_over(write_corpus(tmp_path, 60), None, "text.held_out=0")
+
+
+def validated(folder: Path, lines: str) -> list[str]:
+    """What is said of a corpus and of a validation text of these lines."""
+    corpus = write_corpus(folder, 60)
+    (folder / "valid.txt").write_text(lines)
+    valid = Files(folder / "valid.txt", folder / "valid.txt", False)
+    tokenizer = learned(corpus)
+    said: list[str] = []
+    files, config = Files(corpus / "a.txt", corpus / "b.txt", False), make_config("transformer")
+    prepare([files], valid, config, Sides(tokenizer, tokenizer), said.append)
+    return said
+
+
+def test_how_many_validation_pairs_are_left_out_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    assert validated(tmp_path, "the house\n\n")[1:] == ["validation: read 2 pairs; left out 1 empty"]
+
+
+def test_nothing_is_said_of_validation_pairs_that_are_all_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    assert validated(tmp_path, "the house\n")[1:] == []
 
 
 # Running text

@@ -274,6 +274,13 @@ def test_patience_ends_a_run_that_no_longer_gets_better(corpus: Path, tmp_path: 
     assert training.progress.finished
 
 
+def test_of_validations_that_score_alike_the_one_with_the_lower_loss_is_the_best(corpus: Path, tmp_path: Path) -> None:
+    losses = iter([3.0, 2.0, 2.5])
+    training = make_training(tmp_path, corpus, make_config("transformer", validate_every=4))
+    training.run(lambda _: loop.Validation(0.0, {"valid_loss": next(losses)}), lambda *_: None)
+    assert training.progress.best_update == 8
+
+
 def test_old_checkpoints_go_and_the_best_stays(corpus: Path, tmp_path: Path) -> None:
     trained(tmp_path, corpus, "transformer", updates=20, save_every=2, validate_every=2, keep=2)
     kept = [path.name for path in checkpoints(tmp_path)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -62,3 +63,9 @@ def test_divided_weights_go_back_to_the_start_where_nothing_was_saved(corpus: Pa
 def test_what_cannot_be_divided_is_refused(corpus: Path, tmp_path: Path) -> None:
     done = start(tmp_path, corpus, 2, family="rnn-input", model={"score": "cosine"}, sharded=True)
     assert "ConfigError: train.sharded cannot divide a single number, and this model has score" in done.stderr
+
+
+def test_a_full_disk_is_said_of_the_checkpoint_and_not_of_a_part_of_it(corpus: Path, tiny_disk: Path) -> None:
+    done = start(tiny_disk, corpus, 2, model={"size": 64}, save_every=4, sharded=True)
+    path = tiny_disk / "checkpoints" / "update-00000004"
+    assert set(re.findall(r"RunError: (.*);", done.stderr)) == {f"{path} could not be written: the disk is full"}

@@ -194,7 +194,73 @@ def test_two_berts_make_a_transformer(tmp_path: Path, same: bool) -> None:
     assert torch.equal(model.get_parameter("target.token.weight"), berts[1][1].get_parameter("source.token.weight"))
 
 
+@pytest.fixture(scope="module")
+def berts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    sides = Sides(*[tokenizer()] * 2)
+    return [make_folder(tmp_path_factory.mktemp("berts") / str(i), sides, family="bert")[0] for i in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "asked"),
+    [
+        ("size", "16", "64"),
+        ("heads", "2", "4"),
+        ("key_heads", "0", "1"),
+        ("feed_forward", "24", "128"),
+        ("encoder_layers", "2", "3"),
+        ("decoder_layers", "2", "3"),
+        ("length", "16", "247"),
+        ("positions", "learned", "sinusoidal"),
+        ("positions", "learned", "rotary"),
+        ("norm", "layer", "rms"),
+        ("norm_place", "post", "pre"),
+        ("norm_epsilon", "1e-05", "0.1"),
+        ("embedding_norm", "true", "false"),
+        ("scale_embeddings", "false", "true"),
+        ("activation", "relu", "swiglu"),
+        ("bias", "true", "false"),
+        ("output_bias", "true", "false"),
+        ("score", "auto", "dot"),
+    ],
+)
+def test_what_the_weights_of_two_berts_decide_is_not_asked_otherwise(
+    berts: list[Path], tmp_path: Path, field: str, given: str, asked: str
+) -> None:
+    config = base_config(berts).with_values([f"model.{field}={asked}"])
+    with pytest.raises(ConfigError) as refused:
+        check(config, berts, tmp_path / "out")
+    assert str(refused.value) == (
+        f"two bert folders give model.{field} = {given}, and model.{field} = {asked} was asked: "
+        f"leave model.{field} alone"
+    )
+
+
+def test_all_that_is_asked_otherwise_of_two_berts_is_named_at_once(berts: list[Path], tmp_path: Path) -> None:
+    config = base_config(berts).with_values(["model.size=64", "model.norm=rms"])
+    with pytest.raises(ConfigError, match=r"model.norm = rms were asked: leave model.size and model.norm alone"):
+        check(config, berts, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["dropout=0.3", "attention_dropout=0.1", "encoder_layers=1", "tie=none", "score=scaled_dot", "key_heads=2"],
+)
+def test_what_the_weights_of_two_berts_leave_open_may_be_asked(berts: list[Path], tmp_path: Path, value: str) -> None:
+    config = base_config(berts).with_values([f"model.{value}"])
+    check(config, berts, tmp_path / "out")
+    sides = take_tokenizers(berts, config.text, lambda _: None)
+    assert sides is not None
+    new = start_from(build(dataclasses.replace(config.model, vocabulary=sides.source.size)), berts, sides).new
+    assert new
+    assert all(".cross" in name for name in new)
+
+
 # What is refused
+
+
+def test_a_family_is_called_by_its_article(one: tuple[Path, nn.Module, Sides], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^an rnn cannot start from a transformer "):
+        check(Config().with_values(["model.family=rnn"]), [one[0]], tmp_path / "out")
 
 
 def test_what_cannot_begin_is_refused(one: tuple[Path, nn.Module, Sides], tmp_path: Path) -> None:
@@ -401,6 +467,18 @@ def test_a_run_from_a_folder_says_what_it_takes_and_is_not_taken_up_from_elsewhe
     refused = regard(corpus, "train", *paths, "--updates", "5", "--from", str(tmp_path / "other"))
     assert refused.returncode == 2
     assert "holds a run from another start (--from)" in refused.stderr
+
+
+@pytest.mark.slow
+def test_another_shape_than_that_of_two_berts_is_refused_in_one_line(
+    corpus: Path, berts: list[Path], tmp_path: Path
+) -> None:
+    start = [word for folder in berts for word in ("--from", str(folder))]
+    paths = [str(corpus / "a.txt"), str(corpus / "b.txt"), "--out", str(tmp_path / "out")]
+    refused = regard(corpus, "train", *paths, *start, "--set", "model.norm=rms")
+    assert refused.returncode == 2
+    assert refused.stderr.endswith("model.norm = rms was asked: leave model.norm alone\n")
+    assert "Traceback" not in refused.stderr
 
 
 @pytest.mark.slow

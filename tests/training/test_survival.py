@@ -191,6 +191,19 @@ def test_a_run_that_was_stopped_before_its_model_was_written_writes_it(
     assert (out / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
 
 
+@pytest.mark.parametrize("damage", [cut, flip])
+def test_a_finished_model_that_was_damaged_is_made_anew(
+    damage: Callable[[Path], None], corpus: Path, finished: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(finished, out)
+    damage(out / "model.safetensors")
+    assert any("model.safetensors is damaged" in line and "made anew from the checkpoints" in line
+               for line in start(corpus, out))  # fmt: skip
+    assert (out / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
+    assert (out / "damaged-model.safetensors").exists()
+
+
 def test_a_model_that_is_damaged_at_the_end_is_passed_over(corpus: Path, finished: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     shutil.copytree(finished, out)
@@ -229,7 +242,10 @@ def test_a_run_that_was_stopped_averages_what_one_that_was_not_does(corpus: Path
     ("value", "message"),
     [
         ("train.budget=5", r"train.budget \(5\) has no room for a pair of \d+ positions: set train.budget=\d+ or more"),
-        ("model.length=4", r"model.length is 4: set model.length=\d+ or more, text.longest=3, or model.positions"),
+        (
+            "model.length=4",
+            r"model.length is 4: set text.longest=3, or without --from model.length=\d+ or more, or model.positions",
+        ),
         ("train.seed=9223372036854775808", r"train.seed \(9223372036854775808\) must be below 2\^63"),
     ],
 )

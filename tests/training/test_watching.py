@@ -12,7 +12,7 @@ import pytest
 from regard.explain import film
 from regard.training import board, watching
 from regard.training.card import languages, model_card
-from regard.training.data import Files
+from regard.training.data import Files, prepare
 from regard.training.loop import Progress, Training, Validation
 from tests.training.runs import make_config, make_training, write_corpus
 
@@ -91,6 +91,16 @@ def test_the_card_says_what_a_model_is_and_where_it_comes_from(family: str, corp
         assert words in card, words
     rows = [line for line in card.splitlines() if line.startswith("|")]
     assert all(re.search(r"\|$", row) for row in rows)
+
+
+def test_the_card_says_how_many_validation_pairs_were_left_out(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "valid.txt").write_text("the house\n\n")
+    training = make_training(tmp_path, corpus, make_config("transformer"))
+    files = Files(corpus / "a.txt", corpus / "b.txt", False)
+    valid = Files(tmp_path / "valid.txt", tmp_path / "valid.txt", False)
+    training.data, _ = prepare([files], valid, training.config, training.data.sides, lambda _: None)
+    card = model_card(training, {"loss": 1.5}, corpora=[files], valid=valid, command="", start="", kept=[])
+    assert "<br>validation: read 2 pairs; left out 1 empty |" in card
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ self-attention and its feed-forward stands a cross-attention that nothing has tr
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -20,6 +21,11 @@ from regard.models.transformer import Transformer
 
 SAME = ("size", "heads", "key_heads", "feed_forward", "activation", "norm", "norm_place", "norm_epsilon", "bias",
         "length", "score")  # fmt: skip
+"""Fields that two berts must have alike, and the transformer as they have them."""
+FIXED: dict[str, Any] = {"positions": "learned", "embedding_norm": True, "scale_embeddings": False, "output_bias": True}
+"""What is so of every bert, whatever its config says: its embeddings, and the bias of its head."""
+
+REMEDY = "give the weights of two berts, and a model that warm_config makes of their configs"
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ def warm_config(
         if config.family != "bert":
             raise ConfigError(f"a warm start takes two bert models, and one is model.family = {config.family}")
     for name in SAME:
-        if getattr(encoder, name) != getattr(decoder, name):
+        if _differ(encoder, decoder, name):
             raise ConfigError(
                 f"the two bert models differ in model.{name} ({getattr(encoder, name)} and {getattr(decoder, name)}): "
                 "a warm start needs it the same in both"
@@ -60,16 +66,45 @@ def warm_config(
         family="transformer",
         target_vocabulary=decoder.vocabulary if decoder.vocabulary != encoder.vocabulary else 0,
         decoder_layers=decoder.encoder_layers,
-        positions="learned",
-        embedding_norm=True,
-        scale_embeddings=False,
-        output_bias=True,
         tie=tie,
+        **FIXED,
     )
+
+
+def check_asked(asked: ModelConfig, given: ModelConfig) -> None:
+    """Refuse a shape that two berts' weights do not have, `given` being what `warm_config` makes of them.
+
+    A stack may have fewer layers than its bert: the first ones. Dropout, tied embeddings and vocabularies are free.
+    """
+    wrong = [name for name in (*SAME, *FIXED) if _differ(asked, given, name)]
+    wrong += [name for name in ("encoder_layers", "decoder_layers") if getattr(asked, name) > getattr(given, name)]
+    if wrong:
+        raise ConfigError(
+            f"two bert folders give {_list(given, wrong)}, and {_list(asked, wrong)} {'were' if wrong[1:] else 'was'} "
+            f"asked: leave {_join(f'model.{name}' for name in wrong)} alone"
+        )
+
+
+def _differ(one: ModelConfig, other: ModelConfig, name: str) -> bool:
+    """Whether a field means another thing: what a 0 or an auto stands for may also be said."""
+    meant = {"key_heads": "memory_heads", "score": "score_name"}.get(name, name)
+    return bool(getattr(one, name) != getattr(other, name) and getattr(one, meant) != getattr(other, meant))
+
+
+def _list(config: ModelConfig, names: Iterable[str]) -> str:
+    return _join(f"model.{name} = {str(getattr(config, name)).lower()}" for name in names)
+
+
+def _join(words: Iterable[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def warm_start(model: Transformer, encoder: Mapping[str, Tensor], decoder: Mapping[str, Tensor]) -> Report:
     """Copy two berts' weights (by our names) into a transformer made by `warm_config`, and say what went where."""
+    for name, value in FIXED.items():
+        if getattr(model.config, name) != value:
+            raise ConfigError(f"a warm start needs model.{name} = {str(value).lower()}: {REMEDY}")
     ours = dict(model.named_parameters(remove_duplicate=False))
     copied: dict[str, str] = {}
     used: set[str] = set()
@@ -78,7 +113,7 @@ def warm_start(model: Transformer, encoder: Mapping[str, Tensor], decoder: Mappi
         if theirs not in weights:
             if name == "output_bias":  # a bert without its head
                 continue
-            raise ConfigError(f"the {side}'s weights lack {theirs}, which {name} begins with")
+            raise ConfigError(f"the {side}'s weights lack {theirs}, which {name} begins with: {REMEDY}")
         value = weights[theirs]
         if theirs == "source.position.weight" and "source.types.weight" in weights:
             # Every token of a sentence is of type 0 here: its vector is part of every position.
@@ -86,8 +121,7 @@ def warm_start(model: Transformer, encoder: Mapping[str, Tensor], decoder: Mappi
             used.add(f"{side}: source.types.weight")
         if value.shape != ours[name].shape:
             raise ConfigError(
-                f"{name} has shape {tuple(ours[name].shape)} and the {side}'s {theirs} {tuple(value.shape)}: build the "
-                "model with warm_config"
+                f"{name} has shape {tuple(ours[name].shape)} and the {side}'s {theirs} {tuple(value.shape)}: {REMEDY}"
             )
         with torch.no_grad():
             ours[name].copy_(value)
@@ -95,15 +129,30 @@ def warm_start(model: Transformer, encoder: Mapping[str, Tensor], decoder: Mappi
         used.add(copied[name])
     tied = _tied(model)
     new = [name for name in ours if name not in copied and name not in tied]
-    unused = [f"encoder: {name}" for name in encoder] + [f"decoder: {name}" for name in decoder]
-    return Report(copied, tied, new, [name for name in unused if name not in used])
+    names = [("encoder", name) for name in encoder] + [("decoder", name) for name in decoder]
+    unused = [(side, name) for side, name in names if f"{side}: {name}" not in used]
+    for side, name in unused:
+        if not _may_stay(model.config, side, name):
+            raise ConfigError(f"the model has no place for the {side}'s {name}: {REMEDY}")
+    return Report(copied, tied, new, [f"{side}: {name}" for side, name in unused])
+
+
+def _may_stay(config: ModelConfig, side: str, name: str) -> bool:
+    """Whether a bert's tensor may be left behind: of its head, of layers above ours, of embeddings that are tied."""
+    if name.startswith("source."):
+        return side == "decoder" and config.tie == "all"
+    if name.startswith("encoder."):
+        layer = re.match(r"encoder\.blocks\.(\d+)\.", name)
+        layers = config.encoder_layers if side == "encoder" else config.decoder_layers
+        return layer is not None and int(layer[1]) >= layers
+    return True
 
 
 def _plan(model: Transformer) -> Iterator[tuple[str, str, str]]:
     """Our name, which bert, its name there."""
     sides = [("source", "encoder")] + ([] if model.config.tie == "all" else [("target", "decoder")])
     for ours, side in sides:
-        for part in ("token.weight", "position.weight", "norm.weight", "norm.bias"):
+        for part, _ in model.get_submodule(ours).named_parameters():
             yield f"{ours}.{part}", side, f"source.{part}"
     for name, _ in model.named_parameters():
         stack = name.split(".")[0]

@@ -42,15 +42,15 @@ def parse(text: str, where: str) -> list[Link]:
 
 def attach(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[str, str, str]]:
     """Pairs with their line of links, which must be there and inside the sentences."""
-    for pair, text, where in _beside(pairs, path):
+    for pair, text, where in _beside(pairs, path, "learn from"):
         _check_inside(parse(text, where), pair, where)
         yield pair.source, pair.target, text
 
 
 def attach_gold(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[Pair, Gold]]:
     """Pairs with their gold links: `i-j` sure, `ipj` possible; words counted from 1 in a .talp file, else from 0."""
-    first, any_link = int(Path(bare_name(path)).suffix.lower() == ".talp"), False
-    for pair, text, where in _beside(pairs, path):
+    first = int(Path(bare_name(path)).suffix.lower() == ".talp")
+    for pair, text, where in _beside(pairs, path, "compare with"):
         sure, possible = set[Link](), set[Link]()
         for word in text.split():
             link = GOLD.fullmatch(word)
@@ -63,22 +63,22 @@ def attach_gold(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[Pair, Gold]
             if link[2] == "-":
                 sure.add(place)
         _check_inside(possible, pair, where, first)
-        any_link |= bool(possible)
         yield pair, Gold(frozenset(sure), frozenset(possible))
-    if not any_link:
-        raise DataError(f"{path} has no links: there is nothing to compare with")
 
 
-def _beside(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[Pair, str, str]]:
-    """Pairs with their line of a file and where it stands."""
-    number = 0
+def _beside(pairs: Iterable[Pair], path: Path, use: str) -> Iterator[tuple[Pair, str, str]]:
+    """Pairs with their line of a file and where it stands; a file of blank lines is of no use."""
+    number, blank = 0, True
     for number, (pair, line) in enumerate(zip_longest(pairs, read_lines(path)), start=1):
         if pair is None or line is None:
             more, fewer = ("links", "pairs") if pair is None else ("pairs", "links")
             raise DataError(
                 f"{path} does not belong to the pairs: there are more lines of {more} than {number - 1:,} {fewer}"
             )
+        blank = blank and not line[0].strip()
         yield pair, line[0], f"{path}, line {number}"
+    if blank:
+        raise DataError(f"{path} has no links: there is nothing to {use}")
 
 
 def _check_inside(links: Iterable[Link], pair: Pair, where: str, first: int = 0) -> None:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import random
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, repeat
@@ -358,7 +357,6 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
 def _untrained(kind: TokenizerKind, vocabulary: int, reserved: list[str]) -> tuple[Engine, Any]:
     """The parts of a tokenizer of this kind, and what trains it."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    bar = sys.stderr.isatty()
     if kind == "bpe":
         engine = Engine(models.BPE())
         engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -368,7 +366,7 @@ def _untrained(kind: TokenizerKind, vocabulary: int, reserved: list[str]) -> tup
             min_frequency=2,
             special_tokens=reserved,
             initial_alphabet=alphabet,
-            show_progress=bar,
+            show_progress=False,
         )
     if kind == "unigram":
         engine = Engine(models.Unigram())
@@ -378,18 +376,18 @@ def _untrained(kind: TokenizerKind, vocabulary: int, reserved: list[str]) -> tup
             vocab_size=max(vocabulary - len(BYTES) - len(ASCII), len(reserved) + 1),
             special_tokens=reserved,
             unk_token="<unk>",
-            show_progress=bar,
+            show_progress=False,
         )
     if kind == "wordpiece":
         engine = Engine(models.WordPiece(unk_token="<unk>"))
         engine.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         engine.decoder = decoders.WordPiece()
-        return engine, trainers.WordPieceTrainer(vocab_size=vocabulary, special_tokens=reserved, show_progress=bar)
+        return engine, trainers.WordPieceTrainer(vocab_size=vocabulary, special_tokens=reserved, show_progress=False)
     engine = Engine(models.WordLevel(unk_token="<unk>"))
     # a word carries the blank before it, so that decoding knows where blanks were
     engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     engine.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
-    return engine, trainers.WordLevelTrainer(vocab_size=vocabulary, special_tokens=reserved, show_progress=bar)
+    return engine, trainers.WordLevelTrainer(vocab_size=vocabulary, special_tokens=reserved, show_progress=False)
 
 
 def _characters(texts: Iterable[str], vocabulary: int, reserved: list[str], lowercase: bool) -> Engine:

@@ -217,6 +217,8 @@ def prepare(
         say(f"held out {len(held):,} {'texts' if corpora[0].single else 'pairs'} for validation")
     _refuse_nothing(corpora, stores[0], kept, "train on")
     _refuse_nothing(apart, held, made, "validate with")
+    if said := left_out_of(held) if apart else "":
+        say(said)
     if not len(held) and not config.text.held_out:
         raise ConfigError("text.held_out=0 keeps nothing to validate with: give --valid files, or leave it out")
     if not len(held):
@@ -226,6 +228,12 @@ def prepare(
         )
     shares = [(size, files.weight) for size, files in zip(sizes, corpora, strict=True)]
     return Data(config, sides, stores, held, shares), "+".join(identities)
+
+
+def left_out_of(valid: Store) -> str:
+    """What is said of --valid files of which something was left out; else nothing."""
+    report = valid.record["report"]
+    return f"validation: {report['text']}" if report["left_out"] else ""
 
 
 def _refuse_nothing(files: Sequence[Files], found: Store, kept: Sequence[Path], use: str) -> None:
@@ -249,8 +257,9 @@ def check_room(data: Data, config: Config) -> None:
             )
         if shape.family == "transformer" and shape.has_table and longest > shape.length:
             raise ConfigError(
-                f"a sentence has {longest} tokens with its end, and model.length is {shape.length}: set model.length="
-                f"{longest} or more, text.longest={shape.length - 1}, or model.positions=sinusoidal or rotary"
+                f"a sentence has {longest} tokens with its end, and model.length is {shape.length}: set text.longest="
+                f"{shape.length - 1}, or without --from model.length={longest} or more, or model.positions=sinusoidal "
+                "or rotary"
             )
 
 

@@ -63,6 +63,8 @@ class Progress:
     split: int = 1
     """Parts a batch is divided into, since the GPU's memory did not hold it whole."""
     best: float = -math.inf
+    best_loss: float = math.inf
+    """Of what is equally good, that is the best which is surer of it."""
     best_update: int = 0
     stale: int = 0
     """Validations since the best."""
@@ -377,8 +379,10 @@ class Training:
         took = time.perf_counter() - begun
         progress = self.progress
         progress.stale += 1
-        if found.score > progress.best:
-            progress.best, progress.best_update, progress.stale = found.score, progress.update, 0
+        loss = float(found.facts.get("valid_loss", math.inf))
+        if (found.score, -loss) > (progress.best, -progress.best_loss):
+            progress.best, progress.best_loss, progress.best_update = found.score, loss, progress.update
+            progress.stale = 0
         best = progress.best_update == progress.update
         watch("validation", {**found.facts, "update": progress.update, "best": best, "seconds": took})
         journal.write("validation", progress.update, **found.facts, seconds=round(took, 3))

@@ -54,7 +54,10 @@ from regard.training.watching import LEFT, draw, watched
 from regard.translator import Result, Translator
 
 IDENTITY = "data.txt"  # the hash of the files a run is trained on
-WRITTEN = (MODEL, CONFIG, *TOKENIZERS, "journal.jsonl", "card.md", signals.FILE, folders.CHECKSUMS, *LEFT, IDENTITY)
+DAMAGED = f"damaged-{MODEL}"
+WRITTEN = (
+    MODEL, DAMAGED, CONFIG, *TOKENIZERS, "journal.jsonl", "card.md", signals.FILE, folders.CHECKSUMS, *LEFT, IDENTITY
+)  # fmt: skip
 EASY = 80  # characters of a sentence shown
 CALIBRATED = 2000  # sentences that confidence is calibrated by
 Say = Callable[[str], None]
@@ -131,7 +134,7 @@ def _run(request: Request, runtime: Runtime, say: Say, watch: Watch) -> Outcome:
     say(f"{count(config).total:,} parameters, {len(data.train[0]):,} examples to train on")
     resumed = training.resume()
     progress = training.progress
-    done = progress.finished and (out / MODEL).exists()
+    done = progress.finished and bool(runtime.told(runtime.is_main and _is_whole(out, say)))
     if resumed and not done:
         say(f"resumed at update {progress.update:,}")
     for line in training.remarks if resumed else [*report, *training.remarks]:
@@ -145,6 +148,19 @@ def _run(request: Request, runtime: Runtime, say: Say, watch: Watch) -> Outcome:
     scores = _finish(request, training, say) if runtime.is_main else {}
     runtime.barrier()
     return Outcome(progress, scores, finished=True)
+
+
+def _is_whole(out: Path, say: Say) -> bool:
+    """Whether the finished model is there, as it was written; a damaged one is set aside."""
+    if not (out / MODEL).exists():
+        return False
+    try:
+        folders.verify(out, only=[MODEL])
+    except FolderError as error:
+        folders.replace(out / DAMAGED, out / MODEL)
+        say(f"{error}: it is now named {DAMAGED}, and made anew from the checkpoints")
+        return False
+    return True
 
 
 def _begin(request: Request, runtime: Runtime, say: Say) -> None:

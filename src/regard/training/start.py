@@ -18,7 +18,7 @@ from regard.config import Config, TextConfig
 from regard.errors import ConfigError, FolderError, did_you_mean
 from regard.models import Transformer, build
 from regard.models.adapters import New, adapt
-from regard.models.warm import warm_config, warm_start
+from regard.models.warm import check_asked, warm_config, warm_start
 from regard.text.tokenizer import Sides, Tokenizer
 
 ROWS = {
@@ -59,13 +59,22 @@ def check(config: Config, origins: Sequence[Path], out: Path) -> None:
     wanted = "bert" if len(origins) == 2 else config.model.family
     if theirs - {wanted}:
         raise ConfigError(
-            f"a {config.model.family} cannot start from a {'/'.join(sorted(theirs - {wanted}))} ({origins[0]})"
+            f"{_a(config.model.family)} cannot start from {_a('/'.join(sorted(theirs - {wanted})))} ({origins[0]})"
             + ("; two bert folders make a transformer: --from BERT --from BERT" if theirs == {"bert"} else "")
         )
     if len(origins) == 2 and config.model.family != "transformer":
         raise ConfigError(f"two bert folders make a transformer, and model.family is {config.model.family}")
-    if len(origins) == 2 and _asks_for_another(config.text, base_config(origins).text):
-        raise ConfigError("a run from two bert folders keeps their tokenizers: leave text.tokenizer and its like alone")
+    if len(origins) == 2:
+        base = base_config(origins)
+        check_asked(config.model, base.model)
+        if _asks_for_another(config.text, base.text):
+            raise ConfigError(
+                "a run from two bert folders keeps their tokenizers: leave text.tokenizer and its like alone"
+            )
+
+
+def _a(family: str) -> str:
+    return f"an {family}" if family.startswith("rnn") else f"a {family}"
 
 
 def origin_of(origins: Iterable[Path]) -> str:
