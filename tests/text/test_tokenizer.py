@@ -368,3 +368,8 @@ def test_tags_that_are_added_come_last_and_change_nothing_else() -> None:
     assert more.tags == ("<2fr>", "<2de>")
     assert more.encode("<2de> the old house") == [tokenizer.size, *tokenizer.encode(" the old house")]
     assert tokenizer.with_tags(["<2fr>"]) is tokenizer
+
+
+def test_a_vocabulary_too_small_for_the_characters_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"text.vocabulary \(300\) does not hold every character of the text"):
+        train(["the old house stands", "über alles ß 日本語"], kind="unigram", vocabulary=300)

@@ -49,6 +49,16 @@ def test_costly_validations_become_rare() -> None:
     assert found.whole(settings) < 600
 
 
+@pytest.mark.parametrize("minutes", [1.0, 3.0, 60.0])
+@pytest.mark.parametrize("asked", [frozenset(), frozenset({"train.validate_every"})])
+def test_sentences_that_do_not_end_yet_are_planned_for(minutes: float, asked: frozenset[str]) -> None:
+    found = Found(update=0.2, cold=1.0, validation=4.0, ending=8.0, repeated=4.0, endless=4.0)
+    settings = plan(found, CHOSEN - asked, dataclasses.replace(KNOWN, minutes=minutes)).train
+    assert 0.75 * 60 * minutes < found.whole(settings) < 60 * minutes
+    once = settings.updates <= settings.validate_every
+    assert found.whole(settings) >= 1 + 0.2 * settings.updates + 4 + (4 if once else 8)
+
+
 def test_validations_that_were_asked_for_are_made() -> None:
     settings = plan(left_open=PLANNED - {"train.validate_every"}).train
     assert settings.validate_every == Config().train.validate_every
@@ -176,10 +186,20 @@ def test_the_time_left_counts_updates_validations_saves_and_the_end() -> None:
     told = Pace(SETTINGS, validation=0.0, ending=2.0)
     for _ in range(10):
         told.update(0.5)
-    told.validation(10.0)
+    told.validation(10.0, 100, best=True)
     told.saved(1.0)
     assert told.left(100) == 900 * 0.5 + (9 + 2) * 10 + (18 + 1) * 1.0
     assert told.left(1000) == 2 * 10 + 1.0
+
+
+@pytest.mark.parametrize(("best", "left"), [(True, 10 + 1.0), (False, 20 + 1.0)])
+def test_after_the_last_validation_only_what_it_has_not_scored_is_left(best: bool, left: float) -> None:
+    told = Pace(TrainConfig(updates=153, validate_every=154, save_every=153), validation=0.0, ending=2.0, again=True)
+    for _ in range(10):
+        told.update(0.5)
+    told.validation(10.0, 153, best=best)
+    told.saved(1.0)
+    assert told.left(153) == left
 
 
 def test_an_update_that_took_very_long_does_not_count() -> None:
@@ -194,7 +214,7 @@ def test_until_the_first_validation_it_is_taken_for_some_updates() -> None:
     for _ in range(10):
         told.update(0.5)
     assert told.left(0) == 1000 * 0.5 + 10 * 20 * 0.5
-    told.validation(1.0)
+    told.validation(1.0, 100, best=True)
     assert told.left(0) == 1000 * 0.5 + 10
 
 

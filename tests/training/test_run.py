@@ -306,7 +306,7 @@ def test_a_vocabulary_that_cannot_be_is_refused(corpus: Path, tmp_path: Path) ->
 
 def test_confidence_is_calibrated_by_the_validation_sentences(tmp_path: Path) -> None:
     config, data = make_data(write_corpus(tmp_path, lines=3000), make_config("transformer"))
-    results, references = translations(build(config.model).eval(), data, len(data.valid))
+    results, references = translations(build(config.model).eval(), data, range(len(data.valid)))
     found = _calibration(data, results, references)
     assert found.sentences == len(data.valid) >= 50
     assert found.usual.source >= max(len(reference) for reference in references)

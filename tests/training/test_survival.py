@@ -9,9 +9,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,6 +25,7 @@ from regard.training.journal import read
 from regard.training.loop import Training
 from regard.training.run import Request, run
 from regard.training.runtime import Runtime
+from regard.translator import Translator
 from tests.training.runs import make_config, make_training, no_validation, write_corpus
 
 ALONE = Runtime(torch.device("cpu"), 0, 1)
@@ -189,6 +191,28 @@ def test_a_run_that_was_stopped_before_its_model_was_written_writes_it(
     (out / "model.safetensors").unlink()
     start(corpus, out)
     assert (out / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
+
+
+def test_what_the_last_validation_translated_is_scored_as_if_it_were_translated_again(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = request(corpus, tmp_path / "out")
+    asked = dataclasses.replace(asked, config=asked.config.with_values(["train.metric=chrf"]))
+    sizes: list[int] = []
+    translate = Translator.translate
+
+    def counted(self: Translator, texts: Sequence[str], **rest: Any) -> Any:
+        sizes.append(len(texts))
+        return translate(self, texts, **rest)
+
+    monkeypatch.setattr(Translator, "translate", counted)
+    monkeypatch.setattr("regard.training.run.VALIDATED", 3)
+    once = run(asked, ALONE, lambda _: None, lambda *_: None).scores
+    held = sizes[-1] + 3
+    assert sizes == [3, held - 3]
+    (tmp_path / "out" / "model.safetensors").unlink()
+    assert run(asked, ALONE, lambda _: None, lambda *_: None).scores == once
+    assert sizes[2:] == [3, held - 3]
 
 
 @pytest.mark.parametrize("damage", [cut, flip])
@@ -360,6 +384,7 @@ def test_a_folder_that_cannot_be_written_to_is_refused(corpus: Path, unwritable:
 KILLED = """
 import json, os, random, signal, sys, time
 from pathlib import Path
+from typing import Any
 import torch
 torch.set_num_threads(1)
 from regard.checkpoint import MODEL, checkpoints, load_checkpoint

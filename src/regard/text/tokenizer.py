@@ -295,7 +295,15 @@ def train(
         engine, trainer = _untrained(kind, vocabulary, reserved)
         if lowercase:
             engine.normalizer = normalizers.Lowercase()
-        engine.train_from_iterator(_batches(texts), trainer)
+        try:
+            engine.train_from_iterator(_batches(texts), trainer)
+        except Exception as error:  # the library has no other class for it
+            if "vocabulary is not large enough" not in str(error):
+                raise
+            raise ConfigError(
+                f"text.vocabulary ({vocabulary}) does not hold every character of the text, as {kind} wants it to: set "
+                f"text.vocabulary={2 * max(vocabulary, 500)} or more, or text.tokenizer=bpe"
+            ) from error
     values = json.loads(engine.to_str())
     for token in values["added_tokens"]:
         token["special"] = token["content"] in SPECIALS  # tags are found in text, special tokens are not

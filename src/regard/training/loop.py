@@ -10,7 +10,7 @@ import dataclasses
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,6 +87,8 @@ class Validation:
 
     score: float
     facts: dict[str, Any] = field(default_factory=dict)
+    results: Sequence[Any] = ()
+    """What was made for it, to be used again where the same weights are scored once more."""
 
 
 Validate = Callable[[nn.Module], Validation]
@@ -114,6 +116,8 @@ class Training:
         self._ahead = runs_ahead(config, runtime)
         self._again = again
         self._saver: Saver | None = None
+        self.validated: tuple[int, Validation] | None = None
+        """The last validation of this process, and the update it was of."""
         self.remarks: list[str] = []
         self.signal = 0
         """What asked the run to stop."""
@@ -378,6 +382,7 @@ class Training:
         self.model.train()
         took = time.perf_counter() - begun
         progress = self.progress
+        self.validated = progress.update, found
         progress.stale += 1
         loss = float(found.facts.get("valid_loss", math.inf))
         if (found.score, -loss) > (progress.best, -progress.best_loss):

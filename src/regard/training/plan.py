@@ -32,10 +32,12 @@ from regard.training.view import lasting
 
 VALIDATED = 500  # sentences translated at a validation during training: enough to choose by, quick enough to repeat
 FEWEST = 10  # updates of a run that was given a time
+LEARNED = 400  # updates after which a model ends its sentences, more or less
 PROBED = 12  # updates timed at least
 COLD = 4  # of them that are not counted: the first ones choose kernels and take memory
 SHARE = 0.06  # of the time given that a probe may take
 VALIDATING = 0.1  # of the time given that validations may take
+AROUND = 4.0  # seconds that a program takes to start, to draw its curves and to end
 SLACK = 0.04  # of the time given that is left for what a probe does not see
 FULL = 0.8  # of a GPU's memory that a budget may take: the rest is for fragments and longer batches
 WRITTEN = 200e6  # bytes a second that a disk is trusted to take
@@ -111,11 +113,24 @@ class Found(NamedTuple):
     validation: float
     ending: float
     """Scoring and writing the finished model."""
+    repeated: float = 0.0
+    """Of the ending, what the last validation has done already if it is the best."""
+    endless: float = 1.0
+    """How many times as long a validation takes where no sentence ends."""
 
     def whole(self, settings: TrainConfig) -> float:
         """All of a run."""
-        validations = math.ceil(settings.updates / settings.validate_every)
-        return self.cold + settings.updates * self.update + validations * self.validation + self.ending
+        return self.cold + settings.updates * self.update + self.scoring(settings.updates, settings.validate_every)
+
+    def scoring(self, updates: int, every: int) -> float:
+        """The validations of a run, and its end."""
+        validated = [*range(every, updates, every), updates]
+        ending = self.ending - (self.repeated if len(validated) == 1 else 0.0)
+        return sum(map(self._longer, validated)) * self.validation + self._longer(updates) * ending
+
+    def _longer(self, update: int) -> float:
+        """How many times as long it takes as with a model that has learned to end its sentences."""
+        return 1 + (self.endless - 1) * max(0.0, 1 - update / LEARNED)
 
 
 def probe(config: Config, data: Data, runtime: Runtime, minutes: float, make: Make, validate: Validate) -> Found:
@@ -140,9 +155,9 @@ def probe(config: Config, data: Data, runtime: Runtime, minutes: float, make: Ma
     batches.close()  # type: ignore[attr-defined]
     each = _mean(times[COLD if step.records else min(COLD, len(times) // 3) :])
     cold = _cold(times, each, recorded, shapes=mine.train.shapes)
-    once, ending = _validation(training.model, _with(data, mine), validate, limit)
+    scored = _validation(training.model, _with(data, mine), validate, limit)
     numbers = accounting.count(config).total
-    found = Found(each, cold, once, ending + 16 * numbers / WRITTEN)
+    found = scored._replace(update=each, cold=cold, ending=scored.ending + 16 * numbers / WRITTEN)
     del training, step
     make_room()
     return found
@@ -157,23 +172,31 @@ def _cold(times: list[float], each: float, recorded: list[int], *, shapes: int) 
     return found + max(0.0, recording) * max(0, shapes - recorded[-1])
 
 
-def _validation(model: nn.Module, data: Data, validate: Validate, limit: float) -> tuple[float, float]:
+def _validation(model: nn.Module, data: Data, validate: Validate, limit: float) -> Found:
     """What a validation takes, and scoring the finished model, from a few sentences.
 
-    A model that has learned nothing never ends a sentence: it may write as much as a good one would.
+    A model that has learned nothing never ends a sentence: it may write as much as a good one would, and then as much
+    as it likes.
     """
     short = replace(data.config, decode=replace(data.config.decode, ratio=1.0, extra=5))
-    held, each, sentences = len(data.valid), 0.0, 0
-    for some in (8, 48):
+    held = len(data.valid)
+
+    def timed(config: Config, some: int) -> tuple[float, bool]:
         places = np.linspace(0, held - 1, min(some, held)).astype(np.int64)
-        few = Data(short, data.sides, data.train, data.valid.take(places), data.shares)
+        few = Data(config, data.sides, data.train, data.valid.take(places), data.shares)
         begun = time.perf_counter()
         validated = validate(model, few)
-        each = (time.perf_counter() - begun) / len(places)
-        sentences = min(held, VALIDATED) if "sentences" in validated.facts else held
-        if 6 * each * some > limit:
-            break
-    return each * sentences, each * held
+        return (time.perf_counter() - begun) / len(places), "sentences" in validated.facts
+
+    timed(short, 8)
+    each, translates = timed(short, 8)
+    endless = timed(data.config, 8)[0] / each if translates else 1.0
+    if 6 * each * 8 <= limit:
+        each, _ = timed(short, 48)
+    sentences = min(held, VALIDATED) if translates else held
+    repeated = each * sentences if translates and not data.config.train.average else 0.0
+    # in batches of many sentences a step more costs half of what it does in batches of few
+    return Found(0.0, 0.0, each * sentences, each * held, repeated, max(1.0, (1 + endless) / 2))
 
 
 def planned(config: Config, left_open: frozenset[str], found: Found, known: Facts, begun: float) -> Config:
@@ -182,14 +205,16 @@ def planned(config: Config, left_open: frozenset[str], found: Found, known: Fact
     Nothing looks at the clock again: a run whose end depended on it could neither be repeated nor go on exactly. So the
     plan leaves some time over. Where even the fewest updates do not fit, they are made all the same.
     """
-    usable = known.minutes * 60 * (1 - SLACK) - (time.perf_counter() - begun) - found.cold - found.ending
-    if "train.validate_every" in left_open:
-        validations = max(1, min(10, int(VALIDATING * usable / max(found.validation, 1e-9))))
-        updates = max((usable - validations * found.validation) / found.update, FEWEST)
-        every = math.ceil(updates / validations)
-    else:
+    usable = known.minutes * 60 * (1 - SLACK) - AROUND - (time.perf_counter() - begun) - found.cold
+    validations = max(1, min(10, int(VALIDATING * (usable - found.ending) / max(found.validation, 1e-9))))
+    updates = max(usable / found.update, FEWEST)
+    while True:
         every = config.train.validate_every
-        updates = max((usable - found.validation) / (found.update + found.validation / every), FEWEST)
+        if "train.validate_every" in left_open:
+            every = math.ceil(updates / validations)
+        if updates <= FEWEST or int(updates) * found.update + found.scoring(int(updates), every) <= usable:
+            break
+        updates = max(0.99 * updates, FEWEST)  # what is scored after fewer updates may take longer, so one by one
     return size.with_updates(config, left_open | {"train.updates"}, int(updates), known, every=every)
 
 
@@ -264,19 +289,22 @@ def _mean(times: list[float]) -> float:
 class Pace:
     """Told how long updates, validations and saves take, and saying how long the rest will."""
 
-    def __init__(self, settings: TrainConfig, *, validation: float, ending: float) -> None:
+    def __init__(self, settings: TrainConfig, *, validation: float, ending: float, again: bool = False) -> None:
         """Until a validation was made it is taken for so many updates, and scoring the finished model for `ending`
-        validations."""
-        self._settings, self._guess, self._ending = settings, validation, ending
+        validations; one fewer where the last validation is the best and need not be made `again`."""
+        self._settings, self._guess, self._ending, self._again = settings, validation, ending, again
+        self._last = False
         self._updates: deque[float] = deque(maxlen=RECENT)
         self._validation = self._saved = 0.0
 
     def update(self, seconds: float) -> None:
         self._updates.append(seconds)
 
-    def validation(self, seconds: float) -> None:
+    def validation(self, seconds: float, update: int, *, best: bool) -> None:
         """The last one tells most: a model that has learned to end its sentences is faster."""
         self._validation = seconds
+        if update == self._settings.updates:
+            self._last, self._ending = True, max(0.0, self._ending - 1) if best and self._again else self._ending
 
     def saved(self, seconds: float) -> None:
         self._saved = seconds
@@ -294,6 +322,7 @@ class Pace:
         validations, saves = (
             _to_come(update, settings, every) for every in (settings.validate_every, settings.save_every)
         )
+        validations = 0 if self._last else validations
         ending = self._ending * validation + self._saved
         return (settings.updates - update) * each + validations * validation + saves * self._saved + ending
 
@@ -313,4 +342,5 @@ def pace(config: Config, data: Data, runtime: Runtime) -> Pace:
         slower = DECODING.get(runtime.device.type, 20.0) * config.decode.beams / 3
         guess += slower * min(held, VALIDATED) * length / config.train.budget
     guess /= (2 if config.train.rdrop else 1) * config.train.accumulate
-    return Pace(config.train, validation=guess, ending=max(1.0, held / VALIDATED) if translates else 1.0)
+    again = translates and config.train.metric != "loss" and not config.train.average
+    return Pace(config.train, validation=guess, ending=max(1.0, held / VALIDATED) if translates else 1.0, again=again)

@@ -323,12 +323,12 @@ def validation(model: nn.Module, data: Data, runtime: Runtime) -> Validation:
     facts: dict[str, Any] = {"valid_loss": valid_loss(model, data, runtime)}
     if data.config.model.family in ("gpt", "bert") or metric == "loss":
         return Validation(-facts["valid_loss"], facts)
-    results, references = translations(model, data, VALIDATED)
+    results, references = translations(model, data, range(VALIDATED))
     hypotheses = [result.text for result in results]
     score = corpus_scores(hypotheses, references, metrics=[metric])[metric]
     facts |= {metric: score.score, "signature": score.signature, "sentences": len(hypotheses)}
     facts["sample"] = _sample(data, hypotheses, references)
-    return Validation(score.score, facts)
+    return Validation(score.score, facts, results)
 
 
 @torch.no_grad()
@@ -348,13 +348,28 @@ def valid_loss(model: nn.Module, data: Data, runtime: Runtime) -> float:
     return float(total) / max(tokens, 1)
 
 
-def translations(model: nn.Module, data: Data, most: int) -> tuple[list[Result], list[str]]:
-    """What the model makes of the first validation sentences, and what they should be."""
+def translations(model: nn.Module, data: Data, places: range) -> tuple[list[Result], list[str]]:
+    """What the model makes of the validation sentences at these places, and what they should be."""
     translator = Translator(model, data.sides, data.config)
-    store, size = data.valid, min(most, len(data.valid))
-    sources = [data.sides.source.decode(store.source.ids(i)) for i in range(size)]
-    references = [data.sides.target.decode(store.target.ids(i)) for i in range(size)]
+    places = range(len(data.valid))[places.start : places.stop]
+    sources = [data.sides.source.decode(data.valid.source.ids(place)) for place in places]
+    references = [data.sides.target.decode(data.valid.target.ids(place)) for place in places]
     return translator.translate(sources, warn=False), references
+
+
+def _all_translations(model: nn.Module, training: Training, kept: list[int]) -> tuple[list[Result], list[str]]:
+    """Those of the whole validation set; what the last validation made of the same weights is not made again.
+
+    In two parts all the same, so that a run that was stopped in between ends with the same ones.
+    """
+    data = training.data
+    update, last = training.validated or (0, Validation(0.0))
+    if last.results and kept == [update] and not training.config.train.average:
+        first = list(last.results)
+    else:
+        first, _ = translations(model, data, range(VALIDATED))
+    rest, _ = translations(model, data, range(VALIDATED, len(data.valid)))
+    return first + rest, [data.sides.target.decode(data.valid.target.ids(place)) for place in range(len(data.valid))]
 
 
 def _sample(data: Data, hypotheses: list[str], references: list[str]) -> dict[str, str]:
@@ -376,7 +391,7 @@ def _finish(request: Request, training: Training, say: Say) -> dict[str, Any]:
     scores: dict[str, Any] = {"loss": valid_loss(model, data, runtime)}
     files: dict[str, bytes | str] = {}
     if config.model.family in ("rnn", "transformer"):
-        results, references = translations(model, data, len(data.valid))
+        results, references = _all_translations(model, training, kept)
         calibration = _calibration(data, results, references) if len(results) >= signals.FEWEST else None
         if calibration is not None:
             files[signals.FILE] = calibration.as_text()

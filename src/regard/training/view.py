@@ -119,7 +119,7 @@ class View:
         elif kind == "validation":
             self._validations.append(facts)
             if self.pace is not None:
-                self.pace.validation(took)
+                self.pace.validation(took, facts["update"], best=facts["best"])
             self._write_plain(facts)
         elif kind == "saved":
             if self.pace is not None:
