@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,20 @@ def test_ctrl_c_that_breaks_a_lock_is_still_ctrl_c(monkeypatch: pytest.MonkeyPat
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 130
+
+
+def test_an_error_that_a_library_makes_of_a_signal_is_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mistaken(**_: object) -> None:
+        with suppress(SystemExit):
+            cli.stop(signal.SIGTERM, None)
+        raise ValueError("could not determine the shape of an object")
+
+    monkeypatch.setattr(cli, "app", mistaken)
+    monkeypatch.setattr(cli, "heard", [])
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

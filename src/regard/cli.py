@@ -12,7 +12,7 @@ import time
 from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -407,12 +407,17 @@ def _out_of_memory(error: RuntimeError) -> bool:
     return is_full(error)
 
 
+heard: list[int] = []
+"""The signals that asked the program to stop."""
+
+
 def stop(number: int, frame: FrameType | None) -> None:
     """What SIGTERM and Ctrl-C do: what is half-written goes, and the program ends.
 
     At once where a module is being loaded, of which nothing is written: libraries that are interrupted there swallow
     it, and go on half made.
     """
+    heard.append(number)
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             os._exit(128 + number)
@@ -420,6 +425,16 @@ def stop(number: int, frame: FrameType | None) -> None:
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     sys.exit(128 + number)
+
+
+def _answer() -> int | None:
+    try:
+        return cast(int | None, app(standalone_mode=False))
+    except Exception as error:
+        # Python's own locks, and libraries, make errors of their own of a signal that finds them
+        if heard or isinstance(error.__context__, KeyboardInterrupt):
+            raise SystemExit(128 + (heard or [signal.SIGINT])[0]) from None
+        raise
 
 
 def main() -> None:
@@ -430,7 +445,7 @@ def main() -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # as all text that is read, in any locale
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(_answer())
     except (typer.Abort, KeyboardInterrupt):
         raise SystemExit(130) from None
     except USAGE as error:
@@ -443,8 +458,6 @@ def main() -> None:
         print(f"regard: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
     except RuntimeError as error:
-        if isinstance(error.__context__, KeyboardInterrupt):  # Python's own locks fail where Ctrl-C finds them
-            raise SystemExit(130) from None
         if os.environ.get("REGARD_DEBUG") or not _out_of_memory(error):
             raise
         print(f"regard: {FULL}", file=sys.stderr)
