@@ -49,7 +49,6 @@ def test_an_unsound_value_is_refused_with_field_value_and_remedy(values: dict[st
         ({"text": {"running": True}}, "text.running is for model.family = gpt or bert: a transformer learns"),
         ({"text": {"running": True, "tokenizer": "words"}}, "set text.tokenizer to bpe or characters"),
         ({"text": {"running": True, "segments": True}}, "text.segments keeps its lines apart: choose one"),
-        ({"train": {"average": 5, "decay": 0.9}}, r"train.average \(5\) and train.decay \(0.9\) are two averages"),
     ],
 )
 def test_values_that_cannot_be_are_refused_with_what_can(values: dict[str, object], message: str) -> None:

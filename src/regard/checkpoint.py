@@ -319,6 +319,13 @@ def prune(root: Path, *, keep: int, protect: Collection[int] = ()) -> list[Path]
     return old
 
 
+def discard_after(root: Path, update: int) -> None:
+    """Delete the checkpoints of what a run has given up: nobody is to go on from them."""
+    for path in checkpoints(root):
+        if update_of(path) > update:
+            folders.discard(path)
+
+
 def average(paths: Sequence[Path]) -> dict[str, Tensor]:
     """The mean of the weights of several checkpoints or model folders."""
     assert paths

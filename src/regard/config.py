@@ -341,10 +341,6 @@ class TrainConfig:
         for name in ("smoothing", "decay", "beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"train.{name} ({getattr(self, name)}) must be at least 0 and below 1")
-        if self.average and self.decay:
-            raise ConfigError(
-                f"train.average ({self.average}) and train.decay ({self.decay}) are two averages: set one to 0"
-            )
         if self.adapters and self.freeze:
             raise ConfigError("train.adapters freezes all but the adapters, so train.freeze has nothing left: give one")
 

@@ -244,6 +244,19 @@ def test_before_the_first_save_they_go_back_to_the_start_with_a_lower_rate(
     same(slower, training)
 
 
+def trained_past_a_fall(folder: Path, corpus: Path, keep: int) -> loop.Training:
+    """A run that is asked to stop one update after it fell back."""
+    training = make_training(folder, corpus, make_config("transformer", keep=keep, validate_every=100))
+    training.resume()
+
+    def watch(kind: str, facts: dict[str, object]) -> None:
+        if kind == "update" and training.progress.lowered < 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    training.run(no_validation, watch)
+    return training
+
+
 @pytest.mark.parametrize("keep", [1, 3])
 def test_they_go_back_to_the_same_checkpoint_though_the_run_was_stopped_after_it(
     keep: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -254,6 +267,8 @@ def test_they_go_back_to_the_same_checkpoint_though_the_run_was_stopped_after_it
     stopped = trained(tmp_path / "stopped", corpus, "transformer", 6, keep=keep, validate_every=100)
     assert [path.name for path in checkpoints(stopped.folder)][-2:] == ["update-00000004", "update-00000006"]
     give_no_numbers(monkeypatch, range(2, 7))
+    assert trained_past_a_fall(tmp_path / "stopped", corpus, keep).progress.update == 5
+    monkeypatch.undo()
     resumed = trained(tmp_path / "stopped", corpus, "transformer", keep=keep, validate_every=100)
     assert resumed.progress.skipped == whole.progress.skipped == 5
     same(whole, resumed)

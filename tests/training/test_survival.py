@@ -281,6 +281,13 @@ def test_what_no_example_fits_leaves_nothing_behind(value: str, message: str, co
     assert not (tmp_path / "out").exists()
 
 
+def test_two_averages_at_once_are_refused(corpus: Path, tmp_path: Path) -> None:
+    asked = request(corpus, tmp_path / "out")
+    config = asked.config.with_values(["train.average=5", "train.decay=0.9"])
+    with pytest.raises(RequestError, match=r"train.average \(5\) and train.decay \(0.9\) are two averages"):
+        run(dataclasses.replace(asked, config=config), ALONE, lambda _: None, lambda *_: None)
+
+
 def test_a_text_to_validate_pairs_with_is_refused(corpus: Path, tmp_path: Path) -> None:
     asked = dataclasses.replace(request(corpus, tmp_path / "out"), valid=Files(corpus / "a.txt", None, True))
     with pytest.raises(RequestError, match="--valid must be a SOURCE and a TARGET"):

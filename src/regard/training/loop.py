@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from regard.checkpoint import (
     Saver,
     checkpoint_path,
+    discard_after,
     fill,
     load_checkpoint,
     newest,
@@ -384,7 +385,7 @@ class Training:
         progress = self.progress
         self.validated = progress.update, found
         progress.stale += 1
-        loss = float(found.facts.get("valid_loss", math.inf))
+        loss = self.runtime.told(float(found.facts.get("valid_loss", math.inf)))
         if (found.score, -loss) > (progress.best, -progress.best_loss):
             progress.best, progress.best_loss, progress.best_update = found.score, loss, progress.update
             progress.stale = 0
@@ -428,7 +429,7 @@ class Training:
         if self.runtime.is_main or self.writers:
             begun = time.perf_counter()
             settings = self.config.train
-            protect = [progress.best_update, *last_saved(progress.update, settings)]
+            protect = [progress.update, progress.best_update, *last_saved(progress.update, settings)]
             if not progress.finished and progress.update != progress.best_update:  # a run may fall back to it
                 protect.append(progress.update - progress.update % settings.save_every)
             saver.save(progress.update, self.state(), dataclasses.asdict(progress), protect=protect)
@@ -455,6 +456,8 @@ class Training:
             self._load(path)
         elif self._again is not None:
             self._restart(self._again)
+        if self.runtime.is_main:
+            discard_after(self.folder, self.progress.update)
         self._taken = None
         self.progress = dataclasses.replace(self.progress, lowered=lowered, skipped=skipped, split=split, in_a_row=0)
 

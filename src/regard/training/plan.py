@@ -124,9 +124,10 @@ class Found(NamedTuple):
 
     def scoring(self, updates: int, every: int) -> float:
         """The validations of a run, and its end."""
-        validated = [*range(every, updates, every), updates]
-        ending = self.ending - (self.repeated if len(validated) == 1 else 0.0)
-        return sum(map(self._longer, validated)) * self.validation + self._longer(updates) * ending
+        early = range(every, min(updates, LEARNED), every)
+        validations = sum(map(self._longer, early)) + (updates - 1) // every - len(early) + self._longer(updates)
+        ending = self.ending - (self.repeated if every >= updates else 0.0)
+        return validations * self.validation + self._longer(updates) * ending
 
     def _longer(self, update: int) -> float:
         """How many times as long it takes as with a model that has learned to end its sentences."""
@@ -190,13 +191,16 @@ def _validation(model: nn.Module, data: Data, validate: Validate, limit: float) 
 
     timed(short, 8)
     each, translates = timed(short, 8)
-    endless = timed(data.config, 8)[0] / each if translates else 1.0
     if 6 * each * 8 <= limit:
         each, _ = timed(short, 48)
-    sentences = min(held, VALIDATED) if translates else held
-    repeated = each * sentences if translates and not data.config.train.average else 0.0
+    validation, scored, endless = each * (min(held, VALIDATED) if translates else held), each, 1.0
+    if data.config.model.family in ("rnn", "transformer"):  # in the end all is translated, whatever chose the best
+        bleu = [replace(config, train=replace(config.train, metric="bleu")) for config in (short, data.config)]
+        few, endless = (timed(config, 8)[0] for config in bleu)
+        scored, endless = each if translates else few, endless / few
+    repeated = validation if translates and not data.config.train.average else 0.0
     # in batches of many sentences a step more costs half of what it does in batches of few
-    return Found(0.0, 0.0, each * sentences, each * held, repeated, max(1.0, (1 + endless) / 2))
+    return Found(0.0, 0.0, validation, scored * held, repeated, max(1.0, (1 + endless) / 2))
 
 
 def planned(config: Config, left_open: frozenset[str], found: Found, known: Facts, begun: float) -> Config:

@@ -32,7 +32,7 @@ from regard.checkpoint import (
     update_of,
     verify_checkpoint,
 )
-from regard.config import Config, from_json, to_json
+from regard.config import Config, TrainConfig, from_json, to_json
 from regard.errors import ConfigError, DataError, FolderError, RegardError
 from regard.evaluation.scores import corpus_scores, sentence_scores
 from regard.explain import signals
@@ -220,12 +220,21 @@ def _fitted(config: Config, sides: Sides) -> Config:
     return dataclasses.replace(config, model=shape, text=text)
 
 
+def _check_settings(settings: TrainConfig) -> None:
+    """What an older run may have in its config, and a new one may not."""
+    if settings.seed >= 2**63:
+        raise ConfigError(f"train.seed ({settings.seed}) must be below 2^63")
+    if settings.average and settings.decay:
+        raise ConfigError(
+            f"train.average ({settings.average}) and train.decay ({settings.decay}) are two averages: set one to 0"
+        )
+
+
 def _check(request: Request) -> None:
     """Nothing is written before the request is known to be sound."""
     if not math.isfinite(request.minutes):
         raise ConfigError(f"--minutes ({request.minutes}) must be a number of minutes; without it the data decide")
-    if request.config.train.seed >= 2**63:
-        raise ConfigError(f"train.seed ({request.config.train.seed}) must be below 2^63")
+    _check_settings(request.config.train)
     for files in filter(None, (*request.corpora, request.valid)):
         if next(iter(files.read()), None) is None:
             raise DataError(f"{files.source} is empty")
