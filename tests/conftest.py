@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,28 @@ def corpora() -> Path:
     return Path(folder)
 
 
+@contextmanager
+def mounted(path: Path, options: str) -> Iterator[Path]:
+    """A file system of its own at a path, or a visible skip."""
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)]
+    if not sys.platform.startswith("linux") or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("mounting needs Linux and root")
+    yield path
+    subprocess.run(["umount", str(path)], check=True)
+
+
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for a quarter of a megabyte."""
-    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(tmp_path)]
-    if not sys.platform.startswith("linux") or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("mounting needs Linux and root")
-    yield tmp_path
-    subprocess.run(["umount", str(tmp_path)], check=True)
+    with mounted(tmp_path, "size=256k") as disk:
+        yield disk
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[Path]:
+    """A file system that is mounted read-only."""
+    with mounted(tmp_path, "ro,size=64k") as disk:
+        yield disk
 
 
 @pytest.fixture(scope="module")

@@ -52,16 +52,6 @@ def open_to_all() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.fixture
-def read_only(tmp_path: Path) -> Iterator[Path]:
-    """A file system that is mounted read-only."""
-    command = ["mount", "-t", "tmpfs", "-o", "ro,size=64k", "tmpfs", str(tmp_path)]
-    if not sys.platform.startswith("linux") or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("mounting needs Linux and root")
-    yield tmp_path
-    subprocess.run(["umount", str(tmp_path)], check=True)
-
-
 # Appearing.
 
 
