@@ -26,6 +26,7 @@ from regard.training.loop import Training
 from regard.training.run import Request, run
 from regard.training.runtime import Runtime
 from regard.translator import Translator
+from tests.conftest import mounted
 from tests.training.runs import make_config, make_training, no_validation, write_corpus
 
 ALONE = Runtime(torch.device("cpu"), 0, 1)
@@ -322,19 +323,12 @@ def test_validating_with_the_training_text_is_said(corpus: Path, tmp_path: Path)
 # Disks
 
 
-def mounted(place: Path, options: str) -> bool:
-    place.mkdir(exist_ok=True)
-    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
-    return sys.platform.startswith("linux") and not subprocess.run(command, capture_output=True).returncode
-
-
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for a few checkpoints."""
-    if not mounted(tmp_path / "disk", "size=640k"):
-        pytest.skip("mounting needs Linux and root")
-    yield tmp_path / "disk"
-    subprocess.run(["umount", str(tmp_path / "disk")], check=True)
+    (tmp_path / "disk").mkdir()
+    with mounted(tmp_path / "disk", "size=640k") as disk:
+        yield disk
 
 
 @pytest.fixture
@@ -346,10 +340,8 @@ def unwritable(tmp_path: Path) -> Iterator[Path]:
         place.chmod(0o555)
         yield place
         return
-    if not mounted(place, "ro,size=64k"):
-        pytest.skip("mounting needs Linux and root")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    with mounted(place, "ro,size=64k") as disk:
+        yield disk
 
 
 def test_a_full_disk_ends_the_run_with_its_checkpoints_and_it_goes_on_when_there_is_room(
