@@ -338,6 +338,7 @@ def trained_plainly(folder: Path, corpus: Path, family: str) -> tuple[list[float
     return told["update"], len(told["split"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["transformer", "rnn-input", "gpt", "bert"])
 def test_a_run_out_of_memory_goes_on_with_parts_of_batches(
     family: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -350,6 +351,7 @@ def test_a_run_out_of_memory_goes_on_with_parts_of_batches(
     assert split == pytest.approx(whole, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", ["CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"]
 )
@@ -414,6 +416,7 @@ def test_a_resumed_run_splits_its_batches_as_before(
     same(whole, resumed)
 
 
+@pytest.mark.slow
 def test_an_example_that_does_not_fit_alone_ends_the_run_with_advice(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
