@@ -19,14 +19,14 @@ from torch import Tensor, nn
 
 from benchmarks.measure import in_turn, report
 from benchmarks.models import marian
-from regard.checkpoint import save_model
 from regard.config import Config, ModelConfig
 from regard.decoding import Begun, Hypothesis, beam, greedy, make_rules
-from regard.interop import rename
+from regard.inspection.trace import trace
+from regard.interop import names as rename
 from regard.models import build
+from regard.models.folder import save_model
 from regard.text.tokenizer import END, START, Sides, train
-from regard.trace import trace
-from regard.translator import Translator
+from regard.translation.translator import Translator
 
 SENTENCES, SOURCE, STEPS = 32, 24, 32
 FOR_BF16 = ("avx512_bf16", "amx_bf16")
@@ -150,7 +150,7 @@ def against_bare_ctranslate2(ours: nn.Module, sides: Sides, beams: int, precisio
     """Text to text by `Translator` against the same engine given tokens in batches of about the same size."""
     import ctranslate2
 
-    from regard.interop import ct2
+    from regard.interop.ctranslate2 import PATIENCE, TYPES
 
     texts = invented(4 * SENTENCES, 8, seed=2)
     kept = os.environ.get("REGARD_CACHE")
@@ -163,13 +163,13 @@ def against_bare_ctranslate2(ours: nn.Module, sides: Sides, beams: int, precisio
         translator.use("ctranslate2", precision, folder, steps=False)
         converted = next(Path(place, "ctranslate2").iterdir())
         threads = torch.get_num_threads()
-        bare = ctranslate2.Translator(str(converted), compute_type=ct2.TYPES[precision], intra_threads=threads)
+        bare = ctranslate2.Translator(str(converted), compute_type=TYPES[precision], intra_threads=threads)
         names = sides.source.tokens(range(sides.source.size))
         tokens = [[names[number] for number in [*ids, END]] for ids in sides.source.encode_each(texts)]
 
         def alone() -> list[list[str]]:
             found = bare.translate_batch(
-                tokens, beam_size=beams, patience=ct2.PATIENCE, max_batch_size=1024, batch_type="tokens",
+                tokens, beam_size=beams, patience=PATIENCE, max_batch_size=1024, batch_type="tokens",
                 min_decoding_length=0, return_scores=True,
             )  # fmt: skip
             return [result.hypotheses[0] for result in found]

@@ -16,10 +16,10 @@ from benchmarks.measure import report
 from benchmarks.training import SHAPES, Marian, configured, no_validation, synthetic
 from regard.config import Config
 from regard.models import build
-from regard.text.batch import Batch
+from regard.text.batching import Batch
 from regard.training.data import Data
+from regard.training.distributed import Runtime, find_device
 from regard.training.loop import Training
-from regard.training.runtime import Runtime, find_device
 
 WANTED = 600_000
 MOST = 60.0  # seconds of a window: enough of a slow machine

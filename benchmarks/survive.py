@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import report
-from regard.checkpoint import CHECKPOINTS, CONFIG, MODEL, checkpoints, load_checkpoint, load_config, load_model
+from regard.corpora.builtin.grammar import sentences
 from regard.errors import RegardError
 from regard.folders import checksum
-from regard.text.grammar import sentences
+from regard.models.folder import CONFIG, MODEL, load_config, load_model
 from regard.text.tokenizer import Sides
+from regard.training.checkpoint import CHECKPOINTS, checkpoints, load_checkpoint
 
 PAIRS = 600
 SETTINGS = (

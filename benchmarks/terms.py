@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 
 from benchmarks.measure import report
-from regard.evaluation.scores import corpus_scores
-from regard.terminology import Glossary, Terminology, tally
-from regard.text.lexicon import ALL_NOUNS
-from regard.translator import Translator
+from regard.corpora.builtin.lexicon import ALL_NOUNS
+from regard.evaluation.metrics import corpus_scores
+from regard.translation.glossary import Glossary, Terminology, tally
+from regard.translation.translator import Translator
 
 SYLLABLES = "zor blax qui vun tremp gux wob krel fip yost dral mog".split()  # noqa: SIM905
 SIGN = "☃"  # stands for a term on both sides, so that BLEU is of the rest

@@ -18,10 +18,10 @@ from typing import Any
 from tokenizers import Tokenizer as Engine
 
 from regard.config import TextConfig
-from regard.text.clean import Rules
-from regard.text.corpus import Store, identity, prepare
-from regard.text.crew import cores
+from regard.text.cleaning import Rules
+from regard.text.dataset import Store, identity, prepare
 from regard.text.tokenizer import Sides, train_sides
+from regard.text.workers import cores
 
 SIDES = ("source", "target")
 LINES = 4096  # in one call of the bare library
@@ -72,7 +72,7 @@ def main(size: int = 1_000_000, rounds: int = 3) -> bool:
 
 def write(folder: Path, size: int) -> None:
     """Pairs of the built-in corpus as two text files."""
-    from regard.text.grammar import sentences
+    from regard.corpora.builtin.grammar import sentences
 
     folder.mkdir()
     with (
@@ -150,8 +150,8 @@ def bare(folder: Path) -> dict[str, Any]:
 
 def served(folder: Path) -> dict[str, Any]:
     """Real tokens a second out of the feed, from one process."""
-    from regard.text.batch import Feed, pairs
-    from regard.text.order import plan
+    from regard.text.batching import Feed, pairs
+    from regard.text.ordering import plan
 
     sides = Sides.load(folder.parent)
     rules = Rules.of(TextConfig())

@@ -21,19 +21,20 @@ from torch import nn
 
 from benchmarks.measure import report
 from benchmarks.models import marian
-from regard.checkpoint import Saver, parameters
+from regard.cli.live import viewing
 from regard.config import Config, ModelConfig
 from regard.models import build
-from regard.text.batch import Batch
-from regard.text.corpus import Column, Store
+from regard.models.folder import parameters
+from regard.text.batching import Batch
+from regard.text.dataset import Column, Store
 from regard.text.tokenizer import SPECIALS, Sides
 from regard.training import loop
+from regard.training.checkpoint import Saver
+from regard.training.cross_entropy import cross_entropy
 from regard.training.data import Data
+from regard.training.distributed import Runtime, use_threads
 from regard.training.loop import Training, Validation
-from regard.training.loss import cross_entropy
 from regard.training.optimizer import make_optimizer
-from regard.training.runtime import Runtime, use_threads
-from regard.training.view import viewing
 
 SHAPES = {
     "tiny": ModelConfig(size=32, heads=2, feed_forward=64, encoder_layers=1, decoder_layers=1, vocabulary=512),

@@ -14,10 +14,10 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from regard.accounting import count
 from regard.attention import causal, packed, padding, sinusoidal
 from regard.attention.masks import over_queries
 from regard.config import TrainConfig
+from regard.counting import count
 from regard.decoding import Tree, make_rules
 from regard.decoding import beam as search
 from regard.models.contract import Record, State

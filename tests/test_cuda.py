@@ -9,13 +9,14 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard import attend, checkpoint
+from regard import attend
 from regard.attention import scores
 from regard.memory import make_room
 from regard.models import build, reorder
-from regard.models.adapters import adapt
+from regard.models.lora import adapt
 from regard.models.recurrent import Layer
-from regard.training.runtime import Runtime
+from regard.training import checkpoint
+from regard.training.distributed import Runtime
 from tests.models.families import ALL, BERTS, GENERATORS
 from tests.training.runs import (
     compare_saves,

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.explain.browsing import Opened
+from tests.inspection.browsing import Opened
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

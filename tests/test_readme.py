@@ -33,7 +33,7 @@ SHORT = ["--updates", "3", "--set", "model.size=16", "--set", "model.heads=2", "
 
 @pytest.mark.slow
 def test_the_commands_for_files_of_your_own_run_one_after_the_other(tmp_path: Path) -> None:
-    from regard.text import catalog
+    from regard.corpora import catalog
 
     catalog.get("builtin", tmp_path, sizes={"train": 300, "test": 20})
     (tmp_path / "letters.en").write_text((tmp_path / "test.en").read_text())

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 import regard
-from regard.accounting import count
 from regard.config import Config, find_config
+from regard.counting import count
 from regard.models import build
 from regard.training.data import Files, make_tokenizers, prepare
+from regard.training.distributed import Runtime, find_device
 from regard.training.loop import Training
-from regard.training.runtime import Runtime, find_device
 from tests.training.runs import no_validation, write_corpus
 
 RECIPES = sorted((Path(regard.__file__).parent / "recipes").glob("*.toml"))

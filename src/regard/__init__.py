@@ -6,21 +6,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.accounting import count
     from regard.attention import Additive, Cosine, General, Memory, MultiHead, attend
     from regard.config import Config, ModelConfig, preset
+    from regard.counting import count
     from regard.errors import ConfigError, DataError, FolderError, InputError, RegardError, RequestError, RunError
-    from regard.loading import load
     from regard.models import build
+    from regard.translation.loading import load
 
 _HOMES = {
-    "regard.accounting": ["count"],
+    "regard.counting": ["count"],
     "regard.attention": ["Additive", "Cosine", "General", "Memory", "MultiHead", "attend"],
     "regard.config": ["Config", "ModelConfig", "preset"],
     "regard.errors": [
         "ConfigError", "DataError", "FolderError", "InputError", "RegardError", "RequestError", "RunError",
     ],
-    "regard.loading": ["load"],
+    "regard.translation.loading": ["load"],
     "regard.models": ["build"],
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -9,7 +9,7 @@ import pytest
 
 from regard.errors import DataError
 from regard.evaluation.evaluate import evaluate, read_test, telling
-from regard.explain.signals import Warned
+from regard.inspection.quality import Warned
 from tests.evaluation.systems import lines, worse, write
 
 REFERENCE = lines(80, longest=14)

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.checkpoint import save_model
 from regard.errors import DataError, FolderError
 from regard.evaluation.perplexity import Perplexity, of_folder
 from regard.models import build
+from regard.models.folder import save_model
 from regard.text.tokenizer import Sides
 from regard.training.data import Files, prepare
-from regard.training.run import valid_loss
-from regard.training.runtime import Runtime, find_device
+from regard.training.distributed import Runtime, find_device
+from regard.training.train import valid_loss
 from tests.training.runs import learned, make_config, write_corpus
 
 CPU = torch.device("cpu")
@@ -47,7 +47,7 @@ def test_it_is_what_validation_in_training_finds(
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     folder = made(tmp_path / "model", corpus, family, running=running)
     found = of_folder(folder, str(corpus / "a.txt"), CPU, lambda *_: None)
-    from regard.checkpoint import load_model
+    from regard.models.folder import load_model
 
     model, config = load_model(folder)
     files = Files(corpus / "a.txt", None, True, running=running)

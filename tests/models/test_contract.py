@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.config import ModelConfig
 from regard.models import State, build, reorder, tree_map
-from regard.text.batch import Batch
+from regard.text.batching import Batch
 from tests.models.families import BERTS, GENERATORS, GPTS
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}

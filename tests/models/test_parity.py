@@ -10,7 +10,7 @@ import transformers
 from torch import Tensor, nn
 
 from regard.config import ModelConfig
-from regard.interop import rename
+from regard.interop import names as rename
 from regard.models import build
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}

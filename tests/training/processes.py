@@ -48,7 +48,7 @@ def main(folder: Path, corpus: Path, asked: dict[str, Any]) -> None:
     import torch
 
     from regard.training import step
-    from regard.training.runtime import running
+    from regard.training.distributed import running
     from tests.training.runs import lacking, make_config, make_training, no_validation
 
     torch.set_num_threads(1)

@@ -11,7 +11,7 @@ import pytest
 
 from regard.config import Config
 from regard.errors import ConfigError, DataError
-from regard.text.batch import Batch
+from regard.text.batching import Batch
 from regard.text.tokenizer import Sides, Tokenizer, train
 from regard.training.data import Data, Files, check_room, prepare
 from tests.training.runs import learned, make_config, write_corpus

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.checkpoint import checkpoints, parameters
 from regard.errors import RunError
-from regard.text.batch import Batch
+from regard.models.folder import parameters
+from regard.text.batching import Batch
 from regard.training import loop, step
+from regard.training.checkpoint import checkpoints
 from regard.training.journal import read
 from tests.training.runs import (
     FAMILIES,

@@ -18,14 +18,14 @@ import pytest
 import torch
 
 from regard import folders
-from regard.checkpoint import checkpoints, newest
 from regard.errors import RequestError, RunError
+from regard.training.checkpoint import checkpoints, newest
 from regard.training.data import Files
+from regard.training.distributed import Runtime
 from regard.training.journal import read
 from regard.training.loop import Training
-from regard.training.run import Request, run
-from regard.training.runtime import Runtime
-from regard.translator import Translator
+from regard.training.train import Request, run
+from regard.translation.translator import Translator
 from tests.conftest import mounted
 from tests.training.runs import make_config, make_training, no_validation, write_corpus
 
@@ -207,7 +207,7 @@ def test_what_the_last_validation_translated_is_scored_as_if_it_were_translated_
         return translate(self, texts, **rest)
 
     monkeypatch.setattr(Translator, "translate", counted)
-    monkeypatch.setattr("regard.training.run.VALIDATED", 3)
+    monkeypatch.setattr("regard.training.train.VALIDATED", 3)
     once = run(asked, ALONE, lambda _: None, lambda *_: None).scores
     held = sizes[-1] + 3
     assert sizes == [3, held - 3]
@@ -386,7 +386,8 @@ from pathlib import Path
 from typing import Any
 import torch
 torch.set_num_threads(1)
-from regard.checkpoint import MODEL, checkpoints, load_checkpoint
+from regard.models.folder import MODEL
+from regard.training.checkpoint import checkpoints, load_checkpoint
 from tests.training.test_survival import start
 
 corpus, folder, rounds, chance = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), random.Random(3)

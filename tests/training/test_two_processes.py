@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.checkpoint import load_checkpoint
+from regard.training.checkpoint import load_checkpoint
 from tests.training.processes import run, start
 from tests.training.runs import write_corpus
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from regard.decoding.beam import Branch, Tree, beam
-from regard.decoding.greedy import alternatives, greedy
-from regard.decoding.rules import (
+from regard.decoding.constraints import (
     Edges,
     Forbidden,
     Form,
@@ -18,7 +17,8 @@ from regard.decoding.rules import (
     limits,
     make_rules,
 )
-from regard.decoding.sample import sample
+from regard.decoding.greedy import alternatives, greedy
+from regard.decoding.sampling import sample
 from regard.decoding.search import Begun, Hypothesis, Models
 
 __all__ = [

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.decoding.rules import NEVER, Rules
+from regard.decoding.constraints import NEVER, Rules
 from regard.decoding.search import (
     Begun,
     Harvest,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.decoding.rules import NEVER, Rules
+from regard.decoding.constraints import NEVER, Rules
 from regard.decoding.search import Begun, Hypothesis, Models, top, walk
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.tiled import tiled
-from regard.decoding.rules import Rules, Written
+from regard.decoding.constraints import Rules, Written
 from regard.errors import InputError, RunError
 from regard.models.contract import Generator, Record, State, reorder, tree_map
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from regard.errors import DataError, InputError
-from regard.evaluation.scores import (
+from regard.evaluation.metrics import (
     LENGTHS,
     METRICS,
     RESAMPLES,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from regard.errors import DataError
-from regard.evaluation.scores import (
+from regard.evaluation.metrics import (
     LENGTHS,
     Bucket,
     Score,
@@ -21,8 +21,8 @@ from regard.evaluation.scores import (
     splitter,
 )
 from regard.evaluation.words import Frequency, by_frequency, count_words
-from regard.explain.signals import Usual, Warned, warnings
-from regard.text.formats import read_lines
+from regard.inspection.quality import Usual, Warned, warnings
+from regard.text.files import read_lines
 
 TELLING = 50  # sentences a report shows,
 WARNED, WORST, BEST = 15, 15, 10  # of these kinds at most, and the rest from the middle

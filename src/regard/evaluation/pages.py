@@ -8,9 +8,9 @@ from typing import Any
 
 from regard.evaluation.evaluate import TELLING, Evaluation, telling
 from regard.evaluation.systems import Written, traces
-from regard.explain import report
-from regard.explain.report import Output, Row
-from regard.trace import Trace
+from regard.inspection import report
+from regard.inspection.report import Output, Row
+from regard.inspection.trace import Trace
 
 
 def evaluation_page(

@@ -16,13 +16,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from regard.checkpoint import load_model
 from regard.config import Config
 from regard.errors import DataError, FolderError
-from regard.text import order
-from regard.text.batch import Feed, Make, Stream, packed, packed_masked
-from regard.text.corpus import Column
-from regard.text.formats import read_lines, read_running
+from regard.models.folder import load_model
+from regard.text import ordering
+from regard.text.batching import Feed, Make, Stream, packed, packed_masked
+from regard.text.dataset import Column
+from regard.text.files import read_lines, read_running
 from regard.text.tokenizer import END, PAD, Sides, Tokenizer, check_fingerprint
 
 POSITIONS = 4096  # in a batch
@@ -116,7 +116,7 @@ def _windows(texts: Sequence[str], tokenizer: Tokenizer, config: Config) -> tupl
     column = Column((np.concatenate(ids),), np.zeros(len(ids), np.uint8), starts, lengths)
     stream = Stream(column, np.arange(len(ids)), running=config.text.running)
     length = min(config.text.window, config.model.length, len(stream))
-    plan = order.windows(len(stream), length=length, budget=max(POSITIONS, length), seed=0, epoch=0, whole=True)
+    plan = ordering.windows(len(stream), length=length, budget=max(POSITIONS, length), seed=0, epoch=0, whole=True)
     apart: dict[str, Any] = {"rank": 0, "world": 1, "segments": config.text.segments}
     if config.model.family == "gpt":
         return packed(stream, plan, **apart), len(plan), len(stream), length

@@ -10,12 +10,12 @@ import torch
 
 from regard.errors import ConfigError, DataError
 from regard.evaluation.evaluate import read_test
-from regard.evaluation.scores import corpus_scores
-from regard.explain.signals import Warned
-from regard.terminology import Glossary, Terminology, present, report
-from regard.text.streams import one_line
-from regard.trace import Trace
-from regard.translator import Translator
+from regard.evaluation.metrics import corpus_scores
+from regard.inspection.quality import Warned
+from regard.inspection.trace import Trace
+from regard.text.files import one_line
+from regard.translation.glossary import Glossary, Terminology, present, report
+from regard.translation.translator import Translator
 
 
 class Written(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard.evaluation.scores import RESAMPLES
+from regard.evaluation.metrics import RESAMPLES
 
 FREQUENCIES = (1, 2, 3, 4, 5, 10, 100, 1000)  # where buckets of word frequency begin, after the one of unseen words
 SEED = 12345  # of a bootstrap, as sacreBLEU has it

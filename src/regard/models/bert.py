@@ -20,7 +20,7 @@ from regard.models.contract import Record, check_tokens, checked_mask
 from regard.models.layers import ACTIVATIONS, Embedding, make_norm, start_normal
 
 if TYPE_CHECKING:
-    from regard.text.batch import Batch
+    from regard.text.batching import Batch
 
 
 class BERT(nn.Module):

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from regard.attention import Memory, MultiHead, rotary
 from regard.attention.multihead import Turn
 from regard.config import ModelConfig
+from regard.models.cache import Now, Past, extend
 from regard.models.contract import Record, note
 from regard.models.layers import FeedForward, make_norm
-from regard.models.past import Now, Past, extend
 
 
 class Block(nn.Module):

@@ -15,12 +15,12 @@ from regard.attention.masks import causal, packed
 from regard.attention.tiled import Tiled
 from regard.config import ModelConfig
 from regard.models.blocks import Stack
+from regard.models.cache import Past, advance, begin
 from regard.models.contract import Record, State, check_room, check_rows, check_tokens, checked_mask
 from regard.models.layers import Embedding, start_normal
-from regard.models.past import Past, advance, begin
 
 if TYPE_CHECKING:
-    from regard.text.batch import Batch
+    from regard.text.batching import Batch
 
 
 class GPT(nn.Module):

@@ -35,7 +35,7 @@ from regard.models.contract import (
 from regard.models.recurrent import BothWays, Hidden, Layer
 
 if TYPE_CHECKING:
-    from regard.text.batch import Batch
+    from regard.text.batching import Batch
 
 
 class Source(NamedTuple):

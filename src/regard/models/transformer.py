@@ -16,12 +16,12 @@ from regard.attention.masks import over_queries
 from regard.attention.tiled import Tiled
 from regard.config import ModelConfig
 from regard.models.blocks import Stack
+from regard.models.cache import advance, begin
 from regard.models.contract import Record, State, check_not_empty, check_room, check_rows, check_tokens, checked_mask
 from regard.models.layers import Embedding
-from regard.models.past import advance, begin
 
 if TYPE_CHECKING:
-    from regard.text.batch import Batch
+    from regard.text.batching import Batch
 
 
 class Source(NamedTuple):

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from regard import __version__
-from regard.accounting import count
-from regard.text.streams import SUFFIXES
-from regard.training import machine
+from regard.counting import count
+from regard.text.files import SUFFIXES
+from regard.training import hardware as machine
 from regard.training.data import Files, left_out_of
 from regard.training.loop import Training
-from regard.training.view import lasting
+from regard.training.planning import lasting
 
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "calibration": "calibration error"}
 DOES = {"gpt": "writes on", "bert": "fills in masked words"}

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from regard.attention import Memory
 from regard.attention.multihead import Turn
 from regard.models.blocks import Block
+from regard.models.cache import Now, Past
 from regard.models.contract import Record
 from regard.models.layers import Embedding
-from regard.models.past import Now, Past
-from regard.training.objectives import Price, priced
+from regard.training.losses import Price, priced
 
 VARIANTS = 64  # with a mask and without, one row and many, two stacks: more than a compiler allows by itself
 

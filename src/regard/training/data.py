@@ -10,14 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from regard.config import Config, TextConfig
+from regard.documents.formats import read_pairs
 from regard.errors import ConfigError, DataError
 from regard.folders import cache
-from regard.text import corpus, order
-from regard.text.batch import Make, Stream, packed, packed_masked, pairs
-from regard.text.clean import Rules
-from regard.text.corpus import Places, Store
-from regard.text.formats import read_lines, read_pairs, read_running
-from regard.text.links import attach
+from regard.text import dataset as corpus
+from regard.text import ordering
+from regard.text.alignments import attach
+from regard.text.batching import Make, Stream, packed, packed_masked, pairs
+from regard.text.cleaning import Rules
+from regard.text.dataset import Places, Store
+from regard.text.files import read_lines, read_running
 from regard.text.tokenizer import Sides, Tokenizer, suggest_vocabulary
 from regard.text.tokenizer import train as train_tokenizer
 
@@ -71,7 +73,7 @@ class Files:
 class Epoch(NamedTuple):
     """The batches of one epoch."""
 
-    plan: order.Plan
+    plan: ordering.Plan
     make: Make
 
 
@@ -84,7 +86,7 @@ class Data:
         self.config, self.sides, self.valid, self.shares = config, sides, valid, shares
         self.train = train
         """The corpora as one, and where BPE dropout cuts them anew, their variants: the epochs take them in turn."""
-        self._chosen: tuple[int, list[order.Shape]] | None = None
+        self._chosen: tuple[int, list[ordering.Shape]] | None = None
 
     def epoch(self, number: int, *, rank: int, world: int) -> Epoch:
         """The training batches of an epoch, which (seed, epoch) alone decides."""
@@ -92,10 +94,10 @@ class Data:
         sizes, weights = zip(*self.shares, strict=True)
         examples = None
         if set(weights) != {1.0}:
-            examples = order.mix(sizes, weights, seed=settings.seed, epoch=number)
+            examples = ordering.mix(sizes, weights, seed=settings.seed, epoch=number)
         return self._batches(store, settings.seed, number, rank, world, settings.budget, examples)
 
-    def _shapes(self, budget: int) -> list[order.Shape]:
+    def _shapes(self, budget: int) -> list[ordering.Shape]:
         """The few shapes of all epochs, which hold every variant of the corpora."""
         if self._chosen is None or self._chosen[0] != budget:
             lengths = [
@@ -103,7 +105,7 @@ class Data:
                 for side in ("source_lengths", "target_lengths")
             ]
             settings = self.config.train
-            shapes = order.choose_shapes(*lengths, budget=budget, most=settings.shapes, exact=settings.exact)
+            shapes = ordering.choose_shapes(*lengths, budget=budget, most=settings.shapes, exact=settings.exact)
             self._chosen = budget, shapes
         return self._chosen[1]
 
@@ -119,15 +121,15 @@ class Data:
             lengths, exact = (store.source_lengths, store.target_lengths), config.train.exact
             if config.train.shapes and store is not self.valid:
                 shapes = self._shapes(budget)
-                plan = order.plan_shapes(*lengths, shapes, seed=seed, epoch=epoch, examples=examples, exact=exact)
+                plan = ordering.plan_shapes(*lengths, shapes, seed=seed, epoch=epoch, examples=examples, exact=exact)
             else:
-                plan = order.plan(*lengths, budget=budget, seed=seed, epoch=epoch, examples=examples, exact=exact)
+                plan = ordering.plan(*lengths, budget=budget, seed=seed, epoch=epoch, examples=examples, exact=exact)
             return Epoch(plan, pairs(store, plan, rank=rank, world=world))
-        chosen = np.arange(len(store)) if examples is None else order.in_laps(examples)
+        chosen = np.arange(len(store)) if examples is None else ordering.in_laps(examples)
         stream = Stream(store.text, chosen, running=text.running)
         length = min(text.window, config.model.length, len(stream))
         cut = {"length": length, "budget": max(budget, length), "seed": seed, "epoch": epoch}
-        plan = order.windows(len(stream), **cut, whole=store is self.valid)
+        plan = ordering.windows(len(stream), **cut, whole=store is self.valid)
         if config.model.family == "gpt":
             return Epoch(plan, packed(stream, plan, rank=rank, world=world, segments=text.segments))
         make = packed_masked(

@@ -19,26 +19,24 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoint import (
-    Saver,
-    checkpoint_path,
-    discard_after,
-    fill,
-    load_checkpoint,
-    newest,
-    own,
-    parameters,
-    set_aside,
-    update_of,
-)
 from regard.config import Config, TrainConfig
 from regard.errors import FolderError, RunError
 from regard.memory import is_full, make_room
-from regard.text.batch import Batch, Feed, split_batch
+from regard.models.folder import fill, own, parameters
+from regard.text.batching import Batch, Feed, split_batch
+from regard.training.checkpoint import (
+    Saver,
+    checkpoint_path,
+    discard_after,
+    load_checkpoint,
+    newest,
+    set_aside,
+    update_of,
+)
 from regard.training.data import Data
+from regard.training.distributed import Runtime, whole
 from regard.training.journal import Journal
 from regard.training.optimizer import make_optimizer, rate, reserve
-from regard.training.runtime import Runtime, whole
 from regard.training.step import Step
 
 TOLERATED = 5  # updates in a row whose loss or gradient is no number, before the run goes back and slows down

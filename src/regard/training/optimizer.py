@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.attention.positions import Learned
 from regard.config import TrainConfig
-from regard.models.adapters import is_partly_trained
+from regard.models.lora import is_partly_trained
 
 Schedule = Callable[[int, TrainConfig, int], float]
 

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from regard import kernels
 from regard.config import Config, TrainConfig
-from regard.text.batch import Batch
+from regard.text.batching import Batch
 from regard.training.compiled import compile_parts, compiled_price
-from regard.training.objectives import Price, objective
-from regard.training.runtime import Runtime
+from regard.training.distributed import Runtime
+from regard.training.losses import Price, objective
 
 WORTH_COMPILING = 5e10  # updates times budget times model.size; below, a compiler takes longer than it saves
 RECORDED = 64  # graphs kept: each holds its own copy of the kernels' arguments

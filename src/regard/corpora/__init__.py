@@ -1,0 +1,1 @@
+"""Corpora: a catalog of public ones and the built-in English-French corpus."""

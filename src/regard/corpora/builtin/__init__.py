@@ -1,0 +1,1 @@
+"""The built-in corpus: an English-French grammar with gold word alignments."""

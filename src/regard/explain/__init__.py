@@ -1,1 +1,0 @@
-"""Looking into models and runs: curves of a training, films of its attention."""

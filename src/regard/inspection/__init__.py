@@ -1,0 +1,1 @@
+"""Inspection: traces of what a model did, attribution, alignment, quality signals, charts and pages."""

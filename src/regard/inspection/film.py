@@ -1,0 +1,140 @@
+"""The film of a training: what the model looked at in a few fixed sentences, validation after validation.
+
+FOLDER/film/   sentences.json   update-00000100.safetensors (a matrix of bytes for each sentence)
+
+F frames, L layers, H heads, T target tokens, S source tokens.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from regard import folders
+from regard.errors import FolderError
+from regard.inspection import inspector
+from regard.models import Generator
+from regard.models.contract import Record
+from regard.text.dataset import Store
+from regard.text.tokenizer import END, SPECIALS, START, Sides, Tokenizer
+
+FILM = "film"  # the folder in a run's folder
+SENTENCES = "sentences.json"
+SHORT, LONG = 6, 24  # tokens of a sentence that is worth filming and can be read
+MOST = 60  # frames a page has: of a longer film some are left out, evenly
+_FRAME = re.compile(r"update-(\d{8,})\.safetensors")
+
+
+class Film:
+    """A camera in a run's folder; a resumed run takes back the frames after the update it resumes at."""
+
+    def __init__(self, root: Path | None, store: Store, sides: Sides, *, sentences: int, update: int) -> None:
+        """Without a folder (a process that is not the main one) nothing is written."""
+        self._pairs = [_pair(store, example) for example in choose(store, sentences)]
+        self._folder = None if root is None else root / FILM
+        if root is None or self._folder is None:
+            return
+        for number, path in frames(root).items():
+            if number > update:
+                folders.discard(path)
+        listed = [
+            {"source": words(sides.source, source), "target": words(sides.target, target)}
+            for source, target in self._pairs
+        ]
+        folders.write_file(
+            self._folder / SENTENCES, json.dumps(listed, ensure_ascii=False, indent=1) + "\n", force=True
+        )
+
+    @torch.no_grad()
+    def take(self, model: nn.Module, update: int) -> None:
+        """One frame: what the model, told the right words so far, looks at for the next one."""
+        writer, device = cast(Generator, model), next(model.parameters()).device
+        kept: dict[str, Tensor] = {}
+        training = model.training
+        model.eval()
+        for number, (source, target) in enumerate(self._pairs):
+            record: Record = {}
+            state = writer.start(torch.tensor([source], device=device))
+            writer.step(torch.tensor([[START, *target[:-1]]], device=device), state, record)
+            names = [name for name in record if name.endswith(".cross")]
+            names.sort(key=lambda name: int(name.split(".")[1]))
+            weights = torch.cat([record[name] for name in names]).float()  # (L, H, T, S)
+            kept[str(number)] = (weights * 255).round().to(torch.uint8).cpu()
+        model.train(training)
+        if self._folder is not None:
+            folders.write_file(self._folder / f"update-{update:08d}.safetensors", save(kept), force=True)
+
+
+def choose(store: Store, number: int) -> list[int]:
+    """The first sentences of a middling length; where there are too few, those that come nearest to it."""
+    outside = np.zeros(len(store), np.int64)
+    for lengths in (store.source_lengths, store.target_lengths):
+        outside += np.maximum(SHORT - lengths, 0) + np.maximum(lengths - LONG, 0)
+    return [int(example) for example in np.sort(np.argsort(outside, kind="stable")[:number])]
+
+
+def words(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+    """What each token adds to the text, up to the end mark; a part of a word begins with a dot."""
+    found, before = [], ""
+    for number in range(1, len(ids)):
+        text = tokenizer.decode(ids[:number]).rstrip("\ufffd")  # a letter may be made of several tokens
+        added = text[len(before) :]
+        inside = number > 1 and added[:1].strip() != "" and before[-1:].strip() != ""
+        found.append("·" * inside + (added.strip() or "·"))
+        before = text
+    return [*found, SPECIALS[END]]
+
+
+def frames(root: Path) -> dict[int, Path]:
+    """The frames in a run's folder by their updates, in order."""
+    found = {int(name[1]): path for path in (root / FILM).glob("update-*") if (name := _FRAME.fullmatch(path.name))}
+    return dict(sorted(found.items()))
+
+
+def page(root: Path, scores: Mapping[int, str], *, title: str) -> str:
+    """The film as one HTML page that needs nothing else; `scores` says how good the model was at an update."""
+    found = frames(root)
+    if not found:
+        raise FolderError(f"{root} has no film: train with --set train.film=4, say")
+    chosen = list(found)
+    if len(chosen) > MOST:
+        chosen = [chosen[round(i * (len(chosen) - 1) / (MOST - 1))] for i in range(MOST)]
+    shots = [_read(found[update]) for update in chosen]
+    with folders.explained(root / FILM / SENTENCES, "read"):
+        sentences: list[dict[str, Any]] = json.loads((root / FILM / SENTENCES).read_bytes())
+    for number, sentence in enumerate(sentences):
+        weights = np.stack([shot[str(number)] for shot in shots])  # (F, L, H, T, S)
+        sentence |= {"layers": weights.shape[1], "heads": weights.shape[2]}
+        sentence["weights"] = base64.b64encode(np.ascontiguousarray(weights).tobytes()).decode()
+    data = {"updates": chosen, "scores": [scores.get(update, "") for update in chosen], "sentences": sentences}
+    text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")  # a word must not end the script
+    template = files("regard.inspection").joinpath("page/film.html").read_text(encoding="utf-8")
+    return Template(template).substitute(title=escape(title), colours=inspector.colours(), data=text)
+
+
+def _pair(store: Store, example: int) -> tuple[list[int], list[int]]:
+    source, target = store.pair(example)
+    return source.tolist(), target.tolist()
+
+
+def _read(path: Path) -> dict[str, NDArray[np.uint8]]:
+    with folders.explained(path, "read"):
+        data = path.read_bytes()
+    try:
+        return {name: tensor.numpy() for name, tensor in load(data).items()}
+    except SafetensorError as error:
+        raise FolderError(f"{path} is damaged or cut short: {error}") from error

@@ -1,0 +1,410 @@
+"""Signals: how sure a model was of a translation, and what a reader should be warned of.
+
+T target tokens, S source tokens, N sentences, F features.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.documents import inline
+from regard.errors import DataError, FolderError, InputError
+from regard.folders import read_if_there
+from regard.inspection.alignment import looks
+from regard.inspection.numbers import differences
+from regard.inspection.trace import Trace
+from regard.text.scripts import WITHOUT_BLANKS, script, script_of
+
+FILE = "calibration.json"
+
+GOOD = 60.0  # a translation counts as good from this chrF on, of its own sentence against its reference
+FOLDS = 5
+BINS = 10
+FEWEST = 50  # sentences a calibration is made from
+SCARCE = 10  # of them that must be good, and must not be, or nothing is learned of what tells them apart
+
+SLACK = 15  # characters added to both sides before their lengths are compared: "Yes." may become "Yes, of course."
+OUTSIDE = 0.002  # of the pairs may lie outside either end of a band before it is widened,
+WIDER = 1.25  # by this much
+LONGEST_LOOP = 20  # words that are looked for again right after themselves
+COPIED = 3  # words in a row that are copied, and at least half of the translation
+COMPARED = 1_000_000  # pairs of words; longer texts are compared only as wholes
+BELONGING = {"Kana": {"Han"}, "Hangul": {"Han"}, "Han": {"Bopomofo"}}  # scripts that belong to a usual one
+
+HARDLY = 0.05  # of its attention on the words of the source is hardly a look at them
+STARING = 0.95  # on one token is a stare,
+STILL = 0.1  # and attention that moves less than this from its mean stands still (a trained model moves 0.5 of it)
+FEW = 4  # tokens of words below which nothing can be said of that
+
+
+class Warned(NamedTuple):
+    """What a reader should be warned of."""
+
+    kind: str
+    """repetition, copied, script, numbers, tags, length or ignored; a translator adds input, split and unfinished."""
+    message: str
+    evidence: list[str]
+    """The words or figures it is about, as they stand in the source or the translation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usual:
+    """What is usual for translations of a kind: the script they are in, and how long they are beside their source."""
+
+    script: str = ""
+    """Empty: the one that most letters of the translation are in."""
+    shortest: float = 0.4
+    """Characters for each of the source's, SLACK added to both."""
+    longest: float = 2.5
+    source: int = 0
+    """Characters the longest source has; 0: not known."""
+
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[str, str]]) -> Usual:
+        """What is usual in these sources and translations."""
+        if not pairs:
+            raise DataError("there are no pairs to learn from what is usual")
+        ratios = torch.tensor([_ratio(*pair) for pair in pairs], dtype=torch.float64)
+        scripts = Counter(name for _, target in pairs if (name := script(target)))
+        low, high = torch.quantile(ratios, torch.tensor([OUTSIDE, 1 - OUTSIDE], dtype=torch.float64)).tolist()
+        most = scripts.most_common(1)[0][0] if scripts else ""
+        longest = max(len(source) for source, _ in pairs)
+        return cls(script=most, shortest=low / WIDER, longest=high * WIDER, source=longest)
+
+
+def warnings(source: str, target: str, trace: Trace | None = None, *, usual: Usual | None = None) -> list[Warned]:
+    """What a reader of this translation should be warned of; without a trace, what the texts alone say."""
+    usual = usual or Usual()
+    said, written = TAG.sub(" ", source), TAG.sub(" ", target)
+    return [
+        *_repetition(said, written),
+        *_copied(said, written),
+        *_script(said, written, usual.script),
+        *_numbers(said, written),
+        *_tags(source, target),
+        *_length(source, target, usual),
+        *(_ignored(trace) if trace is not None else ()),
+    ]
+
+
+# What the texts say.
+
+WORD = re.compile(r"\w+(?:['’-]\w+)*")
+STUTTER = re.compile(r"([^\W\d_]{1,12}?)\1{5,}")  # inside a word
+
+
+def _units(text: str) -> list[str]:
+    """Words, or letters where words are not parted."""
+    words = WORD.findall(text.casefold())
+    return list("".join(words)) if script(text) in WITHOUT_BLANKS else words
+
+
+def _repetition(source: str, target: str) -> Iterator[Warned]:
+    block, times = _loop(target)
+    if block and times > _loop(source)[1]:
+        yield Warned("repetition", f"“{block}” is repeated {times} times", [block])
+    elif (stutter := STUTTER.search(target)) and not STUTTER.search(source):
+        text = stutter.group()
+        yield Warned("repetition", f"“{stutter[1]}” is repeated {len(text) // len(stutter[1])} times", [text])
+
+
+def _loop(text: str) -> tuple[str, int]:
+    """What is repeated at once most often, and how often: nothing, once, where that is no more than languages do.
+
+    Two words and more are not said twice in a row, nor one word three times; letters may be.
+    """
+    units, letters = _units(text), script(text) in WITHOUT_BLANKS
+    best: tuple[Sequence[str], int] = ((), 1)
+    for size in range(1, min(len(units) // 2, LONGEST_LOOP) + 1):
+        enough = (3 if size >= 4 else 5) if letters else (2 if size >= 2 else 3)
+        same = 0  # units in a row that are like those `size` before
+        for place in range(size, len(units)):
+            same = same + 1 if units[place] == units[place - size] else 0
+            times = same // size + 1
+            if times > best[1] and times >= enough:
+                best = (units[place - size + 1 : place + 1], times)
+    return ("" if letters else " ").join(best[0]), best[1]
+
+
+def _copied(source: str, target: str) -> Iterator[Warned]:
+    here, there, words = _units(source), _units(target), WORD.findall(target)
+    letters = script(target) in WITHOUT_BLANKS
+    if here == there and len(there) >= (6 if letters else 2) and not all(word[:1].isupper() for word in words):
+        yield Warned("copied", "the translation is its source", [target])
+        return
+    if letters or len(here) * len(there) > COMPARED:
+        return
+    start, size = _shared(here, there)
+    if size < COPIED or 2 * size < len(there):
+        return
+    if sum(word[:1].islower() for word in words[start : start + size]) >= size / 2:  # names may be copied
+        text = " ".join(words[start : start + size])
+        yield Warned("copied", f"“{text}” is copied from the source", [text])
+
+
+def _shared(here: Sequence[str], there: Sequence[str]) -> tuple[int, int]:
+    """Where in `there` the longest run begins that `here` has too, and how long it is."""
+    best, before = (0, 0), [0] * (len(here) + 1)
+    for end, word in enumerate(there, start=1):
+        now = [0] * (len(here) + 1)
+        for place, other in enumerate(here, start=1):
+            if word == other:
+                now[place] = before[place - 1] + 1
+                best = max(best, (end - now[place], now[place]), key=lambda found: found[1])
+        before = now
+    return best
+
+
+def _script(source: str, target: str, usual: str) -> Iterator[Warned]:
+    expected = usual or script(target)
+    if not expected:
+        return
+    belonging = {expected, "", *BELONGING.get(expected, ())}
+    known = set(WORD.findall(source))
+    strange = [
+        word
+        for word in WORD.findall(target)
+        if not {script_of(letter) for letter in word} <= belonging and word not in known
+    ]
+    most = script(target)
+    wrong = most not in belonging
+    # Words in Latin letters stand in texts of all scripts; words in others are strange one by one.
+    odd = [word for word in strange if wrong or any(script_of(letter) not in belonging | {"Latin"} for letter in word)]
+    if odd:
+        what = f"in {most} letters" if wrong else "not all in its script"
+        yield Warned("script", f"the translation is {what}; {expected} is usual", odd[:10])
+
+
+def _numbers(source: str, target: str) -> Iterator[Warned]:
+    lost, added = differences(source, target)
+    ours, theirs = [figure.text for figure in lost], [figure.text for figure in added]
+    if ours and theirs:
+        yield Warned("numbers", f"{_listed(ours)} of the source became {_listed(theirs)}", ours + theirs)
+    elif ours:
+        yield Warned("numbers", f"{_listed(ours)} of the source is not in the translation", ours)
+    elif theirs:
+        yield Warned("numbers", f"{_listed(theirs)} of the translation is not in the source", theirs)
+
+
+TAG = re.compile(f"{inline.TAG}|{inline.PLACEHOLDER}|{inline.ADDRESS}")
+
+
+def _tags(source: str, target: str) -> Iterator[Warned]:
+    here, there = Counter(TAG.findall(source)), Counter(TAG.findall(target))
+    lost, added = list((here - there).elements()), list((there - here).elements())
+    if lost:
+        yield Warned("tags", f"{_listed(lost)} of the source is not in the translation", lost)
+    elif added:
+        yield Warned("tags", f"{_listed(added)} of the translation is not in the source", added)
+
+
+def _ratio(source: str, target: str) -> float:
+    return (len(target.strip()) + SLACK) / (len(source.strip()) + SLACK)
+
+
+def _length(source: str, target: str, usual: Usual) -> Iterator[Warned]:
+    ratio = _ratio(source, target)
+    empty = bool(WORD.search(source)) and not target.strip()
+    # Between scripts, where nothing was learned: a Chinese sentence has a third of the letters of an English one.
+    loose = 2 if not usual.script and script(source) != script(target) else 1
+    if usual.shortest / loose <= ratio <= usual.longest * loose and not empty:
+        return
+    how = "empty" if empty else "short" if ratio < 1 else "long"
+    lengths = f"{len(target.strip())} characters for {len(source.strip())}"
+    yield Warned("length", f"the translation is {how if empty else 'unusually ' + how}: {lengths}", [])
+
+
+def _listed(words: Sequence[str]) -> str:
+    return ", ".join(words[:5]) + (" …" if len(words) > 5 else "")
+
+
+# What the attention says.
+
+
+def coverage(trace: Trace, layer: int | None = None) -> list[float]:
+    """How much attention each source word got in all; about as much as it has words in the translation."""
+    pieces = torch.bincount(torch.tensor(trace.target.word), minlength=len(trace.target.words))
+    return [float(value) for value in (looks(trace, layer) * pieces[:, None]).sum(0)]
+
+
+def dispersion(trace: Trace, layer: int | None = None) -> list[float]:
+    """How spread out the look of each target word was: 0 at one source word, 1 at all alike."""
+    weights = looks(trace, layer)
+    if weights.shape[1] < 2:
+        return [0.0] * len(weights)
+    entropy = -(weights * weights.clamp(min=1e-12).log()).sum(1) / math.log(weights.shape[1])
+    return [float(value) for value in entropy.clamp(0, 1)]
+
+
+def _ignored(trace: Trace) -> Iterator[Warned]:
+    """Whatever the layer, what wrote words hardly looked at the source, stared at one token or stood still."""
+    if "cross" not in trace.attention:
+        return
+    source = [not trace.source.special[word] for word in trace.source.word]
+    target = [not trace.target.special[word] for word in trace.target.word]
+    if min(sum(source), sum(target)) < FEW:
+        return
+    weights = trace.attention["cross"].mean(1)[:, target]  # [L, T, S]
+    on_words = weights[..., source].sum(-1)
+    if bool((on_words.amax(0) < HARDLY).float().mean() > 0.9):
+        share = float(on_words.mean())
+        yield Warned("ignored", f"only {share:.0%} of the attention was on words of the source", [])
+        return
+    average = weights.mean(1)
+    if bool((average.amax(-1) > STARING).all()):
+        token = trace.source.pieces[int(average.mean(0).argmax())].strip()
+        yield Warned("ignored", f"all words were written looking at “{token}” alone", [token])
+        return
+    moves = (weights - average[:, None]).abs().sum(-1).mean(-1) / 2
+    if bool((moves < STILL).all()):
+        yield Warned("ignored", "every word was written looking at the source in the same way", [])
+
+
+# Confidence.
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How the log-probabilities of a model become a probability that a translation is good."""
+
+    weights: tuple[float, ...]
+    """Of 1 and the features, in a logistic regression; none where nearly all were good, or nearly none: what tells them
+    apart is then not known, and no translation has a confidence."""
+    error: float
+    """Expected calibration error, of sentences that had no part in the fit."""
+    good: float
+    """The share of good translations."""
+    sentences: int
+    usual: Usual
+
+    def as_text(self) -> str:
+        """The `calibration.json` of a model folder."""
+        return json.dumps(asdict(self), indent=2) + "\n"
+
+    @classmethod
+    def load(cls, folder: Path) -> Calibration | None:
+        """The calibration in a model folder, or none."""
+        path = folder / FILE
+        data = read_if_there(path)
+        if data is None:
+            return None
+        try:
+            values: dict[str, Any] = json.loads(data)
+            found = cls(
+                **{**values, "weights": tuple(map(float, values["weights"])), "usual": Usual(**values["usual"])}
+            )
+            numbers = [*found.weights, found.error, found.good, found.usual.shortest, found.usual.longest]
+            if len(found.weights) not in (0, 1 + FEATURES) or not all(math.isfinite(number) for number in numbers):
+                raise ValueError("its numbers are not those of a calibration")
+            if not isinstance(found.usual.script, str):
+                raise ValueError(f"usual.script is {found.usual.script!r} and must be the name of a script")
+            if type(found.usual.source) is not int or found.usual.source < 0:
+                raise ValueError(f"usual.source is {found.usual.source!r} and must be a number of characters")
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise FolderError(f"{path} is damaged: {error}") from error
+        return found
+
+
+FEATURES = 3
+
+
+def features(steps: Sequence[float]) -> list[float]:
+    """What confidence is judged by: the mean and the least log-probability of a token, and the length."""
+    if not len(steps):
+        raise InputError("a translation without steps, not even its end, is nothing to be sure of")
+    return [sum(steps) / len(steps), min(steps), math.log(len(steps))]
+
+
+def confidence(steps: Sequence[float], calibration: Calibration) -> float | None:
+    """The probability that a translation is good, as the validation data had it, from its log-probabilities.
+
+    Good is a chrF of GOOD or more of the sentence against its reference: of translations with a confidence of 0.8 four
+    in five come so close to a translator's. That is no proof of being right, nor is the rest wrong.
+    """
+    if not calibration.weights:
+        return None
+    bias, *weights = calibration.weights
+    total = bias + sum(weight * value for weight, value in zip(weights, features(steps), strict=True))
+    return 1 / (1 + math.exp(-max(min(total, 30.0), -30.0)))
+
+
+class Judged(NamedTuple):
+    """A translation of validation data."""
+
+    source: str
+    reference: str
+    chrf: float
+    """Of the translation against the reference."""
+    steps: Sequence[float]
+    """The log-probability of every token and the end."""
+
+
+def calibrate(judged: Sequence[Judged]) -> Calibration:
+    """The calibration from translations of validation data."""
+    good = [each.chrf >= GOOD for each in judged]
+    usual = Usual.of([(each.source, each.reference) for each in judged])
+    return fit([features(each.steps) for each in judged], good, usual)
+
+
+def fit(rows: Sequence[Sequence[float]], good: Sequence[bool], usual: Usual) -> Calibration:
+    """The calibration from the `features` of translations and whether each of them is good.
+
+    The error is that of fits that did not see the sentences they are asked about, FOLDS of them.
+    """
+    if len(rows) < FEWEST:
+        raise DataError(f"{len(rows)} sentences are too few to calibrate confidence: give at least {FEWEST}")
+    if not SCARCE <= sum(good) <= len(good) - SCARCE:
+        return Calibration((), error=0.0, good=sum(good) / len(good), sentences=len(good), usual=usual)
+    x, y = torch.tensor(rows, dtype=torch.float64), torch.tensor(good, dtype=torch.float64)
+    fold = torch.arange(len(y)) % FOLDS
+    guessed = torch.empty_like(y)
+    for number in range(FOLDS):
+        seen, asked = fold != number, fold == number
+        guessed[asked] = torch.sigmoid(_with_one(x[asked]) @ _newton(x[seen], y[seen]))
+    return Calibration(
+        weights=tuple(_newton(x, y).tolist()),
+        error=calibration_error(guessed.tolist(), good),
+        good=float(y.mean()),
+        sentences=len(y),
+        usual=usual,
+    )
+
+
+def calibration_error(confidences: Sequence[float], good: Sequence[bool]) -> float:
+    """How far confidence is from the share of good ones, on average over BINS equal ranges of confidence."""
+    gaps = [0.0] * BINS
+    for sure, right in zip(confidences, good, strict=True):
+        gaps[min(int(sure * BINS), BINS - 1)] += sure - right
+    return sum(map(abs, gaps)) / max(len(good), 1)
+
+
+def _with_one(x: Tensor) -> Tensor:
+    return torch.cat([torch.ones(len(x), 1, dtype=x.dtype), x], 1)
+
+
+def _newton(x: Tensor, y: Tensor) -> Tensor:
+    """(1 + F,): logistic regression by Newton's method, the features standardised and their weights held small."""
+    mean, scale = x.mean(0), x.std(0).clamp(min=1e-6)
+    rows = _with_one((x - mean) / scale)
+    weights = torch.zeros(rows.shape[1], dtype=x.dtype)
+    hold = torch.ones_like(weights)
+    for _ in range(50):
+        sure = torch.sigmoid(rows @ weights)
+        slope = rows.T @ (sure - y) + hold * weights
+        curve = (rows * (sure * (1 - sure))[:, None]).T @ rows + torch.diag(hold)
+        change = torch.linalg.solve(curve, slope)
+        weights = weights - change
+        if float(change.abs().max()) < 1e-10:
+            break
+    own = weights[1:] / scale
+    return torch.cat([(weights[0] - (own * mean).sum())[None], own])

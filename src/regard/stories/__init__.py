@@ -1,0 +1,1 @@
+"""Stories: the demo and the race of the families."""

@@ -1,0 +1,79 @@
+"""The machine: what it is called, and the most it could do."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from pathlib import Path
+
+import torch
+
+from regard.config import Config, TrainConfig
+from regard.counting import HARDWARE, work
+from regard.training.data import Data
+from regard.training.distributed import Runtime
+from regard.training.step import precision
+
+
+def describe(runtime: Runtime) -> str:
+    """`NVIDIA H200`, `2 × NVIDIA H200` or `AMD EPYC 7R13, 2 cores`."""
+    if runtime.device.type == "cuda":
+        name = torch.cuda.get_device_name(runtime.device)
+        return f"{runtime.world} × {name}" if runtime.world > 1 else name
+    return f"{_processor()}, {cores()} cores" + (" (Metal)" if runtime.device.type == "mps" else "")
+
+
+def cores() -> int:
+    """Those this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def numbers(settings: TrainConfig, runtime: Runtime) -> str:
+    """bf16 or fp32: what products are made in."""
+    return "bf16" if precision(settings, runtime.device)._enabled else "fp32"
+
+
+def peak(settings: TrainConfig, runtime: Runtime) -> float:
+    """Operations a second of all processes by the makers' data sheets; 0: not known."""
+    if runtime.device.type != "cuda":
+        return 0.0
+    words = re.split(r"[\s-]+", torch.cuda.get_device_name(runtime.device).lower().replace("rtx ", "rtx"))
+    known = next((HARDWARE[word] for word in words if word in HARDWARE), None)  # whole words: an L40S is no L4
+    if known is None:
+        return 0.0
+    return float(getattr(known, numbers(settings, runtime))) * 1e12 * runtime.world
+
+
+def memory(runtime: Runtime) -> tuple[int, int] | None:
+    """Bytes of the device that are taken, and that there are."""
+    if runtime.device.type != "cuda":
+        return None
+    return torch.cuda.memory_reserved(runtime.device), torch.cuda.get_device_properties(runtime.device).total_memory
+
+
+def available(runtime: Runtime) -> int:
+    """Bytes of the device that this process has or could have; 0: not known. Other programs may hold some."""
+    if runtime.device.type != "cuda":
+        return 0
+    return torch.cuda.mem_get_info(runtime.device)[0] + torch.cuda.memory_reserved(runtime.device)
+
+
+def operations(config: Config, data: Data) -> float:
+    """What training on one target token takes, at the mean lengths of the data."""
+    passes = 2 if config.train.rdrop else 1
+    if config.model.family in ("rnn", "transformer"):
+        store = data.train[0]
+        source, target = (max(1, round(float(side.mean()))) for side in (store.source_lengths, store.target_lengths))
+        return passes * work(config.model, source, target).training / target
+    window = min(config.text.window, config.model.length)
+    counted = window * (config.text.masked if config.model.family == "bert" else 1.0)
+    return passes * work(config.model, 0, window).training / counted
+
+
+def _processor() -> str:
+    """What the processor is called, where the system says so."""
+    listed = Path("/proc/cpuinfo")
+    lines = listed.read_text(errors="replace").splitlines() if listed.is_file() else []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, "") or platform.processor() or platform.machine()

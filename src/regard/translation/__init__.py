@@ -1,0 +1,1 @@
+"""Translation: a model folder and text in, text out."""

@@ -1,0 +1,173 @@
+"""The reader: a bert fills gaps in a text, and says what a text means as numbers.
+
+B texts, S tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.config import Config
+from regard.errors import FolderError, InputError
+from regard.models import BERT
+from regard.models.folder import folders_in, load_together
+from regard.text.ordering import AHEAD, CHARACTERS, ahead, alike
+from regard.text.sentences import unreadable
+from regard.text.tokenizer import MASK, PAD, SPECIALS, UNKNOWN, Tokenizer
+
+POSITIONS = {"cpu": 2048, "mps": 8192, "cuda": 65536}  # padded, read at once
+MOST = 10**15  # lines of a file
+GAP = re.compile(r"\[MASK\]|<mask>")
+
+
+class Guess(NamedTuple):
+    """What may stand in a gap."""
+
+    text: str
+    probability: float
+
+
+class Filled(NamedTuple):
+    """A text with its gaps filled."""
+
+    text: str
+    """With the best guess in every gap."""
+    gaps: list[list[Guess]]
+    """The guesses for each, best first; each gap is guessed on its own."""
+
+
+class Reader:
+    """A bert and its tokenizer."""
+
+    def __init__(self, model: BERT, tokenizer: Tokenizer, config: Config) -> None:
+        self.model, self.tokenizer, self.config = model, tokenizer, config
+
+    @classmethod
+    def load(cls, folder: str | Path, device: torch.device | str = "cpu") -> Reader:
+        """The reader in a model folder."""
+        if len(folders_in(folder)) > 1:
+            raise FolderError(f"{folder} are several berts, and they cannot be joined: give one")
+        models, sides, config = load_together(folder, device, ("bert",), "does not read texts with gaps")
+        return cls(cast(BERT, models[0]), sides.source, config)
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @torch.inference_mode()
+    def fill(self, text: str, *, top: int) -> Filled:
+        """The `top` most probable tokens for every [MASK] or <mask> of a text."""
+        _check(text)
+        if top < 1:
+            raise InputError(f"{top} guesses were asked for; it must be at least 1")
+        pieces = GAP.split(text)
+        if len(pieces) == 1:
+            raise InputError("the text has no gap: write [MASK] where a word is to be guessed")
+        ids = self.gapped(pieces)
+        self.check_length(ids)
+        tokens = torch.tensor([ids], device=self.device)
+        places = [place for place, token in enumerate(ids) if token == MASK]
+        logits = self.model.logits(self.model.encode(tokens)[0, places]).float()
+        shares = logits.softmax(-1)
+        shares[:, [place for place in range(len(SPECIALS)) if place != UNKNOWN]] = -1
+        values, best = shares.topk(min(top, shares.shape[-1] - len(SPECIALS)))
+        gaps = [
+            [Guess(*each) for each in zip(self._words(numbers, ids[place - 1] if place else PAD), own, strict=True)]
+            for numbers, own, place in zip(best.tolist(), values.tolist(), places, strict=True)
+        ]
+        filled = pieces[0] + "".join(guesses[0].text + after for guesses, after in zip(gaps, pieces[1:], strict=True))
+        return Filled(filled, gaps)
+
+    def embed(self, texts: Sequence[str], *, pool: str = "mean") -> NDArray[np.float32]:
+        """(B, size): the mean of what each text's tokens became, or its first token; nothing but zeros without text.
+
+        A text longer than the model can read is read in parts, and the mean is over all of them.
+        """
+        if pool not in ("mean", "first"):
+            raise InputError(f"pool ({pool}) must be mean or first")
+        for text in texts:
+            _check(text)
+        before, after = self._around
+        rows: list[tuple[int, list[int]]] = []
+        room = self.model.config.length - len(before) - len(after)
+        for number, ids in enumerate(self.tokenizer.encode_each([text if text.strip() else "" for text in texts])):
+            starts = range(0, len(ids), room) if pool == "mean" else range(min(len(ids), 1))
+            rows += [(number, [*before, *ids[start : start + room], *after]) for start in starts]
+        sums = np.zeros((len(texts), self.model.config.size), np.float64)
+        counts = np.zeros(len(texts), np.int64)
+        names = [texts[number] for number, _ in rows]
+        for places in alike([len(ids) for _, ids in rows], names, POSITIONS[self.device.type]):
+            batch = [rows[place] for place in places]
+            for (number, ids), states in zip(batch, self._encode([ids for _, ids in batch]), strict=True):
+                kept = states[:1] if pool == "first" else states[len(before) : len(ids) - len(after)]
+                sums[number] += kept.sum(0, dtype=torch.float64).numpy()
+                counts[number] += len(kept)
+        return (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
+
+    def save(self, texts: Iterable[str], file: BinaryIO, *, pool: str, progress: Callable[[int], None]) -> int:
+        """Write what `embed` gives for texts without end into an open .npy file; how many there were comes back."""
+        size, lines = self.model.config.size, 0
+        _write_head(file, MOST, size)  # as long as the one that is known at the end
+        begin = file.tell()
+        for window in ahead(texts, AHEAD, CHARACTERS):
+            file.write(self.embed(window, pool=pool).astype("<f4", copy=False).tobytes())
+            lines += len(window)
+            progress(lines)
+        file.seek(0)
+        _write_head(file, lines, size)
+        assert file.tell() == begin
+        file.seek(0, 2)
+        return lines
+
+    @torch.inference_mode()
+    def _encode(self, rows: Sequence[Sequence[int]]) -> Tensor:
+        """(B, S, size), in memory."""
+        width = max(map(len, rows))
+        tokens = torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows], device=self.device)
+        mask = torch.tensor([[place < len(row) for place in range(width)] for row in rows], device=self.device)
+        return self.model.encode(tokens, mask=mask).float().cpu()
+
+    @property
+    def _around(self) -> tuple[list[int], list[int]]:
+        """The special tokens before and after a text; a running text has none."""
+        return ([], []) if self.config.text.running else self.tokenizer.around
+
+    def gapped(self, pieces: Sequence[str]) -> list[int]:
+        """The ids of a text, a mask between its pieces."""
+        before, after = self._around
+        ids = list(before)
+        apart = self.config.text.tokenizer == "characters"  # else a word brings the blank before it
+        for place, piece in enumerate(pieces):
+            own = piece if apart or place == len(pieces) - 1 else piece.removesuffix(" ")
+            ids += [*[MASK] * bool(place), *self.tokenizer.encode(own)]
+        return ids + list(after)
+
+    def _words(self, ids: Sequence[int], after: int) -> list[str]:
+        pieces = self.tokenizer.pieces(ids, after)
+        return [piece.strip() or piece for piece in pieces]
+
+    def check_length(self, ids: Sequence[int]) -> None:
+        if len(ids) > self.model.config.length:
+            raise InputError(
+                f"the text has {len(ids)} tokens and this bert reads {self.model.config.length}: leave out what is far "
+                "from the gap"
+            )
+
+
+def _write_head(file: BinaryIO, lines: int, size: int) -> None:
+    """The head of a .npy file, with room for any number of lines."""
+    head = {"descr": "<f4", "fortran_order": False, "shape": (lines, size)}
+    np.lib.format.write_array_header_1_0(file, head)
+
+
+def _check(text: str) -> None:
+    if problem := unreadable(text):
+        raise InputError(f"the text cannot be read: {problem}")

@@ -1,0 +1,199 @@
+"""The command line: what a user types and gets."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from regard.cli import app as cli
+from regard.config import preset, to_json
+
+
+def regard(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    import os
+
+    return subprocess.run(
+        [sys.executable, "-m", "regard", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "120", **environment},
+    )
+
+
+def test_count_prints_every_part_with_its_formula() -> None:
+    printed = regard("count", "bert-base").stdout
+    for line in ("30,522 × 768", "12 × 7,087,872", "768 × 3,072 + 3,072", "109,482,240", "110,104,890", "109,786,368"):
+        assert line in printed
+
+
+def test_count_as_json_is_one_object_and_nothing_else() -> None:
+    done = regard("count", "bert-base", "--json")
+    answer = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert answer["parameters"]["total"] == 109482240
+    assert answer["parameters"]["parts"] == {"embeddings": 23837184, "layers": 85054464, "pooler": 590592}
+    assert answer["parameters"]["tree"][1]["each"] == 7087872
+
+
+@pytest.mark.slow
+def test_count_builds_the_model_and_agrees() -> None:
+    answer = json.loads(regard("count", "transformer-base", "--build", "--json").stdout)
+    assert answer["built"]["total"] == answer["parameters"]["total"] == 63_082_496
+    assert answer["built"]["parts"] == answer["parameters"]["parts"]
+
+
+def test_count_takes_changes_to_the_config() -> None:
+    answer = json.loads(regard("count", "gpt2", "--set", "model.decoder_layers=1", "--json").stdout)
+    assert answer["parameters"]["total"] == 124_439_808 - 11 * 7_087_872
+
+
+def test_count_says_time_and_cost_on_hardware() -> None:
+    asked = ("--hardware", "h200", "--tokens", "1e9", "--utilisation", "0.4", "--devices", "8", "--price", "3")
+    answer = json.loads(regard("count", "gpt2", *asked, "--json").stdout)["time"]
+    assert answer["seconds"] > 0
+    assert answer["cost"] == pytest.approx(3 * answer["device_hours"])
+
+
+def test_count_of_a_folder_compares_its_weights_with_its_config(tmp_path) -> None:
+    from safetensors.torch import save_file
+
+    from regard.config import Config
+    from regard.models import build
+
+    config = Config().with_values(["model.size=16", "model.vocabulary=9", "model.feed_forward=8"])
+    (tmp_path / "config.json").write_text(to_json(config))
+    weights = dict(build(config.model).named_parameters())
+    save_file(weights, tmp_path / "model.safetensors")
+    answer = json.loads(regard("count", str(tmp_path), "--json").stdout)
+    assert answer["stored"] == answer["parameters"]["total"]
+    (tmp_path / "config.json").write_text(to_json(preset("gpt2")))
+    done = regard("count", str(tmp_path))
+    assert done.returncode == 2
+    assert "is not of this model" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("count", "bert-bse"), "There is no preset, recipe or folder bert-bse. Did you mean bert-base?"),
+        (("count", "gpt2", "--set", "model.heads=7"), "model.size (768) must be a multiple of model.heads (7)"),
+        (("count", "gpt2", "--hardware", "h20"), "There is no hardware h20. Did you mean h200?"),
+        (("count", "gpt2", "--precision", "fp8"), "There is no precision fp8."),
+        (("count", "gpt2", "--hardware", "h100", "--tokens", "inf"), "tokens (inf) must be from 1 to 1e30"),
+        (("count", "gpt2", "--hardware", "h100", "--price", "inf"), "price (inf) must be at least 0"),
+        (("count", "gpt2", "--batch", "1" + "0" * 400), "--batch"),
+        (("count", "x" * 300), "There is no preset, recipe or folder xxx"),
+        (("count", "gpt2", "--target", "2000"), "a sentence of 2000 tokens is longer than model.length (1024)"),
+        (("count", "gpt2", "--set", "model.size=96000000000000", "--build"), "cannot be built"),
+        (("count", "gpt2", "--set", "model.norm_epsilon=inf"), "model.norm_epsilon (inf) must be a number above 0"),
+        (("count", "gpt2", "--sorce", "3"), "No such option: --sorce"),
+        (("count", "gpt2", "--batch", "x"), "Invalid value for '--batch'"),
+        (("cuont", "gpt2"), "No such command 'cuont'."),
+        (("count",), "Missing argument"),
+        (("count", "missing.toml"), "missing.toml cannot be read: No such file or directory"),
+    ],
+)
+def test_a_wrong_request_gets_one_line_and_exit_2(arguments: tuple[str, ...], message: str) -> None:
+    done = regard(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("regard: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert message in done.stderr
+
+
+def test_a_folder_may_have_any_name(tmp_path) -> None:
+    folder = tmp_path / "a[" / "b]"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(to_json(preset("gpt2")))
+    done = regard("count", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert "b]" in done.stdout
+
+
+def test_the_traceback_is_there_for_who_asks() -> None:
+    done = regard("count", "bert-bse", REGARD_DEBUG="1")
+    assert "Traceback" in done.stderr
+
+
+def test_nothing_is_written_over_what_is_read(tmp_path) -> None:
+    (tmp_path / "a").write_text("one\ntwo\n")
+    (tmp_path / "b").write_text("un\ndeux\n")
+    done = regard("check", str(tmp_path / "a"), str(tmp_path / "b"), "--report", str(tmp_path / "a"), "--force")
+    assert done.returncode == 2
+    assert "is what is read" in done.stderr
+    assert (tmp_path / "a").read_text() == "one\ntwo\n"
+
+
+def test_the_built_in_corpus_is_written_as_asked(tmp_path) -> None:
+    sizes = ("--train", "30", "--valid", "5", "--test", "5", "--longest", "6")
+    done = regard("data", "get", "builtin", "--out", str(tmp_path / "c"), *sizes)
+    assert done.returncode == 0, done.stderr
+    assert "licence: " in done.stderr
+    english = (tmp_path / "c" / "train.en").read_text().splitlines()
+    assert len(english) == 30
+    assert max(len(line.split()) for line in english) <= 6
+    again = regard("data", "get", "builtin", "--out", str(tmp_path / "d"), *sizes, "--seed", "9")
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "d" / "train.en").read_text().splitlines() != english
+
+
+def test_check_answers_with_a_verdict_and_an_exit_code(tmp_path) -> None:
+    (tmp_path / "a").write_text("one word\n" * 100)
+    (tmp_path / "b").write_text("un mot\n" * 100)
+    done = regard("check", str(tmp_path / "a"), str(tmp_path / "b"), "--json")
+    answer = json.loads(done.stdout)
+    assert answer["verdict"] == "unfit"
+    assert done.returncode == 1
+    assert {"kind", "count", "share", "examples", "fix"} <= answer["findings"][0].keys()
+
+
+def test_version_is_said() -> None:
+    assert regard("--version").stdout.startswith("regard ")
+
+
+def test_ctrl_c_that_breaks_a_lock_is_still_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(**_: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise RuntimeError("cannot release un-acquired lock")  # noqa: B904
+
+    monkeypatch.setattr(cli, "app", interrupted)
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 130
+
+
+def test_an_error_that_a_library_makes_of_a_signal_is_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mistaken(**_: object) -> None:
+        with suppress(SystemExit):
+            cli.stop(signal.SIGTERM, None)
+        raise ValueError("could not determine the shape of an object")
+
+    monkeypatch.setattr(cli, "app", mistaken)
+    monkeypatch.setattr(cli, "heard", [])
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_a_module_is_loaded_ends_the_program_whatever_the_module_does_with_it(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    (tmp_path / "module_that_swallows.py").write_text(
+        f"import os\ntry:\n    os.kill(os.getpid(), {int(number)})\nexcept BaseException:\n    pass\n"
+    )
+    program = "import signal\nfrom regard.cli.app import stop\n"
+    program += f"signal.signal({int(number)}, stop)\nimport module_that_swallows"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (128 + number, "")

@@ -1,0 +1,290 @@
+"""The commands that use a model: one line out per line in, and a clear word on every line that is none."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from regard.cli.app import app, main
+from regard.errors import ConfigError, FolderError
+from regard.models.folder import save_model
+from regard.translation.reader import Reader
+from regard.translation.translator import Result
+from tests.translation import test_reader, test_translator, test_writer
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("models")
+    test_translator.save(root / "translator", test_translator.make())
+    test_translator.save(root / "rnn", test_translator.make("rnn"))
+    writer, reader = test_writer.make(), test_reader.make()
+    save_model(root / "gpt", writer.models[0], writer.config, {"tokenizer.json": writer.tokenizer.text}, force=False)
+    save_model(root / "bert", reader.model, reader.config, {"tokenizer.json": reader.tokenizer.text}, force=False)
+    return root
+
+
+def regard(*words: str | Path, text: str | bytes = "") -> Any:
+    done = CliRunner().invoke(app, [*map(str, words), "--device", "cpu"], input=text)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+def test_one_line_comes_out_for_each_that_goes_in(folders: Path) -> None:
+    text = "the bird\n\n  \nthe old house. The river sees a small bird.\r\nthe bird"
+    done = regard("translate", folders / "translator", text=text)
+    lines = done.stdout.split("\n")
+    assert done.exit_code == 0
+    assert len(lines) == 6
+    assert (lines[1], lines[2], lines[-1]) == ("", "  ", "")
+    assert lines[0] == lines[4]
+
+
+def test_a_line_that_cannot_be_read_is_empty_and_named_and_the_rest_is_translated(folders: Path) -> None:
+    done = regard("translate", folders / "translator", text=b"the bird\na\0b\ncaf\xe9\nthe bird\n")
+    lines = done.stdout.split("\n")
+    assert done.exit_code == 1
+    assert lines[1:3] == ["", ""]
+    assert lines[0] == lines[3] != ""
+    assert "standard input:2: there is a NUL byte" in done.stderr
+    assert "standard input:3: byte 4 of the line (0xE9) is not UTF-8" in done.stderr
+
+
+def test_a_sentence_that_had_to_be_split_is_told_of(folders: Path) -> None:
+    done = regard("translate", folders / "translator", text="the bird, " * 30 + "\nthe bird\n")
+    assert done.exit_code == 0
+    assert "1 line had a sentence too long to be read at once" in done.stderr
+
+
+def test_objects_keep_their_fields_and_get_a_translation(folders: Path) -> None:
+    rows = ['{"id": 1, "en": "the bird"}', "no json", "", '{"id": 2}', '{"en": "\\ud800"}']
+    how = ("--jsonl", "--field", "en", "--add", "score,warnings,alignment", "--alternatives", "1")
+    done = regard("translate", folders / "translator", *how, text="\n".join(rows))
+    first, bad, empty, lacking, half = done.stdout.rstrip("\n").split("\n")
+    assert set(json.loads(first)) >= {"id", "en", "translation", "score", "warnings", "alignment"}
+    assert json.loads(first)["id"] == 1
+    assert "this is not JSON" in json.loads(bad)["error"]
+    assert empty == ""
+    assert "no text in a field 'en'" in json.loads(lacking)["error"]
+    assert "surrogate" in json.loads(half)["error"]
+    assert done.exit_code == 1
+
+
+def test_an_object_comes_out_as_it_was_written(folders: Path) -> None:
+    row = '{ "pi":3.14159265358979323846264338327950288, "text": "the bird","n": 1%s, "half": "\\ud800"' % ("0" * 5000)
+    done = regard("translate", folders / "translator", "--jsonl", text=f"{row} }}\n")
+    assert done.exit_code == 0
+    assert done.stdout.startswith(f'{row}, "translation": "')
+    assert json.loads(done.stdout, parse_int=str)["translation"]
+
+
+def test_an_object_is_nested_as_deep_as_can_be_read_or_has_an_error_alone(folders: Path) -> None:
+    rows = [f'{{"text": "the bird", "x": {"[" * deep}{"]" * deep}}}' for deep in (600, 100_000, 1)]
+    done = regard("translate", folders / "translator", "--jsonl", text="\n".join(rows))
+    deep, deepest, last = map(json.loads, done.stdout.splitlines())
+    assert deep["translation"] == last["translation"] != ""
+    assert deepest["error"] == "this JSON is nested too deeply to be read"
+
+
+def test_a_field_that_is_there_is_never_overwritten(folders: Path) -> None:
+    rows = [
+        '{"text": "the bird", "translation": "mine"}',
+        '{"text": "the bird", "score": 1}',
+        '{"error": 1, "text": ""}',
+    ]
+    done = regard("translate", folders / "translator", "--jsonl", "--add", "score", text="\n".join(rows))
+    first, second, third = map(json.loads, done.stdout.splitlines())
+    assert first["translation"] == "mine"
+    assert first["error"] == "the object has a field 'translation' already: give it another name"
+    assert (second["score"], second["translation"]) == (1, "")
+    assert (third["error"], third["translation"]) == (1, "")
+    assert done.exit_code == 1
+
+
+def test_only_the_first_of_many_bad_lines_are_kept(folders: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.txt"
+    done = regard("translate", folders / "translator", "--json", "--out", out, text="a\0\n" * 25)
+    report = json.loads(done.stdout)
+    assert (report["failures"], len(report["failed"])) == (25, 20)
+    assert "and 5 more such lines" in done.stderr
+
+
+def test_output_is_utf_8_whatever_the_locale(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii", write_through=True))
+    words = ["fill", str(folders / "bert"), "caf\u00e9 [MASK]", "--device", "cpu"]
+    monkeypatch.setattr(sys, "argv", ["regard", *words])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert not stopped.value.code
+    assert written.getvalue().startswith("caf\u00e9 ".encode())
+
+
+def test_a_full_gpu_is_one_line(
+    folders: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate")
+
+    monkeypatch.setattr(Reader, "fill", full)
+    monkeypatch.setattr(sys, "argv", ["regard", "fill", str(folders / "bert"), "a [MASK]", "--device", "cpu"])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 1
+    assert capsys.readouterr().err == "regard: out of GPU memory: end what else holds it, or use --device cpu\n"
+
+
+def test_the_picture_is_of_the_first_translation_that_was_written(
+    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Result] = []
+    monkeypatch.setattr(Result, "draw", lambda self, path, force: drawn.append(self))
+    text = '\n{"text": "\\ud800"}\n{"text": "{x}"}\n{"text": "the <b>old</b> house"}\n{"text": "the bird"}\n'
+    done = regard("translate", folders / "translator", "--jsonl", "--trace", tmp_path / "a.html", text=text)
+    rows = [json.loads(line)["translation"] for line in done.stdout.splitlines() if line]
+    assert rows[:2] == ["", "{x}"]
+    assert len(rows) == 4
+    assert [result.text for result in drawn] == [rows[2]]
+    assert drawn[0].trace is not None
+    assert drawn[0].trace.source.text == "the old house"
+
+
+def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_translated(folders: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"a\.pdf must end in"):
+        regard(
+            "translate", folders / "translator", "--trace", tmp_path / "a.pdf", "--out", tmp_path / "out", text="a\n"
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_a_line_to_translate_there_is_no_picture_and_that_is_said(folders: Path, tmp_path: Path) -> None:
+    done = regard("translate", folders / "translator", "--trace", tmp_path / "a.html", text="\n\n")
+    assert done.stdout == "\n\n"
+    assert "no line was translated, so there is nothing to draw" in done.stderr
+
+
+PO = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "the%s bird"\nmsgstr ""\n'
+
+
+def test_a_message_that_is_no_text_stays_and_is_named(folders: Path, tmp_path: Path) -> None:
+    path, out = tmp_path / "a.po", tmp_path / "b.po"
+    path.write_text(PO % "\\000")
+    done = regard("translate", folders / "translator", path, "--out", out)
+    assert done.exit_code == 1
+    assert out.read_bytes() == path.read_bytes()
+    assert f"{path}:4: there is a NUL at character 4: this is no text; it is left as it was" in done.stderr
+    assert f"{out}: translated 0; left out 1 unreadable" in done.stderr
+
+
+XLIFF = (
+    '<xliff version="1.2"><file source-language="en" target-language="fr"><body><trans-unit id="1">'
+    "<source>the bird</source></trans-unit></body></file></xliff>"
+)
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.po", PO % ""), ("a.xlf", XLIFF)])
+def test_terms_are_brought_into_documents_and_counted_there(
+    folders: Path, tmp_path: Path, name: str, text: str
+) -> None:
+    path, out, glossary = tmp_path / name, tmp_path / f"b{name}", tmp_path / "terms.tsv"
+    path.write_text(text)
+    glossary.write_text("bird\tzorblax\n")
+    given = ("--glossary", glossary, "--out", out, "--json")
+    done = regard("translate", folders / "translator", path, *given)
+    assert sum(json.loads(done.stdout)["terms"].values()) == 1
+    assert "glossary: 1 term:" in done.stderr
+    assert ("term bird not placed in the bird" in done.stderr) != ("zorblax" in out.read_text())
+
+
+def test_alternatives_follow_on_the_same_line(folders: Path) -> None:
+    first, second, _ = regard("translate", folders / "rnn", "--alternatives", "2", text="the bird\n\n").stdout.split(
+        "\n"
+    )
+    assert len(set(first.split("\t"))) == len(first.split("\t")) > 1
+    assert second == ""
+
+
+def test_a_report_as_json_needs_a_file_to_write_to(folders: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="give --out"):
+        regard("translate", folders / "translator", "--json", text="a\n")
+    done = regard("translate", folders / "translator", "--json", "--out", tmp_path / "out.txt", text="the bird\n\0\n")
+    assert json.loads(done.stdout)["lines"] == 2
+    assert [failed["line"] for failed in json.loads(done.stdout)["failed"]] == [2]
+    assert len((tmp_path / "out.txt").read_text().split("\n")) == 3
+
+
+def test_terms_of_a_glossary_are_counted_and_those_that_are_missing_are_named(folders: Path, tmp_path: Path) -> None:
+    glossary, keep, out = tmp_path / "terms.tsv", tmp_path / "keep.txt", tmp_path / "out"
+    glossary.write_text("bird\tzorblax\n")
+    keep.write_text("/X\\d/\n")
+    given = ("--glossary", glossary, "--keep", keep, "--out", out, "--json")
+    done = regard("translate", folders / "translator", *given, text="the river\nthe bird X7\n")
+    assert sum(json.loads(done.stdout)["terms"].values()) == 2
+    assert "glossary: 2 terms" in done.stderr
+    text = out.read_text()
+    for term, form in (("bird", "zorblax"), ("X7", "X7")):
+        assert (f"glossary: term {term} not placed in line 2" in done.stderr) != (form in text)
+    with pytest.raises(ConfigError, match=r"--terms \(firm\) must be soft or hard"):
+        regard("translate", folders / "translator", "--terms", "firm", text="the bird\n")
+
+
+def test_nothing_is_overwritten_and_least_of_all_the_input(folders: Path, tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("the bird\n")
+    with pytest.raises(FolderError, match="is what is read"):
+        regard("translate", folders / "translator", path, "--out", path, "--force")
+    (tmp_path / "out.txt").write_text("old")
+    with pytest.raises(FolderError, match="already there"):
+        regard("translate", folders / "translator", path, "--out", tmp_path / "out.txt")
+
+
+def test_the_prompt_and_what_follows_are_written(folders: Path) -> None:
+    done = regard("generate", folders / "gpt", "the old", "--tokens", "5", "--greedy")
+    assert done.stdout.startswith("the old")
+    answer = json.loads(regard("generate", folders / "gpt", "the old", "--tokens", "5", "--greedy", "--json").stdout)
+    assert done.stdout == f"the old{answer['text']}\n"
+
+
+def test_gaps_are_filled_on_the_terminal_and_as_json(folders: Path) -> None:
+    answer = json.loads(regard("fill", folders / "bert", "the [MASK] sees", "--top", "2", "--json").stdout)
+    assert len(answer["gaps"][0]) == 2
+    assert answer["text"] in regard("fill", folders / "bert", "the [MASK] sees").stdout
+
+
+def test_every_line_becomes_a_row_of_numbers(folders: Path, tmp_path: Path) -> None:
+    regard("embed", folders / "bert", "--out", tmp_path / "x.npy", text="the bird\n\nthe old house\n")
+    found = np.load(tmp_path / "x.npy")
+    assert (found.shape, found.dtype) == ((3, 16), np.float32)
+
+
+def test_a_line_that_cannot_be_read_becomes_zeros_and_is_named(folders: Path, tmp_path: Path) -> None:
+    done = regard("embed", folders / "bert", "--out", tmp_path / "x.npy", text=b"the bird\n\xff\nthe bird\n")
+    first, bad, last = np.load(tmp_path / "x.npy")
+    assert (done.exit_code, bad.any()) == (1, False)
+    assert np.array_equal(first, last)
+    assert "standard input:2: byte 1 of the line (0xFF) is not UTF-8" in done.stderr
+    assert "its numbers are zeros" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "right"),
+    [(("translate", "gpt"), "regard generate"), (("generate", "translator"), "regard translate"),
+     (("fill", "gpt", "[MASK]"), "regard generate"), (("translate", "bert"), "regard fill")],
+)  # fmt: skip
+def test_a_folder_of_another_family_is_refused_with_what_it_is_for(
+    folders: Path, words: tuple[str, ...], right: str
+) -> None:
+    with pytest.raises(FolderError, match=right):
+        regard(words[0], folders / words[1], *words[2:])

@@ -1,0 +1,235 @@
+"""Inline marks: taken out of a sentence and put back where its words went."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.documents.inline import DEEPEST, Mark, Piece, find, put_back, take_out, written
+
+Links = list[tuple[int, int]]
+
+
+def through(source: str, target: str, links: Links | None) -> str:
+    return written(put_back(take_out(find(source)), target, links))
+
+
+def raws(text: str) -> list[str]:
+    return [piece.raw for piece in find(text) if isinstance(piece, Mark)]
+
+
+# Finding.
+
+
+@pytest.mark.parametrize(
+    ("text", "marks"),
+    [
+        ("a <b>bold</b> word", ["<b>", "</b>"]),
+        ('a <a href="x > y">link</a>', ['<a href="x > y">', "</a>"]),
+        ('see <x id="1"/>', ['<x id="1"/>']),
+        ("{name} and {{other}} and ${var} and %{ruby} and {}", ["{name}", "{{other}}", "${var}", "%{ruby}", "{}"]),
+        ("{n, plural, one {# file} other {# files}} left", ["{n, plural, one {# file} other {# files}}"]),
+        ("%s of %(count)d, %1$s, %.2f and %ld", ["%s", "%(count)d", "%1$s", "%.2f", "%ld"]),
+        ("fish &amp; chips&#160;&#xA0;", ["&amp;", "&#160;", "&#xA0;"]),
+        ("see https://example.org/a?b=c.", ["https://example.org/a?b=c"]),
+        ("write to a.b+c@example.org, please", ["a.b+c@example.org"]),
+        ('the file (%s) or "{name}"', ["(%s)", '"{name}"']),
+    ],
+)
+def test_tags_and_placeholders_are_found(text: str, marks: list[str]) -> None:
+    assert raws(text) == marks
+
+
+@pytest.mark.parametrize(
+    "text", ["a < b and c > d", "100% sure", "50 % de", "AT&T; R & D", "I <3 you", "at 5% discount"]
+)
+def test_words_are_not_taken_for_marks(text: str) -> None:
+    assert raws(text) == []
+
+
+def test_a_models_own_tag_is_a_word_to_it() -> None:
+    assert find("<fr> a text", own={"<fr>"}) == ["<fr> a text"]
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="a <>/b{}%s&;\"'()$@.x:!-", max_size=60))
+def test_pieces_joined_are_the_text(text: str) -> None:
+    assert written(find(text)) == text
+
+
+LONG = 100_000
+RUNS = ["<", "{", "&", "%", "%0", "<a ", "<a '", "<!--", "{n, plural,", "{n,plural,{}", "http://!", "a@", "a@-", "0"]
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("begin", ["", "%", "%(a)", "%1$", "%.", "<a ", "<!--", "{n, plural,", "http://", "a@", "a@b."])
+def test_a_long_run_of_what_might_become_a_mark_takes_no_time(begin: str) -> None:
+    for run in RUNS:
+        text = (begin + LONG // len(run) * run)[:LONG]
+        assert written(find(text)) == text
+
+
+# Taking out.
+
+
+@pytest.mark.parametrize(
+    ("text", "bare"),
+    [
+        ("Click <b>here</b>, please", "Click here, please"),
+        ("Hello {name}!", "Hello!"),
+        ("one <x/> two", "one two"),
+        ("Hello<br/>world", "Hello world"),
+        ("<p>one</p><p>two</p>", "one two"),
+        ("re<b>do</b>", "redo"),
+        ("  padded <b>text</b> ", "padded text"),
+    ],
+)
+def test_words_read_on_where_marks_were(text: str, bare: str) -> None:
+    assert take_out(find(text)).text == bare
+
+
+# Putting back.
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "links", "expected"),
+    [
+        ("the <b>red</b> car", "la voiture rouge", [(0, 0), (2, 1), (1, 2)], "la voiture <b>rouge</b>"),
+        ("the <b>red</b> car.", "la voiture rouge.", [(0, 0), (2, 1), (1, 2)], "la voiture <b>rouge</b>."),
+        ("a <b>c <i>d</i></b> e", "A D C E", [(0, 0), (1, 2), (2, 1), (3, 3)], "A <b><i>D</i> C</b> E"),
+        ("a <b>b</b> <i>c</i>", "C B A", [(0, 2), (1, 1), (2, 0)], "<i>C</i> <b>B</b> A"),
+        ("a <b>b c</b> d", "B A C D", [(0, 1), (1, 0), (2, 2), (3, 3)], "<b>B A C</b> D"),
+        ("<b>all of it</b>", "le tout", [(0, 0)], "<b>le tout</b>"),
+        ("<b>Hello</b>!", "Bonjour !", [(0, 0), (0, 1)], "<b>Bonjour</b> !"),
+    ],
+)  # fmt: skip
+def test_a_pair_encloses_what_its_words_became(source: str, target: str, links: Links, expected: str) -> None:
+    assert through(source, target, links) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "links", "expected"),
+    [
+        ("delete {name} now", "supprimer maintenant", [(0, 0), (1, 1)], "supprimer {name} maintenant"),
+        ("Hello {name}!", "Bonjour!", [(0, 0)], "Bonjour {name}!"),
+        ("Hello {name}!", "Bonjour !", [(0, 0), (0, 1)], "Bonjour {name} !"),
+        ("%s is a file", "ist eine Datei", [(0, 0), (1, 1), (2, 2)], "%s ist eine Datei"),
+        ("I read %s", "ich lese", [(0, 0), (1, 1)], "ich lese %s"),
+        ("Hello<br/>world", "Bonjour monde", [(0, 0), (1, 1)], "Bonjour<br/>monde"),
+        ("one<x/> two", "un deux", [(0, 0), (1, 1)], "un<x/> deux"),
+        ("one <x/>two", "un deux", [(0, 0), (1, 1)], "un <x/>deux"),
+        ("{first} {last} wrote", "schrieb", [(0, 0)], "{first} {last} schrieb"),
+        ("one <b>{name}</b>, two", "un, deux", [(0, 0), (1, 1)], "un <b>{name}</b>, deux"),
+        ("a <x/> b", "B A", [(0, 1), (1, 0)], "<x/> B A"),
+    ],
+)
+def test_a_mark_by_itself_stays_with_its_neighbours(source: str, target: str, links: Links, expected: str) -> None:
+    assert through(source, target, links) == expected
+
+
+def test_without_links_places_are_kept_in_proportion() -> None:
+    assert through("one two <b>three</b> {x} four", "A B C D", None) == "A B <b>C</b> {x} D"
+
+
+def test_blanks_around_the_text_are_kept() -> None:
+    assert through("  a <b>b</b>\n", "A B", [(0, 0), (1, 1)]) == "  A <b>B</b>\n"
+
+
+def test_links_between_tokens_of_text_without_blanks_are_spread_over_its_letters() -> None:
+    links = [(0, 0), (1, 1)]  # two tokens of two letters each
+    assert through("Hello <b>world</b>", "你好世界", links) == "你好<b>世界</b>"
+
+
+def test_a_pair_that_crosses_another_opens_before_it_closes() -> None:
+    pieces: list[Piece] = [Mark("[1", "open", "1"), "a ", Mark("[2", "open", "2"), "b", Mark("1]", "close", "1")]
+    pieces += [" c", Mark("2]", "close", "2")]
+    for links in ([(0, 2), (1, 1), (2, 0)], [(0, 0), (1, 1), (2, 2)]):
+        text = written(put_back(take_out(pieces), "X Y Z", links))
+        assert text.index("[1") < text.index("1]")
+        assert text.index("[2") < text.index("2]")
+
+
+def test_a_mark_in_the_text_never_breaks_an_element_around_it() -> None:
+    pieces: list[Piece] = [Mark("&lt;b>", "open", "b"), "one ", Mark("<g>", "open", "g", firm=True), "two"]
+    pieces += [Mark("&lt;/b>", "close", "b"), " three", Mark("</g>", "close", "g", firm=True)]
+    text = written(put_back(take_out(pieces), "A B C", [(0, 2), (1, 1), (2, 0)]))
+    assert text.index("<g>") < text.index("B") < text.index("</g>")
+
+
+TOKENS = st.sampled_from(
+    [
+        "one",
+        "two,",
+        "three",
+        "!",
+        "(",
+        "<b>",
+        "</b>",
+        "<i>",
+        "</i>",
+        "<x/>",
+        "{n}",
+        "%s",
+        "&amp;",
+        " ",
+        " ",
+        " ",
+        "<br>",
+    ]
+)
+
+
+@given(
+    st.lists(TOKENS, max_size=24).map("".join),
+    st.lists(st.sampled_from(["eins", "zwei,", "drei", "!", "«vier»"]), max_size=8),
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=12) | st.none(),
+)
+@settings(max_examples=150, deadline=None)
+def test_every_mark_comes_out_once_and_words_are_kept(source: str, target: list[str], links: Links | None) -> None:
+    bare = take_out(find(source))
+    sizes = len(bare.text.split()), len(target)
+    inside = None if links is None else [(i, j) for i, j in links if i < sizes[0] and j < sizes[1]]
+    pieces = put_back(bare, " ".join(target), inside)
+    assert sorted(piece.raw for piece in pieces if isinstance(piece, Mark)) == sorted(raws(source))
+    assert "".join("".join(piece for piece in pieces if isinstance(piece, str)).split()) == "".join(target)
+
+
+def nested(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    blank = st.sampled_from(["", " "])
+    joined = st.lists(st.tuples(children, blank).map("".join), min_size=1, max_size=4).map("".join)
+    return st.tuples(st.sampled_from("gh"), joined).map(lambda each: f"<{each[0]}>{each[1]}</{each[0]}>")
+
+
+TREES = st.recursive(st.sampled_from(["one ", "two ", "three, ", "<x/>", "{n} "]), nested, max_leaves=8)
+
+
+@given(
+    st.lists(TREES, max_size=4),
+    st.integers(0, 8),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=150, deadline=None)
+def test_well_formed_stays_well_formed(parts: list[str], size: int, chance: Random) -> None:
+    source = " ".join(parts)
+    bare = take_out(find(source))
+    everything = list(product(range(len(bare.text.split())), range(size)))
+    links = chance.sample(everything, min(size, len(everything)))
+    text = written(put_back(bare, " ".join(f"w{i}" for i in range(size)), links))
+    stack = []
+    for close, name in re.findall(r"<(/?)([gh])>", text):
+        if close:
+            assert stack.pop() == name
+        else:
+            stack.append(name)
+    assert not stack
+
+
+def test_marks_nested_deeper_than_anything_sensible_still_come_out_once() -> None:
+    deep = 4 * DEEPEST
+    text = through("<b>" * deep + "word" + "</b>" * deep, "mot", [(0, 0)])
+    assert (text.count("<b>"), text.count("</b>")) == (deep, deep)

@@ -1,0 +1,106 @@
+"""The film of a training: frames as they were seen, taken back on resume, and one page that needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from regard.errors import ConfigError, FolderError
+from regard.inspection import film
+from regard.models import build
+from regard.text.tokenizer import START
+from regard.training.data import Data
+from tests.training.runs import learned, make_config, make_data, write_corpus
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("files"))
+
+
+@pytest.fixture(autouse=True)
+def _cached(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_CACHE", str(corpus / "cache"))
+
+
+def filmed(folder: Path, corpus: Path, family: str, *updates: int, resumed: int = 0) -> tuple[Data, torch.nn.Module]:
+    config, data = make_data(corpus, make_config(family))
+    torch.manual_seed(1)
+    model = build(config.model)
+    camera = film.Film(folder, data.valid, data.sides, sentences=2, update=resumed)
+    for update in updates:
+        camera.take(model, update)
+    return data, model
+
+
+@pytest.mark.parametrize("family", ["transformer", "rnn-input", "rnn-output"])
+def test_a_frame_is_what_the_model_looks_at(family: str, corpus: Path, tmp_path: Path) -> None:
+    data, model = filmed(tmp_path, corpus, family, 10)
+    assert model.training
+    source, target = data.valid.pair(film.choose(data.valid, 2)[1])
+    record: dict[str, torch.Tensor] = {}
+    model.eval()
+    with torch.no_grad():
+        state = model.start(torch.tensor([source.tolist()]))  # type: ignore[operator]
+        model.step(torch.tensor([[START, *target.tolist()[:-1]]]), state, record)  # type: ignore[operator]
+    kept = film._read(film.frames(tmp_path)[10])["1"]
+    assert kept.shape[2:] == (len(target), len(source))
+    assert np.abs(kept[0] / 255 - record["decoder.0.cross"][0].numpy()).max() < 1 / 255
+
+
+def test_a_resumed_run_takes_back_what_came_later(corpus: Path, tmp_path: Path) -> None:
+    filmed(tmp_path, corpus, "transformer", 10, 20, 30)
+    filmed(tmp_path, corpus, "transformer", resumed=20)
+    assert list(film.frames(tmp_path)) == [10, 20]
+
+
+def test_the_page_holds_every_frame_and_nothing_from_elsewhere(corpus: Path, tmp_path: Path) -> None:
+    filmed(tmp_path, corpus, "transformer", 10, 20)
+    page = film.page(tmp_path, {20: "BLEU 3.0"}, title="a <b> & c")
+    found = re.search(r'<script id="film" type="application/json">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    data = json.loads(found[1])
+    assert (data["updates"], data["scores"]) == ([10, 20], ["", "BLEU 3.0"])
+    for number, sentence in enumerate(data["sentences"]):
+        weights = np.frombuffer(base64.b64decode(sentence["weights"]), np.uint8)
+        kept = film._read(film.frames(tmp_path)[20])[str(number)]
+        assert kept.shape[2:] == (len(sentence["target"]), len(sentence["source"]))
+        assert (weights.reshape(2, -1)[1] == kept.reshape(-1)).all()
+    assert "a &lt;b&gt; &amp; c" in page
+    assert not re.search(r"""(src|href)=|https?://|@import|url\(""", page)
+
+
+def test_a_long_film_is_shown_in_part_its_ends_included(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(film, "MOST", 3)
+    filmed(tmp_path, corpus, "transformer", *range(1, 10))
+    assert '"updates": [1, 5, 9]' in film.page(tmp_path, {}, title="")
+
+
+def test_words_are_what_tokens_add_to_the_text(corpus: Path) -> None:
+    tokenizer = learned(corpus)
+    ids = [*tokenizer.encode("the green house é"), 2]
+    shown = film.words(tokenizer, ids)
+    assert len(shown) == len(ids)
+    assert (
+        "".join(word.removeprefix("·") if word[0] == "·" else f" {word}" for word in shown[:-1]) == " the green house é"
+    )
+    assert shown[-1] == "</s>"
+
+
+def test_a_folder_without_frames_says_how_to_get_some(tmp_path: Path) -> None:
+    with pytest.raises(FolderError, match=r"train\.film=4"):
+        film.page(tmp_path, {}, title="")
+
+
+@pytest.mark.parametrize("family", ["gpt", "bert", "rnn-none"])
+def test_a_model_that_looks_at_no_source_cannot_be_filmed(family: str) -> None:
+    with pytest.raises(ConfigError, match=r"train\.film"):
+        make_config(family, film=2)

@@ -1,0 +1,240 @@
+"""The page of a trace holds all of it in one file, works without a network, and by keyboard as by mouse."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from regard.decoding import Hypothesis
+from regard.inspection import attribution, inspector
+from regard.inspection.trace import Alternative, Branch, Trace, read, trace
+from regard.models import build
+from regard.text.tokenizer import END, START, Sides, train
+from tests.decoding.small import shaken
+from tests.inspection.browsing import Opened
+from tests.inspection.traces import made
+from tests.models.families import BERTS, GENERATORS
+
+WICKED = '</script><img src="http://elsewhere.example/x.png" onerror="document.title=1">'
+
+
+def full(words: int = 4, layers: int = 2, heads: int = 3, source: str = "") -> Trace:
+    """A trace with everything a page can show."""
+    source = source or " ".join(f"read{number}" for number in range(words))
+    found = made(source, " ".join(f"wrote{number}" for number in range(words)))
+    read_, wrote = len(found.source.ids), len(found.target.ids)
+    sizes = {"encoder": (read_, read_), "decoder": (wrote, wrote), "cross": (wrote, read_)}
+    tree = [[Branch(min(step, 1) - 1, number, f" wrote{step}", -0.1, True),
+             Branch(min(step, 1) - 1, 3, " other", -2.0, step == 1),
+             Branch(min(step, 1) - 1, 4, " lost", -9.0, False)]
+            for step, number in enumerate(found.target.ids)]  # fmt: skip
+    hidden = {f"{stack}.{name}": torch.randn(size, 8)
+              for stack, size in (("encoder", read_), ("decoder", wrote))
+              for name in ("embedding", "0.hidden", "output")}  # fmt: skip
+    return dataclasses.replace(
+        found,
+        attention={kind: torch.randn(layers, heads, *size).softmax(-1) for kind, size in sizes.items()},
+        alternatives=[[Alternative(9, " wrote", -0.2), Alternative(8, " else", -2.0)] for _ in found.target.ids],
+        hidden=hidden,
+        tree=tree,
+    )
+
+
+def data(shown: Trace, **how: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(inspector.embed(shown, **how))
+    return found
+
+
+# What is in the file.
+
+
+def test_weights_come_back_within_half_a_step_of_eight_bits() -> None:
+    shown = full()
+    found = next(each for each in data(shown)["maps"] if each["method"] == "attention" and each["kind"] == "cross")
+    back = torch.frombuffer(bytearray(base64.b64decode(found["values"])), dtype=torch.uint8).float() / 255
+    torch.testing.assert_close(back.reshape(2, 3, 5, 5), shown.by_word("cross"), atol=0.5 / 255 + 1e-6, rtol=0)
+
+
+def test_one_picture_alone_keeps_its_numbers() -> None:
+    shown = made("a b", "c", [[0.123449, 0.876551, 0.0], [0.5, 0.25, 0.25]])
+    assert data(shown)["maps"][0]["plain"] == [0.1234, 0.8766, 0.0, 0.5, 0.25, 0.25]
+
+
+def test_a_page_of_thirty_words_of_a_base_model_is_under_a_megabyte() -> None:
+    shown = full(words=30, layers=6, heads=8)
+    maps = attribution.explain_all(shown)
+    values = [each._replace(method="value") for each in maps if each.method == "attention"]
+    signed = [maps[0]._replace(method=method) for method in attribution.SIGNED]
+    assert len(inspector.page(shown, [*maps, *values, *signed], title="base").encode()) < 1_000_000
+
+
+def test_no_word_can_end_the_script_it_stands_in() -> None:
+    assert "<" not in inspector.embed(full(source=WICKED))
+    assert WICKED not in inspector.page(full(source=WICKED), title=WICKED)
+
+
+def test_a_page_names_no_other_place() -> None:
+    page = inspector.page(full(), title="x")
+    assert "default-src 'none'" in page
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
+
+
+def test_the_beam_says_which_branches_were_chosen() -> None:
+    assert data(full())["chosen"] == [0, 0, 0, 0, 0]
+
+
+def test_warnings_are_told() -> None:
+    shown = made("one two", "non non non non", [[0.5, 0.5, 0.0]] * 5)
+    assert any("repeated" in message for message in data(shown)["warnings"])
+
+
+def test_states_become_points_that_keep_their_distances_where_two_directions_are_enough() -> None:
+    states = torch.randn(6, 2) @ torch.randn(2, 9)
+    points, share, _ = inspector.plane(states)
+    there, here = torch.pdist(states), torch.pdist(points)
+    assert share == pytest.approx(1.0, abs=1e-5)
+    torch.testing.assert_close(here / here.max(), there / there.max(), atol=1e-4, rtol=1e-4)
+
+
+def test_a_layer_that_is_the_one_before_turned_round_lies_as_that_lies() -> None:
+    states = torch.randn(6, 9)
+    before, _, _ = inspector.plane(states)
+    after, _, _ = inspector.plane(-states, before)
+    torch.testing.assert_close(after, before, atol=1e-4, rtol=1e-4)
+
+
+# In a browser.
+
+
+def open_full(browser: Any, path: Path, **how: Any) -> Opened:
+    return Opened(browser, path / "x.html", inspector.page(full(), title="en-fr"), **how)
+
+
+def family(name: str) -> tuple[Any, Trace]:
+    tokenizer = train(["the old cat sat on the mat"] * 3, kind="words", vocabulary=50)
+    config = dataclasses.replace((GENERATORS | BERTS)[name], vocabulary=tokenizer.size, target_vocabulary=0)
+    model = shaken(build(config), 0.1).float()
+    ids = tokenizer.encode("the old cat sat")
+    if config.family == "bert":
+        return model, read(model, [[*ids, END]], tokenizer, hidden=True)[0]
+    told = Hypothesis(tokenizer.encode("cat sat"), 0.0, 0.0, True, [])
+    source = [START, *ids] if config.family == "gpt" else [*ids, END]
+    return model, trace(model, [source], [told], Sides(tokenizer, tokenizer), hidden=True)[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["transformer", "rnn-additive-input-gru", "rnn-none-input-gru", "gpt", "bert", "bert-bare"]
+)
+def test_every_family_has_the_same_page(name: str, browser: Any, tmp_path: Path) -> None:
+    model, shown = family(name)
+    maps = attribution.explain_all(shown, model)
+    with Opened(browser, tmp_path / "x.html", inspector.page(shown, maps, title=name)) as opened:
+        assert opened.count("table.map tbody tr") == len(maps[0].rows.words)
+        for place in range(opened.count("[data-control=method] option")):
+            opened.page.locator("[data-control=method]").select_option(index=place)
+            opened.page.get_by_role("tab", name="Lines").click()
+            opened.page.get_by_role("tab", name="Heatmap").click()
+
+
+@pytest.mark.slow
+def test_the_whole_page_is_there(browser: Any, tmp_path: Path) -> None:
+    with open_full(browser, tmp_path) as opened:
+        for name in ("steps", "beam search", "hidden states"):
+            assert opened.page.get_by_role("region", name=name).is_visible()
+        opened.page.get_by_role("tab", name="All heads").click()
+        assert opened.count(".heads canvas") == 6
+
+
+@pytest.mark.slow
+def test_arrows_move_through_the_heatmap(browser: Any, tmp_path: Path) -> None:
+    with open_full(browser, tmp_path) as opened:
+        opened.page.locator("table.map td[tabindex='0']").focus()
+        opened.page.keyboard.press("Control+Home")
+        for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
+            opened.page.keyboard.press(key)
+        chosen = "[document.activeElement.parentElement.rowIndex, document.activeElement.cellIndex]"
+        assert opened.page.evaluate(chosen) == [2, 3]
+        assert opened.count("table.map td[aria-selected='true']") == 1
+        assert opened.page.locator("[aria-live]").inner_text().startswith("wrote1, from read2: 0.")
+
+
+@pytest.mark.slow
+def test_every_cell_of_the_heatmap_can_be_read_as_a_table(browser: Any, tmp_path: Path) -> None:
+    with open_full(browser, tmp_path) as opened:
+        told = opened.page.get_by_role("gridcell").all_text_contents()
+        weights = full_cross(opened)
+        assert [float(value) for value in told] == pytest.approx(weights, abs=0.011)
+
+
+def full_cross(opened: Opened) -> list[float]:
+    """The weights shown at first, from the data of the page."""
+    found = json.loads(opened.page.locator("#trace").text_content())
+    shown = found["maps"][0]
+    values = torch.frombuffer(bytearray(base64.b64decode(shown["values"])), dtype=torch.uint8).float() / 255
+    cells: list[float] = values.reshape(2, 3, -1)[found["layer"]].mean(0).tolist()
+    return cells
+
+
+@pytest.mark.slow
+def test_a_head_opens_from_the_grid_by_keyboard(browser: Any, tmp_path: Path) -> None:
+    with open_full(browser, tmp_path) as opened:
+        opened.page.get_by_role("tab", name="Heatmap").focus()
+        opened.page.keyboard.press("End")
+        opened.page.locator(".heads button[tabindex='0']").focus()
+        opened.page.keyboard.press("ArrowRight")
+        opened.page.keyboard.press("Enter")
+        assert opened.page.locator("[data-control=layer]").input_value() == "0"
+        assert opened.page.locator("[data-control=head]").input_value() == "1"
+
+
+@pytest.mark.slow
+def test_colours_follow_the_system_and_the_button(browser: Any, tmp_path: Path) -> None:
+    paper = "getComputedStyle(document.querySelector('.rg')).backgroundColor"
+    with open_full(browser, tmp_path, color_scheme="dark") as opened:
+        dark = opened.page.evaluate(paper)
+        opened.page.locator("[data-control=theme]").click()
+        assert opened.page.evaluate(paper) == dark
+        opened.page.locator("[data-control=theme]").click()
+        light = opened.page.evaluate(paper)
+    with open_full(browser, tmp_path, color_scheme="light") as opened:
+        assert opened.page.evaluate(paper) == light != dark
+
+
+@pytest.mark.slow
+def test_a_phone_is_wide_enough(browser: Any, tmp_path: Path) -> None:
+    with open_full(browser, tmp_path, viewport={"width": 360, "height": 740}) as opened:
+        assert opened.page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+@pytest.mark.slow
+def test_markup_in_a_sentence_is_shown_and_does_nothing(browser: Any, tmp_path: Path) -> None:
+    page = inspector.page(full(source=WICKED), title=WICKED)
+    with Opened(browser, tmp_path / "x.html", page) as opened:
+        assert opened.count("img") == 0
+        assert WICKED in opened.page.locator(".sentence").first.inner_text()
+        assert opened.page.title().startswith(WICKED)
+
+
+@pytest.mark.slow
+def test_two_traces_can_stand_in_one_page(browser: Any, tmp_path: Path) -> None:
+    shown = inspector.embed(full())
+    page = f"""<!doctype html><meta charset="utf-8"><title>two</title><style>{inspector.style()}</style>
+        <div></div><div></div>
+        <script id="trace" type="application/json">{shown}</script><script>{inspector.script()}
+        const data = JSON.parse(document.getElementById("trace").textContent);
+        document.querySelectorAll("body > div").forEach(each => regardInspect(each, data));</script>"""
+    with Opened(browser, tmp_path / "x.html", page) as opened:
+        assert opened.count("table.map") == 2
+        assert (
+            opened.page.evaluate(
+                "(all => all.length - new Set(all).size)([...document.querySelectorAll('[id]')].map(e => e.id))"
+            )
+            == 0
+        )

@@ -1,0 +1,287 @@
+"""Every planted fault is warned of, sound translations are not, and confidence means what it says."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from regard.errors import DataError, FolderError, InputError
+from regard.inspection.quality import (
+    FILE,
+    Calibration,
+    Judged,
+    Usual,
+    calibrate,
+    calibration_error,
+    confidence,
+    coverage,
+    dispersion,
+    features,
+    fit,
+    warnings,
+)
+from tests.inspection.traces import made
+
+LATIN = Usual(script="Latin")
+SOURCE = "The old man sits on a bench in the park and reads."
+TARGET = "Der alte Mann sitzt auf einer Bank im Park und liest."
+
+FAULTS = [
+    ("repetition", SOURCE, "Der alte Mann sitzt auf einer Bank auf einer Bank und liest."),
+    ("repetition", SOURCE, "Der Mann Mann Mann sitzt im Park und liest ein Buch."),
+    ("repetition", SOURCE, "Der alte Mann lalalalalalalala im Park und liest ein Buch."),
+    ("repetition", SOURCE, "老人坐在公园里坐在公园里坐在公园里看书"),
+    ("copied", SOURCE, SOURCE),
+    ("copied", SOURCE, "The old man sits on a bench im Park und liest."),
+    ("script", SOURCE, "Der alte Mann sitzt на скамейке im Park und liest."),
+    ("script", SOURCE, "Старик сидит на скамейке в парке и читает."),
+    ("script", SOURCE, "Der аlte Mann sitzt auf einer Bank im Park und liest."),  # a Cyrillic а
+    ("numbers", "He was born in 1969 in a small town.", "Er wurde 1996 in einer kleinen Stadt geboren."),
+    ("numbers", "He was born in 1969 in a small town.", "Er wurde in einer kleinen Stadt geboren."),
+    ("tags", "Press <b>start</b> now.", "Drücken Sie jetzt <b>Start."),
+    ("tags", "Hello {name}, welcome!", "Hallo, willkommen!"),
+    ("tags", "%s files of %(total)d", "%s Dateien"),
+    ("tags", "Write to me@example.org or see https://example.org/a", "Siehe https://example.org/a"),
+    ("length", SOURCE, "Der."),
+    ("length", SOURCE, ""),
+    ("length", "He reads.", " ".join(f"Wort{letter}" for letter in "abcdefghijkl")),
+]
+
+
+@pytest.mark.parametrize(("kind", "source", "target"), FAULTS)
+def test_a_planted_fault_is_warned_of(kind: str, source: str, target: str) -> None:
+    found = warnings(source, target, usual=LATIN)
+    assert kind in [warned.kind for warned in found]
+    assert all(warned.message for warned in found)
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        (SOURCE, TARGET),
+        ("No, no, no!", "Nein, nein, nein!"),
+        ("We enjoyed ourselves.", "Nous nous sommes amusés."),
+        ("Tom Jackson", "Tom Jackson"),
+        ("Taxi!", "Taxi!"),
+        ("Yes.", "Ja, natürlich."),
+        ("The letter Ω is Greek.", "Der Buchstabe Ω ist griechisch."),
+        ("50% discount", "50 % de réduction"),
+        ("<b>Start</b> {0}", "{0} <b>Start</b>"),
+        ("", ""),
+        ("😀", "😀"),
+    ],
+)
+def test_a_sound_translation_is_not_warned_of(source: str, target: str) -> None:
+    assert warnings(source, target, usual=LATIN) == []
+
+
+def test_a_name_in_latin_letters_is_at_home_in_other_scripts() -> None:
+    assert warnings("I bought an iPhone today.", "Я сегодня купил iPhone.", usual=Usual(script="Cyrillic")) == []
+
+
+def test_without_learning_a_script_that_needs_fewer_letters_is_not_short() -> None:
+    source = "The old man sits on a bench in the park every morning and reads the newspaper to his wife and her sister."
+    assert warnings(source, "老人每天早上坐在公园的长凳上给妻子和她的妹妹读报纸。") == []
+
+
+def test_what_is_usual_is_learned_from_pairs() -> None:
+    usual = Usual.of([("x" * length, "я" * 2 * length) for length in range(100, 200)])
+    assert usual.script == "Cyrillic"
+    assert 1.4 < usual.shortest < 1.9 < usual.longest < 2.5
+    with pytest.raises(DataError, match="no pairs"):
+        Usual.of([])
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 100_000, "9" * 100_000, "a.b@" * 25_000, "12:30 " * 4_000, "<a " * 33_000, "\ud800 \0 \u202e"]
+)
+def test_no_text_is_too_odd_to_be_looked_at(text: str) -> None:
+    assert warnings(text, text + " ") is not None
+    assert warnings(text, "") is not None
+
+
+# Attention.
+
+WORDS = "a b c d e f"
+
+
+def diagonal(size: int = 7) -> list[list[float]]:
+    return [[0.7 if row == column else 0.05 for column in range(size)] for row in range(size)]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ([0.005] * 6 + [0.97], "of the attention was on words"),
+        ([0.0, 0.97, *[0.006] * 5], "looking at “b” alone"),
+        ([1 / 7] * 7, "in the same way"),
+    ],
+)
+def test_a_source_that_is_ignored_is_warned_of(row: list[float], message: str) -> None:
+    found = warnings(WORDS, "u v w x y z", made(WORDS, "u v w x y z", [row] * 7, [row] * 7))
+    assert [warned.kind for warned in found] == ["ignored"]
+    assert message in found[0].message
+
+
+def test_one_layer_that_looks_is_enough() -> None:
+    still = [[1 / 7] * 7] * 7
+    assert warnings(WORDS, "u v w x y z", made(WORDS, "u v w x y z", still, diagonal())) == []
+
+
+def test_attention_that_goes_with_the_words_is_never_said_to_ignore_them() -> None:
+    """In any order, with noise, half of it on the end, and a layer that looks everywhere alike."""
+    chance = random.Random(5)
+    for _ in range(200):
+        words = chance.randint(4, 20)
+        order, rest = chance.sample(range(words), words), chance.uniform(0, 0.5)
+        rows = []
+        for target in [*order, words]:
+            noise = [chance.random() for _ in range(words)]
+            aligned = chance.uniform(0.4, 0.9) if target < words else 0.0
+            row = [(1 - rest) * (1 - aligned) * value / sum(noise) for value in noise]
+            row += [rest]
+            row[target] += (1 - rest) * aligned
+            rows.append(row)
+        even = [[1 / (words + 1)] * (words + 1)] * (words + 1)
+        source, target_text = (
+            " ".join(f"{letter}{'abcdefghijklmnopqrst'[n]}" for n in range(words)) for letter in "xy"
+        )
+        found = warnings(source, target_text, made(source, target_text, rows, even))
+        assert "ignored" not in [warned.kind for warned in found]
+
+
+def test_a_model_without_attention_gives_no_warning_of_it() -> None:
+    assert warnings(WORDS, "u v w x y z", made(WORDS, "u v w x y z")) == []
+
+
+def test_coverage_adds_up_to_the_tokens_written() -> None:
+    trace = made(WORDS, "u v w x y z", diagonal())
+    assert coverage(trace) == pytest.approx([1.0] * 7)
+    assert sum(coverage(trace)) == pytest.approx(len(trace.target.ids))
+
+
+def test_dispersion_is_zero_at_one_word_and_one_at_all() -> None:
+    assert dispersion(made("a b", "x", [[1.0, 0.0, 0.0], [1 / 3] * 3])) == pytest.approx([0.0, 1.0], abs=1e-5)
+
+
+# Confidence.
+
+
+def judged(count: int) -> tuple[list[list[float]], list[bool]]:
+    """Translations that are good as often as their mean log-probability says."""
+    chance = random.Random(3)
+    rows = [[-2 * chance.random(), -4 * chance.random(), 3 * chance.random()] for _ in range(count)]
+    return rows, [chance.random() < 1 / (1 + math.exp(-(3 + 4 * row[0]))) for row in rows]
+
+
+def test_confidence_is_as_often_right_as_it_says() -> None:
+    fitted = fit(*judged(2000), Usual())
+    assert fitted.error < 0.05
+    fresh, good = judged(4000)
+    logs = [-0.5, -0.5]
+    sure = confidence(logs, fitted)
+    assert sure == pytest.approx(1 / (1 + math.exp(-(3 + 4 * -0.5))), abs=0.08)
+    bias, *weights = fitted.weights
+    guesses = [1 / (1 + math.exp(-bias - sum(w * v for w, v in zip(weights, row, strict=True)))) for row in fresh]
+    assert calibration_error(guesses, good) < 0.05
+
+
+def test_overconfidence_is_an_error_of_calibration() -> None:
+    assert calibration_error([0.9] * 100, [True] * 50 + [False] * 50) == pytest.approx(0.4)
+
+
+def test_a_translation_is_good_when_it_comes_close_to_its_reference() -> None:
+    judged = [Judged("a b", "x y", 100.0 - 2 * number, [-0.1 * number] * 3) for number in range(60)]
+    found = calibrate(judged)
+    assert found.good == pytest.approx(21 / 60)  # those of chrF 60 and more
+    assert confidence(judged[0].steps, found) > 0.9 > 0.1 > confidence(judged[-1].steps, found)
+
+
+def test_a_calibration_comes_back_from_its_folder(tmp_path: Path) -> None:
+    fitted = fit(*judged(100), Usual(script="Latin", shortest=0.5, longest=2.0))
+    assert Calibration.load(tmp_path) is None
+    (tmp_path / FILE).write_text(fitted.as_text())
+    assert Calibration.load(tmp_path) == fitted
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", *(f'{{"weights": {weights}, "error": 0, "good": 0, "sentences": 1, "usual": {{}}}}'
+                            for weights in ("[1]", "[NaN, 0, 0, 0]", '"high"'))],
+)  # fmt: skip
+def test_a_damaged_calibration_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(FolderError, match="is damaged"):
+        Calibration.load(tmp_path)
+
+
+@pytest.mark.parametrize("usual", ['"source": "9"', '"source": 1.5', '"source": -1', '"source": true', '"script": 7'])
+def test_a_calibration_whose_usual_is_of_a_wrong_type_is_refused(tmp_path: Path, usual: str) -> None:
+    weights = '"weights": [0, 0, 0, 0], "error": 0, "good": 0, "sentences": 1'
+    (tmp_path / FILE).write_text(f'{{{weights}, "usual": {{{usual}}}}}')
+    with pytest.raises(FolderError, match=r"is damaged: usual\.s"):
+        Calibration.load(tmp_path)
+
+
+def test_a_calibration_needs_enough_sentences() -> None:
+    with pytest.raises(DataError, match="too few"):
+        fit(*judged(10), Usual())
+
+
+def test_a_translation_without_steps_has_nothing_to_be_sure_of() -> None:
+    with pytest.raises(InputError, match="without steps"):
+        features([])
+
+
+def test_a_warning_can_be_written_as_json() -> None:
+    found = warnings(SOURCE, "", usual=LATIN)
+    assert json.loads(json.dumps([warned._asdict() for warned in found]))[0]["kind"] == "length"
+
+
+# Crying wolf.
+
+
+def lines(path: Path) -> list[str]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return file.read().split("\n")[:-1]
+
+
+@pytest.mark.parametrize(
+    ("corpus", "source", "target"),
+    [
+        ("tatoeba_ende/valid", "en", "de"),
+        ("tatoeba_ende/valid", "de", "en"),
+        ("tatoeba_enfr/valid", "en", "fr"),
+        ("multi30k/val", "en", "de"),
+        ("multi30k/val", "en", "fr"),
+        ("hansards_enfr/valid", "en", "fr"),
+    ],
+)
+@pytest.mark.parametrize("learned", [False, True])
+def test_references_are_hardly_ever_warned_of(
+    corpora: Path, corpus: str, source: str, target: str, learned: bool
+) -> None:
+    def pairs(name: str) -> list[tuple[str, str]]:
+        return list(zip(lines(corpora / f"{name}.{source}.gz"), lines(corpora / f"{name}.{target}.gz"), strict=True))
+
+    usual = Usual.of(pairs(f"{Path(corpus).parent}/train")[:5000]) if learned else LATIN
+    references = pairs(corpus)
+    found = [{warned.kind for warned in warnings(*pair, usual=usual)} for pair in references]
+    kinds = Counter(kind for each in found for kind in each)
+    assert len(references) > 1000
+    assert all(count <= 0.01 * len(references) for count in kinds.values()), kinds
+    assert sum(map(bool, found)) <= 0.03 * len(references)
+
+
+def test_where_nearly_all_were_good_no_translation_has_a_confidence(tmp_path: Path) -> None:
+    rows = [[-0.01 * place, -0.1, 2.0] for place in range(300)]
+    found = fit(rows, [place != 7 for place in range(300)], Usual.of([("a b", "c d")]))
+    assert confidence([-0.1, -0.2], found) is None
+    (tmp_path / "calibration.json").write_text(found.as_text())
+    assert Calibration.load(tmp_path) == found

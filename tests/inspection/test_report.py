@@ -1,0 +1,204 @@
+"""The report: one page that needs nothing else, with no point that has no interval."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from regard.evaluation.compare import compare
+from regard.evaluation.evaluate import evaluate
+from regard.inspection import report
+from regard.inspection.quality import Warned
+from regard.inspection.report import Output, Row, comparison_page, evaluation_page
+from tests.evaluation.systems import lines, worse
+from tests.inspection.browsing import Opened
+from tests.inspection.traces import made
+
+REFERENCE = lines(60, longest=24)
+HYPOTHESIS = worse(REFERENCE, 0.3, 2)
+WEIGHTS = torch.eye(4).tolist()
+
+
+def row(source: str = "the green house", text: str = "la maison verte", **more: object) -> Row:
+    trace = made(source, text, WEIGHTS)
+    return Row(
+        7, "worst", source, ["la <verte> maison"], [Output("translation", text, {"chrf": 50.0}, trace=trace, **more)]
+    )
+
+
+@pytest.fixture(scope="module")
+def facts() -> dict:
+    return evaluate(HYPOTHESIS, [REFERENCE], sources=REFERENCE).as_dict()
+
+
+def wide(page: str) -> str:
+    """Without the charts of narrow pages."""
+    return re.sub(r'<svg class="chart narrow".*?</svg>', "", page)
+
+
+class Tags(HTMLParser):
+    """Whether every element is closed in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag not in ("meta", "br", "wbr", "input"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: object) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_loads_nothing(facts: dict) -> None:
+    page = evaluation_page("a & b", facts, [row()], "so many")
+    parser = Tags()
+    parser.feed(page)
+    assert parser.open == []
+    assert not re.search(r"""(?:src|href)=|url\(|@import|https?://(?!www\.w3\.org)""", page)
+    assert "<h1>a &amp; b</h1>" in page
+
+
+def test_what_is_in_the_texts_stays_text(facts: dict) -> None:
+    page = evaluation_page("x", facts, [row("the <script> </script>", "la </script> verte")], "y")
+    assert "la </script> verte" not in page
+    assert "&lt;verte&gt;" in page
+
+
+def test_every_point_of_a_chart_has_its_interval(facts: dict) -> None:
+    page = evaluation_page("x", facts, [], "y")
+    points = re.findall(r'<g class="point.*?</g>', wide(page))
+    assert len(points) == len(facts["by_length"]) + sum(each["words"] > 0 for each in facts["by_frequency"])
+    assert all('<path class="interval"' in point for point in points)
+
+
+def test_a_bucket_so_small_that_it_has_no_interval_is_not_drawn(facts: dict) -> None:
+    one = {"from": 61, "to": None, "sentences": 1, "bleu": 40.0, "low": 40.0, "high": 40.0, "small": True}
+    page = evaluation_page("x", {**facts, "by_length": [one]}, [], "y")
+    assert ">too few</text>" in page
+    assert '61+, 1: too few to say"' in page
+
+
+def test_a_small_bucket_is_hollow_and_what_leads_to_it_is_dashed(facts: dict) -> None:
+    few = {"from": 1, "to": 9, "sentences": 4, "bleu": 40.0, "low": 30.0, "high": 50.0, "small": True}
+    many = {**few, "from": 10, "to": 19, "small": False}
+    page = evaluation_page("x", {**facts, "by_length": [few, many], "by_frequency": []}, [], "y")
+    assert re.findall(r'<g class="([^"]*)"', wide(page)) == ["point s0 few", "point s0"]
+    assert re.findall(r'<line class="(path [^"]*)"', wide(page)) == ["path s0 few"]
+
+
+def test_a_chart_is_drawn_for_a_wide_page_and_for_a_narrow_one(facts: dict) -> None:
+    page = evaluation_page("x", {**facts, "by_frequency": []}, [], "y")
+    drawn = re.findall(r'<svg class="chart (\w+)".*?</svg>', page)
+    assert drawn == ["wide", "narrow"] * (len(drawn) // 2)
+
+
+def test_labels_lie_apart_and_as_near_as_they_can() -> None:
+    assert report.apart([50.0, 10.0, 52.0, 51.0], 12, 0, 200) == [50.0, 10.0, 74.0, 62.0]
+
+
+def test_labels_at_the_edge_are_pushed_back() -> None:
+    assert report.apart([99.0, 98.0], 12, 0, 100) == [100.0, 88.0]
+
+
+def test_names_stand_beside_the_ends_of_lines_where_there_is_room() -> None:
+    drawn = report.drawing(
+        ["one", "two"], "", "", lambda size: report.labels(size, ["one", "two"], [(9.0, 50.0), None])
+    )
+    wide, narrow = re.findall(r"<svg class=.chart.*?</svg>", drawn)
+    assert ">one</text>" in wide
+    assert "two" not in wide
+    assert "one" not in narrow
+    assert drawn.endswith("two</li></ul>")
+
+
+def test_what_words_are_counted_in_is_told_by_the_name_of_the_file(facts: dict) -> None:
+    page = evaluation_page("x", {**facts, "frequencies_from": "far/away/<train>.fr"}, [], "y")
+    assert '<p class="across">times a word is in &lt;train&gt;.fr; below, how many words</p>' in page
+
+
+def test_a_sentence_opens_its_trace(facts: dict) -> None:
+    page = evaluation_page("x", facts, [row(warnings=[Warned("length", "too short", [])])], "y")
+    (data,) = re.findall(r'<details class="trace">.*?<script type="application/json">(.*?)</script>', page, re.S)
+    trace = json.loads(data)
+    assert trace["source"]["text"] == "the green house"
+    assert trace["maps"][0]["kind"] == "cross"
+    assert "length: too short" in page
+
+
+def test_without_traces_the_page_has_no_inspector(facts: dict) -> None:
+    plain = row()._replace(outputs=[Output("translation", "la maison", {"chrf": 1.0})])
+    assert "regardInspect =" not in evaluation_page("x", facts, [plain], "y")
+    assert "function regardInspect" not in evaluation_page("x", facts, [plain], "y")
+
+
+def test_words_that_are_not_in_the_reference_are_marked(facts: dict) -> None:
+    page = evaluation_page("x", facts, [row()], "y")
+    assert '<mark class="odd">verte</mark>' in page
+    assert '<mark class="missed">&lt;verte&gt;</mark>' in page
+
+
+def test_fifty_long_traces_stay_below_three_megabytes(facts: dict) -> None:
+    words = " ".join(["word"] * 99)
+    trace = made(words, words, *torch.rand(6, 100, 100).softmax(-1).tolist())
+    rows = [row()._replace(outputs=[Output("translation", words, {"chrf": 1.0}, trace=trace)])] * 50
+    assert len(evaluation_page("x", facts, rows, "y").encode()) < 3_000_000
+
+
+@pytest.mark.slow
+def test_a_comparison_has_a_series_and_a_list_of_n_grams_for_each_system() -> None:
+    found = compare({"one": HYPOTHESIS, "two": worse(REFERENCE, 0.1, 4)}, REFERENCE, ends=[12])
+    page = comparison_page("x", found, [row()._replace(why="better")], "y")
+    assert len(re.findall(r'<g class="point', wide(page))) == 2 * len(found["by_length"])
+    assert "two has, one lacks" in page
+    assert "one has, two lacks" in page
+
+
+def test_a_badge_says_who_is_better_than_whom(facts: dict) -> None:
+    outputs = [Output(name, "la maison", {"chrf": 1.0}) for name in ("new", "<old>")]
+    page = evaluation_page("x", facts, [row()._replace(why="better", outputs=outputs)], "y")
+    assert "new better than &lt;old&gt;</span>" in page
+
+
+def test_what_was_right_once_is_no_finding() -> None:
+    assert report._ngrams([{"words": "la maison", "here": 1, "there": 0}]) == "<li>nothing more than once</li>"
+
+
+@pytest.mark.slow
+def test_a_trace_that_is_opened_keeps_its_own_looks(facts: dict, browser: Any, tmp_path: Path) -> None:
+    page = evaluation_page("x", facts, [row()], "y")
+    with Opened(browser, tmp_path / "x.html", page, viewport={"width": 1280, "height": 900}) as opened:
+        opened.page.locator("details.trace summary").click()
+        cell = opened.page.locator("table.map tbody td").first.bounding_box()
+        assert cell["width"] == pytest.approx(cell["height"], abs=1)
+        assert opened.count(".rg h1") == 0
+
+
+@pytest.mark.slow
+def test_a_phone_is_wide_enough_for_a_report(facts: dict, browser: Any, tmp_path: Path) -> None:
+    page = evaluation_page("x", facts, [row()], "y")
+    with Opened(browser, tmp_path / "x.html", page, viewport={"width": 360, "height": 740}) as opened:
+        assert opened.page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert opened.page.locator(".chart.narrow").first.is_visible()
+        assert not opened.page.locator(".chart.wide").first.is_visible()
+
+
+@pytest.mark.slow
+def test_nothing_under_a_chart_is_cut_off_on_a_small_phone(facts: dict, browser: Any, tmp_path: Path) -> None:
+    page = evaluation_page("x", {**facts, "frequencies_from": f"{'long' * 30}.fr"}, [], "y")
+    with Opened(browser, tmp_path / "x.html", page, viewport={"width": 320, "height": 740}) as opened:
+        captions = opened.page.locator(".across").all()
+        assert len(captions) == 2
+        for below in captions:
+            assert below.evaluate("element => element.scrollWidth <= element.clientWidth")
+        assert opened.page.evaluate("document.documentElement.scrollWidth") <= 320

@@ -1,0 +1,330 @@
+"""A Trace holds what the model did while it decoded, whatever the family, and comes back from its file the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard.decoding import Begun, Hypothesis, Tree, beam, greedy, make_rules
+from regard.errors import DataError, FolderError, InputError
+from regard.inspection.trace import Trace, read, side, trace
+from regard.models import BERT, State, build
+from regard.text.tokenizer import END, MASK, START, Sides, Tokenizer, train
+from tests.decoding.small import FREE, PLAIN, shaken
+from tests.models.families import BERTS, GENERATORS
+
+TEXTS = ["the old cat sat on the mat", "a dog", "l'été arrive"]
+NAMES = ["transformer", "transformer-rotary", "transformer-grouped", "rnn-additive-input-gru", "rnn-dot-output-lstm",
+         "rnn-none-input-gru", "rnn-bahdanau", "gpt", "gpt-llama"]  # fmt: skip
+all_families = pytest.mark.parametrize("name", NAMES)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return train(TEXTS * 3, kind="bpe", vocabulary=300)
+
+
+class Made:
+    """A model of a family, the sources of TEXTS, and what a search found for them."""
+
+    def __init__(self, name: str, tokenizer: Tokenizer, *, beams: int = 1) -> None:
+        config = dataclasses.replace(GENERATORS[name], vocabulary=tokenizer.size, target_vocabulary=0)
+        self.model = shaken(build(config), 0.1).float()
+        self.sides = Sides(tokenizer, tokenizer)
+        gpt = config.family == "gpt"
+        self.sources = [[*tokenizer.encode(text), *([] if gpt else [END])] for text in TEXTS]
+        self.trees: list[Tree] = []
+        self.hypotheses = [self.search(self.model, source, beams, gpt) for source in self.sources]
+
+    def search(self, model: Any, ids: list[int], beams: int, gpt: bool) -> Hypothesis:
+        rules = make_rules(longest=[6], **{**FREE, "shortest": 4})
+        source, first = (ids[:-1], ids[-1]) if gpt else (ids, START)
+        data = (torch.tensor([source]), torch.tensor([first]))
+        if beams == 1:
+            return greedy(model, *data, rules=rules, length_penalty=1.0)[0]
+        return beam(model, *data, rules=rules, beams=beams, results=1, trees=self.trees, **PLAIN)[0][0]
+
+    def traces(self, **options: Any) -> list[Trace]:
+        return trace(self.model, self.sources, self.hypotheses, self.sides, **options)
+
+
+class Watched(nn.Module):
+    """A model that keeps the records of all its steps."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model, self.records = model, list[dict[str, Tensor]]()
+
+    def start(self, source: Tensor, mask: Tensor | None = None, record: Any = None, room: int = 0) -> State:
+        return self.model.start(source, mask, record, room)
+
+    def step(self, tokens: Tensor, state: State, record: Any = None) -> tuple[Tensor, State]:
+        self.records.append({})
+        return self.model.step(tokens, state, self.records[-1])
+
+
+@all_families
+@pytest.mark.parametrize("beams", [1, 3])
+def test_the_weights_are_those_used_while_decoding(name: str, beams: int, tokenizer: Tokenizer) -> None:
+    made = Made(name, tokenizer, beams=beams)
+    for found, source in zip(made.traces(), made.sources, strict=True):
+        watched = Watched(made.model)
+        made.search(watched, source, beams, "gpt" in name)
+        kinds = {"cross": "cross", "decoder": "self"}
+        assert set(found.attention) - {"encoder"} == {
+            kind for kind, ending in kinds.items() if any(key.endswith(ending) for key in watched.records[0])
+        }
+        for kind in set(found.attention) - {"encoder"}:
+            for place in range(len(found.target.ids)):
+                seen = watched.records[place]
+                layers = [seen[f"decoder.{i}.{kinds[kind]}"] for i in range(found.attention[kind].shape[0])]
+                used = torch.stack(layers, 1)[:, :, :, -1]  # (R, L, H, K): one of the beam's rows is the chosen one
+                own = found.attention[kind][:, :, place, : used.shape[-1]]
+                assert float((used - own).abs().amax((1, 2, 3)).min()) < 1e-5
+
+
+@all_families
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_trace_of_what_the_search_had_read_is_the_same(name: str, beams: int, tokenizer: Tokenizer) -> None:
+    made = Made(name, tokenizer)
+    gpt = "gpt" in name
+    rows = [source[:2] for source in made.sources]
+    source = torch.tensor([row[:-1] if gpt else row for row in rows])
+    data = (source, torch.tensor([row[-1] if gpt else START for row in rows]))
+    rules, begun = make_rules(longest=[6] * 3, **{**FREE, "shortest": 4}), list[Begun]()
+    if beams == 1:
+        hypotheses = greedy(made.model, *data, rules=rules, length_penalty=1.0, begun=begun)
+    else:
+        found = beam(made.model, *data, rules=rules, beams=beams, results=1, begun=begun, **PLAIN)
+        hypotheses = [best[0] for best in found]
+    again = trace(made.model, rows, hypotheses, made.sides, hidden=True)
+    for one, other in zip(
+        trace(made.model, rows, hypotheses, made.sides, begun=begun[0], hidden=True), again, strict=True
+    ):
+        for mine, its in ((one.attention, other.attention), (one.hidden, other.hidden)):
+            assert list(mine) == list(its)
+            for key in mine:
+                torch.testing.assert_close(mine[key], its[key], rtol=1e-5, atol=1e-5)
+
+
+@all_families
+def test_the_log_probabilities_are_those_of_the_search(name: str, tokenizer: Tokenizer) -> None:
+    made = Made(name, tokenizer)
+    for found, hypothesis in zip(made.traces(), made.hypotheses, strict=True):
+        torch.testing.assert_close(found.log_probabilities, torch.tensor(hypothesis.steps), rtol=1e-4, atol=1e-4)
+        assert found.target.ids == [*hypothesis.tokens, END]
+        assert found.score == hypothesis.score
+
+
+@all_families
+def test_every_step_offers_the_chosen_token_where_it_is_among_the_best(name: str, tokenizer: Tokenizer) -> None:
+    made = Made(name, tokenizer)
+    for found in made.traces(top=made.sides.target.size):
+        for number, log_probability, step in zip(
+            found.target.ids, found.log_probabilities.tolist(), found.alternatives, strict=True
+        ):
+            own = next(alternative for alternative in step if alternative.id == number)
+            assert own.log_probability == pytest.approx(log_probability, abs=1e-5)
+            assert sum(math.exp(alternative.log_probability) for alternative in step) == pytest.approx(1, abs=1e-4)
+
+
+@all_families
+def test_a_trace_made_alone_is_the_one_made_together(name: str, tokenizer: Tokenizer) -> None:
+    made = Made(name, tokenizer)
+    for row, together in enumerate(made.traces()):
+        alone = trace(made.model, made.sources[row : row + 1], made.hypotheses[row : row + 1], made.sides)[0]
+        for kind, weights in alone.attention.items():
+            torch.testing.assert_close(together.attention[kind], weights, rtol=1e-5, atol=1e-5)
+
+
+@all_families
+def test_every_attention_has_its_tokens_along_its_axes(name: str, tokenizer: Tokenizer) -> None:
+    made = Made(name, tokenizer)
+    config = GENERATORS[name]
+    heads = 1 if config.family == "rnn" else config.heads
+    for found in made.traces():
+        for kind, weights in found.attention.items():
+            rows, columns = found.rows(kind).ids, found.columns(kind).ids
+            assert weights.shape[1:] == (heads, len(rows), len(columns))
+            torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:3]))
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".json"])
+@all_families
+def test_a_trace_comes_back_from_its_file(name: str, suffix: str, tmp_path: Path, tokenizer: Tokenizer) -> None:
+    made = Made(name, tokenizer, beams=2)
+    for number, found in enumerate(made.traces(hidden=True, trees=made.trees)):
+        found.save(tmp_path / f"{number}{suffix}")
+        assert Trace.load(tmp_path / f"{number}{suffix}").as_json() == found.as_json()
+        assert found.hidden
+        assert found.tree
+
+
+@pytest.mark.parametrize("name", BERTS)
+def test_a_bert_is_traced_by_what_it_reads(name: str, tmp_path: Path, tokenizer: Tokenizer) -> None:
+    model = build(dataclasses.replace(BERTS[name], vocabulary=tokenizer.size)).eval()
+    assert isinstance(model, BERT)
+    ids = [START, *tokenizer.encode("the old"), MASK, END]
+    found, _ = read(model, [ids, ids[:3]], tokenizer, hidden=True)
+    assert set(found.attention) == {"encoder"}
+    assert found.attention["encoder"].shape == (2, 4, len(ids), len(ids))
+    assert len(found.alternatives) == (0 if model.head is None else len(ids))
+    found.save(tmp_path / "read.safetensors")
+    assert Trace.load(tmp_path / "read.safetensors").as_json() == found.as_json()
+
+
+def test_the_tree_names_its_pieces(tokenizer: Tokenizer) -> None:
+    made = Made("transformer", tokenizer, beams=2)
+    found = made.traces(trees=made.trees)[0]
+    allowed = [[branch for branch in step if math.isfinite(branch.log_probability)] for step in made.trees[0]]
+    assert [[(branch.id, branch.kept) for branch in step] for step in found.tree] == [
+        [(branch.token, branch.kept) for branch in step] for step in allowed
+    ]
+    assert all(branch.piece for step in found.tree for branch in step)
+    json.dumps(found.as_json(), allow_nan=False)  # what rules forbade is no number that JSON knows
+
+
+def test_the_chosen_hypothesis_is_a_path_of_the_tree(tokenizer: Tokenizer) -> None:
+    made = Made("transformer", tokenizer, beams=3)
+    for found in made.traces(trees=made.trees):
+        here = {-1}
+        for number, step in zip(found.target.ids, found.tree, strict=False):
+            here = {place for place, b in enumerate(step) if b.id == number and b.parent in here and b.kept}
+            assert here
+
+
+# Words.
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece", "words", "characters"])
+def test_every_word_of_the_text_is_a_word_of_the_trace(kind: Any) -> None:
+    text = "the old  cat sat."
+    tokenizer = train([text, *map(chr, range(97, 123))] * 5, kind=kind, vocabulary=500)
+    found = side(tokenizer, [*tokenizer.encode(text), END], text)
+    assert found.words == ["the", "old", "cat", "sat.", "</s>"]
+    assert found.special == [False] * 4 + [True]
+    assert sorted(set(found.word)) == [0, 1, 2, 3, 4]
+    assert "".join(found.pieces[:-1]) == text
+
+
+def test_pieces_of_half_characters_belong_to_the_word_they_become() -> None:
+    tokenizer = train(["a"], kind="bpe", vocabulary=0)  # bytes alone
+    ids = tokenizer.encode("né 日本")
+    found = side(tokenizer, ids)
+    assert found.words == ["né", "日本"]
+    assert found.word == [0] * 3 + [1] * 7
+    assert "".join(found.pieces) == "né 日本"
+
+
+def test_in_a_script_without_blanks_every_token_is_a_word() -> None:
+    tokenizer = train(["日本語"] * 3, kind="characters", vocabulary=300)
+    assert side(tokenizer, tokenizer.encode("日本語")).words == ["日", "本", "語"]
+
+
+def test_an_empty_target_is_its_end_alone(tokenizer: Tokenizer) -> None:
+    assert side(tokenizer, [END]).words == ["</s>"]
+    assert side(tokenizer, []).words == []
+
+
+def test_attention_between_words_sums_what_is_looked_at_and_averages_who_looks(tokenizer: Tokenizer) -> None:
+    words = train(["b a"] * 3, kind="bpe", vocabulary=300)  # knows " a", and z and q as letters
+    found = dataclasses.replace(
+        Made("transformer", tokenizer).traces()[0],
+        source=side(words, words.encode("zq a")),
+        target=side(words, [*words.encode("zq"), END]),
+        attention={"cross": torch.tensor([[[[0.5, 0.3, 0.2], [0.1, 0.1, 0.8], [0.0, 0.0, 1.0]]]])},
+    )
+    assert found.source.word == [0, 0, 1]
+    torch.testing.assert_close(found.by_word("cross")[0, 0], torch.tensor([[0.5, 0.5], [0.0, 1.0]]))
+
+
+def test_an_attention_that_is_not_there_is_named(tokenizer: Tokenizer) -> None:
+    found = Made("gpt", tokenizer).traces()[0]
+    with pytest.raises(InputError, match="this trace of a gpt has no attention 'cross': it has decoder"):
+        found.by_word("cross")
+
+
+# Files.
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Path:
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("traces")
+    found = Made("transformer", tokenizer).traces()[0]
+    found.save(folder / "a.safetensors")
+    found.save(folder / "a.json")
+    return folder
+
+
+def test_a_file_is_not_overwritten_without_force(saved: Path) -> None:
+    with pytest.raises(FolderError, match="already there"):
+        Trace.load(saved / "a.json").save(saved / "a.json")
+
+
+def test_the_same_trace_gives_the_same_bytes(saved: Path, tmp_path: Path) -> None:
+    Trace.load(saved / "a.json").save(tmp_path / "b.safetensors")
+    assert (tmp_path / "b.safetensors").read_bytes() == (saved / "a.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".json"])
+@pytest.mark.parametrize("part", [0, 0.001, 0.5, 0.99])
+def test_a_file_cut_short_is_refused(saved: Path, tmp_path: Path, suffix: str, part: float) -> None:
+    data = (saved / f"a{suffix}").read_bytes()
+    (tmp_path / f"a{suffix}").write_bytes(data[: int(len(data) * part)])
+    with pytest.raises(DataError, match="damaged"):
+        Trace.load(tmp_path / f"a{suffix}")
+
+
+def test_tensors_of_something_else_are_refused(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    save_file({"x": torch.zeros(1)}, tmp_path / "a.safetensors")
+    with pytest.raises(DataError, match="holds tensors and no trace"):
+        Trace.load(tmp_path / "a.safetensors")
+
+
+def test_another_suffix_is_refused(saved: Path) -> None:
+    with pytest.raises(InputError, match=r"must end in \.safetensors or \.json"):
+        Trace.load(saved / "a.html")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    for name in ("a.json", "a.safetensors"):
+        with pytest.raises(FolderError, match="there is no such file"):
+            Trace.load(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("format",), "other", "format is 'other'"),
+        (("family",), 3, "3 is not a str"),
+        (("source", "ids"), [1], "not as many"),
+        (("source", "word"), [99] * 8, "not as many|word that is not there"),
+        (("target",), [], "list"),
+        (("score",), "high", "high"),
+        (("attention.cross", "shape"), [1, 1, 1, 1], "shape"),
+        (("attention.other",), {"shape": [0], "values": []}, "no attention 'other'"),
+        (("log_probabilities",), {"shape": [1], "values": [0.0]}, "steps"),
+        (("tree",), [[[5, 5, "x", 0.0, True]]], "branch that is not there"),
+    ],
+)
+def test_values_that_do_not_belong_together_are_refused(
+    saved: Path, tmp_path: Path, path: tuple[str, ...], value: Any, message: str
+) -> None:
+    values = json.loads((saved / "a.json").read_text())
+    inner = values
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    (tmp_path / "a.json").write_text(json.dumps(values))
+    with pytest.raises(DataError, match=message):
+        Trace.load(tmp_path / "a.json")

@@ -1,0 +1,293 @@
+"""Pairs of lines become lines of links, by one model or two, read as gold or agreement says."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import itertools
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner, Result
+
+from regard.cli.app import app
+from regard.config import Config
+from regard.errors import ConfigError, DataError, FolderError, InputError
+from regard.inspection.alignment import METHODS, Reading, Tally, candidates, halves, join, tally
+from regard.inspection.word_alignment import Direction, align, choose, choose_by_agreement, choose_method
+from regard.models import build
+from regard.models.folder import save_model
+from regard.text.alignments import Gold
+from regard.text.tokenizer import train
+from tests.training.runs import FAMILIES, SHAPE
+
+PAIRS = [
+    ("the old house", "la vieille maison"),
+    ("", "vide"),
+    ("green trees near the river", "arbres verts pres du fleuve"),
+    ("a", "un"),
+    ("he hears the small bird", "il entend le petit oiseau"),
+]
+DIAGONAL = [Gold(*[frozenset((i, i) for i in range(min(len(s.split()), len(t.split()))))] * 2) for s, t in PAIRS]
+
+
+def make_folder(folder: Path, family: str = "transformer", *, seed: int = 1, **text: Any) -> Path:
+    """A model that knows nothing, and yet looks somewhere."""
+    tokenizer = train([text for pair in PAIRS for text in pair] * 3, kind="bpe", vocabulary=290, tags=["<2fr>"])
+    config = Config.read(
+        {"model": {**SHAPE, "decoder_layers": 2, **FAMILIES[family]}, "text": {"tags": "<2fr>", **text}}
+    )
+    shape = dataclasses.replace(config.model, vocabulary=tokenizer.size)
+    config = dataclasses.replace(
+        config, model=shape, text=dataclasses.replace(config.text, fingerprint=tokenizer.fingerprint)
+    )
+    torch.manual_seed(seed)
+    save_model(folder, build(shape), config, {"tokenizer.json": tokenizer.text}, force=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_folder(tmp_path_factory.mktemp("models") / "there")
+
+
+@pytest.fixture(scope="module")
+def reverse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_folder(tmp_path_factory.mktemp("models") / "back", seed=2)
+
+
+@pytest.mark.parametrize("family", ["transformer", "rnn-input", "rnn-output"])
+def test_every_pair_has_its_links_and_an_empty_one_none(tmp_path: Path, family: str) -> None:
+    direction = Direction.load(make_folder(tmp_path / "model", family), "cpu")
+    direction.reading = Reading(method="one")
+    found = list(align(PAIRS, direction))
+    assert [sorted(target for _, target in links) for links in found] == [
+        [0, 1, 2],
+        [],
+        [0, 1, 2, 3, 4],
+        [0],
+        [0, 1, 2, 3, 4],
+    ]
+
+
+@pytest.mark.parametrize(("family", "said"), [("rnn-none", "without attention"), ("gpt", "does not look at a source")])
+def test_what_looks_at_no_source_is_refused(tmp_path: Path, family: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Direction.load(make_folder(tmp_path / "model", family), "cpu")
+
+
+def test_a_sentence_is_aligned_alike_alone_and_among_others(folder: Path) -> None:
+    direction = Direction.load(folder, "cpu")
+    together = direction.weights(PAIRS)
+    for pair, weights in zip(PAIRS, together, strict=True):
+        torch.testing.assert_close(direction.weights([pair])[0], weights)
+
+
+def test_a_sentence_longer_than_the_model_knows_has_no_links_and_is_counted(tmp_path: Path) -> None:
+    direction = Direction.load(make_folder(tmp_path / "model", longest=6), "cpu")
+    pairs = [("a", "un"), ("bird " * 30, "un")]
+    assert [bool(links) for links in align(pairs, direction)] == [True, False]
+    assert direction.left_out == {"longer than 6 tokens": 1}
+
+
+def test_a_tag_is_read_and_not_counted(folder: Path) -> None:
+    plain, tagged = Direction.load(folder, "cpu"), Direction.load(folder, "cpu", tag="<2fr>")
+    one, other = plain.weights(PAIRS[:1])[0], tagged.weights(PAIRS[:1])[0]
+    assert one.shape == other.shape
+    assert not torch.allclose(one, other)
+    with pytest.raises(ConfigError, match="not trained with the tag <2de>"):
+        Direction.load(folder, "cpu", tag="<2de>")
+
+
+def test_a_word_in_a_script_without_blanks_is_one_word(folder: Path) -> None:
+    assert Direction.load(folder, "cpu").weights([("中国人民", "the old house")])[0].shape == (3, 1)
+
+
+# Two directions.
+
+
+def test_two_directions_are_multiplied_or_each_draws_its_own(folder: Path, reverse: Path) -> None:
+    forward, backward = Direction.load(folder, "cpu"), Direction.load(reverse, "cpu")
+    one, other = forward.weights(PAIRS[2:3])[0], backward.weights([PAIRS[2][::-1]])[0].T
+    forward.reading = Reading(method="union")
+    assert next(align(PAIRS[2:3], forward, backward)) == join(*halves(one * other), "union")
+    forward.reading = Reading(method="union", apart=True)
+    assert next(align(PAIRS[2:3], forward, backward)) == join(halves(one)[0], halves(other)[1], "union")
+
+
+def total(direction: Direction, backward: Direction | None = None) -> float:
+    found = Tally()
+    for links, gold in zip(align(PAIRS, direction, backward), DIAGONAL, strict=True):
+        found = found.plus(tally(links, gold))
+    return float(found.aer)
+
+
+def test_the_reading_with_the_least_error_is_chosen(folder: Path) -> None:
+    direction = Direction.load(folder, "cpu")
+    errors = {}
+    for reading in candidates(2, 2, averages=False):
+        direction.reading = replace(reading, method="one")
+        errors[reading] = total(direction)
+    choose(direction, PAIRS, DIAGONAL)
+    assert errors[replace(direction.reading, method="grow-diag-final")] == min(errors.values())
+
+
+def test_gold_of_the_other_direction_is_turned(folder: Path) -> None:
+    one, other = Direction.load(folder, "cpu"), Direction.load(folder, "cpu")
+    gold = [Gold(*[frozenset({(2, 0), (0, 1), (1, 2)})] * 2)]
+    turned = [Gold(*[frozenset({(0, 2), (1, 0), (2, 1)})] * 2)]
+    choose(one, PAIRS[:1], gold)
+    choose(other, PAIRS[:1], turned, turned=True)
+    assert one.reading == other.reading
+
+
+def test_the_method_with_the_least_error_is_chosen(folder: Path, reverse: Path) -> None:
+    forward, backward = Direction.load(folder, "cpu"), Direction.load(reverse, "cpu")
+    errors = []
+    for method in METHODS:
+        for apart in (False, True):
+            forward.reading = Reading(method=method, apart=apart)
+            errors.append(total(forward, backward))
+    found = choose_method(PAIRS, DIAGONAL, forward, backward)
+    assert float(found.aer) == total(forward, backward) == min(errors)
+
+
+def test_without_gold_the_readings_that_agree_most_are_chosen(folder: Path, reverse: Path) -> None:
+    forward, backward = Direction.load(folder, "cpu"), Direction.load(reverse, "cpu")
+    agreed = choose_by_agreement(PAIRS, forward, backward)
+    chosen = forward.reading, backward.reading
+    best = 0.0
+    turned = [pair[::-1] for pair in PAIRS]
+    for one in candidates(2, 2, averages=True):
+        for other in candidates(2, 2, averages=True):
+            forward.reading, backward.reading = one, other
+            ours = [set(halves(weights)[0]) for weights in forward.weights(PAIRS)]
+            theirs = [set(halves(weights.T)[1]) for weights in backward.weights(turned)]
+            both = sum(len(a & b) for a, b in zip(ours, theirs, strict=True))
+            best = max(best, 2 * both / sum(len(a) + len(b) for a, b in zip(ours, theirs, strict=True)))
+    assert agreed == pytest.approx(best)
+    assert all(reading.head == "mean" for reading in chosen)
+
+
+def test_a_reading_that_is_settled_stays_when_the_other_is_chosen(folder: Path, reverse: Path) -> None:
+    forward, backward = Direction.load(folder, "cpu"), Direction.load(reverse, "cpu")
+    forward.reading, forward.settled = Reading(layer=1, head=1, shift=True), True
+    choose_by_agreement(PAIRS, forward, backward)
+    assert forward.reading == Reading(layer=1, head=1, shift=True)
+    assert backward.reading.layer is not None
+
+
+def test_where_no_pair_can_be_looked_at_the_readings_stay(folder: Path, reverse: Path) -> None:
+    forward, backward = Direction.load(folder, "cpu"), Direction.load(reverse, "cpu")
+    before = forward.reading, backward.reading
+    assert choose_by_agreement([("", "the house")], forward, backward) == 0
+    assert (forward.reading, backward.reading) == before
+
+
+# The command.
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    for side, name in enumerate(("a.txt", "b.txt")):
+        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in PAIRS))
+    lines = [" ".join(f"{i}-{j}" for i, j in sorted(gold.sure)) for gold in DIAGONAL]
+    (tmp_path / "gold.align").write_text("".join(f"{line}\n" for line in lines))
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, corpus: Path) -> Any:
+    import regard.training.distributed
+
+    monkeypatch.setattr(regard.training.distributed, "use_threads", lambda _: None)
+    monkeypatch.chdir(corpus)
+
+    def command(*words: object) -> Result:
+        result = CliRunner().invoke(app, ["align", *map(str, words), "--device", "cpu"])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return command
+
+
+def test_the_command_prints_a_line_a_pair_and_the_error_beside(run: Any, folder: Path) -> None:
+    done = run(folder, "a.txt", "b.txt", "--gold", "gold.align")
+    lines = done.stdout.split("\n")
+    assert len(lines) == len(PAIRS) + 1
+    assert lines[1] == ""
+    assert lines[3] == "0-0"
+    assert done.stderr.startswith("AER ")
+
+
+def test_what_was_chosen_is_kept_for_later_calls(run: Any, tmp_path: Path, reverse: Path) -> None:
+    folder = make_folder(tmp_path / "model")
+    back = make_folder(tmp_path / "back", seed=2)
+    dev = ("--dev", "a.txt", "b.txt", "gold.align")
+    chosen = run(folder, "a.txt", "b.txt", "--reverse", back, *dev)
+    assert "AER" in chosen.stderr
+    assert Reading.load(back) is not None
+    later = run(folder, "a.txt", "b.txt", "--reverse", back)
+    assert later.stdout == chosen.stdout
+    assert later.stderr == ""
+    with pytest.raises(ConfigError, match="--dev chooses the head, and --head says it"):
+        run(folder, "a.txt", "b.txt", "--head", 0, *dev)
+
+
+def test_the_report_as_json_says_how_attention_was_read(run: Any, folder: Path) -> None:
+    asked = ("--layer", 1, "--head", 0, "--shift", "--method", "union")
+    facts = json.loads(run(folder, "a.txt", "b.txt", *asked, "--gold", "gold.align", "--out", "links", "--json").stdout)
+    assert facts["reading"] == {"layer": 1, "head": 0, "shift": True, "method": "union", "apart": False}
+    assert facts["pairs"] == len(PAIRS) == len(Path("links").read_text().splitlines())
+    assert 0 <= facts["aer"] <= 1
+    with pytest.raises(ConfigError, match="give --out FILE too"):
+        run(folder, "a.txt", "b.txt", "--json")
+    with pytest.raises(FolderError, match="already there"):
+        run(folder, "a.txt", "b.txt", "--out", "links")
+
+
+def test_without_a_choice_two_directions_say_how_well_they_agree(run: Any, folder: Path, reverse: Path) -> None:
+    done = run(folder, "a.txt", "b.txt", "--reverse", reverse)
+    assert "they agree on" in done.stderr
+    assert len(done.stdout.splitlines()) == len(PAIRS)
+
+
+def test_what_cannot_be_is_refused(run: Any, folder: Path, corpus: Path) -> None:
+    with pytest.raises(InputError, match="no decoder layer 2"):
+        run(folder, "a.txt", "b.txt", "--layer", 2)
+    with pytest.raises(InputError, match=r"the layer \(last\) must be a number from 0, or mean"):
+        run(folder, "a.txt", "b.txt", "--layer", "last")
+    with pytest.raises(InputError, match=r"the layer \(²\) must be a number"):
+        run(folder, "a.txt", "b.txt", "--layer", "²")
+    (corpus / "short").write_text("0-0\n")
+    with pytest.raises(DataError, match="more lines of pairs than 1 links"):
+        run(folder, "a.txt", "b.txt", "--gold", "short")
+
+
+def test_the_preparation_in_the_docs_keeps_gold_words_in_place_and_cuts_the_others(tmp_path: Path) -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "align.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    data, out = tmp_path / "data", tmp_path / "out"
+    tokenised = {"en": "Mr. Speaker , I do .", "fr": "à le heure , je le ai aujourd' hui ."}
+    plain = {"en": "The Speaker's chair (two-thirds).", "fr": "L'hon. député qu'il a vu aujourd'hui: c'est du Sénat."}
+    for folder, parts, texts in (
+        ("word_alignment_gold", ("enfr.train25k", "enfr.dev", "enfr.test"), tokenised),
+        ("hansards_enfr", ("train", "extra", "valid"), plain),
+    ):
+        (data / folder).mkdir(parents=True)
+        for part, (language, text) in itertools.product(parts, texts.items()):
+            (data / folder / f"{part}.{language}.gz").write_bytes(gzip.compress(f"{text}\n".encode()))
+    for part in ("dev", "test"):
+        (data / "word_alignment_gold" / f"enfr.{part}.talp.gz").write_bytes(gzip.compress(b"1-1\n"))
+    subprocess.run([sys.executable, "-c", program, data, out], check=True)
+    assert (out / "test.fr").read_text() == "a le heure , je le ai aujourd' hui .\n"
+    assert (out / "train.en").read_text().splitlines()[1:] == ["the speaker 's chair ( two - thirds ) ."] * 2
+    assert (out / "valid.fr").read_text() == "le hon. depute que il a vu aujourd' hui : ce est de le senat .\n"

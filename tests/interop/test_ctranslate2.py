@@ -1,0 +1,172 @@
+"""CTranslate2 says what our own search says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from regard.config import Config, DecodeConfig, ModelConfig
+from regard.decoding import Hypothesis
+from regard.errors import ConfigError
+from regard.models import build
+from regard.models.folder import load_model, save_model
+from regard.text.tokenizer import END, SPECIALS, Sides, train
+from regard.translation.translator import Asked, Translator
+from tests.training.runs import make_config, make_data, make_training, no_validation, write_corpus
+
+pytest.importorskip("ctranslate2")
+
+TOKENIZER = train(["the cat sat on the mat and saw a dog", "le chat noir"], kind="bpe", vocabulary=300)
+SIDES = Sides(TOKENIZER, TOKENIZER)
+SHAPE: dict[str, Any] = {
+    "vocabulary": TOKENIZER.size, "size": 32, "heads": 4, "feed_forward": 48, "encoder_layers": 2, "decoder_layers": 2,
+    "length": 64,
+}  # fmt: skip
+OPTIONS: dict[str, dict[str, Any]] = {
+    "the paper's": {},
+    "pre": {"norm_place": "pre", "activation": "gelu"},
+    "rms": {"norm": "rms", "activation": "gelu_tanh", "norm_epsilon": 0.01},
+    "halves": {"positions": "sinusoidal_halves", "activation": "silu", "bias": False},
+    "odd": {"size": 36, "scale_embeddings": False},
+    "learned": {"positions": "learned", "embedding_norm": True, "output_bias": True, "tie": "target"},
+    "rotary": {"positions": "rotary", "rotary_base": 500.0, "activation": "swiglu", "tie": "none"},
+    "grouped": {"key_heads": 2, "target_vocabulary": TOKENIZER.size + 7, "tie": "target", "score": "dot"},
+}
+TEXTS = ["the cat", "a dog sat on the mat", "noir"]
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+
+
+def random_folder(folder: Path, **options: Any) -> Path:
+    """A model of random weights, biases and norms included, so that each of them shows."""
+    torch.manual_seed(0)
+    config = ModelConfig(**{**SHAPE, **options})
+    model = build(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    save_model(folder, model, Config(model=config), {"tokenizer.json": TOKENIZER.text}, force=False)
+    return folder
+
+
+def both(
+    folder: Path, *, beams: int = 1, results: int = 1, prefixes: Sequence[Sequence[int]] | None = None, **decode: Any
+) -> tuple[list[list[Hypothesis]], list[list[Hypothesis]]]:
+    """What torch finds and what CTranslate2 does, in float32."""
+    model, config = load_model(folder)
+    translator = Translator(model, SIDES, Config(model=config.model, decode=DecodeConfig(**decode)))
+    translator.use("ctranslate2", "fp32", folder)
+    sources = [[*TOKENIZER.encode(text), END] for text in TEXTS]
+    asked = Asked(beams, results, None, prefixes)
+    return translator.search(sources, asked), translator.engine(sources, asked, None)
+
+
+def tokens(found: list[list[Hypothesis]]) -> list[list[list[int]]]:
+    return [[hypothesis.tokens for hypothesis in hypotheses] for hypotheses in found]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_model_of_every_shape_gives_the_same_probabilities(name: str, tmp_path: Path) -> None:
+    ours, theirs = both(random_folder(tmp_path / "model", **OPTIONS[name]))
+    assert tokens(ours) == tokens(theirs)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(other[0].steps, one[0].steps, atol=1e-4, rtol=1e-4)
+        assert other[0].score == pytest.approx(one[0].score, abs=1e-4)
+        assert other[0].finished == one[0].finished
+
+
+@pytest.mark.parametrize("decode", [{"no_repeat": 2}, {"shortest": 12}, {"ratio": 0.0, "extra": 3}], ids=str)
+def test_what_may_come_next_is_the_same(decode: dict[str, Any], tmp_path: Path) -> None:
+    ours, theirs = both(random_folder(tmp_path / "model", tie="none"), **decode)
+    assert tokens(ours) == tokens(theirs)
+
+
+def test_translations_begin_with_their_prefix_and_it_counts(tmp_path: Path) -> None:
+    prefixes = [TOKENIZER.encode("the"), [], TOKENIZER.encode("noir noir")]
+    ours, theirs = both(random_folder(tmp_path / "model"), prefixes=prefixes)
+    assert tokens(ours) == tokens(theirs)
+    assert theirs[0][0].log_probability == pytest.approx(ours[0][0].log_probability, abs=1e-3)
+
+
+def test_special_tokens_are_never_written(tmp_path: Path) -> None:
+    folder = random_folder(tmp_path / "model", output_bias=True)
+    model, config = load_model(folder)
+    with torch.no_grad():
+        model.output_bias[: len(SPECIALS)] += 5.0  # type: ignore[operator, index]
+    save_model(folder, model, config, {"tokenizer.json": TOKENIZER.text}, force=True)
+    ours, theirs = both(folder)
+    assert tokens(ours) == tokens(theirs)
+
+
+def test_several_results_are_different_and_the_best_comes_first(tmp_path: Path) -> None:
+    _, theirs = both(random_folder(tmp_path / "model"), beams=4, results=3)
+    for found in theirs:
+        assert len({tuple(hypothesis.tokens) for hypothesis in found}) == 3
+        assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+
+
+def test_equal_weights_in_another_shape_are_another_model(tmp_path: Path) -> None:
+    both(random_folder(tmp_path / "one"))
+    ours, theirs = both(random_folder(tmp_path / "other", positions="sinusoidal_halves"))
+    assert tokens(ours) == tokens(theirs)
+
+
+def test_what_is_longer_than_the_positions_goes_to_torch(tmp_path: Path) -> None:
+    folder = random_folder(tmp_path / "model")
+    translator = Translator.load(folder, values=["decode.ratio=0", "decode.extra=4096"])
+    translator.use("ctranslate2", "fp32", folder)
+    called = []
+    translator.search = lambda sources, asked, begun=None: called.append(len(sources)) or []  # type: ignore[method-assign, assignment]
+    translator.engine([[7, END]], Asked(1, 1, None, None), None)
+    assert called == [1]
+
+
+@pytest.mark.parametrize(
+    ("options", "values", "words"),
+    [
+        ({"score": "cosine"}, [], "model.score = cosine"),
+        ({}, ["decode.coverage_penalty=0.2"], "coverage penalty"),
+        ({}, ["decode.diversity=0.5"], "no groups"),
+        ({"family": "rnn"}, [], "family rnn"),
+    ],
+)
+def test_what_it_cannot_run_is_refused(options: dict[str, Any], values: list[str], words: str, tmp_path: Path) -> None:
+    folder = random_folder(tmp_path / "model", **options)
+    with pytest.raises(ConfigError, match=words):
+        Translator.load(folder, values=values).use("ctranslate2", "fp32", folder)
+
+
+@pytest.mark.parametrize(("engine", "precision"), [("ctranslate", "auto"), ("torch", "int8")])
+def test_an_engine_or_precision_that_is_not_there_is_refused(engine: str, precision: str, tmp_path: Path) -> None:
+    folder = random_folder(tmp_path / "model")
+    with pytest.raises(ConfigError, match="there is no --"):
+        Translator.load(folder).use(engine, precision, folder)
+
+
+@pytest.mark.slow
+def test_a_trained_model_translates_alike_in_99_of_100_sentences(tmp_path: Path) -> None:
+    write_corpus(tmp_path, lines=1500)
+    lines = (tmp_path / "a.txt").read_text().splitlines()
+    spelled = [" ".join(word[::-1] for word in line.split()) for line in lines]  # soon learned, and well
+    (tmp_path / "b.txt").write_text("".join(f"{line}\n" for line in spelled))
+    shape = ["model.size=64", "model.heads=4", "model.feed_forward=128", "model.norm_place=pre", "model.dropout=0"]
+    often = {"updates": 300, "budget": 1200, "warmup": 50, "rate": 0.004, "save_every": 300, "validate_every": 300}
+    config = make_config("transformer", **often).with_values(shape)
+    training = make_training(tmp_path / "run", tmp_path, config)
+    training.run(no_validation, lambda kind, facts: None)
+    config, data = make_data(tmp_path, config)
+    save_model(tmp_path / "model", training.model, config, {"tokenizer.json": data.sides.source.text}, force=False)
+    texts = list(dict.fromkeys(lines))[-300:]
+    translator = Translator.load(tmp_path / "model")
+    ours = [result.text for result in translator.translate(texts, beams=5)]
+    translator.use("ctranslate2", "fp32", tmp_path / "model")
+    theirs = [result.text for result in translator.translate(texts, beams=5)]
+    assert len(set(ours)) > 200
+    assert sum(one == other for one, other in zip(ours, theirs, strict=True)) >= 0.99 * len(texts)

@@ -1,0 +1,140 @@
+"""The race: every family runs, what is finished stays, and what the notes claim is judged by figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from regard.cli import tables
+from regard.config import find_config
+from regard.counting import count
+from regard.errors import FolderError, RunError
+from regard.evaluation.metrics import Bucket
+from regard.inspection import race
+from regard.stories import lineage
+from regard.training.journal import Journal
+
+SMALL = {"train": 200, "valid": 20, "test": 20}
+
+
+def racer(name: str, *scores: float) -> dict[str, Any]:
+    buckets = [
+        {"from": 1 + 10 * place, "to": 10 + 10 * place, "sentences": 50, "bleu": score, "low": score - 1,
+         "high": score + 1, "small": False}
+        for place, score in enumerate(scores)
+    ]  # fmt: skip
+    parameters = {"total": 10, "parts": {"encoder": 6, "decoder": 4}}
+    curve = [(0.0, 5.0), (2.0, 1.0)]
+    facts = {"bleu": scores[0], "signature": "nrefs:1", "seeds": 1, "parameters": parameters, "curve": curve}
+    return {"name": name, "by_length": buckets, **facts}
+
+
+def raced(*racers: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {"racers": list(racers), "updates": 7, "seconds": 3.0, "device": "cpu", "sentences": 100}
+    return found | {"verdicts": lineage.verdicts(found)}
+
+
+@pytest.mark.parametrize(
+    ("name", "scores", "holds"),
+    [
+        ("no attention", (40.0, 19.0), True),
+        ("no attention", (40.0, 21.0), False),
+        ("no attention", (20.0, 1.0), False),  # it never learned: its fall means nothing
+        ("additive", (90.0, 82.0), True),
+        ("additive", (90.0, 80.0), False),
+        ("additive", (0.1, 0.2), False),  # nor does what it kept
+    ],
+)
+def test_a_claim_holds_as_its_figures_say(name: str, scores: tuple[float, ...], holds: bool) -> None:
+    (verdict,) = lineage.verdicts({"racers": [racer(name, *scores)]})
+    assert verdict["holds"] is holds
+
+
+def test_a_bucket_of_few_sentences_decides_nothing() -> None:
+    without = racer("no attention", 40.0, 10.0, 39.0)
+    without["by_length"][-1]["small"] = True
+    (verdict,) = lineage.verdicts({"racers": [without]})
+    assert verdict["last"] == 10.0
+
+
+def test_several_seeds_are_a_mean_and_the_band_between_them() -> None:
+    joined = lineage._joined([Bucket(1, 10, 50, score, score - 5, score + 5) for score in (30.0, 40.0)])
+    assert (joined["bleu"], joined["low"], joined["high"]) == (35.0, 30.0, 40.0)
+
+
+def test_the_page_shows_every_racer_and_escapes_their_names() -> None:
+    page = race.page(raced(racer("no attention", 40.0, 10.0), racer("<b>", 90.0, 88.0)), {"no attention": "le chat"})
+    assert "no attention" in page
+    assert "&lt;b&gt;" in page
+    assert "<b>:" not in page
+    assert "http://" not in page
+    assert "https://" not in page
+
+
+def test_the_racers_are_of_one_size() -> None:
+    totals = [count(find_config(recipe)).total for recipe in lineage.RACERS.values()]
+    assert max(totals) <= 1.1 * min(totals)
+
+
+@pytest.mark.slow
+def test_a_race_is_run_scored_and_drawn_and_run_again_it_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    racers = {name: lineage.RACERS[name] for name in ("no attention", "transformer")}
+    monkeypatch.setattr(lineage, "RACERS", racers)
+    told: list[str] = []
+
+    def run() -> dict[str, Any]:
+        return lineage.run(
+            tmp_path, minutes=0, updates=4, seeds=1, device=torch.device("cpu"), sizes=SMALL, say=told.append,
+            show=lambda entries, updates: told.extend(state for _, state in entries),
+        )  # fmt: skip
+
+    found = run()
+    assert [racer["name"] for racer in found["racers"]] == list(racers)
+    assert "running" in told
+    assert json.loads((tmp_path / "race.json").read_text())["updates"] == 4
+    assert "The lineage of attention" in (tmp_path / "index.html").read_text()
+    told.clear()
+    assert run() == json.loads(json.dumps(found))
+    assert not told
+
+
+def test_a_validation_between_two_updates_written_lies_between_their_times(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal.jsonl", 0) as journal:
+        journal.write("update", 1, seconds=2.0)
+        journal.write("validation", 4, valid_loss=5.0)
+        journal.write("validation", 8, valid_loss=4.0)
+        journal.write("update", 10, seconds=1.0)
+    assert lineage._curve(lineage.Entry("dot", 1, tmp_path)) == [(5.0, 5.0), (9.0, 4.0)]
+
+
+def test_a_folder_with_other_sentences_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "race.txt").write_text("{}\n")
+    with pytest.raises(FolderError, match="holds other sentences"):
+        lineage._corpus(tmp_path / "data", SMALL, lambda _: None)
+
+
+@pytest.mark.slow
+def test_a_racer_that_fails_says_why(tmp_path: Path) -> None:
+    entry = lineage.Entry("transformer", 1, tmp_path / "runs" / "transformer-1")
+    with pytest.raises(RunError, match=r"transformer did not finish: .*does not exist"):
+        lineage._train([entry], tmp_path / "nowhere", 4, torch.device("cpu"), lambda *_: None)
+
+
+def test_on_a_gpu_racers_play_recorded_updates_of_more_sentences_and_all_alike(tmp_path: Path) -> None:
+    entries = [lineage.Entry(name, 1, tmp_path / name) for name in lineage.RACERS]
+    commands = [" ".join(lineage._command(entry, tmp_path, 100, torch.device("cuda"))) for entry in entries]
+    assert all("train.budget=3072" in command and "train.shapes=24" in command for command in commands)
+
+
+def test_where_there_is_no_terminal_each_start_and_end_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with tables.racing() as show:
+        for states in (("running", "waiting"), ("running", "waiting"), ("finished", "running")):
+            show([(name, state, 1) for name, state in zip(("dot 1", "none 1"), states, strict=True)], 4)
+    assert capsys.readouterr().err.splitlines() == ["dot 1: running", "dot 1: finished", "none 1: running"]

@@ -1,0 +1,146 @@
+"""Links between words become links between tokens, and stay with their pair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from regard.config import CLEANING
+from regard.documents.formats import read_pairs
+from regard.errors import DataError
+from regard.text import dataset as corpus
+from regard.text.alignments import attach, attach_gold, between_tokens, parse
+from regard.text.batching import collate
+from regard.text.cleaning import Rules
+from regard.text.dataset import Store
+from regard.text.tokenizer import Tokenizer, train
+
+PAIRS = [
+    ("the old house", "la vieille maison", "0-0 1-1 2-2"),
+    ("", "vide", ""),
+    ("green trees", "arbres verts", "0-1 1-0"),
+    ("the old house", "la vieille maison", "0-0 1-1 2-2"),
+    ("no links", "sans liens", ""),
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    texts = [text for pair in PAIRS for text in pair[:2]]
+    return train(texts * 3, kind="bpe", vocabulary=290, tags=["<2fr>"])
+
+
+def stored(folder: Path, tokenizer: Tokenizer, tag: str = "") -> Store:
+    rules = Rules(names=CLEANING, longest=50, ratio=9.0)
+    made = corpus.prepare(
+        folder, lambda: PAIRS, identity="x", tokenizers=[tokenizer, tokenizer], rules=rules, tag=tag, links=True
+    )
+    return Store.open(made)
+
+
+def linked(store: Store, tokenizer: Tokenizer, example: int) -> set[tuple[str, str]]:
+    """The words that the links of a batch join."""
+    batch = collate(store, np.arange(len(store)), room=None, exact=False)
+    source, target = store.pair(example)
+    words = []
+    for ids in (source, target):
+        text = tokenizer.decode(ids)
+        words.append([text.split()[word] for word in tokenizer.words([text])[0]])
+    return {(words[0][s], words[1][t]) for t, s in batch.links[example].nonzero().tolist()}
+
+
+def test_links_stay_with_their_pair_when_others_are_left_out(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    store = stored(tmp_path, tokenizer)
+    assert len(store) == 3
+    assert linked(store, tokenizer, 0) == {("the", "la"), ("old", "vieille"), ("house", "maison")}
+    assert linked(store, tokenizer, 1) == {("green", "verts"), ("trees", "arbres")}
+    assert linked(store, tokenizer, 2) == set()
+
+
+def test_a_tag_before_the_source_moves_its_words(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    store = stored(tmp_path, tokenizer, "<2fr>")
+    assert store.source.ids(0)[0] == tokenizer.id("<2fr>")
+    assert linked(store, tokenizer, 1) == {("green", "verts"), ("trees", "arbres")}
+
+
+def test_what_a_target_token_gives_sums_to_one(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    batch = collate(stored(tmp_path, tokenizer), np.arange(3), room=None, exact=False)
+    sums = batch.links.sum(-1)
+    assert set(sums.unique().tolist()) == {0.0, 1.0}
+    assert (sums[0] == 1).sum() == batch.target_out[0].ne(0).sum() - 1  # all but </s>
+
+
+def test_links_are_taken_along_by_a_part_of_a_corpus(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    whole = stored(tmp_path, tokenizer)
+    part = corpus.join([whole, whole]).take(np.array([4, 0]))
+    assert linked(part, tokenizer, 0) == linked(whole, tokenizer, 1)
+
+
+def test_every_token_of_a_word_is_linked_to_every_token_of_the_other() -> None:
+    found = between_tokens([(0, 1)], source=[0, 0, 1], target=[0, 1, 1])
+    assert [(link >> 16, link & 0xFFFF) for link in found] == [(1, 0), (1, 1), (2, 0), (2, 1)]
+
+
+@pytest.mark.parametrize("word", ["1", "a-b", "1-", "-1-2", "1p2"])
+def test_what_is_no_link_is_refused(word: str) -> None:
+    with pytest.raises(DataError, match=r"gold, line 3: .* is no link; links are i-j"):
+        parse(f"0-0 {word}", "gold, line 3")
+
+
+@pytest.mark.parametrize(
+    ("links", "message"),
+    [
+        ("0-0\n", "there are more lines of pairs than 1 links"),
+        ("0-0\n\n0-0\n", "there are more lines of links than 2 pairs"),
+        ("0-0\n0-1\n", "line 2: 0-1 is beyond the 1 words of the target"),
+    ],
+)
+def test_links_that_do_not_belong_to_the_pairs_are_refused(tmp_path: Path, links: str, message: str) -> None:
+    for name, text in (("a", "one two\nthree\n"), ("b", "eins zwei\ndrei\n"), ("links", links)):
+        (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=message):
+        list(attach(read_pairs(tmp_path / "a", tmp_path / "b"), tmp_path / "links"))
+
+
+def test_links_without_a_single_one_are_refused(tmp_path: Path) -> None:
+    for name, text in (("a", "one\n"), ("b", "eins\n"), ("links", " \n")):
+        (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match="links has no links: there is nothing to learn from"):
+        list(attach(read_pairs(tmp_path / "a", tmp_path / "b"), tmp_path / "links"))
+
+
+def gold_of(folder: Path, name: str, text: str) -> list[tuple[set[tuple[int, int]], set[tuple[int, int]]]]:
+    (folder / "a").write_text("the old house\n")
+    (folder / "b").write_text("la vieille maison\n")
+    (folder / name).write_text(text)
+    found = attach_gold(read_pairs(folder / "a", folder / "b"), folder / name)
+    return [(set(gold.sure), set(gold.possible)) for _, gold in found]
+
+
+def test_gold_without_a_single_link_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="gold has no links"):
+        gold_of(tmp_path, "gold", "\n")
+
+
+def test_gold_links_are_sure_or_possible_and_sure_ones_are_possible_too(tmp_path: Path) -> None:
+    assert gold_of(tmp_path, "gold", "0-0 1p2\n") == [({(0, 0)}, {(0, 0), (1, 2)})]
+
+
+def test_a_talp_file_counts_words_from_one(tmp_path: Path) -> None:
+    assert gold_of(tmp_path, "gold.talp", "1-1 3p2\n") == [({(0, 0)}, {(0, 0), (2, 1)})]
+    with pytest.raises(DataError, match=r"line 1: 0-1 begins to count at 0"):
+        gold_of(tmp_path, "gold.talp", "0-1\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0-3\n", "0-3 is beyond the 3 words of the target .words are counted from 0"),
+        ("0x1\n", "'0x1' is no gold link"),
+    ],
+)
+def test_gold_that_cannot_be_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        gold_of(tmp_path, "gold", text)

@@ -1,0 +1,357 @@
+"""Batches: every token in its place, the same whoever shares the batch, and a feed that stops when it should."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from regard.text.batching import Batch, Feed, Stream, collate, masked, packed, packed_masked, pairs, split_batch
+from regard.text.dataset import Column, Store
+from regard.text.ordering import Plan, Shape, choose_shapes, plan, plan_shapes, windows
+from regard.text.tokenizer import END, MASK, PAD, SPECIALS, START
+
+ALL = {"rank": 0, "world": 1}
+
+
+def column(rows: list[list[int]]) -> Column:
+    lengths = np.array([len(row) for row in rows], np.int32)
+    flat = np.array([number for row in rows for number in row], np.uint16)
+    return Column((flat,), np.zeros(len(rows), np.uint8), np.cumsum(lengths, dtype=np.int64) - lengths, lengths)
+
+
+def store(**sides: list[list[int]]) -> Store:
+    columns = {name: column(rows) for name, rows in sides.items()}
+    return Store(columns, np.zeros((len(next(iter(sides.values()))), len(sides)), np.uint64), {})
+
+
+PAIRS = store(source=[[7, 8, END], [9, END], [7, 7, END]], target=[[10, END], [11, 12, 13, END], [14, END]])
+TEXTS = store(text=[[10 + n % 50] * (n % 7) + [20 + n % 9, END] for n in range(60)])
+TEXT_PLAN = plan(TEXTS.text.lengths, None, budget=64, seed=1, epoch=0)
+
+
+def whole(examples: list[int], room: Shape | None = None, exact: bool = False) -> Batch:
+    return collate(PAIRS, np.array(examples, np.int64), room=room, exact=exact)
+
+
+# Pairs
+
+
+def test_sources_are_padded_behind() -> None:
+    batch = whole([0, 1])
+    assert batch.source is not None
+    assert batch.source.tolist() == [[7, 8, END], [9, END, PAD]]
+
+
+def test_the_mask_is_true_for_real_tokens() -> None:
+    batch = whole([0, 1])
+    assert batch.mask is not None
+    assert batch.mask.tolist() == [[True, True, True], [True, True, False]]
+
+
+def test_sources_of_one_length_need_no_mask() -> None:
+    assert whole([0, 2], exact=True).mask is None
+
+
+def test_the_target_goes_in_behind_a_start() -> None:
+    batch = whole([0, 1])
+    assert batch.target_in is not None
+    assert batch.target_in.tolist() == [[START, 10, PAD, PAD], [START, 11, 12, 13]]
+
+
+def test_the_target_to_guess_ends_with_the_end() -> None:
+    assert whole([0, 1]).target_out.tolist() == [[10, END, PAD, PAD], [11, 12, 13, END]]
+
+
+def test_real_tokens_are_counted() -> None:
+    batch = whole([0, 1])
+    assert (batch.source_tokens, batch.target_tokens) == (5, 6)
+
+
+def test_a_fixed_shape_has_empty_rows() -> None:
+    batch = whole([0], room=Shape(2, 4, 3))
+    assert batch.source is not None
+    assert batch.target_in is not None
+    assert batch.source.tolist() == [[7, 8, END, PAD], [PAD] * 4]
+    assert batch.target_in.tolist() == [[START, 10, PAD], [PAD] * 3]
+
+
+def test_an_empty_share_is_a_row_of_padding_with_nothing_to_guess() -> None:
+    batch = whole([])
+    assert batch.source is not None
+    assert batch.source.tolist() == batch.target_out.tolist() == [[PAD, PAD]]
+    assert batch.target_tokens == 0
+
+
+@pytest.mark.parametrize(("parts", "rows"), [(1, [3]), (2, [2, 1]), (3, [1, 1, 1]), (8, [1, 1, 1])])
+def test_a_batch_is_split_by_rows(parts: int, rows: list[int]) -> None:
+    batch = whole([0, 1, 2])
+    found = split_batch(batch, parts)
+    assert [len(part.target_out) for part in found] == rows
+    for name, tensor in batch._asdict().items():
+        if isinstance(tensor, torch.Tensor):
+            assert torch.equal(torch.cat([getattr(part, name) for part in found]), tensor), name
+    assert np.concatenate([part.examples for part in found]).tolist() == [0, 1, 2]
+
+
+def test_parts_of_a_batch_count_their_own_tokens() -> None:
+    batch = whole([0, 1, 2])
+    found = split_batch(batch, 2)
+    assert sum(part.source_tokens for part in found) == batch.source_tokens
+    assert sum(part.target_tokens for part in found) == batch.target_tokens
+    assert found[0].target_tokens == int((batch.target_out[:2] != PAD).sum())
+
+
+def test_a_batch_without_rows_is_not_split() -> None:
+    assert len(split_batch(whole([]), 4)) == 1
+
+
+def test_a_plan_gives_every_pair_once() -> None:
+    found = plan(PAIRS.source_lengths, PAIRS.target_lengths, budget=14, seed=1, epoch=0)
+    make = pairs(PAIRS, found, **ALL)
+    assert sorted(np.concatenate([make(n).examples for n in range(len(found))]).tolist()) == [0, 1, 2]
+
+
+def test_the_plan_says_which_batches_have_no_mask() -> None:
+    rng = np.random.default_rng(0)
+    rows = [[[9] * int(n) + [END] for n in rng.integers(1, 6, 200)] for _ in range(2)]
+    many = store(source=rows[0], target=rows[1])
+    shapes = choose_shapes(many.source_lengths, many.target_lengths, budget=80, most=6, exact=True)
+    found = plan_shapes(many.source_lengths, many.target_lengths, shapes, seed=1, epoch=0, exact=True)
+    make = pairs(many, found, **ALL)
+    assert [make(n).mask is None for n in range(len(found))] == found.exact.tolist()
+    assert found.exact.any()
+
+
+# Masked tokens
+
+
+def masked_by(found: Plan, **options: Any) -> Any:
+    given = {"share": 0.15, "vocabulary": 100, "seed": 1, "epoch": 0, **ALL} | options
+    return masked(TEXTS, found, **given)
+
+
+def by_example(found: Plan, **options: Any) -> dict[int, list[int]]:
+    make = masked_by(found, **options)
+    rows: dict[int, list[int]] = {}
+    for number in range(len(found)):
+        batch = make(number)
+        for place, example in enumerate(batch.examples.tolist()):
+            rows[example] = batch.source[place].tolist()[: TEXTS.text.lengths[example]]
+    return rows
+
+
+def test_tokens_to_guess_are_the_real_ones() -> None:
+    batch = masked_by(TEXT_PLAN)(0)
+    for row, example in zip(batch.target_out.tolist(), batch.examples.tolist(), strict=True):
+        original = TEXTS.text.ids(example).tolist()
+        assert all(guess in (PAD, token) for guess, token in zip(row, original, strict=False))
+
+
+def test_special_tokens_are_never_guessed() -> None:
+    batch = masked_by(TEXT_PLAN, share=0.99)(0)
+    assert not {START, END, MASK} & set(batch.target_out.flatten().tolist())
+
+
+def test_every_row_has_something_to_guess() -> None:
+    batch = masked_by(TEXT_PLAN, share=0.01)(0)
+    assert (batch.target_out != PAD).any(dim=1).all()
+
+
+def test_what_is_hidden_does_not_depend_on_the_batch() -> None:
+    other = plan(TEXTS.text.lengths, None, budget=200, seed=9, epoch=4)
+    assert by_example(TEXT_PLAN) == by_example(other)
+
+
+@pytest.mark.parametrize("other", [{"seed": 2}, {"epoch": 1}])
+def test_another_seed_or_epoch_hides_other_tokens(other: dict[str, int]) -> None:
+    assert by_example(TEXT_PLAN) != by_example(TEXT_PLAN, **other)
+
+
+def test_of_the_tokens_to_guess_most_are_hidden_and_a_tenth_replaced() -> None:
+    long = store(text=[[50] * 400 + [END] for _ in range(100)])
+    found = plan(long.text.lengths, None, budget=50_000, seed=1, epoch=0)
+    batch = masked(long, found, share=0.15, vocabulary=10_000, seed=1, epoch=0, **ALL)(0)
+    assert batch.source is not None
+    shown = batch.source[batch.target_out != PAD]
+    shares = [float((shown == MASK).float().mean()), float((shown == 50).float().mean())]
+    assert batch.target_tokens == 100 * 60
+    assert shares == pytest.approx([0.8, 0.1], abs=0.02)
+    assert int(shown[(shown != MASK)].min()) >= len(SPECIALS)
+
+
+# Packed rows
+
+
+ORDER = np.arange(60)
+STREAM = Stream(TEXTS.text, ORDER, running=False)
+FLAT = np.concatenate([TEXTS.text.ids(n) for n in range(60)]).tolist()
+WINDOWS = windows(len(STREAM), length=32, budget=96, seed=1, epoch=0)
+
+
+def test_every_token_of_a_window_is_guessed_once() -> None:
+    make = packed(STREAM, WINDOWS, segments=False, **ALL)
+    found = {
+        int(start): row
+        for n in range(len(WINDOWS))
+        for start, row in zip(make(n).examples, make(n).target_out, strict=True)
+    }
+    joined = [number for start in sorted(found) for number in found[start].tolist()]
+    first = min(found)
+    assert joined == FLAT[first : first + len(joined)]
+
+
+def test_what_goes_in_is_the_token_before_or_a_start() -> None:
+    batch = packed(STREAM, WINDOWS, segments=False, **ALL)(0)
+    assert batch.target_in is not None
+    for start, row in zip(batch.examples.tolist(), batch.target_in.tolist(), strict=True):
+        expected = [
+            START if place == 0 or FLAT[place - 1] == END else FLAT[place - 1] for place in range(start, start + 32)
+        ]
+        assert row == expected
+
+
+def test_segments_count_the_texts_of_a_row() -> None:
+    batch = packed(STREAM, WINDOWS, segments=True, **ALL)(0)
+    assert batch.segments is not None
+    ended = (batch.target_out == END).long().cumsum(dim=1)
+    assert torch.equal(batch.segments, 1 + ended - (batch.target_out == END).long())
+
+
+def test_a_stream_may_be_read_in_another_order() -> None:
+    stream = Stream(TEXTS.text, ORDER[::-1].copy(), running=False)
+    window = stream.window(np.array([0]), int(TEXTS.text.lengths[59]))
+    assert window.ids[0].tolist() == TEXTS.text.ids(59).tolist()
+
+
+def test_a_running_text_has_no_seams() -> None:
+    stream = Stream(TEXTS.text, ORDER, running=True)
+    flat = [number for number in FLAT if number != END]
+    found = stream.window(np.array([0, 7, len(flat) - 32]), 32)
+    assert len(stream) == len(flat)
+    assert found.ids.tolist() == [flat[:32], flat[7:39], flat[-32:]]
+    assert found.before.tolist() == [[START, *flat[:31]], flat[6:38], flat[-33:-1]]
+
+
+def test_packed_rows_hide_what_single_texts_hide() -> None:
+    make = packed_masked(STREAM, WINDOWS, segments=True, share=0.15, vocabulary=100, seed=1, epoch=0, **ALL)
+    batch = make(0)
+    assert batch.mask is None
+    assert batch.target_tokens == int((batch.target_out != PAD).sum()) > 0
+
+
+def test_a_text_that_is_read_twice_in_an_epoch_hides_other_tokens() -> None:
+    stream = Stream(TEXTS.text, np.array([3, 5, 3]), running=False)
+    length, other = (int(TEXTS.text.lengths[text]) for text in (3, 5))
+    found = stream.window(np.array([0, length + other]), length)
+    assert found.ids[0].tolist() == found.ids[1].tolist()
+    assert found.example[0].tolist() != found.example[1].tolist()
+
+
+def test_ranks_share_the_windows() -> None:
+    starts = [packed(STREAM, WINDOWS, segments=False, rank=rank, world=2)(0).examples.tolist() for rank in range(2)]
+    assert sorted(starts[0] + starts[1]) == sorted(WINDOWS.batch(0).tolist())
+
+
+# The feed
+
+
+def numbered(number: int) -> Batch:
+    return whole([number % 3])._replace(source_tokens=number)
+
+
+def test_batches_come_in_order() -> None:
+    assert [batch.source_tokens for batch in Feed(numbered, range(20), device="cpu", ahead=3)] == list(range(20))
+
+
+def test_a_feed_goes_on_where_it_is_told() -> None:
+    made: list[int] = []
+
+    def make(number: int) -> Batch:
+        made.append(number)
+        return numbered(number)
+
+    assert [batch.source_tokens for batch in Feed(make, range(7, 10), device="cpu")] == [7, 8, 9]
+    assert made == [7, 8, 9]
+
+
+def test_an_error_reaches_the_one_who_waits() -> None:
+    def make(number: int) -> Batch:
+        if number == 2:
+            raise RuntimeError("broken example")
+        return numbered(number)
+
+    found = Feed(make, range(5), device="cpu")
+    with pytest.raises(RuntimeError, match="broken example"):
+        list(found)
+
+
+def test_only_so_many_batches_are_made_ahead() -> None:
+    made: list[int] = []
+
+    def make(number: int) -> Batch:
+        made.append(number)
+        return numbered(number)
+
+    found = Feed(make, range(100), device="cpu", ahead=2)
+    next(found)
+    time.sleep(0.05)
+    assert len(made) <= 5
+    del found
+
+
+def threads_after(use: Any) -> int:
+    before = threading.active_count()
+    use()
+    gc.collect()
+    return threading.active_count() - before
+
+
+def test_no_thread_is_left_when_all_is_read() -> None:
+    assert threads_after(lambda: list(Feed(numbered, range(5), device="cpu"))) == 0
+
+
+def test_no_thread_is_left_when_reading_stops_early() -> None:
+    def use() -> None:
+        for batch in Feed(numbered, range(10_000), device="cpu", ahead=2):
+            if batch.source_tokens == 3:
+                break
+
+    assert threads_after(use) == 0
+
+
+def test_no_thread_is_left_when_nothing_is_read() -> None:
+    def use() -> None:
+        Feed(numbered, range(10_000), device="cpu", ahead=2)
+
+    assert threads_after(use) == 0
+
+
+def test_no_thread_is_left_after_an_error() -> None:
+    def broken(number: int) -> Batch:
+        raise RuntimeError
+
+    def use() -> None:
+        with pytest.raises(RuntimeError):
+            list(Feed(broken, range(3), device="cpu"))
+
+    assert threads_after(use) == 0
+
+
+def test_numbers_may_come_from_anywhere() -> None:
+    def numbers() -> Iterator[int]:
+        yield from (4, 1)
+
+    assert [batch.source_tokens for batch in Feed(numbered, numbers(), device="cpu")] == [4, 1]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_batches_arrive_on_the_device() -> None:
+    batch = next(Feed(numbered, range(3), device="cuda"))
+    assert batch.target_out.device.type == "cuda"

@@ -1,0 +1,335 @@
+"""Corpora: prepared once, whole or not at all, the same whoever did the work; held-out parts leak nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.config import CLEANING
+from regard.errors import DataError, FolderError, InputError
+from regard.text import cleaning as clean
+from regard.text import dataset as corpus
+from regard.text.cleaning import Rules
+from regard.text.dataset import Column, Store, groups, identity, join, prepare, split, variant_of
+from regard.text.tokenizer import END, Tokenizer, train
+
+Examples = list[tuple[str, ...]]
+RULES = Rules(names=CLEANING, longest=50, ratio=4.0)
+PAIRS: Examples = [(f"the house number {n} is red", f"la maison numéro {n} est rouge") for n in range(200)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return train((text for pair in PAIRS for text in pair), kind="bpe", vocabulary=400)
+
+
+@pytest.fixture
+def make(tokenizer: Tokenizer, tmp_path: Path) -> Callable[..., Path]:
+    def made(examples: Examples = PAIRS, **options: object) -> Path:
+        name = hashlib.sha256(repr(examples).encode()).hexdigest()
+        sides = [tokenizer] * len(examples[0]) if examples else [tokenizer] * 2
+        given = {"identity": name, "tokenizers": sides, "rules": RULES, "workers": 1} | options
+        return prepare(tmp_path / "cache", lambda: examples, **given)  # type: ignore[arg-type]
+
+    return made
+
+
+def test_pairs_come_back(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
+    store = Store.open(make())
+    assert [tuple(tokenizer.decode(side) for side in store.pair(n)) for n in range(len(store))] == PAIRS
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1] + b"?")])
+@pytest.mark.parametrize("name", ["ids.arrow", "digests.npy", "corpus.json", "checksums.json"])
+def test_a_damaged_corpus_is_made_anew_where_somebody_looks(
+    make: Callable[..., Path], name: str, harm: Callable[[Path], object]
+) -> None:
+    folder = make()
+    before = (folder / name).read_bytes()
+    harm(folder / name)
+    said: list[str] = []
+    assert make(damaged=said.append) == folder
+    assert said == [f"{folder} was damaged, and is made anew"]
+    assert (folder / name).read_bytes() == before
+    make(damaged=said.append)
+    assert len(said) == 1
+
+
+def test_every_text_ends_with_the_end(make: Callable[..., Path]) -> None:
+    store = Store.open(make())
+    assert all(side[-1] == END for n in range(len(store)) for side in store.pair(n))
+
+
+def test_ids_are_views_of_what_is_mapped(make: Callable[..., Path]) -> None:
+    store = Store.open(make())
+    source, _ = store.pair(7)
+    assert np.shares_memory(source, store.source.files[0])
+
+
+def test_lengths_are_those_of_the_ids(make: Callable[..., Path]) -> None:
+    store = Store.open(make())
+    assert store.target_lengths.tolist() == [len(store.pair(n)[1]) for n in range(len(store))]
+
+
+@pytest.mark.parametrize(("size", "kind"), [(65536, np.uint16), (65537, np.uint32)])
+def test_ids_are_as_small_as_the_vocabulary_allows(
+    make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, size: int, kind: type
+) -> None:
+    monkeypatch.setattr(Tokenizer, "size", size)
+    assert Store.open(make()).source.files[0].dtype == kind
+
+
+def test_single_texts_make_a_corpus_of_one_column(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
+    store = Store.open(make([("one red house",), ("two red houses",)]))
+    assert [tokenizer.decode(store.text.ids(n)) for n in range(2)] == ["one red house", "two red houses"]
+
+
+def test_an_empty_corpus_is_a_corpus(make: Callable[..., Path]) -> None:
+    assert len(Store.open(make([]))) == 0
+
+
+def test_what_was_left_out_is_in_the_record(make: Callable[..., Path]) -> None:
+    store = Store.open(make([*PAIRS[:4], PAIRS[0], ("", "rien"), ("red " * 60, "rouge"), ("a", "la maison " * 15)]))
+    assert store.record["report"]["left_out"] == {"empty": 1, "long": 1, "ratio": 1, "duplicate": 1}
+
+
+def test_the_ids_left_are_those_of_the_pairs_left(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
+    store = Store.open(make([PAIRS[0], ("", "rien"), PAIRS[0], PAIRS[1], ("red " * 40, "a"), PAIRS[2]]))
+    assert [tokenizer.decode(store.pair(n)[1]) for n in range(len(store))] == [target for _, target in PAIRS[:3]]
+
+
+def test_the_same_corpus_is_not_read_twice(make: Callable[..., Path], tokenizer: Tokenizer, tmp_path: Path) -> None:
+    folder = make()
+
+    def read() -> Iterator[tuple[str, str]]:
+        raise AssertionError("read again")
+
+    name = hashlib.sha256(repr(PAIRS).encode()).hexdigest()
+    again = prepare(tmp_path / "cache", read, identity=name, tokenizers=[tokenizer] * 2, rules=RULES)
+    assert again == folder
+
+
+def test_other_text_tokenizers_or_rules_are_another_corpus(make: Callable[..., Path]) -> None:
+    other = train(["quite another text"] * 3, kind="bpe", vocabulary=300)
+    folders = {
+        make(),
+        make(PAIRS[1:]),
+        make(tokenizers=[other, other]),
+        make(rules=Rules(names=("empty",), longest=50, ratio=4.0)),
+        make(dropout=0.1, variants=1),
+    }
+    assert len(folders) == 5
+
+
+def test_the_identity_of_files_is_what_they_hold(tmp_path: Path) -> None:
+    for name, text in (("a", "one"), ("b", "one"), ("c", "two")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert identity([tmp_path / "a"]) == identity([tmp_path / "b"]) != identity([tmp_path / "c"])
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nothing\.en cannot be read"):
+        identity([tmp_path / "nothing.en"])
+
+
+def test_nothing_is_left_of_a_preparation_that_failed(make: Callable[..., Path], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="lone surrogate"):
+        make([*PAIRS, ("half \ud83d", "moitié")], rules=Rules(names=("empty",), longest=50, ratio=4.0))
+    assert [path for path in (tmp_path / "cache").iterdir() if path.is_dir()] == []
+
+
+def test_what_a_killed_preparation_left_is_swept_away(make: Callable[..., Path], tmp_path: Path) -> None:
+    folder = make()
+    partial = folder.with_name(f".{folder.name}.partial")
+    folder.rename(partial)
+    (partial / "ids.7.arrow").touch()
+    assert not (make() / "ids.7.arrow").exists()
+
+
+def test_another_tokenizer_is_refused(make: Callable[..., Path]) -> None:
+    with pytest.raises(FolderError, match="another tokenizer"):
+        Store.open(make()).check("0123456789abcdef", "runs/en-fr")
+
+
+def test_a_folder_of_another_kind_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FolderError, match="is not a prepared corpus"):
+        Store.open(tmp_path)
+
+
+def test_damaged_ids_are_named(make: Callable[..., Path]) -> None:
+    folder = make()
+    (folder / "ids.arrow").write_bytes(b"ARROW1" + bytes(40))
+    with pytest.raises(FolderError, match=r"ids\.arrow"):
+        Store.open(folder)
+
+
+def test_progress_hears_how_far_it_is(make: Callable[..., Path]) -> None:
+    heard: list[int] = []
+    make(progress=heard.append)
+    assert heard == [200]
+
+
+# Several processes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_ids_do_not_depend_on_who_made_them(
+    make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, dropout: float
+) -> None:
+    monkeypatch.setattr(corpus, "ALONE", 1)
+    monkeypatch.setattr(clean, "CHUNK", 16)
+    files = []
+    for workers in (1, 2):
+        folder = make([*PAIRS, *PAIRS[:20]], workers=workers, dropout=dropout, variants=2, seed=3)
+        files.append({path.name: path.read_bytes() for path in folder.iterdir()})
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()
+    assert files[0] == files[1]
+
+
+@pytest.mark.slow
+def test_a_script_without_a_main_guard_may_prepare(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from pathlib import Path\n"
+        "from regard.text import clean, corpus\n"
+        "from regard.text.tokenizer import train\n"
+        "print('begun')\n"
+        "corpus.ALONE, clean.CHUNK = 0, 8\n"
+        "tokenizer = train(['a b c'], kind='bpe', vocabulary=300)\n"
+        "rules = clean.Rules(names=(), longest=9, ratio=9.0)\n"
+        "given = {'identity': 'x', 'tokenizers': [tokenizer], 'rules': rules, 'workers': 2}\n"
+        "corpus.prepare(Path('cache'), lambda: [('a',)] * 20, **given)\n",
+        encoding="utf-8",
+    )
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "begun\n"
+
+
+# Dropout
+
+
+def test_variants_say_the_same_in_other_tokens(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
+    folder = make(dropout=0.4, variants=2)
+    plain, one, two = (Store.open(folder, variant=variant) for variant in range(3))
+    texts = [[tokenizer.decode(store.pair(n)[0]) for n in range(len(store))] for store in (plain, one, two)]
+    assert texts[0] == texts[1] == texts[2]
+    assert len({int(store.source_lengths.sum()) for store in (plain, one, two)}) == 3
+
+
+def test_one_word_is_cut_in_several_ways(make: Callable[..., Path]) -> None:
+    store = Store.open(make(dropout=0.4, variants=1), variant=1)
+    assert len({int(length) for length in store.source_lengths[100:]}) > 2
+
+
+def test_the_seed_decides_the_variants(make: Callable[..., Path]) -> None:
+    one, two = (Store.open(make(dropout=0.4, variants=1, seed=seed), variant=1) for seed in (1, 2))
+    assert one.source_lengths.tolist() != two.source_lengths.tolist()
+
+
+def test_no_variant_is_longer_than_allowed(make: Callable[..., Path]) -> None:
+    longest = int(Store.open(make()).target_lengths.max()) - 1
+    rules = Rules(names=("long",), longest=longest, ratio=4.0)
+    store = Store.open(make(dropout=0.9, variants=1, rules=rules), variant=1)
+    assert len(store) == len(PAIRS)
+    assert store.target_lengths.max() <= longest + 1
+
+
+def test_epochs_take_the_variants_in_turn() -> None:
+    assert [variant_of(epoch, 3) for epoch in range(5)] == [1, 2, 3, 1, 2]
+
+
+def test_without_dropout_every_epoch_reads_the_same() -> None:
+    assert variant_of(7, 0) == 0
+
+
+def test_a_variant_that_was_not_made_is_refused(make: Callable[..., Path]) -> None:
+    with pytest.raises(FolderError, match="no variant 1"):
+        Store.open(make(), variant=1)
+
+
+# Parts and sums
+
+
+def test_taken_examples_stand_in_the_order_asked(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
+    store = Store.open(make()).take(np.array([5, 2]))
+    assert [tokenizer.decode(store.pair(n)[0]) for n in range(2)] == [PAIRS[5][0], PAIRS[2][0]]
+
+
+def test_joined_corpora_are_numbered_through(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
+    store = join([Store.open(make(PAIRS[:3])), Store.open(make(PAIRS[10:12]))])
+    assert [tokenizer.decode(store.pair(n)[1]) for n in range(5)] == [t for _, t in [*PAIRS[:3], *PAIRS[10:12]]]
+
+
+def test_ids_of_joined_corpora_are_gathered_from_both(make: Callable[..., Path]) -> None:
+    store = join([Store.open(make(PAIRS[:3])), Store.open(make(PAIRS[10:12]))])
+    wanted = np.array([4, 0, 3])
+    assert store.source.gather(wanted).tolist() == np.concatenate([store.source.ids(n) for n in wanted]).tolist()
+
+
+def test_corpora_of_different_tokenizers_are_not_joined(make: Callable[..., Path]) -> None:
+    other = train(["quite another text"] * 3, kind="bpe", vocabulary=300)
+    with pytest.raises(FolderError, match="same tokenizer"):
+        join([Store.open(make()), Store.open(make(tokenizers=[other, other]))])
+
+
+def in_memory(digests: list[tuple[int, ...]]) -> Store:
+    lengths = np.arange(len(digests), dtype=np.int32)
+    column = Column((np.zeros(0, np.uint16),), np.zeros(len(digests), np.uint8), lengths.astype(np.int64), lengths)
+    return Store({"source": column, "target": column}, np.array(digests, np.uint64).reshape(-1, 2), {})
+
+
+pairs_of_sentences = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), min_size=100, max_size=200)
+
+
+@given(pairs_of_sentences)
+@settings(max_examples=40)
+def test_a_held_out_part_shares_no_sentence(digests: list[tuple[int, int]]) -> None:
+    kept, held = split(in_memory(digests), 2000)
+    for side in range(2):
+        assert not set(kept.digests[:, side].tolist()) & set(held.digests[:, side].tolist())
+
+
+@given(pairs_of_sentences)
+@settings(max_examples=40)
+def test_a_split_loses_nothing(digests: list[tuple[int, int]]) -> None:
+    kept, held = split(in_memory(digests), 2000)
+    assert sorted([*kept.source_lengths.tolist(), *held.source_lengths.tolist()]) == list(range(len(digests)))
+
+
+def test_the_held_out_part_has_the_size_asked() -> None:
+    digests = [(n, n + 1_000_000) for n in range(1000)]
+    assert len(split(in_memory(digests), 15)[1]) == 15
+    assert len(split(in_memory(digests), 2000)[1]) == 20
+
+
+def test_what_is_held_out_does_not_depend_on_the_order_of_lines() -> None:
+    digests = [(n, n + 1_000_000) for n in range(1000)]
+    parts = [split(in_memory(lines), 10)[1].digests[:, 0].tolist() for lines in (digests, digests[::-1])]
+    assert sorted(parts[0]) == sorted(parts[1])
+
+
+def test_a_sentence_that_everyone_uses_stays_in_training() -> None:
+    digests = [(1, n) for n in range(500)] + [(n, n) for n in range(1000, 1500)]
+    assert 1 not in split(in_memory(digests), 2000)[1].digests[:, 0]
+
+
+def test_groups_reach_through_chains() -> None:
+    chain = [(n // 2, (n + 1) // 2) for n in range(100)]
+    assert len(set(groups(np.array(chain, np.uint64)).tolist())) == 1
+
+
+def test_the_record_is_json_a_person_can_read(make: Callable[..., Path]) -> None:
+    record = json.loads((make() / "corpus.json").read_text(encoding="utf-8"))
+    assert record["report"]["text"] == "read 200 pairs; left out none"

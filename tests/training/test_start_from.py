@@ -1,0 +1,541 @@
+"""The start: what a run takes over from finished folders, what it trains of it, and what it says."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from regard.config import Config, ModelConfig, TrainConfig
+from regard.errors import ConfigError, FolderError
+from regard.models import build
+from regard.models.folder import load_config, load_weights, save_model
+from regard.text.batching import Batch
+from regard.text.tokenizer import Sides, Tokenizer, train
+from regard.training.distributed import Runtime, find_device
+from regard.training.loop import Training
+from regard.training.optimizer import make_optimizer
+from regard.training.start_from import base_config, check, choose_trained, origin_of, start_from, take_tokenizers
+from regard.translation.translator import Translator
+from tests.training.runs import make_config, make_data, no_validation, write_corpus
+
+SHAPE: dict[str, Any] = {
+    "size": 16, "heads": 2, "feed_forward": 24, "encoder_layers": 2, "decoder_layers": 2, "length": 16,
+}  # fmt: skip
+TEXTS = ["the old house", "the small bird", "a green tree"] * 5
+
+
+def tokenizer(texts: list[str] = TEXTS, vocabulary: int = 280) -> Tokenizer:
+    return train(texts, kind="bpe", vocabulary=vocabulary)
+
+
+def make_folder(folder: Path, sides: Sides, **shape: Any) -> tuple[Path, nn.Module]:
+    """A finished model: not trained, but not like a new one either."""
+    target = 0 if sides.shared else sides.target.size
+    model = ModelConfig(**SHAPE, **shape, vocabulary=sides.source.size, target_vocabulary=target)
+    config = Config(model=model).over({"text": {"vocabulary": 280, "shared": sides.shared}})
+    built = build(config.model)
+    with torch.no_grad():
+        for parameter in built.parameters():
+            parameter.mul_(3)
+    sides_files = folder.parent / f"{folder.name}-tokenizers"
+    sides_files.mkdir(parents=True)
+    sides.save(sides_files)
+    save_model(folder, built, config, {p.name: p.read_bytes() for p in sides_files.iterdir()}, force=False)
+    return folder, built
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> tuple[Path, nn.Module, Sides]:
+    sides = Sides(*[tokenizer()] * 2)
+    return *make_folder(tmp_path / "one", sides), sides
+
+
+def fitted(folder: Path, sides: Sides, *values: str) -> ModelConfig:
+    shape = base_config([folder]).with_values(values).model
+    target = 0 if sides.shared else sides.target.size
+    return dataclasses.replace(shape, vocabulary=sides.source.size, target_vocabulary=target)
+
+
+# A folder of the same vocabulary
+
+
+def test_with_the_same_tokenizer_all_weights_are_kept(one: tuple[Path, nn.Module, Sides]) -> None:
+    folder, theirs, sides = one
+    model = build(fitted(folder, sides))
+    said = start_from(model, [folder], sides).said
+    assert said.endswith(f"kept {len(list(model.parameters()))} of {len(list(model.parameters()))} tensors")
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), theirs.parameters(), strict=True))
+
+
+def test_the_shape_and_the_tokenizer_are_those_of_the_folder(one: tuple[Path, nn.Module, Sides]) -> None:
+    folder, _, sides = one
+    said: list[str] = []
+    config = base_config([folder]).with_values(["train.rate=0.1"])
+    assert config.model.size == 16
+    assert config.train == dataclasses.replace(Config().train, rate=0.1)
+    taken = take_tokenizers([folder], config.text, said.append)
+    assert taken is not None
+    assert taken.fingerprint == sides.fingerprint
+    assert said == [f"the tokenizer of {folder} is taken over"]
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_layers_are_matched_by_number(one: tuple[Path, nn.Module, Sides], layers: int) -> None:
+    folder, theirs, sides = one
+    model = build(fitted(folder, sides, f"model.encoder_layers={layers}"))
+    said = start_from(model, [folder], sides).said
+    ours = model.get_parameter("encoder.blocks.0.attention.project.weight")
+    assert torch.equal(ours, theirs.get_parameter("encoder.blocks.0.attention.project.weight"))
+    assert ("; new: encoder.blocks.*.attention" if layers == 3 else "; not taken: encoder.blocks.*.attention") in said
+
+
+def test_what_was_tied_may_come_apart(one: tuple[Path, nn.Module, Sides]) -> None:
+    folder, theirs, sides = one
+    model = build(fitted(folder, sides, "model.tie=none"))
+    assert "new" not in start_from(model, [folder], sides).said
+    for name in ("source.token.weight", "target.token.weight", "output.weight"):
+        assert torch.equal(model.get_parameter(name), theirs.get_parameter("source.token.weight"))
+
+
+def test_a_folder_of_which_nothing_fits_is_refused(one: tuple[Path, nn.Module, Sides]) -> None:
+    folder, _, sides = one
+    with pytest.raises(FolderError, match=r"nothing of .* fits this model"):
+        start_from(build(fitted(folder, sides, "model.size=8", "model.feed_forward=9")), [folder], sides)
+
+
+# Another vocabulary
+
+
+@pytest.mark.parametrize("shape", [{}, {"family": "rnn"}, {"tie": "none", "output_bias": True}, {"family": "bert"}])
+def test_tokens_of_the_same_text_keep_their_rows(tmp_path: Path, shape: dict[str, Any]) -> None:
+    old, new = tokenizer(), tokenizer(["the old river", "a small river bird"] * 5)
+    folder, theirs = make_folder(tmp_path / "old", Sides(old, old), **shape)
+    model = build(fitted(folder, Sides(new, new)))
+    said = start_from(model, [folder], Sides(new, new)).said
+    shared = {token: place for place, token in enumerate(old.tokens(range(old.size)))}
+    places = [(number, shared[token]) for number, token in enumerate(new.tokens(range(new.size))) if token in shared]
+    assert 261 < len(places) < new.size
+    assert f"of {new.size} tokens {len(places)} keep their embedding, {new.size - len(places)} are new" in said
+    ours, before = dict(model.named_parameters()), dict(theirs.named_parameters())
+    rows = [name for name in ours if ours[name].shape[0] == new.size and "position" not in name]
+    assert rows
+    for name in rows:
+        assert all(torch.equal(ours[name][i], before[name][j]) for i, j in places), name
+
+
+def test_new_tokens_have_the_spread_of_the_old(one: tuple[Path, nn.Module, Sides]) -> None:
+    folder, theirs, _ = one
+    new = tokenizer([f"word{number}" for number in range(400)] * 3, 900)
+    model = build(fitted(folder, Sides(new, new)))
+    start_from(model, [folder], Sides(new, new))
+    fresh = model.get_parameter("source.token.weight")[400:].detach()
+    before = theirs.get_parameter("source.token.weight").detach()
+    assert float(fresh.std()) == pytest.approx(float(before.std()), rel=0.1)
+
+
+def test_a_section_that_asks_for_another_tokenizer_gets_one(one: tuple[Path, nn.Module, Sides]) -> None:
+    folder, _, _ = one
+    said: list[str] = []
+    text = base_config([folder]).with_values(["text.vocabulary=300"]).text
+    assert take_tokenizers([folder], text, said.append) is None
+    assert said == [f"the tokenizer of {folder} is not taken over: text asks for another one"]
+
+
+def test_tags_are_added_to_a_tokenizer_that_is_taken_over(one: tuple[Path, nn.Module, Sides]) -> None:
+    folder, theirs, sides = one
+    taken = take_tokenizers([folder], base_config([folder]).with_values(["text.tags=<2fr>"]).text, lambda _: None)
+    assert taken is not None
+    assert taken.shared
+    assert taken.source.encode("<2fr> the old house")[0] == sides.source.size
+    model = build(fitted(folder, taken))
+    assert f"{sides.source.size} keep their embedding, 1 is new" in start_from(model, [folder], taken).said
+    rows = model.get_parameter("source.token.weight")[: sides.source.size]
+    assert torch.equal(rows, theirs.get_parameter("source.token.weight"))
+
+
+def test_each_side_keeps_its_own_rows(tmp_path: Path) -> None:
+    old = Sides(tokenizer(), tokenizer(["un arbre vert", "la maison"] * 5))
+    new = Sides(tokenizer(["the river"] * 5), old.target)
+    folder, theirs = make_folder(tmp_path / "two", old, tie="target")
+    model = build(fitted(folder, new))
+    assert "source tokens" in start_from(model, [folder], new).said
+    assert torch.equal(model.get_parameter("target.token.weight"), theirs.get_parameter("target.token.weight"))
+
+
+# Two berts
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_two_berts_make_a_transformer(tmp_path: Path, same: bool) -> None:
+    first, second = tokenizer(), tokenizer(["un arbre vert", "la maison"] * 5)
+    second = first if same else second
+    berts = [make_folder(tmp_path / str(i), Sides(t, t), family="bert") for i, t in enumerate((first, second))]
+    origins = [folder for folder, _ in berts]
+    config = base_config(origins)
+    check(config, origins, tmp_path / "out")
+    taken = take_tokenizers(origins, config.text, lambda _: None)
+    assert taken is not None
+    assert taken.shared == same
+    target = 0 if taken.shared else taken.target.size
+    model = build(dataclasses.replace(config.model, vocabulary=taken.source.size, target_vocabulary=target))
+    said = start_from(model, origins, taken).said
+    assert "; new: decoder.blocks.*.cross.project.weight" in said
+    assert torch.equal(model.get_parameter("source.token.weight"), berts[0][1].get_parameter("source.token.weight"))
+    assert torch.equal(model.get_parameter("target.token.weight"), berts[1][1].get_parameter("source.token.weight"))
+
+
+@pytest.fixture(scope="module")
+def berts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    sides = Sides(*[tokenizer()] * 2)
+    return [make_folder(tmp_path_factory.mktemp("berts") / str(i), sides, family="bert")[0] for i in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "asked"),
+    [
+        ("size", "16", "64"),
+        ("heads", "2", "4"),
+        ("key_heads", "0", "1"),
+        ("feed_forward", "24", "128"),
+        ("encoder_layers", "2", "3"),
+        ("decoder_layers", "2", "3"),
+        ("length", "16", "247"),
+        ("positions", "learned", "sinusoidal"),
+        ("positions", "learned", "rotary"),
+        ("norm", "layer", "rms"),
+        ("norm_place", "post", "pre"),
+        ("norm_epsilon", "1e-05", "0.1"),
+        ("embedding_norm", "true", "false"),
+        ("scale_embeddings", "false", "true"),
+        ("activation", "relu", "swiglu"),
+        ("bias", "true", "false"),
+        ("output_bias", "true", "false"),
+        ("score", "auto", "dot"),
+    ],
+)
+def test_what_the_weights_of_two_berts_decide_is_not_asked_otherwise(
+    berts: list[Path], tmp_path: Path, field: str, given: str, asked: str
+) -> None:
+    config = base_config(berts).with_values([f"model.{field}={asked}"])
+    with pytest.raises(ConfigError) as refused:
+        check(config, berts, tmp_path / "out")
+    assert str(refused.value) == (
+        f"two bert folders give model.{field} = {given}, and model.{field} = {asked} was asked: "
+        f"leave model.{field} alone"
+    )
+
+
+def test_all_that_is_asked_otherwise_of_two_berts_is_named_at_once(berts: list[Path], tmp_path: Path) -> None:
+    config = base_config(berts).with_values(["model.size=64", "model.norm=rms"])
+    with pytest.raises(ConfigError, match=r"model.norm = rms were asked: leave model.size and model.norm alone"):
+        check(config, berts, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["dropout=0.3", "attention_dropout=0.1", "encoder_layers=1", "tie=none", "score=scaled_dot", "key_heads=2"],
+)
+def test_what_the_weights_of_two_berts_leave_open_may_be_asked(berts: list[Path], tmp_path: Path, value: str) -> None:
+    config = base_config(berts).with_values([f"model.{value}"])
+    check(config, berts, tmp_path / "out")
+    sides = take_tokenizers(berts, config.text, lambda _: None)
+    assert sides is not None
+    new = start_from(build(dataclasses.replace(config.model, vocabulary=sides.source.size)), berts, sides).new
+    assert new
+    assert all(".cross" in name for name in new)
+
+
+# What is refused
+
+
+def test_a_family_is_called_by_its_article(one: tuple[Path, nn.Module, Sides], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^an rnn cannot start from a transformer "):
+        check(Config().with_values(["model.family=rnn"]), [one[0]], tmp_path / "out")
+
+
+def test_what_cannot_begin_is_refused(one: tuple[Path, nn.Module, Sides], tmp_path: Path) -> None:
+    folder, _, sides = one
+    bert, _ = make_folder(tmp_path / "bert", sides, family="bert")
+    config = base_config([folder])
+    with pytest.raises(ConfigError, match=r"say which, with --from FOLDER"):
+        check(Config().with_values(["train.adapters=4"]), [], tmp_path / "out")
+    with pytest.raises(ConfigError, match=r"--from and --out are the same folder"):
+        check(config, [folder], folder)
+    with pytest.raises(ConfigError, match=r"a transformer cannot start from a bert .*--from BERT --from BERT"):
+        check(config, [bert], tmp_path / "out")
+    with pytest.raises(ConfigError, match=r"takes two bert models, and one is model.family = transformer"):
+        base_config([folder, bert])
+    with pytest.raises(ConfigError, match=r"and 3 were given"):
+        base_config([bert, bert, bert])
+    with pytest.raises(FolderError, match=r"There is no folder"):
+        base_config([tmp_path / "nowhere"])
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(FolderError, match=r"has no model.safetensors"):
+        check(config, [folder], tmp_path / "out")
+
+
+def test_another_origin_has_another_identity(one: tuple[Path, nn.Module, Sides], tmp_path: Path) -> None:
+    other, _ = make_folder(tmp_path / "other", one[2])
+    assert origin_of([one[0]]) != origin_of([other])
+
+
+# What is trained
+
+
+@pytest.mark.parametrize(
+    ("patterns", "frozen"),
+    [
+        ("encoder.*", {"encoder"}),
+        ("encoder", {"encoder"}),
+        ("target.token", {"source"}),  # the same tensor, by its second name
+        ("decoder.blocks.0.* source", {"source", "decoder.blocks.0"}),
+    ],
+)
+def test_what_is_like_a_pattern_is_frozen(patterns: str, frozen: set[str]) -> None:
+    model = build(ModelConfig(**SHAPE, vocabulary=50))
+    said = choose_trained(model, Config().with_values([f"train.freeze={patterns}"]), {})
+    still = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    assert still == {name for name, _ in model.named_parameters() if name.startswith(tuple(f"{f}." for f in frozen))}
+    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    assert said.startswith(f"{trained:,} of ")
+
+
+@pytest.mark.parametrize(
+    ("patterns", "message"),
+    [
+        ("encodr.*", r"no parameter is called encodr.\*. Did you mean encoder\? Names are such as source.token.weight"),
+        ("*", "train.freeze leaves nothing to train"),
+    ],
+)
+def test_patterns_that_make_no_sense_are_refused(patterns: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        choose_trained(
+            build(ModelConfig(**SHAPE, vocabulary=50)), Config().with_values([f"train.freeze={patterns}"]), {}
+        )
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    os.environ["REGARD_CACHE"] = str(folder / "cache")
+    return write_corpus(folder)
+
+
+def trained(folder: Path, corpus: Path, stop_after: int | None = None, **values: Any) -> Training:
+    folder.mkdir(exist_ok=True)
+    config, data = make_data(corpus, make_config("transformer", decay=0.9, **values))
+    torch.manual_seed(1)
+    model = build(config.model)
+    choose_trained(model, config, {})
+    training = Training(folder, model, config, data, Runtime(find_device("cpu"), 0, 1))
+    training.resume()
+
+    def watch(kind: str, facts: dict[str, Any]) -> None:
+        if kind == "update" and facts["update"] == stop_after:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    training.run(no_validation, watch)
+    return training
+
+
+@pytest.mark.parametrize("values", [{"freeze": "encoder.* source.token"}, {"adapters": 2}])
+def test_a_run_of_which_little_is_trained_goes_on_exactly(corpus: Path, tmp_path: Path, values: dict[str, Any]) -> None:
+    whole = trained(tmp_path / "whole", corpus, **values).state()
+    stopped = trained(tmp_path / "parts", corpus, 5, **values)
+    assert stopped.progress.update == 5
+    resumed = trained(tmp_path / "parts", corpus, **values).state()
+    assert whole.keys() == resumed.keys()
+    for group, tensors in whole.items():
+        for name, tensor in tensors.items():
+            assert torch.equal(tensor, resumed[group][name]), f"{group}: {name}"
+
+
+def test_what_is_frozen_stays_and_has_no_moments(corpus: Path, tmp_path: Path) -> None:
+    training = trained(tmp_path / "run", corpus, freeze="encoder")
+    torch.manual_seed(1)
+    before = build(training.config.model)
+    for name, parameter in training.model.named_parameters():
+        assert torch.equal(parameter, before.get_parameter(name)) == name.startswith("encoder."), name
+    assert not any(name.startswith("encoder.") for name in training.state()["optimizer"])
+
+
+def adapted(origins: list[Path], *values: str) -> tuple[nn.Module, str]:
+    """A model from folders, with adapters, and what is said of it."""
+    config = base_config(origins).with_values(["train.adapters=2", *values])
+    sides = take_tokenizers(origins, config.text, lambda _: None)
+    assert sides is not None
+    target = 0 if sides.shared else sides.target.size
+    model = build(dataclasses.replace(config.model, vocabulary=sides.source.size, target_vocabulary=target))
+    return model, choose_trained(model, config, start_from(model, origins, sides).new)
+
+
+@pytest.mark.parametrize("shape", [{}, {"family": "rnn"}, {"tie": "none", "output_bias": True}, {"family": "gpt"}])
+def test_beside_adapters_a_new_tag_is_learned_and_no_other_row_moves(tmp_path: Path, shape: dict[str, Any]) -> None:
+    sides = Sides(*[tokenizer()] * 2)
+    folder, _ = make_folder(tmp_path / "one", sides, **shape)
+    model, said = adapted([folder], "text.tags=<2fr>")
+    assert said.endswith("parameters are trained (adapters of rank 2, and what is new)")
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    ids = torch.tensor([[5, 9, sides.source.size]])
+    optimizer = make_optimizer(model, TrainConfig(rate=0.1, weight_decay=0.1))
+    model(Batch(ids, None, ids, ids, None, 3, 3, np.arange(1))).square().sum().backward()
+    optimizer.step()
+    moved = {name: (p != before[name]) for name, p in model.named_parameters() if (p != before[name]).any()}
+    tables = {name for name in moved if len(moved[name]) == sides.source.size + 1}
+    assert tables
+    for name in tables:
+        assert moved[name][-1].any()
+        assert not moved[name][:-1].any(), name
+    assert all(name.endswith((".up", ".down")) for name in moved.keys() - tables)
+    trained = sum(before[name][-1].numel() for name in tables)
+    trained += sum(p.numel() for name, p in before.items() if name.endswith((".up", ".down")))
+    assert said.startswith(f"{trained:,} of ")
+
+
+def test_beside_adapters_the_cross_attention_of_two_berts_is_trained_whole(tmp_path: Path) -> None:
+    sides = Sides(*[tokenizer()] * 2)
+    model, _ = adapted([make_folder(tmp_path / str(i), sides, family="bert")[0] for i in range(2)])
+    for name, parameter in model.named_parameters():
+        assert parameter.requires_grad == (".cross" in name or name.endswith((".up", ".down"))), name
+        assert ".cross" not in name or not name.endswith((".up", ".down"))
+
+
+# From the outside
+
+SMALL = [
+    word
+    for value in (
+        "train.budget=400", "train.warmup=2", "train.rate=0.003", "train.validate_every=5", "train.save_every=5",
+        "decode.beams=1", "decode.ratio=1",
+    )
+    for word in ("--set", value)
+]  # fmt: skip
+TINY = [
+    word
+    for value in (
+        "model.size=16", "model.heads=2", "model.feed_forward=32", "model.encoder_layers=1", "model.decoder_layers=1",
+        "text.vocabulary=300",
+    )
+    for word in ("--set", value)
+]  # fmt: skip
+
+
+def regard(corpus: Path, *words: str, processes: int = 1, text: str = "") -> subprocess.CompletedProcess[str]:
+    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"] if processes > 1 else []
+    return subprocess.run(
+        [sys.executable, *launch, "-m", "regard", *words, "--device", "cpu", "--threads", "1"],
+        capture_output=True, text=True, input=text,
+        env={**os.environ, "REGARD_CACHE": str(corpus / "cache"), "COLUMNS": "200", "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+def trains(corpus: Path, out: Path, *words: str, processes: int = 1, files: str = "ab") -> str:
+    paths = [str(corpus / f"{name}.txt") for name in files]
+    done = regard(corpus, "train", *paths, "--out", str(out), *SMALL, *words, processes=processes)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def origin(corpus: Path) -> Path:
+    trains(corpus, corpus / "origin", "--updates", "10", *TINY)
+    return corpus / "origin"
+
+
+@pytest.mark.slow
+def test_a_run_from_a_folder_says_what_it_takes_and_is_not_taken_up_from_elsewhere(
+    corpus: Path, origin: Path, tmp_path: Path
+) -> None:
+    words = ("--updates", "5", "--from", str(origin))
+    said = trains(corpus, tmp_path / "out", *words)
+    assert f"the tokenizer of {origin} is taken over" in said
+    tensors = len(load_weights(origin))
+    assert f"from {origin}: kept {tensors} of {tensors} tensors" in said
+    assert "is taken over" not in trains(corpus, tmp_path / "out", *words)
+    trains(corpus, tmp_path / "other", "--updates", "5", "--from", str(origin), "--set", "train.seed=2")
+    paths = [str(corpus / "a.txt"), str(corpus / "b.txt"), "--out", str(tmp_path / "out"), *SMALL]
+    refused = regard(corpus, "train", *paths, "--updates", "5", "--from", str(tmp_path / "other"))
+    assert refused.returncode == 2
+    assert "holds a run from another start (--from)" in refused.stderr
+
+
+@pytest.mark.slow
+def test_another_shape_than_that_of_two_berts_is_refused_in_one_line(
+    corpus: Path, berts: list[Path], tmp_path: Path
+) -> None:
+    start = [word for folder in berts for word in ("--from", str(folder))]
+    paths = [str(corpus / "a.txt"), str(corpus / "b.txt"), "--out", str(tmp_path / "out")]
+    refused = regard(corpus, "train", *paths, *start, "--set", "model.norm=rms")
+    assert refused.returncode == 2
+    assert refused.stderr.endswith("model.norm = rms was asked: leave model.norm alone\n")
+    assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
+def test_adapters_end_as_a_plain_folder(corpus: Path, origin: Path, tmp_path: Path, processes: int) -> None:
+    out = tmp_path / "out"
+    words = ("--updates", "10", "--from", str(origin), "--set", "train.adapters=2")
+    said = trains(corpus, out, *words, processes=processes)
+    assert "are trained (adapters of rank 2)" in said
+    before, after = load_weights(origin), load_weights(out)
+    assert before.keys() == after.keys()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed
+    assert all(name.endswith(("project.weight", "join.weight", "widen.weight", "narrow.weight")) for name in changed)
+    Translator.load(out).translate(["the old house"])
+
+
+@pytest.mark.slow
+def test_what_is_frozen_is_saved_as_it_came_with_two_processes(corpus: Path, origin: Path, tmp_path: Path) -> None:
+    words = ("--updates", "5", "--from", str(origin), "--set", "train.freeze=encoder")
+    trains(corpus, tmp_path / "out", *words, processes=2)
+    before, after = load_weights(origin), load_weights(tmp_path / "out")
+    for name, tensor in before.items():
+        assert torch.equal(tensor, after[name]) == name.startswith("encoder."), name
+
+
+@pytest.mark.slow
+def test_a_model_of_two_directions_knows_them_by_one_token_each(corpus: Path, tmp_path: Path) -> None:
+    also = f"{corpus}/b.txt,{corpus}/a.txt,1,<2a>"
+    trains(corpus, tmp_path / "out", "--updates", "5", "--tag", "<2b>", "--also", also, *TINY)
+    assert load_config(tmp_path / "out").text.tags == "<2b> <2a>"
+    source = Sides.load(tmp_path / "out").source
+    for tag in ("<2a>", "<2b>"):
+        assert source.encode(f"{tag} the house")[0] == source.id(tag)
+    lines = "the old house\n\nsmall bird\n"
+    done = regard(corpus, "translate", str(tmp_path / "out"), "-", "--tag", "<2a>", text=lines)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[1] == ""
+    refused = regard(corpus, "translate", str(tmp_path / "out"), "-", "--tag", "<2c>", text=lines)
+    assert refused.returncode == 2
+    assert "was not trained with the tag <2c>. Did you mean <2" in refused.stderr
+
+
+@pytest.mark.slow
+def test_back_translated_text_is_a_corpus_beside_the_real_one(corpus: Path, tmp_path: Path) -> None:
+    """The commands of docs/start-from.md."""
+    words = [*TINY, "--set", "text.tokenizer=words"]  # a model that has learned little would write bytes at random
+    trains(corpus, tmp_path / "reverse", "--updates", "5", *words, files="ba")
+    alone = tmp_path / "alone.txt"
+    alone.write_text("".join(f"{line} tree\n" for line in (corpus / "b.txt").read_text().splitlines()[:80]))
+    back = tmp_path / "back.txt"
+    done = regard(corpus, "translate", str(tmp_path / "reverse"), str(alone), "--out", str(back), "--sample")
+    assert done.returncode == 0, done.stderr
+    assert back.read_bytes().count(b"\n") == 80
+    said = trains(
+        corpus, tmp_path / "out", "--updates", "5", *TINY, "--set", "text.clean=empty",
+        "--also", f"{back},{alone},0.5,<BT>",
+    )  # fmt: skip
+    assert "read 80 pairs" in said
+    assert Sides.load(tmp_path / "out").source.tags == ("<BT>",)

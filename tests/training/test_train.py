@@ -1,0 +1,484 @@
+"""`regard train` from the outside: two text files in, a model folder out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regard import folders
+from regard.models import build
+from regard.training import train as run
+from regard.training.distributed import Runtime, find_device
+from regard.training.journal import read
+from regard.training.train import _calibration, _clear, translations, valid_loss
+from tests.training.runs import lacking, make_config, make_data, write_corpus
+
+pytestmark = pytest.mark.slow
+SMALL = [
+    word
+    for value in (
+        "model.size=16", "model.heads=2", "model.feed_forward=32", "model.encoder_layers=1", "model.decoder_layers=1",
+        "text.vocabulary=300", "train.budget=400", "train.warmup=4", "train.validate_every=10", "train.save_every=5",
+        "decode.beams=2", "decode.ratio=1",
+    )
+    for word in ("--set", value)
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("files"))
+
+
+def environment(corpus: Path) -> dict[str, str]:
+    return {**os.environ, "REGARD_CACHE": str(corpus / "cache"), "COLUMNS": "120"}
+
+
+def command(corpus: Path, out: Path, *more: str) -> list[str]:
+    files = [str(corpus / "a.txt"), str(corpus / "b.txt")]
+    return [
+        sys.executable,
+        "-m",
+        "regard",
+        "train",
+        *files,
+        "--out",
+        str(out),
+        "--device",
+        "cpu",
+        "--threads",
+        "1",
+        *SMALL,
+        *more,
+    ]
+
+
+def train(corpus: Path, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(corpus, out, *more), capture_output=True, text=True, env=environment(corpus))
+
+
+@pytest.fixture(scope="module")
+def trained(corpus: Path) -> Path:
+    out = corpus / "model"
+    done = train(corpus, out, "--updates", "20")
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def test_a_run_leaves_a_model_folder(trained: Path) -> None:
+    for name in ("model.safetensors", "config.json", "tokenizer.json", "card.md", "journal.jsonl", "checksums.json"):
+        assert (trained / name).is_file(), name
+    for name in ("training.png", "training.svg", "tensorboard"):
+        assert (trained / name).exists(), name
+    assert "![training](training.png)" in (trained / "card.md").read_text()
+
+
+def test_the_same_command_again_says_that_it_is_done(corpus: Path, trained: Path) -> None:
+    before = (trained / "model.safetensors").read_bytes()
+    done = train(corpus, trained, "--updates", "20")
+    assert done.returncode == 0, done.stderr
+    assert "finished" in done.stderr
+    assert (trained / "model.safetensors").read_bytes() == before
+
+
+def test_another_config_is_refused_with_the_difference(corpus: Path, trained: Path) -> None:
+    done = train(corpus, trained, "--updates", "20", "--set", "train.rate=0.5")
+    assert done.returncode == 2
+    assert "train.rate was 0.002 and is now 0.5" in done.stderr
+    assert "--fresh" in done.stderr
+
+
+def test_a_size_is_chosen_said_and_kept_on_another_machine(corpus: Path) -> None:
+    out, files = corpus / "chosen", [str(corpus / "a.txt"), str(corpus / "b.txt")]
+    words = [sys.executable, "-m", "regard", "train", *files, "--out", str(out), "--device", "cpu", "--updates", "3"]
+    words += ["--set", "decode.beams=1", "--set", "decode.ratio=1"]
+    first = subprocess.run([*words, "--threads", "1"], capture_output=True, text=True, env=environment(corpus))
+    assert first.returncode == 0, first.stderr
+    assert "1 core: a transformer of 3+3 layers of 128" in first.stderr
+    config = (out / "config.json").read_bytes()
+    again = subprocess.run([*words, "--threads", "2"], capture_output=True, text=True, env=environment(corpus))
+    assert again.returncode == 0, again.stderr
+    assert "layers of" not in again.stderr
+    assert (out / "config.json").read_bytes() == config
+
+
+def test_a_run_by_minutes_is_planned_and_goes_on_by_its_plan(corpus: Path) -> None:
+    out = corpus / "minutes"
+    first = train(corpus, out, "--minutes", "0.5")
+    assert first.returncode == 0, first.stderr
+    assert "0.5 minutes: a transformer" in first.stderr
+    again = train(corpus, out, "--minutes", "0.5")
+    assert again.returncode == 0, again.stderr
+    assert "nothing left to do" in again.stderr
+
+
+def test_other_data_is_refused(corpus: Path, trained: Path, tmp_path: Path) -> None:
+    other = write_corpus(tmp_path, lines=200)
+    files = [str(other / "a.txt"), str(other / "b.txt")]
+    words = command(corpus, trained, "--updates", "20")
+    words[4:6] = files
+    done = subprocess.run(words, capture_output=True, text=True, env=environment(corpus))
+    assert done.returncode == 2
+    assert "holds a run on other data" in done.stderr
+
+
+def test_translations_come_line_for_line_empty_lines_too(trained: Path) -> None:
+    text = "the old house\n\n   \nsmall bird\n"
+    done = subprocess.run(
+        [sys.executable, "-m", "regard", "translate", str(trained), "-", "--device", "cpu", "--threads", "1"],
+        input=text,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.split("\n")) == 5
+    assert done.stdout.split("\n")[1] == ""
+
+
+def test_a_run_that_was_told_to_stop_goes_on_and_ends_the_same(corpus: Path, trained: Path) -> None:
+    out = corpus / "stopped"
+    running = subprocess.Popen(
+        command(corpus, out, "--updates", "20"), stderr=subprocess.PIPE, text=True, env=environment(corpus)
+    )
+    while running.poll() is None and not list(out.glob("checkpoints/update-*")):
+        time.sleep(0.05)
+    running.send_signal(signal.SIGTERM)
+    _, said = running.communicate(timeout=120)
+    assert running.returncode == 128 + signal.SIGTERM, said
+    done = train(corpus, out, "--updates", "20")
+    assert done.returncode == 0, done.stderr
+    assert (out / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
+
+
+def test_a_run_that_was_killed_goes_on_and_ends_the_same(corpus: Path, trained: Path) -> None:
+    out = corpus / "killed"
+    for seen in (1, 2):
+        running = subprocess.Popen(
+            command(corpus, out, "--updates", "20"), stderr=subprocess.DEVNULL, env=environment(corpus)
+        )
+        while running.poll() is None and len(list(out.glob("checkpoints/update-*"))) < seen:
+            time.sleep(0.02)
+        running.kill()
+        running.wait()
+    done = train(corpus, out, "--updates", "20")
+    assert done.returncode == 0, done.stderr
+    assert (out / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
+
+
+def test_two_runs_on_one_folder_are_refused(corpus: Path) -> None:
+    out = corpus / "shared"
+    first = subprocess.Popen(
+        command(corpus, out, "--updates", "2000"), stderr=subprocess.DEVNULL, env=environment(corpus)
+    )
+    try:
+        while first.poll() is None and not (out / "journal.jsonl").exists():
+            time.sleep(0.05)
+        second = train(corpus, out, "--updates", "2000")
+        assert second.returncode == 2
+        assert "another run is writing to" in second.stderr
+    finally:
+        first.kill()
+        first.wait()
+
+
+@pytest.mark.parametrize("family", ["gpt", "bert"])
+def test_one_text_trains_a_language_model(corpus: Path, family: str) -> None:
+    out = corpus / family
+    words = [
+        sys.executable,
+        "-m",
+        "regard",
+        "train",
+        str(corpus / "a.txt"),
+        "--out",
+        str(out),
+        "--device",
+        "cpu",
+        *SMALL,
+    ]
+    words += ["--set", f"model.family={family}", "--set", "text.window=16", "--updates", "10", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment(corpus))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["scores"]["loss"] > 0
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--updates", "5", "--minutes", "1"), "give one of them"),
+        (("--set", "train.updates=5", "--minutes", "1"), "give one of them"),
+        (("--recipe", "multi30k-endee"), "Did you mean multi30k-ende?"),
+        (("--set", "train.updats=5"), "There is no option train.updats. Did you mean train.updates?"),
+        (("--set", "model.family=gpt"), "model.family = gpt learns from one text file, and two were given"),
+        (("--also", "a.txt,b.txt"), "--also (a.txt,b.txt) must be SOURCE,TARGET,WEIGHT, such as back.en,back.fr,0.5"),
+        (("--also", "a,b,-1"), "the weight of a (-1.0) must be above 0 and at most 1000"),
+        (("--tag", "to French"), "a tag (to French) is one token, without blanks: such as <2fr>"),
+        (("--minutes", "inf"), "--minutes (inf) must be a number of minutes"),
+        (("--device", "tpu"), "--device (tpu) must be one of auto, cpu, cuda, mps"),
+    ],
+)
+def test_a_wrong_request_writes_nothing(corpus: Path, tmp_path: Path, more: tuple[str, ...], message: str) -> None:
+    done = train(corpus, tmp_path / "out", *more)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_second_corpus_is_trained_on_by_its_weight(corpus: Path, tmp_path: Path) -> None:
+    more = write_corpus(tmp_path, lines=150)
+    out = tmp_path / "out"
+    done = train(corpus, out, "--updates", "5", "--also", f"{more}/a.txt,{more}/b.txt,2.5")
+    assert done.returncode == 0, done.stderr
+    assert "read 150 pairs" in done.stderr
+    again = train(corpus, out, "--updates", "5", "--also", f"{more}/a.txt,{more}/b.txt,3")
+    assert again.returncode == 2
+    assert "holds a run on other data" in again.stderr
+
+
+def test_another_tokenizer_than_the_models_own_is_refused(trained: Path, tmp_path: Path) -> None:
+    import shutil
+
+    from regard.text.tokenizer import train as learn
+
+    copy = tmp_path / "model"
+    shutil.copytree(trained, copy, ignore=shutil.ignore_patterns("checkpoints"))
+    learn(["other words altogether"] * 50, kind="bpe", vocabulary=300).save(copy / "tokenizer.json")
+    done = subprocess.run(
+        [sys.executable, "-m", "regard", "translate", str(copy)], input="a\n", capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "was made with another tokenizer" in done.stderr
+
+
+def translated(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "regard", "translate", str(folder), "--device", "cpu", "--threads", "1", *more]
+    return subprocess.run(words, input="the old house\nsmall bird\n", capture_output=True, text=True)
+
+
+def test_what_is_sampled_depends_on_the_seed_alone(trained: Path) -> None:
+    first = translated(trained, "--sample", "--seed", "3")
+    assert first.returncode == 0, first.stderr
+    assert translated(trained, "--sample", "--seed", "3").stdout == first.stdout
+    assert translated(trained, "--sample", "--seed", "4").stdout != first.stdout
+
+
+def test_only_the_search_of_a_trained_model_can_be_changed(trained: Path) -> None:
+    assert translated(trained, "--set", "decode.beams=3").returncode == 0
+    refused = translated(trained, "--set", "model.size=3")
+    assert refused.returncode == 2
+    assert "only decode.FIELD=VALUE can" in refused.stderr
+
+
+def test_what_is_wrong_at_the_end_of_the_validation_files_leaves_nothing_behind(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "v.en").write_text("the old house\nsmall bird\n")
+    (tmp_path / "v.fr").write_text("the old house\n")
+    out = tmp_path / "out"
+    done = train(corpus, out, "--updates", "5", "--valid", str(tmp_path / "v.en"), str(tmp_path / "v.fr"))
+    assert done.returncode == 2
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("lines", [1, 10])
+def test_too_little_data_leaves_nothing_behind(tmp_path: Path, lines: int) -> None:
+    few, out = write_corpus(tmp_path / "few", lines), tmp_path / "out"
+    done = train(few, out, "--updates", "5")
+    assert done.returncode == 2
+    assert "needs at least 50" in done.stderr.splitlines()[-1]
+    assert not out.exists()
+
+
+def test_a_vocabulary_that_cannot_be_is_refused(corpus: Path, tmp_path: Path) -> None:
+    done = train(corpus, tmp_path / "out", "--updates", "5", "--set", "text.vocabulary=5")
+    assert done.returncode == 2
+    assert "text.vocabulary (5) is too small for bpe: it needs 261 or more" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_confidence_is_calibrated_by_the_validation_sentences(tmp_path: Path) -> None:
+    config, data = make_data(write_corpus(tmp_path, lines=3000), make_config("transformer"))
+    results, references = translations(build(config.model).eval(), data, range(len(data.valid)))
+    found = _calibration(data, results, references)
+    assert found.sentences == len(data.valid) >= 50
+    assert found.usual.source >= max(len(reference) for reference in references)
+
+
+def test_a_fresh_start_leaves_no_damaged_checkpoint_behind(tmp_path: Path) -> None:
+    aside = tmp_path / "checkpoints" / "damaged-update-00000003"
+    aside.mkdir(parents=True)
+    _clear(tmp_path)
+    assert not aside.exists()
+
+
+@pytest.mark.parametrize("family", ["transformer", "rnn-input", "gpt", "bert"])
+def test_the_loss_of_a_validation_in_parts_is_the_loss(
+    family: str, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, data = make_data(corpus, make_config(family))
+    model, runtime = build(config.model).eval(), Runtime(find_device("cpu"), 0, 1)
+    whole = valid_loss(model, data, runtime)
+    monkeypatch.setattr(run, "objective", lacking(run.objective, 3))
+    assert valid_loss(model, data, runtime) == pytest.approx(whole, rel=1e-5)
+
+
+def test_the_loss_of_a_validation_keeps_nothing_for_gradients(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, data = make_data(corpus, make_config("transformer"))
+    priced, kept = run.objective, list[bool]()
+
+    def watched(*arguments: Any) -> Any:
+        found = priced(*arguments)
+        kept.append(found.loss.requires_grad)
+        return found
+
+    monkeypatch.setattr(run, "objective", watched)
+    valid_loss(build(config.model), data, Runtime(find_device("cpu"), 0, 1))
+    assert kept
+    assert not any(kept)
+
+
+def test_a_fresh_start_that_is_refused_leaves_the_finished_run_as_it_was(trained: Path, corpus: Path) -> None:
+    def held() -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in sorted(trained.rglob("*")) if path.is_file()}
+
+    before = held()
+    done = train(corpus, trained, "--updates", "20", "--fresh", "--set", "train.freeze=encodr")
+    assert done.returncode == 2
+    assert held() == before
+
+
+def test_two_vocabularies_are_not_given_one_table_of_embeddings(corpus: Path, tmp_path: Path) -> None:
+    done = train(corpus, tmp_path / "out", "--updates", "2", "--set", "text.shared=false")
+    assert done.returncode == 2
+    assert 'set model.tie="target"' in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("card.md", []),
+        ("model.safetensors", []),
+        ("tokenizer.json", ["--fresh"]),
+        ("data.txt", []),
+        ("data.txt", ["--fresh"]),
+        ("config.json", ["--fresh"]),
+    ],
+)
+def test_a_file_of_somebody_elses_is_not_written_over(corpus: Path, tmp_path: Path, name: str, more: list[str]) -> None:
+    (tmp_path / name).write_text("mine")
+    done = train(corpus, tmp_path, "--updates", "2", *more)
+    assert done.returncode == 2
+    assert f"{name} is not of a run" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_run_that_was_killed_while_it_began_begins_again(corpus: Path, tmp_path: Path, trained: Path) -> None:
+    for name in ("data.txt", "tokenizer.json"):
+        (tmp_path / name).write_bytes((trained / name).read_bytes())
+    assert train(corpus, tmp_path, "--updates", "2").returncode == 0
+
+
+@pytest.mark.parametrize("kept", ["checkpoints", "model.safetensors"])
+def test_a_run_that_lost_its_config_is_neither_gone_on_with_nor_lost(
+    corpus: Path, tmp_path: Path, trained: Path, kept: str
+) -> None:
+    shutil.copytree(trained, tmp_path / "out")
+    (tmp_path / "out" / "config.json").unlink()
+    if kept == "model.safetensors":
+        shutil.rmtree(tmp_path / "out" / "checkpoints")
+    done = train(corpus, tmp_path / "out", "--updates", "20")
+    assert done.returncode == 2
+    assert "holds a run, and no config.json to go on by" in done.stderr
+    assert (tmp_path / "out" / kept).exists()
+    assert train(corpus, tmp_path / "out", "--updates", "2", "--fresh").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--valid", "", "b.txt"], "the name of a text file is empty"),
+        (["--tag", " "], "is one token, without blanks"),
+        (["--out", ""], "its name is empty"),
+    ],
+)
+def test_an_empty_word_is_refused(corpus: Path, tmp_path: Path, more: list[str], said: str) -> None:
+    done = train(corpus, tmp_path / "out", "--updates", "2", *more)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_can_be_read_only_once_is_not_trained_on(corpus: Path, tmp_path: Path) -> None:
+    request = [word.replace(str(corpus / "a.txt"), "-") for word in command(corpus, tmp_path / "out")]
+    done = subprocess.run(request, capture_output=True, text=True, input="the bird\n", env=environment(corpus))
+    assert done.returncode == 2
+    assert "- can be read only once" in done.stderr
+
+
+def test_a_run_whose_numbers_end_before_its_first_save_begins_again_with_a_lower_rate(
+    corpus: Path, tmp_path: Path
+) -> None:
+    high = ["train.rate=1e17", "train.warmup=1", "train.save_every=1000", "train.precision=fp32"]
+    done = train(corpus, tmp_path / "out", "--updates", "6", *(word for each in high for word in ("--set", each)))
+    kinds = [json.loads(line)["kind"] for line in (tmp_path / "out" / "journal.jsonl").read_text().splitlines()]
+    assert "fell_back" in kinds
+    assert "back to update 0, with half the rate" in done.stderr
+    assert "and going back did not help: lower train.rate" in done.stderr
+
+
+def test_a_damaged_cache_is_made_anew(corpus: Path, tmp_path: Path) -> None:
+    own = {**environment(corpus), "REGARD_CACHE": str(tmp_path / "cache")}
+    weights = []
+    for out in ("one", "two"):
+        request = command(corpus, tmp_path / out, "--updates", "2")
+        done = subprocess.run(request, capture_output=True, text=True, env=own)
+        assert done.returncode == 0
+        assert done.stderr.count("was damaged, and is made anew") == (out == "two")
+        weights.append((tmp_path / out / "model.safetensors").read_bytes())
+        for path in (tmp_path / "cache" / "prepared").rglob("ids.arrow"):
+            path.write_bytes(path.read_bytes()[::-1])
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("journal.jsonl", "journal.jsonl is a folder, and a file is wanted"),
+        ("tensorboard", "tensorboard is a file, and a folder is wanted"),
+    ],
+)
+def test_a_file_where_a_folder_should_be_and_the_other_way_round_is_one_line(
+    corpus: Path, tmp_path: Path, trained: Path, name: str, said: str
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(trained, out)
+    for path in (out / "model.safetensors", *out.glob("checkpoints/*20")):
+        folders.discard(path)
+    folders.discard(out / name)
+    (out / name).touch() if name == "tensorboard" else (out / name).mkdir()
+    done = train(corpus, out, "--updates", "20")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith(said)
+
+
+def test_lines_of_a_journal_that_are_none_are_left_out(tmp_path: Path) -> None:
+    lines = ['{"kind": "update", "update": 1}', '{"update": "x"}', "7", '{"kind": "upd']
+    (tmp_path / "journal.jsonl").write_text("\n".join(lines))
+    assert read(tmp_path / "journal.jsonl") == [{"kind": "update", "update": 1}]
+
+
+def test_a_worker_that_is_started_again_does_not_begin_anew(corpus: Path, tmp_path: Path, trained: Path) -> None:
+    shutil.copytree(trained, tmp_path / "out")
+    request = command(corpus, tmp_path / "out", "--updates", "20", "--fresh")
+    again = {**environment(corpus), "TORCHELASTIC_RESTART_COUNT": "1"}
+    done = subprocess.run(request, capture_output=True, text=True, env=again)
+    assert "was finished at update 20" in done.stderr

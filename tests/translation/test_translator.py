@@ -1,0 +1,418 @@
+"""The translator: one result per text, whatever it is, and the same whatever else is translated with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+import regard
+from regard.config import Config
+from regard.decoding import Hypothesis
+from regard.errors import ConfigError, FolderError, InputError
+from regard.inspection.quality import FILE, Calibration, Usual
+from regard.models import build
+from regard.models.folder import save_model
+from regard.text.tokenizer import END, Sides, Tokenizer, train
+from regard.translation.glossary import Placed
+from regard.translation.translator import Asked, Draft, Result, Search, Translator
+
+TEXT = "the old house sees a small bird , and the river . <2fr>"
+FAMILIES = {
+    "transformer": {},
+    "learned": {"positions": "learned"},
+    "rotary": {"positions": "rotary"},
+    "rnn": {"family": "rnn"},
+    "rnn-none": {"family": "rnn", "score": "none"},
+}
+LONGEST = 16
+
+
+@functools.cache
+def tokenizer() -> Tokenizer:
+    return train([TEXT] * 3, kind="bpe", vocabulary=300, tags=["<2fr>"])
+
+
+def make(family: str = "transformer", *, seed: int = 0, calibration: Calibration | None = None) -> Translator:
+    shape = {"size": 16, "heads": 2, "feed_forward": 32, "encoder_layers": 1, "decoder_layers": 1, "length": 40}
+    config = Config.read({
+        "model": {**shape, **FAMILIES[family], "vocabulary": tokenizer().size},
+        "text": {"longest": LONGEST},
+        "decode": {"beams": 2, "ratio": 1.0, "extra": 4},
+    })  # fmt: skip
+    torch.manual_seed(seed)
+    return Translator(build(config.model).eval(), Sides(tokenizer(), tokenizer()), config, calibration=calibration)
+
+
+def save(folder: Path, translator: Translator) -> Path:
+    config = dataclasses.replace(
+        translator.config, text=dataclasses.replace(translator.config.text, fingerprint=translator.sides.fingerprint)
+    )
+    save_model(folder, translator.model, config, {"tokenizer.json": translator.sides.source.text}, force=False)
+    return folder
+
+
+def calibrated(usual: Usual) -> Calibration:
+    return Calibration(weights=(1.0, 0.5, 0.0, 0.0), error=0.0, good=0.5, sentences=50, usual=usual)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "text",
+    ["12 345 !", "😀👩‍👩‍👧", "مرحبا بالعالم", "e\u0301" * 40, "x" * 300, "the bird, " * 12, "你好。" * 9, "\u200f\x01"],
+)
+def test_whatever_can_be_read_gets_an_answer(family: str, text: str) -> None:
+    beside, result = make(family).translate(["the old house", text])
+    assert beside.text == make(family).translate(["the old house"])[0].text
+    assert result.steps
+    assert not any(note.kind == "input" for note in result.warnings)
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800", "caf\udce9"])
+def test_what_is_no_text_is_warned_of_and_harms_no_other(text: str) -> None:
+    first, bad, last = make().translate(["the bird", text, "the river"])
+    assert (bad.text, [note.kind for note in bad.warnings]) == ("", ["input"])
+    assert [first.text, last.text] == [result.text for result in make().translate(["the bird", "the river"])]
+
+
+@pytest.mark.parametrize("text", ["", "  ", "\t"])
+def test_nothing_stays_nothing(text: str) -> None:
+    assert make().translate([text]) == [Result(text)]
+
+
+@pytest.mark.parametrize("text", ["<2fr>", " <2fr>  ", "<2fr>\n"])
+def test_a_tag_with_nothing_after_it_is_nothing_to_translate(text: str) -> None:
+    assert make().translate([text, "the bird"])[0] == Result("")
+
+
+@pytest.mark.slow
+def test_a_text_of_100_000_characters_is_translated_whole() -> None:
+    words = random.Random(1).choices(TEXT.split()[:-1], k=20_000)
+    text = " ".join(words)[:100_000]
+    result = make().translate([text], beams=1, warn=False)[0]
+    assert len(result.parts) > 1000
+    assert all(part.text for part in result.parts)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_results_do_not_depend_on_the_order_of_texts(family: str) -> None:
+    chance = random.Random(2)
+    texts = [" ".join(chance.choices(TEXT.split(), k=chance.randint(1, 6))) for _ in range(30)]
+    found = dict(zip(texts, make(family).translate(texts), strict=True))
+    chance.shuffle(texts)
+    for text, result in zip(texts, make(family).translate(texts), strict=True):
+        assert result.text == found[text].text
+        assert result.score == pytest.approx(found[text].score, abs=1e-5)
+
+
+def test_identical_texts_are_translated_once() -> None:
+    translator, searched = make(), list[int]()
+
+    def engine(sources, asked, begun):  # type: ignore[no-untyped-def]
+        searched.append(len(sources))
+        return translator.search(sources, asked, begun)
+
+    translator.engine = engine
+    assert len(translator.translate(["the bird", "the river", "the bird", "the bird"])) == 4
+    assert sum(searched) == 2
+
+
+@pytest.mark.slow
+def test_texts_that_do_not_fit_a_gpu_together_are_searched_in_parts() -> None:
+    chance, translator = random.Random(2), make()
+    texts = [" ".join(chance.choices(TEXT.split(), k=chance.randint(1, 6))) for _ in range(30)]
+    found, searched = [result.text for result in translator.translate(texts)], list[int]()
+
+    def engine(sources, asked, begun):  # type: ignore[no-untyped-def]
+        if len(sources) > 4:
+            raise torch.cuda.OutOfMemoryError("as if a GPU were full")
+        searched.append(len(sources))
+        return translator.search(sources, asked, begun)
+
+    translator.engine = engine
+    assert [result.text for result in translator.translate(texts)] == found
+    assert len(searched) > 7
+
+
+def test_a_long_text_is_translated_sentence_by_sentence() -> None:
+    translator = make()
+    sentences = ["The old house sees.", "A small bird!", "And the river."]
+    whole = translator.translate(["  ".join(sentences)])[0]
+    alone = translator.translate(sentences)
+    assert whole.text == "  ".join(result.text for result in alone)
+    assert [part.text for part in whole.parts] == [result.text for result in alone]
+    assert whole.log_probability == pytest.approx(sum(result.log_probability for result in alone), abs=1e-4)
+
+
+def test_sentences_that_the_model_can_read_at_once_stay_together() -> None:
+    assert not make().translate(["A bird. The sea."])[0].parts
+
+
+def test_a_text_longer_than_those_of_the_validation_is_translated_sentence_by_sentence() -> None:
+    assert len(make(calibration=calibrated(Usual(source=10))).translate(["A bird. The sea."])[0].parts) == 2
+
+
+def test_lines_are_translated_one_by_one_and_keep_their_breaks() -> None:
+    assert make().translate(["the bird\n\nthe river\n"])[0].text.count("\n\n") == 1
+
+
+def test_a_sentence_longer_than_the_model_reads_is_split_with_a_warning() -> None:
+    result = make("learned").translate(["the bird " * 30])[0]
+    assert "split" in [note.kind for note in result.warnings]
+    assert len(result.parts) > 2
+
+
+def test_a_translation_that_had_no_end_is_warned_of() -> None:
+    translator = make()
+    translator.config = translator.config.with_values(["decode.shortest=500"])  # it may end nowhere but at the limit
+    assert "unfinished" in [note.kind for note in translator.translate(["the bird"])[0].warnings]
+
+
+def test_a_translation_that_ended_by_itself_is_not_said_to_be_unfinished() -> None:
+    translator = make("rnn")
+    with torch.no_grad():
+        dict(translator.model.named_parameters())["output_bias"][END] = 1000
+    assert "unfinished" not in [note.kind for note in translator.translate(["the bird"])[0].warnings]
+
+
+def given(*tokens: str, finished: Sequence[bool] | None = None) -> Search:
+    """An engine that finds these, best first."""
+
+    def engine(sources, asked, begun):  # type: ignore[no-untyped-def]
+        ends = finished or [True] * len(tokens)
+        return [[_hypothesis(*each) for each in zip(range(len(tokens)), tokens, ends, strict=True)] for _ in sources]
+
+    return engine
+
+
+def _hypothesis(place: int, text: str, finished: bool) -> Hypothesis:
+    ids = tokenizer().encode(text)
+    return Hypothesis(ids, -1.0 - place, -1.0 - place, finished, [-1.0 - place] * (len(ids) + 1))
+
+
+def test_of_drafts_that_read_alike_the_best_counts_and_stays_first() -> None:
+    translator = make()
+    translator.engine = given("a bird", "the river", "a bird", finished=[True, True, False])
+    result = translator.translate(["the bird"], alternatives=2, trace=True)[0]
+    assert [(each.text, each.score) for each in (result, *result.alternatives)] == [
+        ("a bird", -1.0),
+        ("the river", -2.0),
+    ]
+    assert result.trace is not None
+    assert result.trace.target.text == "a bird"
+    assert "unfinished" not in [note.kind for note in result.warnings]
+
+
+def test_every_part_of_a_text_has_its_tag() -> None:
+    translator, read = make(), list[str]()
+
+    def engine(sources, asked, begun):  # type: ignore[no-untyped-def]
+        read.extend(translator.sides.source.decode(ids) for ids in sources)
+        return translator.search(sources, asked, begun)
+
+    translator.engine = engine
+    translator.translate(["<2fr> The old house sees. A small bird. And the river."])
+    translator.translate(["the bird"], tag="<2fr>")
+    assert len(read) == 4
+    assert all(text.startswith("<2fr>") for text in read)
+
+
+def test_an_unknown_tag_is_refused_and_the_known_one_named() -> None:
+    with pytest.raises(ConfigError, match="Did you mean <2fr>"):
+        make().translate(["a"], tag="<2fi>")
+
+
+def test_a_text_that_fits_without_its_tag_only_is_translated_in_parts() -> None:
+    translator = make("learned")
+    translator.config = translator.config.with_values(["text.longest=39"])  # all that the positions have room for
+    words = ["the", "bird", "sees", "a", "house"] * 20
+    text = next(
+        " ".join(words[:size]) for size in range(90, 0, -1) if len(tokenizer().encode(" ".join(words[:size]))) == 39
+    )
+    results = translator.translate([text, "the bird"], tag="<2fr>")
+    assert len(results[0].parts) > 1
+    assert results[1].text == translator.translate(["the bird"], tag="<2fr>")[0].text
+
+
+def test_one_text_is_not_taken_for_a_list_of_letters() -> None:
+    with pytest.raises(InputError, match="put it in brackets"):
+        make().translate("the bird")
+
+
+def test_a_prefix_longer_than_the_positions_is_refused() -> None:
+    with pytest.raises(InputError, match=r"the prefix has \d+ tokens; this model can write at most 39"):
+        make("learned").translate(["the bird"], prefix="the bird " * 40)
+
+
+def test_fewer_beams_than_one_are_refused() -> None:
+    with pytest.raises(InputError, match="0 beams were asked for; it must be at least 1"):
+        make().translate(["the bird"], beams=0)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_white_space_around_a_sentence_takes_nothing_from_its_result(family: str) -> None:
+    bare, spaced = make(family).translate(["the bird", "the bird\n"], trace=True, alternatives=1)
+    assert spaced.text == bare.text + "\n"
+    assert spaced.trace is not None
+    assert spaced.alignment == bare.alignment
+    assert not spaced.parts
+    assert [each.text for each in spaced.alternatives] == [each.text + "\n" for each in bare.alternatives]
+
+
+def test_a_trace_has_hidden_states_and_the_tree_when_asked_for() -> None:
+    plain, deep = (make().translate(["the bird"], trace=True, **how)[0].trace
+                   for how in ({}, {"hidden": True, "tree": True}))  # fmt: skip
+    assert plain is not None
+    assert deep is not None
+    assert (plain.hidden, plain.tree) == ({}, [])
+    assert deep.hidden
+    assert len(deep.tree) >= len(deep.target.ids)
+    assert deep.target.text == plain.target.text
+
+
+def test_a_tree_is_not_told_of_a_search_that_a_glossary_changes() -> None:
+    with pytest.raises(InputError, match="glossary"):
+        make().translate(["the bird"], tree=True, terms=Shouting())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_trace_is_of_the_translation(family: str) -> None:
+    result = make(family).translate(["the old house", "a bird"], trace=True)[0]
+    assert result.trace is not None
+    assert result.trace.source.text == "the old house"
+    assert result.trace.target.text == result.text
+    assert result.trace.log_probabilities.tolist() == pytest.approx(list(result.steps), abs=1e-4)
+    assert (result.alignment is None) == (family == "rnn-none")
+
+
+def test_an_alignment_is_of_the_words_of_the_text_without_its_tag() -> None:
+    plain = make().translate(["the old house"], align=True, tag="<2fr>")[0]
+    assert plain.alignment is not None
+    assert plain.trace is None
+    assert {source for source, _ in plain.alignment} <= {0, 1, 2}
+
+
+def test_the_alignment_of_a_text_in_parts_is_that_of_the_whole() -> None:
+    text = "The old house sees. A small bird! And the river."
+    result = make().translate([text], align=True)[0]
+    assert result.alignment is not None
+    assert len(result.parts) == 3
+    first = len({target for _, target in result.parts[0].alignment or []})
+    assert min(source for source, target in result.alignment if target >= first) >= 4
+
+
+def test_alternatives_differ_and_come_best_first() -> None:
+    result = make("rnn").translate(["the old house"], alternatives=3)[0]
+    texts = [result.text, *(other.text for other in result.alternatives)]
+    assert len(set(texts)) == len(texts) > 1
+    scores = [result.score, *(other.score for other in result.alternatives)]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_with_diversity_alternatives_differ_more() -> None:
+    def different(values: list[str]) -> int:
+        translator = make("rnn")
+        translator.config = translator.config.with_values(values)
+        results = translator.translate(["the old house", "a bird", "the river sees"], alternatives=3)
+        return sum(len({text.text[:1] for text in (each, *each.alternatives)}) for each in results)
+
+    assert different(["decode.diversity=5"]) > different([])
+
+
+def test_alternatives_at_a_place_are_words_that_follow_the_prefix_the_most_probable_first() -> None:
+    translator = make("rnn")
+    found = translator.alternatives_at("the old house", "the small", 4)
+    assert len({each.word for each in found}) == len(found) > 1
+    assert all(each.text.startswith("the small") for each in found)
+    assert all(each.text.removeprefix("the small").lstrip().startswith(each.word) for each in found)
+    chances = [each.probability for each in found]
+    assert chances == sorted(chances, reverse=True)
+    assert 0 < sum(chances) <= 1
+    best = translator.translate(["the old house"], prefix="the small", beams=1)[0]
+    assert found[0].text == best.text
+
+
+@pytest.mark.parametrize("text", ["", "the bird\nthe river", "a\0b"])
+def test_alternatives_at_a_place_are_of_one_sentence(text: str) -> None:
+    with pytest.raises(InputError, match="of one sentence"):
+        make().alternatives_at(text, "", 3)
+
+
+def test_torch_searches_again_after_another_engine(tmp_path: Path) -> None:
+    translator = make()
+    translator.engine = given("a bird")
+    translator.use("torch", "fp32", tmp_path)
+    assert translator.engine == translator.search
+
+
+def test_translations_begin_with_the_prefix() -> None:
+    results = make().translate(["the bird", "the river sees a house"], prefix="the small ")
+    assert all(result.text.startswith("the small") for result in results)
+
+
+def test_what_is_drawn_depends_on_the_seed_alone() -> None:
+    one, same, other = (make().translate(["the old house"], drawn_with=seed)[0].text for seed in (1, 1, 2))
+    assert one == same != other
+
+
+def test_confidence_comes_from_the_calibration_of_the_folder(tmp_path: Path) -> None:
+    folder = save(tmp_path / "model", make())
+    assert regard.load(folder).translate(["the bird"])[0].confidence is None
+    (folder / FILE).write_text(calibrated(Usual()).as_text())
+    sure = regard.load(folder).translate(["the bird"])[0].confidence
+    assert sure is not None
+    assert 0 < sure < 1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_joined_with_itself_translates_as_it_does_alone(family: str, tmp_path: Path) -> None:
+    folder = save(tmp_path / "a", make(family))
+    alone, twice = (regard.load(name).translate(["the old house"])[0] for name in (folder, f"{folder}+{folder}"))
+    assert alone.text == twice.text
+    assert alone.score == pytest.approx(twice.score, abs=1e-5)
+
+
+def test_models_of_different_tokenizers_are_not_joined(tmp_path: Path) -> None:
+    other = make()
+    other.sides = Sides(*[train(["quite another text"], kind="bpe", vocabulary=300, tags=["<2fr>"])] * 2)
+    one, two = save(tmp_path / "a", make()), save(tmp_path / "b", other)
+    with pytest.raises(FolderError, match="another tokenizer"):
+        regard.load(f"{one}+{two}")
+
+
+def test_a_stream_is_read_no_further_than_asked() -> None:
+    read = list[int]()
+
+    def texts() -> Iterator[str]:
+        for number in range(100):
+            read.append(number)
+            yield "the bird"
+
+    stream = make().stream(texts(), lines=4)
+    next(stream)
+    assert len(read) == 4
+
+
+class Shouting:
+    """Terms that change all that is written."""
+
+    def drafts(self, translator, texts, sources, asked: Asked, begun):  # type: ignore[no-untyped-def]
+        found = translator.drafts(texts, sources, asked, begun)
+        return [[Draft(each.hypothesis, each.text + "!") for each in drafts] for drafts in found]
+
+    def torn(self, text: str, parts: Sequence[str]) -> list[Placed]:
+        return []
+
+
+def test_terms_may_write_in_the_place_of_the_search() -> None:
+    assert make().translate(["the bird"], terms=Shouting())[0].text.endswith("!")
+
+
+def test_a_result_without_a_trace_cannot_be_drawn(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="trace=True"):
+        make().translate(["the bird"])[0].draw(tmp_path / "a.png")
