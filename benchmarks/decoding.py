@@ -126,7 +126,7 @@ def invented(lines: int, words: int, seed: int) -> list[str]:
 
 def ending(ours: Any) -> nn.Module:
     """The same model with an end of its own: a row of the output matrix that finds the states after SOURCE tokens."""
-    config = dataclasses.replace(ours.config, tie="none")
+    config = dataclasses.replace(ours.config, tie_embeddings="none")
     model: Any = build(config).eval()
     missing = model.load_state_dict(ours.state_dict(), strict=False)
     assert not missing.unexpected_keys

@@ -31,7 +31,7 @@ def main(
     good = []
     for score in scores.split(","):
         model = dataclasses.replace(find_config(RECIPES[score]).model, vocabulary=4000)
-        settings = {"budget": 3072, "shapes": 24, "updates": 100_000, **train}
+        settings = {"batch_tokens": 3072, "batch_shapes": 24, "updates": 100_000, **train}
         config = configured(model, **settings)
         data = synthetic(config, pairs)
         ours = regard(config, data, device, warm=warm, updates=updates)

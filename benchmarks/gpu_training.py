@@ -36,8 +36,8 @@ def main(
         return True
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
-    train = {"compile": "yes", "shapes": 48} | train  # as `regard train` chooses for a long run of this size
-    config = configured(SHAPES[shape], updates=100_000, budget=budget, precision="bf16", **train)
+    train = {"compile": "yes", "batch_shapes": 48} | train  # as `regard train` chooses for a long run of this size
+    config = configured(SHAPES[shape], updates=100_000, batch_tokens=budget, precision="bf16", **train)
     ours = regard(config, synthetic(config, pairs), device, warm=warm, updates=updates)
     wanted = 1.0 if device == "cuda" else None
     ratio = ours["tokens_per_second"] / WANTED
@@ -45,7 +45,7 @@ def main(
     good = [
         report(f"training on a GPU against {WANTED:,} target tokens/s", ratio, at_least=wanted, device=device, **facts)
     ]
-    config = configured(SHAPES[shape], budget=theirs)
+    config = configured(SHAPES[shape], batch_tokens=theirs)
     data = synthetic(config, pairs)
     for kind in ("eager", "compiled") if compiled else ("eager",):
         found = marian(config, data, device, updates=min(updates, 100), compiled=kind == "compiled")

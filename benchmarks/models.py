@@ -21,8 +21,8 @@ def marian(config: ModelConfig) -> nn.Module:
         transformers.MarianConfig(
             vocab_size=config.vocabulary, d_model=config.size, encoder_attention_heads=config.heads,
             decoder_attention_heads=config.heads, encoder_layers=config.encoder_layers,
-            decoder_layers=config.decoder_layers, encoder_ffn_dim=config.feed_forward,
-            decoder_ffn_dim=config.feed_forward, max_position_embeddings=512, pad_token_id=0, eos_token_id=2,
+            decoder_layers=config.decoder_layers, encoder_ffn_dim=config.feed_forward_size,
+            decoder_ffn_dim=config.feed_forward_size, max_position_embeddings=512, pad_token_id=0, eos_token_id=2,
             decoder_start_token_id=0, scale_embedding=True, activation_function="relu", dropout=config.dropout,
             forced_eos_token_id=None,
         )

@@ -20,20 +20,41 @@ import torch
 from safetensors.torch import load_file
 
 RECORD = Path(__file__).with_name("net.json")
-SMALL = ["model.size=32", "model.heads=4", "model.feed_forward=64", "model.encoder_layers=2", "model.decoder_layers=2"]
-TRAIN = ["text.vocabulary=600", "train.updates=20", "train.budget=1024", "train.warmup=5", "train.validate_every=10"]
+SMALL = [
+    "model.size=32",
+    "model.heads=4",
+    "model.feed_forward_size=64",
+    "model.encoder_layers=2",
+    "model.decoder_layers=2",
+]
+TRAIN = [
+    "text.vocabulary=600",
+    "train.updates=20",
+    "train.batch_tokens=1024",
+    "train.warmup=5",
+    "train.validate_every=10",
+]
 TRAIN += ["train.save_every=10", "train.seed=3"]
 RUNS = {
     "rnn": ["model.family=rnn"],
     "rnn-lstm-dot": ["model.family=rnn", "model.cell=lstm", "model.score=dot", "model.feed=output"],
     "rnn-none": ["model.family=rnn", "model.score=none"],
     "transformer": ["model.family=transformer"],
-    "transformer-options": ["model.family=transformer", "model.norm_place=pre", "model.positions=rotary",
-                            "model.activation=swiglu", "train.rdrop=1.0", "train.decay=0.9", "train.schedule=cosine",
-                            "train.accumulate=2", "text.bpe_dropout=0.1", "text.variants=2"],
-    "gpt": ["model.family=gpt", "text.window=64"],
-    "bert": ["model.family=bert", "model.length=64", "text.window=64", "text.longest=60"],
-}  # fmt: skip
+    "transformer-options": [
+        "model.family=transformer",
+        "model.norm_placement=pre",
+        "model.positions=rotary",
+        "model.activation=swiglu",
+        "train.r_drop=1.0",
+        "train.ema_decay=0.9",
+        "train.schedule=cosine",
+        "train.gradient_accumulation=2",
+        "text.bpe_dropout=0.1",
+        "text.bpe_dropout_variants=2",
+    ],
+    "gpt": ["model.family=gpt", "text.context_length=64"],
+    "bert": ["model.family=bert", "model.max_positions=64", "text.context_length=64", "text.max_length=60"],
+}
 SENTENCE = "The agreement on the European Economic Area was signed."
 COUNTED = ["transformer-base", "bert-base", "gpt2", "builtin-rnn"]
 
@@ -81,7 +102,7 @@ def collect(root: Path) -> dict[str, Any]:
     pairs = ["data/train.en", "data/train.fr", "--valid", "data/valid.en", "data/valid.fr"]
     values["train warm"] = trained(root, "warm", *pairs, "--from", "bert", "--from", "bert", settings=[], shape=[])
     values["train lora"] = trained(
-        root, "lora", *pairs, "--from", "transformer", settings=["train.adapters=4"], shape=[]
+        root, "lora", *pairs, "--from", "transformer", settings=["train.lora_rank=4"], shape=[]
     )
     test = ["--source", "data/test.en", "--reference", "data/test.fr"]
     for name in ("rnn", "rnn-none", "transformer", "warm", "lora"):

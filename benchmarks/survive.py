@@ -23,10 +23,22 @@ from regard.training.checkpoint import CHECKPOINTS, checkpoints, load_checkpoint
 
 PAIRS = 600
 SETTINGS = (
-    "model.size=32", "model.heads=2", "model.feed_forward=64", "model.encoder_layers=1", "model.decoder_layers=1",
-    "text.vocabulary=400", "train.updates=120", "train.budget=600", "train.warmup=10", "train.save_every=5",
-    "train.validate_every=60", "train.decay=0.9", "decode.beams=1", "decode.ratio=1", "decode.extra=10",
-)  # fmt: skip
+    "model.size=32",
+    "model.heads=2",
+    "model.feed_forward_size=64",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "text.vocabulary=400",
+    "train.updates=120",
+    "train.batch_tokens=600",
+    "train.warmup=10",
+    "train.save_every=5",
+    "train.validate_every=60",
+    "train.ema_decay=0.9",
+    "decode.beams=1",
+    "decode.max_length_ratio=1",
+    "decode.max_length_extra=10",
+)
 
 
 def main(kills: int = 100, seed: int = 0) -> bool:

@@ -37,9 +37,9 @@ from regard.training.loop import Training, Validation
 from regard.training.optimizer import make_optimizer
 
 SHAPES = {
-    "tiny": ModelConfig(size=32, heads=2, feed_forward=64, encoder_layers=1, decoder_layers=1, vocabulary=512),
+    "tiny": ModelConfig(size=32, heads=2, feed_forward_size=64, encoder_layers=1, decoder_layers=1, vocabulary=512),
     "small": ModelConfig(
-        size=256, heads=4, feed_forward=1024, encoder_layers=3, decoder_layers=3, vocabulary=16384
+        size=256, heads=4, feed_forward_size=1024, encoder_layers=3, decoder_layers=3, vocabulary=16384
     ),
     "base": ModelConfig(vocabulary=32768),
 }  # fmt: skip
@@ -101,7 +101,11 @@ class Marian:
         self.model = marian(config.model).train().to(device)
         self.forward = torch.compile(self.model, dynamic=True) if compiled else self.model
         self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=config.train.rate, betas=(0.9, config.train.beta2), eps=1e-9, fused=True
+            self.model.parameters(),
+            lr=config.train.learning_rate,
+            betas=(0.9, config.train.beta2),
+            eps=1e-9,
+            fused=True,
         )
         self.settings, self.bf16, self.device = config.train, bf16, device
 
@@ -116,11 +120,11 @@ class Marian:
                 logits.flatten(0, 1),
                 batch.target_out.flatten(),
                 ignore_index=0,
-                label_smoothing=self.settings.smoothing,
+                label_smoothing=self.settings.label_smoothing,
                 reduction="sum",
             )
         (loss / batch.target_tokens).backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.max_grad_norm)
         self.optimizer.step()
         return loss.detach()
 
@@ -135,9 +139,9 @@ class Bare:
     def update(self, batch: Batch) -> None:
         """Forward, backward, clip, step."""
         self.optimizer.zero_grad(set_to_none=True)
-        loss, _ = cross_entropy(self.model(batch), batch.target_out, self.settings.smoothing)
+        loss, _ = cross_entropy(self.model(batch), batch.target_out, self.settings.label_smoothing)
         (loss / batch.target_tokens).backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.max_grad_norm)
         self.optimizer.step()
 
 
@@ -160,7 +164,7 @@ class Turn(NamedTuple):
 
 def in_the_loop(config: Config, others: dict[str, Callable[[Batch], Any]]) -> dict[str, list[Turn]]:
     """The time of each update of a run, its loop included, and of others on the same batch between its updates."""
-    data = synthetic(config, pairs=config.train.updates * config.train.budget // 40)
+    data = synthetic(config, pairs=config.train.updates * config.train.batch_tokens // 40)
     epoch = data.epoch(0, rank=0, world=1)
     assert len(epoch.plan) >= config.train.updates
     turns: dict[str, list[Turn]] = {name: [] for name in ("regard", *others)}
@@ -201,7 +205,7 @@ def told(turns: dict[str, list[Turn]]) -> dict[str, float]:
 
 def against_marian(shape: str, updates: int) -> bool:
     """fp32 against fp32."""
-    config = configured(SHAPES[shape], updates=WARM + updates, budget=BUDGET, precision="fp32")
+    config = configured(SHAPES[shape], updates=WARM + updates, batch_tokens=BUDGET, precision="fp32")
     turns = in_the_loop(config, {"marian": Marian(config, bf16=False).update})
     found = times(turns["marian"], turns["regard"])
     return report(
@@ -215,7 +219,7 @@ def against_marian(shape: str, updates: int) -> bool:
 
 def against_marian_in_bf16(shape: str, updates: int) -> bool:
     """bf16 against what people run on a CPU, and against autocast."""
-    config = configured(SHAPES[shape], updates=WARM + updates, budget=BUDGET, precision="bf16")
+    config = configured(SHAPES[shape], updates=WARM + updates, batch_tokens=BUDGET, precision="bf16")
     others = {"fp32": Marian(config, bf16=False).update, "bf16": Marian(config, bf16=True).update}
     turns = in_the_loop(config, others)
     good = []
@@ -235,7 +239,7 @@ def against_marian_in_bf16(shape: str, updates: int) -> bool:
 
 def overhead(shape: str, updates: int) -> bool:
     """Journal, feed, view and checks against the bare update on the same batches."""
-    config = configured(SHAPES[shape], updates=WARM + 2 * updates, budget=BUDGET, precision="fp32")
+    config = configured(SHAPES[shape], updates=WARM + 2 * updates, batch_tokens=BUDGET, precision="fp32")
     turns = in_the_loop(config, {"bare": Bare(config).update})
     found = times(turns["regard"], turns["bare"])
     return report(
@@ -253,7 +257,7 @@ def overhead(shape: str, updates: int) -> bool:
 def saving(shape: str, rounds: int = 15, device: str = "cpu") -> bool:
     """How long training stops for a save and then for its copy, against a copy of the weights between the updates."""
     every = 4
-    config = configured(SHAPES[shape], updates=every * rounds, budget=BUDGET, save_every=every)
+    config = configured(SHAPES[shape], updates=every * rounds, batch_tokens=BUDGET, save_every=every)
     data = synthetic(config, pairs=config.train.updates * BUDGET // 40)
     stops: list[float] = []
     copies: list[float] = []
@@ -342,7 +346,7 @@ def child(name: str, shape: str, precision: str) -> dict[str, int]:
 
 def resident(name: str, shape: str, precision: str, updates: int = 6) -> dict[str, int]:
     """A few updates, and of ours the save at the end; MB at the beginning and at the most."""
-    config = configured(SHAPES[shape], updates=updates, budget=BUDGET, precision=precision)
+    config = configured(SHAPES[shape], updates=updates, batch_tokens=BUDGET, precision=precision)
     data = synthetic(config, pairs=1000)
     if name == "marian":
         model = Marian(config, bf16=precision == "bf16")

@@ -141,7 +141,7 @@ def schedule() -> str:
     lines = []
     kinds = [(512, 4000, TEAL), (512, 8000, BLUE), (1024, 4000, ORANGE)]
     for i, (size, warmup, colour) in enumerate(kinds):
-        config = TrainConfig(rate=1.0, schedule="noam", warmup=warmup)
+        config = TrainConfig(learning_rate=1.0, schedule="noam", warmup=warmup)
         steps = sorted({*range(1, last + 1, 250), warmup})
         points = [(left + width * u / last, top + height * (1 - noam(u, config, size) / peak)) for u in steps]
         lines.append(stroke(points, colour, stroke_width=2.2))

@@ -153,17 +153,19 @@ def test_an_unknown_public_name_is_an_attribute_error() -> None:
 
 
 FIELDS = {
-    "model": """family vocabulary target_vocabulary size embedding encoder_size output_size heads key_heads feed_forward
-        encoder_layers decoder_layers length positions rotary_base norm norm_place norm_epsilon embedding_norm
-        scale_embeddings activation bias output_bias tie dropout attention_dropout types pooler masked_head cell
-        bidirectional score feed""",
-    "text": """tokenizer vocabulary shared lowercase bpe_dropout variants tags longest ratio clean held_out running
-        window segments masked fingerprint""",
-    "train": """updates budget accumulate exact shapes compile sharded rate schedule warmup weight_decay
-        beta2 clip smoothing rdrop guided freeze adapters precision decay average validate_every save_every keep
+    "model": """family vocabulary target_vocabulary size embedding encoder_size output_size heads key_value_heads
+        feed_forward_size encoder_layers decoder_layers max_positions positions rotary_base norm
+        norm_placement norm_epsilon embedding_norm scale_embeddings activation bias output_bias
+        tie_embeddings dropout attention_dropout token_types pooler mlm_head cell bidirectional score feed""",
+    "text": """tokenizer vocabulary shared lowercase bpe_dropout bpe_dropout_variants tags max_length
+        max_length_ratio cleaning held_out continuous context_length isolate_texts mask_probability
+        fingerprint""",
+    "train": """updates batch_tokens gradient_accumulation equal_lengths batch_shapes compile sharded learning_rate
+        schedule warmup weight_decay beta2 max_grad_norm label_smoothing r_drop guided_alignment freeze
+        lora_rank precision ema_decay average_checkpoints validate_every save_every keep_checkpoints
         patience metric film seed""",
-    "decode": """beams length_penalty coverage_penalty diversity ratio extra shortest no_repeat temperature top_k top_p
-        min_p""",
+    "decode": """beams length_penalty coverage_penalty diversity_penalty max_length_ratio max_length_extra min_length
+        no_repeat_ngram temperature top_k top_p min_p""",
 }
 
 

@@ -14,7 +14,7 @@ from regard.errors import ConfigError, FolderError
     ("values", "message"),
     [
         ({"size": 100, "heads": 8}, r"model.size \(100\) must be a multiple of model.heads \(8\)"),
-        ({"heads": 8, "key_heads": 3}, r"model.heads \(8\) must be a multiple of model.key_heads \(3\)"),
+        ({"heads": 8, "key_value_heads": 3}, r"model.heads \(8\) must be a multiple of model.key_value_heads \(3\)"),
         ({"size": 0}, r"model.size \(0\) must be at least 1"),
         ({"size": "512"}, r"model.size \('512'\) must be a whole number"),
         ({"size": True}, r"model.size \(True\) must be a whole number"),
@@ -25,10 +25,10 @@ from regard.errors import ConfigError, FolderError
         ({"score": "aditive"}, r"model.score \(aditive\) must be one of .* Did you mean additive\?"),
         ({"score": "none"}, "model.score = none is for model.family = rnn: a transformer is made of attention"),
         ({"positions": "rotary", "size": 24, "heads": 8}, r"model.size / model.heads \(24 / 8 = 3\) must be even"),
-        ({"target_vocabulary": 9, "vocabulary": 8}, 'set model.target_vocabulary=0 or model.tie="target"'),
+        ({"target_vocabulary": 9, "vocabulary": 8}, 'set model.target_vocabulary=0 or model.tie_embeddings="target"'),
         ({"family": "rnn", "size": 7}, r"model.size \(7\) must be even, or model.encoder_size given"),
         ({"family": "rnn", "score": "dot", "encoder_size": 9}, "set model.encoder_size=256 or model.score=general"),
-        ({"family": "rnn", "output_size": 9}, 'set model.output_size=512 or model.tie="none"'),
+        ({"family": "rnn", "output_size": 9}, 'set model.output_size=512 or model.tie_embeddings="none"'),
         ({"norm_epsilon": 0.0}, r"model.norm_epsilon \(0.0\) must be a number above 0"),
     ],
 )
@@ -46,9 +46,9 @@ def test_an_unsound_value_is_refused_with_field_value_and_remedy(values: dict[st
         ),
         ({"modle": {}}, "There is no section modle. Did you mean model?"),
         ({"model": 3}, "model is a section with fields, not a value"),
-        ({"text": {"running": True}}, "text.running is for model.family = gpt or bert: a transformer learns"),
-        ({"text": {"running": True, "tokenizer": "words"}}, "set text.tokenizer to bpe or characters"),
-        ({"text": {"running": True, "segments": True}}, "text.segments keeps its lines apart: choose one"),
+        ({"text": {"continuous": True}}, "text.continuous is for model.family = gpt or bert: a transformer learns"),
+        ({"text": {"continuous": True, "tokenizer": "words"}}, "set text.tokenizer to bpe or characters"),
+        ({"text": {"continuous": True, "isolate_texts": True}}, "text.isolate_texts keeps its lines apart: choose one"),
     ],
 )
 def test_values_that_cannot_be_are_refused_with_what_can(values: dict[str, object], message: str) -> None:

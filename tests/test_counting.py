@@ -66,21 +66,21 @@ def configs(draw: st.DrawFn) -> ModelConfig:
     values = {
         "family": family,
         "heads": heads,
-        "key_heads": groups,
+        "key_value_heads": groups,
         "size": heads * draw(st.sampled_from([2, 4, 6])),
         "vocabulary": draw(st.integers(1, 50)),
-        "feed_forward": draw(st.integers(1, 40)),
+        "feed_forward_size": draw(st.integers(1, 40)),
         "encoder_layers": draw(st.integers(1, 3)),
         "decoder_layers": draw(st.integers(1, 3)),
-        "length": draw(st.integers(1, 20)),
-        "types": draw(st.integers(1, 3)),
+        "max_positions": draw(st.integers(1, 20)),
+        "token_types": draw(st.integers(1, 3)),
     }
     for name, choices in {
         "positions": ["sinusoidal", "learned"],
         "norm": ["layer", "rms"],
-        "norm_place": ["post", "pre"],
+        "norm_placement": ["post", "pre"],
         "activation": ["relu", "swiglu"],
-        "tie": ["all", "target", "none"],
+        "tie_embeddings": ["all", "target", "none"],
         "cell": ["gru", "lstm"],
         "feed": ["input", "output"],
         "score": ["additive", "general", "cosine", "scaled_dot"],
@@ -92,7 +92,7 @@ def configs(draw: st.DrawFn) -> ModelConfig:
         values |= {"embedding": draw(st.integers(1, 9)), "encoder_size": draw(st.integers(1, 9))}
     if family == "rnn":
         values["size"] *= 2  # readable both ways
-    if values["tie"] != "all":
+    if values["tie_embeddings"] != "all":
         values["target_vocabulary"] = draw(st.integers(0, 30))
     return ModelConfig(**values)
 
@@ -112,7 +112,7 @@ def test_bert_base_by_part_is_as_published() -> None:
 
 def test_bert_base_with_its_head_is_said_and_right() -> None:
     assert "with the tied masked-token head: 110,104,890" in count("bert-base").remarks
-    with_head = preset("bert-base").with_values(["model.masked_head=true"])
+    with_head = preset("bert-base").with_values(["model.mlm_head=true"])
     assert count(with_head).total == 110_104_890
 
 
@@ -213,7 +213,9 @@ def saved_bytes(config: ModelConfig, batch: int, source: int, target: int, bf16:
 def test_the_activation_estimate_is_within_a_quarter_of_what_autograd_keeps(name: str, precision: str) -> None:
     import dataclasses
 
-    config = dataclasses.replace(ALL[name], size=64, feed_forward=256, encoder_layers=3, decoder_layers=3, length=64)
+    config = dataclasses.replace(
+        ALL[name], size=64, feed_forward_size=256, encoder_layers=3, decoder_layers=3, max_positions=64
+    )
     measured = saved_bytes(config, 5, 20, 16, precision == "bf16")
     estimate = memory(config, count(config).total, 5, 20, 16, precision).activations
     assert estimate == pytest.approx(measured, rel=0.25)

@@ -138,7 +138,7 @@ def test_an_update_played_from_a_recording_is_the_update(family: str, tmp_path: 
     corpus = write_corpus(tmp_path)
     found = {}
     for shapes in (0, 2):
-        config = make_config(family, updates=12, shapes=2, precision="fp32").with_values(["model.dropout=0"])
+        config = make_config(family, updates=12, batch_shapes=2, precision="fp32").with_values(["model.dropout=0"])
         training = make_training(tmp_path / str(shapes), corpus, config, Runtime(torch.device("cuda"), 0, 1))
         step = training._prepared()
         step._records = bool(shapes)
@@ -153,8 +153,10 @@ def test_an_update_played_from_a_recording_is_the_update(family: str, tmp_path: 
 @pytest.mark.parametrize("shapes", [0, 2])
 def test_a_full_gpu_takes_its_batches_in_parts_and_learns_the_same(shapes: int, tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path, lines=3000)
-    wide = ["model.dropout=0", "model.size=512", "model.feed_forward=2048", "model.heads=8"]
-    config = make_config("transformer", updates=6, budget=16000, shapes=shapes, precision="fp32").with_values(wide)
+    wide = ["model.dropout=0", "model.size=512", "model.feed_forward_size=2048", "model.heads=8"]
+    config = make_config(
+        "transformer", updates=6, batch_tokens=16000, batch_shapes=shapes, precision="fp32"
+    ).with_values(wide)
 
     def run(folder: str) -> tuple[list[float], int]:
         torch.cuda.empty_cache()
@@ -184,14 +186,14 @@ def test_a_checkpoint_has_what_was_there_when_it_was_saved_though_the_gpu_goes_o
     copy_late(monkeypatch)
     if not room:
         monkeypatch.setattr(checkpoint, "_quick_copies", lambda *_: None)
-    config = make_config("transformer", updates=8, save_every=1, keep=9, decay=0.9, shapes=shapes)
+    config = make_config("transformer", updates=8, save_every=1, keep_checkpoints=9, ema_decay=0.9, batch_shapes=shapes)
     compare_saves(make_training(tmp_path, write_corpus(tmp_path), config, Runtime(torch.device("cuda"), 0, 1)))
 
 
 @pytest.mark.parametrize("shapes", [0, 2])
 def test_a_run_goes_back_to_its_start_on_a_gpu_too(shapes: int, tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path)
-    config = make_config("transformer", save_every=100, shapes=shapes, precision="fp32", decay=0.9)
+    config = make_config("transformer", save_every=100, batch_shapes=shapes, precision="fp32", ema_decay=0.9)
     config = config.with_values(["model.dropout=0"])
 
     def run(folder: str, *, fails: bool) -> list[float]:

@@ -59,9 +59,9 @@ def test_those_that_race_are_of_one_size() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recipe_trains(name: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGARD_CACHE", str(corpus / "cache"))
-    config = find_config(name).with_values(["train.updates=2", "train.budget=256", "text.window=32"])
+    config = find_config(name).with_values(["train.updates=2", "train.batch_tokens=256", "text.context_length=32"])
     single = config.model.family in ("gpt", "bert")
-    files = [Files(corpus / "a.txt", None if single else corpus / "b.txt", single, running=config.text.running)]
+    files = [Files(corpus / "a.txt", None if single else corpus / "b.txt", single, running=config.text.continuous)]
     sides = make_tokenizers(files, config.text, lambda _: None)
     config = dataclasses.replace(config, model=dataclasses.replace(config.model, vocabulary=sides.source.size))
     data, _ = prepare(files, None, config, sides, lambda _: None)

@@ -43,15 +43,15 @@ class ModelConfig:
     """Width of an rnn's layer below the softmax; 0: that of the embeddings."""
     heads: int = 8
     """Attention heads of a layer."""
-    key_heads: int = 0
+    key_value_heads: int = 0
     """Heads of keys and values, each shared by several query heads; 0: one for each."""
-    feed_forward: int = 2048
+    feed_forward_size: int = 2048
     """Width inside the feed-forward layers."""
     encoder_layers: int = 6
     """Layers that read."""
     decoder_layers: int = 6
     """Layers that write."""
-    length: int = 512
+    max_positions: int = 512
     """Rows of a learned position table; sinusoidal and rotary positions have no end."""
     positions: Positions = "sinusoidal"
     """sinusoidal (the paper's), sinusoidal_halves (all sines, then all cosines), learned or rotary."""
@@ -59,7 +59,7 @@ class ModelConfig:
     """Longest wavelength of rotary positions, in units of 2 pi."""
     norm: Literal["layer", "rms"] = "layer"
     """LayerNorm or RMSNorm."""
-    norm_place: Literal["post", "pre"] = "post"
+    norm_placement: Literal["post", "pre"] = "post"
     """After each residual sum (the paper) or before each sub-layer, with one more norm at the end."""
     norm_epsilon: float = 1e-5
     """What keeps a norm from dividing by zero."""
@@ -73,17 +73,17 @@ class ModelConfig:
     """Biases in the layers' matrices."""
     output_bias: bool = False
     """A bias on the logits of a transformer or gpt."""
-    tie: Literal["all", "target", "none"] = "all"
+    tie_embeddings: Literal["all", "target", "none"] = "all"
     """Share source, target and output embeddings; target and output only; none."""
     dropout: float = 0.1
     """Dropout on embeddings and on what each sub-layer adds."""
     attention_dropout: float = 0.0
     """Dropout on attention weights."""
-    types: int = 2
+    token_types: int = 2
     """Segment types of a bert."""
     pooler: bool = True
     """A bert's dense layer on its first token."""
-    masked_head: bool = True
+    mlm_head: bool = True
     """A bert's head that names the masked tokens, tied to its embeddings."""
     cell: Literal["gru", "lstm"] = "gru"
     """Cell of an rnn."""
@@ -96,11 +96,19 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         check_types("model", self)
-        for name in ("vocabulary", "size", "heads", "feed_forward", "encoder_layers", "decoder_layers", "length"):
+        for name in (
+            "vocabulary",
+            "size",
+            "heads",
+            "feed_forward_size",
+            "encoder_layers",
+            "decoder_layers",
+            "max_positions",
+        ):
             at_least("model", self, name, 1)
-        for name in ("target_vocabulary", "embedding", "encoder_size", "output_size", "key_heads"):
+        for name in ("target_vocabulary", "embedding", "encoder_size", "output_size", "key_value_heads"):
             at_least("model", self, name, 0)
-        at_least("model", self, "types", 1)
+        at_least("model", self, "token_types", 1)
         for name in ("dropout", "attention_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"model.{name} ({getattr(self, name)}) must be at least 0 and below 1")
@@ -112,7 +120,7 @@ class ModelConfig:
         else:
             self._check_attentive()
         if (
-            self.tie == "all"
+            self.tie_embeddings == "all"
             and self.family in ("rnn", "transformer")
             and self.target_vocabulary
             not in (
@@ -121,15 +129,18 @@ class ModelConfig:
             )
         ):
             raise ConfigError(
-                f"model.tie = all needs one vocabulary, and model.target_vocabulary ({self.target_vocabulary}) is not "
-                f'model.vocabulary ({self.vocabulary}): set model.target_vocabulary=0 or model.tie="target"'
+                f"model.tie_embeddings = all needs one vocabulary, and model.target_vocabulary "
+                f"({self.target_vocabulary}) is not "
+                f'model.vocabulary ({self.vocabulary}): set model.target_vocabulary=0 or model.tie_embeddings="target"'
             )
 
     def _check_attentive(self) -> None:
         if self.size % self.heads:
             raise ConfigError(f"model.size ({self.size}) must be a multiple of model.heads ({self.heads})")
         if self.heads % self.memory_heads:
-            raise ConfigError(f"model.heads ({self.heads}) must be a multiple of model.key_heads ({self.key_heads})")
+            raise ConfigError(
+                f"model.heads ({self.heads}) must be a multiple of model.key_value_heads ({self.key_value_heads})"
+            )
         if self.score == "none":
             raise ConfigError(f"model.score = none is for model.family = rnn: a {self.family} is made of attention")
         if self.positions == "rotary" and self.head_size % 2:
@@ -149,10 +160,11 @@ class ModelConfig:
                 f"model.score = {self.score} compares states of one size, and the encoder's have {self.source_state}, "
                 f"the decoder's {self.size}: set model.encoder_size={self.size // directions} or model.score=general"
             )
-        if self.tie != "none" and self.deep_size != self.embedding_size:
+        if self.tie_embeddings != "none" and self.deep_size != self.embedding_size:
             raise ConfigError(
-                f"model.tie = {self.tie} uses the embeddings ({self.embedding_size}) as the output matrix: set "
-                f'model.output_size={self.embedding_size} or model.tie="none"'
+                f"model.tie_embeddings = {self.tie_embeddings} uses the embeddings ({self.embedding_size}) as the "
+                f"output matrix: set "
+                f'model.output_size={self.embedding_size} or model.tie_embeddings="none"'
             )
 
     # What the zeros stand for.
@@ -164,7 +176,7 @@ class ModelConfig:
     @property
     def memory_heads(self) -> int:
         """Heads of keys and values."""
-        return self.key_heads or self.heads
+        return self.key_value_heads or self.heads
 
     @property
     def embedding_size(self) -> int:
@@ -198,7 +210,7 @@ class ModelConfig:
 
     @property
     def has_table(self) -> bool:
-        """Whether positions are looked up, so that no sentence is longer than model.length."""
+        """Whether positions are looked up, so that no sentence is longer than model.max_positions."""
         return self.positions == "learned" or self.family == "bert"
 
     @property
@@ -215,57 +227,63 @@ class TextConfig:
     vocabulary: int = 0
     """Tokens to learn, special ones included; 0: as many as the data suggest."""
     shared: bool = True
-    """One tokenizer for both sides of a pair; with two, model.tie is target or none."""
+    """One tokenizer for both sides of a pair; with two, model.tie_embeddings is target or none."""
     lowercase: bool = False
     """Read capitals as small letters."""
     bpe_dropout: float = 0.0
     """Share of merges left out at random in training, so that words are seen cut in several ways."""
-    variants: int = 8
+    bpe_dropout_variants: int = 8
     """Differently cut copies of the corpus that bpe_dropout makes; the epochs take them in turn."""
     tags: str = ""
     """Tokens of your own that are never cut, such as <2fr>, with blanks between."""
-    longest: int = 256
+    max_length: int = 256
     """Tokens a sentence may have."""
-    ratio: float = 4.0
+    max_length_ratio: float = 4.0
     """How many times as long as the other side a side may be, in tokens (3 are added to both for short ones)."""
-    clean: str = " ".join(CLEANING)
+    cleaning: str = " ".join(CLEANING)
     """What is left out: empty, long, ratio, control (characters), copy (of the source), script, duplicate."""
     held_out: int = 2000
     """Pairs kept apart for validation when none are given, never more than 2 in 100; of running text the last tenth."""
-    running: bool = False
+    continuous: bool = False
     """A text file is one running text, for a gpt or bert: line ends are tokens too, and nothing is left out."""
-    window: int = 512
+    context_length: int = 512
     """Tokens a row has when texts are packed for a gpt or bert."""
-    segments: bool = False
+    isolate_texts: bool = False
     """Packed texts do not see each other."""
-    masked: float = 0.15
+    mask_probability: float = 0.15
     """Share of the tokens a bert has to guess."""
     fingerprint: str = ""
     """Of the tokenizer a model was trained with; training writes it, and another tokenizer is refused."""
 
     def __post_init__(self) -> None:
         check_types("text", self)
-        for name, least in (("vocabulary", 0), ("variants", 1), ("longest", 1), ("held_out", 0), ("window", 2)):
+        for name, least in (
+            ("vocabulary", 0),
+            ("bpe_dropout_variants", 1),
+            ("max_length", 1),
+            ("held_out", 0),
+            ("context_length", 2),
+        ):
             at_least("text", self, name, least)
-        for name in ("bpe_dropout", "masked"):
+        for name in ("bpe_dropout", "mask_probability"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"text.{name} ({getattr(self, name)}) must be at least 0 and below 1")
         if self.bpe_dropout and self.tokenizer != "bpe":
             raise ConfigError(f"text.bpe_dropout is for text.tokenizer = bpe, and it is {self.tokenizer}")
-        if self.running and self.tokenizer not in EXACT_TOKENIZERS:
+        if self.continuous and self.tokenizer not in EXACT_TOKENIZERS:
             raise ConfigError(
-                f"text.running keeps line ends, and text.tokenizer = {self.tokenizer} does not: "
+                f"text.continuous keeps line ends, and text.tokenizer = {self.tokenizer} does not: "
                 f"set text.tokenizer to {' or '.join(EXACT_TOKENIZERS)}"
             )
-        if self.running and self.segments:
+        if self.continuous and self.isolate_texts:
             raise ConfigError(
-                "text.running makes one text of a file, and text.segments keeps its lines apart: choose one"
+                "text.continuous makes one text of a file, and text.isolate_texts keeps its lines apart: choose one"
             )
-        if not self.ratio >= 1:
-            raise ConfigError(f"text.ratio ({self.ratio}) must be at least 1")
-        for rule in self.clean.split():
+        if not self.max_length_ratio >= 1:
+            raise ConfigError(f"text.max_length_ratio ({self.max_length_ratio}) must be at least 1")
+        for rule in self.cleaning.split():
             if rule not in CLEANING:
-                raise ConfigError(f"text.clean has no rule {rule}.{did_you_mean(rule, CLEANING)}")
+                raise ConfigError(f"text.cleaning has no rule {rule}.{did_you_mean(rule, CLEANING)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,19 +292,19 @@ class TrainConfig:
 
     updates: int = 20000
     """Optimizer updates in all."""
-    budget: int = 8192
+    batch_tokens: int = 8192
     """Positions, padded, of source and target together in a micro-batch, over all processes."""
-    accumulate: int = 1
+    gradient_accumulation: int = 1
     """Micro-batches an update is made of."""
-    exact: bool = False
+    equal_lengths: bool = False
     """Only sources of one length share a batch: no padding mask is needed, and more batches are."""
-    shapes: int = 0
+    batch_shapes: int = 0
     """Batches come in so many shapes, which a GPU replays as CUDA graphs: small models need no less; 0: in any."""
     compile: Literal["auto", "yes", "no"] = "auto"
     """torch.compile; auto: on a GPU, in runs long enough to win back the time it takes."""
     sharded: bool = False
     """Weights and optimizer are divided among the processes (FSDP2): for models that do not fit one GPU."""
-    rate: float = 0.0007
+    learning_rate: float = 0.0007
     """Highest learning rate; of noam the factor before size^-0.5."""
     schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "inverse_sqrt"
     """How the rate falls after the warm-up."""
@@ -296,29 +314,29 @@ class TrainConfig:
     """Decoupled weight decay of the matrices (AdamW)."""
     beta2: float = 0.98
     """How long Adam remembers squared gradients."""
-    clip: float = 1.0
+    max_grad_norm: float = 1.0
     """Largest norm of a gradient; 0: any."""
-    smoothing: float = 0.1
+    label_smoothing: float = 0.1
     """Label smoothing: the share of each target spread evenly over the vocabulary."""
-    rdrop: float = 0.0
+    r_drop: float = 0.0
     """Weight of R-Drop: two passes with different dropout are drawn to each other; 0: one pass."""
-    guided: float = 0.0
+    guided_alignment: float = 0.0
     """Weight of guided alignment: a head is drawn to word alignments (--alignments), or to its layer's own; 0: none."""
     freeze: str = ""
     """Parameters that stay as they are, such as encoder.* or source.token, with blanks between."""
-    adapters: int = 0
+    lora_rank: int = 0
     """Rank of the small matrices that alone are trained, beside those of a model given by --from; 0: none."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """bf16 keeps the weights in fp32; auto: bf16 on a GPU that has it, else fp32."""
-    decay: float = 0.0
+    ema_decay: float = 0.0
     """Of the exponential average of the weights that is validated and kept; 0: none."""
-    average: int = 0
+    average_checkpoints: int = 0
     """Average the last so many checkpoints at the end; 0: none."""
     validate_every: int = 1000
     """Updates from one validation to the next."""
     save_every: int = 1000
     """Updates from one checkpoint to the next."""
-    keep: int = 3
+    keep_checkpoints: int = 3
     """Checkpoints kept beside the best."""
     patience: int = 0
     """Validations without improvement after which training ends; 0: never."""
@@ -331,18 +349,27 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_types("train", self)
-        for name in ("updates", "budget", "accumulate", "validate_every", "save_every", "keep"):
+        for name in (
+            "updates",
+            "batch_tokens",
+            "gradient_accumulation",
+            "validate_every",
+            "save_every",
+            "keep_checkpoints",
+        ):
             at_least("train", self, name, 1)
-        for name in ("shapes", "warmup", "average", "patience", "film", "seed", "adapters"):
+        for name in ("batch_shapes", "warmup", "average_checkpoints", "patience", "film", "seed", "lora_rank"):
             at_least("train", self, name, 0)
-        for name in ("rate", "weight_decay", "clip", "rdrop", "guided"):
+        for name in ("learning_rate", "weight_decay", "max_grad_norm", "r_drop", "guided_alignment"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ConfigError(f"train.{name} ({getattr(self, name)}) must be at least 0")
-        for name in ("smoothing", "decay", "beta2"):
+        for name in ("label_smoothing", "ema_decay", "beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"train.{name} ({getattr(self, name)}) must be at least 0 and below 1")
-        if self.adapters and self.freeze:
-            raise ConfigError("train.adapters freezes all but the adapters, so train.freeze has nothing left: give one")
+        if self.lora_rank and self.freeze:
+            raise ConfigError(
+                "train.lora_rank freezes all but the adapters, so train.freeze has nothing left: give one"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -355,15 +382,15 @@ class DecodeConfig:
     """Power of the length that log-probabilities are divided by; 0: short ones win."""
     coverage_penalty: float = 0.0
     """Weight of the penalty for source words that got little attention."""
-    diversity: float = 0.0
+    diversity_penalty: float = 0.0
     """Penalty for tokens other groups of the beam have chosen; with alternatives, they differ more."""
-    ratio: float = 3.0
+    max_length_ratio: float = 3.0
     """How many times as long as its source a translation may become, in tokens,"""
-    extra: int = 10
+    max_length_extra: int = 10
     """and how many tokens more."""
-    shortest: int = 0
+    min_length: int = 0
     """Tokens a translation has at least."""
-    no_repeat: int = 0
+    no_repeat_ngram: int = 0
     """Length of the n-grams that may not come twice; 0: all may."""
     temperature: float = 1.0
     """Of sampling: below 1 the probable becomes more so."""
@@ -378,9 +405,9 @@ class DecodeConfig:
         check_types("decode", self)
         if not 1 <= self.beams <= 100:
             raise ConfigError(f"decode.beams ({self.beams}) must be from 1 to 100")
-        for name in ("extra", "shortest", "no_repeat", "top_k"):
+        for name in ("max_length_extra", "min_length", "no_repeat_ngram", "top_k"):
             at_least("decode", self, name, 0)
-        for name in ("length_penalty", "coverage_penalty", "diversity", "ratio", "temperature"):
+        for name in ("length_penalty", "coverage_penalty", "diversity_penalty", "max_length_ratio", "temperature"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ConfigError(f"decode.{name} ({getattr(self, name)}) must be at least 0")
         for name in ("top_p", "min_p"):
@@ -398,9 +425,9 @@ class Config:
     decode: DecodeConfig = field(default_factory=DecodeConfig)
 
     def __post_init__(self) -> None:
-        if self.text.running and self.model.family not in ("gpt", "bert"):
+        if self.text.continuous and self.model.family not in ("gpt", "bert"):
             raise ConfigError(
-                f"text.running is for model.family = gpt or bert: a {self.model.family} learns from pairs"
+                f"text.continuous is for model.family = gpt or bert: a {self.model.family} learns from pairs"
             )
         if self.train.film and (self.model.family in ("gpt", "bert") or self.model.score == "none"):
             raise ConfigError(
@@ -493,14 +520,14 @@ _BERT = {
     "scale_embeddings": False,
     "embedding_norm": True,
     "attention_dropout": 0.1,
-    "masked_head": False,
+    "mlm_head": False,
 }
 _GPT2 = {
     "family": "gpt",
     "vocabulary": 50257,
     "positions": "learned",
-    "length": 1024,
-    "norm_place": "pre",
+    "max_positions": 1024,
+    "norm_placement": "pre",
     "activation": "gelu_tanh",
     "scale_embeddings": False,
     "attention_dropout": 0.1,
@@ -515,19 +542,19 @@ _RNN = {
     "encoder_layers": 1,
     "decoder_layers": 1,
     "feed": "input",
-    "tie": "none",
+    "tie_embeddings": "none",
     "dropout": 0.0,
 }
 
 PRESETS: dict[str, dict[str, Any]] = {
     "transformer-base": {},
-    "transformer-big": {"size": 1024, "heads": 16, "feed_forward": 4096, "dropout": 0.3},
-    "bert-base": {**_BERT, "size": 768, "heads": 12, "feed_forward": 3072, "encoder_layers": 12},
-    "bert-large": {**_BERT, "size": 1024, "heads": 16, "feed_forward": 4096, "encoder_layers": 24},
-    "gpt2": {**_GPT2, "size": 768, "heads": 12, "feed_forward": 3072, "decoder_layers": 12},
-    "gpt2-medium": {**_GPT2, "size": 1024, "heads": 16, "feed_forward": 4096, "decoder_layers": 24},
-    "gpt2-large": {**_GPT2, "size": 1280, "heads": 20, "feed_forward": 5120, "decoder_layers": 36},
-    "gpt2-xl": {**_GPT2, "size": 1600, "heads": 25, "feed_forward": 6400, "decoder_layers": 48},
+    "transformer-big": {"size": 1024, "heads": 16, "feed_forward_size": 4096, "dropout": 0.3},
+    "bert-base": {**_BERT, "size": 768, "heads": 12, "feed_forward_size": 3072, "encoder_layers": 12},
+    "bert-large": {**_BERT, "size": 1024, "heads": 16, "feed_forward_size": 4096, "encoder_layers": 24},
+    "gpt2": {**_GPT2, "size": 768, "heads": 12, "feed_forward_size": 3072, "decoder_layers": 12},
+    "gpt2-medium": {**_GPT2, "size": 1024, "heads": 16, "feed_forward_size": 4096, "decoder_layers": 24},
+    "gpt2-large": {**_GPT2, "size": 1280, "heads": 20, "feed_forward_size": 5120, "decoder_layers": 36},
+    "gpt2-xl": {**_GPT2, "size": 1600, "heads": 25, "feed_forward_size": 6400, "decoder_layers": 48},
     "rnnsearch-50": {**_RNN, "score": "additive"},
     "rnnencdec": {**_RNN, "score": "none", "bidirectional": False},
 }  # fmt: skip

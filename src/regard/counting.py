@@ -107,7 +107,7 @@ def _embeddings(
 ) -> Part:
     parts = [_table("tokens", vocabulary, config.size)]
     if config.has_table:
-        parts.append(_table("positions", config.length, config.size))
+        parts.append(_table("positions", config.max_positions, config.size))
     if types:
         parts.append(_table("types", types, config.size))
     if norm:
@@ -116,7 +116,7 @@ def _embeddings(
 
 
 def _sides(config: ModelConfig) -> list[tuple[str, int, str]]:
-    if config.tie == "all":
+    if config.tie_embeddings == "all":
         return [("embeddings", config.vocabulary, "source.")]
     source = ("source embeddings", config.vocabulary, "source.")
     return [source, ("target embeddings", config.target_tokens, "target.")]
@@ -141,7 +141,7 @@ def _attention(config: ModelConfig, name: str) -> Part:
 
 
 def _layer(config: ModelConfig, name: str, times: int, cross: bool, where: str) -> Part:
-    inner = config.feed_forward
+    inner = config.feed_forward_size
     widen = [_matrix("gate", config.size, inner, config.bias)] if config.gated else []
     widen += [_matrix("widen", config.size, inner, config.bias), _matrix("narrow", inner, config.size, config.bias)]
     parts = [_attention(config, "attention")]
@@ -153,16 +153,16 @@ def _layer(config: ModelConfig, name: str, times: int, cross: bool, where: str) 
 
 
 def _final_norm(config: ModelConfig, where: str) -> tuple[Part, ...]:
-    return (_norm(config, "final norm", where=(where,)),) if config.norm_place == "pre" else ()
+    return (_norm(config, "final norm", where=(where,)),) if config.norm_placement == "pre" else ()
 
 
 def _output(config: ModelConfig, size: int, bias: bool) -> Part:
     parts = []
-    if config.tie == "none":
+    if config.tie_embeddings == "none":
         parts.append(_matrix("matrix", size, config.target_tokens, bias=False))
     if bias:
         parts.append(_vector("bias", config.target_tokens))
-    formula = "" if config.tie == "none" else "the embeddings once more (tied)"
+    formula = "" if config.tie_embeddings == "none" else "the embeddings once more (tied)"
     return Part("output", formula, parts=tuple(parts), where=("output",))
 
 
@@ -190,13 +190,13 @@ def _gpt(config: ModelConfig) -> tuple[Part, ...]:
 
 def _bert(config: ModelConfig) -> tuple[Part, ...]:
     parts = [
-        _embeddings(config, "embeddings", config.vocabulary, "source.", types=config.types, norm=True),
+        _embeddings(config, "embeddings", config.vocabulary, "source.", types=config.token_types, norm=True),
         _layer(config, "layers", config.encoder_layers, cross=False, where="encoder.blocks."),
         *_final_norm(config, "encoder.norm."),
     ]
     if config.pooler:
         parts.append(_matrix("pooler", config.size, config.size, where=("pooler.",)))
-    if config.masked_head:
+    if config.mlm_head:
         parts.append(_masked_head(config))
     return tuple(parts)
 
@@ -269,7 +269,7 @@ FAMILIES = {"rnn": _rnn, "transformer": _transformer, "bert": _bert, "gpt": _gpt
 
 def _remarks(counted: Count) -> list[str]:
     config, remarks = counted.config, []
-    if config.family == "bert" and not config.masked_head:
+    if config.family == "bert" and not config.mlm_head:
         remarks.append(f"with the tied masked-token head: {counted.total + _masked_head(config).total:,}")
     if config.family == "bert" and counted.total == 109_482_240:
         remarks.append(
@@ -321,11 +321,11 @@ def work(config: ModelConfig, source: int, target: int) -> Work:
     size, keys = config.size, config.memory_heads * config.head_size
     turn = 2 * size * config.head_size if config.score_name == "general" else 0  # q W of one token
     project = 2 * (2 * size * size + 2 * size * keys) + turn  # query, join, key and value of one token
-    inner = 2 * (3 if config.gated else 2) * size * config.feed_forward
+    inner = 2 * (3 if config.gated else 2) * size * config.feed_forward_size
     look = 4 * size  # one query on one key: the score and the sum
     if config.family == "bert":
         layers = config.encoder_layers * target * (project + inner + look * target)
-        head = target * 2 * size * (size + config.vocabulary) if config.masked_head else 0
+        head = target * 2 * size * (size + config.vocabulary) if config.mlm_head else 0
         return Work(0, target, {"layers": layers, "pooler": 2 * size * size * config.pooler, "head": head})
     logits = target * 2 * size * config.target_tokens
     if config.family == "gpt":
@@ -433,7 +433,7 @@ class Kept:
 
 def _activations(config: ModelConfig, source: int, target: int) -> Kept:
     """What is kept per sentence, counted on what the operations save, dropout masks included."""
-    size, inner, head = config.size, config.feed_forward, config.memory_heads * config.head_size
+    size, inner, head = config.size, config.feed_forward_size, config.memory_heads * config.head_size
     if config.family == "rnn":
         return _rnn_activations(config, source, target)
     feed = inner * {"relu": 1, "swiglu": 4}.get(config.activation, 2)
@@ -442,7 +442,7 @@ def _activations(config: ModelConfig, source: int, target: int) -> Kept:
     norms = 2 * size
     if config.family == "bert":
         narrow = target * (config.encoder_layers * (layer + formed * target) + 4 * size)
-        wide = target * (config.encoder_layers * norms + size + config.masked_head * (size + config.vocabulary))
+        wide = target * (config.encoder_layers * norms + size + config.mlm_head * (size + config.vocabulary))
         return Kept(narrow, wide)
     if config.family == "gpt":
         narrow = target * (config.decoder_layers * (layer + formed * target) + 2 * size)

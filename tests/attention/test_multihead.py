@@ -11,7 +11,7 @@ from regard.attention import MultiHead
 
 
 def pair(size: int = 16, heads: int = 4) -> tuple[MultiHead, nn.MultiheadAttention]:
-    ours = MultiHead(size, heads, key_heads=heads, bias=True)
+    ours = MultiHead(size, heads, key_value_heads=heads, bias=True)
     theirs = nn.MultiheadAttention(size, heads, batch_first=True)
     with torch.no_grad():
         nn.init.normal_(theirs.in_proj_bias)
@@ -51,8 +51,8 @@ def test_one_product_for_all_equals_three() -> None:
 
 
 def test_grouped_keys_are_shared_by_neighbouring_heads() -> None:
-    grouped = MultiHead(16, 4, key_heads=2, bias=False)
-    whole = MultiHead(16, 4, key_heads=4, bias=False)
+    grouped = MultiHead(16, 4, key_value_heads=2, bias=False)
+    whole = MultiHead(16, 4, key_value_heads=4, bias=False)
     query, key, value = grouped.project.weight.split(grouped.widths)
     spread = [x.unflatten(0, (2, 4)).repeat_interleave(2, 0).flatten(0, 1) for x in (key, value)]
     with torch.no_grad():
@@ -64,7 +64,7 @@ def test_grouped_keys_are_shared_by_neighbouring_heads() -> None:
 
 @pytest.mark.parametrize("queries", [1, 3])
 def test_grouped_keys_give_one_weight_a_head_and_query(queries: int) -> None:
-    grouped = MultiHead(16, 4, key_heads=2, bias=False)
+    grouped = MultiHead(16, 4, key_value_heads=2, bias=False)
     x = torch.randn(2, 5, 16)
     _, memory = grouped.both(x)
     found, weights = grouped(grouped.ask(x[:, :queries]), memory, weights=True)
@@ -73,12 +73,12 @@ def test_grouped_keys_give_one_weight_a_head_and_query(queries: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("heads", "key_heads", "message"),
+    ("heads", "key_value_heads", "message"),
     [
         (3, 3, r"size \(16\) must be a multiple of heads \(3\)"),
-        (4, 3, r"heads \(4\) must be a multiple of key_heads \(3\)"),
+        (4, 3, r"heads \(4\) must be a multiple of key_value_heads \(3\)"),
     ],
 )
-def test_heads_that_do_not_divide_are_refused(heads: int, key_heads: int, message: str) -> None:
+def test_heads_that_do_not_divide_are_refused(heads: int, key_value_heads: int, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        MultiHead(16, heads, key_heads=key_heads, bias=True)
+        MultiHead(16, heads, key_value_heads=key_value_heads, bias=True)

@@ -66,7 +66,7 @@ def test_count_of_a_folder_compares_its_weights_with_its_config(tmp_path) -> Non
     from regard.config import Config
     from regard.models import build
 
-    config = Config().with_values(["model.size=16", "model.vocabulary=9", "model.feed_forward=8"])
+    config = Config().with_values(["model.size=16", "model.vocabulary=9", "model.feed_forward_size=8"])
     (tmp_path / "config.json").write_text(to_json(config))
     weights = dict(build(config.model).named_parameters())
     save_file(weights, tmp_path / "model.safetensors")
@@ -89,7 +89,7 @@ def test_count_of_a_folder_compares_its_weights_with_its_config(tmp_path) -> Non
         (("count", "gpt2", "--hardware", "h100", "--price", "inf"), "price (inf) must be at least 0"),
         (("count", "gpt2", "--batch", "1" + "0" * 400), "--batch"),
         (("count", "x" * 300), "There is no preset, recipe or folder xxx"),
-        (("count", "gpt2", "--target", "2000"), "a sentence of 2000 tokens is longer than model.length (1024)"),
+        (("count", "gpt2", "--target", "2000"), "a sentence of 2000 tokens is longer than model.max_positions (1024)"),
         (("count", "gpt2", "--set", "model.size=96000000000000", "--build"), "cannot be built"),
         (("count", "gpt2", "--set", "model.norm_epsilon=inf"), "model.norm_epsilon (inf) must be a number above 0"),
         (("count", "gpt2", "--sorce", "3"), "No such option: --sorce"),

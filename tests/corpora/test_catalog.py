@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-import regard.text
+import regard.corpora.builtin
 from regard.corpora import catalog
 from regard.corpora import entries as corpora
 from regard.corpora.entries import Entry, File, Form, Part, Piece
@@ -436,7 +436,7 @@ def grammar(monkeypatch):
     module = types.ModuleType("regard.corpora.builtin.grammar")
     module.sentences = lambda size, part: (Sentence(f"{part} cat", "chat", ((0, 0), (1, 0))) for _ in range(size))
     monkeypatch.setitem(sys.modules, "regard.corpora.builtin.grammar", module)
-    monkeypatch.setattr(regard.text, "grammar", module, raising=False)
+    monkeypatch.setattr(regard.corpora.builtin, "grammar", module, raising=False)
 
 
 def test_the_built_in_corpus_comes_with_its_alignments(grammar, tmp_path):

@@ -32,7 +32,7 @@ def made(folder: Path, corpus: Path, family: str, *, running: bool = False) -> P
     config = dataclasses.replace(
         config,
         model=dataclasses.replace(config.model, vocabulary=tokenizer.size),
-        text=dataclasses.replace(config.text, running=running),
+        text=dataclasses.replace(config.text, continuous=running),
     )
     torch.manual_seed(1)
     save_model(folder, build(config.model), config, {"tokenizer.json": tokenizer.text}, force=False)

@@ -109,7 +109,7 @@ def test_an_unknown_method_names_the_known_ones() -> None:
 
 
 def test_a_guided_model_is_read_by_the_head_that_was_guided() -> None:
-    config = Config.read({"model": {"decoder_layers": 6}, "train": {"guided": 0.05}})
+    config = Config.read({"model": {"decoder_layers": 6}, "train": {"guided_alignment": 0.05}})
     assert (Reading.usual(config).layer, Reading.usual(config).head) == (4, 0)
     assert Reading.usual(Config()) == Reading()
 

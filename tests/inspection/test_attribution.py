@@ -150,7 +150,7 @@ def test_value_weighted_attention_is_the_length_of_what_a_look_brought(name: str
         for row in range(4):
             for column in range(8):
                 weight = found.attention["cross"][1, head, row, column]
-                brought = weight * (matrix @ memory[head * layer.key_heads // 4, column])
+                brought = weight * (matrix @ memory[head * layer.key_value_heads // 4, column])
                 sizes[head, row, column] = brought.norm()
                 vectors[row, column] += brought
     shown = attribution.explain(found, "value", model)

@@ -91,7 +91,7 @@ def test_a_sentence_is_aligned_alike_alone_and_among_others(folder: Path) -> Non
 
 
 def test_a_sentence_longer_than_the_model_knows_has_no_links_and_is_counted(tmp_path: Path) -> None:
-    direction = Direction.load(make_folder(tmp_path / "model", longest=6), "cpu")
+    direction = Direction.load(make_folder(tmp_path / "model", max_length=6), "cpu")
     pairs = [("a", "un"), ("bird " * 30, "un")]
     assert [bool(links) for links in align(pairs, direction)] == [True, False]
     assert direction.left_out == {"longer than 6 tokens": 1}

@@ -23,18 +23,28 @@ pytest.importorskip("ctranslate2")
 TOKENIZER = train(["the cat sat on the mat and saw a dog", "le chat noir"], kind="bpe", vocabulary=300)
 SIDES = Sides(TOKENIZER, TOKENIZER)
 SHAPE: dict[str, Any] = {
-    "vocabulary": TOKENIZER.size, "size": 32, "heads": 4, "feed_forward": 48, "encoder_layers": 2, "decoder_layers": 2,
-    "length": 64,
-}  # fmt: skip
+    "vocabulary": TOKENIZER.size,
+    "size": 32,
+    "heads": 4,
+    "feed_forward_size": 48,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "max_positions": 64,
+}
 OPTIONS: dict[str, dict[str, Any]] = {
     "the paper's": {},
-    "pre": {"norm_place": "pre", "activation": "gelu"},
+    "pre": {"norm_placement": "pre", "activation": "gelu"},
     "rms": {"norm": "rms", "activation": "gelu_tanh", "norm_epsilon": 0.01},
     "halves": {"positions": "sinusoidal_halves", "activation": "silu", "bias": False},
     "odd": {"size": 36, "scale_embeddings": False},
-    "learned": {"positions": "learned", "embedding_norm": True, "output_bias": True, "tie": "target"},
-    "rotary": {"positions": "rotary", "rotary_base": 500.0, "activation": "swiglu", "tie": "none"},
-    "grouped": {"key_heads": 2, "target_vocabulary": TOKENIZER.size + 7, "tie": "target", "score": "dot"},
+    "learned": {"positions": "learned", "embedding_norm": True, "output_bias": True, "tie_embeddings": "target"},
+    "rotary": {"positions": "rotary", "rotary_base": 500.0, "activation": "swiglu", "tie_embeddings": "none"},
+    "grouped": {
+        "key_value_heads": 2,
+        "target_vocabulary": TOKENIZER.size + 7,
+        "tie_embeddings": "target",
+        "score": "dot",
+    },
 }
 TEXTS = ["the cat", "a dog sat on the mat", "noir"]
 
@@ -82,9 +92,11 @@ def test_a_model_of_every_shape_gives_the_same_probabilities(name: str, tmp_path
         assert other[0].finished == one[0].finished
 
 
-@pytest.mark.parametrize("decode", [{"no_repeat": 2}, {"shortest": 12}, {"ratio": 0.0, "extra": 3}], ids=str)
+@pytest.mark.parametrize(
+    "decode", [{"no_repeat_ngram": 2}, {"min_length": 12}, {"max_length_ratio": 0.0, "max_length_extra": 3}], ids=str
+)
 def test_what_may_come_next_is_the_same(decode: dict[str, Any], tmp_path: Path) -> None:
-    ours, theirs = both(random_folder(tmp_path / "model", tie="none"), **decode)
+    ours, theirs = both(random_folder(tmp_path / "model", tie_embeddings="none"), **decode)
     assert tokens(ours) == tokens(theirs)
 
 
@@ -120,7 +132,7 @@ def test_equal_weights_in_another_shape_are_another_model(tmp_path: Path) -> Non
 
 def test_what_is_longer_than_the_positions_goes_to_torch(tmp_path: Path) -> None:
     folder = random_folder(tmp_path / "model")
-    translator = Translator.load(folder, values=["decode.ratio=0", "decode.extra=4096"])
+    translator = Translator.load(folder, values=["decode.max_length_ratio=0", "decode.max_length_extra=4096"])
     translator.use("ctranslate2", "fp32", folder)
     called = []
     translator.search = lambda sources, asked, begun=None: called.append(len(sources)) or []  # type: ignore[method-assign, assignment]
@@ -133,7 +145,7 @@ def test_what_is_longer_than_the_positions_goes_to_torch(tmp_path: Path) -> None
     [
         ({"score": "cosine"}, [], "model.score = cosine"),
         ({}, ["decode.coverage_penalty=0.2"], "coverage penalty"),
-        ({}, ["decode.diversity=0.5"], "no groups"),
+        ({}, ["decode.diversity_penalty=0.5"], "no groups"),
         ({"family": "rnn"}, [], "family rnn"),
     ],
 )
@@ -156,8 +168,21 @@ def test_a_trained_model_translates_alike_in_99_of_100_sentences(tmp_path: Path)
     lines = (tmp_path / "a.txt").read_text().splitlines()
     spelled = [" ".join(word[::-1] for word in line.split()) for line in lines]  # soon learned, and well
     (tmp_path / "b.txt").write_text("".join(f"{line}\n" for line in spelled))
-    shape = ["model.size=64", "model.heads=4", "model.feed_forward=128", "model.norm_place=pre", "model.dropout=0"]
-    often = {"updates": 300, "budget": 1200, "warmup": 50, "rate": 0.004, "save_every": 300, "validate_every": 300}
+    shape = [
+        "model.size=64",
+        "model.heads=4",
+        "model.feed_forward_size=128",
+        "model.norm_placement=pre",
+        "model.dropout=0",
+    ]
+    often = {
+        "updates": 300,
+        "batch_tokens": 1200,
+        "warmup": 50,
+        "learning_rate": 0.004,
+        "save_every": 300,
+        "validate_every": 300,
+    }
     config = make_config("transformer", **often).with_values(shape)
     training = make_training(tmp_path / "run", tmp_path, config)
     training.run(no_validation, lambda kind, facts: None)

@@ -8,25 +8,36 @@ from typing import Any
 from regard.config import ModelConfig
 
 SMALL: dict[str, Any] = {
-    "vocabulary": 50, "size": 16, "heads": 4, "feed_forward": 24, "encoder_layers": 2, "decoder_layers": 2,
-    "length": 32,
+    "vocabulary": 50, "size": 16, "heads": 4, "feed_forward_size": 24, "encoder_layers": 2, "decoder_layers": 2,
+    "max_positions": 32,
 }  # fmt: skip
 
 TRANSFORMERS: dict[str, dict[str, Any]] = {
     "transformer": {},
-    "transformer-pre": {"norm_place": "pre", "activation": "gelu", "decoder_layers": 1},
-    "transformer-rotary": {"positions": "rotary", "norm": "rms", "activation": "swiglu", "tie": "none", "bias": False},
-    "transformer-learned": {"positions": "learned", "embedding_norm": True, "output_bias": True, "tie": "target"},
-    "transformer-grouped": {"key_heads": 2, "target_vocabulary": 40, "tie": "target"},
+    "transformer-pre": {"norm_placement": "pre", "activation": "gelu", "decoder_layers": 1},
+    "transformer-rotary": {
+        "positions": "rotary",
+        "norm": "rms",
+        "activation": "swiglu",
+        "tie_embeddings": "none",
+        "bias": False,
+    },
+    "transformer-learned": {
+        "positions": "learned",
+        "embedding_norm": True,
+        "output_bias": True,
+        "tie_embeddings": "target",
+    },
+    "transformer-grouped": {"key_value_heads": 2, "target_vocabulary": 40, "tie_embeddings": "target"},
     "transformer-additive": {"score": "additive"},
     "transformer-cosine": {"score": "cosine"},
     "transformer-general": {"score": "general"},
 }
 GPTS: dict[str, dict[str, Any]] = {
-    "gpt": {"positions": "learned", "norm_place": "pre", "activation": "gelu_tanh", "scale_embeddings": False},
+    "gpt": {"positions": "learned", "norm_placement": "pre", "activation": "gelu_tanh", "scale_embeddings": False},
     "gpt-llama": {
-        "positions": "rotary", "norm": "rms", "norm_place": "pre", "activation": "swiglu", "bias": False,
-        "key_heads": 2, "tie": "none",
+        "positions": "rotary", "norm": "rms", "norm_placement": "pre", "activation": "swiglu", "bias": False,
+        "key_value_heads": 2, "tie_embeddings": "none",
     },
 }  # fmt: skip
 SCORES = ["none", "additive", "dot", "scaled_dot", "general", "cosine"]
@@ -36,7 +47,7 @@ RNNS: dict[str, dict[str, Any]] = {
 } | {
     "rnn-one-way": {"score": "dot", "bidirectional": False},
     "rnn-bahdanau": {
-        "encoder_size": 12, "embedding": 10, "output_size": 6, "tie": "none", "target_vocabulary": 40,
+        "encoder_size": 12, "embedding": 10, "output_size": 6, "tie_embeddings": "none", "target_vocabulary": 40,
         "encoder_layers": 1, "decoder_layers": 1,
     },
 }  # fmt: skip
@@ -48,7 +59,7 @@ GENERATORS: dict[str, ModelConfig] = {
 }
 BERTS: dict[str, ModelConfig] = {
     "bert": ModelConfig(**SMALL, family="bert", activation="gelu", norm_epsilon=1e-12),
-    "bert-bare": ModelConfig(**SMALL, family="bert", pooler=False, masked_head=False, types=1),
-    "bert-pre": ModelConfig(**SMALL, family="bert", norm_place="pre", score="additive"),
+    "bert-bare": ModelConfig(**SMALL, family="bert", pooler=False, mlm_head=False, token_types=1),
+    "bert-pre": ModelConfig(**SMALL, family="bert", norm_placement="pre", score="additive"),
 }
 ALL = GENERATORS | BERTS

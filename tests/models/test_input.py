@@ -57,14 +57,14 @@ def test_an_empty_source_is_refused(name: str) -> None:
 def test_a_source_longer_than_the_position_table_is_refused() -> None:
     long = torch.zeros(1, 33, dtype=torch.int64)
     for model in (build(GENERATORS["transformer-learned"]).start, build(BERTS["bert"]).encode):
-        with pytest.raises(InputError, match=r"source has 33 tokens and model.length is 32: give at most 32"):
+        with pytest.raises(InputError, match=r"source has 33 tokens and model.max_positions is 32: give at most 32"):
             model(long)
 
 
 def test_a_target_that_grows_longer_than_the_position_table_is_refused() -> None:
     model = build(GENERATORS["gpt"])
     _, state = model.step(torch.zeros(1, 32, dtype=torch.int64), model.start(GOOD[:1, :0]))
-    with pytest.raises(InputError, match=r"text has 33 tokens and model.length is 32"):
+    with pytest.raises(InputError, match=r"text has 33 tokens and model.max_positions is 32"):
         model.step(GOOD[:1, :1], state)
 
 
@@ -74,7 +74,7 @@ def test_sinusoidal_positions_have_no_end() -> None:
 
 def test_a_bert_without_a_head_says_how_to_get_one() -> None:
     bert = build(BERTS["bert-bare"])
-    with pytest.raises(ConfigError, match=r"no masked-token head: build it with model.masked_head=true"):
+    with pytest.raises(ConfigError, match=r"no masked-token head: build it with model.mlm_head=true"):
         bert.logits(bert.encode(GOOD))
     with pytest.raises(ConfigError, match=r"no pooler: build it with model.pooler=true"):
         bert.pool(bert.encode(GOOD))

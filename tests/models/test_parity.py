@@ -15,7 +15,7 @@ from regard.models import build
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 VOCABULARY = 97
-SHAPE = {"vocabulary": VOCABULARY, "size": 32, "heads": 4, "feed_forward": 64}
+SHAPE = {"vocabulary": VOCABULARY, "size": 32, "heads": 4, "feed_forward_size": 64}
 MASK = torch.arange(7) < torch.tensor([[7], [4], [2]])
 
 
@@ -62,7 +62,9 @@ def test_bert_with_its_masked_head_equals_transformers() -> None:
             )
         )
     )  # fmt: skip
-    config = ModelConfig(**SHAPE, family="bert", encoder_layers=3, length=16, activation="gelu", norm_epsilon=1e-12)
+    config = ModelConfig(
+        **SHAPE, family="bert", encoder_layers=3, max_positions=16, activation="gelu", norm_epsilon=1e-12
+    )
     model = ours(config, rename.bert(config), theirs)
     source, types = tokens(), torch.randint(0, 2, (3, 7))
     record: dict[str, Tensor] = {}
@@ -87,7 +89,7 @@ def test_gpt_equals_transformers_gpt2() -> None:
         )
     )  # fmt: skip
     config = ModelConfig(
-        **SHAPE, family="gpt", decoder_layers=3, length=16, positions="learned", norm_place="pre",
+        **SHAPE, family="gpt", decoder_layers=3, max_positions=16, positions="learned", norm_placement="pre",
         activation="gelu_tanh", scale_embeddings=False,
     )  # fmt: skip
     model = ours(config, rename.gpt2(config), theirs)
@@ -113,9 +115,19 @@ def test_gpt_with_rotary_rms_swiglu_and_grouped_keys_equals_transformers_llama(t
         )
     )  # fmt: skip
     config = ModelConfig(
-        **{**SHAPE, "feed_forward": 48}, family="gpt", decoder_layers=3, key_heads=2, positions="rotary", norm="rms",
-        norm_place="pre", norm_epsilon=1e-6, activation="swiglu", bias=False, scale_embeddings=False, tie=tie,
-    )  # fmt: skip
+        **{**SHAPE, "feed_forward_size": 48},
+        family="gpt",
+        decoder_layers=3,
+        key_value_heads=2,
+        positions="rotary",
+        norm="rms",
+        norm_placement="pre",
+        norm_epsilon=1e-6,
+        activation="swiglu",
+        bias=False,
+        scale_embeddings=False,
+        tie_embeddings=tie,
+    )
     model = ours(config, rename.llama(config), theirs)
     text = tokens()
     record: dict[str, Tensor] = {}
@@ -168,8 +180,8 @@ def test_transformer_equals_transformers_bert_generation_with_cross_attention() 
     )
     theirs = shaken(transformers.EncoderDecoderModel(encoder=encoder, decoder=decoder))
     config = ModelConfig(
-        **SHAPE, encoder_layers=2, decoder_layers=2, length=16, positions="learned", embedding_norm=True,
-        scale_embeddings=False, activation="gelu", norm_epsilon=1e-12, tie="target", output_bias=True,
+        **SHAPE, encoder_layers=2, decoder_layers=2, max_positions=16, positions="learned", embedding_norm=True,
+        scale_embeddings=False, activation="gelu", norm_epsilon=1e-12, tie_embeddings="target", output_bias=True,
     )  # fmt: skip
     model = ours(config, rename.bert_generation(config), theirs)
     source, target = tokens(), tokens(length=5)
@@ -187,12 +199,12 @@ def test_transformer_equals_transformers_bert_generation_with_cross_attention() 
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # torch explains to itself why it is not in a hurry
-@pytest.mark.parametrize("norm_place", ["post", "pre"])
-def test_the_papers_transformer_equals_nn_transformer(norm_place: str) -> None:
-    theirs = shaken(nn.Transformer(32, 4, 3, 2, 64, dropout=0.0, batch_first=True, norm_first=norm_place == "pre"))
-    if norm_place == "post":  # torch adds a norm after the last layer, which the paper has not
+@pytest.mark.parametrize("norm_placement", ["post", "pre"])
+def test_the_papers_transformer_equals_nn_transformer(norm_placement: str) -> None:
+    theirs = shaken(nn.Transformer(32, 4, 3, 2, 64, dropout=0.0, batch_first=True, norm_first=norm_placement == "pre"))
+    if norm_placement == "post":  # torch adds a norm after the last layer, which the paper has not
         theirs.encoder.norm = theirs.decoder.norm = None
-    config = ModelConfig(**SHAPE, encoder_layers=3, decoder_layers=2, norm_place=norm_place)
+    config = ModelConfig(**SHAPE, encoder_layers=3, decoder_layers=2, norm_placement=norm_placement)
     model = build(config).eval()
     state = {}
     for side, layers in (("encoder", 3), ("decoder", 2)):
@@ -209,7 +221,7 @@ def test_the_papers_transformer_equals_nn_transformer(norm_place: str) -> None:
             state |= prefixed(f"{name}.feed_forward.widen", theirs_layer.linear1)
             state |= prefixed(f"{name}.feed_forward.narrow", theirs_layer.linear2)
             state |= prefixed(f"{name}.feed_forward_norm", getattr(theirs_layer, f"norm{len(parts) + 1}"))
-        if norm_place == "pre":
+        if norm_placement == "pre":
             state |= prefixed(f"{side}.norm", getattr(theirs, side).norm)
     missing, unexpected = model.load_state_dict(state, strict=False)
     assert not unexpected

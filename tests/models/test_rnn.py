@@ -22,7 +22,7 @@ def small(**changes: object) -> nn.Module:
             "output_size": 3,
             "encoder_layers": 1,
             "decoder_layers": 1,
-            "tie": "none",
+            "tie_embeddings": "none",
             **changes,
         }
     )

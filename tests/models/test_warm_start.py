@@ -13,7 +13,14 @@ from regard.models import build
 from regard.models.warm_start import warm_config, warm_start
 
 BERT = ModelConfig(
-    family="bert", vocabulary=40, size=16, heads=4, feed_forward=32, encoder_layers=2, length=12, activation="gelu"
+    family="bert",
+    vocabulary=40,
+    size=16,
+    heads=4,
+    feed_forward_size=32,
+    encoder_layers=2,
+    max_positions=12,
+    activation="gelu",
 )
 
 
@@ -22,7 +29,7 @@ def warmed(tie: str = "target", decoder: ModelConfig = BERT):
     with torch.no_grad():
         for parameter in [*encoder_model.parameters(), *decoder_model.parameters()]:
             parameter.add_(0.1 * torch.randn_like(parameter))
-    model = build(warm_config(BERT, decoder, tie=tie)).eval()
+    model = build(warm_config(BERT, decoder, tie_embeddings=tie)).eval()
     report = warm_start(model, encoder_model.state_dict(), decoder_model.state_dict())
     return model, report, encoder_model, decoder_model
 
@@ -112,7 +119,7 @@ def test_berts_with_rms_norms_are_taken_too() -> None:
         ("scale_embeddings", True, r"a warm start needs model\.scale_embeddings = false"),
         ("output_bias", False, r"a warm start needs model\.output_bias = true"),
         ("norm", "rms", r"no place for the encoder's source\.norm\.bias"),
-        ("norm_place", "pre", r"the encoder's weights lack encoder\.norm\.weight"),
+        ("norm_placement", "pre", r"the encoder's weights lack encoder\.norm\.weight"),
         ("bias", False, r"no place for the encoder's encoder\.blocks\.0\.attention\.project\.bias"),
         ("score", "general", r"the encoder's weights lack encoder\.blocks\.0\.attention\.score"),
         ("size", 8, r"source\.token\.weight has shape \(40, 8\) and the encoder's source\.token\.weight \(40, 16\)"),

@@ -130,7 +130,7 @@ def test_a_racer_that_fails_says_why(tmp_path: Path) -> None:
 def test_on_a_gpu_racers_play_recorded_updates_of_more_sentences_and_all_alike(tmp_path: Path) -> None:
     entries = [lineage.Entry(name, 1, tmp_path / name) for name in lineage.RACERS]
     commands = [" ".join(lineage._command(entry, tmp_path, 100, torch.device("cuda"))) for entry in entries]
-    assert all("train.budget=3072" in command and "train.shapes=24" in command for command in commands)
+    assert all("train.batch_tokens=3072" in command and "train.batch_shapes=24" in command for command in commands)
 
 
 def test_where_there_is_no_terminal_each_start_and_end_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:

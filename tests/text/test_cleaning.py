@@ -124,7 +124,7 @@ def test_single_texts_are_cleaned_too() -> None:
 
 
 def test_rules_follow_the_config_in_their_order() -> None:
-    assert Rules.of(TextConfig(clean="duplicate empty", longest=9)) == rules("empty", "duplicate", longest=9)
+    assert Rules.of(TextConfig(cleaning="duplicate empty", max_length=9)) == rules("empty", "duplicate", longest=9)
 
 
 def test_running_text_keeps_its_long_and_repeated_lines() -> None:

@@ -349,7 +349,7 @@ def test_dropout_needs_bpe() -> None:
 
 def test_an_unknown_rule_is_refused_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="Did you mean duplicate"):
-        TextConfig(clean="empty duplicates")
+        TextConfig(cleaning="empty duplicates")
 
 
 @pytest.mark.parametrize("kind", ["bpe", "wordpiece", "characters", "words"])

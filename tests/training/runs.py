@@ -26,17 +26,17 @@ WORDS = """the a small old green house tree river bird child sees hears loves fi
 SHAPE: dict[str, Any] = {
     "size": 16,
     "heads": 2,
-    "feed_forward": 32,
+    "feed_forward_size": 32,
     "encoder_layers": 1,
     "decoder_layers": 1,
-    "length": 64,
+    "max_positions": 64,
 }
 FAMILIES: dict[str, dict[str, Any]] = {
     "transformer": {},
     "rnn-input": {"family": "rnn"},
     "rnn-output": {"family": "rnn", "feed": "output", "score": "dot", "cell": "lstm"},
     "rnn-none": {"family": "rnn", "score": "none"},
-    "gpt": {"family": "gpt", "positions": "learned", "norm_place": "pre", "scale_embeddings": False},
+    "gpt": {"family": "gpt", "positions": "learned", "norm_placement": "pre", "scale_embeddings": False},
     "bert": {"family": "bert", "activation": "gelu"},
 }
 
@@ -56,16 +56,16 @@ def write_corpus(folder: Path, lines: int = 400) -> Path:
 def make_config(family: str, **train_values: Any) -> Config:
     values = {
         "updates": 12,
-        "budget": 400,
+        "batch_tokens": 400,
         "warmup": 4,
-        "rate": 0.01,
+        "learning_rate": 0.01,
         "validate_every": 6,
         "save_every": 4,
         **train_values,
     }
     return Config.read({
         "model": {**SHAPE, **FAMILIES[family]},
-        "text": {"vocabulary": 300, "window": 24},
+        "text": {"vocabulary": 300, "context_length": 24},
         "train": values,
     })  # fmt: skip
 

@@ -53,7 +53,7 @@ def logits(model: nn.Module, config: ModelConfig) -> Tensor:
             written: Tensor = model.step(target, model.start(source))[0]
             return written
         encoded: Tensor = model.encode(source)
-        return model.logits(encoded) if config.masked_head else encoded
+        return model.logits(encoded) if config.mlm_head else encoded
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +81,7 @@ def test_a_model_folder_holds_its_files_and_nothing_else(tmp_path: Path) -> None
     assert names(tmp_path / "m") == ["card.md", "checksums.json", "config.json", "model.safetensors", "tokenizer.json"]
 
 
-@pytest.mark.parametrize("name", [name for name, config in ALL.items() if config.tie == "all"])
+@pytest.mark.parametrize("name", [name for name, config in ALL.items() if config.tie_embeddings == "all"])
 def test_tied_weights_are_saved_once(name: str, tmp_path: Path) -> None:
     model = build(ALL[name])
     save_model(tmp_path / "m", model, Config(model=ALL[name]), FILES, force=False)
@@ -295,7 +295,8 @@ def save_everything(root: Path) -> None:
 
 @pytest.mark.slow
 def test_two_processes_write_the_same_bytes(tmp_path: Path) -> None:
-    program = f"from tests.training.test_checkpoint import Path, save_everything; save_everything(Path({str(tmp_path / 'there')!r}))"
+    program = "from tests.training.test_checkpoint import Path, save_everything\n"
+    program += f"save_everything(Path({str(tmp_path / 'there')!r}))"
     subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parent.parent.parent, check=True)
     save_everything(tmp_path / "here")
     assert content(tmp_path / "here") == content(tmp_path / "there")

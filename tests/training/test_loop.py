@@ -59,10 +59,10 @@ def same(one: loop.Training, other: loop.Training) -> None:
 def test_a_run_that_was_stopped_equals_one_that_was_not(
     family: str, stop_after: int, corpus: Path, tmp_path: Path
 ) -> None:
-    whole = trained(tmp_path / "whole", corpus, family, decay=0.9)
-    stopped = trained(tmp_path / "stopped", corpus, family, stop_after, decay=0.9)
+    whole = trained(tmp_path / "whole", corpus, family, ema_decay=0.9)
+    stopped = trained(tmp_path / "stopped", corpus, family, stop_after, ema_decay=0.9)
     assert stopped.progress.update == stop_after
-    resumed = trained(tmp_path / "stopped", corpus, family, decay=0.9)
+    resumed = trained(tmp_path / "stopped", corpus, family, ema_decay=0.9)
     assert resumed.progress.update == whole.progress.update == 12
     same(whole, resumed)
 
@@ -72,7 +72,7 @@ def test_a_checkpoint_has_what_was_there_when_it_was_saved_however_late_the_copy
     family: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy_late(monkeypatch)
-    config = make_config(family, updates=4, save_every=1, keep=9, decay=0.9)
+    config = make_config(family, updates=4, save_every=1, keep_checkpoints=9, ema_decay=0.9)
     compare_saves(make_training(tmp_path, corpus, config))
 
 
@@ -111,16 +111,16 @@ def test_the_journal_of_a_resumed_run_has_every_update_once(corpus: Path, tmp_pa
 
 @pytest.mark.slow
 def test_several_epochs_are_resumed_in_the_middle(corpus: Path, tmp_path: Path) -> None:
-    whole = trained(tmp_path / "whole", corpus, "transformer", updates=60, budget=1500)
+    whole = trained(tmp_path / "whole", corpus, "transformer", updates=60, batch_tokens=1500)
     assert whole.progress.epoch > 2
-    trained(tmp_path / "stopped", corpus, "transformer", 31, updates=60, budget=1500)
-    same(whole, trained(tmp_path / "stopped", corpus, "transformer", updates=60, budget=1500))
+    trained(tmp_path / "stopped", corpus, "transformer", 31, updates=60, batch_tokens=1500)
+    same(whole, trained(tmp_path / "stopped", corpus, "transformer", updates=60, batch_tokens=1500))
 
 
 def test_micro_batches_make_the_update_of_the_batches_together(corpus: Path, tmp_path: Path) -> None:
     import dataclasses
 
-    config = make_config("transformer", accumulate=2).with_values(["model.dropout=0"])
+    config = make_config("transformer", gradient_accumulation=2).with_values(["model.dropout=0"])
     training = make_training(tmp_path, corpus, config)
     prepared = training._prepared()
     first, second = (next(training._batches()) for _ in range(2))
@@ -146,7 +146,7 @@ def test_micro_batches_make_the_update_of_the_batches_together(corpus: Path, tmp
     apart = {name: parameter.grad.clone() for name, parameter in training.model.named_parameters()}
     training.model.load_state_dict(make_training(tmp_path, corpus, training.config).model.state_dict())
     training.progress = dataclasses.replace(training.progress, update=0)
-    training.config = training.config.with_values(["train.accumulate=1"])
+    training.config = training.config.with_values(["train.gradient_accumulation=1"])
     training._update(prepared, iter([joined(first, second)]))
     for name, parameter in training.model.named_parameters():
         torch.testing.assert_close(parameter.grad, apart[name], rtol=1e-4, atol=1e-6)
@@ -192,7 +192,7 @@ def test_a_device_that_is_told_of_the_next_update_before_it_is_asked_about_this_
 
     def run(name: str, *, ahead: bool, stop_after: int | None = None) -> loop.Training:
         monkeypatch.setattr(loop, "runs_ahead", lambda *_: ahead)
-        return trained(tmp_path / name, corpus, "transformer", stop_after, decay=0.9)
+        return trained(tmp_path / name, corpus, "transformer", stop_after, ema_decay=0.9)
 
     monkeypatch.setattr(step, "objective", sometimes)
     waiting = run("waiting", ahead=False)
@@ -234,7 +234,7 @@ def test_many_such_updates_in_a_row_go_back_to_the_last_checkpoint_with_a_lower_
 def test_before_the_first_save_they_go_back_to_the_start_with_a_lower_rate(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = make_config("transformer", save_every=100, decay=0.9)
+    config = make_config("transformer", save_every=100, ema_decay=0.9)
     slower = make_training(tmp_path / "slower", corpus, config)
     slower.progress.lowered, slower.progress.skipped = 0.5, 5
     slower.run(no_validation, lambda *_: None)
@@ -247,7 +247,7 @@ def test_before_the_first_save_they_go_back_to_the_start_with_a_lower_rate(
 
 def trained_past_a_fall(folder: Path, corpus: Path, keep: int) -> loop.Training:
     """A run that is asked to stop one update after it fell back."""
-    training = make_training(folder, corpus, make_config("transformer", keep=keep, validate_every=100))
+    training = make_training(folder, corpus, make_config("transformer", keep_checkpoints=keep, validate_every=100))
     training.resume()
 
     def watch(kind: str, facts: dict[str, object]) -> None:
@@ -263,14 +263,14 @@ def test_they_go_back_to_the_same_checkpoint_though_the_run_was_stopped_after_it
     keep: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     give_no_numbers(monkeypatch, range(8, 13))
-    whole = trained(tmp_path / "whole", corpus, "transformer", keep=keep, validate_every=100)
+    whole = trained(tmp_path / "whole", corpus, "transformer", keep_checkpoints=keep, validate_every=100)
     monkeypatch.undo()
-    stopped = trained(tmp_path / "stopped", corpus, "transformer", 6, keep=keep, validate_every=100)
+    stopped = trained(tmp_path / "stopped", corpus, "transformer", 6, keep_checkpoints=keep, validate_every=100)
     assert [path.name for path in checkpoints(stopped.folder)][-2:] == ["update-00000004", "update-00000006"]
     give_no_numbers(monkeypatch, range(2, 7))
     assert trained_past_a_fall(tmp_path / "stopped", corpus, keep).progress.update == 5
     monkeypatch.undo()
-    resumed = trained(tmp_path / "stopped", corpus, "transformer", keep=keep, validate_every=100)
+    resumed = trained(tmp_path / "stopped", corpus, "transformer", keep_checkpoints=keep, validate_every=100)
     assert resumed.progress.skipped == whole.progress.skipped == 5
     same(whole, resumed)
 
@@ -280,7 +280,7 @@ def test_a_run_that_gives_no_numbers_at_all_ends_with_advice(
 ) -> None:
     cost = step.objective
     monkeypatch.setattr(step, "objective", lambda *a: cost(*a)._replace(loss=cost(*a).loss * math.inf))
-    with pytest.raises(RunError, match=r"lower train.rate \(0.01\) or use train.precision=fp32"):
+    with pytest.raises(RunError, match=r"lower train.learning_rate \(0.01\) or use train.precision=fp32"):
         trained(tmp_path, corpus, "transformer")
 
 
@@ -298,18 +298,23 @@ def test_of_validations_that_score_alike_the_one_with_the_lower_loss_is_the_best
 
 
 def test_old_checkpoints_go_and_the_best_stays(corpus: Path, tmp_path: Path) -> None:
-    trained(tmp_path, corpus, "transformer", updates=20, save_every=2, validate_every=2, keep=2)
+    trained(tmp_path, corpus, "transformer", updates=20, save_every=2, validate_every=2, keep_checkpoints=2)
     kept = [path.name for path in checkpoints(tmp_path)]
     assert kept == ["update-00000002", "update-00000018", "update-00000020"]
 
 
 def test_the_best_is_saved_between_two_checkpoints_too(corpus: Path, tmp_path: Path) -> None:
-    trained(tmp_path, corpus, "transformer", save_every=5, validate_every=3, keep=1)
+    trained(tmp_path, corpus, "transformer", save_every=5, validate_every=3, keep_checkpoints=1)
     assert [path.name for path in checkpoints(tmp_path)] == ["update-00000003", "update-00000012"]
 
 
 def test_a_checkpoint_that_is_to_be_averaged_stays_whatever_else_is_saved(corpus: Path, tmp_path: Path) -> None:
-    values: dict[str, object] = {"save_every": 2, "validate_every": 100, "keep": 1, "average": 3}
+    values: dict[str, object] = {
+        "save_every": 2,
+        "validate_every": 100,
+        "keep_checkpoints": 1,
+        "average_checkpoints": 3,
+    }
     trained(tmp_path, corpus, "transformer", 11, **values)
     assert [path.name[-2:] for path in checkpoints(tmp_path)] == ["08", "10", "11"]
     training = trained(tmp_path, corpus, "transformer", **values)
@@ -318,7 +323,7 @@ def test_a_checkpoint_that_is_to_be_averaged_stays_whatever_else_is_saved(corpus
 
 
 def test_the_average_follows_the_weights(corpus: Path, tmp_path: Path) -> None:
-    training = trained(tmp_path, corpus, "transformer", decay=0.5)
+    training = trained(tmp_path, corpus, "transformer", ema_decay=0.5)
     own = {name: tensor.clone() for name, tensor in parameters(training.model).items()}
     with training.averaged():
         inside = parameters(training.model)
@@ -401,7 +406,7 @@ def test_a_validation_that_does_not_fit_ends_the_run_with_advice(corpus: Path, t
     def never(model: torch.nn.Module) -> loop.Validation:
         raise torch.cuda.OutOfMemoryError("as if a GPU were full")
 
-    with pytest.raises(RunError, match=r"smaller train.budget \(400\) or decode.beams \(5\)"):
+    with pytest.raises(RunError, match=r"smaller train.batch_tokens \(400\) or decode.beams \(5\)"):
         training.run(never, lambda *_: None)
 
 

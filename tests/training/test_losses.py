@@ -35,7 +35,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
 
 def on_links(data: Data, family: str, guided: float, **train: float) -> float:
     """The mean of what the guided head gives to linked words after a few updates on one batch."""
-    config = make_config(family, guided=guided, **train)
+    config = make_config(family, guided_alignment=guided, **train)
     shape = dataclasses.replace(config.model, vocabulary=data.sides.source.size, dropout=0.0, decoder_layers=2)
     torch.manual_seed(1)
     epoch = data.epoch(0, rank=0, world=1)
@@ -59,14 +59,14 @@ def test_attention_is_drawn_to_gold_links(data: Data, family: str) -> None:
 
 
 def test_r_drop_goes_with_it(data: Data) -> None:
-    assert on_links(data, "transformer", 1.0, rdrop=1.0) > 1.2 * on_links(data, "transformer", 0.0, rdrop=1.0)
+    assert on_links(data, "transformer", 1.0, r_drop=1.0) > 1.2 * on_links(data, "transformer", 0.0, r_drop=1.0)
 
 
 def test_the_plain_loss_is_that_of_the_words_alone(data: Data) -> None:
     config = make_config("transformer")
     model = build(dataclasses.replace(config.model, vocabulary=data.sides.source.size)).eval()
     batch = data.epoch(0, rank=0, world=1).make(0)
-    guided = objective(model, batch, dataclasses.replace(config.train, guided=1.0))
+    guided = objective(model, batch, dataclasses.replace(config.train, guided_alignment=1.0))
     alone = objective(model, batch, config.train)
     torch.testing.assert_close(guided.plain, alone.plain)
     assert guided.loss > alone.loss
@@ -95,11 +95,15 @@ def test_attention_that_is_spread_evenly_teaches_nothing() -> None:
 @pytest.mark.parametrize(
     ("values", "links", "message"),
     [
-        (["model.family=gpt", "train.guided=0.1"], False, "and a gpt has none"),
-        (["model.family=bert", "train.guided=0.1"], False, "and a bert has none"),
-        (["model.family=rnn", "model.score=none", "train.guided=0.1"], False, "model.score = none has no attention"),
-        ([], True, "give its weight, such as --set train.guided=0.05"),
-        (["train.guided=0.1", "text.bpe_dropout=0.1"], True, "set text.bpe_dropout=0"),
+        (["model.family=gpt", "train.guided_alignment=0.1"], False, "and a gpt has none"),
+        (["model.family=bert", "train.guided_alignment=0.1"], False, "and a bert has none"),
+        (
+            ["model.family=rnn", "model.score=none", "train.guided_alignment=0.1"],
+            False,
+            "model.score = none has no attention",
+        ),
+        ([], True, "give its weight, such as --set train.guided_alignment=0.05"),
+        (["train.guided_alignment=0.1", "text.bpe_dropout=0.1"], True, "set text.bpe_dropout=0"),
     ],
 )
 def test_what_cannot_be_guided_is_refused(values: list[str], links: bool, message: str) -> None:

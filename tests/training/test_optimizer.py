@@ -15,22 +15,22 @@ FAMILIES = {name: ALL[name] for name in ("transformer", "rnn-additive-input-gru"
 
 @pytest.mark.parametrize("update", [1, 2, 3999, 4000, 4001, 100_000])
 def test_noam_is_the_papers_formula(update: int) -> None:
-    config = TrainConfig(rate=2.0, schedule="noam", warmup=4000)
+    config = TrainConfig(learning_rate=2.0, schedule="noam", warmup=4000)
     expected = 2.0 * 512**-0.5 * min(update**-0.5, update * 4000**-1.5)
     assert noam(update, config, 512) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("update", [1, 10, 999])
 def test_noam_and_inverse_sqrt_are_one_curve(update: int) -> None:
-    config = TrainConfig(rate=1.0, schedule="noam", warmup=10)
-    peak = TrainConfig(rate=noam(10, config, 64), schedule="inverse_sqrt", warmup=10)
+    config = TrainConfig(learning_rate=1.0, schedule="noam", warmup=10)
+    peak = TrainConfig(learning_rate=noam(10, config, 64), schedule="inverse_sqrt", warmup=10)
     assert noam(update, config, 64) == pytest.approx(inverse_sqrt(update, peak, 64), rel=1e-12)
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
 @pytest.mark.parametrize(("updates", "warmup"), [(1, 0), (1, 1), (5, 0), (5, 4), (5, 5)])
 def test_a_rate_falls_from_its_peak_and_every_update_learns(schedule: str, updates: int, warmup: int) -> None:
-    config = TrainConfig(rate=1.0, schedule=schedule, updates=updates, warmup=warmup)  # type: ignore[arg-type]
+    config = TrainConfig(learning_rate=1.0, schedule=schedule, updates=updates, warmup=warmup)  # type: ignore[arg-type]
     rates = [rate(update, config, 64) for update in range(1, updates + 1)]
     assert rates[max(warmup, 1) - 1] == 1.0
     falling = rates[max(warmup, 1) - 1 :]

@@ -74,9 +74,9 @@ def test_saves_that_were_asked_for_leave_no_time_for_more_validations() -> None:
 
 
 def test_a_recipes_rate_and_schedule_stay_with_a_warm_up_no_longer_than_a_sixth() -> None:
-    recipe = Config.read({"train": {"schedule": "noam", "rate": 2.0, "warmup": 4000}})
+    recipe = Config.read({"train": {"schedule": "noam", "learning_rate": 2.0, "warmup": 4000}})
     settings = planned(recipe, PLANNED, FOUND, KNOWN, time.perf_counter()).train
-    assert (settings.schedule, settings.rate, settings.warmup) == ("noam", 2.0, settings.updates // 6)
+    assert (settings.schedule, settings.learning_rate, settings.warmup) == ("noam", 2.0, settings.updates // 6)
 
 
 def test_too_little_time_is_time_for_the_fewest_updates_and_one_validation() -> None:
@@ -114,7 +114,7 @@ def test_a_probe_finds_what_a_run_takes(corpus: Path) -> None:
         say=lambda _: None,
     )
     assert found.train.updates > 12
-    assert found.train.budget == config.train.budget
+    assert found.train.batch_tokens == config.train.batch_tokens
 
 
 def test_recording_a_shape_is_no_update_and_is_planned_for_once_a_shape() -> None:
@@ -147,11 +147,11 @@ def test_a_budget_is_halved_until_it_fits_and_the_updates_follow(corpus: Path, m
     _, data = make_data(corpus, make_config("transformer"))
     gpu = dataclasses.replace(KNOWN, examples=500_000, device="cuda", memory=140 << 30, minutes=0.0)
     config = choose(Config(), CHOSEN, gpu)
-    monkeypatch.setattr(plan_module, "_fits", lambda config, *_: config.train.budget <= config_budget // 4)
-    config_budget = config.train.budget
+    monkeypatch.setattr(plan_module, "_fits", lambda config, *_: config.train.batch_tokens <= config_budget // 4)
+    config_budget = config.train.batch_tokens
     runtime = Runtime(find_device("cpu"), 0, 1)
     found = plan_module._affordable(config, CHOSEN, data, runtime, gpu, lambda config: build(config.model))
-    assert found.train.budget == config_budget // 4
+    assert found.train.batch_tokens == config_budget // 4
     assert found.train.updates == pytest.approx(4 * config.train.updates, rel=0.1)
 
 
@@ -160,7 +160,7 @@ def test_an_example_that_no_budget_fits_is_said(corpus: Path, monkeypatch: pytes
     gpu = dataclasses.replace(KNOWN, device="cuda", memory=1 << 30, minutes=0.0)
     monkeypatch.setattr(plan_module, "_fits", lambda *_: False)
     runtime = Runtime(find_device("cpu"), 0, 1)
-    with pytest.raises(RunError, match=r"lower text\.longest"):
+    with pytest.raises(RunError, match=r"lower text\.max_length"):
         plan_module._affordable(Config(), CHOSEN, data, runtime, gpu, lambda config: build(config.model))
 
 

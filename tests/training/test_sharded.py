@@ -28,7 +28,7 @@ def test_divided_weights_learn_what_whole_ones_do(corpus: Path, tmp_path: Path, 
 
 
 def test_a_checkpoint_of_any_number_of_processes_is_resumed_by_any_other(corpus: Path, tmp_path: Path) -> None:
-    asked = {"updates": 16, "decay": 0.9}
+    asked = {"updates": 16, "ema_decay": 0.9}
     whole = run(tmp_path / "whole", corpus, 1, **asked)
     run(tmp_path / "two", corpus, 2, **asked, sharded=True, stop=5)
     saved = [path.name for path in (tmp_path / "two" / "checkpoints" / "update-00000010").iterdir()]
@@ -55,7 +55,7 @@ def test_a_damaged_shard_is_passed_over(corpus: Path, tmp_path: Path) -> None:
 
 def test_divided_weights_go_back_to_the_start_where_nothing_was_saved(corpus: Path, tmp_path: Path) -> None:
     done = start(tmp_path, corpus, 2, rate=1e17, warmup=1, save_every=100, sharded=True)
-    assert "and going back did not help: lower train.rate" in done.stderr
+    assert "and going back did not help: lower train.learning_rate" in done.stderr
     lowered = [line["lowered"] for line in read(tmp_path / "journal.jsonl") if line["kind"] == "fell_back"]
     assert lowered == [0.5**9]  # the journal goes back too
 

@@ -24,7 +24,7 @@ def test_multi30k_gets_the_model_of_its_recipe() -> None:
     recipe, found = find_config("multi30k-ende"), chosen(MULTI30K)
     model = dataclasses.replace(found.model, vocabulary=recipe.model.vocabulary)
     assert model == recipe.model
-    assert (found.train.rdrop, found.train.decay) == (recipe.train.rdrop, recipe.train.decay)
+    assert (found.train.r_drop, found.train.ema_decay) == (recipe.train.r_drop, recipe.train.ema_decay)
 
 
 def test_more_data_never_gets_a_smaller_model() -> None:
@@ -34,7 +34,7 @@ def test_more_data_never_gets_a_smaller_model() -> None:
 
 def test_a_million_pairs_on_a_gpu_get_the_base_transformer() -> None:
     found = chosen(dataclasses.replace(MULTI30K, examples=1_500_000)).model
-    shape = (found.size, found.heads, found.feed_forward, found.encoder_layers, found.dropout)
+    shape = (found.size, found.heads, found.feed_forward_size, found.encoder_layers, found.dropout)
     assert shape == (512, 8, 2048, 6, 0.1)
 
 
@@ -52,7 +52,7 @@ def test_a_cpu_is_done_in_about_three_hours(examples: int, family: str) -> None:
 
 
 def test_updates_of_several_micro_batches_are_fewer() -> None:
-    one, four = chosen(MULTI30K), chosen(MULTI30K, "train.accumulate=4")
+    one, four = chosen(MULTI30K), chosen(MULTI30K, "train.gradient_accumulation=4")
     assert four.train.updates == pytest.approx(one.train.updates / 4, rel=0.1)
     assert seconds(four, MULTI30K) == pytest.approx(seconds(one, MULTI30K), rel=0.1)
 
@@ -63,7 +63,7 @@ def test_one_text_gets_a_model_by_its_tokens(family: str, tokens: int) -> None:
     facts = dataclasses.replace(CPU, examples=tokens // 20, source=0.0, target=20.0, longest=512)
     found = chosen(facts, f"model.family={family}")
     assert found.model.family == family
-    assert found.train.budget >= 1024
+    assert found.train.batch_tokens >= 1024
     assert seconds(found, facts) < 3.2 * 3600
 
 
@@ -78,7 +78,13 @@ def test_whoever_says_how_many_updates_gets_them_all() -> None:
 
 
 def test_what_was_asked_is_left_alone() -> None:
-    asked = ["model.size=96", "model.dropout=0.05", "train.rate=0.01", "train.budget=999", "train.save_every=7"]
+    asked = [
+        "model.size=96",
+        "model.dropout=0.05",
+        "train.learning_rate=0.01",
+        "train.batch_tokens=999",
+        "train.save_every=7",
+    ]
     values = chosen(CPU, *asked).values()
     for assignment in asked:
         path, _, value = assignment.partition("=")
@@ -87,8 +93,8 @@ def test_what_was_asked_is_left_alone() -> None:
 
 
 def test_whoever_averages_checkpoints_gets_no_second_average() -> None:
-    assert chosen(CPU).train.decay > 0
-    assert chosen(CPU, "train.average=5").train.decay == 0
+    assert chosen(CPU).train.ema_decay > 0
+    assert chosen(CPU, "train.average_checkpoints=5").train.ema_decay == 0
 
 
 @pytest.mark.parametrize("asked", ["model.size=200", "model.size=8", "model.heads=64", "model.heads=512"])
@@ -106,7 +112,7 @@ def test_what_is_validated_is_saved(asked: str) -> None:
 
 
 def test_a_batch_holds_the_longest_example() -> None:
-    assert chosen(dataclasses.replace(CPU, examples=100, longest=5000)).train.budget >= 5000
+    assert chosen(dataclasses.replace(CPU, examples=100, longest=5000)).train.batch_tokens >= 5000
 
 
 def test_little_time_gets_a_smaller_model() -> None:

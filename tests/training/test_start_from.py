@@ -29,7 +29,7 @@ from regard.translation.translator import Translator
 from tests.training.runs import make_config, make_data, no_validation, write_corpus
 
 SHAPE: dict[str, Any] = {
-    "size": 16, "heads": 2, "feed_forward": 24, "encoder_layers": 2, "decoder_layers": 2, "length": 16,
+    "size": 16, "heads": 2, "feed_forward_size": 24, "encoder_layers": 2, "decoder_layers": 2, "max_positions": 16,
 }  # fmt: skip
 TEXTS = ["the old house", "the small bird", "a green tree"] * 5
 
@@ -80,9 +80,9 @@ def test_with_the_same_tokenizer_all_weights_are_kept(one: tuple[Path, nn.Module
 def test_the_shape_and_the_tokenizer_are_those_of_the_folder(one: tuple[Path, nn.Module, Sides]) -> None:
     folder, _, sides = one
     said: list[str] = []
-    config = base_config([folder]).with_values(["train.rate=0.1"])
+    config = base_config([folder]).with_values(["train.learning_rate=0.1"])
     assert config.model.size == 16
-    assert config.train == dataclasses.replace(Config().train, rate=0.1)
+    assert config.train == dataclasses.replace(Config().train, learning_rate=0.1)
     taken = take_tokenizers([folder], config.text, said.append)
     assert taken is not None
     assert taken.fingerprint == sides.fingerprint
@@ -101,7 +101,7 @@ def test_layers_are_matched_by_number(one: tuple[Path, nn.Module, Sides], layers
 
 def test_what_was_tied_may_come_apart(one: tuple[Path, nn.Module, Sides]) -> None:
     folder, theirs, sides = one
-    model = build(fitted(folder, sides, "model.tie=none"))
+    model = build(fitted(folder, sides, "model.tie_embeddings=none"))
     assert "new" not in start_from(model, [folder], sides).said
     for name in ("source.token.weight", "target.token.weight", "output.weight"):
         assert torch.equal(model.get_parameter(name), theirs.get_parameter("source.token.weight"))
@@ -110,13 +110,15 @@ def test_what_was_tied_may_come_apart(one: tuple[Path, nn.Module, Sides]) -> Non
 def test_a_folder_of_which_nothing_fits_is_refused(one: tuple[Path, nn.Module, Sides]) -> None:
     folder, _, sides = one
     with pytest.raises(FolderError, match=r"nothing of .* fits this model"):
-        start_from(build(fitted(folder, sides, "model.size=8", "model.feed_forward=9")), [folder], sides)
+        start_from(build(fitted(folder, sides, "model.size=8", "model.feed_forward_size=9")), [folder], sides)
 
 
 # Another vocabulary
 
 
-@pytest.mark.parametrize("shape", [{}, {"family": "rnn"}, {"tie": "none", "output_bias": True}, {"family": "bert"}])
+@pytest.mark.parametrize(
+    "shape", [{}, {"family": "rnn"}, {"tie_embeddings": "none", "output_bias": True}, {"family": "bert"}]
+)
 def test_tokens_of_the_same_text_keep_their_rows(tmp_path: Path, shape: dict[str, Any]) -> None:
     old, new = tokenizer(), tokenizer(["the old river", "a small river bird"] * 5)
     folder, theirs = make_folder(tmp_path / "old", Sides(old, old), **shape)
@@ -166,7 +168,7 @@ def test_tags_are_added_to_a_tokenizer_that_is_taken_over(one: tuple[Path, nn.Mo
 def test_each_side_keeps_its_own_rows(tmp_path: Path) -> None:
     old = Sides(tokenizer(), tokenizer(["un arbre vert", "la maison"] * 5))
     new = Sides(tokenizer(["the river"] * 5), old.target)
-    folder, theirs = make_folder(tmp_path / "two", old, tie="target")
+    folder, theirs = make_folder(tmp_path / "two", old, tie_embeddings="target")
     model = build(fitted(folder, new))
     assert "source tokens" in start_from(model, [folder], new).said
     assert torch.equal(model.get_parameter("target.token.weight"), theirs.get_parameter("target.token.weight"))
@@ -205,15 +207,15 @@ def berts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     [
         ("size", "16", "64"),
         ("heads", "2", "4"),
-        ("key_heads", "0", "1"),
-        ("feed_forward", "24", "128"),
+        ("key_value_heads", "0", "1"),
+        ("feed_forward_size", "24", "128"),
         ("encoder_layers", "2", "3"),
         ("decoder_layers", "2", "3"),
-        ("length", "16", "247"),
+        ("max_positions", "16", "247"),
         ("positions", "learned", "sinusoidal"),
         ("positions", "learned", "rotary"),
         ("norm", "layer", "rms"),
-        ("norm_place", "post", "pre"),
+        ("norm_placement", "post", "pre"),
         ("norm_epsilon", "1e-05", "0.1"),
         ("embedding_norm", "true", "false"),
         ("scale_embeddings", "false", "true"),
@@ -243,7 +245,14 @@ def test_all_that_is_asked_otherwise_of_two_berts_is_named_at_once(berts: list[P
 
 @pytest.mark.parametrize(
     "value",
-    ["dropout=0.3", "attention_dropout=0.1", "encoder_layers=1", "tie=none", "score=scaled_dot", "key_heads=2"],
+    [
+        "dropout=0.3",
+        "attention_dropout=0.1",
+        "encoder_layers=1",
+        "tie_embeddings=none",
+        "score=scaled_dot",
+        "key_value_heads=2",
+    ],
 )
 def test_what_the_weights_of_two_berts_leave_open_may_be_asked(berts: list[Path], tmp_path: Path, value: str) -> None:
     config = base_config(berts).with_values([f"model.{value}"])
@@ -268,7 +277,7 @@ def test_what_cannot_begin_is_refused(one: tuple[Path, nn.Module, Sides], tmp_pa
     bert, _ = make_folder(tmp_path / "bert", sides, family="bert")
     config = base_config([folder])
     with pytest.raises(ConfigError, match=r"say which, with --from FOLDER"):
-        check(Config().with_values(["train.adapters=4"]), [], tmp_path / "out")
+        check(Config().with_values(["train.lora_rank=4"]), [], tmp_path / "out")
     with pytest.raises(ConfigError, match=r"--from and --out are the same folder"):
         check(config, [folder], folder)
     with pytest.raises(ConfigError, match=r"a transformer cannot start from a bert .*--from BERT --from BERT"):
@@ -333,7 +342,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def trained(folder: Path, corpus: Path, stop_after: int | None = None, **values: Any) -> Training:
     folder.mkdir(exist_ok=True)
-    config, data = make_data(corpus, make_config("transformer", decay=0.9, **values))
+    config, data = make_data(corpus, make_config("transformer", ema_decay=0.9, **values))
     torch.manual_seed(1)
     model = build(config.model)
     choose_trained(model, config, {})
@@ -348,7 +357,7 @@ def trained(folder: Path, corpus: Path, stop_after: int | None = None, **values:
     return training
 
 
-@pytest.mark.parametrize("values", [{"freeze": "encoder.* source.token"}, {"adapters": 2}])
+@pytest.mark.parametrize("values", [{"freeze": "encoder.* source.token"}, {"lora_rank": 2}])
 def test_a_run_of_which_little_is_trained_goes_on_exactly(corpus: Path, tmp_path: Path, values: dict[str, Any]) -> None:
     whole = trained(tmp_path / "whole", corpus, **values).state()
     stopped = trained(tmp_path / "parts", corpus, 5, **values)
@@ -371,7 +380,7 @@ def test_what_is_frozen_stays_and_has_no_moments(corpus: Path, tmp_path: Path) -
 
 def adapted(origins: list[Path], *values: str) -> tuple[nn.Module, str]:
     """A model from folders, with adapters, and what is said of it."""
-    config = base_config(origins).with_values(["train.adapters=2", *values])
+    config = base_config(origins).with_values(["train.lora_rank=2", *values])
     sides = take_tokenizers(origins, config.text, lambda _: None)
     assert sides is not None
     target = 0 if sides.shared else sides.target.size
@@ -379,7 +388,9 @@ def adapted(origins: list[Path], *values: str) -> tuple[nn.Module, str]:
     return model, choose_trained(model, config, start_from(model, origins, sides).new)
 
 
-@pytest.mark.parametrize("shape", [{}, {"family": "rnn"}, {"tie": "none", "output_bias": True}, {"family": "gpt"}])
+@pytest.mark.parametrize(
+    "shape", [{}, {"family": "rnn"}, {"tie_embeddings": "none", "output_bias": True}, {"family": "gpt"}]
+)
 def test_beside_adapters_a_new_tag_is_learned_and_no_other_row_moves(tmp_path: Path, shape: dict[str, Any]) -> None:
     sides = Sides(*[tokenizer()] * 2)
     folder, _ = make_folder(tmp_path / "one", sides, **shape)
@@ -387,7 +398,7 @@ def test_beside_adapters_a_new_tag_is_learned_and_no_other_row_moves(tmp_path: P
     assert said.endswith("parameters are trained (adapters of rank 2, and what is new)")
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     ids = torch.tensor([[5, 9, sides.source.size]])
-    optimizer = make_optimizer(model, TrainConfig(rate=0.1, weight_decay=0.1))
+    optimizer = make_optimizer(model, TrainConfig(learning_rate=0.1, weight_decay=0.1))
     model(Batch(ids, None, ids, ids, None, 3, 3, np.arange(1))).square().sum().backward()
     optimizer.step()
     moved = {name: (p != before[name]) for name, p in model.named_parameters() if (p != before[name]).any()}
@@ -415,19 +426,28 @@ def test_beside_adapters_the_cross_attention_of_two_berts_is_trained_whole(tmp_p
 SMALL = [
     word
     for value in (
-        "train.budget=400", "train.warmup=2", "train.rate=0.003", "train.validate_every=5", "train.save_every=5",
-        "decode.beams=1", "decode.ratio=1",
+        "train.batch_tokens=400",
+        "train.warmup=2",
+        "train.learning_rate=0.003",
+        "train.validate_every=5",
+        "train.save_every=5",
+        "decode.beams=1",
+        "decode.max_length_ratio=1",
     )
     for word in ("--set", value)
-]  # fmt: skip
+]
 TINY = [
     word
     for value in (
-        "model.size=16", "model.heads=2", "model.feed_forward=32", "model.encoder_layers=1", "model.decoder_layers=1",
+        "model.size=16",
+        "model.heads=2",
+        "model.feed_forward_size=32",
+        "model.encoder_layers=1",
+        "model.decoder_layers=1",
         "text.vocabulary=300",
     )
     for word in ("--set", value)
-]  # fmt: skip
+]
 
 
 def regard(corpus: Path, *words: str, processes: int = 1, text: str = "") -> subprocess.CompletedProcess[str]:
@@ -485,7 +505,7 @@ def test_another_shape_than_that_of_two_berts_is_refused_in_one_line(
 @pytest.mark.parametrize("processes", [1, 2])
 def test_adapters_end_as_a_plain_folder(corpus: Path, origin: Path, tmp_path: Path, processes: int) -> None:
     out = tmp_path / "out"
-    words = ("--updates", "10", "--from", str(origin), "--set", "train.adapters=2")
+    words = ("--updates", "10", "--from", str(origin), "--set", "train.lora_rank=2")
     said = trains(corpus, out, *words, processes=processes)
     assert "are trained (adapters of rank 2)" in said
     before, after = load_weights(origin), load_weights(out)
@@ -534,7 +554,7 @@ def test_back_translated_text_is_a_corpus_beside_the_real_one(corpus: Path, tmp_
     assert done.returncode == 0, done.stderr
     assert back.read_bytes().count(b"\n") == 80
     said = trains(
-        corpus, tmp_path / "out", "--updates", "5", *TINY, "--set", "text.clean=empty",
+        corpus, tmp_path / "out", "--updates", "5", *TINY, "--set", "text.cleaning=empty",
         "--also", f"{back},{alone},0.5,<BT>",
     )  # fmt: skip
     assert "read 80 pairs" in said

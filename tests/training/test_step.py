@@ -66,7 +66,7 @@ def test_a_model_with_compiled_parts_decodes_and_records_as_before() -> None:
 @pytest.mark.parametrize("family", ["transformer", "rnn-input"])
 def test_batches_of_few_shapes_are_trained_on(family: str, tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path)
-    training = make_training(tmp_path / "run", corpus, make_config(family, shapes=3, updates=20))
+    training = make_training(tmp_path / "run", corpus, make_config(family, batch_shapes=3, updates=20))
     shapes = set()
     batches = training._batches()
     for _ in range(30):

@@ -98,7 +98,7 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_it_goes_on_to_the_same_
 def test_a_damaged_checkpoint_does_not_count_among_those_that_are_kept(
     corpus: Path, whole: Training, tmp_path: Path
 ) -> None:
-    few: dict[str, object] = {"keep": 2, "validate_every": 100}
+    few: dict[str, object] = {"keep_checkpoints": 2, "validate_every": 100}
     trained(tmp_path, corpus, stop_after=11, **few)
     flip(tmp_path / "checkpoints" / "update-00000011" / "model.safetensors")
     flip(tmp_path / "checkpoints" / "update-00000008" / "model.safetensors")
@@ -246,7 +246,9 @@ def test_a_model_that_is_damaged_at_the_end_is_passed_over(corpus: Path, finishe
 
 @pytest.mark.slow
 def test_a_run_that_was_stopped_averages_what_one_that_was_not_does(corpus: Path, tmp_path: Path) -> None:
-    config = make_config("transformer", updates=8, save_every=2, average=3, keep=1, metric="loss")
+    config = make_config(
+        "transformer", updates=8, save_every=2, average_checkpoints=3, keep_checkpoints=1, metric="loss"
+    )
 
     def life(out: Path, stop_after: int = 0) -> bytes:
         def watch(kind: str, facts: dict[str, object]) -> None:
@@ -266,10 +268,14 @@ def test_a_run_that_was_stopped_averages_what_one_that_was_not_does(corpus: Path
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("train.budget=5", r"train.budget \(5\) has no room for a pair of \d+ positions: set train.budget=\d+ or more"),
         (
-            "model.length=4",
-            r"model.length is 4: set text.longest=3, or without --from model.length=\d+ or more, or model.positions",
+            "train.batch_tokens=5",
+            r"train.batch_tokens \(5\) has no room for a pair of \d+ positions: set train.batch_tokens=\d+ or more",
+        ),
+        (
+            "model.max_positions=4",
+            r"model.max_positions is 4: set text.max_length=3, or without --from model.max_positions=\d+ or more, "
+            r"or model.positions",
         ),
         ("train.seed=9223372036854775808", r"train.seed \(9223372036854775808\) must be below 2\^63"),
     ],
@@ -284,8 +290,10 @@ def test_what_no_example_fits_leaves_nothing_behind(value: str, message: str, co
 
 def test_two_averages_at_once_are_refused(corpus: Path, tmp_path: Path) -> None:
     asked = request(corpus, tmp_path / "out")
-    config = asked.config.with_values(["train.average=5", "train.decay=0.9"])
-    with pytest.raises(RequestError, match=r"train.average \(5\) and train.decay \(0.9\) are two averages"):
+    config = asked.config.with_values(["train.average_checkpoints=5", "train.ema_decay=0.9"])
+    with pytest.raises(
+        RequestError, match=r"train.average_checkpoints \(5\) and train.ema_decay \(0.9\) are two averages"
+    ):
         run(dataclasses.replace(asked, config=config), ALONE, lambda _: None, lambda *_: None)
 
 
@@ -348,7 +356,7 @@ def test_a_full_disk_ends_the_run_with_its_checkpoints_and_it_goes_on_when_there
     corpus: Path, whole: Training, small_disk: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(RunError, match="the disk is full"):
-        trained(small_disk, corpus, save_every=1, keep=100)
+        trained(small_disk, corpus, save_every=1, keep_checkpoints=100)
     found, damaged = newest(small_disk)
     assert found is not None
     assert not damaged

@@ -26,12 +26,21 @@ pytestmark = pytest.mark.slow
 SMALL = [
     word
     for value in (
-        "model.size=16", "model.heads=2", "model.feed_forward=32", "model.encoder_layers=1", "model.decoder_layers=1",
-        "text.vocabulary=300", "train.budget=400", "train.warmup=4", "train.validate_every=10", "train.save_every=5",
-        "decode.beams=2", "decode.ratio=1",
+        "model.size=16",
+        "model.heads=2",
+        "model.feed_forward_size=32",
+        "model.encoder_layers=1",
+        "model.decoder_layers=1",
+        "text.vocabulary=300",
+        "train.batch_tokens=400",
+        "train.warmup=4",
+        "train.validate_every=10",
+        "train.save_every=5",
+        "decode.beams=2",
+        "decode.max_length_ratio=1",
     )
     for word in ("--set", value)
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -91,16 +100,16 @@ def test_the_same_command_again_says_that_it_is_done(corpus: Path, trained: Path
 
 
 def test_another_config_is_refused_with_the_difference(corpus: Path, trained: Path) -> None:
-    done = train(corpus, trained, "--updates", "20", "--set", "train.rate=0.5")
+    done = train(corpus, trained, "--updates", "20", "--set", "train.learning_rate=0.5")
     assert done.returncode == 2
-    assert "train.rate was 0.002 and is now 0.5" in done.stderr
+    assert "train.learning_rate was 0.002 and is now 0.5" in done.stderr
     assert "--fresh" in done.stderr
 
 
 def test_a_size_is_chosen_said_and_kept_on_another_machine(corpus: Path) -> None:
     out, files = corpus / "chosen", [str(corpus / "a.txt"), str(corpus / "b.txt")]
     words = [sys.executable, "-m", "regard", "train", *files, "--out", str(out), "--device", "cpu", "--updates", "3"]
-    words += ["--set", "decode.beams=1", "--set", "decode.ratio=1"]
+    words += ["--set", "decode.beams=1", "--set", "decode.max_length_ratio=1"]
     first = subprocess.run([*words, "--threads", "1"], capture_output=True, text=True, env=environment(corpus))
     assert first.returncode == 0, first.stderr
     assert "1 core: a transformer of 3+3 layers of 128" in first.stderr
@@ -205,7 +214,7 @@ def test_one_text_trains_a_language_model(corpus: Path, family: str) -> None:
         "cpu",
         *SMALL,
     ]
-    words += ["--set", f"model.family={family}", "--set", "text.window=16", "--updates", "10", "--json"]
+    words += ["--set", f"model.family={family}", "--set", "text.context_length=16", "--updates", "10", "--json"]
     done = subprocess.run(words, capture_output=True, text=True, env=environment(corpus))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["scores"]["loss"] > 0
@@ -358,7 +367,7 @@ def test_a_fresh_start_that_is_refused_leaves_the_finished_run_as_it_was(trained
 def test_two_vocabularies_are_not_given_one_table_of_embeddings(corpus: Path, tmp_path: Path) -> None:
     done = train(corpus, tmp_path / "out", "--updates", "2", "--set", "text.shared=false")
     assert done.returncode == 2
-    assert 'set model.tie="target"' in done.stderr
+    assert 'set model.tie_embeddings="target"' in done.stderr
     assert not (tmp_path / "out").exists()
 
 
@@ -427,12 +436,12 @@ def test_what_can_be_read_only_once_is_not_trained_on(corpus: Path, tmp_path: Pa
 def test_a_run_whose_numbers_end_before_its_first_save_begins_again_with_a_lower_rate(
     corpus: Path, tmp_path: Path
 ) -> None:
-    high = ["train.rate=1e17", "train.warmup=1", "train.save_every=1000", "train.precision=fp32"]
+    high = ["train.learning_rate=1e17", "train.warmup=1", "train.save_every=1000", "train.precision=fp32"]
     done = train(corpus, tmp_path / "out", "--updates", "6", *(word for each in high for word in ("--set", each)))
     kinds = [json.loads(line)["kind"] for line in (tmp_path / "out" / "journal.jsonl").read_text().splitlines()]
     assert "fell_back" in kinds
     assert "back to update 0, with half the rate" in done.stderr
-    assert "and going back did not help: lower train.rate" in done.stderr
+    assert "and going back did not help: lower train.learning_rate" in done.stderr
 
 
 def test_a_damaged_cache_is_made_anew(corpus: Path, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_one_and_two_processes_agree_in_loss_for_fifty_updates(corpus: Path, tmp
 
 @pytest.mark.parametrize("sharded", [False, True])
 def test_two_processes_that_were_stopped_go_on_bit_for_bit(corpus: Path, tmp_path: Path, sharded: bool) -> None:
-    asked = {"updates": 20, "model": {"dropout": 0.1}, "decay": 0.9, "sharded": sharded}
+    asked = {"updates": 20, "model": {"dropout": 0.1}, "ema_decay": 0.9, "sharded": sharded}
     whole = run(tmp_path / "whole", corpus, 2, **asked)
     first = run(tmp_path / "parts", corpus, 2, **asked, stop=5)
     assert len(first) == 10  # they agree to stop every ten updates
@@ -38,7 +38,7 @@ def test_two_processes_that_were_stopped_go_on_bit_for_bit(corpus: Path, tmp_pat
 
 @pytest.mark.parametrize("family", ["transformer", "rnn-input", "gpt", "bert"])
 def test_a_process_without_a_share_of_a_batch_changes_nothing(corpus: Path, tmp_path: Path, family: str) -> None:
-    asked = {"updates": 8, "budget": 64, "family": family, "rdrop": 1.0}  # one row a batch, or two
+    asked = {"updates": 8, "batch_tokens": 64, "family": family, "r_drop": 1.0}  # one row a batch, or two
     one = run(tmp_path / "one", corpus, 1, **asked)
     assert run(tmp_path / "two", corpus, 2, **asked) == pytest.approx(one, rel=1e-5)
 
@@ -92,11 +92,22 @@ def command(corpus: Path, out: Path, processes: int):  # type: ignore[no-untyped
     import sys
 
     values = {
-        "model.size": 16, "model.heads": 2, "model.feed_forward": 32, "model.encoder_layers": 1,
-        "model.decoder_layers": 1, "model.dropout": 0, "text.vocabulary": 300, "train.updates": 8, "train.budget": 400,
-        "train.validate_every": 4, "train.decay": 0.9, "train.warmup": 4, "train.rate": 0.01, "train.metric": "chrf",
+        "model.size": 16,
+        "model.heads": 2,
+        "model.feed_forward_size": 32,
+        "model.encoder_layers": 1,
+        "model.decoder_layers": 1,
+        "model.dropout": 0,
+        "text.vocabulary": 300,
+        "train.updates": 8,
+        "train.batch_tokens": 400,
+        "train.validate_every": 4,
+        "train.ema_decay": 0.9,
+        "train.warmup": 4,
+        "train.learning_rate": 0.01,
+        "train.metric": "chrf",
         "train.sharded": str(processes > 1).lower(),
-    }  # fmt: skip
+    }
     launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"] if processes > 1 else []
     words = ["train", str(corpus / "a.txt"), str(corpus / "b.txt"), "--out", str(out), "--json", "--device", "cpu"]
     words += [word for name, value in values.items() for word in ("--set", f"{name}={value}")]

@@ -30,7 +30,14 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def made(family: str, parent: Path) -> Path:
     """A model folder of a family, named after it."""
     tokenizer = train(["the old house sees a small bird"] * 3, kind="words", vocabulary=40)
-    shape = {"size": 16, "heads": 2, "feed_forward": 32, "encoder_layers": 1, "length": 24, **SHAPES[family]}
+    shape = {
+        "size": 16,
+        "heads": 2,
+        "feed_forward_size": 32,
+        "encoder_layers": 1,
+        "max_positions": 24,
+        **SHAPES[family],
+    }
     config = Config.read({"model": {"family": family, **shape, "vocabulary": tokenizer.size}})
     torch.manual_seed(0)
     save_model(parent / family, build(config.model), config, {"tokenizer.json": tokenizer.text}, force=False)

@@ -39,7 +39,14 @@ LINES = [  # a blank before the first word makes its tokens those of a word in t
 ]
 RNN = {"family": "rnn", "size": 16}
 SHAPES: dict[str, dict[str, Any]] = {
-    "transformer": {"size": 16, "heads": 2, "feed_forward": 32, "encoder_layers": 1, "decoder_layers": 1, "length": 64},
+    "transformer": {
+        "size": 16,
+        "heads": 2,
+        "feed_forward_size": 32,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "max_positions": 64,
+    },
     "rnn": RNN,
     "rnn-none": {**RNN, "score": "none"},
 }
@@ -96,7 +103,9 @@ def backwards() -> Translator:
 def untrained(name: str) -> Translator:
     own = tokenizer()
     torch.manual_seed(1)
-    config = Config.read({"model": {**SHAPES[name], "vocabulary": own.size}, "decode": {"ratio": 1.5, "extra": 12}})
+    config = Config.read(
+        {"model": {**SHAPES[name], "vocabulary": own.size}, "decode": {"max_length_ratio": 1.5, "max_length_extra": 12}}
+    )
     return Translator(build(config.model).eval().requires_grad_(False), Sides(own, own), config)
 
 
@@ -125,7 +134,7 @@ def test_a_pattern_copies_the_whole_words_it_touches(pattern: str, text: str, fo
 
 def test_a_term_that_falls_between_parts_is_warned_of() -> None:
     translator = untrained("rnn")
-    translator.config = translator.config.with_values(["text.longest=4"])
+    translator.config = translator.config.with_values(["text.max_length=4"])
     (result,) = translator.translate(
         ["the river house " * 4], terms=terminology(terms=[("the river house the", ["zorblax"])])
     )

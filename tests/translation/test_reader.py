@@ -27,7 +27,14 @@ def tokenizer() -> Tokenizer:
 
 
 def make(**text: Any) -> Reader:
-    shape = {"size": 16, "heads": 2, "feed_forward": 32, "encoder_layers": 2, "length": 16, "activation": "gelu"}
+    shape = {
+        "size": 16,
+        "heads": 2,
+        "feed_forward_size": 32,
+        "encoder_layers": 2,
+        "max_positions": 16,
+        "activation": "gelu",
+    }
     config = Config.read({"model": {"family": "bert", **shape, "vocabulary": tokenizer().size}, "text": text})
     torch.manual_seed(0)
     return Reader(build(config.model).eval(), tokenizer(), config)  # type: ignore[arg-type]

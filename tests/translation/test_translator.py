@@ -39,11 +39,18 @@ def tokenizer() -> Tokenizer:
 
 
 def make(family: str = "transformer", *, seed: int = 0, calibration: Calibration | None = None) -> Translator:
-    shape = {"size": 16, "heads": 2, "feed_forward": 32, "encoder_layers": 1, "decoder_layers": 1, "length": 40}
+    shape = {
+        "size": 16,
+        "heads": 2,
+        "feed_forward_size": 32,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "max_positions": 40,
+    }
     config = Config.read({
         "model": {**shape, **FAMILIES[family], "vocabulary": tokenizer().size},
-        "text": {"longest": LONGEST},
-        "decode": {"beams": 2, "ratio": 1.0, "extra": 4},
+        "text": {"max_length": LONGEST},
+        "decode": {"beams": 2, "max_length_ratio": 1.0, "max_length_extra": 4},
     })  # fmt: skip
     torch.manual_seed(seed)
     return Translator(build(config.model).eval(), Sides(tokenizer(), tokenizer()), config, calibration=calibration)
@@ -169,7 +176,7 @@ def test_a_sentence_longer_than_the_model_reads_is_split_with_a_warning() -> Non
 
 def test_a_translation_that_had_no_end_is_warned_of() -> None:
     translator = make()
-    translator.config = translator.config.with_values(["decode.shortest=500"])  # it may end nowhere but at the limit
+    translator.config = translator.config.with_values(["decode.min_length=500"])  # it may end nowhere but at the limit
     assert "unfinished" in [note.kind for note in translator.translate(["the bird"])[0].warnings]
 
 
@@ -229,7 +236,7 @@ def test_an_unknown_tag_is_refused_and_the_known_one_named() -> None:
 
 def test_a_text_that_fits_without_its_tag_only_is_translated_in_parts() -> None:
     translator = make("learned")
-    translator.config = translator.config.with_values(["text.longest=39"])  # all that the positions have room for
+    translator.config = translator.config.with_values(["text.max_length=39"])  # all that the positions have room for
     words = ["the", "bird", "sees", "a", "house"] * 20
     text = next(
         " ".join(words[:size]) for size in range(90, 0, -1) if len(tokenizer().encode(" ".join(words[:size]))) == 39
@@ -321,7 +328,7 @@ def test_with_diversity_alternatives_differ_more() -> None:
         results = translator.translate(["the old house", "a bird", "the river sees"], alternatives=3)
         return sum(len({text.text[:1] for text in (each, *each.alternatives)}) for each in results)
 
-    assert different(["decode.diversity=5"]) > different([])
+    assert different(["decode.diversity_penalty=5"]) > different([])
 
 
 def test_alternatives_at_a_place_are_words_that_follow_the_prefix_the_most_probable_first() -> None:

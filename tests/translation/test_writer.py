@@ -28,10 +28,17 @@ def tokenizer() -> Tokenizer:
 
 
 def make(family: str = "learned", *, running: bool = True) -> Writer:
-    shape = {"size": 16, "heads": 2, "feed_forward": 32, "decoder_layers": 2, "length": 16, "norm_place": "pre"}
+    shape = {
+        "size": 16,
+        "heads": 2,
+        "feed_forward_size": 32,
+        "decoder_layers": 2,
+        "max_positions": 16,
+        "norm_placement": "pre",
+    }
     config = Config.read({
         "model": {"family": "gpt", **shape, **FAMILIES[family], "vocabulary": tokenizer().size},
-        "text": {"running": running},
+        "text": {"continuous": running},
     })  # fmt: skip
     torch.manual_seed(0)
     return Writer(build(config.model).eval(), tokenizer(), config)

@@ -35,16 +35,23 @@ class MultiHead(nn.Module):
     """
 
     def __init__(
-        self, size: int, heads: int, *, key_heads: int, bias: bool, score: str = "scaled_dot", dropout: float = 0.0
+        self,
+        size: int,
+        heads: int,
+        *,
+        key_value_heads: int,
+        bias: bool,
+        score: str = "scaled_dot",
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         if heads < 1 or size % heads:
             raise ConfigError(f"size ({size}) must be a multiple of heads ({heads})")
-        if key_heads < 1 or heads % key_heads:
-            raise ConfigError(f"heads ({heads}) must be a multiple of key_heads ({key_heads})")
+        if key_value_heads < 1 or heads % key_value_heads:
+            raise ConfigError(f"heads ({heads}) must be a multiple of key_value_heads ({key_value_heads})")
         head = size // heads
-        self.heads, self.key_heads, self.head, self.dropout = heads, key_heads, head, dropout
-        self.widths = (heads * head, key_heads * head, key_heads * head)
+        self.heads, self.key_value_heads, self.head, self.dropout = heads, key_value_heads, head, dropout
+        self.widths = (heads * head, key_value_heads * head, key_value_heads * head)
         self.project = nn.Linear(size, sum(self.widths), bias=bias)
         self.join = nn.Linear(heads * head, size, bias=bias)
         self.score = make_score(score, head, head)
@@ -75,10 +82,10 @@ class MultiHead(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """What queries (B, H, Q, D) gather from a memory, joined: (B, Q, size), with the weights when asked for."""
         key, value = memory
-        groups = self.heads // self.key_heads
+        groups = self.heads // self.key_value_heads
         alone = query.shape[2] == 1
         if groups > 1 and alone:  # one token: the heads of a group ask side by side, and nothing is copied
-            query = query.reshape(len(query), self.key_heads, groups, self.head)
+            query = query.reshape(len(query), self.key_value_heads, groups, self.head)
         elif groups > 1:
             key, value = (x.repeat_interleave(groups, dim=1) for x in memory)
         context, given = attend_unchecked(

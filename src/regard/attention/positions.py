@@ -40,8 +40,8 @@ class Learned(nn.Module):
         """Refuse what is longer than the table, before an index runs out of it."""
         if length > self.weight.shape[0]:
             raise InputError(
-                f"{what} has {length} tokens and model.length is {self.weight.shape[0]}: give at most "
-                f"{self.weight.shape[0]}, or train with a larger model.length or sinusoidal or rotary positions"
+                f"{what} has {length} tokens and model.max_positions is {self.weight.shape[0]}: give at most "
+                f"{self.weight.shape[0]}, or train with a larger model.max_positions or sinusoidal or rotary positions"
             )
 
 

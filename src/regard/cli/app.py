@@ -98,10 +98,10 @@ def count(
             f"{model}/model.safetensors holds {on_disk:,} parameters and its config.json describes {counted.total:,}: "
             "one of the two is not of this model"
         )
-    length = target or (shape.length if shape.family in ("bert", "gpt") else 32)
+    length = target or (shape.max_positions if shape.family in ("bert", "gpt") else 32)
     longest = max(length, source if shape.family == "transformer" else 0)
-    if shape.has_table and longest > shape.length:
-        raise ConfigError(f"a sentence of {longest} tokens is longer than model.length ({shape.length})")
+    if shape.has_table and longest > shape.max_positions:
+        raise ConfigError(f"a sentence of {longest} tokens is longer than model.max_positions ({shape.max_positions})")
     done = counting.work(shape, source, length)
     needed = counting.memory(shape, counted.total, batch, done.source, length, precision)
     took = None
@@ -184,7 +184,7 @@ def train(
         list[Path], typer.Option("--from", metavar="FOLDER", help="Start from a finished model, or from two berts.")
     ] = [],  # noqa: B006 - typer copies it
     alignments: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Links i-j of SOURCE and TARGET for train.guided.")
+        Path | None, typer.Option(metavar="FILE", help="Links i-j of SOURCE and TARGET for train.guided_alignment.")
     ] = None,
     recipe: Annotated[str, typer.Option(metavar="NAME or FILE", help="A known-good run to start from.")] = "",
     updates: Annotated[int, typer.Option(min=0, help="How many; as --set train.updates.")] = 0,
@@ -220,7 +220,7 @@ def train(
         "family": config.model.family,
         "languages": two("--languages", languages, "codes", "en,fr"),
         "fields": two("--fields", fields, "names", "english,french"),
-        "running": config.text.running,
+        "running": config.text.continuous,
     }
     request = Request(
         corpora=(

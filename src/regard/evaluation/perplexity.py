@@ -83,7 +83,7 @@ def of_folder(folder: Path, text: str, device: torch.device, progress: Callable[
     sides = Sides.load(folder)
     if config.text.fingerprint:
         check_fingerprint(sides.fingerprint, config.text.fingerprint, folder)
-    if config.text.running:
+    if config.text.continuous:
         texts = list(read_running(text))
         whole = "".join(texts)
         words, characters = len(whole.split()) + whole.count("\n"), len(whole)
@@ -104,7 +104,7 @@ def of_folder(folder: Path, text: str, device: torch.device, progress: Callable[
         words=words,
         characters=characters,
         window=window,
-        masked=config.text.masked if config.model.family == "bert" else None,
+        masked=config.text.mask_probability if config.model.family == "bert" else None,
     )
 
 
@@ -114,13 +114,13 @@ def _windows(texts: Sequence[str], tokenizer: Tokenizer, config: Config) -> tupl
     lengths = np.array([len(own) for own in ids], np.int32)
     starts = np.cumsum(lengths, dtype=np.int64) - lengths
     column = Column((np.concatenate(ids),), np.zeros(len(ids), np.uint8), starts, lengths)
-    stream = Stream(column, np.arange(len(ids)), running=config.text.running)
-    length = min(config.text.window, config.model.length, len(stream))
+    stream = Stream(column, np.arange(len(ids)), running=config.text.continuous)
+    length = min(config.text.context_length, config.model.max_positions, len(stream))
     plan = ordering.windows(len(stream), length=length, budget=max(POSITIONS, length), seed=0, epoch=0, whole=True)
-    apart: dict[str, Any] = {"rank": 0, "world": 1, "segments": config.text.segments}
+    apart: dict[str, Any] = {"rank": 0, "world": 1, "segments": config.text.isolate_texts}
     if config.model.family == "gpt":
         return packed(stream, plan, **apart), len(plan), len(stream), length
-    share: dict[str, Any] = {"share": config.text.masked, "vocabulary": config.model.vocabulary}
+    share: dict[str, Any] = {"share": config.text.mask_probability, "vocabulary": config.model.vocabulary}
     return packed_masked(stream, plan, **apart, **share, seed=SEED, epoch=0), len(plan), len(stream), length
 
 

@@ -96,8 +96,8 @@ class Reading:
 
     @classmethod
     def usual(cls, config: Config) -> Reading:
-        """Without anything to choose by: the head that `train.guided` drew to alignments, or what `looks` takes."""
-        if not config.train.guided:
+        """The default: the head trained by `train.guided_alignment`, else the mean over heads that `looks` takes."""
+        if not config.train.guided_alignment:
             return cls()
         layers = config.model.decoder_layers if config.model.family == "transformer" else 1
         return cls(layer=max(layers - 2, 0), head=0)

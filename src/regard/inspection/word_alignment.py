@@ -61,14 +61,14 @@ class Direction:
             raise ConfigError(f"{folder} was not trained with the tag {tag}")
         reading = Reading.load(folder)
         found = cls(model, sides, config, reading or Reading.usual(config), tag=tag)
-        found.settled = reading is not None or config.train.guided > 0
+        found.settled = reading is not None or config.train.guided_alignment > 0
         return found
 
     @property
     def longest(self) -> int:
         """Tokens a side may have: what the model was trained on, and has positions for."""
         shape = self.config.model
-        return min([self.config.text.longest, *[shape.length - 1] * shape.has_table])
+        return min([self.config.text.max_length, *[shape.max_positions - 1] * shape.has_table])
 
     @property
     def looks(self) -> tuple[int, int]:

@@ -45,8 +45,8 @@ def why_not(model: ModelConfig, decode: DecodeConfig) -> str:
         return f"it knows no model.score = {model.score_name}, only {' and '.join(SCORES)}"
     if decode.coverage_penalty:
         return "its coverage penalty looks at one layer, ours at all: set decode.coverage_penalty=0"
-    if decode.diversity:
-        return "its beam has no groups: set decode.diversity=0"
+    if decode.diversity_penalty:
+        return "its beam has no groups: set decode.diversity_penalty=0"
     return ""
 
 
@@ -80,7 +80,7 @@ class Engine:
         self._source = _vocabulary(sides.source, model.config.vocabulary)
         self._target = _vocabulary(sides.target, model.config.target_tokens)
         self._ids = {token: number for number, token in enumerate(self._target)}
-        rows = model.config.length if model.config.has_table else POSITIONS
+        rows = model.config.max_positions if model.config.has_table else POSITIONS
         self._positions = None if model.config.positions == "rotary" else rows
         self._steps = steps
 
@@ -116,7 +116,7 @@ class Engine:
     ) -> list[list[Hypothesis]]:
         """The hypotheses of some of the sources, none longer than `most` tokens."""
         settings, prefixes = asked.settings, asked.prefixes
-        ruled = forbid or prefixes is not None or settings.shortest > 0 or settings.no_repeat > 0
+        ruled = forbid or prefixes is not None or settings.min_length > 0 or settings.no_repeat_ngram > 0
         texts = [[self._source[number] for number in sources[row]] for row in rows]
         begins = None if prefixes is None else [[self._target[number] for number in prefixes[row]] for row in rows]
         answers = self._engine.translate_batch(
@@ -126,12 +126,12 @@ class Engine:
             patience=PATIENCE,
             num_hypotheses=asked.beams if ruled else asked.results,
             length_penalty=settings.length_penalty,
-            no_repeat_ngram_size=settings.no_repeat,
+            no_repeat_ngram_size=settings.no_repeat_ngram,
             suppress_sequences=[[self._target[number]] for number in FORBIDDEN] if forbid else None,
             return_end_token=True,  # so that it counts as a token, as with us
             max_input_length=0,
             max_decoding_length=max(most, 1),  # the end not counted: what has none gets one when it is scored
-            min_decoding_length=settings.shortest,
+            min_decoding_length=settings.min_length,
             return_scores=True,
         )
         found = []
@@ -230,7 +230,7 @@ def _spec(config: ModelConfig) -> Any:
     from ctranslate2 import specs
 
     common: dict[str, Any] = {
-        "pre_norm": config.norm_place == "pre",
+        "pre_norm": config.norm_placement == "pre",
         "activation": specs.Activation[ACTIVATIONS[config.activation]],
         "layernorm_embedding": config.embedding_norm,
         "ffn_glu": config.gated,

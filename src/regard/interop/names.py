@@ -65,7 +65,7 @@ def bert(config: ModelConfig, prefix: str = "bert.") -> Iterator[Row]:
         yield from _bert_layer(f"encoder.blocks.{i}", f"{prefix}encoder.layer.{i}")
     if config.pooler:
         yield from _linear("pooler", f"{prefix}pooler.dense")
-    if config.masked_head:
+    if config.mlm_head:
         yield from _linear("head.dense", "cls.predictions.transform.dense")
         yield from _linear("head.norm", "cls.predictions.transform.LayerNorm")
         yield Row("head.bias", ("cls.predictions.bias",))
@@ -100,7 +100,7 @@ def llama(config: ModelConfig) -> Iterator[Row]:
         yield Row(f"{ours}.feed_forward.narrow.weight", (f"{theirs}.mlp.down_proj.weight",))
         yield Row(f"{ours}.feed_forward_norm.weight", (f"{theirs}.post_attention_layernorm.weight",))
     yield Row("decoder.norm.weight", ("model.norm.weight",))
-    if config.tie == "none":
+    if config.tie_embeddings == "none":
         yield Row("output.weight", ("lm_head.weight",))
 
 

@@ -30,10 +30,10 @@ class BERT(nn.Module):
         super().__init__()
         self.config = config
         embedding = dataclasses.replace(config, positions="learned", embedding_norm=True, scale_embeddings=False)
-        self.source = Embedding(embedding, config.vocabulary, types=config.types)
+        self.source = Embedding(embedding, config.vocabulary, types=config.token_types)
         self.encoder = Stack(config, config.encoder_layers, cross=False, name="encoder")
         self.pooler = nn.Linear(config.size, config.size) if config.pooler else None
-        self.head = MaskedHead(config) if config.masked_head else None
+        self.head = MaskedHead(config) if config.mlm_head else None
         start_normal(self)
 
     def encode(
@@ -63,8 +63,8 @@ class BERT(nn.Module):
         if types.dtype not in (torch.int64, torch.int32) or types.shape != tokens.shape:
             raise InputError(f"types must be whole numbers of the shape of the tokens, {tuple(tokens.shape)}")
         there = types.device.type == "cpu" and types.numel()
-        if there and not 0 <= int(types.min()) <= int(types.max()) < self.config.types:
-            raise InputError(f"types holds {int(types.max())}; this bert has types 0 to {self.config.types - 1}")
+        if there and not 0 <= int(types.min()) <= int(types.max()) < self.config.token_types:
+            raise InputError(f"types holds {int(types.max())}; this bert has types 0 to {self.config.token_types - 1}")
 
     def forward(self, batch: Batch) -> Tensor:
         """For training: (N, V), the logits of the N tokens to be guessed, row after row."""
@@ -80,7 +80,7 @@ class BERT(nn.Module):
     def logits(self, encoded: Tensor) -> Tensor:
         """(..., size) -> (..., V): what each masked token was."""
         if self.head is None:
-            raise ConfigError("this bert has no masked-token head: build it with model.masked_head=true")
+            raise ConfigError("this bert has no masked-token head: build it with model.mlm_head=true")
         return F.linear(self.head(encoded), self.source.token.weight, self.head.bias)
 
 

@@ -20,7 +20,7 @@ class Block(nn.Module):
 
     def __init__(self, config: ModelConfig, *, cross: bool) -> None:
         super().__init__()
-        self.pre = config.norm_place == "pre"
+        self.pre = config.norm_placement == "pre"
         self.attention = _attention(config)
         self.attention_norm = make_norm(config)
         self.cross = _attention(config) if cross else None
@@ -98,7 +98,7 @@ class Stack(nn.Module):
         self.name = name
         self.turning = (config.head_size, config.rotary_base) if config.positions == "rotary" else None
         self.blocks = nn.ModuleList(Block(config, cross=cross) for _ in range(layers))
-        self.norm = make_norm(config) if config.norm_place == "pre" else None
+        self.norm = make_norm(config) if config.norm_placement == "pre" else None
 
     def read(self, x: Tensor, positions: Tensor, mask: Tensor | None, record: Record | None) -> Tensor:
         """(B, S, size) embeddings -> (B, S, size)."""
@@ -147,7 +147,7 @@ def _attention(config: ModelConfig) -> MultiHead:
     return MultiHead(
         config.size,
         config.heads,
-        key_heads=config.memory_heads,
+        key_value_heads=config.memory_heads,
         bias=config.bias,
         score=config.score_name,
         dropout=config.attention_dropout,

@@ -31,7 +31,7 @@ class GPT(nn.Module):
         self.config = config
         self.target = Embedding(config, config.vocabulary)
         self.decoder = Stack(config, config.decoder_layers, cross=False, name="decoder")
-        self.output = None if config.tie != "none" else nn.Linear(config.size, config.vocabulary, bias=False)
+        self.output = None if config.tie_embeddings != "none" else nn.Linear(config.size, config.vocabulary, bias=False)
         self.output_bias = nn.Parameter(torch.zeros(config.vocabulary)) if config.output_bias else None
         start_normal(self, config.decoder_layers)
 

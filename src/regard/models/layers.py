@@ -35,7 +35,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        inner = config.feed_forward
+        inner = config.feed_forward_size
         self.activation, self.gated = ACTIVATIONS[config.activation], config.gated
         self.widen = nn.Linear(config.size, inner * (2 if config.gated else 1), bias=config.bias)
         self.narrow = nn.Linear(inner, config.size, bias=config.bias)
@@ -68,7 +68,7 @@ class Embedding(nn.Module):
         self.token = nn.Embedding(vocabulary, config.size)
         # Scaled up by sqrt(size) they start at unit variance; as an output matrix, small enough for a softmax.
         nn.init.normal_(self.token.weight, std=config.size**-0.5 if config.scale_embeddings else 0.02)
-        self.position = Learned(config.length, config.size) if config.positions == "learned" else None
+        self.position = Learned(config.max_positions, config.size) if config.positions == "learned" else None
         self.types = nn.Embedding(types, config.size) if types else None
         if self.types is not None:
             nn.init.normal_(self.types.weight, std=0.02)

@@ -63,7 +63,7 @@ def adapt(model: nn.Module, rank: int, new: New) -> int:
     for module in maps:
         if rank > min(module.weight.shape):
             shape = " × ".join(map(str, module.weight.shape))
-            raise ConfigError(f"train.adapters ({rank}) is no low rank for a matrix of {shape}")
+            raise ConfigError(f"train.lora_rank ({rank}) is no low rank for a matrix of {shape}")
     for name, parameter in named.items():
         parameter.requires_grad_(name in new)
     for module in maps:

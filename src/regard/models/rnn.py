@@ -59,7 +59,7 @@ class RNN(nn.Module):
         size, embedding, context = config.size, config.embedding_size, config.source_state
 
         self.source = _embedding(config.vocabulary, embedding)
-        self.target = self.source if config.tie == "all" else _embedding(config.target_tokens, embedding)
+        self.target = self.source if config.tie_embeddings == "all" else _embedding(config.target_tokens, embedding)
         widths = [embedding] + [context] * (config.encoder_layers - 1)
         self.encoder = nn.ModuleList(
             BothWays(config.cell, width, config.direction_size, bidirectional=config.bidirectional) for width in widths
@@ -79,7 +79,9 @@ class RNN(nn.Module):
             self.deep = nn.Linear(size + embedding + context, 2 * config.deep_size)
         else:
             self.deep = nn.Linear(context + size, config.deep_size)
-        self.output = None if config.tie != "none" else nn.Linear(config.deep_size, config.target_tokens, bias=False)
+        self.output = (
+            None if config.tie_embeddings != "none" else nn.Linear(config.deep_size, config.target_tokens, bias=False)
+        )
         self.output_bias = nn.Parameter(torch.zeros(config.target_tokens))
         self.dropout = nn.Dropout(config.dropout)
         for layer in (self.bridge, self.ask, self.remember, self.deep, self.output):

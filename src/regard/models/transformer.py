@@ -38,10 +38,12 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.source = Embedding(config, config.vocabulary)
-        self.target = self.source if config.tie == "all" else Embedding(config, config.target_tokens)
+        self.target = self.source if config.tie_embeddings == "all" else Embedding(config, config.target_tokens)
         self.encoder = Stack(config, config.encoder_layers, cross=False, name="encoder")
         self.decoder = Stack(config, config.decoder_layers, cross=True, name="decoder")
-        self.output = None if config.tie != "none" else nn.Linear(config.size, config.target_tokens, bias=False)
+        self.output = (
+            None if config.tie_embeddings != "none" else nn.Linear(config.size, config.target_tokens, bias=False)
+        )
         self.output_bias = nn.Parameter(torch.zeros(config.target_tokens)) if config.output_bias else None
 
     def start(self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, room: int = 0) -> State:

@@ -19,8 +19,19 @@ from regard.config import ModelConfig
 from regard.errors import ConfigError
 from regard.models.transformer import Transformer
 
-SAME = ("size", "heads", "key_heads", "feed_forward", "activation", "norm", "norm_place", "norm_epsilon", "bias",
-        "length", "score")  # fmt: skip
+SAME = (
+    "size",
+    "heads",
+    "key_value_heads",
+    "feed_forward_size",
+    "activation",
+    "norm",
+    "norm_placement",
+    "norm_epsilon",
+    "bias",
+    "max_positions",
+    "score",
+)
 """Fields that two berts must have alike, and the transformer as they have them."""
 FIXED: dict[str, Any] = {"positions": "learned", "embedding_norm": True, "scale_embeddings": False, "output_bias": True}
 """What is so of every bert, whatever its config says: its embeddings, and the bias of its head."""
@@ -49,7 +60,7 @@ class Report:
 
 
 def warm_config(
-    encoder: ModelConfig, decoder: ModelConfig, *, tie: Literal["all", "target", "none"] = "target"
+    encoder: ModelConfig, decoder: ModelConfig, *, tie_embeddings: Literal["all", "target", "none"] = "target"
 ) -> ModelConfig:
     """The transformer whose two stacks are those of two berts."""
     for config in (encoder, decoder):
@@ -66,7 +77,7 @@ def warm_config(
         family="transformer",
         target_vocabulary=decoder.vocabulary if decoder.vocabulary != encoder.vocabulary else 0,
         decoder_layers=decoder.encoder_layers,
-        tie=tie,
+        tie_embeddings=tie_embeddings,
         **FIXED,
     )
 
@@ -87,7 +98,7 @@ def check_asked(asked: ModelConfig, given: ModelConfig) -> None:
 
 def _differ(one: ModelConfig, other: ModelConfig, name: str) -> bool:
     """Whether a field means another thing: what a 0 or an auto stands for may also be said."""
-    meant = {"key_heads": "memory_heads", "score": "score_name"}.get(name, name)
+    meant = {"key_value_heads": "memory_heads", "score": "score_name"}.get(name, name)
     return bool(getattr(one, name) != getattr(other, name) and getattr(one, meant) != getattr(other, meant))
 
 
@@ -140,7 +151,7 @@ def warm_start(model: Transformer, encoder: Mapping[str, Tensor], decoder: Mappi
 def _may_stay(config: ModelConfig, side: str, name: str) -> bool:
     """Whether a bert's tensor may be left behind: of its head, of layers above ours, of embeddings that are tied."""
     if name.startswith("source."):
-        return side == "decoder" and config.tie == "all"
+        return side == "decoder" and config.tie_embeddings == "all"
     if name.startswith("encoder."):
         layer = re.match(r"encoder\.blocks\.(\d+)\.", name)
         layers = config.encoder_layers if side == "encoder" else config.decoder_layers
@@ -150,7 +161,7 @@ def _may_stay(config: ModelConfig, side: str, name: str) -> bool:
 
 def _plan(model: Transformer) -> Iterator[tuple[str, str, str]]:
     """Our name, which bert, its name there."""
-    sides = [("source", "encoder")] + ([] if model.config.tie == "all" else [("target", "decoder")])
+    sides = [("source", "encoder")] + ([] if model.config.tie_embeddings == "all" else [("target", "decoder")])
     for ours, side in sides:
         for part, _ in model.get_submodule(ours).named_parameters():
             yield f"{ours}.{part}", side, f"source.{part}"

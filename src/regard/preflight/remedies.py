@@ -33,7 +33,7 @@ DROP = (
     "Leave these lines out on both sides: `regard check ... --json` names them (`lines`). With their numbers in LINES: "
     "`awk 'NR==FNR {{bad[$1]; next}} !(FNR in bad)' LINES FILE > FILE.clean`, once for each side."
 )
-BY_ITSELF = "`regard train` leaves them out by itself and says how many (`text.clean`). "
+BY_ITSELF = "`regard train` leaves them out by itself and says how many (`text.cleaning`). "
 UNIQUE = "To make the files smaller: `paste SOURCE TARGET | awk '!seen[$0]++' > once.tsv`."
 HOLD_OUT = (
     "Let `regard train SOURCE TARGET --out FOLDER` hold out a leak-free part by itself (no `--valid`), "
@@ -103,7 +103,7 @@ KINDS = {
     "length-ratio": Remedy(
         "{count} pairs of {split} have lengths that do not fit each other",
         "In {share} of the pairs one side is far longer than its partner says: cut off, padded, or not a translation.",
-        "`regard train` leaves the worst out by itself (`text.ratio`). " + DROP,
+        "`regard train` leaves the worst out by itself (`text.max_length_ratio`). " + DROP,
         care=0.01,  # free translations: up to 0.4 % in Hansards
         unfit=0.3,
     ),

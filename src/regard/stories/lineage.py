@@ -170,7 +170,7 @@ def _own(config: Config, device: torch.device) -> dict[str, int]:
     """What a race on this device has other than the recipes, which are for a CPU."""
     if device.type != "cuda":
         return {}
-    return {"train.budget": ROWS * config.train.budget, "train.shapes": GRAPHS}
+    return {"train.batch_tokens": ROWS * config.train.batch_tokens, "train.batch_shapes": GRAPHS}
 
 
 def _plan(out: Path, data: Path, minutes: float, updates: int, seeds: int, device: torch.device, say: Say) -> int:
@@ -190,7 +190,7 @@ def _plan(out: Path, data: Path, minutes: float, updates: int, seeds: int, devic
         cores = _places(device) if device.type == "cpu" else 1  # a GPU has them take turns
         longest = max(sum(each.values()) * seeds / cores, max(each.values()))
         planned = max(20, int(SPENT * 60 * minutes / longest))
-    budget = _config(WITHOUT, device).train.budget
+    budget = _config(WITHOUT, device).train.batch_tokens
     say(f"{planned:,} updates of {budget:,} positions for each of {len(RACERS)} models")
     folders.write_file(path, f"{planned}\n", force=True)
     return planned

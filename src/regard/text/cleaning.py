@@ -58,8 +58,16 @@ class Rules:
     @classmethod
     def of(cls, config: TextConfig, *, sides: int = 2) -> Rules:
         """The rules of a run; of a single text long and repeated lines are no faults, and of a running one none are."""
-        names = [] if config.running else [rule for rule in config.clean.split() if sides == 2 or rule not in OF_PAIRS]
-        return cls(names=tuple(rule for rule in CLEANING if rule in names), longest=config.longest, ratio=config.ratio)
+        names = (
+            []
+            if config.continuous
+            else [rule for rule in config.cleaning.split() if sides == 2 or rule not in OF_PAIRS]
+        )
+        return cls(
+            names=tuple(rule for rule in CLEANING if rule in names),
+            longest=config.max_length,
+            ratio=config.max_length_ratio,
+        )
 
 
 @dataclass

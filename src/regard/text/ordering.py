@@ -195,7 +195,7 @@ def _check_budget(lengths: tuple[Lengths, Lengths], chosen: Places, budget: int)
         worst = int(positions.argmax())
         raise InputError(
             f"example {chosen[worst]} has {positions[worst]} positions and a batch {budget}: "
-            "raise the budget, or leave longer ones out (text.longest)"
+            "raise the budget, or leave longer ones out (text.max_length)"
         )
 
 

@@ -128,10 +128,10 @@ def _course(training: Training, kept: Sequence[int]) -> dict[str, str]:
     updates = ", ".join(f"{update:,}" for update in kept)
     best = f"the best by {NAMES.get(settings.metric, settings.metric)}, of update {progress.best_update:,}"
     weights = best if list(kept) == [progress.best_update] else f"of update {updates}, the last that could be read"
-    if settings.average:
+    if settings.average_checkpoints:
         weights = f"the mean of {len(kept)} checkpoint{'s' * (len(kept) != 1)}, of update {updates}"
-    elif settings.decay:
-        weights += f", averaged with a decay of {settings.decay:g}"
+    elif settings.ema_decay:
+        weights += f", averaged with a decay of {settings.ema_decay:g}"
     rows = {
         "updates": f"{progress.update:,}, the last in epoch {progress.epoch + 1:,}",
         "target tokens seen": f"{progress.tokens:,}",

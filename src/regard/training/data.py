@@ -39,7 +39,7 @@ class Files:
     languages: tuple[str, str] | None = None
     fields: tuple[str, str] | None = None
     running: bool = False
-    """The text is one, from beginning to end (`text.running`)."""
+    """The text is one, from beginning to end (`text.continuous`)."""
     begin: int = 0
     end: int | None = None
     """The characters of a running text that are meant."""
@@ -95,7 +95,7 @@ class Data:
         examples = None
         if set(weights) != {1.0}:
             examples = ordering.mix(sizes, weights, seed=settings.seed, epoch=number)
-        return self._batches(store, settings.seed, number, rank, world, settings.budget, examples)
+        return self._batches(store, settings.seed, number, rank, world, settings.batch_tokens, examples)
 
     def _shapes(self, budget: int) -> list[ordering.Shape]:
         """The few shapes of all epochs, which hold every variant of the corpora."""
@@ -105,40 +105,42 @@ class Data:
                 for side in ("source_lengths", "target_lengths")
             ]
             settings = self.config.train
-            shapes = ordering.choose_shapes(*lengths, budget=budget, most=settings.shapes, exact=settings.exact)
+            shapes = ordering.choose_shapes(
+                *lengths, budget=budget, most=settings.batch_shapes, exact=settings.equal_lengths
+            )
             self._chosen = budget, shapes
         return self._chosen[1]
 
     def validation(self) -> Epoch:
         """The validation batches, always the same."""
-        return self._batches(self.valid, 0, 0, 0, 1, max(self.config.train.budget, LEAST), None)
+        return self._batches(self.valid, 0, 0, 0, 1, max(self.config.train.batch_tokens, LEAST), None)
 
     def _batches(
         self, store: Store, seed: int, epoch: int, rank: int, world: int, budget: int, examples: Places | None
     ) -> Epoch:
         config, text = self.config, self.config.text
         if config.model.family in ("rnn", "transformer"):
-            lengths, exact = (store.source_lengths, store.target_lengths), config.train.exact
-            if config.train.shapes and store is not self.valid:
+            lengths, exact = (store.source_lengths, store.target_lengths), config.train.equal_lengths
+            if config.train.batch_shapes and store is not self.valid:
                 shapes = self._shapes(budget)
                 plan = ordering.plan_shapes(*lengths, shapes, seed=seed, epoch=epoch, examples=examples, exact=exact)
             else:
                 plan = ordering.plan(*lengths, budget=budget, seed=seed, epoch=epoch, examples=examples, exact=exact)
             return Epoch(plan, pairs(store, plan, rank=rank, world=world))
         chosen = np.arange(len(store)) if examples is None else ordering.in_laps(examples)
-        stream = Stream(store.text, chosen, running=text.running)
-        length = min(text.window, config.model.length, len(stream))
+        stream = Stream(store.text, chosen, running=text.continuous)
+        length = min(text.context_length, config.model.max_positions, len(stream))
         cut = {"length": length, "budget": max(budget, length), "seed": seed, "epoch": epoch}
         plan = ordering.windows(len(stream), **cut, whole=store is self.valid)
         if config.model.family == "gpt":
-            return Epoch(plan, packed(stream, plan, rank=rank, world=world, segments=text.segments))
+            return Epoch(plan, packed(stream, plan, rank=rank, world=world, segments=text.isolate_texts))
         make = packed_masked(
             stream,
             plan,
             rank=rank,
             world=world,
-            segments=text.segments,
-            share=text.masked,
+            segments=text.isolate_texts,
+            share=text.mask_probability,
             vocabulary=config.model.vocabulary,
             seed=seed,
             epoch=epoch,
@@ -184,18 +186,22 @@ def prepare(
     """
     rules = Rules.of(config.text)
     apart = [valid] if valid else []
-    if config.text.running:
+    if config.text.continuous:
         if any(files.weight != 1 for files in corpora):
-            raise ConfigError("text.running reads a text once, from beginning to end: the weights of --also must be 1")
+            raise ConfigError(
+                "text.continuous reads a text once, from beginning to end: the weights of --also must be 1"
+            )
         if not apart:
             corpora, apart = _without_end(corpora, say)
     identities = [f"{files.identity}*{files.weight:g}" for files in corpora]
     linked = any(files.links for files in corpora)
     kept = [
-        _stored(files, identity, config, sides, rules, damaged, variants=config.text.variants, linked=linked)
+        _stored(
+            files, identity, config, sides, rules, damaged, variants=config.text.bpe_dropout_variants, linked=linked
+        )
         for files, identity in zip(corpora, identities, strict=True)
     ]
-    variants = range(1, 1 + config.text.variants) if config.text.bpe_dropout else range(1)
+    variants = range(1, 1 + config.text.bpe_dropout_variants) if config.text.bpe_dropout else range(1)
     stores = [corpus.join([Store.open(folder, variant=number) for folder in kept]) for number in variants]
     sizes = [len(Store.open(folder)) for folder in kept]
     for folder in kept:
@@ -203,7 +209,7 @@ def prepare(
     made: list[Path] = []
     if apart:
         lenient = Rules(names=("empty", "long"), longest=rules.longest, ratio=rules.ratio)
-        lenient = rules if config.text.running else lenient
+        lenient = rules if config.text.continuous else lenient
         identities += [files.identity for files in apart]
         made = [
             _stored(files, files.identity, config, sides, lenient, damaged, variants=0, linked=False) for files in apart
@@ -248,19 +254,22 @@ def check_room(data: Data, config: Config) -> None:
     """Refuse a config that some pair does not fit, however it is cut: better now than in an epoch to come."""
     if config.model.family not in ("rnn", "transformer"):
         return
-    budget, shape = config.train.budget, config.model
+    budget, shape = config.train.batch_tokens, config.model
     for store, room in (*((store, budget) for store in data.train), (data.valid, max(budget, LEAST))):
         positions = int((store.source_lengths + store.target_lengths).max())
         longest = int(max(store.source_lengths.max(), store.target_lengths.max()))
         if positions > room:
             raise ConfigError(
-                f"train.budget ({budget}) has no room for a pair of {positions} positions: set train.budget="
-                f"{positions} or more, or a smaller text.longest ({config.text.longest})"
+                f"train.batch_tokens ({budget}) has no room for a pair of {positions} positions: set "
+                f"train.batch_tokens="
+                f"{positions} or more, or a smaller text.max_length ({config.text.max_length})"
             )
-        if shape.family == "transformer" and shape.has_table and longest > shape.length:
+        if shape.family == "transformer" and shape.has_table and longest > shape.max_positions:
             raise ConfigError(
-                f"a sentence has {longest} tokens with its end, and model.length is {shape.length}: set text.longest="
-                f"{shape.length - 1}, or without --from model.length={longest} or more, or model.positions=sinusoidal "
+                f"a sentence has {longest} tokens with its end, and model.max_positions is {shape.max_positions}: set "
+                f"text.max_length="
+                f"{shape.max_positions - 1}, or without --from model.max_positions={longest} or more, or "
+                f"model.positions=sinusoidal "
                 "or rotary"
             )
 

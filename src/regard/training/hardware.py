@@ -61,13 +61,13 @@ def available(runtime: Runtime) -> int:
 
 def operations(config: Config, data: Data) -> float:
     """What training on one target token takes, at the mean lengths of the data."""
-    passes = 2 if config.train.rdrop else 1
+    passes = 2 if config.train.r_drop else 1
     if config.model.family in ("rnn", "transformer"):
         store = data.train[0]
         source, target = (max(1, round(float(side.mean()))) for side in (store.source_lengths, store.target_lengths))
         return passes * work(config.model, source, target).training / target
-    window = min(config.text.window, config.model.length)
-    counted = window * (config.text.masked if config.model.family == "bert" else 1.0)
+    window = min(config.text.context_length, config.model.max_positions)
+    counted = window * (config.text.mask_probability if config.model.family == "bert" else 1.0)
     return passes * work(config.model, 0, window).training / counted
 
 

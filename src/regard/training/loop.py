@@ -108,7 +108,7 @@ class Training:
         self.writers = runtime.writers(sharded=config.train.sharded)
         """The processes that write a checkpoint together; None where the main one has all there is."""
         self.optimizer = make_optimizer(self.model, config.train)
-        self.average = {n: p.clone() for n, p in parameters(self.model).items()} if config.train.decay else None
+        self.average = {n: p.clone() for n, p in parameters(self.model).items()} if config.train.ema_decay else None
         self.progress = Progress()
         self._taken: Taken | None = None
         """The next update's gradients, where the device was told of them before it was done with the last."""
@@ -196,7 +196,7 @@ class Training:
         settings, progress = self.config.train, self.progress
         step = self._prepared()
         journal = Journal(self.folder / "journal.jsonl" if self.runtime.is_main else None, progress.update)
-        self._saver = saver = Saver(self.folder, keep=settings.keep, writers=self.writers)
+        self._saver = saver = Saver(self.folder, keep=settings.keep_checkpoints, writers=self.writers)
         held = self.optimizer.register_step_pre_hook(lambda *_: saver.copied())  # no step changes what is being saved
         with journal, saver, held, _asked_to_stop() as stop:
             batches, split = self._batches(), progress.split
@@ -230,7 +230,9 @@ class Training:
                 if progress.update % settings.validate_every == 0 or last:
                     self._validate(step, validate, watch, journal)
                 progress.finished = last or (settings.patience > 0 and progress.stale >= settings.patience)
-                best = progress.best_update == progress.update and not settings.average  # it is what is kept
+                best = (
+                    progress.best_update == progress.update and not settings.average_checkpoints
+                )  # it is what is kept
                 if progress.update % settings.save_every == 0 or best or progress.finished or stopping:
                     self._save(saver, watch)
                 if stopping and not progress.finished:
@@ -272,7 +274,7 @@ class Training:
         settings, progress = self.config.train, self.progress
         update = progress.update + 1
         taken, self._taken = self._taken or self._take(step, batches, update + progress.skipped), None
-        norm = whole(nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip or math.inf))
+        norm = whole(nn.utils.clip_grad_norm_(self.model.parameters(), settings.max_grad_norm or math.inf))
         found = self.runtime.summed(torch.stack([step.plain, norm]))
         learning = rate(update, settings, self.config.model.size) * progress.lowered
         for group in self.optimizer.param_groups:
@@ -304,7 +306,7 @@ class Training:
 
     def _take(self, step: Step, batches: Iterator[Batch], attempt: int) -> Taken:
         """The gradients of the next micro-batches, and what of them is known before the device has done anything."""
-        micro = [next(batches) for _ in range(self.config.train.accumulate)]
+        micro = [next(batches) for _ in range(self.config.train.gradient_accumulation)]
         cursor = self.cursor
         (tokens,) = self.runtime.total(sum(batch.target_tokens for batch in micro))
         tokens = max(tokens, 1)  # a bert may find nothing to guess among words it does not know
@@ -329,7 +331,7 @@ class Training:
             if last and self.runtime.world > 1:  # the others wait for its gradients
                 raise RunError(
                     f"process {rank} ran out of GPU memory at update {progress.update + 1}: begin anew (--fresh) with "
-                    f"a smaller train.budget ({self.config.train.budget})"
+                    f"a smaller train.batch_tokens ({self.config.train.batch_tokens})"
                 ) from error
             return False
         return True
@@ -340,7 +342,7 @@ class Training:
         if self.progress.split >= rows:
             raise RunError(
                 f"one example of {shape} tokens does not fit into the GPU's memory: begin anew (--fresh) with a "
-                f"smaller text.longest ({self.config.text.longest}) or model.size ({self.config.model.size})"
+                f"smaller text.max_length ({self.config.text.max_length}) or model.size ({self.config.model.size})"
             )
         self.progress.split *= 2
         self._make_room(step)
@@ -369,7 +371,7 @@ class Training:
     def _follow(self, update: int) -> None:
         """The exponential average, quicker at first so that it forgets the random start."""
         assert self.average is not None
-        decay = min(self.config.train.decay, (1 + update) / (10 + update))
+        decay = min(self.config.train.ema_decay, (1 + update) / (10 + update))
         ours = [own(tensor) for tensor in parameters(self.model).values()]
         torch._foreach_lerp_([own(tensor) for tensor in self.average.values()], ours, 1 - decay)
 
@@ -405,8 +407,9 @@ class Training:
             if not is_full(error):
                 raise
             raise RunError(
-                f"a validation does not fit into the GPU's memory: begin anew (--fresh) with a smaller train.budget "
-                f"({self.config.train.budget}) or decode.beams ({self.config.decode.beams})"
+                f"a validation does not fit into the GPU's memory: begin anew (--fresh) with a smaller "
+                f"train.batch_tokens "
+                f"({self.config.train.batch_tokens}) or decode.beams ({self.config.decode.beams})"
             ) from error
 
     @contextmanager
@@ -441,14 +444,14 @@ class Training:
         saver.wait()
         settings, best = self.config.train, self.progress.best_update
         path = self._newest(
-            lambda update: not update % settings.save_every or (update == best and not settings.average)
+            lambda update: not update % settings.save_every or (update == best and not settings.average_checkpoints)
         )
         lowered, skipped, split = self.progress.lowered * LOWERED, self.progress.skipped, self.progress.split
         if (path is None and self._again is None) or lowered < 1e-3:
             tried = ", and going back did not help" if self.progress.lowered < 1 else ""
             raise RunError(
                 f"{self.progress.in_a_row} updates in a row gave no number at update {self.progress.update + 1}"
-                f"{tried}: lower train.rate ({self.config.train.rate}) or use train.precision=fp32"
+                f"{tried}: lower train.learning_rate ({self.config.train.learning_rate}) or use train.precision=fp32"
             )
         if path is not None:
             self._load(path)
@@ -461,9 +464,9 @@ class Training:
 
 
 def last_saved(update: int, settings: TrainConfig) -> list[int]:
-    """The updates whose checkpoints `train.average` takes at this one: those of a run that nothing has stopped."""
+    """The updates whose checkpoints `train.average_checkpoints` averages at this update."""
     whole = range(update - update % settings.save_every, 0, -settings.save_every)
-    return [update, *(each for each in whole if each != update)][: settings.average]
+    return [update, *(each for each in whole if each != update)][: settings.average_checkpoints]
 
 
 def runs_ahead(config: Config, runtime: Runtime) -> bool:

@@ -38,11 +38,11 @@ def objective(model: nn.Module, batch: Batch, config: TrainConfig, price: Price 
 
     With R-Drop the batch passes twice, under different dropout. `price` stands for `priced` where it is compiled.
     """
-    if config.rdrop:
+    if config.r_drop:
         batch = batch.each(lambda tensor: torch.cat([tensor, tensor]))
     logits, extra = _run(model, batch, config)
-    cost = (price or priced)(logits, wanted(logits, batch), config.smoothing, config.rdrop)
-    return cost._replace(loss=cost.loss + extra / (2 if config.rdrop else 1))
+    cost = (price or priced)(logits, wanted(logits, batch), config.label_smoothing, config.r_drop)
+    return cost._replace(loss=cost.loss + extra / (2 if config.r_drop else 1))
 
 
 def priced(logits: Tensor, labels: Tensor, smoothing: float, rdrop: float) -> Cost:
@@ -62,14 +62,14 @@ def apart(logits: Tensor, labels: Tensor) -> Tensor:
 
 def _run(model: nn.Module, batch: Batch, config: TrainConfig) -> tuple[Tensor, Tensor | float]:
     """The logits, and what guided alignment costs."""
-    if not config.guided:
+    if not config.guided_alignment:
         return model(batch), 0.0
     record: Record = {}
     logits = model(batch, record)
     crosses = [name for name in record if name.endswith(".cross")]
     weights = record[crosses[max(len(crosses) - 2, 0)]]
     links = own_links(weights, batch) if batch.links is None else batch.links
-    return logits, config.guided * guided_loss(weights, links)
+    return logits, config.guided_alignment * guided_loss(weights, links)
 
 
 def guided_loss(weights: Tensor, links: Tensor) -> Tensor:
@@ -95,14 +95,16 @@ def own_links(weights: Tensor, batch: Batch) -> Tensor:
 
 def check_guided(config: Config, links: bool) -> None:
     """Guided alignment is for what looks at a source, and alignments are for it."""
-    if links and not config.train.guided:
-        raise ConfigError("--alignments are for guided alignment: give its weight, such as --set train.guided=0.05")
-    if not config.train.guided:
+    if links and not config.train.guided_alignment:
+        raise ConfigError(
+            "--alignments are for guided alignment: give its weight, such as --set train.guided_alignment=0.05"
+        )
+    if not config.train.guided_alignment:
         return
     if config.model.family in ("gpt", "bert"):
-        raise ConfigError(f"train.guided draws attention to a source, and a {config.model.family} has none")
+        raise ConfigError(f"train.guided_alignment draws attention to a source, and a {config.model.family} has none")
     if config.model.score == "none":
-        raise ConfigError("train.guided draws attention to a source, and model.score = none has no attention")
+        raise ConfigError("train.guided_alignment draws attention to a source, and model.score = none has no attention")
     if links and config.text.bpe_dropout:
         raise ConfigError("--alignments link words cut in one way: set text.bpe_dropout=0, or leave --alignments out")
 

@@ -54,7 +54,7 @@ def draw(training: Training) -> None:
     folder, config = training.folder, training.config
     lines = journal.read(folder / "journal.jsonl")
     title = f"{folder.resolve().name}: {config.model.family}, {count(config).total:,} parameters"
-    best = 0 if config.train.average else training.progress.best_update  # a mean of several is none of them
+    best = 0 if config.train.average_checkpoints else training.progress.best_update  # a mean of several is none of them
     for name, data in curves.draw(lines, best=best, title=title).items():
         folders.write_file(folder / name, data, force=True)
     if film.frames(folder):

@@ -22,29 +22,29 @@ def _warm(update: int, warmup: int) -> float:
 def noam(update: int, config: TrainConfig, size: int) -> float:
     """size^-0.5 min(u^-0.5, u w^-1.5): the paper's, times `rate`."""
     warmup = max(config.warmup, 1)
-    return config.rate / math.sqrt(size) * min(1 / math.sqrt(update), update / math.sqrt(warmup) ** 3)
+    return config.learning_rate / math.sqrt(size) * min(1 / math.sqrt(update), update / math.sqrt(warmup) ** 3)
 
 
 def inverse_sqrt(update: int, config: TrainConfig, size: int) -> float:
     """The same curve, with its peak given."""
     warmup = max(config.warmup, 1)
-    return config.rate * min(update / warmup, math.sqrt(warmup / update))
+    return config.learning_rate * min(update / warmup, math.sqrt(warmup / update))
 
 
 def cosine(update: int, config: TrainConfig, size: int) -> float:
     """Half a cosine, down to a tenth."""
     fall = 0.5 * (1 + math.cos(math.pi * _done(update, config, end=config.updates)))
-    return config.rate * _warm(update, config.warmup) * (0.1 + 0.9 * fall)
+    return config.learning_rate * _warm(update, config.warmup) * (0.1 + 0.9 * fall)
 
 
 def linear(update: int, config: TrainConfig, size: int) -> float:
     """A straight line that would be at zero after the last update."""
-    return config.rate * _warm(update, config.warmup) * (1 - _done(update, config, end=config.updates + 1))
+    return config.learning_rate * _warm(update, config.warmup) * (1 - _done(update, config, end=config.updates + 1))
 
 
 def constant(update: int, config: TrainConfig, size: int) -> float:
     """No fall at all."""
-    return config.rate * _warm(update, config.warmup)
+    return config.learning_rate * _warm(update, config.warmup)
 
 
 def _done(update: int, config: TrainConfig, *, end: int) -> float:
@@ -91,5 +91,9 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
             (decayed if matrix else spared).append(parameter)
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": spared, "weight_decay": 0.0}]
     return torch.optim.AdamW(
-        [group for group in groups if group["params"]], lr=config.rate, betas=(0.9, config.beta2), eps=1e-9, fused=True
+        [group for group in groups if group["params"]],
+        lr=config.learning_rate,
+        betas=(0.9, config.beta2),
+        eps=1e-9,
+        fused=True,
     )

@@ -65,7 +65,7 @@ def settled(
     known = facts(data, runtime, minutes)
     if left_open & size.CHOSEN - size.PLANNED:
         config = size.choose(config, left_open, known)
-        if runtime.device.type == "cuda" and "train.budget" in left_open:
+        if runtime.device.type == "cuda" and "train.batch_tokens" in left_open:
             config = _affordable(config, left_open, data, runtime, known, make)
         took = pace(config, data, runtime).whole(size.seconds(config, known) / config.train.updates)
         if minutes or runtime.device.type == "cuda":
@@ -93,7 +93,7 @@ def facts(data: Data, runtime: Runtime, minutes: float) -> Facts:
         examples=len(store),
         source=float(sides[0].mean()) if pairs else 0.0,
         target=float(sides[-1].mean()),
-        longest=max(int(lengths.max()) for lengths in both) if pairs else data.config.text.window,
+        longest=max(int(lengths.max()) for lengths in both) if pairs else data.config.text.context_length,
         device=runtime.device.type,
         memory=machine.available(runtime),
         cores=min(machine.cores(), torch.get_num_threads()),
@@ -137,12 +137,12 @@ class Found(NamedTuple):
 def probe(config: Config, data: Data, runtime: Runtime, minutes: float, make: Make, validate: Validate) -> Found:
     """A few updates and a small validation of a model that is thrown away, by this process alone."""
     alone = Runtime(runtime.device, 0, 1)
-    share = max(1, config.train.budget // runtime.world)
-    mine = replace(config, train=replace(config.train, budget=max(share, facts(data, runtime, 0).longest)))
+    share = max(1, config.train.batch_tokens // runtime.world)
+    mine = replace(config, train=replace(config.train, batch_tokens=max(share, facts(data, runtime, 0).longest)))
     training = Training(Path(), make(mine), mine, _with(data, mine), alone)
     batches, step = training._batches(), training._prepared()
     # every shape is recorded once, which takes as long as many updates: a few batches, again and again, tell both apart
-    some = cycle(islice(batches, COLD * mine.train.accumulate)) if step.records else batches
+    some = cycle(islice(batches, COLD * mine.train.gradient_accumulation)) if step.records else batches
     times: list[float] = []
     recorded: list[int] = []
     begun, limit, fewest = time.perf_counter(), SHARE * 60 * minutes, COLD + 3 if step.records else 3
@@ -155,7 +155,7 @@ def probe(config: Config, data: Data, runtime: Runtime, minutes: float, make: Ma
             break
     batches.close()  # type: ignore[attr-defined]
     each = _mean(times[COLD if step.records else min(COLD, len(times) // 3) :])
-    cold = _cold(times, each, recorded, shapes=mine.train.shapes)
+    cold = _cold(times, each, recorded, shapes=mine.train.batch_shapes)
     scored = _validation(training.model, _with(data, mine), validate, limit)
     numbers = counting.count(config).total
     found = scored._replace(update=each, cold=cold, ending=scored.ending + 16 * numbers / WRITTEN)
@@ -179,7 +179,7 @@ def _validation(model: nn.Module, data: Data, validate: Validate, limit: float) 
     A model that has learned nothing never ends a sentence: it may write as much as a good one would, and then as much
     as it likes.
     """
-    short = replace(data.config, decode=replace(data.config.decode, ratio=1.0, extra=5))
+    short = replace(data.config, decode=replace(data.config.decode, max_length_ratio=1.0, max_length_extra=5))
     held = len(data.valid)
 
     def timed(config: Config, some: int) -> tuple[float, bool]:
@@ -198,7 +198,7 @@ def _validation(model: nn.Module, data: Data, validate: Validate, limit: float) 
         bleu = [replace(config, train=replace(config.train, metric="bleu")) for config in (short, data.config)]
         few, endless = (timed(config, 8)[0] for config in bleu)
         scored, endless = each if translates else few, endless / few
-    repeated = validation if translates and not data.config.train.average else 0.0
+    repeated = validation if translates and not data.config.train.average_checkpoints else 0.0
     # in batches of many sentences a step more costs half of what it does in batches of few
     return Found(0.0, 0.0, validation, scored * held, repeated, max(1.0, (1 + endless) / 2))
 
@@ -234,8 +234,8 @@ def _affordable(
     """The config with a budget whose longest batches fit into the GPU's memory: reckoned first, then tried."""
     numbers = counting.count(config).total
     precision = "fp32" if config.train.precision == "fp32" else "bf16"
-    passes, half = 2 if config.train.rdrop else 1, max(1, known.longest // 2)
-    budget = config.train.budget
+    passes, half = 2 if config.train.r_drop else 1, max(1, known.longest // 2)
+    budget = config.train.batch_tokens
 
     def needed(budget: int) -> int:
         rows = passes * math.ceil(budget / runtime.world / (2 * half))
@@ -243,15 +243,15 @@ def _affordable(
 
     while budget > known.longest and needed(budget) > FULL * known.memory:
         budget //= 2
-    while not _fits(replace(config, train=replace(config.train, budget=budget)), data, runtime, known, make):
+    while not _fits(replace(config, train=replace(config.train, batch_tokens=budget)), data, runtime, known, make):
         budget //= 2
         if budget < known.longest:
             raise RunError(
                 f"a batch of one example of {known.longest} positions does not fit into the GPU's memory: "
-                f"lower text.longest ({config.text.longest}) or model.size ({config.model.size})"
+                f"lower text.max_length ({config.text.max_length}) or model.size ({config.model.size})"
             )
-    config = replace(config, train=replace(config.train, budget=budget))
-    return size.scheduled(config, left_open - {"train.budget"}, known)
+    config = replace(config, train=replace(config.train, batch_tokens=budget))
+    return size.scheduled(config, left_open - {"train.batch_tokens"}, known)
 
 
 def _fits(config: Config, data: Data, runtime: Runtime, known: Facts, make: Make) -> bool:
@@ -341,12 +341,12 @@ def pace(config: Config, data: Data, runtime: Runtime) -> Pace:
     held, translates = len(data.valid), config.model.family in ("rnn", "transformer")
     known = facts(data, runtime, 0)
     length = known.source + known.target
-    guess = held * length / 3 / config.train.budget  # the loss: no backward pass
+    guess = held * length / 3 / config.train.batch_tokens  # the loss: no backward pass
     if translates and config.train.metric != "loss":
         slower = DECODING.get(runtime.device.type, 20.0) * config.decode.beams / 3
-        guess += slower * min(held, VALIDATED) * length / config.train.budget
-    guess /= (2 if config.train.rdrop else 1) * config.train.accumulate
-    again = translates and config.train.metric != "loss" and not config.train.average
+        guess += slower * min(held, VALIDATED) * length / config.train.batch_tokens
+    guess /= (2 if config.train.r_drop else 1) * config.train.gradient_accumulation
+    again = translates and config.train.metric != "loss" and not config.train.average_checkpoints
     return Pace(config.train, validation=guess, ending=max(1.0, held / VALIDATED) if translates else 1.0, again=again)
 
 

@@ -16,9 +16,9 @@ from regard.counting import count, work
 PLANNED = frozenset({"train.updates", "train.warmup", "train.validate_every", "train.save_every"})
 """What --minutes decides."""
 CHOSEN = PLANNED | frozenset(
-    [f"model.{name}" for name in "size heads feed_forward encoder_layers decoder_layers dropout".split()]  # noqa: SIM905
-    + [f"model.{name}" for name in "norm_place positions activation scale_embeddings".split()]  # noqa: SIM905
-    + [f"train.{name}" for name in "budget shapes rate schedule rdrop decay patience".split()]  # noqa: SIM905
+    [f"model.{name}" for name in "size heads feed_forward_size encoder_layers decoder_layers dropout".split()]  # noqa: SIM905
+    + [f"model.{name}" for name in "norm_placement positions activation scale_embeddings".split()]  # noqa: SIM905
+    + [f"train.{name}" for name in "batch_tokens batch_shapes learning_rate schedule r_drop ema_decay patience".split()]  # noqa: SIM905
 )
 """What is chosen where neither a recipe nor the user says it."""
 
@@ -71,9 +71,9 @@ TEXTS = (  # gpt and bert, by tokens
 )
 SHAPES = {"transformer": TRANSFORMERS, "rnn": RNNS, "gpt": TEXTS, "bert": TEXTS}
 STYLE: dict[str, dict[str, Any]] = {
-    "transformer": {"norm_place": "pre"},
+    "transformer": {"norm_placement": "pre"},
     "rnn": {},
-    "gpt": {"norm_place": "pre", "positions": "learned", "activation": "gelu_tanh", "scale_embeddings": False},
+    "gpt": {"norm_placement": "pre", "positions": "learned", "activation": "gelu_tanh", "scale_embeddings": False},
     "bert": {"positions": "learned", "activation": "gelu", "scale_embeddings": False},
 }
 
@@ -118,7 +118,7 @@ def left_open(asked: Iterable[str], *, recipe: bool, started: bool, minutes: boo
     """
     names = CHOSEN if not recipe else PLANNED if minutes else frozenset()
     if started:
-        names &= PLANNED | {"train.budget", "train.patience"}
+        names &= PLANNED | {"train.batch_tokens", "train.patience"}
     return names - {value.partition("=")[0].strip() for value in asked}
 
 
@@ -152,22 +152,25 @@ def _with_model(config: Config, left_open: frozenset[str], shape: Shape, facts: 
     values = {
         "size": size,
         "heads": heads,
-        "feed_forward": max(1, size * shape.feed_forward // shape.size),
+        "feed_forward_size": max(1, size * shape.feed_forward // shape.size),
         "encoder_layers": shape.layers,
         "decoder_layers": shape.layers,
         "dropout": shape.dropout,
         **STYLE[config.model.family],
     }
     # the second pass of R-Drop is cheap on a GPU, which a small model leaves idle
-    training = {"rdrop": 0.0 if facts.modest else shape.rdrop, "decay": 0.0 if config.train.average else 0.999}
+    training = {
+        "r_drop": 0.0 if facts.modest else shape.rdrop,
+        "ema_decay": 0.0 if config.train.average_checkpoints else 0.999,
+    }
     if not facts.modest and config.model.family == "transformer":
-        training["shapes"] = SHAPES_OF_BATCHES[size >= 512]
+        training["batch_shapes"] = SHAPES_OF_BATCHES[size >= 512]
     return _laid_under(config, left_open, {"model": values, "train": training})
 
 
 def scheduled(config: Config, left_open: frozenset[str], facts: Facts) -> Config:
     """The config with the budget, the updates and all that follows from them."""
-    config = _laid_under(config, left_open, {"train": {"budget": _budget(config, facts)}})
+    config = _laid_under(config, left_open, {"train": {"batch_tokens": _budget(config, facts)}})
     updates = _updates(config, facts) if "train.updates" in left_open else config.train.updates
     return with_updates(config, left_open, updates, facts, every=max(updates // VALIDATIONS, min(100, updates)))
 
@@ -175,7 +178,7 @@ def scheduled(config: Config, left_open: frozenset[str], facts: Facts) -> Config
 def with_updates(config: Config, left_open: frozenset[str], updates: int, facts: Facts, *, every: int) -> Config:
     """The config for so many updates, validated every so many: its warm-up, rate, schedule and saves."""
     warmup = max(1, min(4000, updates // 6))
-    if "train.rate" not in left_open:  # whoever says how high the rate rises knows how fast it can
+    if "train.learning_rate" not in left_open:  # whoever says how high the rate rises knows how fast it can
         warmup = min(warmup, max(1, config.train.warmup))
     # noam's peak: 0.002 for Multi30k's recipe, 0.0007 for the paper's base; no more than these where runs are short
     size = config.model.size
@@ -189,7 +192,7 @@ def with_updates(config: Config, left_open: frozenset[str], updates: int, facts:
     values = {
         "updates": updates,
         "warmup": warmup,
-        "rate": float(f"{rate:.1g}"),
+        "learning_rate": float(f"{rate:.1g}"),
         "schedule": "cosine" if facts.minutes else "inverse_sqrt",
         "validate_every": every,
         "save_every": every,
@@ -224,7 +227,7 @@ def _updates(config: Config, facts: Facts) -> int:
 
 def per_update(settings: TrainConfig) -> int:
     """Positions of an update, all its micro-batches together."""
-    return settings.budget * settings.accumulate
+    return settings.batch_tokens * settings.gradient_accumulation
 
 
 def seconds(config: Config, facts: Facts) -> float:
@@ -236,8 +239,8 @@ def _seconds(config: Config, facts: Facts) -> float:
     """Of training on one position; more than 8 cores help little, and a GPU is taken for a thousand."""
     source, target = max(1, round(facts.source)) if facts.pairs else 0, max(1, round(facts.target))
     if not facts.pairs:
-        target = min(config.text.window, config.model.length)
-    passes = 2 if config.train.rdrop else 1
+        target = min(config.text.context_length, config.model.max_positions)
+    passes = 2 if config.train.r_drop else 1
     speed = CORE * (min(facts.cores, 8) if facts.modest else 1000)
     return passes * work(config.model, source, target).training / (source + target) / speed
 

@@ -41,15 +41,15 @@ def base_config(origins: Sequence[Path]) -> Config:
     if len(found) == 1:
         return Config(model=found[0].model, text=text, decode=found[0].decode)
     shape = warm_config(found[0].model, found[1].model)
-    return Config(model=shape, text=dataclasses.replace(text, shared=_join(origins).shared, running=False))
+    return Config(model=shape, text=dataclasses.replace(text, shared=_join(origins).shared, continuous=False))
 
 
 def check(config: Config, origins: Sequence[Path], out: Path) -> None:
     """Refuse what cannot begin."""
-    if config.train.adapters and not origins:
-        raise ConfigError("train.adapters are trained beside the weights of a model: say which, with --from FOLDER")
-    if config.train.adapters and config.train.sharded:
-        raise ConfigError("train.adapters are too small to divide among processes: set train.sharded=false")
+    if config.train.lora_rank and not origins:
+        raise ConfigError("train.lora_rank are trained beside the weights of a model: say which, with --from FOLDER")
+    if config.train.lora_rank and config.train.sharded:
+        raise ConfigError("train.lora_rank are too small to divide among processes: set train.sharded=false")
     for folder in origins:
         if folder.resolve() == out.resolve():
             raise ConfigError(f"--from and --out are the same folder ({out}): give the new model one of its own")
@@ -134,8 +134,11 @@ def start_from(model: nn.Module, origins: Sequence[Path], sides: Sides) -> Start
 
 def _from_berts(model: nn.Module, origins: Sequence[Path], sides: Sides) -> Started:
     assert isinstance(model, Transformer)
-    if model.config.tie == "all" and not sides.shared:
-        raise ConfigError('model.tie = all needs one tokenizer, and the two berts have two: set model.tie="target"')
+    if model.config.tie_embeddings == "all" and not sides.shared:
+        raise ConfigError(
+            "model.tie_embeddings = all needs one tokenizer, and the two berts have two: set "
+            'model.tie_embeddings="target"'
+        )
     theirs = Sides(*(Sides.load(folder).source for folder in origins))
     moved = [
         _recut(load_weights(folder), Sides(before, before), Sides(now, now))
@@ -177,7 +180,7 @@ def _first_names(folder: Path) -> dict[str, str]:
     stored = {id(parameter): name for name, parameter in model.named_parameters()}
     names = {name: stored[id(parameter)] for name, parameter in model.named_parameters(remove_duplicate=False)}
     embeddings = next((names[name] for name in ("target.token.weight", "target.weight") if name in names), None)
-    if embeddings is not None and shape.tie != "none":
+    if embeddings is not None and shape.tie_embeddings != "none":
         names["output.weight"] = embeddings
     return names
 
@@ -233,9 +236,9 @@ def _shorten(names: Sequence[str]) -> str:
 def choose_trained(model: nn.Module, config: Config, new: New) -> str:
     """Freeze what the config says, or put adapters on, and say how much is left; "" where all is trained."""
     settings = config.train
-    if settings.adapters:
-        trained = adapt(model, settings.adapters, new)
-        how = f"adapters of rank {settings.adapters}" + (", and what is new" if new else "")
+    if settings.lora_rank:
+        trained = adapt(model, settings.lora_rank, new)
+        how = f"adapters of rank {settings.lora_rank}" + (", and what is new" if new else "")
     elif settings.freeze:
         _freeze(model, settings.freeze.split())
         trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)

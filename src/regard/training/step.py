@@ -1,7 +1,7 @@
 """The step: what a micro-batch costs and its gradients; as it is, compiled, or recorded once and played again.
 
 A small model on a GPU waits for Python, which tells it of thousands of kernels an update. Recorded as a CUDA graph, all
-of them are one word. A recording holds for one shape of batch, so `train.shapes` makes few of them.
+of them are one word. A recording holds for one shape of batch, so `train.batch_shapes` makes few of them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Step:
             self._price = compiled_price()
         # a bert's loss is on as many tokens as were hidden, which only the device knows: nothing to record
         self._records = (
-            bool(config.train.shapes)
+            bool(config.train.batch_shapes)
             and runtime.device.type == "cuda"
             and runtime.world == 1
             and config.model.family != "bert"
@@ -165,7 +165,7 @@ def compiles(config: Config, device: torch.device) -> bool:
     if settings.sharded:
         return False  # the two together are untried
     able = device.type == "cuda" and kernels.able()
-    long = settings.updates * settings.budget * config.model.size >= WORTH_COMPILING
+    long = settings.updates * settings.batch_tokens * config.model.size >= WORTH_COMPILING
     return able and long and config.model.family != "rnn"
 
 

@@ -221,9 +221,10 @@ def _check_settings(settings: TrainConfig) -> None:
     """What an older run may have in its config, and a new one may not."""
     if settings.seed >= 2**63:
         raise ConfigError(f"train.seed ({settings.seed}) must be below 2^63")
-    if settings.average and settings.decay:
+    if settings.average_checkpoints and settings.ema_decay:
         raise ConfigError(
-            f"train.average ({settings.average}) and train.decay ({settings.decay}) are two averages: set one to 0"
+            f"train.average_checkpoints ({settings.average_checkpoints}) and train.ema_decay "
+            f"({settings.ema_decay}) are two averages: set one to 0"
         )
 
 
@@ -256,10 +257,11 @@ def _check(request: Request) -> None:
     for tag in (files.tag for files in request.corpora):
         if tag and tag.split() != [tag]:
             raise ConfigError(f"a tag ({tag}) is one token, without blanks: such as <2fr>")
-    if not single and not request.config.text.shared and request.config.model.tie == "all":
+    if not single and not request.config.text.shared and request.config.model.tie_embeddings == "all":
         raise ConfigError(
-            "model.tie = all gives both sides the same embeddings, and text.shared = false two vocabularies: set "
-            'model.tie="target"'
+            "model.tie_embeddings = all gives both sides the same embeddings, and text.shared = false two "
+            "vocabularies: set "
+            'model.tie_embeddings="target"'
         )
     check_start(request.config, request.origins, request.out)
     check_guided(request.config, links=any(files.links for files in request.corpora))
@@ -340,7 +342,7 @@ def validation(model: nn.Module, data: Data, runtime: Runtime) -> Validation:
 @torch.no_grad()
 def valid_loss(model: nn.Module, data: Data, runtime: Runtime) -> float:
     """Cross-entropy a token, without smoothing."""
-    plain = dataclasses.replace(data.config.train, smoothing=0.0, rdrop=0.0, guided=0.0)
+    plain = dataclasses.replace(data.config.train, label_smoothing=0.0, r_drop=0.0, guided_alignment=0.0)
 
     def price(batch: Batch) -> Tensor:
         return objective(model, batch, plain).plain
@@ -370,7 +372,7 @@ def _all_translations(model: nn.Module, training: Training, kept: list[int]) -> 
     """
     data = training.data
     update, last = training.validated or (0, Validation(0.0))
-    if last.results and kept == [update] and not training.config.train.average:
+    if last.results and kept == [update] and not training.config.train.average_checkpoints:
         first = list(last.results)
     else:
         first, _ = translations(model, data, range(VALIDATED))
@@ -429,14 +431,18 @@ def _calibration(data: Data, results: Sequence[Result], references: Sequence[str
 def _chosen(training: Training, say: Say) -> tuple[dict[str, Tensor], list[int]]:
     """The weights that are kept, and the updates they are of."""
     settings, progress, folder = training.config.train, training.progress, training.folder
-    if settings.average:
+    if settings.average_checkpoints:
         wanted = reversed(last_saved(progress.update, settings))
         last = [update for update in wanted if _sound(checkpoint_path(folder, update), say)]
         if last:
-            fewer = f", fewer than train.average ({settings.average})" if len(last) < settings.average else ""
+            fewer = (
+                f", fewer than train.average_checkpoints ({settings.average_checkpoints})"
+                if len(last) < settings.average_checkpoints
+                else ""
+            )
             say(f"averaged {len(last)} checkpoint{'s' * (len(last) != 1)}{fewer}")
             return average([checkpoint_path(folder, update) for update in last]), last
-    best, group = checkpoint_path(folder, progress.best_update), "average" if settings.decay else "model"
+    best, group = checkpoint_path(folder, progress.best_update), "average" if settings.ema_decay else "model"
     path = best if _sound(best, say) else newest(folder)[0]
     if path is None:
         return dict(training.state()[group]), [progress.update]

@@ -83,7 +83,7 @@ def _written(writer: Writer, prompt: str, target: str) -> Looked:
     else:
         _check_room([model], len(before) + 1)
         shape = cast(ModelConfig, model.config)
-        room = shape.length - len(before) if shape.has_table else WRITTEN
+        room = shape.max_positions - len(before) if shape.has_table else WRITTEN
         source, first = torch.tensor([before[:-1]], dtype=torch.int64), torch.tensor([before[-1]])
         hypothesis = greedy(
             cast(list[Generator], writer.models),
@@ -117,5 +117,7 @@ def _scored(found: Trace) -> Trace:
 def _check_room(models: Sequence[nn.Module], tokens: int) -> None:
     for model in models:
         shape = cast(ModelConfig, model.config)
-        if shape.has_table and tokens > shape.length:
-            raise InputError(f"the text has {tokens} tokens and this {shape.family} has places for {shape.length}")
+        if shape.has_table and tokens > shape.max_positions:
+            raise InputError(
+                f"the text has {tokens} tokens and this {shape.family} has places for {shape.max_positions}"
+            )

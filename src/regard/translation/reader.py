@@ -97,7 +97,7 @@ class Reader:
             _check(text)
         before, after = self._around
         rows: list[tuple[int, list[int]]] = []
-        room = self.model.config.length - len(before) - len(after)
+        room = self.model.config.max_positions - len(before) - len(after)
         for number, ids in enumerate(self.tokenizer.encode_each([text if text.strip() else "" for text in texts])):
             starts = range(0, len(ids), room) if pool == "mean" else range(min(len(ids), 1))
             rows += [(number, [*before, *ids[start : start + room], *after]) for start in starts]
@@ -138,7 +138,7 @@ class Reader:
     @property
     def _around(self) -> tuple[list[int], list[int]]:
         """The special tokens before and after a text; a running text has none."""
-        return ([], []) if self.config.text.running else self.tokenizer.around
+        return ([], []) if self.config.text.continuous else self.tokenizer.around
 
     def gapped(self, pieces: Sequence[str]) -> list[int]:
         """The ids of a text, a mask between its pieces."""
@@ -155,9 +155,10 @@ class Reader:
         return [piece.strip() or piece for piece in pieces]
 
     def check_length(self, ids: Sequence[int]) -> None:
-        if len(ids) > self.model.config.length:
+        if len(ids) > self.model.config.max_positions:
             raise InputError(
-                f"the text has {len(ids)} tokens and this bert reads {self.model.config.length}: leave out what is far "
+                f"the text has {len(ids)} tokens and this bert reads {self.model.config.max_positions}: leave out "
+                f"what is far "
                 "from the gap"
             )
 

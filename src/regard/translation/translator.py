@@ -243,7 +243,7 @@ class Translator:
     @property
     def longest(self) -> int:
         """Source tokens the models can read at once and were trained on, the end not counted."""
-        longest = self.config.text.longest
+        longest = self.config.text.max_length
         return max(longest if self._table is None else min(longest, self._table), 1)
 
     # Texts.
@@ -481,7 +481,7 @@ class Translator:
             results=asked.results,
             length_penalty=settings.length_penalty,
             coverage_penalty=settings.coverage_penalty,
-            diversity=settings.diversity,
+            diversity=settings.diversity_penalty,
             begun=begun,
             trees=trees,
         )
@@ -496,8 +496,8 @@ class Translator:
         rules = make_rules(
             end=END,
             longest=self.limits(sources),
-            shortest=settings.shortest,
-            no_repeat=settings.no_repeat,
+            shortest=settings.min_length,
+            no_repeat=settings.no_repeat_ngram,
             forbidden=[PAD, START, UNKNOWN, MASK],
             prefixes=asked.prefixes,
             more=asked.rules,
@@ -507,13 +507,13 @@ class Translator:
     def limits(self, sources: Sequence[Sequence[int]]) -> list[int]:
         """Tokens the translation of each source of ids may have, the end not counted."""
         settings = self.config.decode
-        found = limits([len(ids) for ids in sources], ratio=settings.ratio, extra=settings.extra)
+        found = limits([len(ids) for ids in sources], ratio=settings.max_length_ratio, extra=settings.max_length_extra)
         return found if self._table is None else [min(limit, self._table) for limit in found]
 
     @property
     def _table(self) -> int | None:
         """Tokens of a side that the tables of positions have room for, beside its beginning or end."""
-        return min((shape.length - 1 for shape in self._shapes if shape.has_table), default=None)
+        return min((shape.max_positions - 1 for shape in self._shapes if shape.has_table), default=None)
 
     @property
     def _shapes(self) -> list[ModelConfig]:

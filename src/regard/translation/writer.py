@@ -115,23 +115,23 @@ class Writer:
 
     def begin(self, prompt: str) -> list[int]:
         """The ids to go on from. Of a running text <s> is hardly known: nothing before is the end of a line."""
-        if self.config.text.running:
+        if self.config.text.continuous:
             return self.tokenizer.encode(prompt or "\n") or [START]  # white space may be no token
         return [START, *self.tokenizer.encode(prompt)]
 
     def rules(self, tokens: int) -> Rules:
         settings = self.config.decode
-        never = [PAD, START, UNKNOWN, MASK, *[END] * self.config.text.running]  # a running text has no end
+        never = [PAD, START, UNKNOWN, MASK, *[END] * self.config.text.continuous]  # a running text has no end
         return make_rules(
             end=END,
             longest=[tokens],
-            shortest=settings.shortest,
-            no_repeat=settings.no_repeat,
+            shortest=settings.min_length,
+            no_repeat=settings.no_repeat_ngram,
             forbidden=never,
         )
 
     def _context(self, ids: list[int], tokens: int) -> _Context:
-        tables = [shape.length for model in self.models if (shape := cast(ModelConfig, model.config)).has_table]
+        tables = [shape.max_positions for model in self.models if (shape := cast(ModelConfig, model.config)).has_table]
         return _Context(cast(list[Generator], self.models), self.device, ids, min([len(ids) + tokens, *tables]))
 
 
