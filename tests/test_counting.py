@@ -86,7 +86,7 @@ def configs(draw: st.DrawFn) -> ModelConfig:
         "score": ["additive", "general", "cosine", "scaled_dot"],
     }.items():
         values[name] = draw(st.sampled_from(choices))
-    for name in ("embedding_norm", "bias", "output_bias", "pooler", "masked_head", "bidirectional", "scale_embeddings"):
+    for name in ("embedding_norm", "bias", "output_bias", "pooler", "mlm_head", "bidirectional", "scale_embeddings"):
         values[name] = draw(st.booleans())
     if family == "rnn" and values["score"] in ("additive", "general"):
         values |= {"embedding": draw(st.integers(1, 9)), "encoder_size": draw(st.integers(1, 9))}

@@ -1,0 +1,61 @@
+"""Results: what a verb returns prints as short tables, converts to plain values and shows itself in a notebook."""
+
+from __future__ import annotations
+
+import html
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under a title. Every column but the first is right-aligned."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+
+    def __str__(self) -> str:
+        lines = [self.columns, *self.rows] if any(self.columns) else list(self.rows)
+        sides = ["<", *">" * (len(self.columns) - 1)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        text = [self.title] if self.title else []
+        for line in lines:
+            cells = [
+                cell.rjust(width) if i else cell.ljust(width)
+                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ]
+            text.append("  ".join(cells).rstrip())
+        return "\n".join(text)
+
+    def to_html(self) -> str:
+        """The table as HTML, with its title as the caption."""
+        caption = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
+        rows = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self.rows)
+        return f"<table>{caption}<tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+
+
+class Report(ABC):
+    """What a verb returns. Subclasses say which tables they print and which plain values they hold."""
+
+    @abstractmethod
+    def tables(self) -> list[Table]:
+        """The tables that the result prints as."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON; the same as `--json` prints."""
+
+    def to_json(self) -> str:
+        """The plain values as JSON."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.tables()))
+
+    def _repr_html_(self) -> str:
+        return "".join(table.to_html() for table in self.tables())
