@@ -20,13 +20,12 @@ class Table:
 
     def __str__(self) -> str:
         lines = [self.columns, *self.rows] if any(self.columns) else list(self.rows)
-        sides = ["<", *">" * (len(self.columns) - 1)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         text = [self.title] if self.title else []
-        for line in lines:
+        for first, *others in lines:
             cells = [
-                cell.rjust(width) if i else cell.ljust(width)
-                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+                first.ljust(widths[0]),
+                *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)),
             ]
             text.append("  ".join(cells).rstrip())
         return "\n".join(text)
