@@ -15,10 +15,11 @@ import torch
 from benchmarks.measure import report
 from benchmarks.training import SHAPES, Marian, configured, no_validation, synthetic
 from regard.config import Config
+from regard.devices import find_device
 from regard.models import build
 from regard.text.batching import Batch
 from regard.training.data import Data
-from regard.training.distributed import Runtime, find_device
+from regard.training.distributed import Runtime
 from regard.training.loop import Training
 
 WANTED = 600_000

@@ -23,6 +23,7 @@ from benchmarks.measure import report
 from benchmarks.models import marian
 from regard.cli.live import viewing
 from regard.config import Config, ModelConfig
+from regard.devices import use_threads
 from regard.models import build
 from regard.models.folder import parameters
 from regard.text.batching import Batch
@@ -32,7 +33,7 @@ from regard.training import loop
 from regard.training.checkpoint import Saver
 from regard.training.cross_entropy import cross_entropy
 from regard.training.data import Data
-from regard.training.distributed import Runtime, use_threads
+from regard.training.distributed import Runtime
 from regard.training.loop import Training, Validation
 from regard.training.optimizer import make_optimizer
 

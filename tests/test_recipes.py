@@ -13,9 +13,10 @@ import torch
 import regard
 from regard.config import Config, find_config
 from regard.counting import count
+from regard.devices import find_device
 from regard.models import build
 from regard.training.data import Files, make_tokenizers, prepare
-from regard.training.distributed import Runtime, find_device
+from regard.training.distributed import Runtime
 from regard.training.loop import Training
 from tests.training.runs import no_validation, write_corpus
 

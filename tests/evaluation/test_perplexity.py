@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from regard.devices import find_device
 from regard.errors import DataError, FolderError
 from regard.evaluation.perplexity import Perplexity, of_folder
 from regard.models import build
 from regard.models.folder import save_model
 from regard.text.tokenizer import Sides
 from regard.training.data import Files, prepare
-from regard.training.distributed import Runtime, find_device
+from regard.training.distributed import Runtime
 from regard.training.train import valid_loss
 from tests.training.runs import learned, make_config, write_corpus
 

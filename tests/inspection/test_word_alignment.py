@@ -205,9 +205,9 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, corpus: Path) -> Any:
-    import regard.training.distributed
+    import regard.devices
 
-    monkeypatch.setattr(regard.training.distributed, "use_threads", lambda _: None)
+    monkeypatch.setattr(regard.devices, "use_threads", lambda _: None)
     monkeypatch.chdir(corpus)
 
     def command(*words: object) -> Result:

@@ -13,12 +13,13 @@ import pytest
 from torch import nn
 
 from regard.config import Config
+from regard.devices import find_device
 from regard.models import build
 from regard.text.batching import Batch
 from regard.text.tokenizer import Sides, Tokenizer, train
 from regard.training.checkpoint import Saver, checkpoints, load_checkpoint
 from regard.training.data import Data, Files, prepare
-from regard.training.distributed import Runtime, find_device
+from regard.training.distributed import Runtime
 from regard.training.loop import Training, Validation
 
 WORDS = """the a small old green house tree river bird child sees hears loves finds under near behind with""".split()  # noqa: SIM905

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from regard.config import Config, TrainConfig
+from regard.devices import find_device
 from regard.errors import RunError
 from regard.models import build
 from regard.text.batching import Batch
 from regard.training import planning as plan_module
-from regard.training.distributed import Runtime, find_device
+from regard.training.distributed import Runtime
 from regard.training.planning import Found, Pace, facts, pace, planned, settled
 from regard.training.sizing import CHOSEN, PLANNED, Facts, choose
 from regard.training.step import Step

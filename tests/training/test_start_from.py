@@ -16,12 +16,13 @@ import torch
 from torch import nn
 
 from regard.config import Config, ModelConfig, TrainConfig
+from regard.devices import find_device
 from regard.errors import ConfigError, FolderError
 from regard.models import build
 from regard.models.folder import load_config, load_weights, save_model
 from regard.text.batching import Batch
 from regard.text.tokenizer import Sides, Tokenizer, train
-from regard.training.distributed import Runtime, find_device
+from regard.training.distributed import Runtime
 from regard.training.loop import Training
 from regard.training.optimizer import make_optimizer
 from regard.training.start_from import base_config, check, choose_trained, origin_of, start_from, take_tokenizers

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from regard import folders
+from regard.devices import find_device
 from regard.models import build
 from regard.training import train as run
-from regard.training.distributed import Runtime, find_device
+from regard.training.distributed import Runtime
 from regard.training.journal import read
 from regard.training.train import _calibration, _clear, translations, valid_loss
 from tests.training.runs import lacking, make_config, make_data, write_corpus

@@ -57,9 +57,9 @@ def align(
 ) -> None:
     """A line of links i-j for every pair, words counted from 0 between blanks; with --gold, their error rate."""
     from regard.cli import tables
+    from regard.devices import find_device, use_threads
     from regard.documents.formats import read_pairs
     from regard.inspection.word_alignment import Direction
-    from regard.training.distributed import find_device, use_threads
 
     asked = _asked(layer, head, shift=shift, method=method, apart=apart)
     if dev[0] and asked:

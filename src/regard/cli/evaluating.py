@@ -39,13 +39,13 @@ def evaluate(
 ) -> None:
     """BLEU, chrF and TER as sacreBLEU has them, with intervals and by length; of a gpt or bert, perplexity."""
     from regard.cli import tables
+    from regard.devices import find_device, use_threads
     from regard.evaluation.evaluate import evaluate as score
     from regard.evaluation.evaluate import read_test
     from regard.evaluation.metrics import check_ends
     from regard.evaluation.pages import evaluation_page
     from regard.evaluation.systems import terms, written
     from regard.folders import explained, write_file
-    from regard.training.distributed import find_device, use_threads
     from regard.translation.glossary import Glossary
 
     system = _only(folder, hypothesis)
@@ -181,13 +181,13 @@ def compare(
 ) -> None:
     """Systems side by side, each tested against the first as sacreBLEU does, and where they differ."""
     from regard.cli import tables
+    from regard.devices import find_device, use_threads
     from regard.evaluation.compare import compare as side_by_side
     from regard.evaluation.evaluate import read_test
     from regard.evaluation.metrics import check_ends
     from regard.evaluation.pages import comparison_page
     from regard.evaluation.systems import is_model, written
     from regard.folders import write_file
-    from regard.training.distributed import find_device, use_threads
 
     if not reference:
         raise ConfigError("give what is right with --reference FILE")

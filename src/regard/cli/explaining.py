@@ -40,9 +40,9 @@ def explain(
 ) -> None:
     """What the model looked at, and what its words depend on: a page, a picture for a paper, or the numbers."""
     from regard.cli import tables
+    from regard.devices import find_device, use_threads
     from regard.folders import write_file
     from regard.inspection import attribution, drawing
-    from regard.training.distributed import find_device, use_threads
     from regard.translation.explain import look
 
     if target is not None and not target.strip():

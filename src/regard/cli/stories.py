@@ -30,8 +30,9 @@ def demo(
 ) -> None:
     """The whole story on the built-in corpus in minutes: train, evaluate, explain."""
     from regard.cli.live import viewing
+    from regard.devices import use_threads
     from regard.stories.demo import run
-    from regard.training.distributed import running, use_threads
+    from regard.training.distributed import running
 
     use_threads(threads)
     with running(device) as runtime, viewing(quiet=False) as view:
@@ -74,8 +75,8 @@ def lineage(
 ) -> None:
     """The race of the families: BLEU against sentence length, without attention and with each kind of it."""
     from regard.cli import tables
+    from regard.devices import find_device
     from regard.stories.lineage import SIZES, run
-    from regard.training.distributed import find_device
 
     if updates and minutes:
         raise ConfigError("--updates and --minutes both say how long to train: give one of them")

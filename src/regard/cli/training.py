@@ -65,7 +65,8 @@ def train(
     from regard.cli import tables
     from regard.cli.live import viewing
     from regard.config import find_config
-    from regard.training.distributed import running, use_threads
+    from regard.devices import use_threads
+    from regard.training.distributed import running
     from regard.training.sizing import left_open
     from regard.training.start_from import base_config
     from regard.training.train import Request, run

@@ -74,7 +74,7 @@ def translate(
     as_json: Json = False,
 ) -> None:
     """One line out per line in, always. Exits 1 where a line could not be read; its translation is empty."""
-    from regard.training.distributed import find_device, use_threads
+    from regard.devices import find_device, use_threads
     from regard.translation.translator import Translator
 
     names = _names(add, jsonl)
@@ -419,7 +419,7 @@ def generate(
     as_json: Json = False,
 ) -> None:
     """The prompt and what a gpt writes after it, as it is written."""
-    from regard.training.distributed import find_device, use_threads
+    from regard.devices import find_device, use_threads
     from regard.translation.writer import Writer
 
     use_threads(threads)
@@ -443,7 +443,7 @@ def fill(
     as_json: Json = False,
 ) -> None:
     """What a bert would put in the place of every [MASK], best first."""
-    from regard.training.distributed import find_device
+    from regard.devices import find_device
     from regard.translation.reader import Reader
 
     found = Reader.load(folder, find_device(device)).fill(text, top=top)
@@ -472,10 +472,10 @@ def embed(
 ) -> None:
     """What a bert makes of every line, as numbers; of an empty line, zeros. Exits 1 where a line could not be read."""
     from regard.cli import tables
+    from regard.devices import find_device, use_threads
     from regard.documents.translate import Told
     from regard.folders import whole_file
     from regard.text.files import open_text
-    from regard.training.distributed import find_device, use_threads
     from regard.translation.reader import Reader
 
     free(out, file, force=force)

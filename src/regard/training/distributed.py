@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
+from regard.devices import find_device
 from regard.errors import ConfigError, RunError
 from regard.models.blocks import Block
 
@@ -159,26 +160,6 @@ def whole(tensor: Tensor) -> Tensor:
 
 
 # Where
-
-
-def find_device(name: str) -> torch.device:
-    """auto, cpu, cuda or mps."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if name not in there:
-        raise ConfigError(f"--device ({name}) must be one of auto, cpu, cuda, mps")
-    if not there[name]:
-        raise ConfigError(f"--device {name} is not on this machine; use --device auto or cpu")
-    if name == "cuda":  # cuDNN's attention is planned anew for every shape, which takes longer than a small update
-        torch.backends.cuda.enable_cudnn_sdp(False)
-    return torch.device(name)
-
-
-def use_threads(number: int) -> None:
-    """So many CPU threads; 0: as torch has it."""
-    if number:
-        torch.set_num_threads(number)
 
 
 @contextmanager
