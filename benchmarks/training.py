@@ -30,7 +30,7 @@ from regard.text.batching import Batch
 from regard.text.dataset import Column, Store
 from regard.text.tokenizer import SPECIALS, Sides
 from regard.training import loop
-from regard.training.checkpoint import Saver
+from regard.training.checkpoint import CheckpointWriter
 from regard.training.cross_entropy import cross_entropy
 from regard.training.data import Data
 from regard.training.distributed import Runtime
@@ -263,13 +263,13 @@ def saving(shape: str, rounds: int = 15, device: str = "cpu") -> bool:
     stops: list[float] = []
     copies: list[float] = []
     updates: list[float] = []
-    savers: list[Saver] = []
+    savers: list[CheckpointWriter] = []
 
     def done() -> None:
         if device != "cpu":
             torch.cuda.current_stream().synchronize()
 
-    class Timed(Saver):
+    class Timed(CheckpointWriter):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             savers.append(self)
@@ -278,9 +278,9 @@ def saving(shape: str, rounds: int = 15, device: str = "cpu") -> bool:
             super().save(*args, **kwargs)
             done()
 
-        def copied(self) -> None:
+        def wait_for_copy(self) -> None:
             begun = time.perf_counter()
-            super().copied()
+            super().wait_for_copy()
             if stops:
                 stops[-1] += time.perf_counter() - begun
 
@@ -302,7 +302,7 @@ def saving(shape: str, rounds: int = 15, device: str = "cpu") -> bool:
         return time.perf_counter() - begun
 
     runtime = Runtime(torch.device(device), 0, 1)
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(loop, "Saver", Timed):
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(loop, "CheckpointWriter", Timed):
         training = Training(Path(folder), build(config.model), config, data, runtime)
         weights = list(parameters(training.model).values())
         places = [torch.empty(weight.shape, pin_memory=weight.is_cuda) for weight in weights]

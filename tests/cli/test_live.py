@@ -26,7 +26,15 @@ def written(place: Console) -> str:
 
 
 def facts(update: int, **more: Any) -> dict[str, Any]:
-    return {"update": update, "loss": 3.0, "rate": 1e-3, "norm": 1.0, "tokens": 100, "seconds": 0.5, **more}
+    return {
+        "update": update,
+        "loss": 3.0,
+        "learning_rate": 1e-3,
+        "grad_norm": 1.0,
+        "tokens": 100,
+        "seconds": 0.5,
+        **more,
+    }
 
 
 def seen(place: Console) -> View:

@@ -13,7 +13,7 @@ from regard.inspection.curves import _losses, draw, series, smooth
 def journal(updates: int, every: int, metric: str = "bleu") -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
     for update in range(1, updates + 1):
-        numbers = {"loss": 5 / update, "rate": 1e-4 * update, "norm": 1.0, "tokens": 100, "seconds": 0.1}
+        numbers = {"loss": 5 / update, "learning_rate": 1e-4 * update, "grad_norm": 1.0, "tokens": 100, "seconds": 0.1}
         lines.append({"kind": "update", "update": update, **numbers})
         if update % every == 0:
             lines.append({"kind": "validation", "update": update, "valid_loss": 2.0, metric: 30.0})

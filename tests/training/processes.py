@@ -48,14 +48,14 @@ def main(folder: Path, corpus: Path, asked: dict[str, Any]) -> None:
     import torch
 
     from regard.training import step
-    from regard.training.distributed import running
+    from regard.training.distributed import init_runtime
     from tests.training.runs import lacking, make_config, make_training, no_validation
 
     torch.set_num_threads(1)
     family, model, stop, die = (asked.pop(name, None) for name in ("family", "model", "stop", "die"))
     rows = asked.pop("rows", None)
     losses: list[float] = []
-    with running("cpu") as runtime:
+    with init_runtime("cpu") as runtime:
 
         def watch(kind: str, facts: dict[str, Any]) -> None:
             if kind == "update":

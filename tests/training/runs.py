@@ -17,7 +17,7 @@ from regard.devices import find_device
 from regard.models import build
 from regard.text.batching import Batch
 from regard.text.tokenizer import Sides, Tokenizer, train
-from regard.training.checkpoint import Saver, checkpoints, load_checkpoint
+from regard.training.checkpoint import CheckpointWriter, checkpoints, load_checkpoint
 from regard.training.data import Data, Files, prepare
 from regard.training.distributed import Runtime
 from regard.training.loop import Training, Validation
@@ -116,13 +116,13 @@ def lacking(objective: Callable[..., Any], most: int) -> Callable[..., Any]:
 
 def copy_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is saved is copied when the next step is already there."""
-    copy = Saver._copy
+    copy = CheckpointWriter._copy
 
-    def late(saver: Saver, *args: Any) -> Any:
+    def late(saver: CheckpointWriter, *args: Any) -> Any:
         time.sleep(0.1)
         return copy(saver, *args)
 
-    monkeypatch.setattr(Saver, "_copy", late)
+    monkeypatch.setattr(CheckpointWriter, "_copy", late)
 
 
 def compare_saves(training: Training) -> None:

@@ -22,7 +22,14 @@ from regard.errors import FolderError, RunError
 from regard.models import build
 from regard.models.folder import fill, load_model, parameters, save_model
 from regard.training import checkpoint
-from regard.training.checkpoint import Saver, average, load_checkpoint, newest, prune, save_checkpoint
+from regard.training.checkpoint import (
+    CheckpointWriter,
+    average_checkpoints,
+    latest_checkpoint,
+    load_checkpoint,
+    prune,
+    save_checkpoint,
+)
 from tests.models.families import ALL
 
 TINY = Config(model=ALL["transformer"])
@@ -236,7 +243,7 @@ def test_a_model_joins_the_folder_of_its_training(tmp_path: Path) -> None:
         save_model(folder, model, TINY, FILES, force=False)
     loaded, _ = load_model(folder)
     assert torch.equal(logits(loaded, TINY.model), logits(model, TINY.model))
-    assert newest(folder) == (folder / "checkpoints" / "update-00000001", [])
+    assert latest_checkpoint(folder) == (folder / "checkpoints" / "update-00000001", [])
 
 
 def test_a_different_tokenizer_is_not_replaced_unasked(tmp_path: Path) -> None:
@@ -350,11 +357,11 @@ def test_the_same_update_can_be_saved_again(tmp_path: Path) -> None:
 def test_the_newest_is_the_one_with_the_most_updates(tmp_path: Path) -> None:
     for update in (9, 100, 99_999_999, 100_000_000, 20):
         save_checkpoint(tmp_path, update, groups(1), {})
-    assert newest(tmp_path) == (tmp_path / "checkpoints" / "update-100000000", [])
+    assert latest_checkpoint(tmp_path) == (tmp_path / "checkpoints" / "update-100000000", [])
 
 
 def test_without_checkpoints_there_is_no_newest(tmp_path: Path) -> None:
-    assert newest(tmp_path / "none") == (None, [])
+    assert latest_checkpoint(tmp_path / "none") == (None, [])
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "gone"])
@@ -369,7 +376,7 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_remark(part: str, damage: st
         flip(path, size // 2)
     else:
         os.truncate(path, size // 2 if damage == "cut" else 0)
-    found, remarks = newest(tmp_path)
+    found, remarks = latest_checkpoint(tmp_path)
     assert found == sound
     assert len(remarks) == 1
     assert remarks[0].startswith("update-00000002 was passed over: ")
@@ -418,7 +425,7 @@ def test_killed_while_pruning_nothing_is_left_that_looks_whole(tmp_path: Path, m
 def test_an_average_is_the_mean(dtype: torch.dtype, tmp_path: Path) -> None:
     weights = [torch.randn(5, 3).to(dtype) for _ in range(3)]
     paths = [save_checkpoint(tmp_path, i, {"model": {"w": tensor}}, {}) for i, tensor in enumerate(weights)]
-    mean = average(paths)["w"]
+    mean = average_checkpoints(paths)["w"]
     assert mean.dtype == dtype
     torch.testing.assert_close(mean, torch.stack(weights).double().mean(0).to(dtype), rtol=0, atol=0)
 
@@ -426,7 +433,7 @@ def test_an_average_is_the_mean(dtype: torch.dtype, tmp_path: Path) -> None:
 def test_what_does_not_match_is_not_averaged(tmp_path: Path) -> None:
     paths = [save_checkpoint(tmp_path, size, groups(1, size), {}) for size in (3, 4)]
     with pytest.raises(FolderError, match=r"w is of the shape \(4,\) here and of the shape \(3,\) there"):
-        average(paths)
+        average_checkpoints(paths)
 
 
 def test_a_model_goes_on_from_the_tensors_of_a_checkpoint(tmp_path: Path) -> None:
@@ -444,7 +451,7 @@ def test_a_full_disk_is_one_line_and_leaves_what_was_there(tiny_disk: Path) -> N
     with pytest.raises(RunError, match=r"update-00000002 could not be written: the disk is full"):
         save_checkpoint(tiny_disk, 2, groups(2, 100_000), {})
     assert names(tiny_disk / "checkpoints") == ["update-00000001"]
-    assert newest(tiny_disk) == (sound, [])
+    assert latest_checkpoint(tiny_disk) == (sound, [])
 
 
 def test_a_full_disk_leaves_the_old_model(tiny_disk: Path) -> None:
@@ -478,10 +485,10 @@ def test_what_changes_after_the_copy_is_not_saved(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr("regard.models.folder.save_file", late)
     tensors, progress = groups(1), {"epoch": 1}
-    with Saver(tmp_path, keep=1) as saver:
+    with CheckpointWriter(tmp_path, keep=1) as saver:
         saver.save(1, tensors, progress)
         progress["epoch"] = 2
-        saver.copied()
+        saver.wait_for_copy()
         tensors["model"]["w"].fill_(2)
         changed.set()
         path = saver.wait()
@@ -495,19 +502,19 @@ def test_a_copy_is_waited_for_only_where_its_tensors_are_to_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one who waits is the one who lets the copy be made: nobody waits in `save`, or this would never end."""
-    began, free, copy = threading.Event(), threading.Event(), Saver._copy
+    began, free, copy = threading.Event(), threading.Event(), CheckpointWriter._copy
 
-    def late(saver: Saver, *args: Any) -> Any:
+    def late(saver: CheckpointWriter, *args: Any) -> Any:
         began.set()
         assert free.wait(10)
         return copy(saver, *args)
 
-    monkeypatch.setattr(Saver, "_copy", late)
-    with Saver(tmp_path, keep=1) as saver:
+    monkeypatch.setattr(CheckpointWriter, "_copy", late)
+    with CheckpointWriter(tmp_path, keep=1) as saver:
         saver.save(1, groups(1), {})
         assert began.wait(10)
         threading.Timer(0.05, free.set).start()
-        saver.copied()
+        saver.wait_for_copy()
         assert free.is_set()
 
 
@@ -516,9 +523,9 @@ def test_a_save_of_what_is_in_the_processors_memory_asks_no_other_device(
 ) -> None:
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: pytest.fail("a GPU was asked"))
-    with Saver(tmp_path, keep=1) as saver:
+    with CheckpointWriter(tmp_path, keep=1) as saver:
         saver.save(1, groups(1), {})
-        saver.copied()
+        saver.wait_for_copy()
     assert names(tmp_path / "checkpoints") == ["update-00000001"]
 
 
@@ -527,11 +534,11 @@ def test_a_copy_that_fails_is_a_failure_of_the_run(tmp_path: Path, monkeypatch: 
         raise MemoryError("nothing left")
 
     monkeypatch.setattr(checkpoint, "_place_for", lacking)
-    with Saver(tmp_path, keep=1) as saver:
+    with CheckpointWriter(tmp_path, keep=1) as saver:
         saver.save(1, groups(1), {})
         with pytest.raises(RunError, match="the checkpoint of update 1 could not be copied: nothing left"):
-            saver.copied()
-        saver.copied()  # it is told once
+            saver.wait_for_copy()
+        saver.wait_for_copy()  # it is told once
         with pytest.raises(RunError, match="could not be copied"):
             saver.wait()
 
@@ -539,7 +546,7 @@ def test_a_copy_that_fails_is_a_failure_of_the_run(tmp_path: Path, monkeypatch: 
 def test_numbers_of_several_types_are_saved_as_they_are(tmp_path: Path) -> None:
     torch.manual_seed(0)
     tensors = {f"{dtype} {place}": torch.randn(place, 3).to(dtype) for place in (1, 2) for dtype in TYPES}
-    with Saver(tmp_path, keep=1) as saver:
+    with CheckpointWriter(tmp_path, keep=1) as saver:
         saver.save(1, {"model": tensors | {"count": torch.tensor(7)}}, {})
         path = saver.wait()
     assert path is not None
@@ -551,7 +558,7 @@ def test_numbers_of_several_types_are_saved_as_they_are(tmp_path: Path) -> None:
 
 
 def test_each_save_has_its_own_values_though_the_copies_are_used_again(tmp_path: Path) -> None:
-    with Saver(tmp_path, keep=9) as saver:
+    with CheckpointWriter(tmp_path, keep=9) as saver:
         for update in range(4):
             saver.save(update, groups(update, size=3 + update // 2), {})
     values = [load_checkpoint(path).tensors["model"]["w"].tolist() for path in checkpoint.checkpoints(tmp_path)]
@@ -559,14 +566,14 @@ def test_each_save_has_its_own_values_though_the_copies_are_used_again(tmp_path:
 
 
 def test_the_saver_prunes(tmp_path: Path) -> None:
-    with Saver(tmp_path, keep=2) as saver:
+    with CheckpointWriter(tmp_path, keep=2) as saver:
         for update in range(1, 6):
             saver.save(update, groups(update), {}, protect=[1])
     assert names(tmp_path / "checkpoints") == ["update-00000001", "update-00000004", "update-00000005"]
 
 
 def test_a_failure_in_the_background_is_raised_by_the_next_call_once(tiny_disk: Path) -> None:
-    with Saver(tiny_disk, keep=1) as saver:
+    with CheckpointWriter(tiny_disk, keep=1) as saver:
         saver.save(1, groups(1), {})
         saver.save(2, groups(2, 100_000), {})
         with pytest.raises(RunError, match="update-00000002 could not be written: the disk is full"):
@@ -577,7 +584,7 @@ def test_a_failure_in_the_background_is_raised_by_the_next_call_once(tiny_disk: 
 
 def test_a_folder_that_cannot_be_written_is_a_failure_of_the_run(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").touch()
-    with Saver(tmp_path, keep=1) as saver:
+    with CheckpointWriter(tmp_path, keep=1) as saver:
         saver.save(1, groups(1), {})
         with pytest.raises(RunError, match="checkpoints is a file, and a folder is wanted"):
             saver.wait()
@@ -587,7 +594,7 @@ def test_what_ended_the_run_is_told_before_what_failed_in_the_background(tmp_pat
     (tmp_path / "checkpoints").touch()
 
     def interrupted() -> None:
-        with Saver(tmp_path, keep=1) as saver:
+        with CheckpointWriter(tmp_path, keep=1) as saver:
             saver.save(1, groups(1), {})
             raise KeyboardInterrupt
 
@@ -608,9 +615,9 @@ def test_a_gpu_goes_on_while_its_weights_are_saved(
     model = build(config.model).eval()
     expected = {key: tensor.clone() for key, tensor in parameters(model).items()}
     model.to("cuda")
-    with Saver(tmp_path, keep=1) as saver:
+    with CheckpointWriter(tmp_path, keep=1) as saver:
         saver.save(1, {"model": parameters(model)}, {})
-        saver.copied()
+        saver.wait_for_copy()
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.zero_()
@@ -632,7 +639,7 @@ KILLED = """
 import json, os, random, signal, sys, time
 from pathlib import Path
 import torch
-from regard.training.checkpoint import Saver, checkpoints, load_checkpoint, newest
+from regard.training.checkpoint import CheckpointWriter, checkpoints, load_checkpoint, latest_checkpoint
 from regard.folders import locked
 
 torch.set_num_threads(1)
@@ -640,8 +647,8 @@ root, rounds, chance = Path(sys.argv[1]), int(sys.argv[2]), random.Random(0)
 tensors = {"model": {f"w{i}": torch.randn(50_000) for i in range(4)}, "optimizer": {"m": torch.randn(100_000)}}
 
 def save_for_ever(report):
-    with locked(root), Saver(root, keep=3) as saver:
-        path, _ = newest(root)
+    with locked(root), CheckpointWriter(root, keep=3) as saver:
+        path, _ = latest_checkpoint(root)
         update = int(path.name[7:]) if path else 0
         while True:
             update += 1
@@ -664,7 +671,7 @@ for _ in range(rounds):
     with open(reader) as lines:
         reported = [int(line) for line in lines]
     sound = [load_checkpoint(path).progress["update"] for path in checkpoints(root)]
-    path, remarks = newest(root)
+    path, remarks = latest_checkpoint(root)
     print(json.dumps({"status": status, "reported": reported[-1:], "sound": sound, "remarks": remarks}), flush=True)
 with locked(root):
     print(json.dumps([name for name in os.listdir(root / "checkpoints") if name.startswith(".")]))

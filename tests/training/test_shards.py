@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from regard import folders
 from regard.errors import FolderError
-from regard.training.checkpoint import average, load_checkpoint, newest, save_checkpoint
+from regard.training.checkpoint import average_checkpoints, latest_checkpoint, load_checkpoint, save_checkpoint
 
 WEIGHT = torch.arange(20.0).view(5, 4)
 
@@ -43,12 +43,12 @@ def test_shards_are_read_as_the_whole_they_are_parts_of(tmp_path: Path) -> None:
 
 
 def test_the_weights_alone_are_read_for_an_average(tmp_path: Path) -> None:
-    assert list(average([divided(tmp_path)])) == ["w"]
+    assert list(average_checkpoints([divided(tmp_path)])) == ["w"]
 
 
 def test_a_missing_shard_is_named_and_the_checkpoint_passed_over(tmp_path: Path) -> None:
     (divided(tmp_path) / "shard-00001.safetensors").unlink()
-    path, (remark,) = newest(tmp_path)
+    path, (remark,) = latest_checkpoint(tmp_path)
     assert path is None
     assert "shard-00001.safetensors is missing" in remark
 

@@ -19,7 +19,7 @@ import torch
 
 from regard import folders
 from regard.errors import RequestError, RunError
-from regard.training.checkpoint import checkpoints, newest
+from regard.training.checkpoint import checkpoints, latest_checkpoint
 from regard.training.data import Files
 from regard.training.distributed import Runtime
 from regard.training.journal import read
@@ -103,7 +103,7 @@ def test_a_damaged_checkpoint_does_not_count_among_those_that_are_kept(
     flip(tmp_path / "checkpoints" / "update-00000011" / "model.safetensors")
     flip(tmp_path / "checkpoints" / "update-00000008" / "model.safetensors")
     trained(tmp_path, corpus, stop_after=3, **few)
-    found, _ = newest(tmp_path)
+    found, _ = latest_checkpoint(tmp_path)
     assert found is not None
     assert found.name == "update-00000003"
     assert trained(tmp_path, corpus, **few).progress.update == 12
@@ -357,7 +357,7 @@ def test_a_full_disk_ends_the_run_with_its_checkpoints_and_it_goes_on_when_there
 ) -> None:
     with pytest.raises(RunError, match="the disk is full"):
         trained(small_disk, corpus, save_every=1, keep_checkpoints=100)
-    found, damaged = newest(small_disk)
+    found, damaged = latest_checkpoint(small_disk)
     assert found is not None
     assert not damaged
     shutil.copytree(small_disk, tmp_path / "roomy")

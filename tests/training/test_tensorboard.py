@@ -15,7 +15,7 @@ accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_ac
 def write(folder: Path, first: int, last: int) -> None:
     with Board(folder, first - 1) as board:
         for update in range(first, last + 1):
-            numbers = {"loss": 9.0 / update, "rate": 0.1, "norm": 1.0, "tokens": 50, "seconds": 0.25}
+            numbers = {"loss": 9.0 / update, "learning_rate": 0.1, "grad_norm": 1.0, "tokens": 50, "seconds": 0.25}
             board.watch("update", {"update": update, **numbers})
             if update % 20 == 0:
                 sample = {"source": "ein Haus", "reference": "a house", "model": "a home"}
@@ -35,7 +35,7 @@ def test_scalars_and_samples_are_read_back(tmp_path: Path) -> None:
     write(tmp_path, 1, 40)
     found = read(tmp_path)
     assert sorted(found.Tags()["scalars"]) == [
-        "training/loss", "training/norm", "training/rate", "training/tokens per second",
+        "training/grad_norm", "training/learning_rate", "training/loss", "training/tokens per second",
         "validation/bleu", "validation/valid_loss",
     ]  # fmt: skip
     assert [event.step for event in found.Scalars("training/loss")] == [1, 10, 20, 30, 40]
@@ -52,7 +52,7 @@ def test_a_resumed_run_has_no_step_twice(tmp_path: Path) -> None:
 
 def test_a_run_that_fell_back_has_no_step_twice(tmp_path: Path) -> None:
     with Board(tmp_path, 0) as board:
-        facts = {"loss": 1.0, "rate": 0.1, "norm": 1.0, "tokens": 50}
+        facts = {"loss": 1.0, "learning_rate": 0.1, "grad_norm": 1.0, "tokens": 50}
         for update in (10, 20, 30):
             board.watch("update", {"update": update, **facts})
         board.watch("fell_back", {"update": 10})

@@ -177,7 +177,7 @@ class View:
         if memory := self._begun.get("memory", lambda: None)():
             used, there = memory
             found.append(("memory", f"{used / 1e9:.3g} of {there / 1e9:.3g} GB"))
-        return [*found, ("rate", f"{self._update.get('rate', 0.0):.2e}"), ("left", lasting(self._left()))]
+        return [*found, ("rate", f"{self._update.get('learning_rate', 0.0):.2e}"), ("left", lasting(self._left()))]
 
     # The drawing
 

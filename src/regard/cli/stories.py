@@ -32,10 +32,10 @@ def demo(
     from regard.cli.live import viewing
     from regard.devices import use_threads
     from regard.stories.demo import run
-    from regard.training.distributed import running
+    from regard.training.distributed import init_runtime
 
     use_threads(threads)
-    with running(device) as runtime, viewing(quiet=False) as view:
+    with init_runtime(device) as runtime, viewing(quiet=False) as view:
         found = run(out, updates, runtime, view.say, view.watch)
     if not found["finished"]:
         view.say(STOPPED)

@@ -66,7 +66,7 @@ def train(
     from regard.cli.live import viewing
     from regard.config import find_config
     from regard.devices import use_threads
-    from regard.training.distributed import running
+    from regard.training.distributed import init_runtime
     from regard.training.sizing import left_open
     from regard.training.start_from import base_config
     from regard.training.train import Request, run
@@ -83,7 +83,7 @@ def train(
         "family": config.model.family,
         "languages": two("--languages", languages, "codes", "en,fr"),
         "fields": two("--fields", fields, "names", "english,french"),
-        "running": config.text.continuous,
+        "init_runtime": config.text.continuous,
     }
     request = Request(
         corpora=(
@@ -101,7 +101,7 @@ def train(
         begun=begun,
     )
     use_threads(threads)
-    with running(device) as runtime, viewing(quiet=not runtime.is_main) as view:
+    with init_runtime(device) as runtime, viewing(quiet=not runtime.is_main) as view:
         outcome = run(request, runtime, view.say, view.watch)
     if not runtime.is_main:
         return

@@ -81,7 +81,7 @@ def _panels(figure: Figure, journal: Sequence[Line], best: int) -> None:
     if metric:
         _metric(figure.add_subplot(grid[0, 1], sharex=losses), journal, metric, best)
     rate = figure.add_subplot(grid[1, 0], sharex=losses)
-    updates, rates = series(journal, "update", "rate")
+    updates, rates = series(journal, "update", "learning_rate")
     power = math.floor(math.log10(max(rates, default=0.0) or 1.0))
     rate.plot(updates, [value / 10.0**power for value in rates], color=PURPLE)
     rate.set(title=f"learning rate, $10^{{{power}}}$", xlabel="update", ylim=(0, None))

@@ -160,8 +160,8 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], origin: Path) -> None:
             parameter.copy_(tensors[name])
 
 
-def own(tensor: Tensor) -> Tensor:
-    """What this process has of a tensor that is divided among many; else all of it."""
+def to_local(tensor: Tensor) -> Tensor:
+    """The shard of this process if the tensor is sharded, otherwise the tensor itself."""
     local = getattr(tensor, "to_local", None)
     return tensor if local is None else cast(Tensor, local())
 

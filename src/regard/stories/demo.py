@@ -21,7 +21,7 @@ from regard.evaluation.systems import written
 from regard.inspection import inspector, report
 from regard.inspection.attribution import attention, explain_all
 from regard.models.folder import MODEL
-from regard.training.checkpoint import PROGRESS, newest
+from regard.training.checkpoint import PROGRESS, latest_checkpoint
 from regard.training.data import Files
 from regard.training.distributed import Runtime
 from regard.training.journal import read
@@ -101,7 +101,7 @@ def run(out: Path, updates: int, runtime: Runtime, say: Say, watch: Watch) -> di
 
 def _trained(out: Path) -> float:
     """Seconds of updates and validations until the last save, whenever they were."""
-    path, _ = newest(out / "model")
+    path, _ = latest_checkpoint(out / "model")
     if path is None:
         return 0.0
     done = json.loads((path / PROGRESS).read_bytes())

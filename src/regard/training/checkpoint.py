@@ -21,7 +21,7 @@ from torch import Tensor
 from regard import folders
 from regard.errors import FolderError, RegardError, RunError
 from regard.folders import CHECKSUMS, SHARDS, explained
-from regard.models.folder import MODEL, load_weights, own, read_tensors, write_tensors
+from regard.models.folder import MODEL, load_weights, read_tensors, to_local, write_tensors
 
 PROGRESS = "progress.json"
 CHECKPOINTS = "checkpoints"
@@ -52,7 +52,7 @@ Part = Callable[[str, Tensor], Tensor]
 
 
 def load_checkpoint(path: Path, *, check: bool = True, part: Part | None = None) -> Checkpoint:
-    """A checkpoint as it was written; `newest` has checked the one it gives, so that need not be done again.
+    """A checkpoint as it was written; `latest_checkpoint` has checked the one it gives, so that need not be done again.
 
     With `part` this process reads no more than its part of each tensor.
     """
@@ -88,16 +88,16 @@ def checkpoints(root: Path) -> list[Path]:
         return []
     with explained(place, "read"):
         found = [path for path in place.iterdir() if _UPDATE.fullmatch(path.name)]
-    return sorted(found, key=update_of)
+    return sorted(found, key=update_number)
 
 
-def newest(root: Path, *, among: Callable[[int], bool] = lambda _: True) -> tuple[Path | None, list[str]]:
+def latest_checkpoint(root: Path, *, where: Callable[[int], bool] = lambda _: True) -> tuple[Path | None, list[str]]:
     """The newest checkpoint that is as it was written, and a sentence on each damaged one that was passed over.
 
-    Only those of updates `among` which it is to be are looked at.
+    Only those of updates `where` which it is to be are looked at.
     """
     remarks = []
-    for path in reversed([path for path in checkpoints(root) if among(update_of(path))]):
+    for path in reversed([path for path in checkpoints(root) if where(update_number(path))]):
         try:
             verify_checkpoint(path)
         except RegardError as error:
@@ -107,15 +107,15 @@ def newest(root: Path, *, among: Callable[[int], bool] = lambda _: True) -> tupl
     return None, remarks
 
 
-def damaged(root: Path) -> list[Path]:
+def damaged_checkpoints(root: Path) -> list[Path]:
     """What was set aside."""
     return sorted((root / CHECKPOINTS).glob("damaged-update-*"))
 
 
-def set_aside(root: Path, sound: Path | None, *, among: Callable[[int], bool] = lambda _: True) -> None:
-    """Rename what `newest` passed over to damaged-update-...: it must not count among the checkpoints that are kept."""
+def rename_damaged(root: Path, sound: Path | None, *, where: Callable[[int], bool] = lambda _: True) -> None:
+    """Rename damaged checkpoints newer than `sound` to damaged-update-..., so that they do not count as kept."""
     for path in checkpoints(root):
-        if among(update_of(path)) and (sound is None or update_of(path) > update_of(sound)):
+        if where(update_number(path)) and (sound is None or update_number(path) > update_number(sound)):
             with explained(path):
                 folders.replace(path.with_name(f"damaged-{path.name}"), path)
 
@@ -123,20 +123,20 @@ def set_aside(root: Path, sound: Path | None, *, among: Callable[[int], bool] = 
 def prune(root: Path, *, keep: int, protect: Collection[int] = ()) -> list[Path]:
     """Delete all but the `keep` newest checkpoints and those of the updates in `protect`."""
     found = checkpoints(root)
-    old = [path for path in found[: max(len(found) - keep, 0)] if update_of(path) not in protect]
+    old = [path for path in found[: max(len(found) - keep, 0)] if update_number(path) not in protect]
     for path in old:
         folders.discard(path)
     return old
 
 
-def discard_after(root: Path, update: int) -> None:
+def delete_after(root: Path, update: int) -> None:
     """Delete the checkpoints of what a run has given up: nobody is to go on from them."""
     for path in checkpoints(root):
-        if update_of(path) > update:
+        if update_number(path) > update:
             folders.discard(path)
 
 
-def average(paths: Sequence[Path]) -> dict[str, Tensor]:
+def average_checkpoints(paths: Sequence[Path]) -> dict[str, Tensor]:
     """The mean of the weights of several checkpoints or model folders."""
     assert paths
     first, *others = (_weights(path) for path in paths)
@@ -162,7 +162,7 @@ def _weights(folder: Path) -> dict[str, Tensor]:
     return load_weights(folder)
 
 
-def update_of(path: Path) -> int:
+def update_number(path: Path) -> int:
     """The update a checkpoint is of."""
     return int(path.name.removeprefix("update-"))
 
@@ -250,7 +250,7 @@ def _quick_copies(tensors: list[Tensor], device: torch.device) -> list[Tensor] |
     return copies
 
 
-class Saver:
+class CheckpointWriter:
     """Checkpoints copied and written while training goes on: what it saves may not change before `copied` says so.
 
     What fails in the background (a full disk) is raised as a RunError by the next call; the checkpoints that were
@@ -272,7 +272,7 @@ class Saver:
         """Begin to write a checkpoint, once the one before is written; progress may change afterwards."""
         self.wait()
         text = _to_text(progress)
-        parts = [own(whole) for named in tensors.values() for whole in named.values()]
+        parts = [to_local(whole) for named in tensors.values() for whole in named.values()]
         device = _device(parts)
         copies = _quick_copies(parts, device)
         if device.type == "cuda":
@@ -282,12 +282,12 @@ class Saver:
         self._copying = self._pool.submit(self._copy, update, tensors, parts if copies is None else copies)
         self._job = self._pool.submit(self._write, update, self._copying, text, frozenset(protect))
 
-    def copied(self) -> None:
+    def wait_for_copy(self) -> None:
         """Wait until the tensors of the last save may change."""
         if self._copying is not None and not self._quick:
             self._wait_for_copy()
 
-    def make_room(self) -> bool:
+    def free_device_memory(self) -> bool:
         """Wait until the last save holds no memory of the device; whether it may have held any since this was asked."""
         if self._copying is None or not self._quick:
             return False
@@ -313,7 +313,7 @@ class Saver:
             self._copying = None
             self._places.clear()
 
-    def __enter__(self) -> Saver:
+    def __enter__(self) -> CheckpointWriter:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:

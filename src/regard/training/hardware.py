@@ -20,7 +20,7 @@ def describe(runtime: Runtime) -> str:
     """`NVIDIA H200`, `2 × NVIDIA H200` or `AMD EPYC 7R13, 2 cores`."""
     if runtime.device.type == "cuda":
         name = torch.cuda.get_device_name(runtime.device)
-        return f"{runtime.world} × {name}" if runtime.world > 1 else name
+        return f"{runtime.world_size} × {name}" if runtime.world_size > 1 else name
     return f"{_processor()}, {cores()} cores" + (" (Metal)" if runtime.device.type == "mps" else "")
 
 
@@ -42,7 +42,7 @@ def peak(settings: TrainConfig, runtime: Runtime) -> float:
     known = next((HARDWARE[word] for word in words if word in HARDWARE), None)  # whole words: an L40S is no L4
     if known is None:
         return 0.0
-    return float(getattr(known, numbers(settings, runtime))) * 1e12 * runtime.world
+    return float(getattr(known, numbers(settings, runtime))) * 1e12 * runtime.world_size
 
 
 def memory(runtime: Runtime) -> tuple[int, int] | None:

@@ -22,19 +22,19 @@ from torch import Tensor, nn
 from regard.config import Config, TrainConfig
 from regard.errors import FolderError, RunError
 from regard.memory import is_full, make_room
-from regard.models.folder import fill, own, parameters
+from regard.models.folder import fill, parameters, to_local
 from regard.text.batching import Batch, Feed, split_batch
 from regard.training.checkpoint import (
-    Saver,
+    CheckpointWriter,
     checkpoint_path,
-    discard_after,
+    delete_after,
+    latest_checkpoint,
     load_checkpoint,
-    newest,
-    set_aside,
-    update_of,
+    rename_damaged,
+    update_number,
 )
 from regard.training.data import Data
-from regard.training.distributed import Runtime, whole
+from regard.training.distributed import Runtime, full_tensor
 from regard.training.journal import Journal
 from regard.training.optimizer import make_optimizer, rate, reserve
 from regard.training.step import Step
@@ -105,7 +105,7 @@ class Training:
         """`again` makes the model once more as it is at update 0, to begin anew where numbers ended before a save."""
         self.folder, self.config, self.data, self.runtime = folder, config, data, runtime
         self.model = runtime.place(model, sharded=config.train.sharded)
-        self.writers = runtime.writers(sharded=config.train.sharded)
+        self.writers = runtime.checkpoint_group(sharded=config.train.sharded)
         """The processes that write a checkpoint together; None where the main one has all there is."""
         self.optimizer = make_optimizer(self.model, config.train)
         self.average = {n: p.clone() for n, p in parameters(self.model).items()} if config.train.ema_decay else None
@@ -114,7 +114,7 @@ class Training:
         """The next update's gradients, where the device was told of them before it was done with the last."""
         self._ahead = runs_ahead(config, runtime)
         self._again = again
-        self._saver: Saver | None = None
+        self._saver: CheckpointWriter | None = None
         self.validated: tuple[int, Validation] | None = None
         """The last validation of this process, and the update it was of."""
         self.remarks: list[str] = []
@@ -142,14 +142,14 @@ class Training:
         self._load(path)
         return True
 
-    def _newest(self, among: Callable[[int], bool] = lambda _: True) -> Path | None:
+    def _newest(self, where: Callable[[int], bool] = lambda _: True) -> Path | None:
         """The checkpoint to go on from: the main process looks, and all take the same."""
-        path, self.remarks = newest(self.folder, among=among) if self.runtime.is_main else (None, [])
+        path, self.remarks = latest_checkpoint(self.folder, where=where) if self.runtime.is_main else (None, [])
         if self.remarks:
-            set_aside(self.folder, path, among=among)
+            rename_damaged(self.folder, path, where=where)
             begins = "no checkpoint is sound, so training begins again at update 1; " if path is None else ""
             self.remarks.append(f"{begins}what was passed over is now named damaged-update-...")
-        update = int(self.runtime.told(-1 if path is None else update_of(path)))
+        update = int(self.runtime.broadcast(-1 if path is None else update_number(path)))
         return None if update < 0 else checkpoint_path(self.folder, update)
 
     def _part(self, name: str, saved: Tensor) -> Tensor:
@@ -196,8 +196,10 @@ class Training:
         settings, progress = self.config.train, self.progress
         step = self._prepared()
         journal = Journal(self.folder / "journal.jsonl" if self.runtime.is_main else None, progress.update)
-        self._saver = saver = Saver(self.folder, keep=settings.keep_checkpoints, writers=self.writers)
-        held = self.optimizer.register_step_pre_hook(lambda *_: saver.copied())  # no step changes what is being saved
+        self._saver = saver = CheckpointWriter(self.folder, keep=settings.keep_checkpoints, writers=self.writers)
+        held = self.optimizer.register_step_pre_hook(
+            lambda *_: saver.wait_for_copy()
+        )  # no step changes what is being saved
         with journal, saver, held, _asked_to_stop() as stop:
             batches, split = self._batches(), progress.split
             self._rehearse(step)
@@ -242,9 +244,9 @@ class Training:
 
     def _all_asked_to_stop(self, here: bool) -> bool:
         """Processes agree on it every few updates, so that all of them stop at the same one."""
-        if self.runtime.world == 1:
+        if self.runtime.world_size == 1:
             return here
-        return self.progress.update % AGREED_EVERY == 0 and self.runtime.any(here)
+        return self.progress.update % AGREED_EVERY == 0 and self.runtime.any_process(here)
 
     def _prepared(self) -> Step:
         self.model.train()
@@ -257,7 +259,7 @@ class Training:
         """This process's share of every global batch from where the run stands, epoch after epoch, without end."""
         number, cursor = self.progress.epoch, self.progress.batch
         while True:
-            epoch = self.data.epoch(number, rank=self.runtime.rank, world=self.runtime.world)
+            epoch = self.data.epoch(number, rank=self.runtime.rank, world=self.runtime.world_size)
             with Feed(epoch.make, range(cursor, len(epoch.plan)), device=self.runtime.device) as feed:
                 for batch in feed:
                     cursor += 1
@@ -274,8 +276,8 @@ class Training:
         settings, progress = self.config.train, self.progress
         update = progress.update + 1
         taken, self._taken = self._taken or self._take(step, batches, update + progress.skipped), None
-        norm = whole(nn.utils.clip_grad_norm_(self.model.parameters(), settings.max_grad_norm or math.inf))
-        found = self.runtime.summed(torch.stack([step.plain, norm]))
+        norm = full_tensor(nn.utils.clip_grad_norm_(self.model.parameters(), settings.max_grad_norm or math.inf))
+        found = self.runtime.all_reduce_tensor(torch.stack([step.plain, norm]))
         learning = rate(update, settings, self.config.model.size) * progress.lowered
         for group in self.optimizer.param_groups:
             group["lr"] = learning
@@ -298,8 +300,8 @@ class Training:
         progress.tokens += taken.tokens
         return {
             "loss": loss / taken.tokens,
-            "norm": length / self.runtime.world,
-            "rate": learning,
+            "grad_norm": length / self.runtime.world_size,
+            "learning_rate": learning,
             "tokens": taken.tokens,
             "epoch": progress.epoch,
         }
@@ -308,11 +310,11 @@ class Training:
         """The gradients of the next micro-batches, and what of them is known before the device has done anything."""
         micro = [next(batches) for _ in range(self.config.train.gradient_accumulation)]
         cursor = self.cursor
-        (tokens,) = self.runtime.total(sum(batch.target_tokens for batch in micro))
+        (tokens,) = self.runtime.all_reduce(sum(batch.target_tokens for batch in micro))
         tokens = max(tokens, 1)  # a bert may find nothing to guess among words it does not know
         # The sum over all tokens of all processes; gradients of processes are averaged, so times their number.
-        while not self._gradients(step, micro, self.runtime.world / tokens, attempt, last=True):
-            if self._saver is None or not self._saver.make_room():
+        while not self._gradients(step, micro, self.runtime.world_size / tokens, attempt, last=True):
+            if self._saver is None or not self._saver.free_device_memory():
                 self._split(step, micro)
         return Taken(int(tokens), cursor)
 
@@ -328,7 +330,7 @@ class Training:
         except RuntimeError as error:
             if not is_full(error):
                 raise
-            if last and self.runtime.world > 1:  # the others wait for its gradients
+            if last and self.runtime.world_size > 1:  # the others wait for its gradients
                 raise RunError(
                     f"process {rank} ran out of GPU memory at update {progress.update + 1}: begin anew (--fresh) with "
                     f"a smaller train.batch_tokens ({self.config.train.batch_tokens})"
@@ -356,7 +358,7 @@ class Training:
 
         One that ran out of memory later, amid joining gradients, would leave the others waiting.
         """
-        rank, world = self.runtime.rank, self.runtime.world
+        rank, world = self.runtime.rank, self.runtime.world_size
         if world == 1 or self.config.train.sharded:
             return
         epoch = self.data.epoch(self.progress.epoch, rank=rank, world=world)
@@ -364,7 +366,7 @@ class Training:
         largest = {int(sizes.argmax()) for sizes in (rows, lengths, rows * lengths)}
         for number in sorted(largest):
             batch = epoch.make(number).each(lambda tensor: tensor.to(self.runtime.device))
-            while self.runtime.any(not self._gradients(step, [batch], 1.0, 1, last=False)):
+            while self.runtime.any_process(not self._gradients(step, [batch], 1.0, 1, last=False)):
                 self._split(step, [batch])
 
     @torch.no_grad()
@@ -372,20 +374,20 @@ class Training:
         """The exponential average, quicker at first so that it forgets the random start."""
         assert self.average is not None
         decay = min(self.config.train.ema_decay, (1 + update) / (10 + update))
-        ours = [own(tensor) for tensor in parameters(self.model).values()]
-        torch._foreach_lerp_([own(tensor) for tensor in self.average.values()], ours, 1 - decay)
+        ours = [to_local(tensor) for tensor in parameters(self.model).values()]
+        torch._foreach_lerp_([to_local(tensor) for tensor in self.average.values()], ours, 1 - decay)
 
     def _validate(self, step: Step, validate: Validate, watch: Watch, journal: Journal) -> None:
         begun = time.perf_counter()
-        with self.averaged(), self.runtime.gathered(self.model):
+        with self.averaged(), self.runtime.unsharded(self.model):
             found = self._found(step, validate)
-        found = dataclasses.replace(found, score=self.runtime.told(found.score))  # or they might not stop together
+        found = dataclasses.replace(found, score=self.runtime.broadcast(found.score))  # or they might not stop together
         self.model.train()
         took = time.perf_counter() - begun
         progress = self.progress
         self.validated = progress.update, found
         progress.stale += 1
-        loss = self.runtime.told(float(found.facts.get("valid_loss", math.inf)))
+        loss = self.runtime.broadcast(float(found.facts.get("valid_loss", math.inf)))
         if (found.score, -loss) > (progress.best, -progress.best_loss):
             progress.best, progress.best_loss, progress.best_update = found.score, loss, progress.update
             progress.stale = 0
@@ -425,7 +427,7 @@ class Training:
         finally:
             fill(self.model, before, self.folder)
 
-    def _save(self, saver: Saver, watch: Watch) -> None:
+    def _save(self, saver: CheckpointWriter, watch: Watch) -> None:
         progress = self.progress
         if self.runtime.is_main or self.writers:
             begun = time.perf_counter()
@@ -436,7 +438,7 @@ class Training:
             saver.save(progress.update, self.state(), dataclasses.asdict(progress), protect=protect)
             watch("saved", {"update": progress.update, "seconds": time.perf_counter() - begun})
 
-    def _fall_back(self, saver: Saver) -> None:
+    def _fall_back(self, saver: CheckpointWriter) -> None:
         """Too many updates in a row were no numbers: go back to a checkpoint, or the start, with a lower rate.
 
         Not to one that was saved because somebody stopped the run: one that nothing has stopped has none there.
@@ -458,7 +460,7 @@ class Training:
         elif self._again is not None:
             self._restart(self._again)
         if self.runtime.is_main:
-            discard_after(self.folder, self.progress.update)
+            delete_after(self.folder, self.progress.update)
         self._taken = None
         self.progress = dataclasses.replace(self.progress, lowered=lowered, skipped=skipped, split=split, in_a_row=0)
 

@@ -137,7 +137,7 @@ class Found(NamedTuple):
 def probe(config: Config, data: Data, runtime: Runtime, minutes: float, make: Make, validate: Validate) -> Found:
     """A few updates and a small validation of a model that is thrown away, by this process alone."""
     alone = Runtime(runtime.device, 0, 1)
-    share = max(1, config.train.batch_tokens // runtime.world)
+    share = max(1, config.train.batch_tokens // runtime.world_size)
     mine = replace(config, train=replace(config.train, batch_tokens=max(share, facts(data, runtime, 0).longest)))
     training = Training(Path(), make(mine), mine, _with(data, mine), alone)
     batches, step = training._batches(), training._prepared()
@@ -238,7 +238,7 @@ def _affordable(
     budget = config.train.batch_tokens
 
     def needed(budget: int) -> int:
-        rows = passes * math.ceil(budget / runtime.world / (2 * half))
+        rows = passes * math.ceil(budget / runtime.world_size / (2 * half))
         return counting.memory(config.model, numbers, rows, half, half, precision).training
 
     while budget > known.longest and needed(budget) > FULL * known.memory:
@@ -258,7 +258,7 @@ def _fits(config: Config, data: Data, runtime: Runtime, known: Facts, make: Make
     """Whether the batches with the longest examples and with the most targets can be trained on, with room to spare."""
     training = Training(Path(), make(config), config, _with(data, config), Runtime(runtime.device, 0, 1))
     step = training._prepared()
-    epoch = training.data.epoch(0, rank=0, world=runtime.world)
+    epoch = training.data.epoch(0, rank=0, world=runtime.world_size)
     shapes, lengths = epoch.plan.shapes, epoch.plan.shapes[:, 1:].sum(axis=1)
     training.cursor = (0, 0)
     torch.cuda.reset_peak_memory_stats(runtime.device)

@@ -51,7 +51,7 @@ class Step:
         self._records = (
             bool(config.train.batch_shapes)
             and runtime.device.type == "cuda"
-            and runtime.world == 1
+            and runtime.world_size == 1
             and config.model.family != "bert"
         )
         self._recordings: dict[Shape, Recording] = {}
@@ -101,7 +101,7 @@ class Step:
         graph.replay()
 
     def _run(self, batch: Batch, scale: float | Tensor, *, last: bool) -> None:
-        with self._runtime.gathering(self._wrapped, last), precision(self._config, self._runtime.device):
+        with self._runtime.no_sync(self._wrapped, enabled=not last), precision(self._config, self._runtime.device):
             cost = objective(self._wrapped, batch, self._config, self._price)
         (cost.loss * scale).backward()
         self.plain += cost.plain

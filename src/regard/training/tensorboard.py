@@ -51,7 +51,7 @@ class Board:
         self._seconds += facts.get("seconds", 0.0)
         if facts["update"] % EVERY and facts["update"] != 1:
             return
-        values = {f"training/{name}": facts[name] for name in ("loss", "rate", "norm")}
+        values = {f"training/{name}": facts[name] for name in ("loss", "learning_rate", "grad_norm")}
         if self._seconds:
             values["training/tokens per second"] = self._tokens / self._seconds
         self._add(values, facts["update"])

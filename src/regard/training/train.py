@@ -31,13 +31,13 @@ from regard.text.tokenizer import FILES as TOKENIZERS
 from regard.text.tokenizer import Sides
 from regard.training.card import model_card
 from regard.training.checkpoint import (
-    average,
+    average_checkpoints,
     checkpoint_path,
     checkpoints,
-    damaged,
+    damaged_checkpoints,
+    latest_checkpoint,
     load_checkpoint,
-    newest,
-    update_of,
+    update_number,
     verify_checkpoint,
 )
 from regard.training.data import Data, Files, check_room, make_tokenizers, prepare
@@ -116,7 +116,9 @@ def _run(request: Request, runtime: Runtime, say: Say, watch: Watch) -> Outcome:
     _refuse_change(config, _fitted(request.config, sides), out, request.left_open)
     sharded = request.config.train.sharded  # how a run is divided may change from one start to the next
     config = dataclasses.replace(config, train=dataclasses.replace(config.train, sharded=sharded))
-    if runtime.first_here:  # the other processes of a machine find what one of them has prepared
+    if (
+        runtime.world_size > 1 and runtime.is_local_main
+    ):  # the other processes of a machine find what one of them has prepared
         prepare(request.corpora, request.valid, config, sides, lambda _: None, damaged=say)
     runtime.barrier()
     data, identity = prepare(request.corpora, request.valid, config, sides, say)
@@ -131,7 +133,7 @@ def _run(request: Request, runtime: Runtime, say: Say, watch: Watch) -> Outcome:
     say(f"{count(config).total:,} parameters, {len(data.train[0]):,} examples to train on")
     resumed = training.resume()
     progress = training.progress
-    done = progress.finished and bool(runtime.told(runtime.is_main and _is_whole(out, say)))
+    done = progress.finished and bool(runtime.broadcast(runtime.is_main and _is_whole(out, say)))
     if resumed and not done:
         say(f"resumed at update {progress.update:,}")
     for line in training.remarks if resumed else [*report, *training.remarks]:
@@ -292,7 +294,7 @@ def _begun(out: Path) -> bool:
 
 
 def _clear(out: Path) -> None:
-    for path in (*checkpoints(out), *damaged(out)):
+    for path in (*checkpoints(out), *damaged_checkpoints(out)):
         folders.discard(path)
     for name in WRITTEN:
         if (out / name).exists():
@@ -441,12 +443,12 @@ def _chosen(training: Training, say: Say) -> tuple[dict[str, Tensor], list[int]]
                 else ""
             )
             say(f"averaged {len(last)} checkpoint{'s' * (len(last) != 1)}{fewer}")
-            return average([checkpoint_path(folder, update) for update in last]), last
+            return average_checkpoints([checkpoint_path(folder, update) for update in last]), last
     best, group = checkpoint_path(folder, progress.best_update), "average" if settings.ema_decay else "model"
-    path = best if _sound(best, say) else newest(folder)[0]
+    path = best if _sound(best, say) else latest_checkpoint(folder)[0]
     if path is None:
         return dict(training.state()[group]), [progress.update]
-    return load_checkpoint(path, check=False).tensors[group], [update_of(path)]
+    return load_checkpoint(path, check=False).tensors[group], [update_number(path)]
 
 
 def _sound(path: Path, say: Say) -> bool:
