@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from regard.counting import count
     from regard.errors import ConfigError, DataError, FolderError, InputError, RegardError, RequestError, RunError
     from regard.models import build
+    from regard.translation.explain import explain
     from regard.translation.loading import load
 
 _HOMES = {
@@ -20,6 +21,7 @@ _HOMES = {
     "regard.errors": [
         "ConfigError", "DataError", "FolderError", "InputError", "RegardError", "RequestError", "RunError",
     ],
+    "regard.translation.explain": ["explain"],
     "regard.translation.loading": ["load"],
     "regard.models": ["build"],
 }  # fmt: skip
@@ -44,6 +46,7 @@ __all__ = [
     "attend",
     "build",
     "count",
+    "explain",
     "load",
     "preset",
 ]

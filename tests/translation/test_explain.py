@@ -1,4 +1,4 @@
-"""A folder of any family and a sentence become a trace, its own words or given ones."""
+"""`regard.explain` traces a sentence for every family, with the model's own output or a given target."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
+import regard
 from regard.config import Config
 from regard.errors import ConfigError, InputError
 from regard.models import build
 from regard.models.folder import save_model
 from regard.text.tokenizer import train
-from regard.translation.explain import look
+from regard.translation.explain import explain
 
 SHAPES = {
     "transformer": {"decoder_layers": 1},
@@ -45,7 +46,7 @@ def made(family: str, parent: Path) -> Path:
 
 
 def test_a_sentence_becomes_a_trace_with_its_hidden_states(folder: Path) -> None:
-    found = look(folder, "the old house")
+    found = explain(folder, "the old house")
     assert [word for word, special in zip(found.trace.source.words, found.trace.source.special, strict=True)
             if not special] == ["the", "old", "house"]  # fmt: skip
     assert len(found.trace.alternatives) == len(found.trace.log_probabilities) > 0
@@ -53,30 +54,52 @@ def test_a_sentence_becomes_a_trace_with_its_hidden_states(folder: Path) -> None
 
 
 def test_given_words_are_explained_instead_of_its_own(folder: Path) -> None:
-    if found_family(folder) == "bert":
+    if family_of(folder) == "bert":
         with pytest.raises(ConfigError, match="writes nothing"):
-            look(folder, "the old house", target="a bird")
+            explain(folder, "the old house", target="a bird")
         return
-    found = look(folder, "the old house", target="a bird").trace
+    found = explain(folder, "the old house", target="a bird").trace
     assert found.target.words == ["a", "bird", "</s>"]
     assert found.score == pytest.approx(float(found.log_probabilities.mean()))
 
 
-def found_family(folder: Path) -> str:
-    return look(folder, "the").trace.family
+def family_of(folder: Path) -> str:
+    return explain(folder, "the").trace.family
 
 
 def test_a_search_leaves_its_tree(tmp_path: Path) -> None:
-    found = look(made("transformer", tmp_path), "the old house", beams=3).trace
+    found = explain(made("transformer", tmp_path), "the old house", beams=3).trace
     assert len(found.tree) >= len(found.target.ids)
 
 
 @pytest.mark.parametrize("text", ["", "  \t", "a\0b"])
 def test_what_is_no_sentence_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="sentence"):
-        look(tmp_path, text)
+        explain(tmp_path, text)
 
 
 def test_more_than_a_model_can_read_is_refused(folder: Path) -> None:
     with pytest.raises(InputError, match="tokens"):
-        look(folder, "the " * 400)
+        explain(folder, "the " * 400)
+
+
+def test_a_loaded_model_is_explained_like_its_folder(folder: Path) -> None:
+    assert explain(regard.load(folder, "cpu"), "the old house").to_dict() == explain(folder, "the old house").to_dict()
+
+
+def test_an_explanation_prints_a_table_and_shows_a_page(folder: Path) -> None:
+    view = explain(folder, "the old house")
+    assert "most from" in str(view)
+    assert "<iframe" in view._repr_html_()
+
+
+@pytest.mark.parametrize("name", ["why.html", "why.svg", "why.json"])
+def test_an_explanation_is_saved_as_its_name_ends(name: str, tmp_path: Path) -> None:
+    view = explain(made("transformer", tmp_path), "the old house", layer=0)
+    view.save(tmp_path / name)
+    assert (tmp_path / name).stat().st_size > 100
+
+
+def test_an_empty_target_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="target is empty"):
+        explain(tmp_path, "the old house", target=" ")

@@ -1,11 +1,15 @@
-"""Looking: a model folder and a sentence in, the trace of what the model made of it out, with the model itself."""
+"""Explain: what a model attended to, and what its output depends on, for one sentence."""
 
 from __future__ import annotations
 
 import dataclasses
+import html
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -13,9 +17,13 @@ from torch import nn
 from regard.config import ModelConfig
 from regard.decoding import Hypothesis, Tree, greedy
 from regard.errors import ConfigError, InputError
+from regard.folders import write_file
+from regard.inspection import attribution, inspector
+from regard.inspection.attribution import Map
 from regard.inspection.quality import Warned, warnings
 from regard.inspection.trace import Trace, read, trace
 from regard.models import Generator
+from regard.results import Report, Table
 from regard.text.sentences import unreadable
 from regard.text.tokenizer import END, Sides
 from regard.translation.loading import load
@@ -23,36 +31,144 @@ from regard.translation.reader import GAP, Reader
 from regard.translation.translator import Asked, Translator
 from regard.translation.writer import Writer
 
-WRITTEN = 24  # tokens that a gpt goes on for where nothing else is said
+GPT_TOKENS = 24  # tokens that a gpt generates after the prompt
 TOP = 5  # alternatives of every step
 
 
-class Looked(NamedTuple):
-    """What a model made of a sentence."""
+@dataclass(frozen=True, eq=False)
+class Explanation(Report):
+    """The trace of one sentence and the map that a method makes of it."""
 
     model: nn.Module
-    """The one that the trace is of: of several that wrote together, the first."""
+    """The traced model: the first one of an ensemble."""
     trace: Trace
-    warnings: list[Warned]
+    warnings: Sequence[Warned]
+    title: str
+    method: str
+    kind: str
+    """Which attention: "cross", "encoder" or "decoder"."""
+    layer: int | None
+    head: int | None
+
+    @cached_property
+    def map(self) -> Map:
+        """The requested map."""
+        return attribution.explain(self.trace, self.method, self.model, self.kind)
+
+    @cached_property
+    def maps(self) -> list[Map]:
+        """All maps of all methods, the requested one first; without attention those of gradient and ablation."""
+        every = attribution.explain_all(self.trace, self.model)
+        requested = [shown for shown in every if (shown.method, shown.kind) == (self.method, self.kind)]
+        if not requested and self.trace.attention:
+            requested = [self.map]
+        return requested + [shown for shown in every if (shown.method, shown.kind) != (self.method, self.kind)]
+
+    @property
+    def shown(self) -> Map:
+        """The requested map, or the first one that a model without attention has."""
+        return self.map if self.trace.attention else self.maps[0]
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write a page (.html), a figure (.png, .svg) or the trace with the map as numbers (.json)."""
+        from regard.inspection import drawing  # matplotlib is slow to import
+
+        path = Path(path)
+        drawing.check_suffix(path, also=[".json"])
+        if path.suffix == ".json":
+            return write_file(path, json.dumps(self._numbers(), ensure_ascii=False) + "\n", force=force)
+        maps = self.maps if path.suffix == ".html" else [self.map]
+        options: dict[str, Any] = {"layer": self.layer, "head": self.head, "title": self.title}
+        return drawing.draw(self.trace, path, maps=maps, warned=self.warnings, force=force, **options)
+
+    def tables(self) -> list[Table]:
+        """For every word of the map the word that gave it most."""
+        shown = self.shown
+        where, values = shown.picture(self.layer, self.head)
+        rows = [
+            [word, shown.columns.words[int(row.argmax())], f"{float(row.max()):.2f}"]
+            for word, row in zip(shown.rows.words, values, strict=True)
+            if len(row)
+        ]
+        title = ", ".join(filter(None, [self.title, f"{shown.method} ({shown.kind})", where]))
+        return [Table(["word", "most from", "value"], rows, title)]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "target": self.trace.target.text,
+            "score": self.trace.score,
+            "method": self.shown.method,
+            "kind": self.shown.kind,
+            "warnings": [warning._asdict() for warning in self.warnings],
+        }
+
+    def _numbers(self) -> dict[str, Any]:
+        """The whole trace, which `Trace.load` reads, and the requested map."""
+        where, values = self.map.picture(self.layer, self.head)
+        explanation = {
+            "method": self.map.method,
+            "kind": self.map.kind,
+            "where": where,
+            "rows": self.map.rows.words,
+            "columns": self.map.columns.words,
+            "values": [[float(f"{value:.6g}") for value in row] for row in values.tolist()],
+        }
+        return self.trace.as_json() | {
+            "explanation": explanation,
+            "warnings": [warning._asdict() for warning in self.warnings],
+        }
+
+    def _repr_html_(self) -> str:
+        options: dict[str, Any] = {"layer": self.layer, "head": self.head, "title": self.title}
+        page = inspector.page(self.trace, self.maps, warned=self.warnings, **options)
+        return f'<iframe srcdoc="{html.escape(page)}" style="width:100%;height:40em;border:0"></iframe>'
 
 
-def look(
-    folder: str | Path, text: str, *, target: str = "", beams: int = 0, device: torch.device | str = "cpu"
-) -> Looked:
-    """How the model of a folder translates a text, goes on from it or reads it; or how it would write the target."""
-    if problem := unreadable(text) or unreadable(target):
+def explain(
+    model: Translator | Writer | Reader | str | Path,
+    text: str,
+    *,
+    target: str | None = None,
+    method: str = "attention",
+    kind: str | None = None,
+    layer: int | None = None,
+    head: int | None = None,
+    beams: int | None = None,
+    device: torch.device | str = "auto",
+) -> Explanation:
+    """Explain how a model or a model folder translates a text, continues it (gpt) or reads it (bert).
+
+    With a `target` the model's probabilities for that translation are explained instead of its own. The `method` is
+    attention, rollout, value, gradient or ablation; `kind` is cross, encoder or decoder attention.
+    """
+    attribution.check_method(method, kind)
+    if problem := unreadable(text) or unreadable(target or ""):
         raise InputError(f"the sentence cannot be read: {problem}")
     if not text.strip():
         raise InputError("there is no sentence to explain: it is empty")
-    model = load(folder, device)
-    if isinstance(model, Reader):
+    if target is not None and not target.strip():
+        raise InputError("the target is empty: give the translation to explain, or leave it out")
+    name = Path(str(model)).name if isinstance(model, str | Path) else ""
+    loaded = load(model, device) if isinstance(model, str | Path) else model
+    if isinstance(loaded, Reader):
         if target:
-            raise ConfigError(f"{folder} holds a bert, which writes nothing: leave out --target")
-        return _read(model, text)
-    return _written(model, text, target) if isinstance(model, Writer) else _translated(model, text, target, beams)
+            raise ConfigError(f"{name or 'this model'} is a bert, which writes nothing: leave out --target")
+        traced, warned = _trace_reader(loaded, text), list[Warned]()
+    elif isinstance(loaded, Writer):
+        traced, warned = _trace_writer(loaded, text, target), list[Warned]()
+    else:
+        traced = _trace_translator(loaded, text, target, beams)
+        usual = loaded.calibration.usual if loaded.calibration else None
+        warned = warnings(text, traced.target.text, traced, usual=usual)
+    if target:
+        traced = dataclasses.replace(traced, score=float(traced.log_probabilities.mean()))
+    first = loaded.model if isinstance(loaded, Reader) else loaded.models[0]
+    title = f"{name} ({traced.family})" if name and name != traced.family else traced.family
+    kind = kind or attribution.usual_kind(traced)
+    return Explanation(first, traced, warned, title, method, kind, layer, head)
 
 
-def _translated(translator: Translator, text: str, target: str, beams: int) -> Looked:
+def _trace_translator(translator: Translator, text: str, target: str | None, beams: int | None) -> Trace:
     sides, trees = translator.sides, list[Tree]()
     source = [*sides.source.encode(text), END]
     if len(source) - 1 > translator.longest:
@@ -61,63 +177,51 @@ def _translated(translator: Translator, text: str, target: str, beams: int) -> L
         )
     if target:
         hypothesis = _given(sides.target.encode(target))
-        _check_room(translator.models[:1], len(hypothesis.tokens) + 1)
+        _check_positions(translator.model, len(hypothesis.tokens) + 1)
     else:
-        asked = Asked(beams or translator.config.decode.beams, 1, None, None)
-        hypothesis = translator.search([source], asked, trees=trees)[0][0]
-    writer = cast(Generator, translator.model)
-    found = trace(writer, [source], [hypothesis], sides, texts=[text], trees=trees or None, hidden=True, top=TOP)[0]
-    usual = translator.calibration.usual if translator.calibration else None
-    warned = warnings(text, found.target.text, found, usual=usual)
-    return Looked(translator.model, _scored(found) if target else found, warned)
+        options = Asked(beams or translator.config.decode.beams, 1, None, None)
+        hypothesis = translator.search([source], options, trees=trees)[0][0]
+    model = cast(Generator, translator.model)
+    return trace(model, [source], [hypothesis], sides, texts=[text], trees=trees or None, hidden=True, top=TOP)[0]
 
 
-def _written(writer: Writer, prompt: str, target: str) -> Looked:
+def _trace_writer(writer: Writer, prompt: str, target: str | None) -> Trace:
     before, tokenizer = writer.begin(prompt), writer.tokenizer
     model = writer.models[0]
     if target:
         whole = writer.begin(f"{prompt} {target}")
-        same = whole[: len(before)] == before  # else the prompt's last letters would belong to the target's first token
-        hypothesis = _given(whole[len(before) :] if same else tokenizer.encode(target))
-        _check_room([model], len(before) + len(hypothesis.tokens))
+        # Tokenized together, the prompt's last letters may belong to the target's first token.
+        together = whole[: len(before)] == before
+        hypothesis = _given(whole[len(before) :] if together else tokenizer.encode(target))
+        _check_positions(model, len(before) + len(hypothesis.tokens))
     else:
-        _check_room([model], len(before) + 1)
-        shape = cast(ModelConfig, model.config)
-        room = shape.max_positions - len(before) if shape.has_table else WRITTEN
+        _check_positions(model, len(before) + 1)
+        config = cast(ModelConfig, model.config)
+        tokens = min(GPT_TOKENS, config.max_positions - len(before)) if config.has_table else GPT_TOKENS
         source, first = torch.tensor([before[:-1]], dtype=torch.int64), torch.tensor([before[-1]])
         hypothesis = greedy(
             cast(list[Generator], writer.models),
             source.to(writer.device),
             first.to(writer.device),
-            rules=writer.rules(min(WRITTEN, room)),
+            rules=writer.rules(tokens),
             length_penalty=writer.config.decode.length_penalty,
         )[0]
     sides = Sides(tokenizer, tokenizer)
-    found = trace(cast(Generator, model), [before], [hypothesis], sides, texts=[prompt], hidden=True, top=TOP)[0]
-    return Looked(model, _scored(found) if target else found, [])
+    return trace(cast(Generator, model), [before], [hypothesis], sides, texts=[prompt], hidden=True, top=TOP)[0]
 
 
-def _read(reader: Reader, text: str) -> Looked:
+def _trace_reader(reader: Reader, text: str) -> Trace:
     ids = reader.gapped(GAP.split(text))
     reader.check_length(ids)
-    found = read(reader.model, [ids], reader.tokenizer, texts=[text], hidden=True, top=TOP)[0]
-    return Looked(reader.model, found, [])
+    return read(reader.model, [ids], reader.tokenizer, texts=[text], hidden=True, top=TOP)[0]
 
 
 def _given(tokens: list[int]) -> Hypothesis:
-    """What was not searched for; its probabilities are the trace's to find."""
+    """The tokens of a target that was not searched for; the trace computes their probabilities."""
     return Hypothesis(tokens, 0.0, 0.0, True, [])
 
 
-def _scored(found: Trace) -> Trace:
-    """The mean log-probability of a token as the score of what was given."""
-    return dataclasses.replace(found, score=float(found.log_probabilities.mean()))
-
-
-def _check_room(models: Sequence[nn.Module], tokens: int) -> None:
-    for model in models:
-        shape = cast(ModelConfig, model.config)
-        if shape.has_table and tokens > shape.max_positions:
-            raise InputError(
-                f"the text has {tokens} tokens and this {shape.family} has places for {shape.max_positions}"
-            )
+def _check_positions(model: nn.Module, tokens: int) -> None:
+    config = cast(ModelConfig, model.config)
+    if config.has_table and tokens > config.max_positions:
+        raise InputError(f"the text has {tokens} tokens; this {config.family} has {config.max_positions} positions")

@@ -1,4 +1,4 @@
-"""Loading: what a model folder can do, by its family."""
+"""Loading: a model folder becomes a Translator, a Writer or a Reader."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from regard.devices import find_device
 from regard.models.folder import folders_in, load_config
 from regard.translation.reader import Reader
 from regard.translation.translator import Translator
@@ -19,6 +20,7 @@ FAMILIES: dict[str, type[Translator | Writer | Reader]] = {
 }
 
 
-def load(folder: str | Path, device: torch.device | str = "cpu") -> Translator | Writer | Reader:
-    """A Translator, a Writer (gpt) or a Reader (bert); several folders joined by `+` work as one."""
-    return FAMILIES[load_config(folders_in(folder)[0]).model.family].load(folder, device)
+def load(folder: str | Path, device: torch.device | str = "auto") -> Translator | Writer | Reader:
+    """Load a Translator, a Writer (gpt) or a Reader (bert); folders joined by `+` are an ensemble."""
+    place = find_device(device) if isinstance(device, str) else device
+    return FAMILIES[load_config(folders_in(folder)[0]).model.family].load(folder, place)
