@@ -9,7 +9,7 @@ import pytest
 
 from regard.errors import DataError
 from regard.evaluation.evaluate import evaluate, read_test, telling
-from regard.inspection.quality import Warned
+from regard.inspection.quality import QualityWarning
 from tests.evaluation.systems import lines, worse, write
 
 REFERENCE = lines(80, longest=14)
@@ -34,7 +34,7 @@ def test_warnings_are_counted_once_a_sentence_and_kind() -> None:
 
 
 def test_the_translators_own_warnings_are_taken_where_there_are_any() -> None:
-    warned = [[Warned("ignored", "it looked away", [])], []]
+    warned = [[QualityWarning("ignored", "it looked away", [])], []]
     found = evaluate(["a b", "c"], [["a b", "c"]], sources=["x y", "z"], warned=warned, confidences=[0.5, 0.7])
     assert found.as_dict()["warnings"] == {"ignored": 1}
     assert found.as_dict()["confidence"] == pytest.approx(0.6)
@@ -53,7 +53,7 @@ def test_sources_of_another_number_of_lines_are_refused() -> None:
 
 
 def test_telling_sentences_are_each_there_once_with_the_warned_and_the_worst_first() -> None:
-    warned = [[Warned("length", "short", [])] if place % 20 == 0 else [] for place in range(80)]
+    warned = [[QualityWarning("length", "short", [])] if place % 20 == 0 else [] for place in range(80)]
     chosen = telling(evaluate(HYPOTHESIS, [REFERENCE], sources=REFERENCE, warned=warned))
     assert len({each.line for _, each in chosen}) == len(chosen) == 50
     assert [why for why, _ in chosen] == ["warned"] * 4 + ["worst"] * 15 + ["best"] * 10 + ["middle"] * 21

@@ -13,43 +13,43 @@ from regard.config import Config
 from regard.errors import FolderError, InputError
 from regard.inspection.alignment import (
     METHODS,
-    Reading,
-    Tally,
+    AlignmentCounts,
+    AlignmentSettings,
     candidates,
+    count_mask_matches,
+    count_matches,
+    cross_attention,
+    extract_alignment,
     halves,
     join,
-    links,
-    looks,
     most,
-    tally,
-    tally_masks,
 )
 from regard.text.alignments import Gold, Link
 from tests.inspection.traces import made
 
-ONE = Reading(method="one")
+ONE = AlignmentSettings(method="one")
 
 
 def test_each_target_word_is_linked_to_the_source_word_it_looked_at_most() -> None:
     weights = [[0.1, 0.7, 0.1, 0.1], [0.6, 0.1, 0.1, 0.2], [0.0, 0.1, 0.1, 0.8], [0.0, 0.0, 0.0, 1.0]]
     trace = made("a b c", "x y z", weights)
-    assert links(trace, ONE) == [(0, 1), (1, 0), (1, 2)]  # never to the end, however much it is looked at
+    assert extract_alignment(trace, ONE) == [(0, 1), (1, 0), (1, 2)]  # never to the end, however much it is looked at
 
 
 def test_a_source_word_is_linked_to_the_target_word_that_looked_at_it_most() -> None:
     trace = made("to the house", "aux maisons", [[0.5, 0.4, 0.1, 0.0], [0.0, 0.1, 0.9, 0.0], [0.0, 0.0, 0.0, 1.0]])
-    assert links(trace, ONE) == [(0, 0), (2, 1)]
-    assert links(trace) == [(0, 0), (1, 0), (2, 1)]
+    assert extract_alignment(trace, ONE) == [(0, 0), (2, 1)]
+    assert extract_alignment(trace) == [(0, 0), (1, 0), (2, 1)]
 
 
 def test_shifted_a_word_is_linked_by_the_step_that_takes_it() -> None:
     trace = made("a b", "x y", [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
-    assert links(trace, Reading(shift=True)) == [(0, 0), (1, 1)]
+    assert extract_alignment(trace, AlignmentSettings(shift=True)) == [(0, 0), (1, 1)]
 
 
 def test_the_pieces_of_a_word_look_together() -> None:
     trace = made("a b", "x", [[0.9, 0.1, 0.0], [0.0, 0.8, 0.2], [0.0, 0.0, 1.0]], pieces=2)
-    torch.testing.assert_close(looks(trace)[0], torch.tensor([0.45, 0.45, 0.1]))
+    torch.testing.assert_close(cross_attention(trace)[0], torch.tensor([0.45, 0.45, 0.1]))
 
 
 ON_A, ON_B = [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]], [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
@@ -57,26 +57,26 @@ ON_A, ON_B = [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]], [[0.0, 1.0, 0.0], [0.0, 0.0, 1.
 
 def test_the_last_layer_but_one_of_a_deep_decoder_is_taken_and_another_on_request() -> None:
     trace = made("a b", "x", ON_B, ON_A, ON_B)
-    assert links(trace, ONE) == [(0, 0)]
-    assert links(trace, Reading(layer=0, method="one")) == [(1, 0)]
-    assert links(trace, Reading(layer="mean", method="one")) == [(1, 0)]
+    assert extract_alignment(trace, ONE) == [(0, 0)]
+    assert extract_alignment(trace, AlignmentSettings(layer=0, method="one")) == [(1, 0)]
+    assert extract_alignment(trace, AlignmentSettings(layer="mean", method="one")) == [(1, 0)]
     with pytest.raises(InputError, match="no decoder layer 3: it has layers 0 to 2"):
-        links(trace, Reading(layer=3))
+        extract_alignment(trace, AlignmentSettings(layer=3))
     with pytest.raises(InputError, match="no head 1: it has heads 0 to 0"):
-        links(trace, Reading(head=1))
+        extract_alignment(trace, AlignmentSettings(head=1))
 
 
 def test_of_two_layers_the_mean_is_taken() -> None:
-    torch.testing.assert_close(looks(made("a b", "x", ON_A, ON_B))[0], torch.tensor([0.5, 0.5, 0.0]))
+    torch.testing.assert_close(cross_attention(made("a b", "x", ON_A, ON_B))[0], torch.tensor([0.5, 0.5, 0.0]))
 
 
 def test_without_attention_there_is_nothing_to_align() -> None:
     with pytest.raises(InputError, match="does not look at a source"):
-        links(made("a b", "x"))
+        extract_alignment(made("a b", "x"))
 
 
 def test_an_empty_translation_has_no_links() -> None:
-    assert links(made("a b", "", [[0.5, 0.5, 0.0]])) == []
+    assert extract_alignment(made("a b", "", [[0.5, 0.5, 0.0]])) == []
 
 
 def test_what_nobody_looks_at_is_not_linked() -> None:
@@ -87,10 +87,10 @@ def test_what_nobody_looks_at_is_not_linked() -> None:
 
 
 def test_a_reading_comes_back_from_its_folder(tmp_path: Path) -> None:
-    assert Reading.load(tmp_path) is None
-    reading = Reading(layer=3, head=2, shift=True, method="union", apart=True)
+    assert AlignmentSettings.load(tmp_path) is None
+    reading = AlignmentSettings(layer=3, head=2, shift=True, method="union", apart=True)
     reading.save(tmp_path)
-    assert Reading.load(tmp_path) == reading
+    assert AlignmentSettings.load(tmp_path) == reading
 
 
 @pytest.mark.parametrize(
@@ -100,24 +100,24 @@ def test_a_reading_comes_back_from_its_folder(tmp_path: Path) -> None:
 def test_a_damaged_reading_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "alignment.json").write_text(text)
     with pytest.raises(FolderError, match=r"alignment\.json is damaged"):
-        Reading.load(tmp_path)
+        AlignmentSettings.load(tmp_path)
 
 
 def test_an_unknown_method_names_the_known_ones() -> None:
     with pytest.raises(InputError, match=r"no method unoin\. Did you mean union"):
-        Reading(method="unoin").check()
+        AlignmentSettings(method="unoin").check()
 
 
 def test_a_guided_model_is_read_by_the_head_that_was_guided() -> None:
     config = Config.read({"model": {"decoder_layers": 6}, "train": {"guided_alignment": 0.05}})
-    assert (Reading.usual(config).layer, Reading.usual(config).head) == (4, 0)
-    assert Reading.usual(Config()) == Reading()
+    assert (AlignmentSettings.default(config).layer, AlignmentSettings.default(config).head) == (4, 0)
+    assert AlignmentSettings.default(Config()) == AlignmentSettings()
 
 
 def test_averages_are_tried_before_heads_and_unshifted_before_shifted() -> None:
     found = candidates(2, 3, averages=False)
     assert len(found) == len(set(found)) == 2 * (1 + 2 + 2 * 3)
-    assert found[0] == Reading(layer="mean")
+    assert found[0] == AlignmentSettings(layer="mean")
     assert all(reading.head == "mean" for reading in candidates(2, 3, averages=True))
     assert [reading.layer for reading in candidates(1, 1, averages=False)] == [0, 0]
 
@@ -203,22 +203,22 @@ GOLD = Gold(frozenset({(0, 0), (1, 1)}), frozenset({(0, 0), (1, 1), (2, 1), (2, 
 
 
 def test_the_error_rate_is_that_of_och_and_ney() -> None:
-    found = tally([(0, 0), (2, 1), (1, 2)], GOLD)
-    assert found == Tally(found=3, sure=2, in_sure=1, in_possible=2)
+    found = count_matches([(0, 0), (2, 1), (1, 2)], GOLD)
+    assert found == AlignmentCounts(found=3, sure=2, in_sure=1, in_possible=2)
     assert found.as_dict() == pytest.approx({"aer": 1 - 3 / 5, "precision": 2 / 3, "recall": 1 / 2})
-    assert tally(GOLD.sure, GOLD).aer == 0
+    assert count_matches(GOLD.sure, GOLD).aer == 0
 
 
 def test_nothing_found_where_nothing_is_sure_is_no_error() -> None:
-    assert tally([], Gold(frozenset(), frozenset())).aer == 0
-    assert tally([], GOLD).as_dict() == {"aer": 1.0, "precision": 1.0, "recall": 0.0}
+    assert count_matches([], Gold(frozenset(), frozenset())).aer == 0
+    assert count_matches([], GOLD).as_dict() == {"aer": 1.0, "precision": 1.0, "recall": 0.0}
 
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_many_readings_are_compared_at_once_as_each_by_itself(turned: bool) -> None:
     weights = torch.rand(5, 3, 3, generator=torch.Generator().manual_seed(1))
     masks = most(weights, -1)
-    together = tally_masks(masks.transpose(1, 2) if turned else masks, GOLD, turned=turned)
+    together = count_mask_matches(masks.transpose(1, 2) if turned else masks, GOLD, turned=turned)
     for number, mask in enumerate(masks):
-        alone = tally([(source, target) for target, source in mask.nonzero().tolist()], GOLD)
+        alone = count_matches([(source, target) for target, source in mask.nonzero().tolist()], GOLD)
         assert [int(torch.as_tensor(count).expand(5)[number]) for count in together] == list(alone)

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from regard.decoding import Hypothesis
 from regard.errors import ConfigError, InputError
 from regard.inspection import attribution
-from regard.inspection.trace import Trace, read, trace
+from regard.inspection.trace import Trace, trace, trace_encoder
 from regard.models import State, build
 from regard.text.tokenizer import END, MASK, START, Sides, Tokenizer, train
 from tests.decoding.small import shaken
+from tests.inspection.traces import side
 from tests.models.families import BERTS, GENERATORS
 
 TEXT = "the old cat sat on the mat"
@@ -34,7 +35,7 @@ def seen(name: str, tokenizer: Tokenizer, written: str = "cat mat sat") -> tuple
     model = shaken(build(config), 0.1).float()
     source = tokenizer.encode(TEXT)
     if config.family == "bert":
-        return model, read(model, [[*source, END]], tokenizer)[0]
+        return model, trace_encoder(model, [[*source, END]], tokenizer)[0]
     source = [START, *source] if config.family == "gpt" else [*source, END]
     told = Hypothesis(tokenizer.encode(written), 0.0, 0.0, True, [])
     return model, trace(model, [source], [told], Sides(tokenizer, tokenizer))[0]
@@ -108,7 +109,7 @@ def test_of_a_gpt_a_word_is_missed_only_by_what_comes_after_it(tokenizer: Tokeni
 def test_a_masked_word_of_a_bert_is_explained_by_its_best_guess(tokenizer: Tokenizer) -> None:
     model, _ = seen("bert", tokenizer)
     ids = [tokenizer.id("Ġold"), MASK, END] if "Ġold" in tokenizer.text else [5, MASK, END]
-    found = read(model, [ids], tokenizer)[0]
+    found = trace_encoder(model, [ids], tokenizer)[0]
     assert attribution._asked(found)[1] == found.alternatives[1][0].id
 
 
@@ -167,9 +168,7 @@ def test_value_weighted_attention_of_an_rnn_is_the_weight_times_the_length_of_th
     torch.testing.assert_close(attribution.explain(found, "value", model).values[0, 0], expected)
 
 
-def test_pieces_are_summed_into_words() -> None:
-    from tests.inspection.traces import side
-
+def test_subwords_are_summed_into_words() -> None:
     rows, columns = side("a b", 2), side("c")
     tokens = torch.arange(10.0).reshape(5, 2)
     summed = attribution.by_word(tokens, rows, columns)

@@ -13,7 +13,7 @@ import torch
 
 from regard.decoding import Hypothesis
 from regard.inspection import attribution, inspector
-from regard.inspection.trace import Alternative, Branch, Trace, read, trace
+from regard.inspection.trace import Alternative, Branch, Trace, trace, trace_encoder
 from regard.models import build
 from regard.text.tokenizer import END, START, Sides, train
 from tests.decoding.small import shaken
@@ -122,7 +122,7 @@ def family(name: str) -> tuple[Any, Trace]:
     model = shaken(build(config), 0.1).float()
     ids = tokenizer.encode("the old cat sat")
     if config.family == "bert":
-        return model, read(model, [[*ids, END]], tokenizer, hidden=True)[0]
+        return model, trace_encoder(model, [[*ids, END]], tokenizer, hidden=True)[0]
     told = Hypothesis(tokenizer.encode("cat sat"), 0.0, 0.0, True, [])
     source = [START, *ids] if config.family == "gpt" else [*ids, END]
     return model, trace(model, [source], [told], Sides(tokenizer, tokenizer), hidden=True)[0]

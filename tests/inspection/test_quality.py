@@ -13,22 +13,22 @@ import pytest
 
 from regard.errors import DataError, FolderError, InputError
 from regard.inspection.quality import (
-    FILE,
+    CALIBRATION_FILE,
     Calibration,
-    Judged,
-    Usual,
+    CalibrationExample,
+    Expected,
     calibrate,
     calibration_error,
     confidence,
     coverage,
     dispersion,
     features,
+    find_warnings,
     fit,
-    warnings,
 )
 from tests.inspection.traces import made
 
-LATIN = Usual(script="Latin")
+LATIN = Expected(script="Latin")
 SOURCE = "The old man sits on a bench in the park and reads."
 TARGET = "Der alte Mann sitzt auf einer Bank im Park und liest."
 
@@ -56,7 +56,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(("kind", "source", "target"), FAULTS)
 def test_a_planted_fault_is_warned_of(kind: str, source: str, target: str) -> None:
-    found = warnings(source, target, usual=LATIN)
+    found = find_warnings(source, target, expected=LATIN)
     assert kind in [warned.kind for warned in found]
     assert all(warned.message for warned in found)
 
@@ -78,32 +78,35 @@ def test_a_planted_fault_is_warned_of(kind: str, source: str, target: str) -> No
     ],
 )
 def test_a_sound_translation_is_not_warned_of(source: str, target: str) -> None:
-    assert warnings(source, target, usual=LATIN) == []
+    assert find_warnings(source, target, expected=LATIN) == []
 
 
 def test_a_name_in_latin_letters_is_at_home_in_other_scripts() -> None:
-    assert warnings("I bought an iPhone today.", "Я сегодня купил iPhone.", usual=Usual(script="Cyrillic")) == []
+    assert (
+        find_warnings("I bought an iPhone today.", "Я сегодня купил iPhone.", expected=Expected(script="Cyrillic"))
+        == []
+    )
 
 
 def test_without_learning_a_script_that_needs_fewer_letters_is_not_short() -> None:
     source = "The old man sits on a bench in the park every morning and reads the newspaper to his wife and her sister."
-    assert warnings(source, "老人每天早上坐在公园的长凳上给妻子和她的妹妹读报纸。") == []
+    assert find_warnings(source, "老人每天早上坐在公园的长凳上给妻子和她的妹妹读报纸。") == []
 
 
-def test_what_is_usual_is_learned_from_pairs() -> None:
-    usual = Usual.of([("x" * length, "я" * 2 * length) for length in range(100, 200)])
-    assert usual.script == "Cyrillic"
-    assert 1.4 < usual.shortest < 1.9 < usual.longest < 2.5
+def test_the_expected_script_and_lengths_are_learned_from_pairs() -> None:
+    expected = Expected.from_pairs([("x" * length, "я" * 2 * length) for length in range(100, 200)])
+    assert expected.script == "Cyrillic"
+    assert 1.4 < expected.min_ratio < 1.9 < expected.max_ratio < 2.5
     with pytest.raises(DataError, match="no pairs"):
-        Usual.of([])
+        Expected.from_pairs([])
 
 
 @pytest.mark.parametrize(
     "text", ["a" * 100_000, "9" * 100_000, "a.b@" * 25_000, "12:30 " * 4_000, "<a " * 33_000, "\ud800 \0 \u202e"]
 )
 def test_no_text_is_too_odd_to_be_looked_at(text: str) -> None:
-    assert warnings(text, text + " ") is not None
-    assert warnings(text, "") is not None
+    assert find_warnings(text, text + " ") is not None
+    assert find_warnings(text, "") is not None
 
 
 # Attention.
@@ -124,14 +127,14 @@ def diagonal(size: int = 7) -> list[list[float]]:
     ],
 )
 def test_a_source_that_is_ignored_is_warned_of(row: list[float], message: str) -> None:
-    found = warnings(WORDS, "u v w x y z", made(WORDS, "u v w x y z", [row] * 7, [row] * 7))
+    found = find_warnings(WORDS, "u v w x y z", made(WORDS, "u v w x y z", [row] * 7, [row] * 7))
     assert [warned.kind for warned in found] == ["ignored"]
     assert message in found[0].message
 
 
 def test_one_layer_that_looks_is_enough() -> None:
     still = [[1 / 7] * 7] * 7
-    assert warnings(WORDS, "u v w x y z", made(WORDS, "u v w x y z", still, diagonal())) == []
+    assert find_warnings(WORDS, "u v w x y z", made(WORDS, "u v w x y z", still, diagonal())) == []
 
 
 def test_attention_that_goes_with_the_words_is_never_said_to_ignore_them() -> None:
@@ -152,12 +155,12 @@ def test_attention_that_goes_with_the_words_is_never_said_to_ignore_them() -> No
         source, target_text = (
             " ".join(f"{letter}{'abcdefghijklmnopqrst'[n]}" for n in range(words)) for letter in "xy"
         )
-        found = warnings(source, target_text, made(source, target_text, rows, even))
+        found = find_warnings(source, target_text, made(source, target_text, rows, even))
         assert "ignored" not in [warned.kind for warned in found]
 
 
 def test_a_model_without_attention_gives_no_warning_of_it() -> None:
-    assert warnings(WORDS, "u v w x y z", made(WORDS, "u v w x y z")) == []
+    assert find_warnings(WORDS, "u v w x y z", made(WORDS, "u v w x y z")) == []
 
 
 def test_coverage_adds_up_to_the_tokens_written() -> None:
@@ -181,7 +184,7 @@ def judged(count: int) -> tuple[list[list[float]], list[bool]]:
 
 
 def test_confidence_is_as_often_right_as_it_says() -> None:
-    fitted = fit(*judged(2000), Usual())
+    fitted = fit(*judged(2000), Expected())
     assert fitted.error < 0.05
     fresh, good = judged(4000)
     logs = [-0.5, -0.5]
@@ -197,41 +200,50 @@ def test_overconfidence_is_an_error_of_calibration() -> None:
 
 
 def test_a_translation_is_good_when_it_comes_close_to_its_reference() -> None:
-    judged = [Judged("a b", "x y", 100.0 - 2 * number, [-0.1 * number] * 3) for number in range(60)]
+    judged = [CalibrationExample("a b", "x y", 100.0 - 2 * number, [-0.1 * number] * 3) for number in range(60)]
     found = calibrate(judged)
     assert found.good == pytest.approx(21 / 60)  # those of chrF 60 and more
     assert confidence(judged[0].steps, found) > 0.9 > 0.1 > confidence(judged[-1].steps, found)
 
 
 def test_a_calibration_comes_back_from_its_folder(tmp_path: Path) -> None:
-    fitted = fit(*judged(100), Usual(script="Latin", shortest=0.5, longest=2.0))
+    fitted = fit(*judged(100), Expected(script="Latin", min_ratio=0.5, max_ratio=2.0))
     assert Calibration.load(tmp_path) is None
-    (tmp_path / FILE).write_text(fitted.as_text())
+    (tmp_path / CALIBRATION_FILE).write_text(fitted.as_text())
     assert Calibration.load(tmp_path) == fitted
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "{}", *(f'{{"weights": {weights}, "error": 0, "good": 0, "sentences": 1, "usual": {{}}}}'
+    ["", "{", "[]", "{}", *(f'{{"weights": {weights}, "error": 0, "good": 0, "sentences": 1, "expected": {{}}}}'
                             for weights in ("[1]", "[NaN, 0, 0, 0]", '"high"'))],
 )  # fmt: skip
 def test_a_damaged_calibration_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / FILE).write_text(text)
+    (tmp_path / CALIBRATION_FILE).write_text(text)
     with pytest.raises(FolderError, match="is damaged"):
         Calibration.load(tmp_path)
 
 
-@pytest.mark.parametrize("usual", ['"source": "9"', '"source": 1.5', '"source": -1', '"source": true', '"script": 7'])
-def test_a_calibration_whose_usual_is_of_a_wrong_type_is_refused(tmp_path: Path, usual: str) -> None:
+@pytest.mark.parametrize(
+    "expected",
+    [
+        '"max_source_length": "9"',
+        '"max_source_length": 1.5',
+        '"max_source_length": -1',
+        '"max_source_length": true',
+        '"script": 7',
+    ],
+)
+def test_a_calibration_whose_expected_lengths_have_a_wrong_type_is_refused(tmp_path: Path, expected: str) -> None:
     weights = '"weights": [0, 0, 0, 0], "error": 0, "good": 0, "sentences": 1'
-    (tmp_path / FILE).write_text(f'{{{weights}, "usual": {{{usual}}}}}')
-    with pytest.raises(FolderError, match=r"is damaged: usual\.s"):
+    (tmp_path / CALIBRATION_FILE).write_text(f'{{{weights}, "expected": {{{expected}}}}}')
+    with pytest.raises(FolderError, match=r"is damaged: (max_source_length|expected\.script)"):
         Calibration.load(tmp_path)
 
 
 def test_a_calibration_needs_enough_sentences() -> None:
     with pytest.raises(DataError, match="too few"):
-        fit(*judged(10), Usual())
+        fit(*judged(10), Expected())
 
 
 def test_a_translation_without_steps_has_nothing_to_be_sure_of() -> None:
@@ -240,7 +252,7 @@ def test_a_translation_without_steps_has_nothing_to_be_sure_of() -> None:
 
 
 def test_a_warning_can_be_written_as_json() -> None:
-    found = warnings(SOURCE, "", usual=LATIN)
+    found = find_warnings(SOURCE, "", expected=LATIN)
     assert json.loads(json.dumps([warned._asdict() for warned in found]))[0]["kind"] == "length"
 
 
@@ -270,9 +282,9 @@ def test_references_are_hardly_ever_warned_of(
     def pairs(name: str) -> list[tuple[str, str]]:
         return list(zip(lines(corpora / f"{name}.{source}.gz"), lines(corpora / f"{name}.{target}.gz"), strict=True))
 
-    usual = Usual.of(pairs(f"{Path(corpus).parent}/train")[:5000]) if learned else LATIN
+    expected = Expected.from_pairs(pairs(f"{Path(corpus).parent}/train")[:5000]) if learned else LATIN
     references = pairs(corpus)
-    found = [{warned.kind for warned in warnings(*pair, usual=usual)} for pair in references]
+    found = [{warned.kind for warned in find_warnings(*pair, expected=expected)} for pair in references]
     kinds = Counter(kind for each in found for kind in each)
     assert len(references) > 1000
     assert all(count <= 0.01 * len(references) for count in kinds.values()), kinds
@@ -281,7 +293,7 @@ def test_references_are_hardly_ever_warned_of(
 
 def test_where_nearly_all_were_good_no_translation_has_a_confidence(tmp_path: Path) -> None:
     rows = [[-0.01 * place, -0.1, 2.0] for place in range(300)]
-    found = fit(rows, [place != 7 for place in range(300)], Usual.of([("a b", "c d")]))
+    found = fit(rows, [place != 7 for place in range(300)], Expected.from_pairs([("a b", "c d")]))
     assert confidence([-0.1, -0.2], found) is None
     (tmp_path / "calibration.json").write_text(found.as_text())
     assert Calibration.load(tmp_path) == found

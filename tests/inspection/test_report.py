@@ -14,7 +14,7 @@ import torch
 from regard.evaluation.compare import compare
 from regard.evaluation.evaluate import evaluate
 from regard.inspection import report
-from regard.inspection.quality import Warned
+from regard.inspection.quality import QualityWarning
 from regard.inspection.report import Output, Row, comparison_page, evaluation_page
 from tests.evaluation.systems import lines, worse
 from tests.inspection.browsing import Opened
@@ -128,7 +128,7 @@ def test_what_words_are_counted_in_is_told_by_the_name_of_the_file(facts: dict) 
 
 
 def test_a_sentence_opens_its_trace(facts: dict) -> None:
-    page = evaluation_page("x", facts, [row(warnings=[Warned("length", "too short", [])])], "y")
+    page = evaluation_page("x", facts, [row(warnings=[QualityWarning("length", "too short", [])])], "y")
     (data,) = re.findall(r'<details class="trace">.*?<script type="application/json">(.*?)</script>', page, re.S)
     trace = json.loads(data)
     assert trace["source"]["text"] == "the green house"

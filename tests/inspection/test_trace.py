@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.decoding import Begun, Hypothesis, Tree, beam, greedy, make_rules
 from regard.errors import DataError, FolderError, InputError
-from regard.inspection.trace import Trace, read, side, trace
+from regard.inspection.trace import Trace, make_side, trace, trace_encoder
 from regard.models import BERT, State, build
 from regard.text.tokenizer import END, MASK, START, Sides, Tokenizer, train
 from tests.decoding.small import FREE, PLAIN, shaken
@@ -172,7 +172,7 @@ def test_a_bert_is_traced_by_what_it_reads(name: str, tmp_path: Path, tokenizer:
     model = build(dataclasses.replace(BERTS[name], vocabulary=tokenizer.size)).eval()
     assert isinstance(model, BERT)
     ids = [START, *tokenizer.encode("the old"), MASK, END]
-    found, _ = read(model, [ids, ids[:3]], tokenizer, hidden=True)
+    found, _ = trace_encoder(model, [ids, ids[:3]], tokenizer, hidden=True)
     assert set(found.attention) == {"encoder"}
     assert found.attention["encoder"].shape == (2, 4, len(ids), len(ids))
     assert len(found.alternatives) == (0 if model.head is None else len(ids))
@@ -187,7 +187,7 @@ def test_the_tree_names_its_pieces(tokenizer: Tokenizer) -> None:
     assert [[(branch.id, branch.kept) for branch in step] for step in found.tree] == [
         [(branch.token, branch.kept) for branch in step] for step in allowed
     ]
-    assert all(branch.piece for step in found.tree for branch in step)
+    assert all(branch.subword for step in found.tree for branch in step)
     json.dumps(found.as_json(), allow_nan=False)  # what rules forbade is no number that JSON knows
 
 
@@ -207,38 +207,38 @@ def test_the_chosen_hypothesis_is_a_path_of_the_tree(tokenizer: Tokenizer) -> No
 def test_every_word_of_the_text_is_a_word_of_the_trace(kind: Any) -> None:
     text = "the old  cat sat."
     tokenizer = train([text, *map(chr, range(97, 123))] * 5, kind=kind, vocabulary=500)
-    found = side(tokenizer, [*tokenizer.encode(text), END], text)
+    found = make_side(tokenizer, [*tokenizer.encode(text), END], text)
     assert found.words == ["the", "old", "cat", "sat.", "</s>"]
     assert found.special == [False] * 4 + [True]
     assert sorted(set(found.word)) == [0, 1, 2, 3, 4]
-    assert "".join(found.pieces[:-1]) == text
+    assert "".join(found.subwords[:-1]) == text
 
 
 def test_pieces_of_half_characters_belong_to_the_word_they_become() -> None:
     tokenizer = train(["a"], kind="bpe", vocabulary=0)  # bytes alone
     ids = tokenizer.encode("né 日本")
-    found = side(tokenizer, ids)
+    found = make_side(tokenizer, ids)
     assert found.words == ["né", "日本"]
     assert found.word == [0] * 3 + [1] * 7
-    assert "".join(found.pieces) == "né 日本"
+    assert "".join(found.subwords) == "né 日本"
 
 
 def test_in_a_script_without_blanks_every_token_is_a_word() -> None:
     tokenizer = train(["日本語"] * 3, kind="characters", vocabulary=300)
-    assert side(tokenizer, tokenizer.encode("日本語")).words == ["日", "本", "語"]
+    assert make_side(tokenizer, tokenizer.encode("日本語")).words == ["日", "本", "語"]
 
 
 def test_an_empty_target_is_its_end_alone(tokenizer: Tokenizer) -> None:
-    assert side(tokenizer, [END]).words == ["</s>"]
-    assert side(tokenizer, []).words == []
+    assert make_side(tokenizer, [END]).words == ["</s>"]
+    assert make_side(tokenizer, []).words == []
 
 
 def test_attention_between_words_sums_what_is_looked_at_and_averages_who_looks(tokenizer: Tokenizer) -> None:
     words = train(["b a"] * 3, kind="bpe", vocabulary=300)  # knows " a", and z and q as letters
     found = dataclasses.replace(
         Made("transformer", tokenizer).traces()[0],
-        source=side(words, words.encode("zq a")),
-        target=side(words, [*words.encode("zq"), END]),
+        source=make_side(words, words.encode("zq a")),
+        target=make_side(words, [*words.encode("zq"), END]),
         attention={"cross": torch.tensor([[[[0.5, 0.3, 0.2], [0.1, 0.1, 0.8], [0.0, 0.0, 1.0]]]])},
     )
     assert found.source.word == [0, 0, 1]

@@ -20,7 +20,15 @@ from typer.testing import CliRunner, Result
 from regard.cli.app import app
 from regard.config import Config
 from regard.errors import ConfigError, DataError, FolderError, InputError
-from regard.inspection.alignment import METHODS, Reading, Tally, candidates, halves, join, tally
+from regard.inspection.alignment import (
+    METHODS,
+    AlignmentCounts,
+    AlignmentSettings,
+    candidates,
+    count_matches,
+    halves,
+    join,
+)
 from regard.inspection.word_alignment import Direction, align, choose, choose_by_agreement, choose_method
 from regard.models import build
 from regard.models.folder import save_model
@@ -66,7 +74,7 @@ def reverse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("family", ["transformer", "rnn-input", "rnn-output"])
 def test_every_pair_has_its_links_and_an_empty_one_none(tmp_path: Path, family: str) -> None:
     direction = Direction.load(make_folder(tmp_path / "model", family), "cpu")
-    direction.reading = Reading(method="one")
+    direction.settings = AlignmentSettings(method="one")
     found = list(align(PAIRS, direction))
     assert [sorted(target for _, target in links) for links in found] == [
         [0, 1, 2],
@@ -116,16 +124,16 @@ def test_a_word_in_a_script_without_blanks_is_one_word(folder: Path) -> None:
 def test_two_directions_are_multiplied_or_each_draws_its_own(folder: Path, reverse: Path) -> None:
     forward, backward = Direction.load(folder, "cpu"), Direction.load(reverse, "cpu")
     one, other = forward.weights(PAIRS[2:3])[0], backward.weights([PAIRS[2][::-1]])[0].T
-    forward.reading = Reading(method="union")
+    forward.settings = AlignmentSettings(method="union")
     assert next(align(PAIRS[2:3], forward, backward)) == join(*halves(one * other), "union")
-    forward.reading = Reading(method="union", apart=True)
+    forward.settings = AlignmentSettings(method="union", apart=True)
     assert next(align(PAIRS[2:3], forward, backward)) == join(halves(one)[0], halves(other)[1], "union")
 
 
 def total(direction: Direction, backward: Direction | None = None) -> float:
-    found = Tally()
+    found = AlignmentCounts()
     for links, gold in zip(align(PAIRS, direction, backward), DIAGONAL, strict=True):
-        found = found.plus(tally(links, gold))
+        found = found.plus(count_matches(links, gold))
     return float(found.aer)
 
 
@@ -133,10 +141,10 @@ def test_the_reading_with_the_least_error_is_chosen(folder: Path) -> None:
     direction = Direction.load(folder, "cpu")
     errors = {}
     for reading in candidates(2, 2, averages=False):
-        direction.reading = replace(reading, method="one")
+        direction.settings = replace(reading, method="one")
         errors[reading] = total(direction)
     choose(direction, PAIRS, DIAGONAL)
-    assert errors[replace(direction.reading, method="grow-diag-final")] == min(errors.values())
+    assert errors[replace(direction.settings, method="grow-diag-final")] == min(errors.values())
 
 
 def test_gold_of_the_other_direction_is_turned(folder: Path) -> None:
@@ -145,7 +153,7 @@ def test_gold_of_the_other_direction_is_turned(folder: Path) -> None:
     turned = [Gold(*[frozenset({(0, 2), (1, 0), (2, 1)})] * 2)]
     choose(one, PAIRS[:1], gold)
     choose(other, PAIRS[:1], turned, turned=True)
-    assert one.reading == other.reading
+    assert one.settings == other.settings
 
 
 def test_the_method_with_the_least_error_is_chosen(folder: Path, reverse: Path) -> None:
@@ -153,7 +161,7 @@ def test_the_method_with_the_least_error_is_chosen(folder: Path, reverse: Path) 
     errors = []
     for method in METHODS:
         for apart in (False, True):
-            forward.reading = Reading(method=method, apart=apart)
+            forward.settings = AlignmentSettings(method=method, apart=apart)
             errors.append(total(forward, backward))
     found = choose_method(PAIRS, DIAGONAL, forward, backward)
     assert float(found.aer) == total(forward, backward) == min(errors)
@@ -162,12 +170,12 @@ def test_the_method_with_the_least_error_is_chosen(folder: Path, reverse: Path) 
 def test_without_gold_the_readings_that_agree_most_are_chosen(folder: Path, reverse: Path) -> None:
     forward, backward = Direction.load(folder, "cpu"), Direction.load(reverse, "cpu")
     agreed = choose_by_agreement(PAIRS, forward, backward)
-    chosen = forward.reading, backward.reading
+    chosen = forward.settings, backward.settings
     best = 0.0
     turned = [pair[::-1] for pair in PAIRS]
     for one in candidates(2, 2, averages=True):
         for other in candidates(2, 2, averages=True):
-            forward.reading, backward.reading = one, other
+            forward.settings, backward.settings = one, other
             ours = [set(halves(weights)[0]) for weights in forward.weights(PAIRS)]
             theirs = [set(halves(weights.T)[1]) for weights in backward.weights(turned)]
             both = sum(len(a & b) for a, b in zip(ours, theirs, strict=True))
@@ -178,17 +186,17 @@ def test_without_gold_the_readings_that_agree_most_are_chosen(folder: Path, reve
 
 def test_a_reading_that_is_settled_stays_when_the_other_is_chosen(folder: Path, reverse: Path) -> None:
     forward, backward = Direction.load(folder, "cpu"), Direction.load(reverse, "cpu")
-    forward.reading, forward.settled = Reading(layer=1, head=1, shift=True), True
+    forward.settings, forward.settled = AlignmentSettings(layer=1, head=1, shift=True), True
     choose_by_agreement(PAIRS, forward, backward)
-    assert forward.reading == Reading(layer=1, head=1, shift=True)
-    assert backward.reading.layer is not None
+    assert forward.settings == AlignmentSettings(layer=1, head=1, shift=True)
+    assert backward.settings.layer is not None
 
 
 def test_where_no_pair_can_be_looked_at_the_readings_stay(folder: Path, reverse: Path) -> None:
     forward, backward = Direction.load(folder, "cpu"), Direction.load(reverse, "cpu")
-    before = forward.reading, backward.reading
+    before = forward.settings, backward.settings
     assert choose_by_agreement([("", "the house")], forward, backward) == 0
-    assert (forward.reading, backward.reading) == before
+    assert (forward.settings, backward.settings) == before
 
 
 # The command.
@@ -234,7 +242,7 @@ def test_what_was_chosen_is_kept_for_later_calls(run: Any, tmp_path: Path, rever
     dev = ("--dev", "a.txt", "b.txt", "gold.align")
     chosen = run(folder, "a.txt", "b.txt", "--reverse", back, *dev)
     assert "AER" in chosen.stderr
-    assert Reading.load(back) is not None
+    assert AlignmentSettings.load(back) is not None
     later = run(folder, "a.txt", "b.txt", "--reverse", back)
     assert later.stdout == chosen.stdout
     assert later.stderr == ""

@@ -319,7 +319,7 @@ def test_confidence_is_calibrated_by_the_validation_sentences(tmp_path: Path) ->
     results, references = translations(build(config.model).eval(), data, range(len(data.valid)))
     found = _calibration(data, results, references)
     assert found.sentences == len(data.valid) >= 50
-    assert found.usual.source >= max(len(reference) for reference in references)
+    assert found.expected.max_source_length >= max(len(reference) for reference in references)
 
 
 def test_a_fresh_start_leaves_no_damaged_checkpoint_behind(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import regard
 from regard.config import Config
 from regard.decoding import Hypothesis
 from regard.errors import ConfigError, FolderError, InputError
-from regard.inspection.quality import FILE, Calibration, Usual
+from regard.inspection.quality import CALIBRATION_FILE, Calibration, Expected
 from regard.models import build
 from regard.models.folder import save_model
 from regard.text.tokenizer import END, Sides, Tokenizer, train
@@ -64,8 +64,8 @@ def save(folder: Path, translator: Translator) -> Path:
     return folder
 
 
-def calibrated(usual: Usual) -> Calibration:
-    return Calibration(weights=(1.0, 0.5, 0.0, 0.0), error=0.0, good=0.5, sentences=50, usual=usual)
+def calibrated(expected: Expected) -> Calibration:
+    return Calibration(weights=(1.0, 0.5, 0.0, 0.0), error=0.0, good=0.5, sentences=50, expected=expected)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -161,7 +161,9 @@ def test_sentences_that_the_model_can_read_at_once_stay_together() -> None:
 
 
 def test_a_text_longer_than_those_of_the_validation_is_translated_sentence_by_sentence() -> None:
-    assert len(make(calibration=calibrated(Usual(source=10))).translate(["A bird. The sea."])[0].parts) == 2
+    assert (
+        len(make(calibration=calibrated(Expected(max_source_length=10))).translate(["A bird. The sea."])[0].parts) == 2
+    )
 
 
 def test_lines_are_translated_one_by_one_and_keep_their_breaks() -> None:
@@ -370,7 +372,7 @@ def test_what_is_drawn_depends_on_the_seed_alone() -> None:
 def test_confidence_comes_from_the_calibration_of_the_folder(tmp_path: Path) -> None:
     folder = save(tmp_path / "model", make())
     assert regard.load(folder).translate(["the bird"])[0].confidence is None
-    (folder / FILE).write_text(calibrated(Usual()).as_text())
+    (folder / CALIBRATION_FILE).write_text(calibrated(Expected()).as_text())
     sure = regard.load(folder).translate(["the bird"])[0].confidence
     assert sure is not None
     assert 0 < sure < 1

@@ -77,14 +77,14 @@ def align(
         elif backward is not None and not asked and not (forward.settled and backward.settled):
             texts = _agree(texts, forward, backward)
     for direction in filter(None, (forward, backward)):
-        direction.reading = replace(direction.reading, **asked)
-        direction.reading.check()
+        direction.settings = replace(direction.settings, **asked)
+        direction.settings.check()
         direction.left_out.clear()  # what was counted while choosing
     with tables.counting_bar("aligning") as tell:
         facts = _write(texts, right, (forward, backward), (out, force), tell)
     left_out = forward.left_out | backward.left_out if backward is not None else forward.left_out
-    facts |= {"left_out": dict(left_out), "reading": asdict(forward.reading)}
-    facts |= {"reverse": asdict(backward.reading)} if backward is not None else {}
+    facts |= {"left_out": dict(left_out), "reading": asdict(forward.settings)}
+    facts |= {"reverse": asdict(backward.settings)} if backward is not None else {}
     if as_json:
         return print(json.dumps(facts, indent=2))
     for reason, number in left_out.items():
@@ -132,11 +132,11 @@ def _choose(
     choose(forward, texts, gold)
     if reverse is not None and backward is not None:
         choose(backward, [(target, source) for source, target in texts], gold, turned=True)
-        backward.reading.save(reverse)
-        print(f"{reverse} is read by {backward.reading.words}", file=sys.stderr)
+        backward.settings.save(reverse)
+        print(f"{reverse} is read by {backward.settings.words}", file=sys.stderr)
     found = choose_method(texts, gold, forward, backward)
-    forward.reading.save(folder)
-    print(f"{folder} is read by {forward.reading.words}; {dev[0]}: {_percent(found.as_dict())}", file=sys.stderr)
+    forward.settings.save(folder)
+    print(f"{folder} is read by {forward.settings.words}; {dev[0]}: {_percent(found.as_dict())}", file=sys.stderr)
 
 
 def _agree(texts: Iterator[Texts], forward: Direction, backward: Direction) -> Iterator[Texts]:
@@ -145,7 +145,7 @@ def _agree(texts: Iterator[Texts], forward: Direction, backward: Direction) -> I
 
     first = list(islice(texts, SAMPLE))
     agreed = choose_by_agreement(first, forward, backward)
-    said = f"{forward.reading.words}, and back by {backward.reading.words}"
+    said = f"{forward.settings.words}, and back by {backward.settings.words}"
     print(f"read by {said}: they agree on {agreed:.1%} of their links", file=sys.stderr)
     return chain(first, texts)
 
@@ -159,10 +159,10 @@ def _write(
 ) -> dict[str, Any]:
     """Line for line, and what was found."""
     from regard.folders import whole_file
-    from regard.inspection.alignment import Tally, tally
+    from regard.inspection.alignment import AlignmentCounts, count_matches
     from regard.inspection.word_alignment import align as aligned
 
-    total, counts = Tally(), {"pairs": 0, "links": 0}
+    total, counts = AlignmentCounts(), {"pairs": 0, "links": 0}
 
     def lines() -> Iterator[str]:
         nonlocal total
@@ -171,7 +171,7 @@ def _write(
             counts["links"] += len(links)
             tell(counts["pairs"], None)
             if gold is not None:
-                total = total.plus(tally(links, gold.popleft()))
+                total = total.plus(count_matches(links, gold.popleft()))
             yield _line(links)
 
     out, force = where

@@ -21,7 +21,7 @@ from regard.evaluation.metrics import (
     splitter,
 )
 from regard.evaluation.words import Frequency, by_frequency, count_words
-from regard.inspection.quality import Usual, Warned, warnings
+from regard.inspection.quality import Expected, QualityWarning, find_warnings
 from regard.text.files import read_lines
 
 TELLING = 50  # sentences a report shows,
@@ -39,7 +39,7 @@ class Sentence(NamedTuple):
     references: tuple[str, ...]
     text: str
     scores: dict[str, float]
-    warnings: Sequence[Warned]
+    warnings: Sequence[QualityWarning]
     confidence: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def evaluate(
     references: Sequence[Sequence[str]],
     *,
     sources: Sequence[str] | None = None,
-    warned: Sequence[Sequence[Warned]] | None = None,
+    warned: Sequence[Sequence[QualityWarning]] | None = None,
     confidences: Sequence[float | None] | None = None,
     train: str | None = None,
     terms: Mapping[str, Any] | None = None,
@@ -131,10 +131,10 @@ def read_test(path: str) -> list[str]:
     return [line.rstrip() for line, _ in read_lines(path)]
 
 
-def _warned(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> list[list[Warned]]:
+def _warned(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> list[list[QualityWarning]]:
     """What the texts alone say, where the references tell what is usual."""
-    usual = Usual.of(list(zip(sources, references, strict=True)))
-    return [warnings(source, text, usual=usual) for source, text in zip(sources, hypotheses, strict=True)]
+    expected = Expected.from_pairs(list(zip(sources, references, strict=True)))
+    return [find_warnings(source, text, expected=expected) for source, text in zip(sources, hypotheses, strict=True)]
 
 
 def _kinds(each: Iterable[Sentence]) -> dict[str, int]:

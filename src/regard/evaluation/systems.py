@@ -11,7 +11,7 @@ import torch
 from regard.errors import ConfigError, DataError
 from regard.evaluation.evaluate import read_test
 from regard.evaluation.metrics import corpus_scores
-from regard.inspection.quality import Warned
+from regard.inspection.quality import QualityWarning
 from regard.inspection.trace import Trace
 from regard.text.files import one_line
 from regard.translation.glossary import Glossary, Terminology, present, report
@@ -22,7 +22,7 @@ class Written(NamedTuple):
     """What a system made of a test set."""
 
     texts: list[str]
-    warned: list[Sequence[Warned]] | None = None
+    warned: list[Sequence[QualityWarning]] | None = None
     confidences: list[float | None] | None = None
     translator: Translator | None = None
     """Where it was translated here."""

@@ -1,6 +1,6 @@
 """Alignment: which source words each target word was written from, as attention has it, and how right that is.
 
-L layers, H heads, T target words, S source words, C ways of reading.
+L layers, H heads, T target words, S source words, C ways of settings.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ BESIDE = [(-1, 0), (0, -1), (1, 0), (0, 1)]
 ACROSS = [(-1, -1), (-1, 1), (1, -1), (1, 1)]
 
 
-def looks(trace: Trace, layer: int | str | None = None) -> Tensor:
+def cross_attention(trace: Trace, layer: int | str | None = None) -> Tensor:
     """[target word, source word]: the cross-attention of one decoder layer or of all ("mean"), its heads averaged.
 
     Without a layer the last but one is taken, as is best in the deep decoders of the literature; of one or two layers
     the mean, which is better there (on the built-in corpus, two layers, an AER of 0.12 against 0.15 and 0.16).
     """
-    return _read(_by_word(trace, shift=False), Reading(layer))
+    return _read(_by_word(trace, shift=False), AlignmentSettings(layer))
 
 
 @dataclass(frozen=True)
-class Reading:
+class AlignmentSettings:
     """How attention is read as an alignment."""
 
     layer: int | str | None = None
-    """Of the decoder, from 0, or "mean"; None: as `looks` has it."""
+    """Of the decoder, from 0, or "mean"; None: as `cross_attention` has it."""
     head: int | str = MEAN
     """From 0, or "mean"."""
     shift: bool = False
@@ -79,8 +79,8 @@ class Reading:
         write_file(folder / FILE, json.dumps(asdict(self), indent=2) + "\n", force=True)
 
     @classmethod
-    def load(cls, folder: Path) -> Reading | None:
-        """The reading that was chosen for a model folder, or none."""
+    def load(cls, folder: Path) -> AlignmentSettings | None:
+        """The settings that was chosen for a model folder, or none."""
         path = folder / FILE
         data = read_if_there(path)
         if data is None:
@@ -95,8 +95,8 @@ class Reading:
         return found
 
     @classmethod
-    def usual(cls, config: Config) -> Reading:
-        """The default: the head trained by `train.guided_alignment`, else the mean over heads that `looks` takes."""
+    def default(cls, config: Config) -> AlignmentSettings:
+        """The head trained by `train.guided_alignment`, else the mean over the heads of the default layer."""
         if not config.train.guided_alignment:
             return cls()
         layers = config.model.decoder_layers if config.model.family == "transformer" else 1
@@ -113,18 +113,18 @@ class Reading:
             raise InputError(f"There is no method {self.method}.{known}")
 
 
-def links(trace: Trace, reading: Reading | None = None) -> list[Link]:
+def extract_alignment(trace: Trace, settings: AlignmentSettings | None = None) -> list[Link]:
     """(source word, target word), counted from 0 without special tokens, as Pharaoh has them."""
-    reading = reading or Reading()
-    return join(*halves(weights(trace, [reading])[0]), reading.method)
+    settings = settings or AlignmentSettings()
+    return join(*halves(weights(trace, [settings])[0]), settings.method)
 
 
-def weights(trace: Trace, readings: Sequence[Reading]) -> Tensor:
+def weights(trace: Trace, candidates: Sequence[AlignmentSettings]) -> Tensor:
     """(C, T, S): how much each target word looks at each source word, special tokens left out."""
     sources = [place for place, special in enumerate(trace.source.special) if not special]
     targets = [place for place, special in enumerate(trace.target.special) if not special]
-    tables = {shift: _by_word(trace, shift) for shift in {reading.shift for reading in readings}}
-    chosen = torch.stack([_read(tables[reading.shift], reading) for reading in readings])
+    tables = {shift: _by_word(trace, shift) for shift in {settings.shift for settings in candidates}}
+    chosen = torch.stack([_read(tables[settings.shift], settings) for settings in candidates])
     return chosen[:, targets][:, :, sources]
 
 
@@ -146,13 +146,13 @@ def _pairs(mask: Tensor) -> list[Link]:
     return sorted((source, target) for target, source in mask.nonzero().tolist())
 
 
-def candidates(layers: int, heads: int, *, averages: bool) -> list[Reading]:
-    """Ways of reading to choose from: layers and their heads, or only averages."""
+def candidates(layers: int, heads: int, *, averages: bool) -> list[AlignmentSettings]:
+    """Ways of settings to choose from: layers and their heads, or only averages."""
     found: list[tuple[int | str, int | str]] = [(layer, MEAN) for layer in ([MEAN] if layers > 1 else [])]
     found += [(layer, MEAN) for layer in range(layers)]
     if heads > 1 and not averages:
         found += product(range(layers), range(heads))
-    return [Reading(layer, head, shift) for shift in (False, True) for layer, head in found]
+    return [AlignmentSettings(layer, head, shift) for shift in (False, True) for layer, head in found]
 
 
 def _by_word(trace: Trace, shift: bool) -> Tensor:
@@ -164,17 +164,17 @@ def _by_word(trace: Trace, shift: bool) -> Tensor:
     return trace.by_word("cross")
 
 
-def _read(weights: Tensor, reading: Reading) -> Tensor:
+def _read(weights: Tensor, settings: AlignmentSettings) -> Tensor:
     """(T, S) of (L, H, T, S)."""
-    layer, layers, heads = reading.layer, len(weights), weights.shape[1]
+    layer, layers, heads = settings.layer, len(weights), weights.shape[1]
     if layer is None:
         layer = layers - 2 if layers > 2 else MEAN
     if isinstance(layer, int) and not 0 <= layer < layers:
         raise InputError(f"there is no decoder layer {layer}: it has layers 0 to {layers - 1}")
-    if isinstance(reading.head, int) and not 0 <= reading.head < heads:
-        raise InputError(f"there is no head {reading.head}: it has heads 0 to {heads - 1}")
+    if isinstance(settings.head, int) and not 0 <= settings.head < heads:
+        raise InputError(f"there is no head {settings.head}: it has heads 0 to {heads - 1}")
     one = weights[layer] if isinstance(layer, int) else weights.mean(0)
-    return one[reading.head] if isinstance(reading.head, int) else one.mean(0)
+    return one[settings.head] if isinstance(settings.head, int) else one.mean(0)
 
 
 # Two directions.
@@ -231,7 +231,7 @@ def _finish(points: set[Link], direction: set[Link], *, both: bool) -> None:
 # Against gold.
 
 
-class Tally(NamedTuple):
+class AlignmentCounts(NamedTuple):
     """How found links compare with gold ones, counted over sentences; a tensor counts several at once."""
 
     found: Any = 0
@@ -239,8 +239,8 @@ class Tally(NamedTuple):
     in_sure: Any = 0
     in_possible: Any = 0
 
-    def plus(self, other: Tally) -> Tally:
-        return Tally(*(one + more for one, more in zip(self, other, strict=True)))
+    def plus(self, other: AlignmentCounts) -> AlignmentCounts:
+        return AlignmentCounts(*(one + more for one, more in zip(self, other, strict=True)))
 
     @property
     def aer(self) -> Any:
@@ -266,14 +266,14 @@ def _over(part: Any, whole: Any) -> Any:
     return part / whole if whole else 1.0
 
 
-def tally(found: Iterable[Link], gold: Gold) -> Tally:
+def count_matches(found: Iterable[Link], gold: Gold) -> AlignmentCounts:
     """Of one sentence."""
     found = set(found)
-    return Tally(len(found), len(gold.sure), len(found & gold.sure), len(found & gold.possible))
+    return AlignmentCounts(len(found), len(gold.sure), len(found & gold.sure), len(found & gold.possible))
 
 
-def tally_masks(found: Tensor, gold: Gold, *, turned: bool = False) -> Tally:
-    """Of one sentence, for every way of reading in (C, T, S); turned: gold has the sides the other way round."""
+def count_mask_matches(found: Tensor, gold: Gold, *, turned: bool = False) -> AlignmentCounts:
+    """Of one sentence, for every way of settings in (C, T, S); turned: gold has the sides the other way round."""
     sure, possible = (torch.zeros(found.shape[1:], dtype=torch.bool) for _ in range(2))
     for table, listed in ((sure, gold.sure), (possible, gold.possible)):
         for link in listed:
@@ -282,4 +282,4 @@ def tally_masks(found: Tensor, gold: Gold, *, turned: bool = False) -> Tally:
                 table[row, column] = True
     counts = [found, found & sure, found & possible]
     found_, in_sure, in_possible = (count.sum((1, 2)) for count in counts)
-    return Tally(found_, len(gold.sure), in_sure, in_possible)
+    return AlignmentCounts(found_, len(gold.sure), in_sure, in_possible)

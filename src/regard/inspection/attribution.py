@@ -79,7 +79,7 @@ class Map(NamedTuple):
 
 
 def usual_layer(layers: int) -> int:
-    """The layer shown where none is chosen, which `alignment.looks` also takes."""
+    """The layer shown where none is chosen, which `alignment.cross_attention` also takes."""
     return layers - (2 if layers > 2 else 1)
 
 

@@ -15,7 +15,7 @@ from regard.errors import ConfigError, InputError
 from regard.folders import write_file
 from regard.inspection import inspector
 from regard.inspection.attribution import MEANINGS, UNITS, Map, explain
-from regard.inspection.quality import Warned
+from regard.inspection.quality import QualityWarning
 from regard.inspection.trace import Trace
 from regard.text.scripts import script_of
 
@@ -57,7 +57,7 @@ def draw(
     layer: int | None = None,
     head: int | None = None,
     title: str = "",
-    warned: Sequence[Warned] | None = None,
+    warned: Sequence[QualityWarning] | None = None,
     force: bool = False,
 ) -> None:
     """Write one picture, of the first map, or a page with all of them; without maps, attention.

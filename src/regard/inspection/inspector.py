@@ -30,7 +30,7 @@ def page(
     title: str,
     layer: int | None = None,
     head: int | None = None,
-    warned: Sequence[quality.Warned] | None = None,
+    warned: Sequence[quality.QualityWarning] | None = None,
 ) -> str:
     """One HTML file with all in it; the first map, layer and head are what it opens with."""
     return Template(_file("inspector.html")).substitute(
@@ -63,7 +63,7 @@ def embed(
     title: str = "",
     layer: int | None = None,
     head: int | None = None,
-    warned: Sequence[quality.Warned] | None = None,
+    warned: Sequence[quality.QualityWarning] | None = None,
 ) -> str:
     """The trace as JSON that may stand inside a script element: words as they are, weights as 8 bits in base64.
 
@@ -72,7 +72,9 @@ def embed(
     maps = maps or attribution.explain_all(trace)
     if warned is None:
         warned = (
-            [] if trace.family in ("gpt", "bert") else quality.warnings(trace.source.text, trace.target.text, trace)
+            []
+            if trace.family in ("gpt", "bert")
+            else quality.find_warnings(trace.source.text, trace.target.text, trace)
         )
     if layer is not None or head is not None:
         maps[0].picture(layer, head)  # refuses what is not there
@@ -89,7 +91,7 @@ def embed(
         "layer": attribution.usual_layer(layers) if layer is None else layer,
         "head": -1 if head is None else head,
         "steps": _steps(trace),
-        "tree": [[[branch.parent, branch.piece, round(branch.log_probability, 3), branch.kept] for branch in step]
+        "tree": [[[branch.parent, branch.subword, round(branch.log_probability, 3), branch.kept] for branch in step]
                  for step in trace.tree],
         "chosen": _chosen(trace),
         "hidden": _hidden(trace),
@@ -155,8 +157,8 @@ def _steps(trace: Trace) -> list[list[Any]]:
     found = []
     for place, log in enumerate(trace.log_probabilities.tolist()):
         others = trace.alternatives[place] if trace.alternatives else []
-        listed = [[other.piece, round(other.log_probability, 4)] for other in others]
-        found.append([written.word[place], written.pieces[place], round(log, 4), listed])
+        listed = [[other.subword, round(other.log_probability, 4)] for other in others]
+        found.append([written.word[place], written.subwords[place], round(log, 4), listed])
     return found
 
 

@@ -20,17 +20,17 @@ from torch import Tensor
 from regard.documents import inline
 from regard.errors import DataError, FolderError, InputError
 from regard.folders import read_if_there
-from regard.inspection.alignment import looks
+from regard.inspection.alignment import cross_attention
 from regard.inspection.numbers import differences
 from regard.inspection.trace import Trace
 from regard.text.scripts import WITHOUT_BLANKS, script, script_of
 
-FILE = "calibration.json"
+CALIBRATION_FILE = "calibration.json"
 
-GOOD = 60.0  # a translation counts as good from this chrF on, of its own sentence against its reference
+GOOD_CHRF = 60.0  # a translation counts as good from this chrF on, of its own sentence against its reference
 FOLDS = 5
 BINS = 10
-FEWEST = 50  # sentences a calibration is made from
+MIN_SENTENCES = 50  # sentences a calibration is made from
 SCARCE = 10  # of them that must be good, and must not be, or nothing is learned of what tells them apart
 
 SLACK = 15  # characters added to both sides before their lengths are compared: "Yes." may become "Yes, of course."
@@ -47,7 +47,7 @@ STILL = 0.1  # and attention that moves less than this from its mean stands stil
 FEW = 4  # tokens of words below which nothing can be said of that
 
 
-class Warned(NamedTuple):
+class QualityWarning(NamedTuple):
     """What a reader should be warned of."""
 
     kind: str
@@ -58,19 +58,19 @@ class Warned(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Usual:
+class Expected:
     """What is usual for translations of a kind: the script they are in, and how long they are beside their source."""
 
     script: str = ""
     """Empty: the one that most letters of the translation are in."""
-    shortest: float = 0.4
+    min_ratio: float = 0.4
     """Characters for each of the source's, SLACK added to both."""
-    longest: float = 2.5
-    source: int = 0
+    max_ratio: float = 2.5
+    max_source_length: int = 0
     """Characters the longest source has; 0: not known."""
 
     @classmethod
-    def of(cls, pairs: Sequence[tuple[str, str]]) -> Usual:
+    def from_pairs(cls, pairs: Sequence[tuple[str, str]]) -> Expected:
         """What is usual in these sources and translations."""
         if not pairs:
             raise DataError("there are no pairs to learn from what is usual")
@@ -79,20 +79,22 @@ class Usual:
         low, high = torch.quantile(ratios, torch.tensor([OUTSIDE, 1 - OUTSIDE], dtype=torch.float64)).tolist()
         most = scripts.most_common(1)[0][0] if scripts else ""
         longest = max(len(source) for source, _ in pairs)
-        return cls(script=most, shortest=low / WIDER, longest=high * WIDER, source=longest)
+        return cls(script=most, min_ratio=low / WIDER, max_ratio=high * WIDER, max_source_length=longest)
 
 
-def warnings(source: str, target: str, trace: Trace | None = None, *, usual: Usual | None = None) -> list[Warned]:
+def find_warnings(
+    source: str, target: str, trace: Trace | None = None, *, expected: Expected | None = None
+) -> list[QualityWarning]:
     """What a reader of this translation should be warned of; without a trace, what the texts alone say."""
-    usual = usual or Usual()
+    expected = expected or Expected()
     said, written = TAG.sub(" ", source), TAG.sub(" ", target)
     return [
         *_repetition(said, written),
         *_copied(said, written),
-        *_script(said, written, usual.script),
+        *_script(said, written, expected.script),
         *_numbers(said, written),
         *_tags(source, target),
-        *_length(source, target, usual),
+        *_length(source, target, expected),
         *(_ignored(trace) if trace is not None else ()),
     ]
 
@@ -109,13 +111,13 @@ def _units(text: str) -> list[str]:
     return list("".join(words)) if script(text) in WITHOUT_BLANKS else words
 
 
-def _repetition(source: str, target: str) -> Iterator[Warned]:
+def _repetition(source: str, target: str) -> Iterator[QualityWarning]:
     block, times = _loop(target)
     if block and times > _loop(source)[1]:
-        yield Warned("repetition", f"“{block}” is repeated {times} times", [block])
+        yield QualityWarning("repetition", f"“{block}” is repeated {times} times", [block])
     elif (stutter := STUTTER.search(target)) and not STUTTER.search(source):
         text = stutter.group()
-        yield Warned("repetition", f"“{stutter[1]}” is repeated {len(text) // len(stutter[1])} times", [text])
+        yield QualityWarning("repetition", f"“{stutter[1]}” is repeated {len(text) // len(stutter[1])} times", [text])
 
 
 def _loop(text: str) -> tuple[str, int]:
@@ -136,11 +138,11 @@ def _loop(text: str) -> tuple[str, int]:
     return ("" if letters else " ").join(best[0]), best[1]
 
 
-def _copied(source: str, target: str) -> Iterator[Warned]:
+def _copied(source: str, target: str) -> Iterator[QualityWarning]:
     here, there, words = _units(source), _units(target), WORD.findall(target)
     letters = script(target) in WITHOUT_BLANKS
     if here == there and len(there) >= (6 if letters else 2) and not all(word[:1].isupper() for word in words):
-        yield Warned("copied", "the translation is its source", [target])
+        yield QualityWarning("copied", "the translation is its source", [target])
         return
     if letters or len(here) * len(there) > COMPARED:
         return
@@ -149,7 +151,7 @@ def _copied(source: str, target: str) -> Iterator[Warned]:
         return
     if sum(word[:1].islower() for word in words[start : start + size]) >= size / 2:  # names may be copied
         text = " ".join(words[start : start + size])
-        yield Warned("copied", f"“{text}” is copied from the source", [text])
+        yield QualityWarning("copied", f"“{text}” is copied from the source", [text])
 
 
 def _shared(here: Sequence[str], there: Sequence[str]) -> tuple[int, int]:
@@ -165,7 +167,7 @@ def _shared(here: Sequence[str], there: Sequence[str]) -> tuple[int, int]:
     return best
 
 
-def _script(source: str, target: str, usual: str) -> Iterator[Warned]:
+def _script(source: str, target: str, usual: str) -> Iterator[QualityWarning]:
     expected = usual or script(target)
     if not expected:
         return
@@ -182,46 +184,46 @@ def _script(source: str, target: str, usual: str) -> Iterator[Warned]:
     odd = [word for word in strange if wrong or any(script_of(letter) not in belonging | {"Latin"} for letter in word)]
     if odd:
         what = f"in {most} letters" if wrong else "not all in its script"
-        yield Warned("script", f"the translation is {what}; {expected} is usual", odd[:10])
+        yield QualityWarning("script", f"the translation is {what}; {expected} is usual", odd[:10])
 
 
-def _numbers(source: str, target: str) -> Iterator[Warned]:
+def _numbers(source: str, target: str) -> Iterator[QualityWarning]:
     lost, added = differences(source, target)
     ours, theirs = [figure.text for figure in lost], [figure.text for figure in added]
     if ours and theirs:
-        yield Warned("numbers", f"{_listed(ours)} of the source became {_listed(theirs)}", ours + theirs)
+        yield QualityWarning("numbers", f"{_listed(ours)} of the source became {_listed(theirs)}", ours + theirs)
     elif ours:
-        yield Warned("numbers", f"{_listed(ours)} of the source is not in the translation", ours)
+        yield QualityWarning("numbers", f"{_listed(ours)} of the source is not in the translation", ours)
     elif theirs:
-        yield Warned("numbers", f"{_listed(theirs)} of the translation is not in the source", theirs)
+        yield QualityWarning("numbers", f"{_listed(theirs)} of the translation is not in the source", theirs)
 
 
 TAG = re.compile(f"{inline.TAG}|{inline.PLACEHOLDER}|{inline.ADDRESS}")
 
 
-def _tags(source: str, target: str) -> Iterator[Warned]:
+def _tags(source: str, target: str) -> Iterator[QualityWarning]:
     here, there = Counter(TAG.findall(source)), Counter(TAG.findall(target))
     lost, added = list((here - there).elements()), list((there - here).elements())
     if lost:
-        yield Warned("tags", f"{_listed(lost)} of the source is not in the translation", lost)
+        yield QualityWarning("tags", f"{_listed(lost)} of the source is not in the translation", lost)
     elif added:
-        yield Warned("tags", f"{_listed(added)} of the translation is not in the source", added)
+        yield QualityWarning("tags", f"{_listed(added)} of the translation is not in the source", added)
 
 
 def _ratio(source: str, target: str) -> float:
     return (len(target.strip()) + SLACK) / (len(source.strip()) + SLACK)
 
 
-def _length(source: str, target: str, usual: Usual) -> Iterator[Warned]:
+def _length(source: str, target: str, expected: Expected) -> Iterator[QualityWarning]:
     ratio = _ratio(source, target)
     empty = bool(WORD.search(source)) and not target.strip()
     # Between scripts, where nothing was learned: a Chinese sentence has a third of the letters of an English one.
-    loose = 2 if not usual.script and script(source) != script(target) else 1
-    if usual.shortest / loose <= ratio <= usual.longest * loose and not empty:
+    loose = 2 if not expected.script and script(source) != script(target) else 1
+    if expected.min_ratio / loose <= ratio <= expected.max_ratio * loose and not empty:
         return
     how = "empty" if empty else "short" if ratio < 1 else "long"
     lengths = f"{len(target.strip())} characters for {len(source.strip())}"
-    yield Warned("length", f"the translation is {how if empty else 'unusually ' + how}: {lengths}", [])
+    yield QualityWarning("length", f"the translation is {how if empty else 'unusually ' + how}: {lengths}", [])
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -234,19 +236,19 @@ def _listed(words: Sequence[str]) -> str:
 def coverage(trace: Trace, layer: int | None = None) -> list[float]:
     """How much attention each source word got in all; about as much as it has words in the translation."""
     pieces = torch.bincount(torch.tensor(trace.target.word), minlength=len(trace.target.words))
-    return [float(value) for value in (looks(trace, layer) * pieces[:, None]).sum(0)]
+    return [float(value) for value in (cross_attention(trace, layer) * pieces[:, None]).sum(0)]
 
 
 def dispersion(trace: Trace, layer: int | None = None) -> list[float]:
     """How spread out the look of each target word was: 0 at one source word, 1 at all alike."""
-    weights = looks(trace, layer)
+    weights = cross_attention(trace, layer)
     if weights.shape[1] < 2:
         return [0.0] * len(weights)
     entropy = -(weights * weights.clamp(min=1e-12).log()).sum(1) / math.log(weights.shape[1])
     return [float(value) for value in entropy.clamp(0, 1)]
 
 
-def _ignored(trace: Trace) -> Iterator[Warned]:
+def _ignored(trace: Trace) -> Iterator[QualityWarning]:
     """Whatever the layer, what wrote words hardly looked at the source, stared at one token or stood still."""
     if "cross" not in trace.attention:
         return
@@ -258,16 +260,16 @@ def _ignored(trace: Trace) -> Iterator[Warned]:
     on_words = weights[..., source].sum(-1)
     if bool((on_words.amax(0) < HARDLY).float().mean() > 0.9):
         share = float(on_words.mean())
-        yield Warned("ignored", f"only {share:.0%} of the attention was on words of the source", [])
+        yield QualityWarning("ignored", f"only {share:.0%} of the attention was on words of the source", [])
         return
     average = weights.mean(1)
     if bool((average.amax(-1) > STARING).all()):
-        token = trace.source.pieces[int(average.mean(0).argmax())].strip()
-        yield Warned("ignored", f"all words were written looking at “{token}” alone", [token])
+        token = trace.source.subwords[int(average.mean(0).argmax())].strip()
+        yield QualityWarning("ignored", f"all words were written looking at “{token}” alone", [token])
         return
     moves = (weights - average[:, None]).abs().sum(-1).mean(-1) / 2
     if bool((moves < STILL).all()):
-        yield Warned("ignored", "every word was written looking at the source in the same way", [])
+        yield QualityWarning("ignored", "every word was written looking at the source in the same way", [])
 
 
 # Confidence.
@@ -285,7 +287,7 @@ class Calibration:
     good: float
     """The share of good translations."""
     sentences: int
-    usual: Usual
+    expected: Expected
 
     def as_text(self) -> str:
         """The `calibration.json` of a model folder."""
@@ -294,22 +296,28 @@ class Calibration:
     @classmethod
     def load(cls, folder: Path) -> Calibration | None:
         """The calibration in a model folder, or none."""
-        path = folder / FILE
+        path = folder / CALIBRATION_FILE
         data = read_if_there(path)
         if data is None:
             return None
         try:
             values: dict[str, Any] = json.loads(data)
             found = cls(
-                **{**values, "weights": tuple(map(float, values["weights"])), "usual": Usual(**values["usual"])}
+                **{
+                    **values,
+                    "weights": tuple(map(float, values["weights"])),
+                    "expected": Expected(**values["expected"]),
+                }
             )
-            numbers = [*found.weights, found.error, found.good, found.usual.shortest, found.usual.longest]
+            numbers = [*found.weights, found.error, found.good, found.expected.min_ratio, found.expected.max_ratio]
             if len(found.weights) not in (0, 1 + FEATURES) or not all(math.isfinite(number) for number in numbers):
                 raise ValueError("its numbers are not those of a calibration")
-            if not isinstance(found.usual.script, str):
-                raise ValueError(f"usual.script is {found.usual.script!r} and must be the name of a script")
-            if type(found.usual.source) is not int or found.usual.source < 0:
-                raise ValueError(f"usual.source is {found.usual.source!r} and must be a number of characters")
+            if not isinstance(found.expected.script, str):
+                raise ValueError(f"expected.script is {found.expected.script!r} and must be the name of a script")
+            if type(found.expected.max_source_length) is not int or found.expected.max_source_length < 0:
+                raise ValueError(
+                    f"max_source_length ({found.expected.max_source_length!r}) must be a number of characters"
+                )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise FolderError(f"{path} is damaged: {error}") from error
         return found
@@ -328,8 +336,7 @@ def features(steps: Sequence[float]) -> list[float]:
 def confidence(steps: Sequence[float], calibration: Calibration) -> float | None:
     """The probability that a translation is good, as the validation data had it, from its log-probabilities.
 
-    Good is a chrF of GOOD or more of the sentence against its reference: of translations with a confidence of 0.8 four
-    in five come so close to a translator's. That is no proof of being right, nor is the rest wrong.
+    Good means that the chrF of the sentence against its reference is at least GOOD_CHRF.
     """
     if not calibration.weights:
         return None
@@ -338,7 +345,7 @@ def confidence(steps: Sequence[float], calibration: Calibration) -> float | None
     return 1 / (1 + math.exp(-max(min(total, 30.0), -30.0)))
 
 
-class Judged(NamedTuple):
+class CalibrationExample(NamedTuple):
     """A translation of validation data."""
 
     source: str
@@ -349,22 +356,22 @@ class Judged(NamedTuple):
     """The log-probability of every token and the end."""
 
 
-def calibrate(judged: Sequence[Judged]) -> Calibration:
+def calibrate(judged: Sequence[CalibrationExample]) -> Calibration:
     """The calibration from translations of validation data."""
-    good = [each.chrf >= GOOD for each in judged]
-    usual = Usual.of([(each.source, each.reference) for each in judged])
-    return fit([features(each.steps) for each in judged], good, usual)
+    good = [each.chrf >= GOOD_CHRF for each in judged]
+    expected = Expected.from_pairs([(each.source, each.reference) for each in judged])
+    return fit([features(each.steps) for each in judged], good, expected)
 
 
-def fit(rows: Sequence[Sequence[float]], good: Sequence[bool], usual: Usual) -> Calibration:
+def fit(rows: Sequence[Sequence[float]], good: Sequence[bool], expected: Expected) -> Calibration:
     """The calibration from the `features` of translations and whether each of them is good.
 
     The error is that of fits that did not see the sentences they are asked about, FOLDS of them.
     """
-    if len(rows) < FEWEST:
-        raise DataError(f"{len(rows)} sentences are too few to calibrate confidence: give at least {FEWEST}")
+    if len(rows) < MIN_SENTENCES:
+        raise DataError(f"{len(rows)} sentences are too few to calibrate confidence: give at least {MIN_SENTENCES}")
     if not SCARCE <= sum(good) <= len(good) - SCARCE:
-        return Calibration((), error=0.0, good=sum(good) / len(good), sentences=len(good), usual=usual)
+        return Calibration((), error=0.0, good=sum(good) / len(good), sentences=len(good), expected=expected)
     x, y = torch.tensor(rows, dtype=torch.float64), torch.tensor(good, dtype=torch.float64)
     fold = torch.arange(len(y)) % FOLDS
     guessed = torch.empty_like(y)
@@ -376,7 +383,7 @@ def fit(rows: Sequence[Sequence[float]], good: Sequence[bool], usual: Usual) -> 
         error=calibration_error(guessed.tolist(), good),
         good=float(y.mean()),
         sentences=len(y),
-        usual=usual,
+        expected=expected,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from regard.inspection import inspector
 from regard.inspection.attribution import Map, attention, usual_layer
-from regard.inspection.quality import Warned
+from regard.inspection.quality import QualityWarning
 from regard.inspection.trace import Trace
 
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
@@ -56,7 +56,7 @@ class Output(NamedTuple):
     name: str
     text: str
     scores: Mapping[str, float]
-    warnings: Sequence[Warned] = ()
+    warnings: Sequence[QualityWarning] = ()
     confidence: float | None = None
     trace: Trace | None = None
 

@@ -38,7 +38,7 @@ class Side(NamedTuple):
 
     text: str
     ids: list[int]
-    pieces: list[str]
+    subwords: list[str]
     """What each token writes, with the blank before it; a special token's name."""
     words: list[str]
     """Separated by blanks; a special token is a word of its own. In scripts without blanks, every token."""
@@ -52,7 +52,7 @@ class Alternative(NamedTuple):
     """What could have been written in a step."""
 
     id: int
-    piece: str
+    subword: str
     log_probability: float
 
 
@@ -61,7 +61,7 @@ class Branch(NamedTuple):
 
     parent: int
     id: int
-    piece: str
+    subword: str
     log_probability: float
     kept: bool
 
@@ -223,11 +223,11 @@ def trace(
     steps = _steps(logits, begins, targets, top)
     attention, states = _kept(record, hidden)
     known: Sequence[str | None] = target_texts or [None] * len(targets)
-    sided = [side(sides.target, target, text) for target, text in zip(targets, known, strict=True)]
+    sided = [make_side(sides.target, target, text) for target, text in zip(targets, known, strict=True)]
     return [
         Trace(
             family=family,
-            source=side(sides.source, sources[row], None if texts is None else texts[row]),
+            source=make_side(sides.source, sources[row], None if texts is None else texts[row]),
             target=written,
             attention=_cut(attention, row, begin, len(sources[row]), len(written.ids)),
             hidden=_cut(states, row, begin, len(sources[row]), len(written.ids)),
@@ -242,7 +242,7 @@ def trace(
 
 
 @torch.inference_mode()
-def read(
+def trace_encoder(
     model: BERT, sources: Sequence[Sequence[int]], tokenizer: Tokenizer, *, texts: Sequence[str] | None = None,
     hidden: bool = False, top: int = 5,
 ) -> list[Trace]:  # fmt: skip
@@ -259,8 +259,8 @@ def read(
     return [
         Trace(
             family=family,
-            source=side(tokenizer, ids, None if texts is None else texts[row]),
-            target=side(tokenizer, []),
+            source=make_side(tokenizer, ids, None if texts is None else texts[row]),
+            target=make_side(tokenizer, []),
             attention=_cut(attention, row, 0, len(ids), 0),
             hidden=_cut(states, row, 0, len(ids), 0),
             log_probabilities=steps[row][0],
@@ -364,7 +364,7 @@ def _tree(tree: Tree, tokenizer: Tokenizer) -> list[list[Branch]]:
 # Words.
 
 
-def side(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None) -> Side:
+def make_side(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None) -> Side:
     """The tokens of ids as pieces and words of the text they were made from, or of the one they stand for."""
     text, starts = tokenizer.starts(ids, text)
     shown = [number not in SILENT for number in ids]
@@ -420,7 +420,7 @@ def _joined(first: Side, target: Side) -> Side:
     return Side(
         first.text + target.text,
         first.ids + target.ids[:-1],
-        first.pieces + target.pieces[:-1],
+        first.subwords + target.subwords[:-1],
         first.words + target.words[:-1],
         first.word + [words + word for word in target.word[:-1]],
         first.special + target.special[:-1],
@@ -513,13 +513,13 @@ def _side(values: dict[str, Any]) -> Side:
     found = Side(
         text=_typed(values["text"], str),
         ids=_list(values["ids"], int),
-        pieces=_list(values["pieces"], str),
+        subwords=_list(values["subwords"], str),
         words=_list(values["words"], str),
         word=_list(values["word"], int),
         special=_list(values["special"], bool),
     )
-    if not len(found.ids) == len(found.pieces) == len(found.word) or len(found.words) != len(found.special):
-        raise ValueError("its tokens, pieces and words are not as many as each other")
+    if not len(found.ids) == len(found.subwords) == len(found.word) or len(found.words) != len(found.special):
+        raise ValueError("its tokens, subwords and words are not as many as each other")
     if not all(0 <= word < len(found.words) for word in found.word):
         raise ValueError("a token belongs to a word that is not there")
     return found

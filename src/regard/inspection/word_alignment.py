@@ -16,7 +16,16 @@ from regard.config import Config
 from regard.decoding import Hypothesis
 from regard.errors import ConfigError
 from regard.inspection import alignment
-from regard.inspection.alignment import METHODS, Reading, Tally, halves, join, most, tally, tally_masks
+from regard.inspection.alignment import (
+    METHODS,
+    AlignmentCounts,
+    AlignmentSettings,
+    count_mask_matches,
+    count_matches,
+    halves,
+    join,
+    most,
+)
 from regard.inspection.trace import Side, Trace, trace
 from regard.memory import in_parts, in_two
 from regard.models import Generator
@@ -39,8 +48,10 @@ T = TypeVar("T")
 class Direction:
     """A model, its tokenizers, and how its attention is read."""
 
-    def __init__(self, model: nn.Module, sides: Sides, config: Config, reading: Reading, *, tag: str = "") -> None:
-        self.model, self.sides, self.config, self.reading, self.tag = model, sides, config, reading, tag
+    def __init__(
+        self, model: nn.Module, sides: Sides, config: Config, reading: AlignmentSettings, *, tag: str = ""
+    ) -> None:
+        self.model, self.sides, self.config, self.settings, self.tag = model, sides, config, reading, tag
         self.settled = False
         """The reading was chosen for this model, or its training: there is no need to choose."""
         self.left_out: Counter[str] = Counter()
@@ -59,8 +70,8 @@ class Direction:
         check_fingerprint(sides.fingerprint, config.text.fingerprint, folder)
         if tag and tag not in sides.source.tags:
             raise ConfigError(f"{folder} was not trained with the tag {tag}")
-        reading = Reading.load(folder)
-        found = cls(model, sides, config, reading or Reading.usual(config), tag=tag)
+        reading = AlignmentSettings.load(folder)
+        found = cls(model, sides, config, reading or AlignmentSettings.default(config), tag=tag)
         found.settled = reading is not None or config.train.guided_alignment > 0
         return found
 
@@ -71,7 +82,7 @@ class Direction:
         return min([self.config.text.max_length, *[shape.max_positions - 1] * shape.has_table])
 
     @property
-    def looks(self) -> tuple[int, int]:
+    def attention_shape(self) -> tuple[int, int]:
         """Layers and heads that look at the source."""
         shape = self.config.model
         return (shape.decoder_layers, shape.heads) if shape.family == "transformer" else (1, 1)
@@ -82,7 +93,7 @@ class Direction:
         Nothing where a side is empty, or too long, which is counted in `left_out`.
         """
         found = [torch.zeros(len(target.split()), len(source.split())) for source, target in pairs]
-        self.look(pairs, lambda place, seen: found.__setitem__(place, alignment.weights(seen, [self.reading])[0]))
+        self.look(pairs, lambda place, seen: found.__setitem__(place, alignment.weights(seen, [self.settings])[0]))
         return found
 
     def look(self, pairs: Sequence[Texts], use: Use) -> None:
@@ -152,7 +163,7 @@ def align(pairs: Iterable[Texts], forward: Direction, backward: Direction | None
     words and those of source words, joined as the reading of `forward` says.
     """
     for some in _windows(pairs):
-        yield from (join(*both, forward.reading.method) for both in _halves(some, forward, backward))
+        yield from (join(*both, forward.settings.method) for both in _halves(some, forward, backward))
 
 
 def _halves(
@@ -164,7 +175,7 @@ def _halves(
     for one, other in zip(ours, theirs, strict=True):
         if backward is None:
             yield halves(one)
-        elif forward.reading.apart:
+        elif forward.settings.apart:
             yield halves(one)[0], halves(other.T)[1]
         else:
             yield halves(one * other.T)
@@ -184,37 +195,39 @@ def choose(direction: Direction, pairs: Sequence[Texts], gold: Sequence[Gold], *
 
     Turned: gold has the sides the other way round.
     """
-    readings = alignment.candidates(*direction.looks, averages=False)
-    total = Tally(*torch.zeros(4, len(readings), dtype=torch.int64))
+    readings = alignment.candidates(*direction.attention_shape, averages=False)
+    total = AlignmentCounts(*torch.zeros(4, len(readings), dtype=torch.int64))
     for begin in range(0, len(pairs), AHEAD):
-        own: dict[int, Tally] = {}
+        own: dict[int, AlignmentCounts] = {}
 
-        def count(place: int, seen: Trace, begin: int = begin, own: dict[int, Tally] = own) -> None:
-            own[place] = tally_masks(most(alignment.weights(seen, readings), -1), gold[begin + place], turned=turned)
+        def count(place: int, seen: Trace, begin: int = begin, own: dict[int, AlignmentCounts] = own) -> None:
+            own[place] = count_mask_matches(
+                most(alignment.weights(seen, readings), -1), gold[begin + place], turned=turned
+            )
 
         some = pairs[begin : begin + AHEAD]
         direction.look(some, count)
         for place in range(len(some)):
-            total = total.plus(own.get(place) or tally([], gold[begin + place]))
+            total = total.plus(own.get(place) or count_matches([], gold[begin + place]))
     best = int(torch.as_tensor(total.aer).argmin())  # of equals the first, which is the simplest
-    direction.reading = replace(readings[best], method=direction.reading.method)
+    direction.settings = replace(readings[best], method=direction.settings.method)
 
 
 def choose_method(
     pairs: Sequence[Texts], gold: Sequence[Gold], forward: Direction, backward: Direction | None = None
-) -> Tally:
+) -> AlignmentCounts:
     """Take the way of joining with the least AER against gold, which is returned."""
     totals = {}
     for apart in (False, True) if backward else (False,):
-        forward.reading = replace(forward.reading, apart=apart)
+        forward.settings = replace(forward.settings, apart=apart)
         found = [both for some in _windows(pairs) for both in _halves(some, forward, backward)]
         for method in METHODS:
-            total = Tally()
+            total = AlignmentCounts()
             for both, right in zip(found, gold, strict=True):
-                total = total.plus(tally(join(*both, method), right))
+                total = total.plus(count_matches(join(*both, method), right))
             totals[method, apart] = total
     best = min(totals, key=lambda way: float(totals[way].aer))
-    forward.reading = replace(forward.reading, method=best[0], apart=best[1])
+    forward.settings = replace(forward.settings, method=best[0], apart=best[1])
     return totals[best]
 
 
@@ -226,7 +239,7 @@ def choose_by_agreement(pairs: Sequence[Texts], forward: Direction, backward: Di
     """
     both, found = torch.zeros(()), [torch.zeros(()), torch.zeros(())]
     readings = [
-        [direction.reading] if direction.settled else alignment.candidates(*direction.looks, averages=True)
+        [direction.settings] if direction.settled else alignment.candidates(*direction.attention_shape, averages=True)
         for direction in (forward, backward)
     ]
     for some in _windows(pairs):
@@ -246,6 +259,6 @@ def choose_by_agreement(pairs: Sequence[Texts], forward: Direction, backward: Di
     best = int(agreed.argmax())
     if both.dim():  # else no pair could be looked at
         row, column = divmod(best, len(readings[1]))
-        forward.reading = replace(readings[0][row], method=forward.reading.method)
-        backward.reading = replace(readings[1][column], method=backward.reading.method)
+        forward.settings = replace(readings[0][row], method=forward.settings.method)
+        backward.settings = replace(readings[1][column], method=backward.settings.method)
     return float(agreed.flatten()[best])

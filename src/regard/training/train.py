@@ -53,7 +53,8 @@ from regard.translation.translator import Result, Translator
 IDENTITY = "data.txt"  # the hash of the files a run is trained on
 DAMAGED = f"damaged-{MODEL}"
 WRITTEN = (
-    MODEL, DAMAGED, CONFIG, *TOKENIZERS, "journal.jsonl", "card.md", quality.FILE, folders.CHECKSUMS, *LEFT, IDENTITY
+    MODEL, DAMAGED, CONFIG, *TOKENIZERS, "journal.jsonl", "card.md", quality.CALIBRATION_FILE,
+    folders.CHECKSUMS, *LEFT, IDENTITY
 )  # fmt: skip
 EASY = 80  # characters of a sentence shown
 CALIBRATED = 2000  # sentences that confidence is calibrated by
@@ -402,11 +403,11 @@ def _finish(request: Request, training: Training, say: Say) -> dict[str, Any]:
     files: dict[str, bytes | str] = {}
     if config.model.family in ("rnn", "transformer"):
         results, references = _all_translations(model, training, kept)
-        calibration = _calibration(data, results, references) if len(results) >= quality.FEWEST else None
+        calibration = _calibration(data, results, references) if len(results) >= quality.MIN_SENTENCES else None
         if calibration is not None:
-            files[quality.FILE] = calibration.as_text()
+            files[quality.CALIBRATION_FILE] = calibration.as_text()
         if calibration is not None and calibration.weights:
-            sure = f"of confidence, {calibration.sentences:,} sentences apart; good: chrF from {quality.GOOD:g} on"
+            sure = f"of confidence, {calibration.sentences:,} sentences apart; good: chrF from {quality.GOOD_CHRF:g} on"
             scores["calibration"] = {"score": calibration.error, "signature": sure}
         found = corpus_scores([result.text for result in results], references, metrics=["bleu", "chrf"])
         scores |= {name: score.as_dict() for name, score in found.items()}
@@ -426,7 +427,7 @@ def _calibration(data: Data, results: Sequence[Result], references: Sequence[str
     each = sentence_scores([result.text for result in results], references, metrics=["chrf"])
     sources = [data.sides.source.decode(data.valid.source.ids(place)) for place in range(len(results))]
     rows = zip(sources, references, each, results, strict=True)
-    judged = [quality.Judged(one, other, score["chrf"], found.steps) for one, other, score, found in rows]
+    judged = [quality.CalibrationExample(one, other, score["chrf"], found.steps) for one, other, score, found in rows]
     return quality.calibrate(judged)
 
 

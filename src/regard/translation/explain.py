@@ -20,8 +20,8 @@ from regard.errors import ConfigError, InputError
 from regard.folders import write_file
 from regard.inspection import attribution, inspector
 from regard.inspection.attribution import Map
-from regard.inspection.quality import Warned, warnings
-from regard.inspection.trace import Trace, read, trace
+from regard.inspection.quality import QualityWarning, find_warnings
+from regard.inspection.trace import Trace, trace, trace_encoder
 from regard.models import Generator
 from regard.results import Report, Table
 from regard.text.sentences import unreadable
@@ -42,7 +42,7 @@ class Explanation(Report):
     model: nn.Module
     """The traced model: the first one of an ensemble."""
     trace: Trace
-    warnings: Sequence[Warned]
+    warnings: Sequence[QualityWarning]
     title: str
     method: str
     kind: str
@@ -153,13 +153,13 @@ def explain(
     if isinstance(loaded, Reader):
         if target:
             raise ConfigError(f"{name or 'this model'} is a bert, which writes nothing: leave out --target")
-        traced, warned = _trace_reader(loaded, text), list[Warned]()
+        traced, warned = _trace_reader(loaded, text), list[QualityWarning]()
     elif isinstance(loaded, Writer):
-        traced, warned = _trace_writer(loaded, text, target), list[Warned]()
+        traced, warned = _trace_writer(loaded, text, target), list[QualityWarning]()
     else:
         traced = _trace_translator(loaded, text, target, beams)
-        usual = loaded.calibration.usual if loaded.calibration else None
-        warned = warnings(text, traced.target.text, traced, usual=usual)
+        expected = loaded.calibration.expected if loaded.calibration else None
+        warned = find_warnings(text, traced.target.text, traced, expected=expected)
     if target:
         traced = dataclasses.replace(traced, score=float(traced.log_probabilities.mean()))
     first = loaded.model if isinstance(loaded, Reader) else loaded.models[0]
@@ -213,7 +213,7 @@ def _trace_writer(writer: Writer, prompt: str, target: str | None) -> Trace:
 def _trace_reader(reader: Reader, text: str) -> Trace:
     ids = reader.gapped(GAP.split(text))
     reader.check_length(ids)
-    return read(reader.model, [ids], reader.tokenizer, texts=[text], hidden=True, top=TOP)[0]
+    return trace_encoder(reader.model, [ids], reader.tokenizer, texts=[text], hidden=True, top=TOP)[0]
 
 
 def _given(tokens: list[int]) -> Hypothesis:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 from regard.decoding import Edges, Form, Hypothesis, Terms, Want
 from regard.errors import DataError, InputError
-from regard.inspection.alignment import looks
-from regard.inspection.quality import Warned
-from regard.inspection.trace import Trace, side, trace
+from regard.inspection.alignment import cross_attention
+from regard.inspection.quality import QualityWarning
+from regard.inspection.trace import Trace, make_side, trace
 from regard.models import Generator
 from regard.text.files import read_lines
 from regard.text.scripts import WITHOUT_BLANKS, script_of
@@ -253,7 +253,7 @@ def place(seen: Trace, weights: Tensor, text: str, matches: Sequence[Match]) -> 
     `text` is what the trace's target stands for, `weights` [target token, source token] what was looked at.
     """
     targets = [span for span in units(text) if _kind(text[span[0]]) == "word" or script_of(text[span[0]])]
-    by_word = _by_units(weights, seen.target.ids, seen.target.pieces, targets)
+    by_word = _by_units(weights, seen.target.ids, seen.target.subwords, targets)
     here = present(text, matches)
     taken = {number for number, span in enumerate(targets) for other in here if other and _meet(span, other)}
     new: dict[int, Span] = {}
@@ -273,9 +273,9 @@ def place(seen: Trace, weights: Tensor, text: str, matches: Sequence[Match]) -> 
 
 def _by_token(seen: Trace) -> Tensor:
     """[target token, source token]: what alignments are read from, not gathered into words."""
-    sides = (each._replace(words=each.pieces, word=[*range(len(each.ids))]) for each in (seen.source, seen.target))
+    sides = (each._replace(words=each.subwords, word=[*range(len(each.ids))]) for each in (seen.source, seen.target))
     source, target = sides
-    return looks(replace(seen, source=source, target=target))
+    return cross_attention(replace(seen, source=source, target=target))
 
 
 def _meet(one: Span, other: Span) -> bool:
@@ -306,7 +306,7 @@ def _by_units(weights: Tensor, ids: Sequence[int], pieces: Sequence[str], target
 
 def _mass(by_word: Sequence[Tensor], seen: Trace, match: Match) -> list[list[float]]:
     """For each target word, its attention on every source word of the term."""
-    tokens = _spans(seen.source.ids, seen.source.pieces)
+    tokens = _spans(seen.source.ids, seen.source.subwords)
     words = [(match.start + start, match.start + end) for start, end in units(match.source)]
     own = [[number for number, span in enumerate(tokens) if _meet(span, word)] for word in words]
     shared = Counter(number for numbers in own for number in numbers)  # a token of two words is half of each
@@ -491,8 +491,8 @@ class Batch:
         return self.translator.drafts(texts, sources, asked, begun)
 
     def _wants(self, row: int, matches: Sequence[Match], own: Sequence[frozenset[int]]) -> list[Want]:
-        seen = side(self.translator.sides.source, self.sources[row], self.texts[row])
-        spans = _spans(seen.ids, seen.pieces) if seen.text == self.texts[row] else []
+        seen = make_side(self.translator.sides.source, self.sources[row], self.texts[row])
+        spans = _spans(seen.ids, seen.subwords) if seen.text == self.texts[row] else []
         found = []
         for number, match in enumerate(matches):
             forms = forms_of(self.target, match)
@@ -523,7 +523,7 @@ class Batch:
         pairs = zip(matches, self._seen(rows, [draft.hypothesis for draft in drafts]), strict=True)
         for wanted, (seen, weights) in pairs:
             _, words = place(seen, weights, seen.target.text, wanted)
-            tokens = list(zip(seen.target.ids, _spans(seen.target.ids, seen.target.pieces), strict=True))
+            tokens = list(zip(seen.target.ids, _spans(seen.target.ids, seen.target.subwords), strict=True))
             firsts = [[n for n, span in tokens if word and _meet(span, word)][:1] for word in words]
             found.append([frozenset(numbers) for numbers in firsts])
         return found
@@ -566,10 +566,12 @@ class Batch:
         if seen is not None and seen[0].target.text == text:
             text, _ = place(*seen, text, matches)
         after = present(text, matches)
-        terms, notes = list[Placed](), list[Warned]()
+        terms, notes = list[Placed](), list[QualityWarning]()
         for match, first, last in zip(matches, before, after, strict=True):
             if last is None:
-                notes.append(Warned("glossary", f"the term {match.source!r} could not be placed", [match.source]))
+                notes.append(
+                    QualityWarning("glossary", f"the term {match.source!r} could not be placed", [match.source])
+                )
                 terms.append(Placed(match.source, "", "missing"))
             else:
                 how: How = "placed" if first is None else "forced" if forced else "written"

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from regard.config import Config, ModelConfig
 from regard.decoding import Begun, Hypothesis, Rule, Rules, Tree, alternatives, beam, greedy, limits, make_rules, sample
 from regard.errors import ConfigError, InputError, did_you_mean
-from regard.inspection.alignment import links
-from regard.inspection.quality import Calibration, Warned, confidence, warnings
-from regard.inspection.trace import Trace, side
+from regard.inspection.alignment import extract_alignment
+from regard.inspection.quality import Calibration, QualityWarning, confidence, find_warnings
+from regard.inspection.trace import Trace, make_side
 from regard.inspection.trace import trace as trace_all
 from regard.memory import in_parts, in_two
 from regard.models import Generator
@@ -51,7 +51,7 @@ class Result(NamedTuple):
     log_probability: float = 0.0
     confidence: float | None = None
     """The probability that it is good, where the folder has a calibration.json; of several parts, the least."""
-    warnings: Sequence[Warned] = ()
+    warnings: Sequence[QualityWarning] = ()
     """What a reader should know; `input`: it could not be translated, `split`: a sentence was too long."""
     alignment: list[tuple[int, int]] | None = None
     """(source word, target word), counted from 0, when asked for and the model looks at its source."""
@@ -114,7 +114,7 @@ class Draft(NamedTuple):
 
     hypothesis: Hypothesis
     text: str
-    warnings: Sequence[Warned] = ()
+    warnings: Sequence[QualityWarning] = ()
     terms: Sequence[Placed] = ()
 
 
@@ -300,8 +300,8 @@ class Translator:
         (found,) = alternatives(cast(list[Generator], self.models), source, first, mask, rules=rules, **how)
         words: dict[str, Next] = {}
         for each in found:
-            written = side(target, each.tokens)
-            word, sure = _next_word(written.pieces[len(begin) :]), math.exp(each.steps[len(begin)])
+            written = make_side(target, each.tokens)
+            word, sure = _next_word(written.subwords[len(begin) :]), math.exp(each.steps[len(begin)])
             words.setdefault(word, Next(word, sure, written.text))  # several tokens may begin a word
         return list(words.values())
 
@@ -314,7 +314,7 @@ class Translator:
         begin = len(self.sides.target.encode(prefix))
         if self._table is not None and begin > self._table:
             raise InputError(f"the prefix has {begin} tokens; this model can write at most {self._table}")
-        usual = self.calibration.usual.source if self.calibration else 0
+        usual = self.calibration.expected.max_source_length if self.calibration else 0
         befores, bares = [], []
         for text in texts:
             own = next((each for each in tags if text.lstrip().startswith(each)), "")  # every part of a text needs it
@@ -412,14 +412,16 @@ class Translator:
         notes = [*best.warnings]
         if not drafts[0].hypothesis.finished:
             tokens = len(drafts[0].hypothesis.tokens)
-            notes.append(Warned("unfinished", f"the translation had no end and was ended after {tokens} tokens", []))
+            notes.append(
+                QualityWarning("unfinished", f"the translation had no end and was ended after {tokens} tokens", [])
+            )
         if looks.warn:
-            usual = self.calibration.usual if self.calibration else None
-            notes += warnings(sentence.text, best.text, seen, usual=usual)
+            expected = self.calibration.expected if self.calibration else None
+            notes += find_warnings(sentence.text, best.text, seen, expected=expected)
         aligned, words = None, (0, 0)
         if seen is not None and "cross" in seen.attention:
             before = len(sentence.read.split()) - len(sentence.text.split())  # the tag is no word of the text
-            aligned = [(source - before, target) for source, target in links(seen) if source >= before]
+            aligned = [(source - before, target) for source, target in extract_alignment(seen) if source >= before]
             words = (seen.source.special.count(False) - before, seen.target.special.count(False))
             if best.terms and len(seen.target.text.split()) == words[1]:
                 aligned = _moved(aligned, seen.target.text.split(), best.text.split())
@@ -533,7 +535,7 @@ def _moved(found: list[tuple[int, int]], before: list[str], after: list[str]) ->
 def _without_search(text: str) -> Result | None:
     """What is known of a text before it is read: nothing but white space stays, and what is no text is said to be."""
     if problem := unreadable(text):
-        return Result("", warnings=(Warned("input", problem, []),))
+        return Result("", warnings=(QualityWarning("input", problem, []),))
     return None if text.strip() else Result(text)
 
 
@@ -549,7 +551,9 @@ def _whole(parts: Sequence[Part], done: Sequence[Done], longest: int) -> Result:
         return only._replace(text=joined(parts, [result.text for result in results]), alternatives=others)
     notes = list({(note.kind, note.message): note for result in results for note in result.warnings}.values())
     if any(part.split for part in parts):
-        notes.append(Warned("split", f"a sentence was longer than {longest} tokens and translated in parts", []))
+        notes.append(
+            QualityWarning("split", f"a sentence was longer than {longest} tokens and translated in parts", [])
+        )
     steps = [step for result in results for step in result.steps]
     sure = [result.confidence for result in results if result.confidence is not None]
     most = max(len(result.alternatives) for result in results)
@@ -570,7 +574,7 @@ def _whole(parts: Sequence[Part], done: Sequence[Done], longest: int) -> Result:
 def _without(result: Result, torn: Sequence[Placed]) -> Result:
     """The result with a warning of the terms that its parts do not have."""
     why = "could not be placed: the text was translated in parts that divide it"
-    notes = [Warned("glossary", f"the term {term.source!r} {why}", [term.source]) for term in torn]
+    notes = [QualityWarning("glossary", f"the term {term.source!r} {why}", [term.source]) for term in torn]
     return result._replace(warnings=[*result.warnings, *notes], terms=[*result.terms, *torn])
 
 
