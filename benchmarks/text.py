@@ -18,7 +18,7 @@ from typing import Any
 from tokenizers import Tokenizer as Engine
 
 from regard.config import TextConfig
-from regard.text.cleaning import Rules
+from regard.text.cleaning import Cleaning
 from regard.text.dataset import Store, identity, prepare
 from regard.text.tokenizer import Sides, train_sides
 from regard.text.workers import cores
@@ -102,8 +102,8 @@ def prepared(folder: Path) -> dict[str, Any]:
     files = [folder / side for side in SIDES]
     with tempfile.TemporaryDirectory(dir=folder) as cache, watched() as peaks:
         begun = time.perf_counter()
-        rules = Rules.of(TextConfig())
-        made = prepare(Path(cache), lambda: read(folder), identity=identity(files), tokenizers=sides, rules=rules)
+        rules = Cleaning.from_config(TextConfig())
+        made = prepare(Path(cache), lambda: read(folder), identity=identity(files), tokenizers=sides, cleaning=rules)
         seconds = time.perf_counter() - begun
         text = Store.open(made).record["report"]["text"]
     return {"seconds": seconds, "megabytes": sum(peaks.values()) / 1024, "text": text}
@@ -154,8 +154,8 @@ def served(folder: Path) -> dict[str, Any]:
     from regard.text.ordering import plan
 
     sides = Sides.load(folder.parent)
-    rules = Rules.of(TextConfig())
-    made = prepare(folder / "cache", lambda: read(folder), identity="served", tokenizers=sides, rules=rules)
+    rules = Cleaning.from_config(TextConfig())
+    made = prepare(folder / "cache", lambda: read(folder), identity="served", tokenizers=sides, cleaning=rules)
     store = Store.open(made)
     batches = plan(store.source_lengths, store.target_lengths, budget=BUDGET, seed=1, epoch=0)
     begun = time.perf_counter()

@@ -13,7 +13,7 @@ from regard.errors import DataError
 from regard.text import dataset as corpus
 from regard.text.alignments import attach, attach_gold, between_tokens, parse
 from regard.text.batching import collate
-from regard.text.cleaning import Rules
+from regard.text.cleaning import Cleaning
 from regard.text.dataset import Store
 from regard.text.tokenizer import Tokenizer, train
 
@@ -33,9 +33,9 @@ def tokenizer() -> Tokenizer:
 
 
 def stored(folder: Path, tokenizer: Tokenizer, tag: str = "") -> Store:
-    rules = Rules(names=CLEANING, longest=50, ratio=9.0)
+    rules = Cleaning(rules=CLEANING, max_length=50, max_length_ratio=9.0)
     made = corpus.prepare(
-        folder, lambda: PAIRS, identity="x", tokenizers=[tokenizer, tokenizer], rules=rules, tag=tag, links=True
+        folder, lambda: PAIRS, identity="x", tokenizers=[tokenizer, tokenizer], cleaning=rules, tag=tag, links=True
     )
     return Store.open(made)
 

@@ -1,4 +1,4 @@
-"""Cleaning: every rule leaves out what it says, counts it and shows it."""
+"""Cleaning: every rule leaves out what it names, counts it and shows examples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.config import CLEANING, TextConfig
-from regard.text.cleaning import KEPT, VERDICT, Report, Rules, Seen, clean, judge_lengths, usual_scripts
+from regard.text.cleaning import (
+    KEPT,
+    NUMBERS,
+    Chunk,
+    Cleaning,
+    CleaningReport,
+    DigestSet,
+    chunks,
+    find_duplicates,
+    judge_lengths,
+    judge_texts,
+    usual_scripts,
+)
 
 GOOD = [
     ("the first house", "la première maison"),
@@ -20,14 +32,18 @@ GOOD = [
 ]
 
 
-def rules(*names: str, longest: int = 256, ratio: float = 4.0) -> Rules:
-    return Rules(names=names or CLEANING, longest=longest, ratio=ratio)
+def rules(*names: str, max_length: int = 256, max_length_ratio: float = 4.0) -> Cleaning:
+    return Cleaning(rules=names or CLEANING, max_length=max_length, max_length_ratio=max_length_ratio)
 
 
-def left_out(pair: tuple[str, str], limits: Rules) -> dict[str, int]:
-    report = Report(limits)
-    list(clean([*GOOD, pair], limits, report))
-    return report.left_out
+def clean(examples: list[tuple[str, ...]], cleaning: Cleaning) -> CleaningReport:
+    """The report of the rules that need no tokens."""
+    report, seen = CleaningReport(cleaning), DigestSet()
+    for columns in chunks(examples, len(examples[0])):
+        chunk = Chunk.of(columns, usual_scripts(columns))
+        reasons = find_duplicates(judge_texts(chunk, cleaning), chunk.digests, cleaning, seen)
+        report.add(reasons, columns)
+    return report
 
 
 @pytest.mark.parametrize(
@@ -47,103 +63,97 @@ def left_out(pair: tuple[str, str], limits: Rules) -> dict[str, int]:
     ],
 )
 def test_a_pair_is_left_out_by_its_rule(rule: str, pair: tuple[str, str]) -> None:
-    assert left_out(pair, rules(longest=5)) == {rule: 1}
+    assert clean([*GOOD, pair], rules(max_length=5)).left_out == {rule: 1}
 
 
 @pytest.mark.parametrize(
     "pair",
     [("1984", "1984"), ("the same house", "la première maison"), ("the first house", "la même maison"), ("…", "...")],
 )
-def test_an_honest_pair_stays(pair: tuple[str, str]) -> None:
-    assert left_out(pair, rules(longest=5)) == {}
+def test_a_good_pair_is_kept(pair: tuple[str, str]) -> None:
+    assert clean([*GOOD, pair], rules(max_length=5)).left_out == {}
 
 
 @pytest.mark.parametrize("rule", ["empty", "long", "control", "copy", "script", "duplicate"])
-def test_a_rule_that_is_not_asked_for_leaves_nothing_out(rule: str) -> None:
+def test_a_rule_that_is_switched_off_leaves_nothing_out(rule: str) -> None:
     bad = {"empty": ("", "x"), "long": ("a b c d e f", "y"), "control": ("a\x01", "z"), "copy": ("same", "same")}
     pair = (bad | {"script": ("привет", "salut"), "duplicate": GOOD[0]})[rule]
-    assert rule not in left_out(pair, rules(*(name for name in CLEANING if name != rule), longest=5))
+    others = rules(*(name for name in CLEANING if name != rule), max_length=5)
+    assert rule not in clean([*GOOD, pair], others).left_out
 
 
 def test_kana_and_han_are_both_japanese() -> None:
     examples = [("a house", f"これは家{number}です") for number in range(8)] + [("Tokyo", "東京")]
-    report = Report(rules())
-    list(clean(examples, rules(), report))
-    assert "script" not in report.left_out
+    assert "script" not in clean(examples, rules()).left_out
 
 
-def test_a_side_of_many_scripts_has_no_usual_one() -> None:
+def test_a_column_of_many_scripts_has_no_usual_one() -> None:
     assert usual_scripts([["привет", "hello", "да", "yes"]]) == ("",)
 
 
-@pytest.mark.parametrize(("lengths", "verdict"), [((5, 5), KEPT), ((6, 5), VERDICT["long"]), ((1, 5), KEPT)])
-def test_long_counts_tokens(lengths: tuple[int, int], verdict: int) -> None:
-    verdicts = np.zeros(1, np.uint8)
-    judge_lengths(verdicts, [np.array([length]) for length in lengths], rules(longest=5, ratio=3.0))
-    assert verdicts[0] == verdict
+@pytest.mark.parametrize(("lengths", "reason"), [((5, 5), KEPT), ((6, 5), NUMBERS["long"]), ((1, 5), KEPT)])
+def test_long_counts_tokens(lengths: tuple[int, int], reason: int) -> None:
+    limits = rules(max_length=5, max_length_ratio=3.0)
+    assert judge_lengths([np.array([length]) for length in lengths], limits).tolist() == [reason]
 
 
 @pytest.mark.parametrize(("lengths", "wrong"), [((1, 9), False), ((1, 10), True), ((30, 10), False), ((10, 37), True)])
-def test_ratio_forgives_short_pairs(lengths: tuple[int, int], wrong: bool) -> None:
-    verdicts = np.zeros(1, np.uint8)
-    judge_lengths(verdicts, [np.array([length]) for length in lengths], rules(ratio=3.0))
-    assert (verdicts[0] == VERDICT["ratio"]) == wrong
+def test_the_length_ratio_is_lenient_with_short_pairs(lengths: tuple[int, int], wrong: bool) -> None:
+    reasons = judge_lengths([np.array([length]) for length in lengths], rules(max_length_ratio=3.0))
+    assert (reasons[0] == NUMBERS["ratio"]) == wrong
 
 
 def test_the_report_is_one_line() -> None:
-    report = Report(rules(), read=1_000_000, left_out={"empty": 18, "long": 312})
+    report = CleaningReport(rules(), read=1_000_000, left_out={"empty": 18, "long": 312})
     assert str(report) == "read 1,000,000 pairs; left out 312 longer than 256 and 18 empty"
 
 
 def test_three_counts_are_joined_by_commas() -> None:
-    report = Report(rules(), read=9, left_out={"empty": 3, "copy": 2, "duplicate": 1})
+    report = CleaningReport(rules(), read=9, left_out={"empty": 3, "copy": 2, "duplicate": 1})
     assert str(report) == "read 9 pairs; left out 3 empty, 2 copied from the source and 1 repeated"
 
 
-def test_a_clean_corpus_says_so() -> None:
-    assert str(Report(rules(), read=3)) == "read 3 pairs; left out none"
+def test_the_report_of_a_clean_corpus_says_none() -> None:
+    assert str(CleaningReport(rules(), read=3)) == "read 3 pairs; left out none"
 
 
-def test_the_record_shows_a_few_examples_of_each_rule() -> None:
-    report = Report(rules())
-    list(clean([("", f"line {number}") for number in range(9)], rules(), report))
-    assert json.loads(json.dumps(report.record()))["examples"]["empty"] == [
+def test_the_report_shows_a_few_examples_of_each_rule() -> None:
+    report = clean([("", f"line {number}") for number in range(9)], rules())
+    assert json.loads(json.dumps(report.to_dict()))["examples"]["empty"] == [
         ["", f"line {number}"] for number in range(3)
     ]
 
 
-def test_kept_is_what_comes_out() -> None:
-    report = Report(rules())
-    kept = list(clean([*GOOD, *GOOD, ("", "x")], rules(), report))
-    assert report.kept == len(kept) == len(GOOD)
+def test_the_report_counts_what_is_kept() -> None:
+    assert clean([*GOOD, *GOOD, ("", "x")], rules()).kept == len(GOOD)
 
 
 def test_single_texts_are_cleaned_too() -> None:
-    report = Report(rules(), noun="texts")
-    assert list(clean([("one",), ("",), ("one",)], rules(), report, sides=1)) == [("one",)]
+    assert clean([("one",), ("",), ("one",)], rules()).left_out == {"empty": 1, "duplicate": 1}
 
 
 def test_rules_follow_the_config_in_their_order() -> None:
-    assert Rules.of(TextConfig(cleaning="duplicate empty", max_length=9)) == rules("empty", "duplicate", longest=9)
+    config = TextConfig(cleaning="duplicate empty", max_length=9)
+    assert Cleaning.from_config(config) == rules("empty", "duplicate", max_length=9)
 
 
-def test_running_text_keeps_its_long_and_repeated_lines() -> None:
-    assert Rules.of(TextConfig(), sides=1).names == ("empty", "control", "script")
+def test_continuous_text_is_not_cleaned() -> None:
+    assert Cleaning.from_config(TextConfig(continuous=True)).rules == ()
 
 
 @given(st.lists(st.lists(st.integers(0, 30), max_size=20), max_size=12))
 def test_a_digest_is_new_once(chunks: list[list[int]]) -> None:
-    seen = Seen()
-    found = [seen.add(np.array(chunk, np.uint64)).tolist() for chunk in chunks]
+    seen = DigestSet()
+    new = [seen.add(np.array(chunk, np.uint64)).tolist() for chunk in chunks]
     known: set[int] = set()
     expected = []
     for chunk in chunks:
         expected.append([not (value in known or known.add(value)) for value in chunk])  # type: ignore[func-returns-value]
-    assert found == expected
+    assert new == expected
 
 
 def test_digests_take_eight_bytes_each() -> None:
-    seen = Seen()
+    seen = DigestSet()
     for start in range(0, 100_000, 1000):
         seen.add(np.arange(start, start + 1000, dtype=np.uint64))
-    assert sum(run.nbytes for run in seen._runs) == 8 * 100_000
+    assert sum(array.nbytes for array in seen._arrays) == 8 * 100_000

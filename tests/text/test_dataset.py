@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from regard.config import CLEANING
 from regard.errors import DataError, FolderError, InputError
-from regard.text import cleaning as clean
+from regard.text import cleaning
 from regard.text import dataset as corpus
-from regard.text.cleaning import Rules
+from regard.text.cleaning import Cleaning
 from regard.text.dataset import Column, Store, groups, identity, join, prepare, split, variant_of
 from regard.text.tokenizer import END, Tokenizer, train
 
 Examples = list[tuple[str, ...]]
-RULES = Rules(names=CLEANING, longest=50, ratio=4.0)
+RULES = Cleaning(rules=CLEANING, max_length=50, max_length_ratio=4.0)
 PAIRS: Examples = [(f"the house number {n} is red", f"la maison numéro {n} est rouge") for n in range(200)]
 
 
@@ -37,7 +37,7 @@ def make(tokenizer: Tokenizer, tmp_path: Path) -> Callable[..., Path]:
     def made(examples: Examples = PAIRS, **options: object) -> Path:
         name = hashlib.sha256(repr(examples).encode()).hexdigest()
         sides = [tokenizer] * len(examples[0]) if examples else [tokenizer] * 2
-        given = {"identity": name, "tokenizers": sides, "rules": RULES, "workers": 1} | options
+        given = {"identity": name, "tokenizers": sides, "cleaning": RULES, "workers": 1} | options
         return prepare(tmp_path / "cache", lambda: examples, **given)  # type: ignore[arg-type]
 
     return made
@@ -114,7 +114,7 @@ def test_the_same_corpus_is_not_read_twice(make: Callable[..., Path], tokenizer:
         raise AssertionError("read again")
 
     name = hashlib.sha256(repr(PAIRS).encode()).hexdigest()
-    again = prepare(tmp_path / "cache", read, identity=name, tokenizers=[tokenizer] * 2, rules=RULES)
+    again = prepare(tmp_path / "cache", read, identity=name, tokenizers=[tokenizer] * 2, cleaning=RULES)
     assert again == folder
 
 
@@ -124,7 +124,7 @@ def test_other_text_tokenizers_or_rules_are_another_corpus(make: Callable[..., P
         make(),
         make(PAIRS[1:]),
         make(tokenizers=[other, other]),
-        make(rules=Rules(names=("empty",), longest=50, ratio=4.0)),
+        make(cleaning=Cleaning(rules=("empty",), max_length=50, max_length_ratio=4.0)),
         make(dropout=0.1, variants=1),
     }
     assert len(folders) == 5
@@ -143,7 +143,10 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_nothing_is_left_of_a_preparation_that_failed(make: Callable[..., Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="lone surrogate"):
-        make([*PAIRS, ("half \ud83d", "moitié")], rules=Rules(names=("empty",), longest=50, ratio=4.0))
+        make(
+            [*PAIRS, ("half \ud83d", "moitié")],
+            cleaning=Cleaning(rules=("empty",), max_length=50, max_length_ratio=4.0),
+        )
     assert [path for path in (tmp_path / "cache").iterdir() if path.is_dir()] == []
 
 
@@ -187,7 +190,7 @@ def test_ids_do_not_depend_on_who_made_them(
     make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, dropout: float
 ) -> None:
     monkeypatch.setattr(corpus, "ALONE", 1)
-    monkeypatch.setattr(clean, "CHUNK", 16)
+    monkeypatch.setattr(cleaning, "CHUNK_SIZE", 16)
     files = []
     for workers in (1, 2):
         folder = make([*PAIRS, *PAIRS[:20]], workers=workers, dropout=dropout, variants=2, seed=3)
@@ -203,14 +206,14 @@ def test_a_script_without_a_main_guard_may_prepare(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "from pathlib import Path\n"
-        "from regard.text import clean, corpus\n"
+        "from regard.text import cleaning, dataset\n"
         "from regard.text.tokenizer import train\n"
         "print('begun')\n"
-        "corpus.ALONE, clean.CHUNK = 0, 8\n"
+        "dataset.ALONE, cleaning.CHUNK_SIZE = 0, 8\n"
         "tokenizer = train(['a b c'], kind='bpe', vocabulary=300)\n"
-        "rules = clean.Rules(names=(), longest=9, ratio=9.0)\n"
-        "given = {'identity': 'x', 'tokenizers': [tokenizer], 'rules': rules, 'workers': 2}\n"
-        "corpus.prepare(Path('cache'), lambda: [('a',)] * 20, **given)\n",
+        "rules = cleaning.Cleaning(rules=(), max_length=9, max_length_ratio=9.0)\n"
+        "given = {'identity': 'x', 'tokenizers': [tokenizer], 'cleaning': rules, 'workers': 2}\n"
+        "dataset.prepare(Path('cache'), lambda: [('a',)] * 20, **given)\n",
         encoding="utf-8",
     )
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -240,8 +243,8 @@ def test_the_seed_decides_the_variants(make: Callable[..., Path]) -> None:
 
 def test_no_variant_is_longer_than_allowed(make: Callable[..., Path]) -> None:
     longest = int(Store.open(make()).target_lengths.max()) - 1
-    rules = Rules(names=("long",), longest=longest, ratio=4.0)
-    store = Store.open(make(dropout=0.9, variants=1, rules=rules), variant=1)
+    rules = Cleaning(rules=("long",), max_length=longest, max_length_ratio=4.0)
+    store = Store.open(make(dropout=0.9, variants=1, cleaning=rules), variant=1)
     assert len(store) == len(PAIRS)
     assert store.target_lengths.max() <= longest + 1
 

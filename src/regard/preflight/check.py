@@ -17,7 +17,7 @@ from regard.preflight.languages import Lines, learn_own, learn_sides, read_lines
 from regard.preflight.measure import Ratios, Side, codes, lengths
 from regard.preflight.remedies import EXPLAINS, KINDS, PARTIAL
 from regard.text.files import Pair
-from regard.text.overlap import NEAR, Digests, HeldOut, Repeats, both, digests, plain
+from regard.text.overlap import NEAR, Digests, HeldOut, Repeats, digests, normalized, pair_digests
 from regard.text.scripts import CONTROL, damage, damaged_part, decomposed, script
 
 NUMBER = re.compile(r"\d[\d.,]*")
@@ -155,7 +155,7 @@ def chunks(pairs: Iterable[Pair]) -> Iterator[Chunk]:
     """The pairs in chunks."""
     stream, first = iter(pairs), 0
     while taken := list(itertools.islice(stream, CHUNK)):
-        sources, targets = [plain(pair.source) for pair in taken], [plain(pair.target) for pair in taken]
+        sources, targets = [normalized(pair.source) for pair in taken], [normalized(pair.target) for pair in taken]
         yield Chunk(first, taken, sources, targets, digests(sources), digests(targets))
         first += len(taken)
 
@@ -255,14 +255,14 @@ class Split:
 
     def add_repeats(self, chunk: Chunk) -> None:
         """Count what comes again."""
-        pair_digests = both(chunk.source_digests, chunk.target_digests)
+        digests_of_pairs = pair_digests(chunk.source_digests, chunk.target_digests)
         for kind, values in (
-            ("pair", pair_digests),
+            ("pair", digests_of_pairs),
             ("source", chunk.source_digests),
             ("target", chunk.target_digests),
         ):
             self.repeats[kind].add(values)
-        for place, value in enumerate(pair_digests.tolist()):
+        for place, value in enumerate(digests_of_pairs.tolist()):
             earlier = self.first_seen.get(value)
             if earlier is not None:
                 self.note("duplicates", chunk.pairs[place], f"the same as line {earlier.origin.line:,}")
@@ -335,7 +335,7 @@ class Split:
             _, share, top = self.repeats[kind].summary()
             constant = Found(count=round(share * self.pairs))
             which = [getattr(pair, kind) for pair in self.sample]
-            for pair, value in zip(self.sample, digests([plain(text) for text in which]).tolist(), strict=True):
+            for pair, value in zip(self.sample, digests([normalized(text) for text in which]).tolist(), strict=True):
                 if value == top and len(constant.examples) < SHOWN:
                     constant.examples.append((pair, f"the {kind} is the same in {share:.0%} of pairs"))
             if constant.count > self.found.get("constant-side", Found()).count:
@@ -398,16 +398,16 @@ class Leaks:
 
     def __init__(self, splits: dict[str, Split], pairs: list[Pair], split_of: list[str]) -> None:
         self.splits, self.pairs, self.split_of = splits, pairs, split_of
-        self.index = HeldOut([plain(pair.source) for pair in pairs], [plain(pair.target) for pair in pairs])
+        self.index = HeldOut([normalized(pair.source) for pair in pairs], [normalized(pair.target) for pair in pairs])
         self.seen: dict[str, dict[int, Pair]] = {"pair": {}, "source": {}, "target": {}, "near": {}}
 
     def add(self, chunk: Chunk) -> None:
         """Look a chunk of train up."""
         if not self.pairs:
             return
-        pair_digests = both(chunk.source_digests, chunk.target_digests)
+        digests_of_pairs = pair_digests(chunk.source_digests, chunk.target_digests)
         for kind, values in (
-            ("pair", pair_digests),
+            ("pair", digests_of_pairs),
             ("source", chunk.source_digests),
             ("target", chunk.target_digests),
         ):
@@ -460,8 +460,8 @@ def judge_languages(splits: dict[str, Split]) -> None:
 def sides(pairs: Sequence[Pair]) -> tuple[Lines, Lines]:
     """The letters of both sides, each in one piece; numbers are of no language."""
     return (
-        read_lines([NUMBER.sub("", plain(normalize("NFC", pair.source))) for pair in pairs]),
-        read_lines([NUMBER.sub("", plain(normalize("NFC", pair.target))) for pair in pairs]),
+        read_lines([NUMBER.sub("", normalized(normalize("NFC", pair.source))) for pair in pairs]),
+        read_lines([NUMBER.sub("", normalized(normalize("NFC", pair.target))) for pair in pairs]),
     )
 
 
@@ -551,7 +551,7 @@ def is_sound(pair: Pair) -> bool:
     return bool(
         pair.source.strip()
         and pair.target.strip()
-        and plain(pair.source) != plain(pair.target)
+        and normalized(pair.source) != normalized(pair.target)
         and damage(pair.source) in ("", "escapes")
         and damage(pair.target) in ("", "escapes")
     )

@@ -1,8 +1,11 @@
-"""Cleaning: which lines of a corpus are left out, counted and shown by rule."""
+"""Cleaning: one table of rules that say which examples are left out of training, with counts and a few of the examples.
+
+`regard train` applies the rules to every chunk of a corpus; `regard check` can apply the same rules beforehand.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
@@ -11,70 +14,222 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.config import CLEANING, TextConfig
-from regard.text.overlap import both, digests, plain
+from regard.text.overlap import Digests, digests, normalized, pair_digests
 from regard.text.scripts import has_control, script
 
-Verdicts = NDArray[np.uint8]
-Digests = NDArray[np.uint64]
-Example = Sequence[str]
-"""The texts of one example: a source and a target, or one text."""
 Columns = tuple[list[str], ...]
-"""The texts of many examples, side by side."""
+"""The texts of many examples: sources and targets, or one text each."""
+Flags = NDArray[np.bool_]
+Reasons = NDArray[np.uint8]
+"""For each example `KEPT`, or the number of the rule that leaves it out."""
 
 KEPT = 0
-VERDICT = {rule: number for number, rule in enumerate(CLEANING, start=1)}
-
-OF_PAIRS = ("long", "ratio", "copy", "duplicate")
-
-CHUNK = 4096  # examples judged together
-EXAMPLES = 3  # shown of each rule
-SHOWN = 200  # characters of an example
-CHARACTERS = 32  # a line of more characters than this times its longest number of tokens is no sentence
-SLACK = 3  # tokens added to both sides before they are compared: "Yes." may become "Yes, of course."
-USUAL = 0.8  # of the lines must be in one script for the others to be strange
-ALSO = {"Kana": ("Han",), "Hangul": ("Han",)}  # scripts that belong to a language beside its usual one
-
-PHRASES = {
-    "empty": "{count:,} empty",
-    "long": "{count:,} longer than {longest}",
-    "ratio": "{count:,} of unequal length",
-    "control": "{count:,} with control characters",
-    "copy": "{count:,} copied from the source",
-    "script": "{count:,} in another script",
-    "duplicate": "{count:,} repeated",
-}
+CHUNK_SIZE = 4096  # examples judged together
+EXAMPLES_PER_RULE = 3
+EXAMPLE_LENGTH = 200  # characters of an example in the report
+CHARACTERS_PER_TOKEN = 32  # a line with more characters than this for each token allowed is too long
+RATIO_SLACK = 3  # tokens added to both sides before they are compared: "Yes." may become "Yes, of course."
+USUAL_SCRIPT_SHARE = 0.8  # of the lines must be in one script for lines in other scripts to be left out
+MIXED_SCRIPTS = {"Kana": ("Han",), "Hangul": ("Han",)}  # scripts that a language uses beside its usual one
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
-    """What is left out, and the limits."""
+class Cleaning:
+    """The rules that apply to a corpus, by name, and their limits."""
 
-    names: tuple[str, ...]
-    longest: int
-    """In tokens, and in words before there are tokens."""
-    ratio: float
+    rules: tuple[str, ...]
+    max_length: int
+    """In tokens; in words before the text is tokenized."""
+    max_length_ratio: float
     """Of the longer side to the shorter, in tokens."""
 
     @classmethod
-    def of(cls, config: TextConfig, *, sides: int = 2) -> Rules:
-        """The rules of a run; of a single text long and repeated lines are no faults, and of a running one none are."""
-        names = (
-            []
-            if config.continuous
-            else [rule for rule in config.cleaning.split() if sides == 2 or rule not in OF_PAIRS]
-        )
-        return cls(
-            names=tuple(rule for rule in CLEANING if rule in names),
-            longest=config.max_length,
-            ratio=config.max_length_ratio,
-        )
+    def from_config(cls, config: TextConfig) -> Cleaning:
+        """The rules of a run; continuous text is not cleaned."""
+        names = () if config.continuous else config.cleaning.split()
+        rules = tuple(name for name in RULES if name in names)
+        return cls(rules=rules, max_length=config.max_length, max_length_ratio=config.max_length_ratio)
+
+
+class Chunk(NamedTuple):
+    """The texts of examples that are judged together, and what the rules need to know about them."""
+
+    columns: Columns
+    digests: tuple[Digests, ...]
+    """Of each column, ignoring spaces and case."""
+    scripts: tuple[str, ...]
+    """The usual script of each column; "" where there is none."""
+
+    @classmethod
+    def of(cls, columns: Columns, scripts: tuple[str, ...]) -> Chunk:
+        return cls(columns, tuple(digests([normalized(line) for line in column]) for column in columns), scripts)
+
+
+# The rules
+
+
+class Rule(NamedTuple):
+    """A reason to leave examples out: tests that return True for them, and the phrase that reports them."""
+
+    phrase: str
+    text_test: Callable[[Chunk, Cleaning], Flags] | None = None
+    length_test: Callable[[Sequence[NDArray[np.int64]], Cleaning], Flags] | None = None
+    """Takes the number of tokens of every example, column by column, without </s>."""
+
+
+def is_empty(chunk: Chunk, cleaning: Cleaning) -> Flags:
+    """No characters but spaces."""
+    return _any([not line or line.isspace() for line in column] for column in chunk.columns)
+
+
+def has_many_words(chunk: Chunk, cleaning: Cleaning) -> Flags:
+    """More words than tokens are allowed, or far too many characters."""
+    limit = cleaning.max_length
+
+    def long(line: str) -> bool:
+        return len(line) >= 2 * limit and (len(line) > CHARACTERS_PER_TOKEN * limit or len(line.split()) > limit)
+
+    return _any([long(line) for line in column] for column in chunk.columns)
+
+
+def has_many_tokens(lengths: Sequence[NDArray[np.int64]], cleaning: Cleaning) -> Flags:
+    """More tokens than allowed."""
+    return _any(length > cleaning.max_length for length in lengths)
+
+
+def is_unbalanced(lengths: Sequence[NDArray[np.int64]], cleaning: Cleaning) -> Flags:
+    """One side is too many times as long as the other."""
+    longer, shorter = np.maximum.reduce(lengths), np.minimum.reduce(lengths)
+    return np.asarray(longer + RATIO_SLACK > cleaning.max_length_ratio * (shorter + RATIO_SLACK), np.bool_)
+
+
+def has_control_characters(chunk: Chunk, cleaning: Cleaning) -> Flags:
+    """A control character, a character for private use or one that was lost."""
+    suspects = [column for column in chunk.columns if has_control("".join(column))]  # nearly always none
+    none = np.zeros(len(chunk.columns[0]), np.bool_)
+    return _any([none, *([has_control(line) for line in column] for column in suspects)])
+
+
+def is_copy(chunk: Chunk, cleaning: Cleaning) -> Flags:
+    """The target is the source, and has letters: numbers and punctuation are the same in many languages."""
+    if len(chunk.columns) == 1:
+        return np.zeros(len(chunk.columns[0]), np.bool_)
+    same = np.asarray(chunk.digests[0] == chunk.digests[1], np.bool_)
+    for place in np.flatnonzero(same).tolist():
+        same[place] = script(chunk.columns[0][place]) != ""
+    return same
+
+
+def is_in_another_script(chunk: Chunk, cleaning: Cleaning) -> Flags:
+    """Not in the usual script of its side."""
+    flags = np.zeros(len(chunk.columns[0]), np.bool_)
+    for column, usual in zip(chunk.columns, chunk.scripts, strict=True):
+        if usual:
+            expected = ("", usual, *MIXED_SCRIPTS.get(usual, ()))
+            flags |= np.array([script(line) not in expected for line in column], np.bool_)
+    return flags
+
+
+RULES = {
+    "empty": Rule("{count:,} empty", is_empty),
+    "long": Rule("{count:,} longer than {max_length}", has_many_words, has_many_tokens),
+    "ratio": Rule("{count:,} of unequal length", None, is_unbalanced),
+    "control": Rule("{count:,} with control characters", has_control_characters),
+    "copy": Rule("{count:,} copied from the source", is_copy),
+    "script": Rule("{count:,} in another script", is_in_another_script),
+    "duplicate": Rule("{count:,} repeated"),  # see find_duplicates: it has to know all earlier chunks
+}
+assert tuple(RULES) == CLEANING
+NUMBERS = {name: number for number, name in enumerate(RULES, start=1)}
+
+
+def judge_texts(chunk: Chunk, cleaning: Cleaning) -> Reasons:
+    """The first rule that leaves each example out, by its text alone."""
+    reasons = np.zeros(len(chunk.columns[0]), np.uint8)
+    for name in cleaning.rules:
+        if test := RULES[name].text_test:
+            reasons[test(chunk, cleaning) & (reasons == KEPT)] = NUMBERS[name]
+    return reasons
+
+
+def judge_lengths(lengths: Sequence[NDArray[np.int64]], cleaning: Cleaning) -> Reasons:
+    """The first rule that leaves each example out by its number of tokens."""
+    reasons = np.zeros(len(lengths[0]), np.uint8)
+    for name in cleaning.rules:
+        if test := RULES[name].length_test:
+            reasons[test(lengths, cleaning) & (reasons == KEPT)] = NUMBERS[name]
+    return reasons
+
+
+def find_duplicates(
+    reasons: Reasons, column_digests: Sequence[Digests], cleaning: Cleaning, seen: DigestSet
+) -> Reasons:
+    """The reasons with repeated examples left out too; the first of several equal examples is kept."""
+    reasons = reasons.copy()
+    if "duplicate" in cleaning.rules:
+        kept = np.flatnonzero(reasons == KEPT)
+        values = column_digests[0] if len(column_digests) == 1 else pair_digests(*column_digests)
+        reasons[kept[~seen.add(values[kept])]] = NUMBERS["duplicate"]
+    return reasons
+
+
+def _any(flags: Iterable[Any]) -> Flags:
+    joined: Flags = np.any([np.asarray(column, np.bool_) for column in flags], axis=0)
+    return joined
+
+
+# Chunks and what is known of them
+
+
+def chunks(examples: Iterable[Sequence[str]], width: int) -> Iterator[Columns]:
+    """The first `width` columns of the examples, `CHUNK_SIZE` examples at a time."""
+    stream = iter(examples)
+    while chunk := list(islice(stream, CHUNK_SIZE)):
+        yield tuple([example[column] for example in chunk] for column in range(width))
+
+
+def usual_scripts(columns: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The script that most lines of each column are written in; "" where there is no such script."""
+    return tuple(_usual_script([script(line) for line in column]) for column in columns)
+
+
+def _usual_script(scripts: list[str]) -> str:
+    named = [name for name in scripts if name]
+    return next((name for name in sorted(set(named)) if named.count(name) >= USUAL_SCRIPT_SHARE * len(named)), "")
+
+
+class DigestSet:
+    """A growing set of digests at eight bytes each: a few sorted arrays, each at least twice as long as the next."""
+
+    def __init__(self) -> None:
+        self._arrays: list[Digests] = []
+
+    def add(self, values: Digests) -> Flags:
+        """Add digests; True for those that are new, at their first place."""
+        unique, first = np.unique(values, return_index=True)
+        new = np.ones(len(unique), np.bool_)
+        for array in self._arrays:
+            places = np.searchsorted(array, unique)
+            new &= array[np.minimum(places, len(array) - 1)] != unique
+        flags = np.zeros(len(values), np.bool_)
+        flags[first[new]] = True
+        if new.any():
+            self._arrays.append(unique[new])
+        while len(self._arrays) > 1 and len(self._arrays[-2]) < 2 * len(self._arrays[-1]):
+            merged = np.concatenate([self._arrays.pop(), self._arrays.pop()])
+            merged.sort()
+            self._arrays.append(merged)
+        return flags
+
+
+# The report
 
 
 @dataclass
-class Report:
+class CleaningReport:
     """How many examples were read, and how many each rule left out."""
 
-    rules: Rules
+    cleaning: Cleaning
     noun: str = "pairs"
     read: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
@@ -84,155 +239,38 @@ class Report:
     def kept(self) -> int:
         return self.read - sum(self.left_out.values())
 
-    def add(self, verdicts: Verdicts, columns: Sequence[Sequence[str]]) -> None:
-        """Count a chunk, and remember the first examples of each rule."""
-        self.read += len(verdicts)
-        counts = np.bincount(verdicts, minlength=len(CLEANING) + 1)
-        for rule, number in VERDICT.items():
+    def add(self, reasons: Reasons, columns: Sequence[Sequence[str]]) -> None:
+        """Count a chunk, and keep the first examples of each rule."""
+        self.read += len(reasons)
+        counts = np.bincount(reasons, minlength=len(RULES) + 1)
+        for name, number in NUMBERS.items():
             if not counts[number]:
                 continue
-            self.left_out[rule] = self.left_out.get(rule, 0) + int(counts[number])
-            shown = self.examples.setdefault(rule, [])
-            for place in np.flatnonzero(verdicts == number)[: EXAMPLES - len(shown)].tolist():
-                shown.append(tuple(_shorten(column[place]) for column in columns))
+            self.left_out[name] = self.left_out.get(name, 0) + int(counts[number])
+            examples = self.examples.setdefault(name, [])
+            for place in np.flatnonzero(reasons == number)[: EXAMPLES_PER_RULE - len(examples)].tolist():
+                examples.append(tuple(_shorten(column[place]) for column in columns))
 
     def __str__(self) -> str:
         """One line: `read 1,000,000 pairs; left out 312 longer than 256 and 18 empty`."""
         phrases = [
-            PHRASES[rule].format(count=count, longest=self.rules.longest)
-            for rule, count in sorted(self.left_out.items(), key=lambda item: -item[1])
+            RULES[name].phrase.format(count=count, max_length=self.cleaning.max_length)
+            for name, count in sorted(self.left_out.items(), key=lambda item: -item[1])
         ]
         listed = " and ".join([", ".join(phrases[:-1]), phrases[-1]] if len(phrases) > 1 else phrases)
         return f"read {self.read:,} {self.noun}; left out {listed or 'none'}"
 
-    def record(self) -> dict[str, Any]:
-        """The same for JSON, with examples."""
-        rules = [rule for rule in CLEANING if rule in self.left_out]
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON, with examples."""
+        names = [name for name in RULES if name in self.left_out]
         return {
             "read": self.read,
             "kept": self.kept,
-            "left_out": {rule: self.left_out[rule] for rule in rules},
-            "examples": {rule: [list(example) for example in self.examples[rule]] for rule in rules},
+            "left_out": {name: self.left_out[name] for name in names},
+            "examples": {name: [list(example) for example in self.examples[name]] for name in names},
             "text": str(self),
         }
 
 
-class Judged(NamedTuple):
-    """What the texts alone say of a chunk."""
-
-    verdicts: Verdicts
-    digests: tuple[Digests, ...]
-    """Of each side, blanks and case aside."""
-
-
-def clean(examples: Iterable[Example], rules: Rules, report: Report, *, sides: int = 2) -> Iterator[tuple[str, ...]]:
-    """The examples that no rule on text leaves out, as they stream by; `ratio` and `long` in tokens need tokens."""
-    seen = Seen()
-    scripts: tuple[str, ...] | None = None
-    for columns in chunks(examples, sides):
-        scripts = scripts or usual_scripts(columns)
-        judged = judge(columns, rules, scripts)
-        verdicts = judge_duplicates(judged, rules, seen)
-        report.add(verdicts, columns)
-        for place in np.flatnonzero(verdicts == KEPT).tolist():
-            yield tuple(column[place] for column in columns)
-
-
-def chunks(examples: Iterable[Example], sides: int) -> Iterator[Columns]:
-    """The columns of `CHUNK` examples at a time; what follows the `sides` of an example is about it, not of it."""
-    stream = iter(examples)
-    while chunk := list(islice(stream, CHUNK)):
-        yield tuple([example[side] for example in chunk] for side in range(sides))
-
-
-def usual_scripts(columns: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """The script that most lines of each side are written in; "" where there is no such script."""
-    return tuple(_usual([script(line) for line in column]) for column in columns)
-
-
-def _usual(scripts: list[str]) -> str:
-    named = [name for name in scripts if name]
-    return next((name for name in sorted(set(named)) if named.count(name) >= USUAL * len(named)), "")
-
-
-def judge(columns: Sequence[Sequence[str]], rules: Rules, scripts: Sequence[str]) -> Judged:
-    """The rules that need no tokens and no memory: empty, long (in words), control, copy, script."""
-    verdicts = np.zeros(len(columns[0]), np.uint8)
-    found = tuple(digests([plain(line) for line in column]) for column in columns)
-    for column in columns:
-        _mark(verdicts, rules, "empty", [not line or line.isspace() for line in column])
-    for column in columns:
-        _mark(verdicts, rules, "long", [_is_long(line, rules.longest) for line in column])
-    for column in columns:
-        if "control" in rules.names and has_control("".join(column)):
-            _mark(verdicts, rules, "control", [has_control(line) for line in column])
-    if len(columns) == 2:
-        same = found[0] == found[1]
-        for place in np.flatnonzero(same).tolist():  # numbers and signs are the same in both languages
-            same[place] = script(columns[0][place]) != ""
-        _mark(verdicts, rules, "copy", same)
-    for column, usual in zip(columns, scripts, strict=True):
-        if usual and "script" in rules.names:
-            fine = ("", usual, *ALSO.get(usual, ()))
-            _mark(verdicts, rules, "script", [script(line) not in fine for line in column])
-    return Judged(verdicts, found)
-
-
-def judge_lengths(verdicts: Verdicts, lengths: Sequence[NDArray[np.int64]], rules: Rules) -> None:
-    """The rules that need tokens: long and ratio; `lengths` are tokens without </s>."""
-    for length in lengths:
-        _mark(verdicts, rules, "long", length > rules.longest)
-    if len(lengths) == 2:
-        longer, shorter = np.maximum(*lengths), np.minimum(*lengths)
-        _mark(verdicts, rules, "ratio", longer + SLACK > rules.ratio * (shorter + SLACK))
-
-
-def judge_duplicates(judged: Judged, rules: Rules, seen: Seen) -> Verdicts:
-    """The rule that needs a memory: the first of several same examples stays."""
-    verdicts = judged.verdicts.copy()
-    if "duplicate" in rules.names:
-        alive = np.flatnonzero(verdicts == KEPT)
-        found = judged.digests[0] if len(judged.digests) == 1 else both(*judged.digests)
-        verdicts[alive[~seen.add(found[alive])]] = VERDICT["duplicate"]
-    return verdicts
-
-
-def _mark(verdicts: Verdicts, rules: Rules, rule: str, wrong: Any) -> None:
-    if rule in rules.names:
-        verdicts[np.asarray(wrong, np.bool_) & (verdicts == KEPT)] = VERDICT[rule]
-
-
-def _is_long(line: str, longest: int) -> bool:
-    """More words than there may be tokens, or far too many characters."""
-    return len(line) >= 2 * longest and (len(line) > CHARACTERS * longest or len(line.split()) > longest)
-
-
 def _shorten(line: str) -> str:
-    return line if len(line) <= SHOWN else line[: SHOWN - 1] + "…"
-
-
-class Seen:
-    """The digests met so far, eight bytes each: a few sorted runs, each at least twice as long as the next."""
-
-    def __init__(self) -> None:
-        self._runs: list[Digests] = []
-
-    def __len__(self) -> int:
-        return sum(len(run) for run in self._runs)
-
-    def add(self, values: Digests) -> NDArray[np.bool_]:
-        """Remember these digests; True for those that were not met before, here or earlier."""
-        fresh, first = np.unique(values, return_index=True)
-        new = np.ones(len(fresh), np.bool_)
-        for run in self._runs:
-            place = np.searchsorted(run, fresh)
-            new &= run[np.minimum(place, len(run) - 1)] != fresh
-        answer = np.zeros(len(values), np.bool_)
-        answer[first[new]] = True
-        if new.any():
-            self._runs.append(fresh[new])
-        while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
-            merged = np.concatenate([self._runs.pop(), self._runs.pop()])
-            merged.sort()
-            self._runs.append(merged)
-        return answer
+    return line if len(line) <= EXAMPLE_LENGTH else line[: EXAMPLE_LENGTH - 1] + "…"

@@ -25,20 +25,20 @@ from regard.folders import discard, explained, seal, verify, whole_folder
 from regard.text.alignments import between_tokens, parse
 from regard.text.cleaning import (
     KEPT,
+    Chunk,
+    Cleaning,
+    CleaningReport,
     Columns,
-    Digests,
-    Judged,
-    Report,
-    Rules,
-    Seen,
+    DigestSet,
+    Reasons,
     chunks,
-    judge,
-    judge_duplicates,
+    find_duplicates,
     judge_lengths,
+    judge_texts,
     usual_scripts,
 )
 from regard.text.ordering import noise, scatter
-from regard.text.overlap import both
+from regard.text.overlap import Digests, pair_digests
 from regard.text.tokenizer import DROPOUT_TABLES, Lines, Tokenizer, check_fingerprint, dropped, fingerprint_of, take
 from regard.text.workers import Crew, cores, pack, unpack
 
@@ -228,7 +228,7 @@ def split(store: Store, most: int) -> tuple[Store, Store]:
     wanted = min(most, len(store) // 50)
     group = groups(store.digests)
     labels, member, sizes = np.unique(group, return_inverse=True, return_counts=True)
-    said = scatter(store.digests[:, 0] if store.digests.shape[1] == 1 else both(*store.digests.T))
+    said = scatter(store.digests[:, 0] if store.digests.shape[1] == 1 else pair_digests(*store.digests.T))
     lot = np.full(len(labels), np.iinfo(np.uint64).max, np.uint64)
     np.minimum.at(lot, member, said)
     order = np.argsort(lot, kind="stable")
@@ -262,7 +262,7 @@ class Settings(NamedTuple):
 
     tokenizers: tuple[str, ...]
     """tokenizer.json of each side."""
-    rules: Rules
+    cleaning: Cleaning
     dropout: float
     variants: int
     seed: int
@@ -274,10 +274,11 @@ class Settings(NamedTuple):
     """Examples bring a line of word alignments, which becomes a column of its own."""
 
 
-class Chunk(NamedTuple):
+class Cut(NamedTuple):
     """What became of a chunk: the ids of what the rules leave, by variant and side."""
 
-    judged: Judged
+    reasons: Reasons
+    digests: tuple[Digests, ...]
     ids: list[list[tuple[Ids, Places]]]
 
 
@@ -299,7 +300,7 @@ def prepare(
     *,
     identity: str,
     tokenizers: Sequence[Tokenizer],
-    rules: Rules,
+    cleaning: Cleaning,
     dropout: float = 0.0,
     variants: int = 0,
     seed: int = 0,
@@ -320,11 +321,11 @@ def prepare(
     variants = variants if dropout else 0
     assert not (links and variants)
     texts = tuple(tokenizer.text for tokenizer in tokenizers)
-    settings = Settings(texts, rules, dropout, variants, seed, tag=tag, links=links)
+    settings = Settings(texts, cleaning, dropout, variants, seed, tag=tag, links=links)
     fingerprint = fingerprint_of(tokenizers)
     varied = (dropout, variants, seed) if dropout else ()
     extra = [(tag, links)] if tag or links else []
-    made_from = (FORMAT, identity, len(tokenizers), fingerprint, asdict(rules), varied, *extra)
+    made_from = (FORMAT, identity, len(tokenizers), fingerprint, asdict(cleaning), varied, *extra)
     name = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:20]
     folder = cache / name
     if _sound(folder, check=damaged is not None):
@@ -379,7 +380,7 @@ def _write(
     """Write the files of a corpus; returns its record."""
     width = len(sizes)
     names = (*NAMES[width], "links") if settings.links else NAMES[width]
-    report = Report(settings.rules, noun="pairs" if width == 2 else "lines")
+    report = CleaningReport(settings.cleaning, noun="pairs" if width == 2 else "lines")
     types = [pa.uint16() if size <= 1 << 16 else pa.uint32() for size in sizes] + [pa.uint32()] * settings.links
     schema = pa.schema([pa.field(name, pa.list_(kind)) for name, kind in zip(names, types, strict=True)])
     stream = chunks(read(), len(names))
@@ -393,13 +394,13 @@ def _write(
             stack.enter_context(pa.ipc.new_file(str(folder / _ids_file(variant)), schema))
             for variant in range(settings.variants + 1)
         ]
-        seen = Seen()
+        seen = DigestSet()
         for columns, chunk in _work(stream, settings, workers):
-            verdicts = judge_duplicates(chunk.judged, settings.rules, seen)
-            report.add(verdicts, columns[:width])
-            kept = verdicts == KEPT
-            digests.add(np.stack([column[kept] for column in chunk.judged.digests], axis=1))
-            stay = kept[chunk.judged.verdicts == KEPT]
+            reasons = find_duplicates(chunk.reasons, chunk.digests, settings.cleaning, seen)
+            report.add(reasons, columns[:width])
+            kept = reasons == KEPT
+            digests.add(np.stack([column[kept] for column in chunk.digests], axis=1))
+            stay = kept[chunk.reasons == KEPT]
             for writer, sides in zip(writers, chunk.ids, strict=True):
                 lists = [_lists(*_select(*side, stay), kind) for side, kind in zip(sides, types, strict=True)]
                 writer.write_batch(pa.record_batch(lists, schema=schema))
@@ -412,7 +413,7 @@ def _write(
         "vocabularies": sizes,
         "variants": settings.variants,
         "scripts": list(settings.scripts),
-        "report": report.record(),
+        "report": report.to_dict(),
     }
 
 
@@ -452,7 +453,7 @@ class _Numbers:
         self._file.close()
 
 
-def _work(stream: Iterator[Columns], settings: Settings, workers: int | None) -> Iterator[tuple[Columns, Chunk]]:
+def _work(stream: Iterator[Columns], settings: Settings, workers: int | None) -> Iterator[tuple[Columns, Cut]]:
     """Every chunk with what became of it, in order, whoever did it."""
     jobs = enumerate(stream)
     workers = cores() if workers is None else workers
@@ -462,14 +463,14 @@ def _work(stream: Iterator[Columns], settings: Settings, workers: int | None) ->
     del cut
     if (job := next(jobs, None)) is not None:
         packed = ((columns, (number, tuple(map(pack, columns)))) for number, columns in chain([job], jobs))
-        with Crew(cutter, settings._asdict() | {"rules": asdict(settings.rules)}, workers) as crew:
-            for columns, (judged, ids) in crew.in_order(packed):
-                yield columns, Chunk(Judged(*judged), ids)
+        with Crew(cutter, settings._asdict() | {"cleaning": asdict(settings.cleaning)}, workers) as crew:
+            for columns, cut_chunk in crew.in_order(packed):
+                yield columns, Cut(*cut_chunk)
 
 
-def cutter(told: dict[str, Any]) -> Callable[[Any], Chunk]:
+def cutter(told: dict[str, Any]) -> Callable[[Any], Cut]:
     """What a process of a crew does with packed chunks, from the settings it was told."""
-    cut = Cutter(Settings(**told | {"rules": Rules(**told["rules"])}))
+    cut = Cutter(Settings(**told | {"cleaning": Cleaning(**told["cleaning"])}))
     return lambda job: cut((job[0], tuple(unpack(*column) for column in job[1])))
 
 
@@ -496,20 +497,19 @@ class Cutter:
         kinds: list[Any] = [np.uint16 if each.size <= 1 << 16 else np.uint32 for each in self._tokenizers]
         self._kinds = [*kinds, *[np.uint32] * settings.links]
 
-    def __call__(self, job: tuple[int, Columns]) -> Chunk:
+    def __call__(self, job: tuple[int, Columns]) -> Cut:
         number, columns = job
-        rules, tag, sides = self._settings.rules, self._settings.tag, len(self._plain)
-        judged = judge(columns[:sides], rules, self._settings.scripts)
-        alive = np.flatnonzero(judged.verdicts == KEPT).tolist()
-        if len(alive) < len(judged.verdicts):
+        cleaning, tag, sides = self._settings.cleaning, self._settings.tag, len(self._plain)
+        chunk = Chunk.of(columns[:sides], self._settings.scripts)
+        reasons = judge_texts(chunk, cleaning)
+        alive = np.flatnonzero(reasons == KEPT).tolist()
+        if len(alive) < len(reasons):
             columns = tuple([column[place] for place in alive] for column in columns)
         if tag:
             columns = ([f"{tag} {line}" for line in columns[0]], *columns[1:])
         cut = [lines(column) for lines, column in zip(self._plain, columns[:sides], strict=True)]
-        verdicts = judged.verdicts[alive]
-        judge_lengths(verdicts, [lengths - 1 for _, lengths in cut], rules)
-        judged.verdicts[alive] = verdicts
-        stay = verdicts == KEPT
+        reasons[alive] = judge_lengths([lengths - 1 for _, lengths in cut], cleaning)
+        stay = reasons[alive] == KEPT
         if self._settings.links:
             cut.append(self._link(columns))
         variants = [cut]
@@ -522,7 +522,7 @@ class Cutter:
             ]
             for sides in variants
         ]
-        return Chunk(judged, ids)
+        return Cut(reasons, chunk.digests, ids)
 
     def _link(self, columns: Columns) -> tuple[Ids, Places]:
         """The word alignments of a chunk as links between tokens."""
@@ -546,9 +546,9 @@ class Cutter:
 
         ids, lengths = self._varied[side](columns[side], choose)
         plain, plain_lengths = cut[side]
-        rules = self._settings.rules
-        long = lengths - 1 > rules.longest
-        if "long" not in rules.names or not long.any():
+        cleaning = self._settings.cleaning
+        long = lengths - 1 > cleaning.max_length
+        if "long" not in cleaning.rules or not long.any():
             return ids, lengths
         starts = np.where(long, len(ids) + np.cumsum(plain_lengths) - plain_lengths, np.cumsum(lengths) - lengths)
         chosen = np.where(long, plain_lengths, lengths)

@@ -24,8 +24,8 @@ COMPARISONS = 200_000  # at most, so that formulaic text cannot make the work qu
 INDEX_BITS = 22
 
 
-def plain(text: str) -> str:
-    """The text as it is compared: small letters, single blanks."""
+def normalized(text: str) -> str:
+    """The text in lower case with single spaces, as it is compared."""
     return " ".join(text.casefold().split())
 
 
@@ -35,7 +35,7 @@ def digests(lines: Sequence[str]) -> Digests:
     return np.frombuffer(joined, dtype="<u8").astype(np.uint64)
 
 
-def both(source: Digests, target: Digests) -> Digests:
+def pair_digests(source: Digests, target: Digests) -> Digests:
     """The digest of a pair from those of its sides; the order of the sides matters."""
     return (source * np.uint64(0x9E3779B97F4A7C15)) ^ (target + (source >> np.uint64(29)))
 
@@ -77,7 +77,7 @@ class HeldOut:
         self.sources, self.targets = sources, targets
         source, target = digests(sources), digests(targets)
         self.known = {
-            "pair": by_digest(both(source, target)),
+            "pair": by_digest(pair_digests(source, target)),
             "source": by_digest(source),
             "target": by_digest(target),
         }

@@ -17,7 +17,7 @@ from regard.text import dataset as corpus
 from regard.text import ordering
 from regard.text.alignments import attach
 from regard.text.batching import Make, Stream, packed, packed_masked, pairs
-from regard.text.cleaning import Rules
+from regard.text.cleaning import Cleaning
 from regard.text.dataset import Places, Store
 from regard.text.files import read_lines, read_running
 from regard.text.tokenizer import Sides, Tokenizer, suggest_vocabulary
@@ -184,7 +184,7 @@ def prepare(
 
     What was kept before is taken as it is, or, where somebody is told of what is `damaged`, read through first.
     """
-    rules = Rules.of(config.text)
+    rules = Cleaning.from_config(config.text)
     apart = [valid] if valid else []
     if config.text.continuous:
         if any(files.weight != 1 for files in corpora):
@@ -208,7 +208,9 @@ def prepare(
         say(Store.open(folder).record["report"]["text"])
     made: list[Path] = []
     if apart:
-        lenient = Rules(names=("empty", "long"), longest=rules.longest, ratio=rules.ratio)
+        lenient = Cleaning(
+            rules=("empty", "long"), max_length=rules.max_length, max_length_ratio=rules.max_length_ratio
+        )
         lenient = rules if config.text.continuous else lenient
         identities += [files.identity for files in apart]
         made = [
@@ -295,7 +297,7 @@ def _where(part: Store, whole: Store) -> Places:
 
 
 def _stored(
-    files: Files, identity: str, config: Config, sides: Sides, rules: Rules, damaged: Callable[[str], None] | None,
+    files: Files, identity: str, config: Config, sides: Sides, rules: Cleaning, damaged: Callable[[str], None] | None,
     *, variants: int, linked: bool,
 ) -> Path:  # fmt: skip
     return corpus.prepare(
@@ -304,7 +306,7 @@ def _stored(
         (lambda: ((*pair, "") for pair in files.read())) if linked and files.links is None else files.read,
         identity=identity,
         tokenizers=[sides.source] if files.single else [sides.source, sides.target],
-        rules=rules,
+        cleaning=rules,
         dropout=config.text.bpe_dropout if variants else 0.0,
         variants=variants,
         seed=config.train.seed,
