@@ -21,7 +21,7 @@ def find_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def use_threads(number: int) -> None:
-    """Use this many CPU threads; 0 keeps PyTorch's default."""
+def use_threads(number: int | None) -> None:
+    """Use this many CPU threads; None keeps PyTorch's default."""
     if number:
         torch.set_num_threads(number)

@@ -127,7 +127,7 @@ def test_nothing_is_written_over_what_is_read(tmp_path) -> None:
     (tmp_path / "b").write_text("un\ndeux\n")
     done = regard("check", str(tmp_path / "a"), str(tmp_path / "b"), "--report", str(tmp_path / "a"), "--force")
     assert done.returncode == 2
-    assert "is what is read" in done.stderr
+    assert "is an input file" in done.stderr
     assert (tmp_path / "a").read_text() == "one\ntwo\n"
 
 
@@ -165,7 +165,7 @@ def test_ctrl_c_that_breaks_a_lock_is_still_ctrl_c(monkeypatch: pytest.MonkeyPat
         except KeyboardInterrupt:
             raise RuntimeError("cannot release un-acquired lock")  # noqa: B904
 
-    monkeypatch.setattr(cli, "app", interrupted)
+    monkeypatch.setattr(cli, "command_line", lambda: interrupted)
     monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
     with pytest.raises(SystemExit) as ended:
         cli.main()
@@ -178,8 +178,8 @@ def test_an_error_that_a_library_makes_of_a_signal_is_the_signal(monkeypatch: py
             cli.stop(signal.SIGTERM, None)
         raise ValueError("could not determine the shape of an object")
 
-    monkeypatch.setattr(cli, "app", mistaken)
-    monkeypatch.setattr(cli, "heard", [])
+    monkeypatch.setattr(cli, "command_line", lambda: mistaken)
+    monkeypatch.setattr(cli, "signals", [])
     monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
     with pytest.raises(SystemExit) as ended:
         cli.main()

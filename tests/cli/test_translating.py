@@ -143,7 +143,10 @@ def test_a_full_gpu_is_one_line(
     with pytest.raises(SystemExit) as stopped:
         main()
     assert stopped.value.code == 1
-    assert capsys.readouterr().err == "regard: out of GPU memory: end what else holds it, or use --device cpu\n"
+    assert (
+        capsys.readouterr().err
+        == "regard: out of GPU memory: end other programs that use the GPU, or use --device cpu\n"
+    )
 
 
 def test_the_picture_is_of_the_first_translation_that_was_written(
@@ -243,7 +246,7 @@ def test_terms_of_a_glossary_are_counted_and_those_that_are_missing_are_named(fo
 def test_nothing_is_overwritten_and_least_of_all_the_input(folders: Path, tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_text("the bird\n")
-    with pytest.raises(FolderError, match="is what is read"):
+    with pytest.raises(FolderError, match="is an input file"):
         regard("translate", folders / "translator", path, "--out", path, "--force")
     (tmp_path / "out.txt").write_text("old")
     with pytest.raises(FolderError, match="already there"):

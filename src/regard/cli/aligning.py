@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.options import Device, Force, Json, Source, Target, Threads, free
+from regard.cli.options import Device, Force, Json, Source, Target, Threads, check_output
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def align(
     out: Annotated[Path | None, typer.Option(help="Write here instead of to standard output.")] = None,
     force: Force = False,
     device: Device = "auto",
-    threads: Threads = 0,
+    threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """A line of links i-j for every pair, words counted from 0 between blanks; with --gold, their error rate."""
@@ -66,7 +66,7 @@ def align(
         raise ConfigError(f"--dev chooses the {next(iter(asked))}, and --{next(iter(asked))} says it: give one of them")
     if as_json and out is None:
         raise ConfigError("--json reports on standard output, where the links go: give --out FILE too")
-    free(out, source, target or "", str(gold or ""), *dev, force=force)
+    check_output(out, source, target or "", str(gold or ""), *dev, force=force)
     use_threads(threads)
     forward = Direction.load(folder, find_device(device), tag=tag)
     backward = Direction.load(reverse, find_device(device)) if reverse is not None else None

@@ -1,10 +1,11 @@
-"""The command line: one function per command; each reads a config, calls one function and prints its result."""
+"""The command line: the commands in their groups, and how errors and signals end the program."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from io import TextIOWrapper
 from types import FrameType
 from typing import Annotated, Any, cast
@@ -14,22 +15,24 @@ import typer
 from regard.cli import aligning, counting, data, evaluating, explaining, stories, training, translating
 from regard.errors import RegardError
 
-app = typer.Typer(
-    name="regard",
-    help="Train your own sequence models: check the data, count the parameters, train, translate.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+HELP = "Train, use, measure and inspect sequence models: RNN with attention, Transformer, BERT, GPT."
+GROUPS: dict[str, list[Callable[..., None]]] = {
+    "Prepare": [data.check, counting.count],  # and the group of commands `data`
+    "Train": [training.train],
+    "Measure": [evaluating.evaluate, evaluating.compare],
+    "Use": [translating.translate, translating.generate, translating.fill, translating.embed],
+    "Look inside": [explaining.explain, aligning.align],
+    "Stories": [stories.demo, stories.lineage],
+}
+EXAMPLES = ("regard demo", "regard train train.en train.fr --out runs/en-fr", "regard translate runs/en-fr letter.en")
+OUT_OF_MEMORY = "out of GPU memory: end other programs that use the GPU, or use --device cpu"
+USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # of the click that typer brings along
 
-FULL = "out of GPU memory: end what else holds it, or use --device cpu"
-USAGE: Any = typer.BadParameter.__bases__[
-    0
-]  # whatever is wrong with the words of a command; typer may bring its own click
+app = typer.Typer(name="regard", help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         from regard import __version__
 
         print(f"regard {__version__}")
@@ -38,39 +41,49 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
-) -> None:
-    """Train your own sequence models: check the data, count the parameters, train, translate."""
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None: ...
 
 
-for command in (
-    *(data.check, training.train, evaluating.evaluate, evaluating.compare, translating.translate),
-    *(explaining.explain, aligning.align, translating.generate, translating.fill, translating.embed),
-    *(counting.count, stories.demo, stories.lineage),
-):
-    app.command()(command)
-app.add_typer(data.data, name="data")
+for group, functions in GROUPS.items():
+    for function in functions:
+        app.command(rich_help_panel=group)(function)
+app.add_typer(data.data, name="data", rich_help_panel="Prepare")
 
 
-def _out_of_memory(error: RuntimeError) -> bool:
-    if "torch" not in sys.modules:
-        return False
-    from regard.memory import is_full
+def command_line() -> Any:
+    """The program's command, with examples in the help and without type names beside flags."""
+    program: Any = typer.main.get_command(app)
+    program.callback.__dict__["examples"] = EXAMPLES
+    for command in _commands(program):
+        if lines := getattr(command.callback, "examples", ()):
+            command.epilog = "\n".join(["Examples:", *(f"$ {line}" for line in lines)]).replace("[", "\\[")
+        for parameter in [*command.params, command.get_help_option(typer.Context(command))]:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+    return program
 
-    return is_full(error)
+
+def _commands(command: Any) -> Iterator[Any]:
+    """A command and all commands below it."""
+    yield command
+    for name in getattr(command, "commands", ()):
+        yield from _commands(command.commands[name])
 
 
-heard: list[int] = []
+signals: list[int] = []
 """The signals that asked the program to stop."""
 
 
 def stop(number: int, frame: FrameType | None) -> None:
-    """What SIGTERM and Ctrl-C do: what is half-written goes, and the program ends.
+    """Handle SIGTERM and Ctrl-C: raise an exception, so that unfinished files are deleted on the way out.
 
-    At once where a module is being loaded, of which nothing is written: libraries that are interrupted there swallow
-    it, and go on half made.
+    While a module is being imported the program ends at once: some libraries swallow the exception there and continue
+    half loaded.
     """
-    heard.append(number)
+    signals.append(number)
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             os._exit(128 + number)
@@ -80,29 +93,37 @@ def stop(number: int, frame: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def _answer() -> int | None:
+def _run() -> int | None:
     try:
-        return cast(int | None, app(standalone_mode=False))
+        return cast(int | None, command_line()(prog_name="regard", standalone_mode=False))
     except Exception as error:
-        # Python's own locks, and libraries, make errors of their own of a signal that finds them
-        if heard or isinstance(error.__context__, KeyboardInterrupt):
-            raise SystemExit(128 + (heard or [signal.SIGINT])[0]) from None
+        # Python's locks and some libraries raise an error of their own when a signal interrupts them.
+        if signals or isinstance(error.__context__, KeyboardInterrupt):
+            raise SystemExit(128 + (signals or [signal.SIGINT])[0]) from None
         raise
 
 
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    if "torch" not in sys.modules:
+        return False
+    from regard.memory import is_full
+
+    return is_full(error)
+
+
 def main() -> None:
-    """The program: errors we raise become one line and their exit code; `REGARD_DEBUG=1` shows the traceback."""
+    """Run the program. Our own errors print one line and exit with their code; REGARD_DEBUG=1 shows the traceback."""
     for number in (signal.SIGTERM, signal.SIGINT):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as of what a shell runs in the background
+        if signal.getsignal(number) is not signal.SIG_IGN:  # a shell's background job ignores Ctrl-C
             signal.signal(number, stop)
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # as all text that is read, in any locale
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # in every locale
     try:
-        sys.exit(_answer())
+        sys.exit(_run())
     except (typer.Abort, KeyboardInterrupt):
         raise SystemExit(130) from None
-    except USAGE as error:
-        if message := error.format_message():  # nothing where the help was shown
+    except USAGE_ERROR as error:
+        if message := error.format_message():  # empty if the help was shown
             print(f"regard: {message}", file=sys.stderr)
         raise SystemExit(2) from None
     except RegardError as error:
@@ -111,11 +132,11 @@ def main() -> None:
         print(f"regard: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
     except RuntimeError as error:
-        if os.environ.get("REGARD_DEBUG") or not _out_of_memory(error):
+        if os.environ.get("REGARD_DEBUG") or not _is_out_of_memory(error):
             raise
-        print(f"regard: {FULL}", file=sys.stderr)
+        print(f"regard: {OUT_OF_MEMORY}", file=sys.stderr)
         raise SystemExit(1) from None
-    except BrokenPipeError:  # whoever read our output has had enough
+    except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
 

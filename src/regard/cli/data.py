@@ -16,8 +16,8 @@ from regard.cli.options import (
     Languages,
     Source,
     Target,
-    a_path,
-    free_page,
+    check_page,
+    parse_path,
     two,
 )
 
@@ -30,8 +30,8 @@ def check(
         "",
     ),
     test: Annotated[tuple[str, str], typer.Option(metavar="SOURCE TARGET", help="What is reported.")] = ("", ""),
-    languages: Languages = "",
-    fields: Fields = "",
+    languages: Languages = None,
+    fields: Fields = None,
     format: Annotated[  # noqa: A002 - the word of the field
         str, typer.Option(help="tsv, jsonl, tmx, xliff, po or text, where the name of the file does not say it.")
     ] = "",
@@ -54,7 +54,7 @@ def check(
     def pairs(one: str, other: str | None, known: str) -> Any:
         return read_pairs(one, other, format=known or None, languages=codes, fields=names, skipped=skipped)
 
-    free_page(report, source, target or "", *valid, *test, force=force)
+    check_page(report, source, target or "", *valid, *test, force=force)
     train = pairs(source, target, format)
     plain = "text" if format == "text" else ""  # a format that holds both sides is not said of two files
     held = [pairs(one, other or None, plain if other else format) if one else None for one, other in (valid, test)]
@@ -93,7 +93,7 @@ def data_list(as_json: Json = False) -> None:
 @data.command("get")
 def data_get(
     name: Annotated[str, typer.Argument(help="As `regard data list` has it.")],
-    out: Annotated[Path, typer.Option(parser=a_path, metavar="FOLDER", help="The folder to write into.")],
+    out: Annotated[Path, typer.Option(parser=parse_path, metavar="FOLDER", help="The folder to write into.")],
     force: Force = False,
     train: Annotated[int, typer.Option(min=0, max=10**9, help="Of builtin: pairs to train on; 0: 50,000.")] = 0,
     valid: Annotated[int, typer.Option(min=0, max=10**9, help="Of builtin: pairs to choose by; 0: 1,000.")] = 0,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.options import Beams, Device, Force, Json, Threads, Values, free_page, numbers
+from regard.cli.options import Beams, Device, Force, Json, Threads, Values, check_page, numbers
 from regard.errors import ConfigError, DataError
 
 Reference = Annotated[list[str], typer.Option(metavar="FILE", help="What is right, line by line; may be repeated.")]
@@ -30,11 +30,11 @@ def evaluate(
     lengths: Lengths = "10,20,30,40,60",
     report: Page = None,
     sentences: Annotated[bool, typer.Option("--sentences", help="With --json: the scores of every line too.")] = False,
-    beams: Beams = 0,
+    beams: Beams = None,
     values: Values = [],  # noqa: B006 - typer copies it
     force: Force = False,
     device: Device = "auto",
-    threads: Threads = 0,
+    threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """BLEU, chrF and TER as sacreBLEU has them, with intervals and by length; of a gpt or bert, perplexity."""
@@ -61,7 +61,7 @@ def evaluate(
         _refuse({"--beams": beams, "--set": values}, "is of a search, and --hypothesis is translated already")
     if not reference:
         raise ConfigError("give what is right with --reference FILE")
-    free_page(report, source, hypothesis, train, str(glossary or ""), *reference, force=force)
+    check_page(report, source, hypothesis, train, str(glossary or ""), *reference, force=force)
     ends = numbers("--lengths", lengths, "10,20,30")
     check_ends(ends)
     sources, references = read_test(source) if source else None, [read_test(path) for path in reference]
@@ -85,13 +85,15 @@ def evaluate(
             warned=found.warned,
             confidences=found.confidences,
             train=train or None,
-            terms=terms(known, sources or [], references, found, beams=beams, **how) if known is not None else None,
+            terms=terms(known, sources or [], references, found, beams=beams or 0, **how)
+            if known is not None
+            else None,
             ends=ends,
             **how,
         )
         if report is not None:
             about = f"{len(found.texts):,} sentences of {source or hypothesis} against {', '.join(reference)}"
-            page = evaluation_page(scored, found, system=system, beams=beams, about=about, tokenize=tokenize)
+            page = evaluation_page(scored, found, system=system, beams=beams or 0, about=about, tokenize=tokenize)
             write_file(report, page, force=force)
     facts = {"system": system, **scored.as_dict(sentences=sentences)}
     return _shown(facts, tables.evaluation_tables, as_json)
@@ -172,11 +174,11 @@ def compare(
     tokenize: Tokenize = "13a",
     lengths: Lengths = "10,20,30,40,60",
     report: Page = None,
-    beams: Beams = 0,
+    beams: Beams = None,
     values: Values = [],  # noqa: B006 - typer copies it
     force: Force = False,
     device: Device = "auto",
-    threads: Threads = 0,
+    threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Systems side by side, each tested against the first as sacreBLEU does, and where they differ."""
@@ -197,7 +199,7 @@ def compare(
         raise ConfigError(f"{' '.join(systems)}: a system is named twice")
     if all(Path(system).is_file() for system in systems):
         _refuse({"--beams": beams, "--set": values}, "is of a search, and these files are translated already")
-    free_page(report, source, *reference, *systems, force=force)
+    check_page(report, source, *reference, *systems, force=force)
     use_threads(threads)
     ends = numbers("--lengths", lengths, "10,20,30")
     check_ends(ends)
@@ -218,6 +220,6 @@ def compare(
         facts = {"paths": names, **facts}
         if report is not None:
             about = f"{facts['sentences']:,} sentences against {', '.join(reference)}"
-            page = comparison_page(facts, found, sources=sources, references=references, beams=beams, about=about)
+            page = comparison_page(facts, found, sources=sources, references=references, beams=beams or 0, about=about)
             write_file(report, page, force=force)
     return _shown(facts, tables.comparison_tables, as_json)

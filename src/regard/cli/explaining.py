@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.options import Beams, Device, Force, Json, Threads, free
+from regard.cli.options import Beams, Device, Force, Json, Threads, check_output
 from regard.errors import ConfigError
 
 
@@ -28,10 +28,10 @@ def explain(
     ] = "",
     layer: Annotated[int | None, typer.Option(min=0, help="Counted from 0; else the one that aligns best.")] = None,
     head: Annotated[int | None, typer.Option(min=0, help="Counted from 0; else all heads together.")] = None,
-    beams: Beams = 0,
+    beams: Beams = None,
     force: Force = False,
     device: Device = "auto",
-    threads: Threads = 0,
+    threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """What the model looked at, and what its words depend on: a page, a picture for a paper, or the numbers."""
@@ -44,7 +44,7 @@ def explain(
         raise ConfigError("--target is empty: give the translation to explain, or leave it out")
     drawing.check_suffix(out, also=[".json"])
     attribution.check_method(method, kind)
-    free(out, force=force)
+    check_output(out, force=force)
     use_threads(threads)
     with tables.working("explaining"), warnings.catch_warnings(record=True) as missing:
         warnings.simplefilter("always", UserWarning)

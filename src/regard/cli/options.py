@@ -1,68 +1,102 @@
-"""Options: what several commands take, said once, and what is checked of it before anything takes long."""
+"""Options that several commands share, and checks of their values before any long work."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
 from regard.errors import ConfigError, FolderError
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, and nothing else there.")]
-Source = Annotated[
-    str, typer.Argument(metavar="SOURCE", help="A text file, one that holds both sides, a folder, or -.")
-]
-Target = Annotated[str | None, typer.Argument(metavar="TARGET", help="The other side, line for line.")]
-Languages = Annotated[str, typer.Option(metavar="EN,FR", help="The two languages of a file with both sides.")]
-Fields = Annotated[str, typer.Option(metavar="A,B", help="The two fields of a JSONL file.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
-Threads = Annotated[int, typer.Option(min=0, max=1024, help="CPU threads; 0: all cores.")]
-Values = Annotated[
-    list[str], typer.Option("--set", metavar="SECTION.FIELD=VALUE", help="Change a field of the config.")
-]
-Beams = Annotated[int, typer.Option(min=0, max=100, help="Hypotheses side by side; 0: as the folder's config says.")]
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def a_path(text: str) -> Path:
-    """A path that was given: an empty one would be the folder at hand."""
+def examples(*lines: str) -> Callable[[Command], Command]:
+    """Decorate a command with the examples that end its help."""
+
+    def decorate(command: Command) -> Command:
+        command.__dict__["examples"] = lines
+        return command
+
+    return decorate
+
+
+def parse_path(text: str) -> Path:
+    """Parse a path; an empty one would be the current folder."""
     if not text:
         raise typer.BadParameter("its name is empty.")
     return Path(text)
 
 
-def free(out: Path | None, *inputs: str, force: bool) -> None:
-    """Refuse to write over what is there, and over what is read whatever is forced."""
+Device = Annotated[
+    Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="Where to compute; auto takes a GPU if there is one.")
+]
+Precision = Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help="The number format of matrix products.")]
+Threads = Annotated[int | None, typer.Option(metavar="N", min=1, max=1024, help="CPU threads. By default all cores.")]
+Beams = Annotated[
+    int | None, typer.Option(metavar="N", min=1, max=100, help="Beam size. By default as the folder's config says.")
+]
+Seed = Annotated[int | None, typer.Option(metavar="N", min=0, help="The seed of all random choices.")]
+Values = Annotated[
+    list[str],
+    typer.Option("--set", metavar="SECTION.FIELD=VALUE", help="Set a field of the config; may be repeated."),
+]
+
+Source = Annotated[
+    str,
+    typer.Argument(metavar="SOURCE", help="A text file, a file with both sides, a folder, or -."),
+]
+Target = Annotated[str | None, typer.Argument(metavar="TARGET", help="The other side, line by line.")]
+Languages = Annotated[
+    str | None, typer.Option(metavar="EN,FR", help="The two languages to take from a file with both sides.")
+]
+Fields = Annotated[str | None, typer.Option(metavar="A,B", help="The two fields to take from a JSONL file.")]
+
+OutFolder = Annotated[
+    Path, typer.Option("--out", "-o", parser=parse_path, metavar="FOLDER", help="The folder to write.")
+]
+OutFile = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", parser=parse_path, metavar="FILE", help="The file to write to."),
+]
+Page = Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Write the report as a web page.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
+
+
+def check_output(out: Path | None, *inputs: str, force: bool) -> None:
+    """Refuse to overwrite an existing file without --force, and an input file in any case."""
     if out is None:
         return
-    for given in inputs:
-        if given not in ("", "-") and out.exists() and Path(given).exists() and out.samefile(given):
-            raise FolderError(f"{out} is what is read: choose another name to write to")
+    for name in inputs:
+        if name not in ("", "-") and out.exists() and Path(name).exists() and out.samefile(name):
+            raise FolderError(f"{out} is an input file: choose another output file")
     if out.exists() and not force:
         raise FolderError(f"{out} is already there: choose another name, or replace it with --force")
 
 
-def free_page(report: Path | None, *inputs: str, force: bool) -> None:
-    """The same of a report, which is a page whatever it is called."""
-    free(report, *inputs, force=force)
-    if report is not None and report.suffix.lower() not in (".html", ".htm"):
-        raise ConfigError(f"--report ({report}) is a page: give it a name that ends in .html")
+def check_page(page: Path | None, *inputs: str, force: bool) -> None:
+    """Check the output file of a web page."""
+    check_output(page, *inputs, force=force)
+    if page is not None and page.suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f"--report ({page}) is a web page: give it a name that ends in .html")
 
 
 def numbers(flag: str, text: str, example: str) -> list[int]:
-    """`8,64,512` as numbers."""
+    """Parse whole numbers with commas between, such as 8,64,512."""
     try:
         return [int(word) for word in text.split(",") if text]
     except ValueError:
         raise ConfigError(f"{flag} ({text}) must be whole numbers with commas between, such as {example}") from None
 
 
-def two(flag: str, text: str, what: str, example: str) -> tuple[str, str] | None:
-    """`en,fr` as two codes, or two of what else a flag may name."""
+def two(flag: str, text: str | None, noun: str, example: str) -> tuple[str, str] | None:
+    """Parse two words with a comma between, such as en,fr."""
     if not text:
         return None
-    found = [part.strip() for part in text.split(",")]
-    if len(found) != 2 or not all(found):
-        raise ConfigError(f"{flag} ({text}) must be two {what} with a comma between, such as {example}")
-    return found[0], found[1]
+    words = [word.strip() for word in text.split(",")]
+    if len(words) != 2 or not all(words):
+        raise ConfigError(f"{flag} ({text}) must be two {noun} with a comma between, such as {example}")
+    return words[0], words[1]

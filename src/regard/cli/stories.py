@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.options import Device, Json, Threads, a_path
+from regard.cli.options import Device, Json, Threads, parse_path
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ STOPPED = "stopped; the same command goes on from there"
 
 def demo(
     out: Annotated[
-        Path, typer.Option(parser=a_path, metavar="FOLDER", help="The folder of everything it makes.")
+        Path, typer.Option(parser=parse_path, metavar="FOLDER", help="The folder of everything it makes.")
     ] = Path("demo"),
     updates: Annotated[int, typer.Option(min=0, help="Train for so many; 0: as the recipe says.")] = 0,
     device: Device = "auto",
-    threads: Threads = 0,
+    threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """The whole story on the built-in corpus in minutes: train, evaluate, explain."""
@@ -65,7 +65,7 @@ def next_commands(out: Path) -> list[str]:
 
 
 def lineage(
-    out: Annotated[Path, typer.Option(parser=a_path, metavar="FOLDER", help="The folder of the race.")],
+    out: Annotated[Path, typer.Option(parser=parse_path, metavar="FOLDER", help="The folder of the race.")],
     minutes: Annotated[float, typer.Option(min=0, help="Plan the whole race for this long.")] = 0.0,
     updates: Annotated[int, typer.Option(min=0, help="Of every model; 0: 4,000, or what --minutes allows.")] = 0,
     seeds: Annotated[int, typer.Option(min=1, max=20, help="Race so many times, for bands.")] = 1,

@@ -20,7 +20,7 @@ from regard.cli.options import (
     Target,
     Threads,
     Values,
-    a_path,
+    parse_path,
     two,
 )
 from regard.errors import ConfigError
@@ -30,7 +30,7 @@ def train(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A text file, one with both sides, or a folder.")],
     target: Target = None,
     *,
-    out: Annotated[Path, typer.Option(parser=a_path, metavar="FOLDER", help="The model folder.")],
+    out: Annotated[Path, typer.Option(parser=parse_path, metavar="FOLDER", help="The model folder.")],
     valid: Annotated[tuple[str, str], typer.Option(metavar="SOURCE TARGET", help="What models are chosen by.")] = (
         "",
         "",
@@ -51,13 +51,13 @@ def train(
     recipe: Annotated[str, typer.Option(metavar="NAME or FILE", help="A known-good run to start from.")] = "",
     updates: Annotated[int, typer.Option(min=0, help="How many; as --set train.updates.")] = 0,
     minutes: Annotated[float, typer.Option(min=0, help="Plan the run for this long.")] = 0.0,
-    languages: Languages = "",
-    fields: Fields = "",
+    languages: Languages = None,
+    fields: Fields = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever run is in the folder.")] = False,
     values: Values = [],  # noqa: B006 - typer copies it
     device: Device = "auto",
     seed: Annotated[int, typer.Option(min=0, help="As --set train.seed; 0: the recipe's.")] = 0,
-    threads: Threads = 0,
+    threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Two text files in, a model folder out; the same command again continues."""

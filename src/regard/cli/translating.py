@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple
 
 import typer
 
-from regard.cli.options import Beams, Device, Force, Json, Languages, Threads, Values, free, two
+from regard.cli.options import Beams, Device, Force, Json, Languages, Threads, Values, check_output, two
 from regard.errors import ConfigError, DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def translate(
     folder: Folder,
     file: Lines = "-",
     out: Annotated[Path | None, typer.Option(help="Write here instead of to standard output.")] = None,
-    beams: Beams = 0,
+    beams: Beams = None,
     alternatives: Annotated[
         int, typer.Option(min=0, max=99, help="So many more translations of each line, after tabs.")
     ] = 0,
@@ -56,7 +56,7 @@ def translate(
     tags: Annotated[
         str, typer.Option(metavar="auto, on or off", help="Keep <tags> and {names} in place; auto: where some are.")
     ] = "auto",
-    languages: Languages = "",
+    languages: Languages = None,
     everything: Annotated[bool, typer.Option("--all", help="Of TMX, XLIFF and PO: what is translated, too.")] = False,
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="What was looked at for the first line; .png or .svg too.")
@@ -70,7 +70,7 @@ def translate(
     values: Values = [],  # noqa: B006 - typer copies it
     force: Force = False,
     device: Device = "auto",
-    threads: Threads = 0,
+    threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """One line out per line in, always. Exits 1 where a line could not be read; its translation is empty."""
@@ -83,7 +83,7 @@ def translate(
     document = not jsonl and _is_document(file, out, plain=not alternatives and trace is None)
     if as_json and out is None:
         raise ConfigError("--json reports on standard output, where the translations go: give --out FILE too")
-    free(out, file, force=force)
+    check_output(out, file, force=force)
     _can_draw(trace, file, str(out or ""), force=force)
     use_threads(threads)
     translator = Translator.load(folder, find_device(device), values)
@@ -125,7 +125,7 @@ def translate(
 
 def _can_draw(trace: Path | None, *others: str, force: bool) -> None:
     """Whether a picture may be written where it is asked for, before anything is translated."""
-    free(trace, *others, force=force)
+    check_output(trace, *others, force=force)
     if trace is not None:
         from regard.inspection.drawing import check_suffix
 
@@ -415,7 +415,7 @@ def generate(
     seed: Annotated[int, typer.Option(min=0, help="Another one, another text.")] = 1,
     stop: Annotated[list[str], typer.Option(metavar="TEXT", help="End before this; may be repeated.")] = [],  # noqa: B006
     device: Device = "auto",
-    threads: Threads = 0,
+    threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """The prompt and what a gpt writes after it, as it is written."""
@@ -467,7 +467,7 @@ def embed(
     pool: Annotated[str, typer.Option(help="mean: of all tokens; first: the first token.")] = "mean",
     force: Force = False,
     device: Device = "auto",
-    threads: Threads = 0,
+    threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """What a bert makes of every line, as numbers; of an empty line, zeros. Exits 1 where a line could not be read."""
@@ -478,7 +478,7 @@ def embed(
     from regard.text.files import open_text
     from regard.translation.reader import Reader
 
-    free(out, file, force=force)
+    check_output(out, file, force=force)
     use_threads(threads)
     reader = Reader.load(folder, find_device(device))
     total = _count(file) if sys.stderr.isatty() else None
