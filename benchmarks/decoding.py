@@ -25,7 +25,7 @@ from regard.inspection.trace import trace
 from regard.interop import names as rename
 from regard.models import build
 from regard.models.folder import save_model
-from regard.text.tokenizer import END, START, Sides, train
+from regard.text.tokenizer import END, START, Tokenizers, train
 from regard.translation.translator import Translator
 
 SENTENCES, SOURCE, STEPS = 32, 24, 32
@@ -100,7 +100,7 @@ def in_bf16(ours: nn.Module, theirs: Any, rounds: int) -> bool:
     return all(good)
 
 
-def tracing(ours: Any, sides: Sides, rounds: int) -> bool:
+def tracing(ours: Any, sides: Tokenizers, rounds: int) -> bool:
     """A beam of 5 with the attention of what it chose, the reading of the source kept, against the beam alone."""
     source = torch.randint(5, sides.source.size, (SENTENCES, SOURCE))
     begun: list[Begun] = []
@@ -146,7 +146,7 @@ def ending(ours: Any) -> nn.Module:
     return model
 
 
-def against_bare_ctranslate2(ours: nn.Module, sides: Sides, beams: int, precision: str, rounds: int) -> bool:
+def against_bare_ctranslate2(ours: nn.Module, sides: Tokenizers, beams: int, precision: str, rounds: int) -> bool:
     """Text to text by `Translator` against the same engine given tokens in batches of about the same size."""
     import ctranslate2
 
@@ -165,7 +165,7 @@ def against_bare_ctranslate2(ours: nn.Module, sides: Sides, beams: int, precisio
         threads = torch.get_num_threads()
         bare = ctranslate2.Translator(str(converted), compute_type=TYPES[precision], intra_threads=threads)
         names = sides.source.tokens(range(sides.source.size))
-        tokens = [[names[number] for number in [*ids, END]] for ids in sides.source.encode_each(texts)]
+        tokens = [[names[number] for number in [*ids, END]] for ids in sides.source.encode_batch(texts)]
 
         def alone() -> list[list[str]]:
             found = bare.translate_batch(
@@ -191,7 +191,7 @@ def main(rounds: int = 5) -> bool:
     torch.manual_seed(0)
     ours, theirs = pair()
     tokenizer = train(invented(20000, 10, seed=1), kind="bpe", vocabulary=ours.config.vocabulary)  # type: ignore[union-attr, arg-type]
-    sides = Sides(tokenizer, tokenizer)
+    sides = Tokenizers(tokenizer, tokenizer)
     finite = ending(ours)
     return all(
         [

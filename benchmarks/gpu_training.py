@@ -92,7 +92,7 @@ class EnoughError(Exception):
 
 def marian(config: Config, data: Data, device: str, *, updates: int, compiled: bool) -> dict[str, float]:
     """Batches that lie on the device before it begins: only the updates are timed."""
-    epoch = data.epoch(0, rank=0, world=1)
+    epoch = data.epoch(0, rank=0, world_size=1)
     numbers = range(min(updates, len(epoch.plan)))
     batches = [epoch.make(number).each(lambda tensor: tensor.to(device)) for number in numbers]
     model = Marian(config, bf16=True, device=device, compiled=compiled)

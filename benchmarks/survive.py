@@ -18,7 +18,7 @@ from regard.corpora.builtin.grammar import sentences
 from regard.errors import RegardError
 from regard.folders import checksum
 from regard.models.folder import CONFIG, MODEL, load_config, load_model
-from regard.text.tokenizer import Sides
+from regard.text.tokenizer import Tokenizers
 from regard.training.checkpoint import CHECKPOINTS, checkpoints, load_checkpoint
 
 PAIRS = 600
@@ -135,7 +135,7 @@ def faults(out: Path, before: int, words: str) -> list[str]:
             load_checkpoint(path)
         if (out / CONFIG).exists():
             load_config(out)
-            Sides.load(out)
+            Tokenizers.load(out)
         if (out / MODEL).exists():
             load_model(out)
     except RegardError as error:

@@ -19,8 +19,8 @@ from tokenizers import Tokenizer as Engine
 
 from regard.config import TextConfig
 from regard.text.cleaning import Cleaning
-from regard.text.dataset import Store, identity, prepare
-from regard.text.tokenizer import Sides, train_sides
+from regard.text.dataset import Dataset, identity, prepare
+from regard.text.tokenizer import Tokenizers, train_sides
 from regard.text.workers import cores
 
 SIDES = ("source", "target")
@@ -98,14 +98,14 @@ def child(work: str, folder: Path) -> dict[str, Any]:
 
 def prepared(folder: Path) -> dict[str, Any]:
     """Clean, tokenise and store, everything made anew."""
-    sides = Sides.load(folder.parent)
+    sides = Tokenizers.load(folder.parent)
     files = [folder / side for side in SIDES]
     with tempfile.TemporaryDirectory(dir=folder) as cache, watched() as peaks:
         begun = time.perf_counter()
         rules = Cleaning.from_config(TextConfig())
         made = prepare(Path(cache), lambda: read(folder), identity=identity(files), tokenizers=sides, cleaning=rules)
         seconds = time.perf_counter() - begun
-        text = Store.open(made).record["report"]["text"]
+        text = Dataset.open(made).record["report"]["text"]
     return {"seconds": seconds, "megabytes": sum(peaks.values()) / 1024, "text": text}
 
 
@@ -150,17 +150,17 @@ def bare(folder: Path) -> dict[str, Any]:
 
 def served(folder: Path) -> dict[str, Any]:
     """Real tokens a second out of the feed, from one process."""
-    from regard.text.batching import Feed, pairs
+    from regard.text.batching import Prefetcher, pairs
     from regard.text.ordering import plan
 
-    sides = Sides.load(folder.parent)
+    sides = Tokenizers.load(folder.parent)
     rules = Cleaning.from_config(TextConfig())
     made = prepare(folder / "cache", lambda: read(folder), identity="served", tokenizers=sides, cleaning=rules)
-    store = Store.open(made)
+    store = Dataset.open(made)
     batches = plan(store.source_lengths, store.target_lengths, budget=BUDGET, seed=1, epoch=0)
     begun = time.perf_counter()
     tokens = 0
-    for batch in Feed(pairs(store, batches, rank=0, world=1), range(len(batches)), device="cpu"):
+    for batch in Prefetcher(pairs(store, batches, rank=0, world_size=1), range(len(batches)), device="cpu"):
         tokens += batch.source_tokens + batch.target_tokens
     return {"tokens": tokens / (time.perf_counter() - begun)}
 

@@ -27,8 +27,8 @@ from regard.devices import use_threads
 from regard.models import build
 from regard.models.folder import parameters
 from regard.text.batching import Batch
-from regard.text.dataset import Column, Store
-from regard.text.tokenizer import SPECIALS, Sides
+from regard.text.dataset import Column, Dataset
+from regard.text.tokenizer import SPECIALS, Tokenizers
 from regard.training import loop
 from regard.training.checkpoint import CheckpointWriter
 from regard.training.cross_entropy import cross_entropy
@@ -80,9 +80,9 @@ def synthetic(config: Config, pairs: int, seed: int = 0) -> Data:
         ids = (first + np.exp(random.random(ends[-1]) * np.log(words))).astype(np.uint16)
         ids[ends - 1] = 2  # </s>
         columns[name] = Column((ids,), np.zeros(pairs, np.uint8), ends - lengths, lengths)
-    store = Store(columns, np.zeros((pairs, 2), np.uint64), {"report": {"text": ""}, "tokenizer": ""})
+    store = Dataset(columns, np.zeros((pairs, 2), np.uint64), {"report": {"text": ""}, "tokenizer": ""})
     few = store.take(np.arange(min(pairs, 100)))
-    return Data(config, cast(Sides, None), [store], few, [(pairs, 1.0)])
+    return Data(config, cast(Tokenizers, None), [store], few, [(pairs, 1.0)])
 
 
 def configured(model: ModelConfig, **train: Any) -> Config:
@@ -166,7 +166,7 @@ class Turn(NamedTuple):
 def in_the_loop(config: Config, others: dict[str, Callable[[Batch], Any]]) -> dict[str, list[Turn]]:
     """The time of each update of a run, its loop included, and of others on the same batch between its updates."""
     data = synthetic(config, pairs=config.train.updates * config.train.batch_tokens // 40)
-    epoch = data.epoch(0, rank=0, world=1)
+    epoch = data.epoch(0, rank=0, world_size=1)
     assert len(epoch.plan) >= config.train.updates
     turns: dict[str, list[Turn]] = {name: [] for name in ("regard", *others)}
     with tempfile.TemporaryDirectory() as folder, viewing(quiet=True) as view:
@@ -352,7 +352,7 @@ def resident(name: str, shape: str, precision: str, updates: int = 6) -> dict[st
     if name == "marian":
         model = Marian(config, bf16=precision == "bf16")
         before = megabytes("VmRSS")
-        epoch = data.epoch(0, rank=0, world=1)
+        epoch = data.epoch(0, rank=0, world_size=1)
         for number in range(updates):
             model.update(epoch.make(number))
         return {"before": before, "peak": megabytes("VmHWM")}

@@ -158,7 +158,7 @@ def test_elements_nested_without_end_are_refused():
 
 @pytest.mark.parametrize("flood", ["<tu><tuv xml:lang='en'><seg>{}", "<tu a='{}", "<!--{}"])
 def test_a_unit_that_never_ends_is_refused_before_it_eats_memory(monkeypatch, flood):
-    monkeypatch.setattr(streams, "LONGEST", 2**17)
+    monkeypatch.setattr(streams, "MAX_LINE_BYTES", 2**17)
     data = "<tmx><body>" + flood.format("x" * 2**20)
     with pytest.raises(DataError, match="one unit is longer than"):
         read(read_tmx, data.encode())
@@ -392,7 +392,7 @@ def test_po_mistakes_are_named_by_their_line(text, message):
 
 
 def test_po_message_that_never_ends_is_refused(monkeypatch):
-    monkeypatch.setattr(streams, "LONGEST", 100)
+    monkeypatch.setattr(streams, "MAX_LINE_BYTES", 100)
     with pytest.raises(DataError, match="file:1: one message is longer than 100 bytes"):
         po('msgid "cat"\n' + '"xxxxxxxxx"\n' * 20)
 

@@ -21,7 +21,7 @@ from regard.documents.translate import Outcome, stream, translate_file, translat
 from regard.errors import DataError, FolderError, InputError
 from regard.models import build
 from regard.models.folder import save_model
-from regard.text.tokenizer import Sides
+from regard.text.tokenizer import Tokenizers
 from regard.translation.glossary import Placed
 from regard.translation.translator import Translator
 from tests.training.runs import learned, make_config, make_data, make_training, no_validation, write_corpus
@@ -386,7 +386,7 @@ def test_tags_come_through_a_model_of_any_family(tmp_path: Path, family: str, un
     config = make_config(family)
     tokenizer = learned(write_corpus(tmp_path))
     config = config.over({"model": {"vocabulary": tokenizer.size}})
-    translator = Translator(build(config.model).eval(), Sides(tokenizer, tokenizer), config)
+    translator = Translator(build(config.model).eval(), Tokenizers(tokenizer, tokenizer), config)
     lines = ["the <b>old</b> house", "plain", "", "{x}", "see {y} &amp; <i>the river</i>.", "a%s &amp; %d b", "&amp;"]
     outcome = Outcome()
     found = [result.text for result in stream(translator, lines, outcome=outcome, always=False, beams=1)]
@@ -403,7 +403,7 @@ def test_a_line_with_tags_that_is_no_text_has_an_empty_translation(tmp_path: Pat
     config = make_config("transformer")
     tokenizer = learned(write_corpus(tmp_path))
     config = config.over({"model": {"vocabulary": tokenizer.size}})
-    translator = Translator(build(config.model).eval(), Sides(tokenizer, tokenizer), config)
+    translator = Translator(build(config.model).eval(), Tokenizers(tokenizer, tokenizer), config)
     outcome = Outcome()
     (found,) = stream(translator, [line], outcome=outcome, always=True)
     assert (found.text, [note.kind for note in found.warnings], outcome.unaligned) == ("", ["input"], 0)
@@ -420,7 +420,7 @@ def test_a_file_is_translated_in_place_by_a_trained_model(tmp_path: Path) -> Non
     training = make_training(tmp_path / "run", corpus, config)
     training.run(no_validation, lambda *_: None)
     config, data = make_data(corpus, config)
-    save_model(model, training.model, config, {"tokenizer.json": data.sides.source.text}, force=False)
+    save_model(model, training.model, config, {"tokenizer.json": data.tokenizers.source.text}, force=False)
     source, out = tmp_path / "a.xlf", tmp_path / "b.xlf"
     source.write_text(unit('<source>the <g id="1">old</g> house {x}</source>'))
     command = ["translate", str(model), str(source), "--out", str(out), "--device", "cpu", "--threads", "1"]

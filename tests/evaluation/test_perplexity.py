@@ -14,7 +14,7 @@ from regard.errors import DataError, FolderError
 from regard.evaluation.perplexity import Perplexity, of_folder
 from regard.models import build
 from regard.models.folder import save_model
-from regard.text.tokenizer import Sides
+from regard.text.tokenizer import Tokenizers
 from regard.training.data import Files, prepare
 from regard.training.distributed import Runtime
 from regard.training.train import valid_loss
@@ -52,7 +52,7 @@ def test_it_is_what_validation_in_training_finds(
 
     model, config = load_model(folder)
     files = Files(corpus / "a.txt", None, True, running=running)
-    data, _ = prepare([files], files, config, Sides.load(folder), lambda _: None)
+    data, _ = prepare([files], files, config, Tokenizers.load(folder), lambda _: None)
     told = valid_loss(model, data, Runtime(find_device("cpu"), 0, 1))
     assert found.nats == pytest.approx(told, rel=1e-5)
     assert found.perplexity == pytest.approx(math.exp(told), rel=1e-4)

@@ -14,7 +14,7 @@ from regard.errors import ConfigError, InputError
 from regard.inspection import attribution
 from regard.inspection.trace import Trace, trace, trace_encoder
 from regard.models import State, build
-from regard.text.tokenizer import END, MASK, START, Sides, Tokenizer, train
+from regard.text.tokenizer import END, MASK, START, Tokenizer, Tokenizers, train
 from tests.decoding.small import shaken
 from tests.inspection.traces import side
 from tests.models.families import BERTS, GENERATORS
@@ -38,7 +38,7 @@ def seen(name: str, tokenizer: Tokenizer, written: str = "cat mat sat") -> tuple
         return model, trace_encoder(model, [[*source, END]], tokenizer)[0]
     source = [START, *source] if config.family == "gpt" else [*source, END]
     told = Hypothesis(tokenizer.encode(written), 0.0, 0.0, True, [])
-    return model, trace(model, [source], [told], Sides(tokenizer, tokenizer))[0]
+    return model, trace(model, [source], [told], Tokenizers(tokenizer, tokenizer))[0]
 
 
 class Bag(nn.Module):
@@ -62,7 +62,7 @@ def test_a_word_is_traced_to_the_word_it_came_from_wherever_that_stands(method: 
     model = Bag(tokenizer.size)
     source, written = [*tokenizer.encode("old cat sat mat"), END], tokenizer.encode("mat cat old")
     told = Hypothesis(written, 0.0, 0.0, True, [])
-    found = attribution.explain(trace(model, [source], [told], Sides(tokenizer, tokenizer))[0], method, model)
+    found = attribution.explain(trace(model, [source], [told], Tokenizers(tokenizer, tokenizer))[0], method, model)
     assert found.picture()[1].argmax(1).tolist() == [3, 1, 0, 4]
 
 

@@ -33,7 +33,7 @@ def filmed(folder: Path, corpus: Path, family: str, *updates: int, resumed: int 
     config, data = make_data(corpus, make_config(family))
     torch.manual_seed(1)
     model = build(config.model)
-    camera = film.Film(folder, data.valid, data.sides, sentences=2, update=resumed)
+    camera = film.Film(folder, data.valid, data.tokenizers, sentences=2, update=resumed)
     for update in updates:
         camera.take(model, update)
     return data, model

@@ -15,7 +15,7 @@ from regard.decoding import Hypothesis
 from regard.inspection import attribution, inspector
 from regard.inspection.trace import Alternative, Branch, Trace, trace, trace_encoder
 from regard.models import build
-from regard.text.tokenizer import END, START, Sides, train
+from regard.text.tokenizer import END, START, Tokenizers, train
 from tests.decoding.small import shaken
 from tests.inspection.browsing import Opened
 from tests.inspection.traces import made
@@ -125,7 +125,7 @@ def family(name: str) -> tuple[Any, Trace]:
         return model, trace_encoder(model, [[*ids, END]], tokenizer, hidden=True)[0]
     told = Hypothesis(tokenizer.encode("cat sat"), 0.0, 0.0, True, [])
     source = [START, *ids] if config.family == "gpt" else [*ids, END]
-    return model, trace(model, [source], [told], Sides(tokenizer, tokenizer), hidden=True)[0]
+    return model, trace(model, [source], [told], Tokenizers(tokenizer, tokenizer), hidden=True)[0]
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from regard.decoding import Begun, Hypothesis, Tree, beam, greedy, make_rules
 from regard.errors import DataError, FolderError, InputError
 from regard.inspection.trace import Trace, make_side, trace, trace_encoder
 from regard.models import BERT, State, build
-from regard.text.tokenizer import END, MASK, START, Sides, Tokenizer, train
+from regard.text.tokenizer import END, MASK, START, Tokenizer, Tokenizers, train
 from tests.decoding.small import FREE, PLAIN, shaken
 from tests.models.families import BERTS, GENERATORS
 
@@ -37,7 +37,7 @@ class Made:
     def __init__(self, name: str, tokenizer: Tokenizer, *, beams: int = 1) -> None:
         config = dataclasses.replace(GENERATORS[name], vocabulary=tokenizer.size, target_vocabulary=0)
         self.model = shaken(build(config), 0.1).float()
-        self.sides = Sides(tokenizer, tokenizer)
+        self.sides = Tokenizers(tokenizer, tokenizer)
         gpt = config.family == "gpt"
         self.sources = [[*tokenizer.encode(text), *([] if gpt else [END])] for text in TEXTS]
         self.trees: list[Tree] = []

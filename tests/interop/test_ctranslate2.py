@@ -14,14 +14,14 @@ from regard.decoding import Hypothesis
 from regard.errors import ConfigError
 from regard.models import build
 from regard.models.folder import load_model, save_model
-from regard.text.tokenizer import END, SPECIALS, Sides, train
+from regard.text.tokenizer import END, SPECIALS, Tokenizers, train
 from regard.translation.translator import Asked, Translator
 from tests.training.runs import make_config, make_data, make_training, no_validation, write_corpus
 
 pytest.importorskip("ctranslate2")
 
 TOKENIZER = train(["the cat sat on the mat and saw a dog", "le chat noir"], kind="bpe", vocabulary=300)
-SIDES = Sides(TOKENIZER, TOKENIZER)
+SIDES = Tokenizers(TOKENIZER, TOKENIZER)
 SHAPE: dict[str, Any] = {
     "vocabulary": TOKENIZER.size,
     "size": 32,
@@ -187,7 +187,7 @@ def test_a_trained_model_translates_alike_in_99_of_100_sentences(tmp_path: Path)
     training = make_training(tmp_path / "run", tmp_path, config)
     training.run(no_validation, lambda kind, facts: None)
     config, data = make_data(tmp_path, config)
-    save_model(tmp_path / "model", training.model, config, {"tokenizer.json": data.sides.source.text}, force=False)
+    save_model(tmp_path / "model", training.model, config, {"tokenizer.json": data.tokenizers.source.text}, force=False)
     texts = list(dict.fromkeys(lines))[-300:]
     translator = Translator.load(tmp_path / "model")
     ours = [result.text for result in translator.translate(texts, beams=5)]

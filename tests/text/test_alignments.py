@@ -11,10 +11,10 @@ from regard.config import CLEANING
 from regard.documents.formats import read_pairs
 from regard.errors import DataError
 from regard.text import dataset as corpus
-from regard.text.alignments import attach, attach_gold, between_tokens, parse
+from regard.text.alignments import parse_alignment, read_alignments, read_gold, token_alignment
 from regard.text.batching import collate
 from regard.text.cleaning import Cleaning
-from regard.text.dataset import Store
+from regard.text.dataset import Dataset
 from regard.text.tokenizer import Tokenizer, train
 
 PAIRS = [
@@ -32,15 +32,15 @@ def tokenizer() -> Tokenizer:
     return train(texts * 3, kind="bpe", vocabulary=290, tags=["<2fr>"])
 
 
-def stored(folder: Path, tokenizer: Tokenizer, tag: str = "") -> Store:
+def stored(folder: Path, tokenizer: Tokenizer, tag: str = "") -> Dataset:
     rules = Cleaning(rules=CLEANING, max_length=50, max_length_ratio=9.0)
     made = corpus.prepare(
         folder, lambda: PAIRS, identity="x", tokenizers=[tokenizer, tokenizer], cleaning=rules, tag=tag, links=True
     )
-    return Store.open(made)
+    return Dataset.open(made)
 
 
-def linked(store: Store, tokenizer: Tokenizer, example: int) -> set[tuple[str, str]]:
+def linked(store: Dataset, tokenizer: Tokenizer, example: int) -> set[tuple[str, str]]:
     """The words that the links of a batch join."""
     batch = collate(store, np.arange(len(store)), room=None, exact=False)
     source, target = store.pair(example)
@@ -48,7 +48,7 @@ def linked(store: Store, tokenizer: Tokenizer, example: int) -> set[tuple[str, s
     for ids in (source, target):
         text = tokenizer.decode(ids)
         words.append([text.split()[word] for word in tokenizer.words([text])[0]])
-    return {(words[0][s], words[1][t]) for t, s in batch.links[example].nonzero().tolist()}
+    return {(words[0][s], words[1][t]) for t, s in batch.alignment[example].nonzero().tolist()}
 
 
 def test_links_stay_with_their_pair_when_others_are_left_out(tmp_path: Path, tokenizer: Tokenizer) -> None:
@@ -67,7 +67,7 @@ def test_a_tag_before_the_source_moves_its_words(tmp_path: Path, tokenizer: Toke
 
 def test_what_a_target_token_gives_sums_to_one(tmp_path: Path, tokenizer: Tokenizer) -> None:
     batch = collate(stored(tmp_path, tokenizer), np.arange(3), room=None, exact=False)
-    sums = batch.links.sum(-1)
+    sums = batch.alignment.sum(-1)
     assert set(sums.unique().tolist()) == {0.0, 1.0}
     assert (sums[0] == 1).sum() == batch.target_out[0].ne(0).sum() - 1  # all but </s>
 
@@ -79,14 +79,14 @@ def test_links_are_taken_along_by_a_part_of_a_corpus(tmp_path: Path, tokenizer: 
 
 
 def test_every_token_of_a_word_is_linked_to_every_token_of_the_other() -> None:
-    found = between_tokens([(0, 1)], source=[0, 0, 1], target=[0, 1, 1])
+    found = token_alignment([(0, 1)], source=[0, 0, 1], target=[0, 1, 1])
     assert [(link >> 16, link & 0xFFFF) for link in found] == [(1, 0), (1, 1), (2, 0), (2, 1)]
 
 
 @pytest.mark.parametrize("word", ["1", "a-b", "1-", "-1-2", "1p2"])
 def test_what_is_no_link_is_refused(word: str) -> None:
     with pytest.raises(DataError, match=r"gold, line 3: .* is no link; links are i-j"):
-        parse(f"0-0 {word}", "gold, line 3")
+        parse_alignment(f"0-0 {word}", "gold, line 3")
 
 
 @pytest.mark.parametrize(
@@ -101,21 +101,21 @@ def test_links_that_do_not_belong_to_the_pairs_are_refused(tmp_path: Path, links
     for name, text in (("a", "one two\nthree\n"), ("b", "eins zwei\ndrei\n"), ("links", links)):
         (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=message):
-        list(attach(read_pairs(tmp_path / "a", tmp_path / "b"), tmp_path / "links"))
+        list(read_alignments(read_pairs(tmp_path / "a", tmp_path / "b"), tmp_path / "links"))
 
 
 def test_links_without_a_single_one_are_refused(tmp_path: Path) -> None:
     for name, text in (("a", "one\n"), ("b", "eins\n"), ("links", " \n")):
         (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match="links has no links: there is nothing to learn from"):
-        list(attach(read_pairs(tmp_path / "a", tmp_path / "b"), tmp_path / "links"))
+        list(read_alignments(read_pairs(tmp_path / "a", tmp_path / "b"), tmp_path / "links"))
 
 
 def gold_of(folder: Path, name: str, text: str) -> list[tuple[set[tuple[int, int]], set[tuple[int, int]]]]:
     (folder / "a").write_text("the old house\n")
     (folder / "b").write_text("la vieille maison\n")
     (folder / name).write_text(text)
-    found = attach_gold(read_pairs(folder / "a", folder / "b"), folder / name)
+    found = read_gold(read_pairs(folder / "a", folder / "b"), folder / name)
     return [(set(gold.sure), set(gold.possible)) for _, gold in found]
 
 

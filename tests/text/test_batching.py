@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from regard.text.batching import Batch, Feed, Stream, collate, masked, packed, packed_masked, pairs, split_batch
-from regard.text.dataset import Column, Store
+from regard.text.batching import Batch, Prefetcher, Stream, collate, masked, packed, packed_masked, pairs, split_batch
+from regard.text.dataset import Column, Dataset
 from regard.text.ordering import Plan, Shape, choose_shapes, plan, plan_shapes, windows
 from regard.text.tokenizer import END, MASK, PAD, SPECIALS, START
 
-ALL = {"rank": 0, "world": 1}
+ALL = {"rank": 0, "world_size": 1}
 
 
 def column(rows: list[list[int]]) -> Column:
@@ -26,9 +26,9 @@ def column(rows: list[list[int]]) -> Column:
     return Column((flat,), np.zeros(len(rows), np.uint8), np.cumsum(lengths, dtype=np.int64) - lengths, lengths)
 
 
-def store(**sides: list[list[int]]) -> Store:
+def store(**sides: list[list[int]]) -> Dataset:
     columns = {name: column(rows) for name, rows in sides.items()}
-    return Store(columns, np.zeros((len(next(iter(sides.values()))), len(sides)), np.uint64), {})
+    return Dataset(columns, np.zeros((len(next(iter(sides.values()))), len(sides)), np.uint64), {})
 
 
 PAIRS = store(source=[[7, 8, END], [9, END], [7, 7, END]], target=[[10, END], [11, 12, 13, END], [14, END]])
@@ -255,7 +255,9 @@ def test_a_text_that_is_read_twice_in_an_epoch_hides_other_tokens() -> None:
 
 
 def test_ranks_share_the_windows() -> None:
-    starts = [packed(STREAM, WINDOWS, segments=False, rank=rank, world=2)(0).examples.tolist() for rank in range(2)]
+    starts = [
+        packed(STREAM, WINDOWS, segments=False, rank=rank, world_size=2)(0).examples.tolist() for rank in range(2)
+    ]
     assert sorted(starts[0] + starts[1]) == sorted(WINDOWS.batch(0).tolist())
 
 
@@ -267,7 +269,7 @@ def numbered(number: int) -> Batch:
 
 
 def test_batches_come_in_order() -> None:
-    assert [batch.source_tokens for batch in Feed(numbered, range(20), device="cpu", ahead=3)] == list(range(20))
+    assert [batch.source_tokens for batch in Prefetcher(numbered, range(20), device="cpu", ahead=3)] == list(range(20))
 
 
 def test_a_feed_goes_on_where_it_is_told() -> None:
@@ -277,7 +279,7 @@ def test_a_feed_goes_on_where_it_is_told() -> None:
         made.append(number)
         return numbered(number)
 
-    assert [batch.source_tokens for batch in Feed(make, range(7, 10), device="cpu")] == [7, 8, 9]
+    assert [batch.source_tokens for batch in Prefetcher(make, range(7, 10), device="cpu")] == [7, 8, 9]
     assert made == [7, 8, 9]
 
 
@@ -287,7 +289,7 @@ def test_an_error_reaches_the_one_who_waits() -> None:
             raise RuntimeError("broken example")
         return numbered(number)
 
-    found = Feed(make, range(5), device="cpu")
+    found = Prefetcher(make, range(5), device="cpu")
     with pytest.raises(RuntimeError, match="broken example"):
         list(found)
 
@@ -299,7 +301,7 @@ def test_only_so_many_batches_are_made_ahead() -> None:
         made.append(number)
         return numbered(number)
 
-    found = Feed(make, range(100), device="cpu", ahead=2)
+    found = Prefetcher(make, range(100), device="cpu", ahead=2)
     next(found)
     time.sleep(0.05)
     assert len(made) <= 5
@@ -314,12 +316,12 @@ def threads_after(use: Any) -> int:
 
 
 def test_no_thread_is_left_when_all_is_read() -> None:
-    assert threads_after(lambda: list(Feed(numbered, range(5), device="cpu"))) == 0
+    assert threads_after(lambda: list(Prefetcher(numbered, range(5), device="cpu"))) == 0
 
 
 def test_no_thread_is_left_when_reading_stops_early() -> None:
     def use() -> None:
-        for batch in Feed(numbered, range(10_000), device="cpu", ahead=2):
+        for batch in Prefetcher(numbered, range(10_000), device="cpu", ahead=2):
             if batch.source_tokens == 3:
                 break
 
@@ -328,7 +330,7 @@ def test_no_thread_is_left_when_reading_stops_early() -> None:
 
 def test_no_thread_is_left_when_nothing_is_read() -> None:
     def use() -> None:
-        Feed(numbered, range(10_000), device="cpu", ahead=2)
+        Prefetcher(numbered, range(10_000), device="cpu", ahead=2)
 
     assert threads_after(use) == 0
 
@@ -339,7 +341,7 @@ def test_no_thread_is_left_after_an_error() -> None:
 
     def use() -> None:
         with pytest.raises(RuntimeError):
-            list(Feed(broken, range(3), device="cpu"))
+            list(Prefetcher(broken, range(3), device="cpu"))
 
     assert threads_after(use) == 0
 
@@ -348,10 +350,10 @@ def test_numbers_may_come_from_anywhere() -> None:
     def numbers() -> Iterator[int]:
         yield from (4, 1)
 
-    assert [batch.source_tokens for batch in Feed(numbered, numbers(), device="cpu")] == [4, 1]
+    assert [batch.source_tokens for batch in Prefetcher(numbered, numbers(), device="cpu")] == [4, 1]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_batches_arrive_on_the_device() -> None:
-    batch = next(Feed(numbered, range(3), device="cuda"))
+    batch = next(Prefetcher(numbered, range(3), device="cuda"))
     assert batch.target_out.device.type == "cuda"

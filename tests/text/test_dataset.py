@@ -19,7 +19,7 @@ from regard.errors import DataError, FolderError, InputError
 from regard.text import cleaning
 from regard.text import dataset as corpus
 from regard.text.cleaning import Cleaning
-from regard.text.dataset import Column, Store, groups, identity, join, prepare, split, variant_of
+from regard.text.dataset import Column, Dataset, groups, identity, join, prepare, split, variant_of
 from regard.text.tokenizer import END, Tokenizer, train
 
 Examples = list[tuple[str, ...]]
@@ -44,7 +44,7 @@ def make(tokenizer: Tokenizer, tmp_path: Path) -> Callable[..., Path]:
 
 
 def test_pairs_come_back(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
-    store = Store.open(make())
+    store = Dataset.open(make())
     assert [tuple(tokenizer.decode(side) for side in store.pair(n)) for n in range(len(store))] == PAIRS
 
 
@@ -65,18 +65,18 @@ def test_a_damaged_corpus_is_made_anew_where_somebody_looks(
 
 
 def test_every_text_ends_with_the_end(make: Callable[..., Path]) -> None:
-    store = Store.open(make())
+    store = Dataset.open(make())
     assert all(side[-1] == END for n in range(len(store)) for side in store.pair(n))
 
 
 def test_ids_are_views_of_what_is_mapped(make: Callable[..., Path]) -> None:
-    store = Store.open(make())
+    store = Dataset.open(make())
     source, _ = store.pair(7)
     assert np.shares_memory(source, store.source.files[0])
 
 
 def test_lengths_are_those_of_the_ids(make: Callable[..., Path]) -> None:
-    store = Store.open(make())
+    store = Dataset.open(make())
     assert store.target_lengths.tolist() == [len(store.pair(n)[1]) for n in range(len(store))]
 
 
@@ -85,25 +85,25 @@ def test_ids_are_as_small_as_the_vocabulary_allows(
     make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, size: int, kind: type
 ) -> None:
     monkeypatch.setattr(Tokenizer, "size", size)
-    assert Store.open(make()).source.files[0].dtype == kind
+    assert Dataset.open(make()).source.files[0].dtype == kind
 
 
 def test_single_texts_make_a_corpus_of_one_column(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
-    store = Store.open(make([("one red house",), ("two red houses",)]))
+    store = Dataset.open(make([("one red house",), ("two red houses",)]))
     assert [tokenizer.decode(store.text.ids(n)) for n in range(2)] == ["one red house", "two red houses"]
 
 
 def test_an_empty_corpus_is_a_corpus(make: Callable[..., Path]) -> None:
-    assert len(Store.open(make([]))) == 0
+    assert len(Dataset.open(make([]))) == 0
 
 
 def test_what_was_left_out_is_in_the_record(make: Callable[..., Path]) -> None:
-    store = Store.open(make([*PAIRS[:4], PAIRS[0], ("", "rien"), ("red " * 60, "rouge"), ("a", "la maison " * 15)]))
+    store = Dataset.open(make([*PAIRS[:4], PAIRS[0], ("", "rien"), ("red " * 60, "rouge"), ("a", "la maison " * 15)]))
     assert store.record["report"]["left_out"] == {"empty": 1, "long": 1, "ratio": 1, "duplicate": 1}
 
 
 def test_the_ids_left_are_those_of_the_pairs_left(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
-    store = Store.open(make([PAIRS[0], ("", "rien"), PAIRS[0], PAIRS[1], ("red " * 40, "a"), PAIRS[2]]))
+    store = Dataset.open(make([PAIRS[0], ("", "rien"), PAIRS[0], PAIRS[1], ("red " * 40, "a"), PAIRS[2]]))
     assert [tokenizer.decode(store.pair(n)[1]) for n in range(len(store))] == [target for _, target in PAIRS[:3]]
 
 
@@ -160,19 +160,19 @@ def test_what_a_killed_preparation_left_is_swept_away(make: Callable[..., Path],
 
 def test_another_tokenizer_is_refused(make: Callable[..., Path]) -> None:
     with pytest.raises(FolderError, match="another tokenizer"):
-        Store.open(make()).check("0123456789abcdef", "runs/en-fr")
+        Dataset.open(make()).check("0123456789abcdef", "runs/en-fr")
 
 
 def test_a_folder_of_another_kind_is_named(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match="is not a prepared corpus"):
-        Store.open(tmp_path)
+        Dataset.open(tmp_path)
 
 
 def test_damaged_ids_are_named(make: Callable[..., Path]) -> None:
     folder = make()
     (folder / "ids.arrow").write_bytes(b"ARROW1" + bytes(40))
     with pytest.raises(FolderError, match=r"ids\.arrow"):
-        Store.open(folder)
+        Dataset.open(folder)
 
 
 def test_progress_hears_how_far_it_is(make: Callable[..., Path]) -> None:
@@ -225,26 +225,26 @@ def test_a_script_without_a_main_guard_may_prepare(tmp_path: Path) -> None:
 
 def test_variants_say_the_same_in_other_tokens(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
     folder = make(dropout=0.4, variants=2)
-    plain, one, two = (Store.open(folder, variant=variant) for variant in range(3))
+    plain, one, two = (Dataset.open(folder, variant=variant) for variant in range(3))
     texts = [[tokenizer.decode(store.pair(n)[0]) for n in range(len(store))] for store in (plain, one, two)]
     assert texts[0] == texts[1] == texts[2]
     assert len({int(store.source_lengths.sum()) for store in (plain, one, two)}) == 3
 
 
 def test_one_word_is_cut_in_several_ways(make: Callable[..., Path]) -> None:
-    store = Store.open(make(dropout=0.4, variants=1), variant=1)
+    store = Dataset.open(make(dropout=0.4, variants=1), variant=1)
     assert len({int(length) for length in store.source_lengths[100:]}) > 2
 
 
 def test_the_seed_decides_the_variants(make: Callable[..., Path]) -> None:
-    one, two = (Store.open(make(dropout=0.4, variants=1, seed=seed), variant=1) for seed in (1, 2))
+    one, two = (Dataset.open(make(dropout=0.4, variants=1, seed=seed), variant=1) for seed in (1, 2))
     assert one.source_lengths.tolist() != two.source_lengths.tolist()
 
 
 def test_no_variant_is_longer_than_allowed(make: Callable[..., Path]) -> None:
-    longest = int(Store.open(make()).target_lengths.max()) - 1
+    longest = int(Dataset.open(make()).target_lengths.max()) - 1
     rules = Cleaning(rules=("long",), max_length=longest, max_length_ratio=4.0)
-    store = Store.open(make(dropout=0.9, variants=1, cleaning=rules), variant=1)
+    store = Dataset.open(make(dropout=0.9, variants=1, cleaning=rules), variant=1)
     assert len(store) == len(PAIRS)
     assert store.target_lengths.max() <= longest + 1
 
@@ -259,24 +259,24 @@ def test_without_dropout_every_epoch_reads_the_same() -> None:
 
 def test_a_variant_that_was_not_made_is_refused(make: Callable[..., Path]) -> None:
     with pytest.raises(FolderError, match="no variant 1"):
-        Store.open(make(), variant=1)
+        Dataset.open(make(), variant=1)
 
 
 # Parts and sums
 
 
 def test_taken_examples_stand_in_the_order_asked(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
-    store = Store.open(make()).take(np.array([5, 2]))
+    store = Dataset.open(make()).take(np.array([5, 2]))
     assert [tokenizer.decode(store.pair(n)[0]) for n in range(2)] == [PAIRS[5][0], PAIRS[2][0]]
 
 
 def test_joined_corpora_are_numbered_through(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
-    store = join([Store.open(make(PAIRS[:3])), Store.open(make(PAIRS[10:12]))])
+    store = join([Dataset.open(make(PAIRS[:3])), Dataset.open(make(PAIRS[10:12]))])
     assert [tokenizer.decode(store.pair(n)[1]) for n in range(5)] == [t for _, t in [*PAIRS[:3], *PAIRS[10:12]]]
 
 
 def test_ids_of_joined_corpora_are_gathered_from_both(make: Callable[..., Path]) -> None:
-    store = join([Store.open(make(PAIRS[:3])), Store.open(make(PAIRS[10:12]))])
+    store = join([Dataset.open(make(PAIRS[:3])), Dataset.open(make(PAIRS[10:12]))])
     wanted = np.array([4, 0, 3])
     assert store.source.gather(wanted).tolist() == np.concatenate([store.source.ids(n) for n in wanted]).tolist()
 
@@ -284,13 +284,13 @@ def test_ids_of_joined_corpora_are_gathered_from_both(make: Callable[..., Path])
 def test_corpora_of_different_tokenizers_are_not_joined(make: Callable[..., Path]) -> None:
     other = train(["quite another text"] * 3, kind="bpe", vocabulary=300)
     with pytest.raises(FolderError, match="same tokenizer"):
-        join([Store.open(make()), Store.open(make(tokenizers=[other, other]))])
+        join([Dataset.open(make()), Dataset.open(make(tokenizers=[other, other]))])
 
 
-def in_memory(digests: list[tuple[int, ...]]) -> Store:
+def in_memory(digests: list[tuple[int, ...]]) -> Dataset:
     lengths = np.arange(len(digests), dtype=np.int32)
     column = Column((np.zeros(0, np.uint16),), np.zeros(len(digests), np.uint8), lengths.astype(np.int64), lengths)
-    return Store({"source": column, "target": column}, np.array(digests, np.uint64).reshape(-1, 2), {})
+    return Dataset({"source": column, "target": column}, np.array(digests, np.uint64).reshape(-1, 2), {})
 
 
 pairs_of_sentences = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), min_size=100, max_size=200)

@@ -13,7 +13,7 @@ import pytest
 
 from regard.errors import DataError
 from regard.text import files as streams
-from regard.text.files import bare_name, lines, one_line, open_text, running, shards
+from regard.text.files import lines, list_files, one_line, open_text, running, uncompressed_name
 
 COMPRESS = {
     "gz": gzip.compress,
@@ -152,20 +152,20 @@ def test_a_file_without_permission_says_so(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["a\0b", "x" * 5000])
-@pytest.mark.parametrize("action", [open_text, shards])
+@pytest.mark.parametrize("action", [open_text, list_files])
 def test_an_impossible_name_is_an_error_of_the_request(action, name):
     with pytest.raises(DataError, match="cannot be read"):
         action(name)
 
 
 def test_an_absurdly_long_line_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(streams, "LONGEST", 10)
+    monkeypatch.setattr(streams, "MAX_LINE_BYTES", 10)
     with pytest.raises(DataError, match="text:2: the line is longer than 10 bytes"):
         read(put(tmp_path, "text", b"short\n" + b"x" * 11 + b"\n"))
 
 
 def test_a_line_just_short_enough_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(streams, "LONGEST", 10)
+    monkeypatch.setattr(streams, "MAX_LINE_BYTES", 10)
     assert read(put(tmp_path, "text", b"x" * 9 + b"\n" + b"y" * 10)) == ["x" * 9, "y" * 10]
 
 
@@ -255,23 +255,23 @@ def test_line_breaks_become_a_blank_and_all_else_stays(text, line):
 def test_shards_come_in_the_order_of_their_names_without_hidden_files(tmp_path):
     for name in ("b.txt", "a.txt", ".c.txt", "_SUCCESS"):
         put(tmp_path, name, b"")
-    assert [file.name for file in shards(tmp_path)] == ["a.txt", "b.txt"]
+    assert [file.name for file in list_files(tmp_path)] == ["a.txt", "b.txt"]
 
 
 def test_a_folder_inside_a_folder_of_shards_is_refused(tmp_path):
     (tmp_path / "inner").mkdir()
     with pytest.raises(DataError, match="inner is a folder inside a folder"):
-        shards(tmp_path)
+        list_files(tmp_path)
 
 
 def test_an_empty_folder_is_refused(tmp_path):
     with pytest.raises(DataError, match="is an empty folder"):
-        shards(tmp_path)
+        list_files(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz", "a.tsv.BZ2", "a.tsv.xz", "a.tsv.zst", "a.tsv.zstd"])
 def test_the_bare_name_has_no_suffix_of_compression(name):
-    assert bare_name(f"folder/{name}") == "a.tsv"
+    assert uncompressed_name(f"folder/{name}") == "a.tsv"
 
 
 # Running text

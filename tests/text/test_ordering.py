@@ -52,22 +52,26 @@ def random_lengths(count: int) -> tuple[Lengths, Lengths]:
     return source, source + (noise(count, 2) % np.uint64(7)).astype(np.int64)
 
 
-def union(plan: Plan, number: int, world: int) -> list[int]:
-    return sorted(np.concatenate([plan.share(number, rank=rank, world=world) for rank in range(world)]).tolist())
+def union(plan: Plan, number: int, world_size: int) -> list[int]:
+    return sorted(
+        np.concatenate([plan.share(number, rank=rank, world_size=world_size) for rank in range(world_size)]).tolist()
+    )
 
 
 @given(lengths, worlds, st.booleans())
-def test_every_example_is_seen_once_over_all_ranks(sides: tuple[Lengths, Lengths], world: int, exact: bool) -> None:
+def test_every_example_is_seen_once_over_all_ranks(
+    sides: tuple[Lengths, Lengths], world_size: int, exact: bool
+) -> None:
     found = plan(*sides, budget=100, seed=1, epoch=0, exact=exact)
-    seen = [example for number in range(len(found)) for example in union(found, number, world)]
+    seen = [example for number in range(len(found)) for example in union(found, number, world_size)]
     assert sorted(seen) == list(range(len(sides[0])))
 
 
 @given(lengths, worlds)
-def test_shares_join_to_the_global_batch(sides: tuple[Lengths, Lengths], world: int) -> None:
+def test_shares_join_to_the_global_batch(sides: tuple[Lengths, Lengths], world_size: int) -> None:
     found = plan(*sides, budget=100, seed=1, epoch=0)
     for number in range(len(found)):
-        assert union(found, number, world) == sorted(found.batch(number).tolist())
+        assert union(found, number, world_size) == sorted(found.batch(number).tolist())
 
 
 @given(lengths)
@@ -88,10 +92,10 @@ def test_shapes_hold_their_examples(sides: tuple[Lengths, Lengths], exact: bool)
 
 
 @given(lengths, worlds, st.booleans())
-def test_shapes_too_see_every_example_once(sides: tuple[Lengths, Lengths], world: int, exact: bool) -> None:
+def test_shapes_too_see_every_example_once(sides: tuple[Lengths, Lengths], world_size: int, exact: bool) -> None:
     shapes = choose_shapes(*sides, budget=100, most=4, exact=exact)
     found = plan_shapes(*sides, shapes, seed=1, epoch=0, exact=exact)
-    seen = [example for number in range(len(found)) for example in union(found, number, world)]
+    seen = [example for number in range(len(found)) for example in union(found, number, world_size)]
     assert sorted(seen) == list(range(len(sides[0])))
 
 
@@ -112,14 +116,17 @@ def test_a_batch_says_whether_all_its_sources_fill_their_rows() -> None:
 def test_a_share_of_a_fixed_shape_is_as_large_for_every_process() -> None:
     source, target = random_lengths(200)
     found = plan_shapes(source, target, [Shape(10, 50, 50)], seed=1, epoch=0)
-    assert found.room(0, world=4) == Shape(3, 50, 50)
+    assert found.room(0, world_size=4) == Shape(3, 50, 50)
 
 
 def test_shares_are_near_equal_in_tokens() -> None:
     source, target = random_lengths(2000)
     found = plan(source, target, budget=4000, seed=1, epoch=0)
     tokens = np.array(
-        [[(source + target)[found.share(n, rank=r, world=4)].sum() for r in range(4)] for n in range(len(found) - 1)]
+        [
+            [(source + target)[found.share(n, rank=r, world_size=4)].sum() for r in range(4)]
+            for n in range(len(found) - 1)
+        ]
     )
     assert (tokens.max(axis=1) <= 1.1 * tokens.mean(axis=1) + 50).all()
 

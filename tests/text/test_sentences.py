@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from regard.text.sentences import apart, joined, sentences, unreadable
+from regard.text.sentences import join_parts, split_long_sentence, split_sentences, text_problem
 
 
 def letters(texts: Sequence[str]) -> list[int]:
@@ -29,7 +29,7 @@ def letters(texts: Sequence[str]) -> list[int]:
 )
 def test_a_text_comes_apart_at_the_ends_of_its_sentences(text: str) -> None:
     whole = text.replace("|", "") if "\n" in text or "。" in text else text.replace("| ", "")
-    assert [part.text for part in sentences(whole) if part.text] == [part.strip() for part in text.split("|")]
+    assert [part.text for part in split_sentences(whole) if part.text] == [part.strip() for part in text.split("|")]
 
 
 @pytest.mark.parametrize(
@@ -46,29 +46,29 @@ def test_a_text_comes_apart_at_the_ends_of_its_sentences(text: str) -> None:
     ],
 )
 def test_abbreviations_numbers_and_speech_end_no_sentence(text: str) -> None:
-    assert [part.text for part in sentences(text)] == [text]
+    assert [part.text for part in split_sentences(text)] == [text]
 
 
 @pytest.mark.parametrize("text", [" One.  Two!\n\nThree? ", "你好。再见。", "a", "A.\tB."])
 def test_sentences_joined_again_are_the_text(text: str) -> None:
-    parts = sentences(text)
+    parts = split_sentences(text)
     assert "".join(part.gap + part.text for part in parts) == text
 
 
 def test_a_long_sentence_comes_apart_at_its_clauses_first() -> None:
-    parts = apart("the old house, the small bird; and the green tree", letters, 20)
+    parts = split_long_sentence("the old house, the small bird; and the green tree", letters, 20)
     assert [part.text for part in parts] == ["the old house,", "the small bird;", "and the green tree"]
     assert [part.split for part in parts] == [False, True, True]
 
 
 def test_a_clause_that_is_too_long_comes_apart_at_blanks() -> None:
-    parts = apart("one two three four five six", letters, 10)
+    parts = split_long_sentence("one two three four five six", letters, 10)
     assert [part.text for part in parts] == ["one two", "three four", "five six"]
 
 
 @pytest.mark.parametrize("text", ["x" * 1001, "e\u0301" * 500, "字" * 999, "👩‍👩‍👧" * 200])
 def test_what_has_no_blanks_is_cut_and_nothing_is_lost(text: str) -> None:
-    parts = apart(text, letters, 64)
+    parts = split_long_sentence(text, letters, 64)
     assert "".join(part.text for part in parts) == text
     assert max(len(part.text) for part in parts) <= 64
 
@@ -77,25 +77,25 @@ def test_what_has_no_blanks_is_cut_and_nothing_is_lost(text: str) -> None:
 @pytest.mark.parametrize("run", [".", "?!", " ", ". »", ".)", ",)", "(", " (", "。", "\n", "字", "x"])
 def test_a_long_run_of_anything_takes_no_time(run: str) -> None:
     text = f"A{run * (100_000 // len(run))}B"
-    assert "".join(part.gap + part.text for part in sentences(text)) == text
-    assert "".join(part.gap + part.text for part in apart(text, letters, 64)) == text
+    assert "".join(part.gap + part.text for part in split_sentences(text)) == text
+    assert "".join(part.gap + part.text for part in split_long_sentence(text, letters, 64)) == text
 
 
 def test_a_mark_stays_with_the_letter_it_stands_on() -> None:
-    assert all(part.text.startswith("e") for part in apart("e\u0301" * 500, letters, 63))
+    assert all(part.text.startswith("e") for part in split_long_sentence("e\u0301" * 500, letters, 63))
 
 
 def test_sentences_of_a_script_with_blanks_get_one_between_them() -> None:
-    assert joined(sentences("你好。再见。"), ["Hello.", "Goodbye."]) == "Hello. Goodbye."
+    assert join_parts(split_sentences("你好。再见。"), ["Hello.", "Goodbye."]) == "Hello. Goodbye."
 
 
 def test_sentences_of_a_script_without_blanks_get_none() -> None:
-    assert joined(sentences("Hello. Goodbye."), ["你好。", "再见。"]) == "你好。再见。"
+    assert join_parts(split_sentences("Hello. Goodbye."), ["你好。", "再见。"]) == "你好。再见。"
 
 
 def test_a_torn_word_is_mended() -> None:
-    parts = apart("x" * 100, letters, 50)
-    assert joined(parts, ["y" * 50, "z" * 50]) == "y" * 50 + "z" * 50
+    parts = split_long_sentence("x" * 100, letters, 50)
+    assert join_parts(parts, ["y" * 50, "z" * 50]) == "y" * 50 + "z" * 50
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_a_torn_word_is_mended() -> None:
 def test_what_is_no_text_is_said_to_be(text: str, problem: str) -> None:
     import re
 
-    assert re.search(problem, unreadable(text))
+    assert re.search(problem, text_problem(text))
 
 
 @pytest.mark.parametrize("text", ["", " ", "😀", "مرحبا", "e\u0301", "\x01", "\u200f"])
 def test_all_other_texts_can_be_read(text: str) -> None:
-    assert not unreadable(text)
+    assert not text_problem(text)

@@ -25,8 +25,8 @@ from regard.text.tokenizer import (
     TARGET_FILE,
     UNKNOWN,
     Lines,
-    Sides,
     Tokenizer,
+    Tokenizers,
     check_fingerprint,
     dropped,
     suggest_vocabulary,
@@ -91,7 +91,7 @@ def test_every_character_of_unicode_comes_back(tokenizers: dict[str, Tokenizer],
     tokenizer = tokenizers[kind]
     characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
     texts = ["".join(characters[start : start + 64]) for start in range(0, len(characters), 64)]
-    assert [tokenizer.decode(ids) for ids in tokenizer.encode_each(texts)] == texts
+    assert [tokenizer.decode(ids) for ids in tokenizer.encode_batch(texts)] == texts
 
 
 @pytest.mark.slow
@@ -213,7 +213,7 @@ def both(request: pytest.FixtureRequest, tokenizers: dict[str, Tokenizer], tmp_p
     """Ours, and what `transformers` reads from its folder, in which the config of a model lies too."""
     transformers = pytest.importorskip("transformers")
     ours = tokenizers[request.param]
-    Sides(ours, ours).save(tmp_path)
+    Tokenizers(ours, ours).save(tmp_path)
     (tmp_path / "config.json").write_text(to_json(preset("gpt2")), encoding="utf-8")
     return ours, transformers.AutoTokenizer.from_pretrained(tmp_path)
 
@@ -256,12 +256,12 @@ def test_every_file_of_the_tokenizers_has_its_name_in_the_list(tmp_path: Path, s
 def test_sides_of_their_own_are_loaded_again(tmp_path: Path) -> None:
     sides = train_sides(TEXTS[:10], TEXTS[10:], shared=False, kind="bpe", vocabulary=300)
     sides.save(tmp_path)
-    assert Sides.load(tmp_path).fingerprint == sides.fingerprint
+    assert Tokenizers.load(tmp_path).fingerprint == sides.fingerprint
 
 
 def test_shared_sides_are_one_tokenizer(tmp_path: Path) -> None:
     train_sides(TEXTS[:10], TEXTS[10:], shared=True, kind="bpe", vocabulary=300).save(tmp_path)
-    assert Sides.load(tmp_path).shared
+    assert Tokenizers.load(tmp_path).shared
 
 
 def test_a_fingerprint_does_not_depend_on_the_layout_of_the_file(tokenizers: dict[str, Tokenizer]) -> None:
@@ -289,7 +289,7 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
 def test_many_lines_are_cut_as_one_is(tokenizers: dict[str, Tokenizer], kind: str, texts: list[str]) -> None:
     tokenizer = tokenizers[kind]
     texts = [*texts, "the red hat"]
-    assert cut(Lines([tokenizer]), texts) == [[*ids, END] for ids in tokenizer.encode_each(texts)]
+    assert cut(Lines([tokenizer]), texts) == [[*ids, END] for ids in tokenizer.encode_batch(texts)]
 
 
 def test_words_that_were_forgotten_are_cut_the_same(

@@ -16,7 +16,7 @@ from regard.config import Config
 from regard.devices import find_device
 from regard.models import build
 from regard.text.batching import Batch
-from regard.text.tokenizer import Sides, Tokenizer, train
+from regard.text.tokenizer import Tokenizer, Tokenizers, train
 from regard.training.checkpoint import CheckpointWriter, checkpoints, load_checkpoint
 from regard.training.data import Data, Files, prepare
 from regard.training.distributed import Runtime
@@ -82,7 +82,7 @@ def make_data(corpus: Path, config: Config) -> tuple[Config, Data]:
     files = Files(corpus / "a.txt", None if single else corpus / "b.txt", single)
     tokenizer = learned(corpus)
     config = dataclasses.replace(config, model=dataclasses.replace(config.model, vocabulary=tokenizer.size))
-    data, _ = prepare([files], None, config, Sides(tokenizer, tokenizer), lambda _: None)
+    data, _ = prepare([files], None, config, Tokenizers(tokenizer, tokenizer), lambda _: None)
     return config, data
 
 

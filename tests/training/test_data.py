@@ -12,8 +12,8 @@ import pytest
 from regard.config import Config
 from regard.errors import ConfigError, DataError
 from regard.text.batching import Batch
-from regard.text.tokenizer import Sides, Tokenizer, train
-from regard.training.data import Data, Files, check_room, prepare
+from regard.text.tokenizer import Tokenizer, Tokenizers, train
+from regard.training.data import Data, Files, check_lengths, prepare
 from tests.training.runs import learned, make_config, write_corpus
 
 
@@ -26,11 +26,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     (two / "a.txt").write_text("".join(f"under {line}\n" for line in lines))  # none of them in the other corpus
     corpora = [Files(one / "a.txt", one / "b.txt", False), Files(two / "a.txt", two / "b.txt", False, 2.0)]
     tokenizer = learned(one)
-    return prepare(corpora, None, make_config("transformer"), Sides(tokenizer, tokenizer), lambda _: None)[0]
+    return prepare(corpora, None, make_config("transformer"), Tokenizers(tokenizer, tokenizer), lambda _: None)[0]
 
 
 def seen(data: Data, epoch: int) -> Counter[int]:
-    found = data.epoch(epoch, rank=0, world=1)
+    found = data.epoch(epoch, rank=0, world_size=1)
     return Counter(int(i) for number in range(len(found.plan)) for i in found.make(number).examples)
 
 
@@ -60,7 +60,7 @@ def test_a_sentence_longer_than_the_table_is_refused_with_what_helps_from_a_fold
     advice = rf"set text\.max_length={longest - 2}, or without --from model\.max_positions={longest} or more, "
     advice += r"or model\.positions="
     with pytest.raises(ConfigError, match=rf"a sentence has {longest} tokens .* is {longest - 1}: {advice}"):
-        check_room(data, config)
+        check_lengths(data, config)
 
 
 # Nothing left
@@ -69,7 +69,7 @@ def test_a_sentence_longer_than_the_table_is_refused_with_what_helps_from_a_fold
 def left_over(corpus: Path, valid: Files | None, *values: str, target: str = "b.txt") -> None:
     tokenizer = learned(corpus)
     config = make_config("transformer").with_values(values)
-    prepare([Files(corpus / "a.txt", corpus / target, False)], valid, config, Sides(tokenizer, tokenizer), print)
+    prepare([Files(corpus / "a.txt", corpus / target, False)], valid, config, Tokenizers(tokenizer, tokenizer), print)
 
 
 def test_why_nothing_is_left_to_train_on_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def validated(folder: Path, lines: str) -> list[str]:
     tokenizer = learned(corpus)
     said: list[str] = []
     files, config = Files(corpus / "a.txt", corpus / "b.txt", False), make_config("transformer")
-    prepare([files], valid, config, Sides(tokenizer, tokenizer), said.append)
+    prepare([files], valid, config, Tokenizers(tokenizer, tokenizer), said.append)
     return said
 
 
@@ -130,7 +130,7 @@ def running(folder: Path, kind: str) -> tuple[Data, Tokenizer, list[str]]:
     config = Config.read({"model": {"family": "gpt", "vocabulary": tokenizer.size}, "text": text})
     said: list[str] = []
     files = Files(folder / "text.txt", None, True, running=True)
-    return prepare([files], None, config, Sides(tokenizer, tokenizer), said.append)[0], tokenizer, said
+    return prepare([files], None, config, Tokenizers(tokenizer, tokenizer), said.append)[0], tokenizer, said
 
 
 def batches(data: Data) -> list[Batch]:
@@ -166,4 +166,4 @@ def test_a_running_text_has_no_weight(tmp_path: Path, monkeypatch: pytest.Monkey
     data, tokenizer, _ = running(tmp_path / "text", "characters")
     files = Files(tmp_path / "text" / "text.txt", None, True, 2.0, running=True)
     with pytest.raises(ConfigError, match="weights of --also must be 1"):
-        prepare([files], None, data.config, Sides(tokenizer, tokenizer), lambda _: None)
+        prepare([files], None, data.config, Tokenizers(tokenizer, tokenizer), lambda _: None)

@@ -14,7 +14,7 @@ from regard.config import Config
 from regard.errors import ConfigError
 from regard.models import build
 from regard.text.batching import Batch
-from regard.text.tokenizer import Sides
+from regard.text.tokenizer import Tokenizers
 from regard.training.data import Data, Files, prepare
 from regard.training.losses import check_guided, guided_loss, objective, own_links
 from tests.training.runs import learned, make_config, write_corpus
@@ -28,17 +28,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     lengths = [len(line.split()) for line in (folder / "a.txt").read_text().splitlines()]
     lines = [" ".join(f"{i}-{length - 1 - i}" for i in range(length)) for length in lengths]
     (folder / "links").write_text("".join(f"{line}\n" for line in lines))
-    files = Files(folder / "a.txt", folder / "b.txt", False, links=folder / "links")
+    files = Files(folder / "a.txt", folder / "b.txt", False, alignments=folder / "links")
     tokenizer = learned(folder)
-    return prepare([files], None, make_config("transformer"), Sides(tokenizer, tokenizer), lambda _: None)[0]
+    return prepare([files], None, make_config("transformer"), Tokenizers(tokenizer, tokenizer), lambda _: None)[0]
 
 
 def on_links(data: Data, family: str, guided: float, **train: float) -> float:
     """The mean of what the guided head gives to linked words after a few updates on one batch."""
     config = make_config(family, guided_alignment=guided, **train)
-    shape = dataclasses.replace(config.model, vocabulary=data.sides.source.size, dropout=0.0, decoder_layers=2)
+    shape = dataclasses.replace(config.model, vocabulary=data.tokenizers.source.size, dropout=0.0, decoder_layers=2)
     torch.manual_seed(1)
-    epoch = data.epoch(0, rank=0, world=1)
+    epoch = data.epoch(0, rank=0, world_size=1)
     longest = max(map(epoch.make, range(len(epoch.plan))), key=lambda batch: batch.source.shape[1])
     model, batch = build(shape), longest.each(lambda tensor: tensor[:8])
     optimizer = torch.optim.Adam(model.parameters(), 0.01)
@@ -50,7 +50,7 @@ def on_links(data: Data, family: str, guided: float, **train: float) -> float:
     with torch.no_grad():
         model(batch, record)
     given = record["decoder.0.cross"][:, 0]
-    return float((given * (batch.links > 0)).sum() / batch.links.sum())
+    return float((given * (batch.alignment > 0)).sum() / batch.alignment.sum())
 
 
 @pytest.mark.parametrize("family", ["transformer", "rnn-input", "rnn-output"])
@@ -64,8 +64,8 @@ def test_r_drop_goes_with_it(data: Data) -> None:
 
 def test_the_plain_loss_is_that_of_the_words_alone(data: Data) -> None:
     config = make_config("transformer")
-    model = build(dataclasses.replace(config.model, vocabulary=data.sides.source.size)).eval()
-    batch = data.epoch(0, rank=0, world=1).make(0)
+    model = build(dataclasses.replace(config.model, vocabulary=data.tokenizers.source.size)).eval()
+    batch = data.epoch(0, rank=0, world_size=1).make(0)
     guided = objective(model, batch, dataclasses.replace(config.train, guided_alignment=1.0))
     alone = objective(model, batch, config.train)
     torch.testing.assert_close(guided.plain, alone.plain)
@@ -115,10 +115,10 @@ def test_a_corpus_without_links_stands_beside_one_with(data: Data, tmp_path: Pat
     one, two = write_corpus(tmp_path / "one", 100), write_corpus(tmp_path / "two", 60)
     (one / "links").write_text("0-0\n" * 100)
     files = [
-        Files(one / "a.txt", one / "b.txt", False, links=one / "links"),
+        Files(one / "a.txt", one / "b.txt", False, alignments=one / "links"),
         Files(two / "a.txt", two / "b.txt", False),
     ]
-    found = prepare(files, None, make_config("transformer"), data.sides, lambda _: None)[0].train[0]
+    found = prepare(files, None, make_config("transformer"), data.tokenizers, lambda _: None)[0].train[0]
     linked = found.columns["links"].lengths > 0
     assert linked.any()
     assert not linked[-20:].any()

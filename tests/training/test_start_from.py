@@ -21,7 +21,7 @@ from regard.errors import ConfigError, FolderError
 from regard.models import build
 from regard.models.folder import load_config, load_weights, save_model
 from regard.text.batching import Batch
-from regard.text.tokenizer import Sides, Tokenizer, train
+from regard.text.tokenizer import Tokenizer, Tokenizers, train
 from regard.training.distributed import Runtime
 from regard.training.loop import Training
 from regard.training.optimizer import make_optimizer
@@ -39,7 +39,7 @@ def tokenizer(texts: list[str] = TEXTS, vocabulary: int = 280) -> Tokenizer:
     return train(texts, kind="bpe", vocabulary=vocabulary)
 
 
-def make_folder(folder: Path, sides: Sides, **shape: Any) -> tuple[Path, nn.Module]:
+def make_folder(folder: Path, sides: Tokenizers, **shape: Any) -> tuple[Path, nn.Module]:
     """A finished model: not trained, but not like a new one either."""
     target = 0 if sides.shared else sides.target.size
     model = ModelConfig(**SHAPE, **shape, vocabulary=sides.source.size, target_vocabulary=target)
@@ -56,12 +56,12 @@ def make_folder(folder: Path, sides: Sides, **shape: Any) -> tuple[Path, nn.Modu
 
 
 @pytest.fixture
-def one(tmp_path: Path) -> tuple[Path, nn.Module, Sides]:
-    sides = Sides(*[tokenizer()] * 2)
+def one(tmp_path: Path) -> tuple[Path, nn.Module, Tokenizers]:
+    sides = Tokenizers(*[tokenizer()] * 2)
     return *make_folder(tmp_path / "one", sides), sides
 
 
-def fitted(folder: Path, sides: Sides, *values: str) -> ModelConfig:
+def fitted(folder: Path, sides: Tokenizers, *values: str) -> ModelConfig:
     shape = base_config([folder]).with_values(values).model
     target = 0 if sides.shared else sides.target.size
     return dataclasses.replace(shape, vocabulary=sides.source.size, target_vocabulary=target)
@@ -70,7 +70,7 @@ def fitted(folder: Path, sides: Sides, *values: str) -> ModelConfig:
 # A folder of the same vocabulary
 
 
-def test_with_the_same_tokenizer_all_weights_are_kept(one: tuple[Path, nn.Module, Sides]) -> None:
+def test_with_the_same_tokenizer_all_weights_are_kept(one: tuple[Path, nn.Module, Tokenizers]) -> None:
     folder, theirs, sides = one
     model = build(fitted(folder, sides))
     said = start_from(model, [folder], sides).said
@@ -78,7 +78,7 @@ def test_with_the_same_tokenizer_all_weights_are_kept(one: tuple[Path, nn.Module
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), theirs.parameters(), strict=True))
 
 
-def test_the_shape_and_the_tokenizer_are_those_of_the_folder(one: tuple[Path, nn.Module, Sides]) -> None:
+def test_the_shape_and_the_tokenizer_are_those_of_the_folder(one: tuple[Path, nn.Module, Tokenizers]) -> None:
     folder, _, sides = one
     said: list[str] = []
     config = base_config([folder]).with_values(["train.learning_rate=0.1"])
@@ -91,7 +91,7 @@ def test_the_shape_and_the_tokenizer_are_those_of_the_folder(one: tuple[Path, nn
 
 
 @pytest.mark.parametrize("layers", [1, 3])
-def test_layers_are_matched_by_number(one: tuple[Path, nn.Module, Sides], layers: int) -> None:
+def test_layers_are_matched_by_number(one: tuple[Path, nn.Module, Tokenizers], layers: int) -> None:
     folder, theirs, sides = one
     model = build(fitted(folder, sides, f"model.encoder_layers={layers}"))
     said = start_from(model, [folder], sides).said
@@ -100,7 +100,7 @@ def test_layers_are_matched_by_number(one: tuple[Path, nn.Module, Sides], layers
     assert ("; new: encoder.blocks.*.attention" if layers == 3 else "; not taken: encoder.blocks.*.attention") in said
 
 
-def test_what_was_tied_may_come_apart(one: tuple[Path, nn.Module, Sides]) -> None:
+def test_what_was_tied_may_come_apart(one: tuple[Path, nn.Module, Tokenizers]) -> None:
     folder, theirs, sides = one
     model = build(fitted(folder, sides, "model.tie_embeddings=none"))
     assert "new" not in start_from(model, [folder], sides).said
@@ -108,7 +108,7 @@ def test_what_was_tied_may_come_apart(one: tuple[Path, nn.Module, Sides]) -> Non
         assert torch.equal(model.get_parameter(name), theirs.get_parameter("source.token.weight"))
 
 
-def test_a_folder_of_which_nothing_fits_is_refused(one: tuple[Path, nn.Module, Sides]) -> None:
+def test_a_folder_of_which_nothing_fits_is_refused(one: tuple[Path, nn.Module, Tokenizers]) -> None:
     folder, _, sides = one
     with pytest.raises(FolderError, match=r"nothing of .* fits this model"):
         start_from(build(fitted(folder, sides, "model.size=8", "model.feed_forward_size=9")), [folder], sides)
@@ -122,9 +122,9 @@ def test_a_folder_of_which_nothing_fits_is_refused(one: tuple[Path, nn.Module, S
 )
 def test_tokens_of_the_same_text_keep_their_rows(tmp_path: Path, shape: dict[str, Any]) -> None:
     old, new = tokenizer(), tokenizer(["the old river", "a small river bird"] * 5)
-    folder, theirs = make_folder(tmp_path / "old", Sides(old, old), **shape)
-    model = build(fitted(folder, Sides(new, new)))
-    said = start_from(model, [folder], Sides(new, new)).said
+    folder, theirs = make_folder(tmp_path / "old", Tokenizers(old, old), **shape)
+    model = build(fitted(folder, Tokenizers(new, new)))
+    said = start_from(model, [folder], Tokenizers(new, new)).said
     shared = {token: place for place, token in enumerate(old.tokens(range(old.size)))}
     places = [(number, shared[token]) for number, token in enumerate(new.tokens(range(new.size))) if token in shared]
     assert 261 < len(places) < new.size
@@ -136,17 +136,17 @@ def test_tokens_of_the_same_text_keep_their_rows(tmp_path: Path, shape: dict[str
         assert all(torch.equal(ours[name][i], before[name][j]) for i, j in places), name
 
 
-def test_new_tokens_have_the_spread_of_the_old(one: tuple[Path, nn.Module, Sides]) -> None:
+def test_new_tokens_have_the_spread_of_the_old(one: tuple[Path, nn.Module, Tokenizers]) -> None:
     folder, theirs, _ = one
     new = tokenizer([f"word{number}" for number in range(400)] * 3, 900)
-    model = build(fitted(folder, Sides(new, new)))
-    start_from(model, [folder], Sides(new, new))
+    model = build(fitted(folder, Tokenizers(new, new)))
+    start_from(model, [folder], Tokenizers(new, new))
     fresh = model.get_parameter("source.token.weight")[400:].detach()
     before = theirs.get_parameter("source.token.weight").detach()
     assert float(fresh.std()) == pytest.approx(float(before.std()), rel=0.1)
 
 
-def test_a_section_that_asks_for_another_tokenizer_gets_one(one: tuple[Path, nn.Module, Sides]) -> None:
+def test_a_section_that_asks_for_another_tokenizer_gets_one(one: tuple[Path, nn.Module, Tokenizers]) -> None:
     folder, _, _ = one
     said: list[str] = []
     text = base_config([folder]).with_values(["text.vocabulary=300"]).text
@@ -154,7 +154,7 @@ def test_a_section_that_asks_for_another_tokenizer_gets_one(one: tuple[Path, nn.
     assert said == [f"the tokenizer of {folder} is not taken over: text asks for another one"]
 
 
-def test_tags_are_added_to_a_tokenizer_that_is_taken_over(one: tuple[Path, nn.Module, Sides]) -> None:
+def test_tags_are_added_to_a_tokenizer_that_is_taken_over(one: tuple[Path, nn.Module, Tokenizers]) -> None:
     folder, theirs, sides = one
     taken = take_tokenizers([folder], base_config([folder]).with_values(["text.tags=<2fr>"]).text, lambda _: None)
     assert taken is not None
@@ -167,8 +167,8 @@ def test_tags_are_added_to_a_tokenizer_that_is_taken_over(one: tuple[Path, nn.Mo
 
 
 def test_each_side_keeps_its_own_rows(tmp_path: Path) -> None:
-    old = Sides(tokenizer(), tokenizer(["un arbre vert", "la maison"] * 5))
-    new = Sides(tokenizer(["the river"] * 5), old.target)
+    old = Tokenizers(tokenizer(), tokenizer(["un arbre vert", "la maison"] * 5))
+    new = Tokenizers(tokenizer(["the river"] * 5), old.target)
     folder, theirs = make_folder(tmp_path / "two", old, tie_embeddings="target")
     model = build(fitted(folder, new))
     assert "source tokens" in start_from(model, [folder], new).said
@@ -182,7 +182,7 @@ def test_each_side_keeps_its_own_rows(tmp_path: Path) -> None:
 def test_two_berts_make_a_transformer(tmp_path: Path, same: bool) -> None:
     first, second = tokenizer(), tokenizer(["un arbre vert", "la maison"] * 5)
     second = first if same else second
-    berts = [make_folder(tmp_path / str(i), Sides(t, t), family="bert") for i, t in enumerate((first, second))]
+    berts = [make_folder(tmp_path / str(i), Tokenizers(t, t), family="bert") for i, t in enumerate((first, second))]
     origins = [folder for folder, _ in berts]
     config = base_config(origins)
     check(config, origins, tmp_path / "out")
@@ -199,7 +199,7 @@ def test_two_berts_make_a_transformer(tmp_path: Path, same: bool) -> None:
 
 @pytest.fixture(scope="module")
 def berts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    sides = Sides(*[tokenizer()] * 2)
+    sides = Tokenizers(*[tokenizer()] * 2)
     return [make_folder(tmp_path_factory.mktemp("berts") / str(i), sides, family="bert")[0] for i in range(2)]
 
 
@@ -268,12 +268,12 @@ def test_what_the_weights_of_two_berts_leave_open_may_be_asked(berts: list[Path]
 # What is refused
 
 
-def test_a_family_is_called_by_its_article(one: tuple[Path, nn.Module, Sides], tmp_path: Path) -> None:
+def test_a_family_is_called_by_its_article(one: tuple[Path, nn.Module, Tokenizers], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^an rnn cannot start from a transformer "):
         check(Config().with_values(["model.family=rnn"]), [one[0]], tmp_path / "out")
 
 
-def test_what_cannot_begin_is_refused(one: tuple[Path, nn.Module, Sides], tmp_path: Path) -> None:
+def test_what_cannot_begin_is_refused(one: tuple[Path, nn.Module, Tokenizers], tmp_path: Path) -> None:
     folder, _, sides = one
     bert, _ = make_folder(tmp_path / "bert", sides, family="bert")
     config = base_config([folder])
@@ -294,7 +294,7 @@ def test_what_cannot_begin_is_refused(one: tuple[Path, nn.Module, Sides], tmp_pa
         check(config, [folder], tmp_path / "out")
 
 
-def test_another_origin_has_another_identity(one: tuple[Path, nn.Module, Sides], tmp_path: Path) -> None:
+def test_another_origin_has_another_identity(one: tuple[Path, nn.Module, Tokenizers], tmp_path: Path) -> None:
     other, _ = make_folder(tmp_path / "other", one[2])
     assert origin_of([one[0]]) != origin_of([other])
 
@@ -393,7 +393,7 @@ def adapted(origins: list[Path], *values: str) -> tuple[nn.Module, str]:
     "shape", [{}, {"family": "rnn"}, {"tie_embeddings": "none", "output_bias": True}, {"family": "gpt"}]
 )
 def test_beside_adapters_a_new_tag_is_learned_and_no_other_row_moves(tmp_path: Path, shape: dict[str, Any]) -> None:
-    sides = Sides(*[tokenizer()] * 2)
+    sides = Tokenizers(*[tokenizer()] * 2)
     folder, _ = make_folder(tmp_path / "one", sides, **shape)
     model, said = adapted([folder], "text.tags=<2fr>")
     assert said.endswith("parameters are trained (adapters of rank 2, and what is new)")
@@ -415,7 +415,7 @@ def test_beside_adapters_a_new_tag_is_learned_and_no_other_row_moves(tmp_path: P
 
 
 def test_beside_adapters_the_cross_attention_of_two_berts_is_trained_whole(tmp_path: Path) -> None:
-    sides = Sides(*[tokenizer()] * 2)
+    sides = Tokenizers(*[tokenizer()] * 2)
     model, _ = adapted([make_folder(tmp_path / str(i), sides, family="bert")[0] for i in range(2)])
     for name, parameter in model.named_parameters():
         assert parameter.requires_grad == (".cross" in name or name.endswith((".up", ".down"))), name
@@ -531,7 +531,7 @@ def test_a_model_of_two_directions_knows_them_by_one_token_each(corpus: Path, tm
     also = f"{corpus}/b.txt,{corpus}/a.txt,1,<2a>"
     trains(corpus, tmp_path / "out", "--updates", "5", "--tag", "<2b>", "--also", also, *TINY)
     assert load_config(tmp_path / "out").text.tags == "<2b> <2a>"
-    source = Sides.load(tmp_path / "out").source
+    source = Tokenizers.load(tmp_path / "out").source
     for tag in ("<2a>", "<2b>"):
         assert source.encode(f"{tag} the house")[0] == source.id(tag)
     lines = "the old house\n\nsmall bird\n"
@@ -559,4 +559,4 @@ def test_back_translated_text_is_a_corpus_beside_the_real_one(corpus: Path, tmp_
         "--also", f"{back},{alone},0.5,<BT>",
     )  # fmt: skip
     assert "read 80 pairs" in said
-    assert Sides.load(tmp_path / "out").source.tags == ("<BT>",)
+    assert Tokenizers.load(tmp_path / "out").source.tags == ("<BT>",)

@@ -13,7 +13,7 @@ from regard.config import Config
 from regard.errors import DataError, InputError
 from regard.models import build
 from regard.models.contract import Record, State
-from regard.text.tokenizer import END, PAD, Sides, Tokenizer, train
+from regard.text.tokenizer import END, PAD, Tokenizer, Tokenizers, train
 from regard.translation.glossary import (
     Glossary,
     Match,
@@ -97,7 +97,7 @@ def backwards() -> Translator:
         return [*(place_ for word in reversed(words) for place_ in word), len(ids) - 1]
 
     config = Config.read({"model": {**SHAPES["transformer"], "vocabulary": own.size}})
-    return Translator(Backwards(config.model, order), Sides(own, own), config)
+    return Translator(Backwards(config.model, order), Tokenizers(own, own), config)
 
 
 def untrained(name: str) -> Translator:
@@ -106,7 +106,7 @@ def untrained(name: str) -> Translator:
     config = Config.read(
         {"model": {**SHAPES[name], "vocabulary": own.size}, "decode": {"max_length_ratio": 1.5, "max_length_extra": 12}}
     )
-    return Translator(build(config.model).eval().requires_grad_(False), Sides(own, own), config)
+    return Translator(build(config.model).eval().requires_grad_(False), Tokenizers(own, own), config)
 
 
 def terminology(mode: Mode = "soft", terms: Any = (("house", ["zorblax"]),), keep: Any = ()) -> Terminology:
@@ -328,7 +328,7 @@ def test_alternatives_and_samples_have_terms_too() -> None:
 def test_a_term_that_cannot_be_written_is_warned_of() -> None:
     own = tokenizer("words")
     config = Config.read({"model": {**SHAPES["rnn-none"], "vocabulary": own.size}})
-    translator = Translator(build(config.model).eval().requires_grad_(False), Sides(own, own), config)
+    translator = Translator(build(config.model).eval().requires_grad_(False), Tokenizers(own, own), config)
     (result,) = translator.translate(["the old house"], terms=terminology(), warn=False)
     assert [term.how for term in result.terms] == ["missing"]
     assert [note.message for note in result.warnings if note.kind == "glossary"] == [

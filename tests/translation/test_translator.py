@@ -18,7 +18,7 @@ from regard.errors import ConfigError, FolderError, InputError
 from regard.inspection.quality import CALIBRATION_FILE, Calibration, Expected
 from regard.models import build
 from regard.models.folder import save_model
-from regard.text.tokenizer import END, Sides, Tokenizer, train
+from regard.text.tokenizer import END, Tokenizer, Tokenizers, train
 from regard.translation.glossary import Placed
 from regard.translation.translator import Asked, Draft, Result, Search, Translator
 
@@ -53,7 +53,7 @@ def make(family: str = "transformer", *, seed: int = 0, calibration: Calibration
         "decode": {"beams": 2, "max_length_ratio": 1.0, "max_length_extra": 4},
     })  # fmt: skip
     torch.manual_seed(seed)
-    return Translator(build(config.model).eval(), Sides(tokenizer(), tokenizer()), config, calibration=calibration)
+    return Translator(build(config.model).eval(), Tokenizers(tokenizer(), tokenizer()), config, calibration=calibration)
 
 
 def save(folder: Path, translator: Translator) -> Path:
@@ -388,7 +388,7 @@ def test_a_model_joined_with_itself_translates_as_it_does_alone(family: str, tmp
 
 def test_models_of_different_tokenizers_are_not_joined(tmp_path: Path) -> None:
     other = make()
-    other.sides = Sides(*[train(["quite another text"], kind="bpe", vocabulary=300, tags=["<2fr>"])] * 2)
+    other.sides = Tokenizers(*[train(["quite another text"], kind="bpe", vocabulary=300, tags=["<2fr>"])] * 2)
     one, two = save(tmp_path / "a", make()), save(tmp_path / "b", other)
     with pytest.raises(FolderError, match="another tokenizer"):
         regard.load(f"{one}+{two}")

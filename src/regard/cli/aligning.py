@@ -104,14 +104,14 @@ def _asked(layer: str, head: str, **other: Any) -> dict[str, Any]:
 
 def _beside(pairs: Iterable[Any], gold: Path | None) -> tuple[Iterator[Texts], deque[Gold] | None]:
     """The texts, and the gold links of those that were drawn and not yet compared."""
-    from regard.text.alignments import attach_gold
+    from regard.text.alignments import read_gold
 
     if gold is None:
         return ((pair.source, pair.target) for pair in pairs), None
     waiting: deque[Gold] = deque()
 
     def drawn() -> Iterator[Texts]:
-        for pair, links in attach_gold(pairs, gold):
+        for pair, links in read_gold(pairs, gold):
             waiting.append(links)
             yield pair.source, pair.target
 
@@ -124,9 +124,9 @@ def _choose(
     """By gold links; the choice is kept in the folders."""
     from regard.documents.formats import read_pairs
     from regard.inspection.word_alignment import choose, choose_method
-    from regard.text.alignments import attach_gold
+    from regard.text.alignments import read_gold
 
-    known = list(attach_gold(read_pairs(dev[0], dev[1]), Path(dev[2])))
+    known = list(read_gold(read_pairs(dev[0], dev[1]), Path(dev[2])))
     texts, gold = [(pair.source, pair.target) for pair, _ in known], [links for _, links in known]
     (folder, forward), (reverse, backward) = one, other
     choose(forward, texts, gold)

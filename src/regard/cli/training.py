@@ -87,7 +87,7 @@ def train(
     }
     request = Request(
         corpora=(
-            _files(source, target, tag=tag, links=alignments, **how),
+            _files(source, target, tag=tag, alignments=alignments, **how),
             *(_more_files(words, **how) for words in also),
         ),
         valid=_files(valid[0], valid[1] or None, tag=tag, **how) if any(valid) else None,
@@ -125,7 +125,7 @@ def _files(source: str, target: str | None, weight: float = 1.0, *, family: str,
 
     if not source:
         raise ConfigError("the name of a text file is empty")
-    for path in map(Path, filter(None, (source, target, how.get("links")))):
+    for path in map(Path, filter(None, (source, target, how.get("alignments")))):
         if str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
             raise ConfigError(f"{path} can be read only once, and training reads its text several times: save it first")
     single = target is None and (format_of(source) is None or family in ("gpt", "bert"))

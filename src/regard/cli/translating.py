@@ -181,10 +181,10 @@ def _document(
 
 
 def _tell_failed(failed: Told, file: str, so: str) -> None:
-    from regard.text.files import label
+    from regard.text.files import display_name
 
     for line, problem in failed.first:
-        print(f"regard: {label(file)}:{line}: {problem}; {so}", file=sys.stderr)
+        print(f"regard: {display_name(file)}:{line}: {problem}; {so}", file=sys.stderr)
     if more := failed.count - len(failed.first):
         print(f"regard: and {more:,} more such line{'s' * (more != 1)}", file=sys.stderr)
 
@@ -305,10 +305,10 @@ class Job:
 
 def _lines(stream: BinaryIO, file: str) -> Iterator[Line]:
     """The lines of a file; what is wrong with one is said in its place."""
-    from regard.text.files import label, readings
+    from regard.text.files import display_name, lines_or_errors
 
-    name = label(file)
-    for number, found in enumerate(readings(stream, name), 1):
+    name = display_name(file)
+    for number, found in enumerate(lines_or_errors(stream, name), 1):
         if isinstance(found, DataError):
             yield Line("", str(found).removeprefix(f"{name}:{number}: "))
         else:

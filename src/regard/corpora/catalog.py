@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, cast
 from regard.corpora.entries import ENTRIES, Entry, File, Form, Part, Piece
 from regard.errors import DataError, did_you_mean
 from regard.folders import cache, explained, hidden_folder, settle, sync, whole_folder, write_file
-from regard.text.files import LONGEST, decompress, open_text
+from regard.text.files import MAX_LINE_BYTES, decompress, open_text
 
 __all__ = ["BUILTIN_SIZES", "Entry", "entries", "find", "get", "locate", "table", "where"]
 
@@ -279,9 +279,9 @@ def _kept(stream: BinaryIO, part: Part, path: Path) -> Iterator[bytes]:
 
 
 def _raw_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    while line := stream.readline(LONGEST + 1):
-        if len(line) > LONGEST:
-            raise DataError(f"{name}: a line is longer than {LONGEST:,} bytes: the file is damaged")
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        if len(line) > MAX_LINE_BYTES:
+            raise DataError(f"{name}: a line is longer than {MAX_LINE_BYTES:,} bytes: the file is damaged")
         yield line
 
 

@@ -17,14 +17,14 @@ from regard.errors import DataError, did_you_mean
 from regard.text.files import (
     Origin,
     Pair,
-    bare_name,
-    label,
+    display_name,
     lines,
-    look_ahead,
+    list_files,
     one_line,
     open_text,
-    shards,
+    peek_until,
     texts,
+    uncompressed_name,
 )
 
 
@@ -60,10 +60,10 @@ def read_pairs(
     if format is not None and format not in (*FORMATS, "text"):
         raise DataError(f"There is no format {format}.{did_you_mean(format, [*FORMATS, 'text'])}")
     if target is None:
-        readers = [(file, _reader(file, format)) for file in shards(source)]
-        return _not_empty(_together(readers, choice), label(source), choice)
+        readers = [(file, _reader(file, format)) for file in list_files(source)]
+        return _not_empty(_together(readers, choice), display_name(source), choice)
     sides = _sides(source, target, format)
-    return _not_empty((pair for files in sides for pair in _parallel(*files)), label(source), choice)
+    return _not_empty((pair for files in sides for pair in _parallel(*files)), display_name(source), choice)
 
 
 def left_out(skipped: Counter[str]) -> str:
@@ -78,13 +78,13 @@ def left_out(skipped: Counter[str]) -> str:
 
 def format_of(path: str | Path) -> str | None:
     """The format a file name promises, compression aside; None: plain text or unknown."""
-    return EXTENSIONS.get(Path(bare_name(path)).suffix.lower())
+    return EXTENSIONS.get(Path(uncompressed_name(path)).suffix.lower())
 
 
 def _reader(file: Path, known: str | None) -> Reader | None:
     """How to read one file that holds both sides; None: only its first bytes can tell."""
     if known == "text":
-        raise DataError(f"{label(file)} is one text, and pairs need two: give the target's file as well")
+        raise DataError(f"{display_name(file)} is one text, and pairs need two: give the target's file as well")
     if known is None and str(file) == "-":
         return None
     known = known or format_of(file)
@@ -100,10 +100,10 @@ def _together(readers: list[tuple[Path, Reader | None]], choice: Choice) -> Iter
     for file, reader in readers:
         with open_text(file) as stream:
             if reader is not None:
-                yield from reader(stream, label(file), choice)
+                yield from reader(stream, display_name(file), choice)
             else:
-                head, whole = look_ahead(stream, lambda head: _typed(head) is not None)
-                yield from (_typed(head) or _tsv)(whole, label(file), choice)
+                head, whole = peek_until(stream, lambda head: _typed(head) is not None)
+                yield from (_typed(head) or _tsv)(whole, display_name(file), choice)
 
 
 def _typed(head: bytes) -> Reader | None:
@@ -137,7 +137,7 @@ def _not_empty(pairs: Iterator[Pair], name: str, choice: Choice) -> Iterator[Pai
 
 def _sides(source: str | Path, target: str | Path, given: str | None) -> list[tuple[Path, Path]]:
     if given not in (None, "text"):
-        raise DataError(f"format {given} holds both sides in one file: give only {label(source)}, or {AS_TEXT}")
+        raise DataError(f"format {given} holds both sides in one file: give only {display_name(source)}, or {AS_TEXT}")
     if str(source) == str(target) == "-":
         raise DataError("Only one side can come from standard input; give a file for the other")
     for path in (source, target):
@@ -146,10 +146,10 @@ def _sides(source: str | Path, target: str | Path, given: str | None) -> list[tu
             raise DataError(f"{path} is {known.upper()}, which holds both sides: give it alone, or {AS_TEXT}")
     if os.path.isdir(source) != os.path.isdir(target):
         folder, file = (source, target) if os.path.isdir(source) else (target, source)
-        raise DataError(f"{folder} is a folder and {label(file)} is a file: give two files or two folders")
-    files = shards(source), shards(target)
+        raise DataError(f"{folder} is a folder and {display_name(file)} is a file: give two files or two folders")
+    files = list_files(source), list_files(target)
     if os.path.isdir(source):
-        names = [{bare_name(file): file for file in side} for side in files]
+        names = [{uncompressed_name(file): file for file in side} for side in files]
         if not names[0].keys() & names[1].keys():  # 0.en and 0.fr
             names = [{name.rpartition(".")[0] or name: file for name, file in side.items()} for side in names]
         for here, there, folder in ((0, 1, target), (1, 0, source)):
@@ -163,7 +163,7 @@ def _sides(source: str | Path, target: str | Path, given: str | None) -> list[tu
 
 
 def _parallel(source: Path, target: Path) -> Iterator[Pair]:
-    names = label(source), label(target)
+    names = display_name(source), display_name(target)
     with open_text(source) as left, open_text(target) as right:
         sides = texts(left, names[0]), texts(right, names[1])
         number = 0

@@ -91,9 +91,9 @@ def _parsed(chunks: Iterable[bytes], name: str, parser: expat.XMLParserType, col
             reason = expat.ErrorString(error.code) if isinstance(error, expat.ExpatError) else str(error)
             raise DataError(f"{name}:{parser.ErrorLineNumber}: broken XML: {reason}") from error
         yield
-        if chunk and fed - collector.settled() > streams.LONGEST + _CHUNK:
+        if chunk and fed - collector.settled() > streams.MAX_LINE_BYTES + _CHUNK:
             raise DataError(
-                f"{collector.here()}: one unit is longer than {streams.LONGEST:,} bytes: is the file damaged?"
+                f"{collector.here()}: one unit is longer than {streams.MAX_LINE_BYTES:,} bytes: is the file damaged?"
             )
 
 
@@ -513,8 +513,10 @@ def po_entries(stream: BinaryIO, name: str, skipped: Counter[str]) -> Iterator[E
             yield Entry(texts, flags, begin, rows)
             texts, flags, rows, field, size = {}, set(), {}, "", 0
         size += len(line)
-        if size > streams.LONGEST:
-            raise DataError(f"{begin}: one message is longer than {streams.LONGEST:,} bytes: is the file damaged?")
+        if size > streams.MAX_LINE_BYTES:
+            raise DataError(
+                f"{begin}: one message is longer than {streams.MAX_LINE_BYTES:,} bytes: is the file damaged?"
+            )
         if line.startswith("#"):
             flags = _flags(line, flags, skipped)
             if comment := _COMMENTS.get(line[:2]):

@@ -21,9 +21,9 @@ from regard.documents.markup import Event, Passage
 from regard.errors import DataError, InputError
 from regard.folders import whole_file
 from regard.text.alignments import Link
-from regard.text.files import bare_name, label, look_ahead, one_line, open_text
-from regard.text.ordering import AHEAD, CHARACTERS, ahead
-from regard.text.sentences import unreadable
+from regard.text.files import display_name, one_line, open_text, peek_until, uncompressed_name
+from regard.text.ordering import READ_AHEAD_CHARACTERS, READ_AHEAD_TEXTS, read_ahead
+from regard.text.sentences import text_problem
 
 if TYPE_CHECKING:
     from regard.translation.glossary import Placed
@@ -123,15 +123,21 @@ def _whole(bare: Bare, result: Linked, outcome: Outcome) -> list[Piece]:
 
 
 def stream(
-    translator: Translator, texts: Iterable[str], *, outcome: Outcome, always: bool, lines: int = AHEAD, **how: Any
+    translator: Translator,
+    texts: Iterable[str],
+    *,
+    outcome: Outcome,
+    always: bool,
+    lines: int = READ_AHEAD_TEXTS,
+    **how: Any,
 ) -> Iterator[Result]:
     """As `Translator.stream`, with tags and placeholders kept in place; links count the words without them.
 
     Lines without any, and unless `always` those with no more than entities and addresses, are translated as they are.
     """
     own = translator.sides.source.tags
-    for window in ahead(texts, lines, CHARACTERS):
-        pieces = [[text] if unreadable(text) else find(text, own) for text in window]
+    for window in read_ahead(texts, lines, READ_AHEAD_CHARACTERS):
+        pieces = [[text] if text_problem(text) else find(text, own) for text in window]
         bare = [take_out(each) if always or is_tagged(each) else None for each in pieces]
         bare = [each if each and each.marks else None for each in bare]
         plain = [text if each is None else each.text * each.has_words for text, each in zip(window, bare, strict=True)]
@@ -173,19 +179,19 @@ def translate_file(
     """
     kind = format or format_of(path)
     if kind not in DOCUMENTS:
-        raise InputError(f"{label(path)} is not a document: {', '.join(DOCUMENTS)} are translated in place")
-    if bare_name(out) != out.name:
-        raise InputError(f"{out}: documents are written uncompressed; choose the name {bare_name(out)}")
+        raise InputError(f"{display_name(path)} is not a document: {', '.join(DOCUMENTS)} are translated in place")
+    if uncompressed_name(out) != out.name:
+        raise InputError(f"{out}: documents are written uncompressed; choose the name {uncompressed_name(out)}")
     outcome = Outcome()
     if kind == "tmx" and languages is None:
         languages = _tmx_languages(path)
     with open_text(path) as stream, whole_file(out, force=force) as file:
-        total = None if bare_name(path) != Path(path).name or str(path) == "-" else os.path.getsize(path)
+        total = None if uncompressed_name(path) != Path(path).name or str(path) == "-" else os.path.getsize(path)
         read = _Remembering(stream)
-        encoding, parts = DOCUMENTS[kind](read, label(path), Asked(languages, everything, outcome))
+        encoding, parts = DOCUMENTS[kind](read, display_name(path), Asked(languages, everything, outcome))
         for text in filled(parts, translate, outcome):
             file.write(text.encode(encoding, "xmlcharrefreplace"))
-            progress(label(path), read.done, total)
+            progress(display_name(path), read.done, total)
     return outcome
 
 
@@ -221,7 +227,7 @@ def filled(parts: Iterable[str | Gap], translate: Translate, outcome: Outcome) -
             waiting.append(part)
             segments += len(part.segments) if isinstance(part, Gap) else 0
             size += len(part) if isinstance(part, str) else sum(len(written(each)) for each in part.segments)
-            if segments < AHEAD and size < CHARACTERS:
+            if segments < READ_AHEAD_TEXTS and size < READ_AHEAD_CHARACTERS:
                 continue
         wanted = [each for gap in waiting if isinstance(gap, Gap) for each in gap.segments]
         found = iter(translate_pieces(wanted, translate, outcome))
@@ -384,7 +390,7 @@ def _with(tag: str, **values: str) -> str:
 def _decoded(
     stream: _Remembering, name: str, *, root: str, wanted: set[str], outer: Iterable[str] = ()
 ) -> tuple[str, Iterator[str | Event | Passage]]:
-    head, whole = look_ahead(cast(BinaryIO, stream), lambda head: len(head) >= HEAD)
+    head, whole = peek_until(cast(BinaryIO, stream), lambda head: len(head) >= HEAD)
     if not head:
         raise DataError(f"{name} is empty: there is nothing to translate")
     encoding = markup.encoding_of(head, name)
@@ -499,9 +505,11 @@ def _tmx_languages(path: str | Path) -> tuple[str, str]:
     """The languages of the first unit that has two; a file of one language does not say into which."""
     if str(path) != "-":
         with open_text(path) as stream:
-            if found := markup.tmx_languages(stream, label(path)):
+            if found := markup.tmx_languages(stream, display_name(path)):
                 return found
-    raise DataError(f"{label(path)} does not say into which language: say which two, for example --languages en,fr")
+    raise DataError(
+        f"{display_name(path)} does not say into which language: say which two, for example --languages en,fr"
+    )
 
 
 def tmx(stream: _Remembering, name: str, asked: Asked) -> tuple[str, Iterator[str | Gap]]:
@@ -614,7 +622,7 @@ def _po_message(message: _Message, forms: int, asked: Asked) -> str | Gap:
     if not texts["id"].strip() or not open_ones:
         asked.outcome.kept += bool(texts["id"].strip())
         return "".join(message.lines)
-    if problem := unreadable(texts["id"] + (plural or "")):  # in XML there is no such text
+    if problem := text_problem(texts["id"] + (plural or "")):  # in XML there is no such text
         asked.outcome.skipped["unreadable"] += 1
         asked.outcome.failed.add(message.entry.rows["id"][0], problem)
         return "".join(message.lines)

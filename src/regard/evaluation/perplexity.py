@@ -20,10 +20,10 @@ from regard.config import Config
 from regard.errors import DataError, FolderError
 from regard.models.folder import load_model
 from regard.text import ordering
-from regard.text.batching import Feed, Make, Stream, packed, packed_masked
+from regard.text.batching import MakeBatch, Prefetcher, Stream, packed, packed_masked
 from regard.text.dataset import Column
 from regard.text.files import read_lines, read_running
-from regard.text.tokenizer import END, PAD, Sides, Tokenizer, check_fingerprint
+from regard.text.tokenizer import END, PAD, Tokenizer, Tokenizers, check_fingerprint
 
 POSITIONS = 4096  # in a batch
 SEED = 0  # of what a bert has to guess: that of its validation in training
@@ -80,7 +80,7 @@ def of_folder(folder: Path, text: str, device: torch.device, progress: Callable[
     model, config = load_model(folder, device)
     if config.model.family not in ("gpt", "bert"):
         raise FolderError(f"{folder} holds a {config.model.family}, whose translations are scored, not its perplexity")
-    sides = Sides.load(folder)
+    sides = Tokenizers.load(folder)
     if config.text.fingerprint:
         check_fingerprint(sides.fingerprint, config.text.fingerprint, folder)
     if config.text.continuous:
@@ -108,16 +108,16 @@ def of_folder(folder: Path, text: str, device: torch.device, progress: Callable[
     )
 
 
-def _windows(texts: Sequence[str], tokenizer: Tokenizer, config: Config) -> tuple[Make, int, int, int]:
+def _windows(texts: Sequence[str], tokenizer: Tokenizer, config: Config) -> tuple[MakeBatch, int, int, int]:
     """The batches of a text cut into windows, how many, how many tokens it has, and how long a window is."""
-    ids = [np.array([*own, END], np.int64) for own in tokenizer.encode_each(list(texts))]
+    ids = [np.array([*own, END], np.int64) for own in tokenizer.encode_batch(list(texts))]
     lengths = np.array([len(own) for own in ids], np.int32)
     starts = np.cumsum(lengths, dtype=np.int64) - lengths
     column = Column((np.concatenate(ids),), np.zeros(len(ids), np.uint8), starts, lengths)
     stream = Stream(column, np.arange(len(ids)), running=config.text.continuous)
     length = min(config.text.context_length, config.model.max_positions, len(stream))
     plan = ordering.windows(len(stream), length=length, budget=max(POSITIONS, length), seed=0, epoch=0, whole=True)
-    apart: dict[str, Any] = {"rank": 0, "world": 1, "segments": config.text.isolate_texts}
+    apart: dict[str, Any] = {"rank": 0, "world_size": 1, "segments": config.text.isolate_texts}
     if config.model.family == "gpt":
         return packed(stream, plan, **apart), len(plan), len(stream), length
     share: dict[str, Any] = {"share": config.text.mask_probability, "vocabulary": config.model.vocabulary}
@@ -126,11 +126,11 @@ def _windows(texts: Sequence[str], tokenizer: Tokenizer, config: Config) -> tupl
 
 @torch.inference_mode()
 def _cost(
-    model: nn.Module, make: Make, numbers: range, device: torch.device, progress: Callable[[int, int], None]
+    model: nn.Module, make: MakeBatch, numbers: range, device: torch.device, progress: Callable[[int, int], None]
 ) -> tuple[float, int]:
     """The nats of all that was to be guessed, and how much that was."""
     nats, guessed = torch.zeros((), dtype=torch.float64), 0
-    with Feed(make, numbers, device=device) as feed:
+    with Prefetcher(make, numbers, device=device) as feed:
         for number, batch in enumerate(feed, 1):
             logits = model(batch)
             labels = batch.target_out if logits.dim() == 3 else batch.target_out[batch.target_out != PAD]

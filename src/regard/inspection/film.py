@@ -29,8 +29,8 @@ from regard.errors import FolderError
 from regard.inspection import inspector
 from regard.models import Generator
 from regard.models.contract import Record
-from regard.text.dataset import Store
-from regard.text.tokenizer import END, SPECIALS, START, Sides, Tokenizer
+from regard.text.dataset import Dataset
+from regard.text.tokenizer import END, SPECIALS, START, Tokenizer, Tokenizers
 
 FILM = "film"  # the folder in a run's folder
 SENTENCES = "sentences.json"
@@ -42,7 +42,7 @@ _FRAME = re.compile(r"update-(\d{8,})\.safetensors")
 class Film:
     """A camera in a run's folder; a resumed run takes back the frames after the update it resumes at."""
 
-    def __init__(self, root: Path | None, store: Store, sides: Sides, *, sentences: int, update: int) -> None:
+    def __init__(self, root: Path | None, store: Dataset, sides: Tokenizers, *, sentences: int, update: int) -> None:
         """Without a folder (a process that is not the main one) nothing is written."""
         self._pairs = [_pair(store, example) for example in choose(store, sentences)]
         self._folder = None if root is None else root / FILM
@@ -79,7 +79,7 @@ class Film:
             folders.write_file(self._folder / f"update-{update:08d}.safetensors", save(kept), force=True)
 
 
-def choose(store: Store, number: int) -> list[int]:
+def choose(store: Dataset, number: int) -> list[int]:
     """The first sentences of a middling length; where there are too few, those that come nearest to it."""
     outside = np.zeros(len(store), np.int64)
     for lengths in (store.source_lengths, store.target_lengths):
@@ -126,7 +126,7 @@ def page(root: Path, scores: Mapping[int, str], *, title: str) -> str:
     return Template(template).substitute(title=escape(title), colours=inspector.colours(), data=text)
 
 
-def _pair(store: Store, example: int) -> tuple[list[int], list[int]]:
+def _pair(store: Dataset, example: int) -> tuple[list[int], list[int]]:
     source, target = store.pair(example)
     return source.tolist(), target.tolist()
 

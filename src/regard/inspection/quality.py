@@ -23,7 +23,7 @@ from regard.folders import read_if_there
 from regard.inspection.alignment import cross_attention
 from regard.inspection.numbers import differences
 from regard.inspection.trace import Trace
-from regard.text.scripts import WITHOUT_BLANKS, script, script_of
+from regard.text.scripts import UNSPACED_SCRIPTS, script, script_of
 
 CALIBRATION_FILE = "calibration.json"
 
@@ -108,7 +108,7 @@ STUTTER = re.compile(r"([^\W\d_]{1,12}?)\1{5,}")  # inside a word
 def _units(text: str) -> list[str]:
     """Words, or letters where words are not parted."""
     words = WORD.findall(text.casefold())
-    return list("".join(words)) if script(text) in WITHOUT_BLANKS else words
+    return list("".join(words)) if script(text) in UNSPACED_SCRIPTS else words
 
 
 def _repetition(source: str, target: str) -> Iterator[QualityWarning]:
@@ -125,7 +125,7 @@ def _loop(text: str) -> tuple[str, int]:
 
     Two words and more are not said twice in a row, nor one word three times; letters may be.
     """
-    units, letters = _units(text), script(text) in WITHOUT_BLANKS
+    units, letters = _units(text), script(text) in UNSPACED_SCRIPTS
     best: tuple[Sequence[str], int] = ((), 1)
     for size in range(1, min(len(units) // 2, LONGEST_LOOP) + 1):
         enough = (3 if size >= 4 else 5) if letters else (2 if size >= 2 else 3)
@@ -140,7 +140,7 @@ def _loop(text: str) -> tuple[str, int]:
 
 def _copied(source: str, target: str) -> Iterator[QualityWarning]:
     here, there, words = _units(source), _units(target), WORD.findall(target)
-    letters = script(target) in WITHOUT_BLANKS
+    letters = script(target) in UNSPACED_SCRIPTS
     if here == there and len(there) >= (6 if letters else 2) and not all(word[:1].isupper() for word in words):
         yield QualityWarning("copied", "the translation is its source", [target])
         return

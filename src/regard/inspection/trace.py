@@ -22,8 +22,8 @@ from torch import Tensor
 from regard.errors import DataError, InputError
 from regard.folders import explained, write_file
 from regard.models.contract import Generator, Record
-from regard.text.scripts import WITHOUT_BLANKS, script
-from regard.text.tokenizer import END, PAD, SILENT, SPECIALS, START, Sides, Tokenizer
+from regard.text.scripts import UNSPACED_SCRIPTS, script
+from regard.text.tokenizer import END, PAD, SPECIALS, START, TEXTLESS_TOKENS, Tokenizer, Tokenizers
 
 if TYPE_CHECKING:
     from regard.decoding import Begun, Hypothesis, Tree
@@ -193,7 +193,7 @@ class Trace:
 
 @torch.inference_mode()
 def trace(
-    model: Generator, sources: Sequence[Sequence[int]], hypotheses: Sequence[Hypothesis], sides: Sides, *,
+    model: Generator, sources: Sequence[Sequence[int]], hypotheses: Sequence[Hypothesis], sides: Tokenizers, *,
     begun: Begun | None = None, texts: Sequence[str] | None = None, target_texts: Sequence[str] | None = None,
     trees: Sequence[Tree] | None = None, hidden: bool = False, top: int = 5,
 ) -> list[Trace]:  # fmt: skip
@@ -340,7 +340,7 @@ def _named(best: Best, ids: Sequence[int], tokenizer: Tokenizer) -> list[list[Al
     found = []
     for after, step in zip([START, *ids], best, strict=False):
         numbers = [number for number, _ in step]
-        pieces = tokenizer.pieces(numbers, after)
+        pieces = tokenizer.token_texts(numbers, after)
         found.append([Alternative(number, piece, value) for (number, value), piece in zip(step, pieces, strict=True)])
     return found
 
@@ -356,7 +356,9 @@ def _tree(tree: Tree, tokenizer: Tokenizer) -> list[list[Branch]]:
         branches = []
         for parent, token, log_probability, kept in (step[number] for number in allowed):
             after = before[above[parent]].id if parent >= 0 else START
-            branches.append(Branch(above[parent], token, tokenizer.pieces([token], after)[0], log_probability, kept))
+            branches.append(
+                Branch(above[parent], token, tokenizer.token_texts([token], after)[0], log_probability, kept)
+            )
         found.append(branches)
     return found
 
@@ -366,8 +368,8 @@ def _tree(tree: Tree, tokenizer: Tokenizer) -> list[list[Branch]]:
 
 def make_side(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None) -> Side:
     """The tokens of ids as pieces and words of the text they were made from, or of the one they stand for."""
-    text, starts = tokenizer.starts(ids, text)
-    shown = [number not in SILENT for number in ids]
+    text, starts = tokenizer.token_starts(ids, text)
+    shown = [number not in TEXTLESS_TOKENS for number in ids]
     ends = [*starts[1:], len(text)][: len(ids)]
     pieces = [
         text[start:end] if is_shown else SPECIALS[number]
@@ -394,7 +396,7 @@ def make_side(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None)
 
 def _words_in(text: str, starts: Sequence[int], shown: Sequence[bool]) -> list[tuple[int, int]]:
     """Where the words of a text begin and end."""
-    if len(text.split()) == 1 and script(text) in WITHOUT_BLANKS:
+    if len(text.split()) == 1 and script(text) in UNSPACED_SCRIPTS:
         edges = sorted({start for start, is_shown in zip(starts, shown, strict=True) if is_shown} | {len(text)})
         return list(pairwise(edges))
     found, end = [], 0

@@ -31,7 +31,7 @@ from regard.memory import in_parts, in_two
 from regard.models import Generator
 from regard.models.folder import load_model
 from regard.text.alignments import Gold, Link
-from regard.text.tokenizer import END, SPECIALS, Sides, check_fingerprint
+from regard.text.tokenizer import END, SPECIALS, Tokenizers, check_fingerprint
 
 AHEAD = 512  # pairs read before their links are given
 POSITIONS = {"cpu": 2048, "mps": 8192, "cuda": 32768}  # of both sides, padded, looked at together
@@ -49,7 +49,7 @@ class Direction:
     """A model, its tokenizers, and how its attention is read."""
 
     def __init__(
-        self, model: nn.Module, sides: Sides, config: Config, reading: AlignmentSettings, *, tag: str = ""
+        self, model: nn.Module, sides: Tokenizers, config: Config, reading: AlignmentSettings, *, tag: str = ""
     ) -> None:
         self.model, self.sides, self.config, self.settings, self.tag = model, sides, config, reading, tag
         self.settled = False
@@ -66,7 +66,7 @@ class Direction:
             )
         if config.model.score == "none":
             raise ConfigError(f"{folder} holds an rnn without attention: there is nothing to align by")
-        sides = Sides.load(folder)
+        sides = Tokenizers.load(folder)
         check_fingerprint(sides.fingerprint, config.text.fingerprint, folder)
         if tag and tag not in sides.source.tags:
             raise ConfigError(f"{folder} was not trained with the tag {tag}")
@@ -101,7 +101,7 @@ class Direction:
         before = f"{self.tag} " if self.tag else ""
         texts = [(before + source, target) for source, target in pairs]
         source, target = (
-            tokenizer.encode_each([pair[side] for pair in texts]) for side, tokenizer in enumerate(self.sides)
+            tokenizer.encode_batch([pair[side] for pair in texts]) for side, tokenizer in enumerate(self.sides)
         )
         fit = []
         for place, pair in enumerate(pairs):

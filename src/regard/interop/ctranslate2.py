@@ -26,7 +26,7 @@ from regard.models.blocks import Block
 from regard.models.folder import MODEL
 from regard.models.layers import Embedding, FeedForward
 from regard.models.transformer import Transformer
-from regard.text.tokenizer import END, MASK, PAD, SPECIALS, START, UNKNOWN, Sides, Tokenizer
+from regard.text.tokenizer import END, MASK, PAD, SPECIALS, START, UNKNOWN, Tokenizer, Tokenizers
 
 LAYOUT = 1  # of what `convert` writes: another number, and models are converted anew
 POSITIONS = 4096  # rows of the table that stands for sinusoidal positions
@@ -58,7 +58,7 @@ class Engine:
     """
 
     def __init__(
-        self, folder: Path, model: nn.Module, sides: Sides, *, precision: str, device: str, steps: bool
+        self, folder: Path, model: nn.Module, sides: Tokenizers, *, precision: str, device: str, steps: bool
     ) -> None:
         assert isinstance(model, Transformer)
         ctranslate2 = _library()
@@ -178,7 +178,7 @@ def _hypothesis(tokens: list[int], total: float, most: int, asked: _Asked) -> Hy
     return Hypothesis(tokens, score, total, len(tokens) < most, [total / count] * count)
 
 
-def _name(folder: Path, config: ModelConfig, sides: Sides) -> str:
+def _name(folder: Path, config: ModelConfig, sides: Tokenizers) -> str:
     """What tells a converted model from others: equal weights in another shape are another model."""
     facts = [LAYOUT, checksum(folder / MODEL), sides.fingerprint, asdict(config)]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
@@ -195,7 +195,7 @@ def _library() -> Any:
 # Converting.
 
 
-def convert(model: Transformer, sides: Sides, folder: Path) -> None:
+def convert(model: Transformer, sides: Tokenizers, folder: Path) -> None:
     """Write a model as CTranslate2 reads it, in the precision it has."""
     spec = _spec(model.config)
     config = model.config

@@ -22,7 +22,7 @@ from regard.config import Config, from_json, to_json
 from regard.errors import ConfigError, FolderError
 from regard.folders import CHECKSUMS, explained
 from regard.models import build
-from regard.text.tokenizer import Sides, check_fingerprint
+from regard.text.tokenizer import Tokenizers, check_fingerprint
 
 MODEL = "model.safetensors"
 CONFIG = "config.json"
@@ -102,14 +102,14 @@ def folders_in(name: str | Path) -> list[Path]:
 
 def load_together(
     folder: str | Path, device: torch.device | str, families: Collection[str], otherwise: str
-) -> tuple[list[nn.Module], Sides, Config]:
+) -> tuple[list[nn.Module], Tokenizers, Config]:
     """The models of one folder or of several joined by `+`, their tokenizers, and the config of the first."""
-    found: list[tuple[nn.Module, Sides, Config]] = []
+    found: list[tuple[nn.Module, Tokenizers, Config]] = []
     for path in folders_in(folder):
         config = load_config(path)
         if config.model.family not in families:
             raise FolderError(f"{path} holds a {config.model.family}, which {otherwise}: {USE[config.model.family]}")
-        sides = Sides.load(path)
+        sides = Tokenizers.load(path)
         if config.text.fingerprint:
             check_fingerprint(sides.fingerprint, config.text.fingerprint, path)
         if found and sides.fingerprint != found[0][1].fingerprint:

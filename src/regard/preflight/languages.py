@@ -65,7 +65,7 @@ def read_lines(lines: Sequence[str]) -> Lines:
 
 
 @dataclass(frozen=True)
-class Sides:
+class Tokenizers:
     """How the letters of the two sides differ: nats in favour of the source for every run of three letters."""
 
     table: Floats
@@ -143,7 +143,7 @@ def third_language(lines: Lines) -> NDArray[np.bool_]:
     return best
 
 
-def learn_sides(source: Lines, target: Lines) -> Sides:
+def learn_sides(source: Lines, target: Lines) -> Tokenizers:
     """What tells the sides apart, learned again without the pairs that turn out to be the other way round."""
     straight = np.ones(len(source.starts), np.bool_)
     for _ in range(ROUNDS):
@@ -160,7 +160,7 @@ def learn_sides(source: Lines, target: Lines) -> Sides:
     )
     if straight.mean() < 0.5:  # most pairs are "the other way round": then that is the right way
         table, one, other = -table, -other, -one
-    return Sides(table, one, other, one - other > APART and own >= ON_OWN_HALF)
+    return Tokenizers(table, one, other, one - other > APART and own >= ON_OWN_HALF)
 
 
 def log_odds(source: Floats, target: Floats) -> Floats:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.errors import DataError
-from regard.text.files import Pair, bare_name, read_lines
+from regard.text.files import Pair, read_lines, uncompressed_name
 
 LINK = re.compile(r"(\d+)-(\d+)")
 GOLD = re.compile(r"(\d+)([-p])(\d+)")
@@ -28,7 +28,7 @@ class Gold(NamedTuple):
     """The sure ones are among them."""
 
 
-def parse(text: str, where: str) -> list[Link]:
+def parse_alignment(text: str, where: str) -> list[Link]:
     """The links of a line."""
     found = []
     for word in text.split():
@@ -39,16 +39,16 @@ def parse(text: str, where: str) -> list[Link]:
     return found
 
 
-def attach(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[str, str, str]]:
+def read_alignments(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[str, str, str]]:
     """Pairs with their line of links, which must be there and inside the sentences."""
     for pair, text, where in _beside(pairs, path, "learn from"):
-        _check_inside(parse(text, where), pair, where)
+        _check_inside(parse_alignment(text, where), pair, where)
         yield pair.source, pair.target, text
 
 
-def attach_gold(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[Pair, Gold]]:
+def read_gold(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[Pair, Gold]]:
     """Pairs with their gold links: `i-j` sure, `ipj` possible; words counted from 1 in a .talp file, else from 0."""
-    first = int(Path(bare_name(path)).suffix.lower() == ".talp")
+    first = int(Path(uncompressed_name(path)).suffix.lower() == ".talp")
     for pair, text, where in _beside(pairs, path, "compare with"):
         sure, possible = set[Link](), set[Link]()
         for word in text.split():
@@ -90,7 +90,7 @@ def _check_inside(links: Iterable[Link], pair: Pair, where: str, first: int = 0)
                 raise DataError(f"{where}: {named} is beyond the {size} words of the {side}{hint}")
 
 
-def between_tokens(links: Iterable[Link], source: Sequence[int], target: Sequence[int]) -> list[int]:
+def token_alignment(links: Iterable[Link], source: Sequence[int], target: Sequence[int]) -> list[int]:
     """Every token of a word linked to every token of the other, as numbers; the sides say each token's word."""
     ours, theirs = _by_word(source), _by_word(target)
     found = {t * PLACES + s for i, j in links for s in ours[i] for t in theirs[j] if max(s, t) < PLACES}

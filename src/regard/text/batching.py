@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.text.alignments import PLACES
-from regard.text.dataset import Column, Store
+from regard.text.dataset import Column, Dataset
 from regard.text.ordering import Plan, Shape, fractions, key, scatter, turns
 from regard.text.tokenizer import MASK, PAD, SPECIALS, START
 
 HIDDEN, REPLACED = 0.8, 0.1  # of the tokens to guess become <mask>, and another token; the rest stays (Devlin et al.)
-AHEAD = 8  # batches that wait for the device
+READ_AHEAD_TEXTS = 8  # batches that wait for the device
 
 Ids = NDArray[np.int64]
 Places = NDArray[np.int64]
@@ -49,7 +49,7 @@ class Batch(NamedTuple):
     """Real tokens of the source, and tokens to guess."""
     examples: Places
     """Which examples these are; where the rows begin in the stream, for packed ones."""
-    links: Tensor | None = None
+    alignment: Tensor | None = None
     """(B, T, S) how much of each target token each source token should get, by word alignments; rows sum to 1 or 0."""
 
     def each(self, function: Callable[[Tensor], Tensor]) -> Batch:
@@ -79,24 +79,24 @@ def _part(batch: Batch, some: slice) -> Batch:
     )
 
 
-Make = Callable[[int], Batch]
+MakeBatch = Callable[[int], Batch]
 """The batch of a number: what a process trains on at that place of the epoch."""
 
 
 # Pairs
 
 
-def pairs(store: Store, plan: Plan, *, rank: int, world: int) -> Make:
+def pairs(store: Dataset, plan: Plan, *, rank: int, world_size: int) -> MakeBatch:
     """The batches of a plan over pairs, or this process's share of each."""
 
     def make(number: int) -> Batch:
-        examples = plan.share(number, rank=rank, world=world)
-        return collate(store, examples, room=plan.room(number, world=world), exact=bool(plan.exact[number]))
+        examples = plan.share(number, rank=rank, world_size=world_size)
+        return collate(store, examples, room=plan.room(number, world_size=world_size), exact=bool(plan.exact[number]))
 
     return make
 
 
-def collate(store: Store, examples: Places, *, room: Shape | None, exact: bool) -> Batch:
+def collate(store: Dataset, examples: Places, *, room: Shape | None, exact: bool) -> Batch:
     """Pairs as one batch: as wide as the longest, or of a given shape with empty rows at the end.
 
     `exact` where all sources are as long as the batch is wide: it has no mask then. Rows without an example need none.
@@ -117,7 +117,7 @@ def collate(store: Store, examples: Places, *, room: Shape | None, exact: bool) 
         source_tokens=int(lengths.sum()),
         target_tokens=int(real.sum()),
         examples=examples,
-        links=_spread(store.columns["links"], examples, target_out, source) if "links" in store.columns else None,
+        alignment=_spread(store.columns["links"], examples, target_out, source) if "links" in store.columns else None,
     )
 
 
@@ -147,16 +147,16 @@ def _pad(column: Column, examples: Places, size: tuple[int, int] | None) -> tupl
 
 
 def masked(
-    store: Store, plan: Plan, *, rank: int, world: int, share: float, vocabulary: int, seed: int, epoch: int
-) -> Make:
+    store: Dataset, plan: Plan, *, rank: int, world_size: int, share: float, vocabulary: int, seed: int, epoch: int
+) -> MakeBatch:
     """The batches of a plan over single texts, some of their tokens to be guessed.
 
     Which ones depends on (seed, epoch), the example and the place in it alone, not on who shares its batch.
     """
 
     def make(number: int) -> Batch:
-        examples = plan.share(number, rank=rank, world=world)
-        room = plan.room(number, world=world)
+        examples = plan.share(number, rank=rank, world_size=world_size)
+        room = plan.room(number, world_size=world_size)
         ids, _ = _pad(store.text, examples, room and (room.rows, room.source))
         owner = np.zeros(len(ids), np.uint64)
         owner[: len(examples)] = examples
@@ -281,14 +281,14 @@ def _rows(stream: Stream, starts: Places, length: int) -> Window:
     return found._replace(ids=np.full_like(found.ids, PAD))
 
 
-def packed(stream: Stream, plan: Plan, *, rank: int, world: int, segments: bool) -> Make:
+def packed(stream: Stream, plan: Plan, *, rank: int, world_size: int, segments: bool) -> MakeBatch:
     """Rows without padding in which every token of the stream is guessed from those before it, for a gpt.
 
     With `segments` a model can keep the texts of a row apart; without, a text sees the one before it too.
     """
 
     def make(number: int) -> Batch:
-        starts = plan.share(number, rank=rank, world=world)
+        starts = plan.share(number, rank=rank, world_size=world_size)
         found = _rows(stream, starts, plan.shape(number).source)
         return Batch(
             source=None,
@@ -309,17 +309,17 @@ def packed_masked(
     plan: Plan,
     *,
     rank: int,
-    world: int,
+    world_size: int,
     segments: bool,
     share: float,
     vocabulary: int,
     seed: int,
     epoch: int,
-) -> Make:
+) -> MakeBatch:
     """Rows without padding, some of their tokens to be guessed, for a bert."""
 
     def make(number: int) -> Batch:
-        starts = plan.share(number, rank=rank, world=world)
+        starts = plan.share(number, rank=rank, world_size=world_size)
         found = _rows(stream, starts, plan.shape(number).source)
         random = _random(found.example.astype(np.uint64), found.offset.astype(np.uint64), seed, epoch)
         kept_apart = found.segments if segments else None
@@ -331,23 +331,25 @@ def packed_masked(
 # The feed
 
 
-class Feed:
+class Prefetcher:
     """The batches of some numbers on the device, made by a thread while the device works.
 
     An epoch goes on at batch n with `range(n, len(plan))`: what came before is not made again. When all is read, or the
     feed is closed or let go of, the thread ends.
     """
 
-    def __init__(self, make: Make, numbers: Iterable[int], *, device: torch.device | str, ahead: int = AHEAD) -> None:
+    def __init__(
+        self, make: MakeBatch, numbers: Iterable[int], *, device: torch.device | str, ahead: int = READ_AHEAD_TEXTS
+    ) -> None:
         self._device = torch.device(device)
         self._ready: Queue[Any] = Queue(maxsize=ahead)
         self._stop = threading.Event()
         # the thread knows the queue and not the feed, or nobody could ever let go of the feed
         work = (make, numbers, self._ready, self._stop, self._device.type == "cuda")
-        self._thread = threading.Thread(target=_fill, args=work, name="regard-feed", daemon=True)
+        self._thread = threading.Thread(target=_fill, args=work, name="regard-prefetch", daemon=True)
         self._thread.start()
 
-    def __iter__(self) -> Feed:
+    def __iter__(self) -> Prefetcher:
         return self
 
     def __next__(self) -> Batch:
@@ -370,7 +372,7 @@ class Feed:
             except Empty:
                 continue
 
-    def __enter__(self) -> Feed:
+    def __enter__(self) -> Prefetcher:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -380,7 +382,7 @@ class Feed:
         self.close()
 
 
-def _fill(make: Make, numbers: Iterable[int], ready: Queue[Any], stop: threading.Event, pin: bool) -> None:
+def _fill(make: MakeBatch, numbers: Iterable[int], ready: Queue[Any], stop: threading.Event, pin: bool) -> None:
     try:
         for number in numbers:
             batch = make(number)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from regard.errors import DataError, FolderError
 from regard.folders import discard, explained, seal, verify, whole_folder
-from regard.text.alignments import between_tokens, parse
+from regard.text.alignments import parse_alignment, token_alignment
 from regard.text.cleaning import (
     KEPT,
     Chunk,
@@ -94,7 +94,7 @@ class Column:
         return ids
 
 
-class Store:
+class Dataset:
     """A prepared corpus: pairs, or single texts for language models."""
 
     def __init__(self, columns: dict[str, Column], digests: Digests, record: dict[str, Any]) -> None:
@@ -105,7 +105,7 @@ class Store:
         """What `corpus.json` says: the report of the cleaning, the fingerprint of the tokenizer."""
 
     @classmethod
-    def open(cls, folder: Path, *, variant: int = 0) -> Store:
+    def open(cls, folder: Path, *, variant: int = 0) -> Dataset:
         """A prepared corpus; `variant` 1, 2 ... are those that BPE dropout has cut."""
         record = _record(folder)
         if variant > record["variants"]:
@@ -143,10 +143,10 @@ class Store:
         """Source and target ids of an example, not copied; both end with </s>."""
         return self.source.ids(example), self.target.ids(example)
 
-    def take(self, examples: Places) -> Store:
+    def take(self, examples: Places) -> Dataset:
         """These examples as a corpus; nothing is copied but where they lie."""
         columns = {name: column.take(examples) for name, column in self.columns.items()}
-        return Store(columns, self.digests[examples], self.record)
+        return Dataset(columns, self.digests[examples], self.record)
 
     def check(self, fingerprint: str, where: str | Path) -> None:
         """Refuse a corpus that another tokenizer made."""
@@ -158,7 +158,7 @@ def variant_of(epoch: int, variants: int) -> int:
     return 1 + epoch % variants if variants else 0
 
 
-def join(stores: Sequence[Store]) -> Store:
+def join(stores: Sequence[Dataset]) -> Dataset:
     """Several corpora as one, one after the other."""
     if len({tuple(store.columns) for store in stores}) != 1 or len({s.record["tokenizer"] for s in stores}) != 1:
         raise FolderError("corpora that are joined must have the same sides and the same tokenizer")
@@ -172,7 +172,7 @@ def join(stores: Sequence[Store]) -> Store:
             np.concatenate([part.starts for part in parts]),
             np.concatenate([part.lengths for part in parts]),
         )
-    return Store(columns, np.concatenate([store.digests for store in stores]), stores[0].record)
+    return Dataset(columns, np.concatenate([store.digests for store in stores]), stores[0].record)
 
 
 def _record(folder: Path) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def _map(path: Path, names: Sequence[str]) -> dict[str, Column]:
 # A part held out
 
 
-def split(store: Store, most: int) -> tuple[Store, Store]:
+def split(store: Dataset, most: int) -> tuple[Dataset, Dataset]:
     """A corpus without, and with only, the part held out for validation: at most `most` examples and 2 in 100.
 
     Examples that share a text on either side, blanks and case aside, stay on the same side of the split. Which ones are
@@ -529,7 +529,7 @@ class Cutter:
         source, target = (tokenizer.words(column) for tokenizer, column in zip(self._tokenizers, columns, strict=False))
         shift = 1 if self._settings.tag else 0  # the tag is the first word
         found = [
-            between_tokens([(i + shift, j) for i, j in parse(text, "links")], ours, theirs)
+            token_alignment([(i + shift, j) for i, j in parse_alignment(text, "links")], ours, theirs)
             for text, ours, theirs in zip(columns[2], source, target, strict=True)
         ]
         lengths = np.fromiter(map(len, found), np.int64, len(found))

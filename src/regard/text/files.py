@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from regard.errors import DataError
 
-LONGEST = 10 * 2**20
+MAX_LINE_BYTES = 10 * 2**20
 """Bytes one line, or one unit of a marked-up file, may have: beyond it is damage or a bomb, not a sentence."""
 
 PIECE = 2**16
@@ -69,7 +69,7 @@ class Pair(NamedTuple):
 
 def open_text(path: str | Path) -> BinaryIO:
     """The bytes of a text file, decompressed as its first bytes ask; `-` is standard input."""
-    name = label(path)
+    name = display_name(path)
     if str(path) == "-":
         return decompress(sys.stdin.buffer, name, close=False)
     return decompress(_open(str(path)), name)
@@ -92,7 +92,7 @@ def decompress(file: BinaryIO, name: str, *, close: bool = True) -> BinaryIO:
     return cast(BinaryIO, stream)
 
 
-def look_ahead(stream: BinaryIO, enough: Callable[[bytes], bool]) -> tuple[bytes, BinaryIO]:
+def peek_until(stream: BinaryIO, enough: Callable[[bytes], bool]) -> tuple[bytes, BinaryIO]:
     """The first bytes of a stream, until they are enough, and the stream as if they had not been read."""
     head = b""
     while not enough(head) and (more := _some(stream, _BUFFER)):
@@ -100,33 +100,33 @@ def look_ahead(stream: BinaryIO, enough: Callable[[bytes], bool]) -> tuple[bytes
     return head, cast(BinaryIO, io.BufferedReader(_Again(head, stream), _BUFFER))
 
 
-def label(path: str | Path) -> str:
+def display_name(path: str | Path) -> str:
     """What messages and origins call a path."""
     return STANDARD_INPUT if str(path) == "-" else str(path)
 
 
 def texts(stream: BinaryIO, name: str) -> Iterator[str]:
     r"""The lines of a stream of UTF-8, ended by \n or \r\n and by nothing else, so that line N is line N everywhere."""
-    for found in readings(stream, name):
+    for found in lines_or_errors(stream, name):
         if isinstance(found, DataError):
             raise found
         yield found
 
 
-def readings(stream: BinaryIO, name: str) -> Iterator[str | DataError]:
+def lines_or_errors(stream: BinaryIO, name: str) -> Iterator[str | DataError]:
     """The lines as `texts` has them; in the place of one that cannot be read stands what is wrong with it."""
     number = 0
-    while line := stream.readline(LONGEST + 1):
+    while line := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
         if number == 1:
             line = _without_mark(line, name)
             if not line:
                 return
-        if len(line) > LONGEST:
+        if len(line) > MAX_LINE_BYTES:
             while line and not line.endswith(b"\n"):
-                line = stream.readline(LONGEST)
+                line = stream.readline(MAX_LINE_BYTES)
             yield DataError(
-                f"{name}:{number}: the line is longer than {LONGEST:,} bytes: is this text, one sentence a line?"
+                f"{name}:{number}: the line is longer than {MAX_LINE_BYTES:,} bytes: is this text, one sentence a line?"
             )
             continue
         yield _text(line, name, number)
@@ -183,7 +183,7 @@ def lines(stream: BinaryIO, name: str) -> Iterator[tuple[str, Origin]]:
         yield text, Origin(name, number)
 
 
-def shards(path: str | Path) -> list[Path]:
+def list_files(path: str | Path) -> list[Path]:
     """The files of a folder in the order of their names, or the one file; `.hidden` and `_SUCCESS` are no data."""
     folder = Path(path)
     if not os.path.isdir(path):  # unlike Path.is_dir, it never raises
@@ -202,7 +202,7 @@ def shards(path: str | Path) -> list[Path]:
     return files
 
 
-def bare_name(path: str | Path) -> str:
+def uncompressed_name(path: str | Path) -> str:
     """The name of a file without the suffix of its compression."""
     name = Path(path).name
     for suffix in SUFFIXES:
@@ -331,17 +331,17 @@ def _without_mark(line: bytes, name: str) -> bytes:
 
 def read_lines(path: str | Path) -> Iterator[tuple[str, Origin]]:
     """The lines of one text, or of a folder of texts, each with where it stands."""
-    files = shards(path)
+    files = list_files(path)
 
     def read() -> Iterator[tuple[str, Origin]]:
         found = False
         for file in files:
             with open_text(file) as stream:
-                for line in lines(stream, label(file)):
+                for line in lines(stream, display_name(file)):
                     found = True
                     yield line
         if not found:
-            raise DataError(f"{label(path)} is empty")
+            raise DataError(f"{display_name(path)} is empty")
 
     return read()
 
@@ -351,13 +351,13 @@ def read_running(path: str | Path, begin: int = 0, end: int | None = None) -> It
 
     In pieces which, joined, are the text: line ends are in it, and nothing is left out.
     """
-    files = shards(path)
+    files = list_files(path)
 
     def read() -> Iterator[str]:
         place = 0
         for file in files:
             with open_text(file) as stream:
-                for piece in running(stream, label(file)):
+                for piece in running(stream, display_name(file)):
                     first, last = begin - place, len(piece) if end is None else end - place
                     place += len(piece)
                     if last <= 0:
@@ -365,6 +365,6 @@ def read_running(path: str | Path, begin: int = 0, end: int | None = None) -> It
                     if wanted := piece[max(first, 0) : last]:
                         yield wanted
         if not place:
-            raise DataError(f"{label(path)} is empty")
+            raise DataError(f"{display_name(path)} is empty")
 
     return read()

@@ -1,4 +1,4 @@
-"""Order: which examples share a batch, and when; pure functions of lengths, budget, seed, epoch, rank and world.
+"""Order: which examples share a batch, and when; pure functions of lengths, budget, seed, epoch, rank and world_size.
 
 N examples, B batches, S source length, T target length.
 """
@@ -57,23 +57,23 @@ class Plan(NamedTuple):
         """The padded shape of a global batch."""
         return Shape(*self.shapes[number].tolist())
 
-    def share(self, number: int, *, rank: int, world: int) -> Places:
+    def share(self, number: int, *, rank: int, world_size: int) -> Places:
         """What one process takes of a global batch: as many tokens as the others, or nearly.
 
         Empty for some where a batch has fewer examples than there are processes.
         """
-        return deal(self.batch(number), rank=rank, world=world)
+        return deal(self.batch(number), rank=rank, world_size=world_size)
 
-    def room(self, number: int, *, world: int) -> Shape | None:
+    def room(self, number: int, *, world_size: int) -> Shape | None:
         """The shape that every process's share has to have, where shapes are fixed."""
         rows, source, target = self.shape(number)
-        return Shape(-(-rows // world), source, target) if self.fixed else None
+        return Shape(-(-rows // world_size), source, target) if self.fixed else None
 
 
-def deal(examples: Places, *, rank: int, world: int) -> Places:
-    """Every `world`-th example, there and back, as cards are dealt fairly when the best lie on top."""
-    turn = np.arange(len(examples)) % (2 * world)
-    mine: Places = examples[(turn == rank) | (turn == 2 * world - 1 - rank)]
+def deal(examples: Places, *, rank: int, world_size: int) -> Places:
+    """Every `world_size`-th example, there and back, as cards are dealt fairly when the best lie on top."""
+    turn = np.arange(len(examples)) % (2 * world_size)
+    mine: Places = examples[(turn == rank) | (turn == 2 * world_size - 1 - rank)]
     return mine
 
 
@@ -427,11 +427,11 @@ def windows(tokens: int, *, length: int, budget: int, seed: int, epoch: int, who
 
 # Texts that are read once, without training.
 
-AHEAD = 2048  # texts read before what becomes of them is written,
-CHARACTERS = 1 << 20  # and about how many characters they may have
+READ_AHEAD_TEXTS = 2048  # texts read before what becomes of them is written,
+READ_AHEAD_CHARACTERS = 1 << 20  # and about how many characters they may have
 
 
-def alike(lengths: Sequence[int], texts: Sequence[str], most: int) -> Iterator[list[int]]:
+def batch_by_length(lengths: Sequence[int], texts: Sequence[str], most: int) -> Iterator[list[int]]:
     """Which texts share a batch of so many positions, padded: neighbours by (length, text), in whatever order given."""
     batch: list[int] = []
     for place in sorted(range(len(lengths)), key=lambda place: (lengths[place], texts[place])):
@@ -443,7 +443,7 @@ def alike(lengths: Sequence[int], texts: Sequence[str], most: int) -> Iterator[l
         yield batch
 
 
-def ahead(texts: Iterable[str], most: int, characters: int) -> Iterator[list[str]]:
+def read_ahead(texts: Iterable[str], most: int, characters: int) -> Iterator[list[str]]:
     """So many texts at a time, or fewer where they are long: what is read ahead has to fit the memory."""
     window: list[str] = []
     left = characters

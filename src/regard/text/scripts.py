@@ -28,7 +28,7 @@ NO_SCRIPT = {
 }
 TWO_WORDS = {"OLD", "NEW", "TAI", "MEETEI", "SYLOTI", "OL", "PHAGS-PA", "CANADIAN", "LINEAR", "PAU", "PAHAWH", "WARANG"}
 
-WITHOUT_BLANKS = ("Han", "Kana", "Thai", "Lao", "Khmer", "Myanmar")  # scripts that do not part their words
+UNSPACED_SCRIPTS = ("Han", "Kana", "Thai", "Lao", "Khmer", "Myanmar")  # scripts that do not part their words
 
 SCRIPT_OF: dict[str, str] = {}
 

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from regard.text.scripts import WITHOUT_BLANKS, script
+from regard.text.scripts import UNSPACED_SCRIPTS, script
 
 CLOSE = ("Han", "Kana")  # scripts that part neither their words nor their sentences
 
@@ -41,7 +41,7 @@ CLAUSE = re.compile(rf"[,;:،؛，、；：—–][{CLOSING}]*+\s+|[，、；：
 BLANK = re.compile(r"\s+")
 
 
-class Part(NamedTuple):
+class TextPart(NamedTuple):
     """A piece of a text, and the white space that stands before it there."""
 
     gap: str
@@ -52,19 +52,19 @@ class Part(NamedTuple):
     """and inside a word."""
 
 
-def sentences(text: str) -> list[Part]:
+def split_sentences(text: str) -> list[TextPart]:
     """The sentences of a text; where it is doubtful they stay together. White space at its end is an empty part."""
     return _parts(text, (match for match in END.finditer(text) if _ends(text, match)))
 
 
-def apart(text: str, measure: Callable[[Sequence[str]], list[int]], most: int) -> list[Part]:
+def split_long_sentence(text: str, measure: Callable[[Sequence[str]], list[int]], most: int) -> list[TextPart]:
     """A sentence in parts that measure at most so much: at the marks of clauses, else at blanks, else anywhere."""
     return [
         first._replace(split=bool(place)) for place, first in enumerate(_fitting(text, measure, most, [CLAUSE, BLANK]))
     ]
 
 
-def joined(parts: Sequence[Part], written: Sequence[str]) -> str:
+def join_parts(parts: Sequence[TextPart], written: Sequence[str]) -> str:
     """The translations of parts as one text, with the white space the parts had, or what the script written uses."""
     found: list[str] = []
     for part, text in zip(parts, written, strict=True):
@@ -75,7 +75,7 @@ def joined(parts: Sequence[Part], written: Sequence[str]) -> str:
     return "".join(found)
 
 
-def unreadable(text: str) -> str:
+def text_problem(text: str) -> str:
     """What makes a text one that cannot be translated, or nothing."""
     if not isinstance(text, str):
         return f"a text must be a string, not {type(text).__name__}"
@@ -91,7 +91,7 @@ def unreadable(text: str) -> str:
     return ""
 
 
-def _parts(text: str, cuts: Iterator[re.Match[str]]) -> list[Part]:
+def _parts(text: str, cuts: Iterator[re.Match[str]]) -> list[TextPart]:
     """What lies between cuts: each match ends in the white space before the next part."""
     found, begin = [], 0
     for cut in cuts:
@@ -102,10 +102,10 @@ def _parts(text: str, cuts: Iterator[re.Match[str]]) -> list[Part]:
     parts = []
     for piece in found:
         if inside := piece.strip():
-            parts.append(Part(gap, inside))
+            parts.append(TextPart(gap, inside))
             gap = ""
         gap += piece[len(piece.rstrip()) :] if inside else ("" if not parts else piece)
-    return [*parts, Part(gap, "")] if gap and parts else parts
+    return [*parts, TextPart(gap, "")] if gap and parts else parts
 
 
 def _ends(text: str, match: re.Match[str]) -> bool:
@@ -124,29 +124,29 @@ def _ends(text: str, match: re.Match[str]) -> bool:
     if len(marks.rstrip()) > 1:  # a quote closes after the stop
         return True
     last = re.split(r"[.\-–/’']", before)[-1]
-    single = len(last) == 1 and last.isalpha() and script(last) not in WITHOUT_BLANKS
+    single = len(last) == 1 and last.isalpha() and script(last) not in UNSPACED_SCRIPTS
     ordinal = last.isdecimal() and len(last) <= 2  # 3. Mai
     return not (single or ordinal or last.casefold() in ABBREVIATIONS)
 
 
 def _fitting(
     text: str, measure: Callable[[Sequence[str]], list[int]], most: int, marks: Sequence[re.Pattern[str]]
-) -> list[Part]:
+) -> list[TextPart]:
     if measure([text])[0] <= most:
-        return [Part("", text)]
+        return [TextPart("", text)]
     if not marks:
         return _halves(text, measure, most)
     pieces = _parts(text, marks[0].finditer(text))
-    found: list[Part] = []
+    found: list[TextPart] = []
     for part in _packed(pieces, measure([piece.text for piece in pieces]), most):
         first, *others = _fitting(part.text, measure, most, marks[1:])
         found += [first._replace(gap=part.gap), *others]
     return found
 
 
-def _packed(parts: Sequence[Part], sizes: Sequence[int], most: int) -> list[Part]:
+def _packed(parts: Sequence[TextPart], sizes: Sequence[int], most: int) -> list[TextPart]:
     """Neighbours together, as many as fit."""
-    found: list[Part] = []
+    found: list[TextPart] = []
     room = 0
     for part, size in zip(parts, sizes, strict=True):
         if found and size <= room:
@@ -158,10 +158,10 @@ def _packed(parts: Sequence[Part], sizes: Sequence[int], most: int) -> list[Part
     return found
 
 
-def _halves(text: str, measure: Callable[[Sequence[str]], list[int]], most: int) -> list[Part]:
+def _halves(text: str, measure: Callable[[Sequence[str]], list[int]], most: int) -> list[TextPart]:
     """Whatever it is, in parts that fit: at a blank near the middle, else between two characters there."""
-    waiting, found = [Part("", text)], []
-    parted = script(text) not in WITHOUT_BLANKS
+    waiting, found = [TextPart("", text)], []
+    parted = script(text) not in UNSPACED_SCRIPTS
     while waiting:
         part = waiting.pop()
         if measure([part.text])[0] <= most or len(part.text) < 2:
@@ -170,7 +170,7 @@ def _halves(text: str, measure: Callable[[Sequence[str]], list[int]], most: int)
         place = _middle(part.text)
         one, other = part.text[:place], part.text[place:]
         gap = other[: len(other) - len(other.lstrip())]
-        waiting += [Part(gap, other.lstrip(), torn=parted and not gap), part._replace(text=one)]
+        waiting += [TextPart(gap, other.lstrip(), torn=parted and not gap), part._replace(text=one)]
     return found
 
 

@@ -22,7 +22,7 @@ from regard.errors import ConfigError, FolderError, InputError
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
 PAD, START, END, UNKNOWN, MASK = range(len(SPECIALS))
-SILENT = (PAD, START, END, MASK)  # they stand in no text; <unk> does: a lost word leaves a trace
+TEXTLESS_TOKENS = (PAD, START, END, MASK)  # they stand in no text; <unk> does: a lost word leaves a trace
 
 # At 0.1 this makes Multi30k's first 2,000 lines 12 % (en) and 15 % (de) longer; the library's dropout, 14 and 15 %.
 GENTLER = 0.3
@@ -117,7 +117,7 @@ class Tokenizer:
         return int(found)
 
     @property
-    def around(self) -> tuple[list[int], list[int]]:
+    def surrounding_tokens(self) -> tuple[list[int], list[int]]:
         """The special tokens that stand before and after a text a bert reads."""
         text = self._engine.encode("a", add_special_tokens=False).ids
         whole = self._engine.encode("a", add_special_tokens=True).ids
@@ -126,9 +126,9 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special tokens."""
-        return self.encode_each([text])[0]
+        return self.encode_batch([text])[0]
 
-    def encode_each(self, texts: Sequence[str]) -> list[list[int]]:
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, by the library alone."""
         check_texts(texts)
         return [encoding.ids for encoding in self._engine.encode_batch_fast(texts, add_special_tokens=False)]
@@ -157,7 +157,7 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; special tokens have none, but for <unk>: a lost word leaves a trace."""
-        shown = [number for number in ids if number not in SILENT]
+        shown = [number for number in ids if number not in TEXTLESS_TOKENS]
         if UNKNOWN in shown and isinstance(self._engine.model, models.WordLevel):
             lost = BLANK + SPECIALS[UNKNOWN]  # a word brings the blank before it, and this one is not known
             tokens = [lost if number == UNKNOWN else self._engine.id_to_token(number) for number in shown]
@@ -168,24 +168,24 @@ class Tokenizer:
         """Each id as the vocabulary writes it."""
         return [str(self._engine.id_to_token(number)) for number in ids]
 
-    def pieces(self, ids: Sequence[int], after: int) -> list[str]:
+    def token_texts(self, ids: Sequence[int], after: int) -> list[str]:
         """What each of the tokens would write after another, with the blank before it; a special token's name."""
         before = self.decode([after])
         found = []
         for number in ids:
             whole = self.decode([after, number])
-            found.append(SPECIALS[number] if number in SILENT else whole[_alike(before, whole) :])
+            found.append(SPECIALS[number] if number in TEXTLESS_TOKENS else whole[_alike(before, whole) :])
         return found
 
-    def starts(self, ids: Sequence[int], text: str | None = None) -> tuple[str, list[int]]:
+    def token_starts(self, ids: Sequence[int], text: str | None = None) -> tuple[str, list[int]]:
         """The text that ids were made from, or else stand for, and the character at which each of them begins."""
         starts, end = [], 0
         if text is not None:
             cut = self._engine.encode(text, add_special_tokens=False)
-            if cut.ids == [number for number in ids if number not in SILENT]:
+            if cut.ids == [number for number in ids if number not in TEXTLESS_TOKENS]:
                 offsets = iter(cut.offsets)
                 for number in ids:
-                    start, after = (end, end) if number in SILENT else next(offsets)
+                    start, after = (end, end) if number in TEXTLESS_TOKENS else next(offsets)
                     starts.append(min(start, end))  # a blank between tokens belongs to the one after it
                     end = max(after, end)
                 return text, starts
@@ -205,7 +205,7 @@ def _alike(one: str, other: str) -> int:
     return next((place for place, (a, b) in enumerate(both) if a != b), min(len(one), len(other)))
 
 
-class Sides(NamedTuple):
+class Tokenizers(NamedTuple):
     """The tokenizers of a pair; one and the same where they are shared."""
 
     source: Tokenizer
@@ -231,7 +231,7 @@ class Sides(NamedTuple):
             self.target.save(folder / TARGET_FILE)
 
     @classmethod
-    def load(cls, folder: Path) -> Sides:
+    def load(cls, folder: Path) -> Tokenizers:
         """The tokenizers in a folder."""
         source = Tokenizer.load(folder / SOURCE_FILE)
         separate = folder / TARGET_FILE
@@ -323,16 +323,16 @@ def train_sides(
     vocabulary: int,
     lowercase: bool = False,
     tags: Sequence[str] = (),
-) -> Sides:
+) -> Tokenizers:
     """The tokenizers of a pair: one for both sides, or one each."""
 
     def of(texts: Iterable[str]) -> Tokenizer:
         return train(texts, kind=kind, vocabulary=vocabulary, lowercase=lowercase, tags=tags)
 
     if not shared:
-        return Sides(of(sources), of(targets))
+        return Tokenizers(of(sources), of(targets))
     both = of(text for pair in zip(sources, targets, strict=True) for text in pair)
-    return Sides(both, both)
+    return Tokenizers(both, both)
 
 
 def check_tags(tags: Sequence[str]) -> None:
@@ -491,11 +491,11 @@ def _try(largest: Tokenizer, size: int, words: Counter[str], unseen: Counter[str
     alphabet = len(SPECIALS) + len(BYTES)
     values["model"]["merges"] = values["model"]["merges"][: size - alphabet]
     smaller = Tokenizer(json.dumps(values))
-    cut = smaller.encode_each(list(words))
+    cut = smaller.encode_batch(list(words))
     times = np.repeat(list(words.values()), [len(ids) for ids in cut])
     counts = np.bincount([number for ids in cut for number in ids], times, minlength=size)[alphabet:size]
     tokens = sum(
-        len(ids) * count for ids, count in zip(smaller.encode_each(list(unseen)), unseen.values(), strict=True)
+        len(ids) * count for ids, count in zip(smaller.encode_batch(list(unseen)), unseen.values(), strict=True)
     )
     return float(np.median(counts)), tokens
 
@@ -602,7 +602,7 @@ class Lines:
         starts, lengths = [], []
         total = len(self._ids)
         for tokenizer in self._tokenizers:
-            cut = tokenizer.encode_each(texts)
+            cut = tokenizer.encode_batch(texts)
             counts = np.fromiter(map(len, cut), np.int64, len(cut))
             ends = total + np.cumsum(counts)
             pieces.append(np.fromiter((number for ids in cut for number in ids), np.uint32, int(counts.sum())))
@@ -629,7 +629,7 @@ class Lines:
     ) -> tuple[Ids, Lengths]:
         """The same with some lines encoded whole."""
         rows = np.split(ids, np.cumsum(lengths)[:-1])
-        whole = self._tokenizers[table].encode_each([lines[number] for number in odd])
+        whole = self._tokenizers[table].encode_batch([lines[number] for number in odd])
         for number, cut in zip(odd, whole, strict=True):
             rows[number] = np.array(cut, np.uint32)
         return np.concatenate(rows), np.fromiter(map(len, rows), np.int64, len(rows))

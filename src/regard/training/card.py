@@ -13,7 +13,7 @@ from regard import __version__
 from regard.counting import count
 from regard.text.files import SUFFIXES
 from regard.training import hardware as machine
-from regard.training.data import Files, left_out_of
+from regard.training.data import Files, validation_report
 from regard.training.loop import Training
 from regard.training.planning import lasting
 
@@ -103,15 +103,16 @@ def _searched(training: Training) -> str:
 
 def _origin(training: Training, corpora: Sequence[Files], valid: Files | None) -> dict[str, str]:
     config, data = training.config, training.data
-    sides = "one for both sides" if data.sides.shared else f"{data.sides.target.size:,} on the target side"
+    sides = "one for both sides" if data.tokenizers.shared else f"{data.tokenizers.target.size:,} on the target side"
     single = config.model.family in DOES
-    said = left_out_of(data.valid) if valid else ""
+    said = validation_report(data.valid) if valid else ""
     return {
         "training text": "<br>".join(_named(files) for files in corpora),
         "cleaning": data.train[0].record["report"]["text"] + (f"<br>{said}" if said else ""),
         "validation text": _named(valid) if valid else "held out of the training text, none of it repeated there",
         "examples": f"{len(data.train[0]):,} to train on, {len(data.valid):,} to validate with",
-        "tokenizer": f"{config.text.tokenizer}, {data.sides.source.size:,} tokens" + ("" if single else f", {sides}"),
+        "tokenizer": f"{config.text.tokenizer}, {data.tokenizers.source.size:,} tokens"
+        + ("" if single else f", {sides}"),
     }
 
 

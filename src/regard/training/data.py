@@ -15,12 +15,12 @@ from regard.errors import ConfigError, DataError
 from regard.folders import cache
 from regard.text import dataset as corpus
 from regard.text import ordering
-from regard.text.alignments import attach
-from regard.text.batching import Make, Stream, packed, packed_masked, pairs
+from regard.text.alignments import read_alignments
+from regard.text.batching import MakeBatch, Stream, packed, packed_masked, pairs
 from regard.text.cleaning import Cleaning
-from regard.text.dataset import Places, Store
+from regard.text.dataset import Dataset, Places
 from regard.text.files import read_lines, read_running
-from regard.text.tokenizer import Sides, Tokenizer, suggest_vocabulary
+from regard.text.tokenizer import Tokenizer, Tokenizers, suggest_vocabulary
 from regard.text.tokenizer import train as train_tokenizer
 
 LEAST = 4096  # positions of a validation batch at least
@@ -45,7 +45,7 @@ class Files:
     """The characters of a running text that are meant."""
     tag: str = ""
     """Put before every source, to tell one kind of pair from another."""
-    links: Path | None = None
+    alignments: Path | None = None
     """Word alignments of the pairs, line for line."""
 
     def read(self) -> Iterator[tuple[str, ...]]:
@@ -55,13 +55,13 @@ class Files:
         if self.single:
             return ((line,) for line, _ in read_lines(self.source))
         pairs = read_pairs(self.source, self.target, languages=self.languages, fields=self.fields)
-        if self.links is not None:
-            return attach(pairs, self.links)
+        if self.alignments is not None:
+            return read_alignments(pairs, self.alignments)
         return ((pair.source, pair.target) for pair in pairs)
 
     @property
     def paths(self) -> list[Path]:
-        given = [path for path in (self.source, self.target, self.links) if path]
+        given = [path for path in (self.source, self.target, self.alignments) if path]
         return [path for top in given for path in (sorted(top.iterdir()) if top.is_dir() else [top])]
 
     @property
@@ -74,28 +74,33 @@ class Epoch(NamedTuple):
     """The batches of one epoch."""
 
     plan: ordering.Plan
-    make: Make
+    make: MakeBatch
 
 
 class Data:
     """The prepared corpora of a run."""
 
     def __init__(
-        self, config: Config, sides: Sides, train: Sequence[Store], valid: Store, shares: Sequence[tuple[int, float]]
+        self,
+        config: Config,
+        tokenizers: Tokenizers,
+        train: Sequence[Dataset],
+        valid: Dataset,
+        shares: Sequence[tuple[int, float]],
     ) -> None:
-        self.config, self.sides, self.valid, self.shares = config, sides, valid, shares
+        self.config, self.tokenizers, self.valid, self.shares = config, tokenizers, valid, shares
         self.train = train
         """The corpora as one, and where BPE dropout cuts them anew, their variants: the epochs take them in turn."""
         self._chosen: tuple[int, list[ordering.Shape]] | None = None
 
-    def epoch(self, number: int, *, rank: int, world: int) -> Epoch:
+    def epoch(self, number: int, *, rank: int, world_size: int) -> Epoch:
         """The training batches of an epoch, which (seed, epoch) alone decides."""
         store, settings = self.train[number % len(self.train)], self.config.train
         sizes, weights = zip(*self.shares, strict=True)
         examples = None
         if set(weights) != {1.0}:
             examples = ordering.mix(sizes, weights, seed=settings.seed, epoch=number)
-        return self._batches(store, settings.seed, number, rank, world, settings.batch_tokens, examples)
+        return self._batches(store, settings.seed, number, rank, world_size, settings.batch_tokens, examples)
 
     def _shapes(self, budget: int) -> list[ordering.Shape]:
         """The few shapes of all epochs, which hold every variant of the corpora."""
@@ -116,7 +121,7 @@ class Data:
         return self._batches(self.valid, 0, 0, 0, 1, max(self.config.train.batch_tokens, LEAST), None)
 
     def _batches(
-        self, store: Store, seed: int, epoch: int, rank: int, world: int, budget: int, examples: Places | None
+        self, store: Dataset, seed: int, epoch: int, rank: int, world_size: int, budget: int, examples: Places | None
     ) -> Epoch:
         config, text = self.config, self.config.text
         if config.model.family in ("rnn", "transformer"):
@@ -126,19 +131,19 @@ class Data:
                 plan = ordering.plan_shapes(*lengths, shapes, seed=seed, epoch=epoch, examples=examples, exact=exact)
             else:
                 plan = ordering.plan(*lengths, budget=budget, seed=seed, epoch=epoch, examples=examples, exact=exact)
-            return Epoch(plan, pairs(store, plan, rank=rank, world=world))
+            return Epoch(plan, pairs(store, plan, rank=rank, world_size=world_size))
         chosen = np.arange(len(store)) if examples is None else ordering.in_laps(examples)
         stream = Stream(store.text, chosen, running=text.continuous)
         length = min(text.context_length, config.model.max_positions, len(stream))
         cut = {"length": length, "budget": max(budget, length), "seed": seed, "epoch": epoch}
         plan = ordering.windows(len(stream), **cut, whole=store is self.valid)
         if config.model.family == "gpt":
-            return Epoch(plan, packed(stream, plan, rank=rank, world=world, segments=text.isolate_texts))
+            return Epoch(plan, packed(stream, plan, rank=rank, world_size=world_size, segments=text.isolate_texts))
         make = packed_masked(
             stream,
             plan,
             rank=rank,
-            world=world,
+            world_size=world_size,
             segments=text.isolate_texts,
             share=text.mask_probability,
             vocabulary=config.model.vocabulary,
@@ -148,7 +153,7 @@ class Data:
         return Epoch(plan, make)
 
 
-def make_tokenizers(corpora: Sequence[Files], text: TextConfig, say: Callable[[str], None]) -> Sides:
+def make_tokenizers(corpora: Sequence[Files], text: TextConfig, say: Callable[[str], None]) -> Tokenizers:
     """The tokenizers of a run, learned from its training text."""
     single = corpora[0].single
 
@@ -172,12 +177,12 @@ def make_tokenizers(corpora: Sequence[Files], text: TextConfig, say: Callable[[s
 
     if single or text.shared:
         both = learned(column(*range(1 if single else 2)))
-        return Sides(both, both)
-    return Sides(learned(column(0)), learned(column(1)))
+        return Tokenizers(both, both)
+    return Tokenizers(learned(column(0)), learned(column(1)))
 
 
 def prepare(
-    corpora: Sequence[Files], valid: Files | None, config: Config, sides: Sides, say: Callable[[str], None],
+    corpora: Sequence[Files], valid: Files | None, config: Config, sides: Tokenizers, say: Callable[[str], None],
     damaged: Callable[[str], None] | None = None,
 ) -> tuple[Data, str]:  # fmt: skip
     """Clean, cut into ids and keep what is trained and validated on; with it, a hash of all the files.
@@ -194,7 +199,7 @@ def prepare(
         if not apart:
             corpora, apart = _without_end(corpora, say)
     identities = [f"{files.identity}*{files.weight:g}" for files in corpora]
-    linked = any(files.links for files in corpora)
+    linked = any(files.alignments for files in corpora)
     kept = [
         _stored(
             files, identity, config, sides, rules, damaged, variants=config.text.bpe_dropout_variants, linked=linked
@@ -202,10 +207,10 @@ def prepare(
         for files, identity in zip(corpora, identities, strict=True)
     ]
     variants = range(1, 1 + config.text.bpe_dropout_variants) if config.text.bpe_dropout else range(1)
-    stores = [corpus.join([Store.open(folder, variant=number) for folder in kept]) for number in variants]
-    sizes = [len(Store.open(folder)) for folder in kept]
+    stores = [corpus.join([Dataset.open(folder, variant=number) for folder in kept]) for number in variants]
+    sizes = [len(Dataset.open(folder)) for folder in kept]
     for folder in kept:
-        say(Store.open(folder).record["report"]["text"])
+        say(Dataset.open(folder).record["report"]["text"])
     made: list[Path] = []
     if apart:
         lenient = Cleaning(
@@ -216,9 +221,9 @@ def prepare(
         made = [
             _stored(files, files.identity, config, sides, lenient, damaged, variants=0, linked=False) for files in apart
         ]
-        held = corpus.join([Store.open(folder) for folder in made])
+        held = corpus.join([Dataset.open(folder) for folder in made])
     else:
-        whole = corpus.join([Store.open(folder) for folder in kept])
+        whole = corpus.join([Dataset.open(folder) for folder in kept])
         train, held = corpus.split(whole, config.text.held_out)
         chosen = _where(train, whole)
         bounds = np.cumsum([0, *sizes])
@@ -227,7 +232,7 @@ def prepare(
         say(f"held out {len(held):,} {'texts' if corpora[0].single else 'pairs'} for validation")
     _refuse_nothing(corpora, stores[0], kept, "train on")
     _refuse_nothing(apart, held, made, "validate with")
-    if said := left_out_of(held) if apart else "":
+    if said := validation_report(held) if apart else "":
         say(said)
     if not len(held) and not config.text.held_out:
         raise ConfigError("text.held_out=0 keeps nothing to validate with: give --valid files, or leave it out")
@@ -240,19 +245,19 @@ def prepare(
     return Data(config, sides, stores, held, shares), "+".join(identities)
 
 
-def left_out_of(valid: Store) -> str:
+def validation_report(valid: Dataset) -> str:
     """What is said of --valid files of which something was left out; else nothing."""
     report = valid.record["report"]
     return f"validation: {report['text']}" if report["left_out"] else ""
 
 
-def _refuse_nothing(files: Sequence[Files], found: Store, kept: Sequence[Path], use: str) -> None:
+def _refuse_nothing(files: Sequence[Files], found: Dataset, kept: Sequence[Path], use: str) -> None:
     if files and not len(found):
-        reports = "; ".join(Store.open(folder).record["report"]["text"] for folder in kept)
+        reports = "; ".join(Dataset.open(folder).record["report"]["text"] for folder in kept)
         raise DataError(f"{files[0].source} leaves nothing to {use}: {reports}")
 
 
-def check_room(data: Data, config: Config) -> None:
+def check_lengths(data: Data, config: Config) -> None:
     """Refuse a config that some pair does not fit, however it is cut: better now than in an epoch to come."""
     if config.model.family not in ("rnn", "transformer"):
         return
@@ -288,7 +293,7 @@ def _without_end(corpora: Sequence[Files], say: Callable[[str], None]) -> tuple[
     return parts
 
 
-def _where(part: Store, whole: Store) -> Places:
+def _where(part: Dataset, whole: Dataset) -> Places:
     """Which examples of a corpus a part of it holds."""
     first = next(iter(part.columns))
     places = [np.stack([store.columns[first].file, store.columns[first].starts]) for store in (whole, part)]
@@ -297,13 +302,20 @@ def _where(part: Store, whole: Store) -> Places:
 
 
 def _stored(
-    files: Files, identity: str, config: Config, sides: Sides, rules: Cleaning, damaged: Callable[[str], None] | None,
-    *, variants: int, linked: bool,
-) -> Path:  # fmt: skip
+    files: Files,
+    identity: str,
+    config: Config,
+    sides: Tokenizers,
+    rules: Cleaning,
+    damaged: Callable[[str], None] | None,
+    *,
+    variants: int,
+    linked: bool,
+) -> Path:
     return corpus.prepare(
         cache("prepared"),
         # Beside a corpus with links, one without has empty ones.
-        (lambda: ((*pair, "") for pair in files.read())) if linked and files.links is None else files.read,
+        (lambda: ((*pair, "") for pair in files.read())) if linked and files.alignments is None else files.read,
         identity=identity,
         tokenizers=[sides.source] if files.single else [sides.source, sides.target],
         cleaning=rules,

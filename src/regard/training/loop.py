@@ -23,7 +23,7 @@ from regard.config import Config, TrainConfig
 from regard.errors import FolderError, RunError
 from regard.memory import is_full, make_room
 from regard.models.folder import fill, parameters, to_local
-from regard.text.batching import Batch, Feed, split_batch
+from regard.text.batching import Batch, Prefetcher, split_batch
 from regard.training.checkpoint import (
     CheckpointWriter,
     checkpoint_path,
@@ -259,8 +259,8 @@ class Training:
         """This process's share of every global batch from where the run stands, epoch after epoch, without end."""
         number, cursor = self.progress.epoch, self.progress.batch
         while True:
-            epoch = self.data.epoch(number, rank=self.runtime.rank, world=self.runtime.world_size)
-            with Feed(epoch.make, range(cursor, len(epoch.plan)), device=self.runtime.device) as feed:
+            epoch = self.data.epoch(number, rank=self.runtime.rank, world_size=self.runtime.world_size)
+            with Prefetcher(epoch.make, range(cursor, len(epoch.plan)), device=self.runtime.device) as feed:
                 for batch in feed:
                     cursor += 1
                     self.cursor = (number, cursor) if cursor < len(epoch.plan) else (number + 1, 0)
@@ -361,7 +361,7 @@ class Training:
         rank, world = self.runtime.rank, self.runtime.world_size
         if world == 1 or self.config.train.sharded:
             return
-        epoch = self.data.epoch(self.progress.epoch, rank=rank, world=world)
+        epoch = self.data.epoch(self.progress.epoch, rank=rank, world_size=world)
         rows, lengths = epoch.plan.shapes[:, 0], epoch.plan.shapes[:, 1:].sum(axis=1)
         largest = {int(sizes.argmax()) for sizes in (rows, lengths, rows * lengths)}
         for number in sorted(largest):

@@ -68,7 +68,7 @@ def _run(model: nn.Module, batch: Batch, config: TrainConfig) -> tuple[Tensor, T
     logits = model(batch, record)
     crosses = [name for name in record if name.endswith(".cross")]
     weights = record[crosses[max(len(crosses) - 2, 0)]]
-    links = own_links(weights, batch) if batch.links is None else batch.links
+    links = own_links(weights, batch) if batch.alignment is None else batch.alignment
     return logits, config.guided_alignment * guided_loss(weights, links)
 
 

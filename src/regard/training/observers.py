@@ -93,4 +93,4 @@ def _camera(training: Training) -> film.Film | None:
     if not settings.film:
         return None
     root = training.folder if training.runtime.is_main else None
-    return film.Film(root, data.valid, data.sides, sentences=settings.film, update=training.progress.update)
+    return film.Film(root, data.valid, data.tokenizers, sentences=settings.film, update=training.progress.update)

@@ -184,7 +184,7 @@ def _validation(model: nn.Module, data: Data, validate: Validate, limit: float) 
 
     def timed(config: Config, some: int) -> tuple[float, bool]:
         places = np.linspace(0, held - 1, min(some, held)).astype(np.int64)
-        few = Data(config, data.sides, data.train, data.valid.take(places), data.shares)
+        few = Data(config, data.tokenizers, data.train, data.valid.take(places), data.shares)
         begun = time.perf_counter()
         validated = validate(model, few)
         return (time.perf_counter() - begun) / len(places), "sentences" in validated.facts
@@ -258,7 +258,7 @@ def _fits(config: Config, data: Data, runtime: Runtime, known: Facts, make: Make
     """Whether the batches with the longest examples and with the most targets can be trained on, with room to spare."""
     training = Training(Path(), make(config), config, _with(data, config), Runtime(runtime.device, 0, 1))
     step = training._prepared()
-    epoch = training.data.epoch(0, rank=0, world=runtime.world_size)
+    epoch = training.data.epoch(0, rank=0, world_size=runtime.world_size)
     shapes, lengths = epoch.plan.shapes, epoch.plan.shapes[:, 1:].sum(axis=1)
     training.cursor = (0, 0)
     torch.cuda.reset_peak_memory_stats(runtime.device)
@@ -277,7 +277,7 @@ def _fits(config: Config, data: Data, runtime: Runtime, known: Facts, make: Make
 
 
 def _with(data: Data, config: Config) -> Data:
-    return Data(config, data.sides, data.train, data.valid, data.shares)
+    return Data(config, data.tokenizers, data.train, data.valid, data.shares)
 
 
 def _mean(times: list[float]) -> float:

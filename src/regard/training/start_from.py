@@ -19,7 +19,7 @@ from regard.models import Transformer, build
 from regard.models.folder import MODEL, load_config, load_weights
 from regard.models.lora import New, adapt
 from regard.models.warm_start import check_asked, warm_config, warm_start
-from regard.text.tokenizer import Sides, Tokenizer
+from regard.text.tokenizer import Tokenizer, Tokenizers
 
 ROWS = {
     "source.token.weight": 0, "source.weight": 0, "head.bias": 0,
@@ -88,7 +88,7 @@ def origin_of(origins: Iterable[Path]) -> str:
 # Tokenizers
 
 
-def take_tokenizers(origins: Sequence[Path], text: TextConfig, say: Callable[[str], None]) -> Sides | None:
+def take_tokenizers(origins: Sequence[Path], text: TextConfig, say: Callable[[str], None]) -> Tokenizers | None:
     """The folders' tokenizers, with the tags a run needs more; None where the text section asks for another one."""
     if not origins:
         return None
@@ -101,20 +101,20 @@ def take_tokenizers(origins: Sequence[Path], text: TextConfig, say: Callable[[st
     new = [tag for tag in source.tags if tag not in theirs.source.tags]
     said = f"tokenizer of {origins[0]} is" if theirs.shared else f"tokenizers of {' and '.join(map(str, origins))} are"
     say(f"the {said} taken over" + (f", with {' '.join(new)} as new" if new else ""))
-    return Sides(source, target)
+    return Tokenizers(source, target)
 
 
 def _asks_for_another(text: TextConfig, theirs: TextConfig) -> bool:
     return any(getattr(text, name) != getattr(theirs, name) for name in TOKENIZER)
 
 
-def _join(origins: Sequence[Path]) -> Sides:
+def _join(origins: Sequence[Path]) -> Tokenizers:
     """The tokenizers of one folder, or of the source sides of two."""
-    first, *others = (Sides.load(folder) for folder in origins)
+    first, *others = (Tokenizers.load(folder) for folder in origins)
     if not others:
         return first
     same = first.source.fingerprint == others[0].source.fingerprint
-    return Sides(first.source, first.source if same else others[0].source)
+    return Tokenizers(first.source, first.source if same else others[0].source)
 
 
 # Weights
@@ -127,21 +127,21 @@ class Started(NamedTuple):
     new: New
 
 
-def start_from(model: nn.Module, origins: Sequence[Path], sides: Sides) -> Started:
+def start_from(model: nn.Module, origins: Sequence[Path], sides: Tokenizers) -> Started:
     """Give a new model the weights of folders, as far as they fit, and say what moved."""
     return _from_berts(model, origins, sides) if len(origins) == 2 else _from_one(model, origins[0], sides)
 
 
-def _from_berts(model: nn.Module, origins: Sequence[Path], sides: Sides) -> Started:
+def _from_berts(model: nn.Module, origins: Sequence[Path], sides: Tokenizers) -> Started:
     assert isinstance(model, Transformer)
     if model.config.tie_embeddings == "all" and not sides.shared:
         raise ConfigError(
             "model.tie_embeddings = all needs one tokenizer, and the two berts have two: set "
             'model.tie_embeddings="target"'
         )
-    theirs = Sides(*(Sides.load(folder).source for folder in origins))
+    theirs = Tokenizers(*(Tokenizers.load(folder).source for folder in origins))
     moved = [
-        _recut(load_weights(folder), Sides(before, before), Sides(now, now))
+        _recut(load_weights(folder), Tokenizers(before, before), Tokenizers(now, now))
         for folder, before, now in zip(origins, theirs, sides, strict=True)
     ]
     report = warm_start(model, *moved)
@@ -149,8 +149,8 @@ def _from_berts(model: nn.Module, origins: Sequence[Path], sides: Sides) -> Star
     return Started(f"from {origins[0]} and {origins[1]}: {report}; new: {_shorten(report.new)}", new)
 
 
-def _from_one(model: nn.Module, folder: Path, sides: Sides) -> Started:
-    theirs, stored, first = Sides.load(folder), load_weights(folder), _first_names(folder)
+def _from_one(model: nn.Module, folder: Path, sides: Tokenizers) -> Started:
+    theirs, stored, first = Tokenizers.load(folder), load_weights(folder), _first_names(folder)
     weights = _recut({name: stored[owner] for name, owner in first.items()}, theirs, sides)
     ours = dict(model.named_parameters())
     kept = [name for name, parameter in ours.items() if name in weights and weights[name].shape == parameter.shape]
@@ -167,7 +167,7 @@ def _from_one(model: nn.Module, folder: Path, sides: Sides) -> Started:
     return Started("; ".join(report), _new_rows(kept, theirs, sides) | dict.fromkeys(new))
 
 
-def _new_rows(kept: Iterable[str], theirs: Sides, ours: Sides) -> dict[str, Tensor | None]:
+def _new_rows(kept: Iterable[str], theirs: Tokenizers, ours: Tokenizers) -> dict[str, Tensor | None]:
     """Of tensors with one row a token, which rows are of tokens that the folder did not have."""
     new = [torch.tensor(_places(*pair)) < 0 for pair in zip(theirs, ours, strict=True)]
     return {name: new[ROWS[name]] for name in kept if name in ROWS and new[ROWS[name]].any()}
@@ -185,7 +185,7 @@ def _first_names(folder: Path) -> dict[str, str]:
     return names
 
 
-def _recut(weights: Mapping[str, Tensor], theirs: Sides, ours: Sides) -> dict[str, Tensor]:
+def _recut(weights: Mapping[str, Tensor], theirs: Tokenizers, ours: Tokenizers) -> dict[str, Tensor]:
     """The same weights with a row for each of our tokens: theirs by its text, or a new one.
 
     New rows are drawn from a normal distribution with the mean and the spread of theirs: they stand among the others,
@@ -210,7 +210,7 @@ def _places(theirs: Tokenizer, ours: Tokenizer) -> list[int]:
     return [known.get(token, -1) for token in ours.tokens(range(ours.size))]
 
 
-def _tokens_report(theirs: Sides, ours: Sides) -> list[str]:
+def _tokens_report(theirs: Tokenizers, ours: Tokenizers) -> list[str]:
     lines: list[str] = []
     for name, before, now in zip(("source ", "target "), theirs, ours, strict=True):
         if before.fingerprint != now.fingerprint and not (lines and ours.shared and theirs.shared):

@@ -26,9 +26,9 @@ from regard.memory import in_parts
 from regard.models import build
 from regard.models.folder import CONFIG, MODEL, fill, save_model
 from regard.models.lora import merged
-from regard.text.batching import Batch, Feed, split_batch
+from regard.text.batching import Batch, Prefetcher, split_batch
 from regard.text.tokenizer import FILES as TOKENIZERS
-from regard.text.tokenizer import Sides
+from regard.text.tokenizer import Tokenizers
 from regard.training.card import model_card
 from regard.training.checkpoint import (
     average_checkpoints,
@@ -40,7 +40,7 @@ from regard.training.checkpoint import (
     update_number,
     verify_checkpoint,
 )
-from regard.training.data import Data, Files, check_room, make_tokenizers, prepare
+from regard.training.data import Data, Files, check_lengths, make_tokenizers, prepare
 from regard.training.distributed import Runtime
 from regard.training.loop import Progress, Training, Validation, Watch, last_saved
 from regard.training.losses import check_guided, objective
@@ -113,7 +113,7 @@ def _run(request: Request, runtime: Runtime, say: Say, watch: Watch) -> Outcome:
     if runtime.is_main and (request.fresh or not (out / CONFIG).exists()):
         _begin(request, runtime, say)
     runtime.barrier()
-    config, sides = from_json(out / CONFIG), Sides.load(out)
+    config, sides = from_json(out / CONFIG), Tokenizers.load(out)
     _refuse_change(config, _fitted(request.config, sides), out, request.left_open)
     sharded = request.config.train.sharded  # how a run is divided may change from one start to the next
     config = dataclasses.replace(config, train=dataclasses.replace(config.train, sharded=sharded))
@@ -185,7 +185,7 @@ def _begin(request: Request, runtime: Runtime, say: Say) -> None:
         validate=lambda model, data: validation(model, data, runtime),
         say=say,
     )
-    check_room(data, config)
+    check_lengths(data, config)
     _make_model(request, config, sides, "meta")  # whatever is wrong with its start is found now
     *trained, held = identity.split("+")
     if request.valid is not None and held in {each.rpartition("*")[0] for each in trained}:
@@ -197,7 +197,7 @@ def _begin(request: Request, runtime: Runtime, say: Say) -> None:
 
 
 def _make_model(
-    request: Request, config: Config, sides: Sides, device: torch.device | str = "cpu"
+    request: Request, config: Config, sides: Tokenizers, device: torch.device | str = "cpu"
 ) -> tuple[nn.Module, list[str]]:
     """The model as it is at update 0, and what is to be said of its start."""
     torch.manual_seed(config.train.seed)
@@ -212,7 +212,7 @@ def _identity(request: Request, data: str) -> str:
     return f"{data}\nfrom {origin_of(request.origins)}" if request.origins else data
 
 
-def _fitted(config: Config, sides: Sides) -> Config:
+def _fitted(config: Config, sides: Tokenizers) -> Config:
     """The config with what the tokenizers decide."""
     target = 0 if sides.shared else sides.target.size
     shape = dataclasses.replace(config.model, vocabulary=sides.source.size, target_vocabulary=target)
@@ -267,7 +267,7 @@ def _check(request: Request) -> None:
             'model.tie_embeddings="target"'
         )
     check_start(request.config, request.origins, request.out)
-    check_guided(request.config, links=any(files.links for files in request.corpora))
+    check_guided(request.config, links=any(files.alignments for files in request.corpora))
 
 
 def _refuse_foreign(out: Path, *, fresh: bool) -> None:
@@ -352,7 +352,7 @@ def valid_loss(model: nn.Module, data: Data, runtime: Runtime) -> float:
 
     epoch = data.validation()
     total, tokens = torch.zeros((), device=runtime.device), 0
-    with Feed(epoch.make, range(len(epoch.plan)), device=runtime.device) as feed:
+    with Prefetcher(epoch.make, range(len(epoch.plan)), device=runtime.device) as feed:
         for batch in feed:
             total += sum(in_parts(price, batch, lambda part: split_batch(part, 2)))
             tokens += batch.target_tokens
@@ -361,10 +361,10 @@ def valid_loss(model: nn.Module, data: Data, runtime: Runtime) -> float:
 
 def translations(model: nn.Module, data: Data, places: range) -> tuple[list[Result], list[str]]:
     """What the model makes of the validation sentences at these places, and what they should be."""
-    translator = Translator(model, data.sides, data.config)
+    translator = Translator(model, data.tokenizers, data.config)
     places = range(len(data.valid))[places.start : places.stop]
-    sources = [data.sides.source.decode(data.valid.source.ids(place)) for place in places]
-    references = [data.sides.target.decode(data.valid.target.ids(place)) for place in places]
+    sources = [data.tokenizers.source.decode(data.valid.source.ids(place)) for place in places]
+    references = [data.tokenizers.target.decode(data.valid.target.ids(place)) for place in places]
     return translator.translate(sources, warn=False), references
 
 
@@ -380,13 +380,15 @@ def _all_translations(model: nn.Module, training: Training, kept: list[int]) -> 
     else:
         first, _ = translations(model, data, range(VALIDATED))
     rest, _ = translations(model, data, range(VALIDATED, len(data.valid)))
-    return first + rest, [data.sides.target.decode(data.valid.target.ids(place)) for place in range(len(data.valid))]
+    return first + rest, [
+        data.tokenizers.target.decode(data.valid.target.ids(place)) for place in range(len(data.valid))
+    ]
 
 
 def _sample(data: Data, hypotheses: list[str], references: list[str]) -> dict[str, str]:
     """One sentence to look at, the same at every validation: the first of a length that is easily read."""
     place = min(range(len(references)), key=lambda place: abs(len(references[place]) - EASY))
-    source = data.sides.source.decode(data.valid.source.ids(place))
+    source = data.tokenizers.source.decode(data.valid.source.ids(place))
     return {"source": source, "reference": references[place], "model": hypotheses[place]}
 
 
@@ -425,7 +427,7 @@ def _calibration(data: Data, results: Sequence[Result], references: Sequence[str
     """How sure the model may be of a translation, by the first of the validation sentences."""
     results, references = results[:CALIBRATED], references[:CALIBRATED]
     each = sentence_scores([result.text for result in results], references, metrics=["chrf"])
-    sources = [data.sides.source.decode(data.valid.source.ids(place)) for place in range(len(results))]
+    sources = [data.tokenizers.source.decode(data.valid.source.ids(place)) for place in range(len(results))]
     rows = zip(sources, references, each, results, strict=True)
     judged = [quality.CalibrationExample(one, other, score["chrf"], found.steps) for one, other, score, found in rows]
     return quality.calibrate(judged)

@@ -24,8 +24,8 @@ from regard.inspection.quality import QualityWarning, find_warnings
 from regard.inspection.trace import Trace, trace, trace_encoder
 from regard.models import Generator
 from regard.results import Report, Table
-from regard.text.sentences import unreadable
-from regard.text.tokenizer import END, Sides
+from regard.text.sentences import text_problem
+from regard.text.tokenizer import END, Tokenizers
 from regard.translation.loading import load
 from regard.translation.reader import GAP, Reader
 from regard.translation.translator import Asked, Translator
@@ -142,7 +142,7 @@ def explain(
     attention, rollout, value, gradient or ablation; `kind` is cross, encoder or decoder attention.
     """
     attribution.check_method(method, kind)
-    if problem := unreadable(text) or unreadable(target or ""):
+    if problem := text_problem(text) or text_problem(target or ""):
         raise InputError(f"the sentence cannot be read: {problem}")
     if not text.strip():
         raise InputError("there is no sentence to explain: it is empty")
@@ -206,7 +206,7 @@ def _trace_writer(writer: Writer, prompt: str, target: str | None) -> Trace:
             rules=writer.rules(tokens),
             length_penalty=writer.config.decode.length_penalty,
         )[0]
-    sides = Sides(tokenizer, tokenizer)
+    sides = Tokenizers(tokenizer, tokenizer)
     return trace(cast(Generator, model), [before], [hypothesis], sides, texts=[prompt], hidden=True, top=TOP)[0]
 
 

@@ -24,8 +24,8 @@ from regard.inspection.quality import QualityWarning
 from regard.inspection.trace import Trace, make_side, trace
 from regard.models import Generator
 from regard.text.files import read_lines
-from regard.text.scripts import WITHOUT_BLANKS, script_of
-from regard.text.tokenizer import END, SILENT, UNKNOWN, Tokenizer
+from regard.text.scripts import UNSPACED_SCRIPTS, script_of
+from regard.text.tokenizer import END, TEXTLESS_TOKENS, UNKNOWN, Tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -70,7 +70,7 @@ def units(text: str) -> list[Span]:
 def _kind(character: str) -> str:
     if character.isspace():
         return "blank"
-    if script_of(character) in WITHOUT_BLANKS:
+    if script_of(character) in UNSPACED_SCRIPTS:
         return "sign"
     return "word" if character.isalnum() or character == "_" or unicodedata.category(character)[0] == "M" else "sign"
 
@@ -286,7 +286,7 @@ def _spans(ids: Sequence[int], pieces: Sequence[str]) -> list[Span]:
     """Where each token stands in the text that its pieces make, the blank before it aside; nowhere: (0, 0)."""
     found, end = [], 0
     for number, piece in zip(ids, pieces, strict=True):
-        if number in SILENT:
+        if number in TEXTLESS_TOKENS:
             found.append((0, 0))
             continue
         start, end = end + len(piece) - len(piece.lstrip()), end + len(piece)
@@ -343,7 +343,7 @@ def _stretch(mass: Sequence[Sequence[float]], taken: set[int], words: Sequence[s
 
 
 def _is_long(word: str) -> bool:
-    return len(word) > SHORT or script_of(word[0]) in WITHOUT_BLANKS
+    return len(word) > SHORT or script_of(word[0]) in UNSPACED_SCRIPTS
 
 
 # Searching.
@@ -352,8 +352,8 @@ def _is_long(word: str) -> bool:
 @functools.lru_cache(maxsize=8)
 def edges(tokenizer: Tokenizer) -> Edges:
     """Where words begin and end, as the pieces of a vocabulary read inside a text."""
-    numbers = [number for number in range(tokenizer.size) if number not in SILENT and number != UNKNOWN]
-    pieces = dict(zip(numbers, tokenizer.pieces(numbers, after=tokenizer.encode("a")[-1]), strict=True))
+    numbers = [number for number in range(tokenizer.size) if number not in TEXTLESS_TOKENS and number != UNKNOWN]
+    pieces = dict(zip(numbers, tokenizer.token_texts(numbers, after=tokenizer.encode("a")[-1]), strict=True))
     return Edges(
         joins=frozenset(number for number, piece in pieces.items() if piece and piece[-1] in OPENING + " "),
         inside=frozenset(number for number, piece in pieces.items() if piece and _kind(piece[0]) == "word"),
@@ -365,7 +365,7 @@ def forms_of(tokenizer: Tokenizer, match: Match) -> tuple[Form, ...]:
     found = []
     for form in match.forms:
         after_blank, joined = tokenizer.encode(f" {form}"), tokenizer.encode(form)
-        anywhere = after_blank == joined or script_of(form[0]) in WITHOUT_BLANKS
+        anywhere = after_blank == joined or script_of(form[0]) in UNSPACED_SCRIPTS
         pairs = [(joined, None)] if anywhere else [(after_blank, False), (joined, True)]
         for ids, how in pairs:
             if ids and UNKNOWN not in ids and tokenizer.decode(ids).strip() == form:
@@ -380,7 +380,7 @@ def knows(tokenizer: Tokenizer, match: Match) -> bool:
 
 def _is_known(tokenizer: Tokenizer, word: str) -> bool:
     ids = tokenizer.encode(f" {word}")
-    most = len(word) if script_of(word[0]) in WITHOUT_BLANKS else PIECES
+    most = len(word) if script_of(word[0]) in UNSPACED_SCRIPTS else PIECES
     return UNKNOWN not in ids and len(ids) <= most
 
 

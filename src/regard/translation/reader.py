@@ -19,8 +19,8 @@ from regard.config import Config
 from regard.errors import FolderError, InputError
 from regard.models import BERT
 from regard.models.folder import folders_in, load_together
-from regard.text.ordering import AHEAD, CHARACTERS, ahead, alike
-from regard.text.sentences import unreadable
+from regard.text.ordering import READ_AHEAD_CHARACTERS, READ_AHEAD_TEXTS, batch_by_length, read_ahead
+from regard.text.sentences import text_problem
 from regard.text.tokenizer import MASK, PAD, SPECIALS, UNKNOWN, Tokenizer
 
 POSITIONS = {"cpu": 2048, "mps": 8192, "cuda": 65536}  # padded, read at once
@@ -98,13 +98,13 @@ class Reader:
         before, after = self._around
         rows: list[tuple[int, list[int]]] = []
         room = self.model.config.max_positions - len(before) - len(after)
-        for number, ids in enumerate(self.tokenizer.encode_each([text if text.strip() else "" for text in texts])):
+        for number, ids in enumerate(self.tokenizer.encode_batch([text if text.strip() else "" for text in texts])):
             starts = range(0, len(ids), room) if pool == "mean" else range(min(len(ids), 1))
             rows += [(number, [*before, *ids[start : start + room], *after]) for start in starts]
         sums = np.zeros((len(texts), self.model.config.size), np.float64)
         counts = np.zeros(len(texts), np.int64)
         names = [texts[number] for number, _ in rows]
-        for places in alike([len(ids) for _, ids in rows], names, POSITIONS[self.device.type]):
+        for places in batch_by_length([len(ids) for _, ids in rows], names, POSITIONS[self.device.type]):
             batch = [rows[place] for place in places]
             for (number, ids), states in zip(batch, self._encode([ids for _, ids in batch]), strict=True):
                 kept = states[:1] if pool == "first" else states[len(before) : len(ids) - len(after)]
@@ -117,7 +117,7 @@ class Reader:
         size, lines = self.model.config.size, 0
         _write_head(file, MOST, size)  # as long as the one that is known at the end
         begin = file.tell()
-        for window in ahead(texts, AHEAD, CHARACTERS):
+        for window in read_ahead(texts, READ_AHEAD_TEXTS, READ_AHEAD_CHARACTERS):
             file.write(self.embed(window, pool=pool).astype("<f4", copy=False).tobytes())
             lines += len(window)
             progress(lines)
@@ -138,7 +138,7 @@ class Reader:
     @property
     def _around(self) -> tuple[list[int], list[int]]:
         """The special tokens before and after a text; a running text has none."""
-        return ([], []) if self.config.text.continuous else self.tokenizer.around
+        return ([], []) if self.config.text.continuous else self.tokenizer.surrounding_tokens
 
     def gapped(self, pieces: Sequence[str]) -> list[int]:
         """The ids of a text, a mask between its pieces."""
@@ -151,7 +151,7 @@ class Reader:
         return ids + list(after)
 
     def _words(self, ids: Sequence[int], after: int) -> list[str]:
-        pieces = self.tokenizer.pieces(ids, after)
+        pieces = self.tokenizer.token_texts(ids, after)
         return [piece.strip() or piece for piece in pieces]
 
     def check_length(self, ids: Sequence[int]) -> None:
@@ -170,5 +170,5 @@ def _write_head(file: BinaryIO, lines: int, size: int) -> None:
 
 
 def _check(text: str) -> None:
-    if problem := unreadable(text):
+    if problem := text_problem(text):
         raise InputError(f"the text cannot be read: {problem}")

@@ -26,10 +26,10 @@ from regard.inspection.trace import trace as trace_all
 from regard.memory import in_parts, in_two
 from regard.models import Generator
 from regard.models.folder import folders_in, load_together
-from regard.text.ordering import AHEAD, CHARACTERS, ahead, alike
-from regard.text.scripts import WITHOUT_BLANKS, script
-from regard.text.sentences import BREAKS, Part, apart, joined, sentences, unreadable
-from regard.text.tokenizer import END, MASK, PAD, START, UNKNOWN, Sides
+from regard.text.ordering import READ_AHEAD_CHARACTERS, READ_AHEAD_TEXTS, batch_by_length, read_ahead
+from regard.text.scripts import UNSPACED_SCRIPTS, script
+from regard.text.sentences import BREAKS, TextPart, join_parts, split_long_sentence, split_sentences, text_problem
+from regard.text.tokenizer import END, MASK, PAD, START, UNKNOWN, Tokenizers
 
 if TYPE_CHECKING:
     from regard.translation.glossary import Placed
@@ -147,7 +147,7 @@ class Sentence(NamedTuple):
 class Plan(NamedTuple):
     """A text as what is to be translated of it."""
 
-    parts: list[Part]
+    parts: list[TextPart]
     sentences: list[Sentence]
     """Of the parts that are not empty."""
 
@@ -178,7 +178,7 @@ class Translator:
     def __init__(
         self,
         models: nn.Module | Sequence[nn.Module],
-        sides: Sides,
+        sides: Tokenizers,
         config: Config,
         *,
         calibration: Calibration | None = None,
@@ -280,9 +280,9 @@ class Translator:
                 found[text] = _without(found[text], terms.torn(text, [sentence.read for sentence in plan.sentences]))
         return [found[text] for text in texts]
 
-    def stream(self, texts: Iterable[str], *, lines: int = AHEAD, **how: Any) -> Iterator[Result]:
+    def stream(self, texts: Iterable[str], *, lines: int = READ_AHEAD_TEXTS, **how: Any) -> Iterator[Result]:
         """Results of a text without end, in order; so many lines are read ahead. `how` is as for `translate`."""
-        for window in ahead(texts, lines, CHARACTERS):
+        for window in read_ahead(texts, lines, READ_AHEAD_CHARACTERS):
             yield from self.translate(window, **how)
 
     def alternatives_at(self, text: str, prefix: str, count: int, *, tag: str = "") -> list[Next]:
@@ -323,15 +323,15 @@ class Translator:
         lengths = self._lengths([before + bare for before, bare in zip(befores, bares, strict=True)])
         plans = {}
         for text, before, bare, length in zip(texts, befores, bares, lengths, strict=True):
-            parts = [Part("", bare)]
+            parts = [TextPart("", bare)]
             if length > self.longest or (usual and len(text) > usual) or any(mark in text for mark in BREAKS):
-                parts = [part for each in sentences(bare) for part in self._fitting(each, before)]
+                parts = [part for each in split_sentences(bare) for part in self._fitting(each, before)]
             filled = [part.text for part in parts if part.text]
             wanted = [Sentence(each, before + each, "" if place else prefix) for place, each in enumerate(filled)]
             plans[text] = Plan(parts, wanted)
         return plans
 
-    def _fitting(self, part: Part, before: str) -> list[Part]:
+    def _fitting(self, part: TextPart, before: str) -> list[TextPart]:
         """The part in parts that can be read, each with the same before it."""
         taken = self._lengths([before])[0]
         room = max(self.longest - taken, 1)
@@ -341,11 +341,11 @@ class Translator:
 
         if not part.text or measure([part.text])[0] <= room:
             return [part]
-        first, *others = apart(part.text, measure, min(room, PIECE))
+        first, *others = split_long_sentence(part.text, measure, min(room, PIECE))
         return [first._replace(gap=part.gap), *others]
 
     def _lengths(self, texts: Sequence[str]) -> list[int]:
-        return [len(ids) for ids in self.sides.source.encode_each(texts)]
+        return [len(ids) for ids in self.sides.source.encode_batch(texts)]
 
     # Sentences.
 
@@ -353,8 +353,8 @@ class Translator:
         self, wanted: Sequence[Sentence], asked: Asked, terms: Terms | None, looks: Looks
     ) -> dict[Sentence, Done]:
         texts = [sentence.read for sentence in wanted]
-        encoded = [[*ids, END] for ids in self.sides.source.encode_each(texts)]
-        begins = self.sides.target.encode_each([sentence.prefix for sentence in wanted])
+        encoded = [[*ids, END] for ids in self.sides.source.encode_batch(texts)]
+        begins = self.sides.target.encode_batch([sentence.prefix for sentence in wanted])
         done: dict[Sentence, Done] = {}
 
         def together(places: Sequence[int]) -> dict[Sentence, Done]:
@@ -363,7 +363,7 @@ class Translator:
             found = self._together(batch, [encoded[place] for place in places], here, terms, looks)
             return dict(zip(batch, found, strict=True))
 
-        for places in alike([len(ids) for ids in encoded], texts, POSITIONS[self.device.type]):
+        for places in batch_by_length([len(ids) for ids in encoded], texts, POSITIONS[self.device.type]):
             for found in in_parts(together, places, in_two):
                 done |= found
         return done
@@ -534,12 +534,12 @@ def _moved(found: list[tuple[int, int]], before: list[str], after: list[str]) ->
 
 def _without_search(text: str) -> Result | None:
     """What is known of a text before it is read: nothing but white space stays, and what is no text is said to be."""
-    if problem := unreadable(text):
+    if problem := text_problem(text):
         return Result("", warnings=(QualityWarning("input", problem, []),))
     return None if text.strip() else Result(text)
 
 
-def _whole(parts: Sequence[Part], done: Sequence[Done], longest: int) -> Result:
+def _whole(parts: Sequence[TextPart], done: Sequence[Done], longest: int) -> Result:
     """The result of a text from those of its sentences."""
     if not done:  # a tag, and nothing to translate
         return Result("")
@@ -548,7 +548,7 @@ def _whole(parts: Sequence[Part], done: Sequence[Done], longest: int) -> Result:
     if len(done) == 1:  # with white space around it
         (only,) = (each.result for each in done)
         others = [_alternative(parts, results, place) for place in range(len(only.alternatives))]
-        return only._replace(text=joined(parts, [result.text for result in results]), alternatives=others)
+        return only._replace(text=join_parts(parts, [result.text for result in results]), alternatives=others)
     notes = list({(note.kind, note.message): note for result in results for note in result.warnings}.values())
     if any(part.split for part in parts):
         notes.append(
@@ -558,7 +558,7 @@ def _whole(parts: Sequence[Part], done: Sequence[Done], longest: int) -> Result:
     sure = [result.confidence for result in results if result.confidence is not None]
     most = max(len(result.alternatives) for result in results)
     return Result(
-        joined(parts, [result.text for result in results]),
+        join_parts(parts, [result.text for result in results]),
         sum(result.score * len(result.steps) for result in results) / len(steps),
         sum(steps),
         min(sure, default=None),
@@ -581,20 +581,20 @@ def _without(result: Result, torn: Sequence[Placed]) -> Result:
 def _next_word(pieces: Sequence[str]) -> str:
     """The first word of what tokens write."""
     first, rest = pieces[:1], pieces[1:]
-    if script("".join(first)) in WITHOUT_BLANKS:
+    if script("".join(first)) in UNSPACED_SCRIPTS:
         rest = []
     return "".join([*first, *takewhile(lambda piece: not piece[:1].isspace(), rest)]).strip()
 
 
-def _alternative(parts: Sequence[Part], results: Sequence[Result], place: int) -> Result:
+def _alternative(parts: Sequence[TextPart], results: Sequence[Result], place: int) -> Result:
     """The text from the alternatives of its sentences, those without so many as they are."""
     chosen = [result.alternatives[place] if place < len(result.alternatives) else result for result in results]
     steps = [step for result in chosen for step in result.steps]
     score = sum(result.score * len(result.steps) for result in chosen) / len(steps)
-    return Result(joined(parts, [result.text for result in chosen]), score, sum(steps), steps=steps)
+    return Result(join_parts(parts, [result.text for result in chosen]), score, sum(steps), steps=steps)
 
 
-def _aligned(parts: Sequence[Part], done: Sequence[Done]) -> list[tuple[int, int]] | None:
+def _aligned(parts: Sequence[TextPart], done: Sequence[Done]) -> list[tuple[int, int]] | None:
     """The links of sentences as those of the text."""
     if any(each.result.alignment is None for each in done):
         return None

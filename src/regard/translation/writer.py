@@ -21,7 +21,7 @@ from regard.errors import InputError
 from regard.models import Generator
 from regard.models.contract import State
 from regard.models.folder import load_together
-from regard.text.sentences import unreadable
+from regard.text.sentences import text_problem
 from regard.text.tokenizer import END, MASK, PAD, START, UNKNOWN, Tokenizer
 
 BEFORE = 8  # tokens decoded again with new ones: what a token writes depends on those before it
@@ -82,7 +82,7 @@ class Writer:
 
         A temperature of 0 takes the most probable token every time; what is not given is as the config says.
         """
-        if problem := unreadable(prompt):
+        if problem := text_problem(prompt):
             raise InputError(f"the prompt cannot be read: {problem}")
         if tokens < 1:
             raise InputError(f"{tokens} tokens were asked for; it must be at least 1")
