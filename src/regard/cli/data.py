@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,63 +14,57 @@ from regard.cli.options import (
     Force,
     Json,
     Languages,
+    Page,
     Source,
     Target,
     check_page,
+    examples,
     parse_path,
     two,
 )
 
 
+@examples("regard check train.en train.fr", "regard check corpus.tmx --languages en,fr --report check.html")
 def check(
     source: Source,
     target: Target = None,
-    valid: Annotated[tuple[str, str], typer.Option(metavar="SOURCE TARGET", help="What models are chosen by.")] = (
-        "",
-        "",
-    ),
-    test: Annotated[tuple[str, str], typer.Option(metavar="SOURCE TARGET", help="What is reported.")] = ("", ""),
+    valid: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="SOURCE TARGET", help="Validation files; the best checkpoint is chosen on them."),
+    ] = None,
+    test: Annotated[tuple[str, str] | None, typer.Option(metavar="SOURCE TARGET", help="Test files.")] = None,
     languages: Languages = None,
     fields: Fields = None,
     format: Annotated[  # noqa: A002 - the word of the field
-        str, typer.Option(help="tsv, jsonl, tmx, xliff, po or text, where the name of the file does not say it.")
-    ] = "",
-    report: Annotated[Path | None, typer.Option(metavar="X.html", help="Write the report as a page.")] = None,
+        Literal["tsv", "jsonl", "tmx", "xliff", "po", "text"] | None,
+        typer.Option(help="The file format, where the name of the file does not tell it."),
+    ] = None,
+    report: Page = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Whether the data is fit to train on: a verdict, the evidence, and what to do. Exits 1 when it is not."""
-    from collections import Counter
-
+    """Check whether data is fit to train on: a verdict, findings with examples, and fixes. Exits 1 when it is unfit."""
     from regard.cli import tables
-    from regard.documents.formats import left_out, read_pairs
-    from regard.folders import write_file
-    from regard.preflight import check as preflight
-    from regard.preflight import report as pages
+    from regard.documents.formats import left_out
+    from regard.preflight.check import check as check_data
 
-    codes, names = two("--languages", languages, "codes", "en,fr"), two("--fields", fields, "names", "english,french")
-    skipped: Counter[str] = Counter()
-
-    def pairs(one: str, other: str | None, known: str) -> Any:
-        return read_pairs(one, other, format=known or None, languages=codes, fields=names, skipped=skipped)
-
-    check_page(report, source, target or "", *valid, *test, force=force)
-    train = pairs(source, target, format)
-    plain = "text" if format == "text" else ""  # a format that holds both sides is not said of two files
-    held = [pairs(one, other or None, plain if other else format) if one else None for one, other in (valid, test)]
+    check_page(report, source, target or "", *(valid or ()), *(test or ()), force=force)
     with tables.working("reading"):
-        found = preflight.inspect(train, *held, names=codes or ("source", "target"))
+        result = check_data(
+            source,
+            target,
+            valid=valid and (valid[0], valid[1] or None),
+            test=test and (test[0], test[1] or None),
+            languages=two("--languages", languages, "codes", "en,fr"),
+            fields=two("--fields", fields, "names", "english,french"),
+            format=format,
+        )
     if report is not None:
-        write_file(report, pages.render_page(found), force=force)
-    if skipped:
-        print(left_out(skipped), file=sys.stderr)
-    if as_json:
-        print(json.dumps({**found.as_dict(), "skipped": dict(skipped)}, indent=2, ensure_ascii=False))
-    else:
-        from rich.console import Console
-
-        Console(highlight=False).print(pages.render_terminal(found))
-    raise typer.Exit(1 if found.verdict == "unfit" else 0)
+        result.save(report, force=force)
+    if result.skipped:
+        print(left_out(result.skipped), file=sys.stderr)
+    print(result.to_json() if as_json else result)
+    raise typer.Exit(1 if result.verdict == "unfit" else 0)
 
 
 data = typer.Typer(no_args_is_help=True, help="The built-in corpus and named public ones, with checksum and licence.")

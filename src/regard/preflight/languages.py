@@ -1,172 +1,145 @@
-"""Languages: what each side's letters look like, learned from the corpus itself, and lines that fit the other side."""
+"""Languages: character trigrams learned from the corpus show lines that are in the wrong language.
+
+No language is known by name. Log-odds of trigrams tell the two sides apart; lines that form a cluster of their own on
+one side are in a third language.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.text.overlap import characters
+from regard.text.overlap import characters, normalized
 
 Floats = NDArray[np.float32]
+Mask = NDArray[np.bool_]
 
-BUCKETS = 1 << 16  # for hashed runs of three letters
-CUT = 100  # characters of a line are enough to know its language
-ROUNDS = 3  # of learning again without the lines that fit the other side better
-SMOOTHING = 2.0  # a run of letters that only one line has must not speak for a language
-STRONGEST = 3.0  # nats that one run of letters may contribute
-FEWEST_RUNS = 12  # a line of fewer letters may be a name or a number
-SURE = 6.0  # nats a line must give to the other side in all
-# A line is on the wrong side when it lies this far towards the other side's middle (0 its own, 1 the other's).
-BEYOND = 0.75
-# Below this distance between the middles, or this share of lines on their own half, both sides are one language.
-APART = 0.4
-ON_OWN_HALF = 0.8
-FOREIGN = 6.0  # robust deviations that a line must fit its own side worse than its fellows
-FOREIGN_RUNS = 20
-OWN_SMOOTHING = 0.5
-# Lines of a third language are not odd any more when there are many: then the side falls in two by itself.
-BEGINNINGS = (0.03, 0.1, 0.3)  # shares of lines, the least usual ones, from which a second group may grow
-GROWTH = 10  # rounds
-FEWEST_THIRD = 20  # lines that make a group
-BETWEEN = 0.03  # of the lines may lie between two groups that are two languages: of two kinds of text more do
+BUCKETS = 1 << 16  # of hashed trigrams
+MAX_CHARACTERS = 100  # of a line are read
+SMOOTHING = 2.0  # added to each count: a trigram of one line must not decide
+MAX_LOG_ODDS = 3.0  # of one trigram
+MIN_TRIGRAMS = 12  # a shorter line may be a name or a number
+MIN_TOTAL = 6.0  # log-odds of a whole line towards the other side
+POSITION = 0.75  # a line is on the wrong side beyond this point between the medians of its own side and the other
+MIN_DISTANCE = 0.4  # between the medians; below it both sides are one language
+CLUSTER_SHARES = (0.03, 0.1, 0.3)  # of the least likely lines, from which a third language may grow
+CLUSTER_ROUNDS = 10
+MIN_CLUSTER = 20  # lines
+MIN_CLUSTER_TRIGRAMS = 20
+MAX_BETWEEN = 0.03  # share of lines between two clusters that are two languages; two domains overlap more
+
+NUMBER = re.compile(r"\d[\d.,]*")
 
 
 @dataclass(frozen=True)
-class Lines:
-    """Hashed runs of three letters of many lines: where each line starts, and how many it has."""
+class Trigrams:
+    """Hashed character trigrams of many lines, with the start and the length of each line."""
 
-    runs: NDArray[np.int64]
+    ids: NDArray[np.int64]
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
 
-    def total(self, table: Floats) -> Floats:
-        """What a table of numbers per run gives each line in all."""
-        return np.add.reduceat(table[self.runs], self.starts).astype(np.float32)
+    def totals(self, table: Floats) -> Floats:
+        """The sum over each line of a value per trigram."""
+        return np.add.reduceat(table[self.ids], self.starts).astype(np.float32)
 
-    def count(self, which: NDArray[np.bool_]) -> Floats:
-        """How often each run occurs in the chosen lines."""
-        chosen = self.runs[np.repeat(which, self.lengths)]
-        return np.bincount(chosen, minlength=BUCKETS).astype(np.float32)
+    def means(self, table: Floats) -> Floats:
+        """The mean over each line of a value per trigram."""
+        return (self.totals(table) / self.lengths).astype(np.float32)
+
+    def counts(self, lines: Mask) -> Floats:
+        """How often each trigram occurs in the chosen lines."""
+        ids = self.ids[np.repeat(lines, self.lengths)]
+        return np.bincount(ids, minlength=BUCKETS).astype(np.float32)
 
 
-def read_lines(lines: Sequence[str]) -> Lines:
-    """The runs of three letters of each line (its beginning, when it is long)."""
-    codes, starts = characters([line[:CUT] for line in lines])
-    codes = codes.astype(np.uint32)
+def read_trigrams(texts: Sequence[str]) -> Trigrams:
+    """Hash the trigrams of each text; numbers are left out, they belong to no language."""
+    lines = [NUMBER.sub("", normalized(normalize("NFC", text)))[:MAX_CHARACTERS] for text in texts]
+    codes, starts = characters(lines)
     padded = np.concatenate([codes, np.full(2, 10, np.uint32)])
     mixed = (
         padded[:-2] * np.uint32(0x9E3779B1) ^ padded[1:-1] * np.uint32(0x85EBCA6B) ^ padded[2:] * np.uint32(0xC2B2AE35)
     )
-    runs = ((mixed * np.uint32(0x27D4EB2F)) >> np.uint32(16)).astype(np.int64)
-    return Lines(runs, starts, np.diff(starts, append=len(codes)))
+    ids = ((mixed * np.uint32(0x27D4EB2F)) >> np.uint32(16)).astype(np.int64)
+    return Trigrams(ids, starts, np.diff(starts, append=len(codes)))
 
 
 @dataclass(frozen=True)
-class Tokenizers:
-    """How the letters of the two sides differ: nats in favour of the source for every run of three letters."""
+class SideModel:
+    """Log-odds of each trigram in favour of the source side, and the median of the lines of each side."""
 
     table: Floats
-    source: float  # the middle of the source lines, in nats a run
-    target: float
-    separable: bool
+    source_median: float
+    target_median: float
 
-    def judge(self, source: Lines, target: Lines) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which source lines read like the target side, which target lines like the source, which pairs do both."""
-        if not self.separable:
-            none = np.zeros(len(source.starts), np.bool_)
-            return none, none.copy(), none.copy()
-        middle = (self.source + self.target) / 2
-        apart = self.source - self.target
-        reach = (BEYOND - 0.5) * apart
-        left, right = source.total(self.table), target.total(self.table)
-        strange_source = (left / source.lengths < middle - reach) & (left < -SURE) & (source.lengths >= FEWEST_RUNS)
-        strange_target = (right / target.lengths > middle + reach) & (right > SURE) & (target.lengths >= FEWEST_RUNS)
-        lean = left / source.lengths - right / target.lengths
-        other_way = (left / source.lengths < middle) & (right / target.lengths > middle)
-        swapped = other_way & (lean < -apart / 2) & (left - right < -2 * SURE)
-        return strange_source, strange_target, swapped
+    def judge(self, source: Trigrams, target: Trigrams) -> tuple[Mask, Mask, Mask]:
+        """Which source lines read like the target side, which target lines like the source, which pairs are swapped."""
+        distance = self.source_median - self.target_median
+        if distance <= MIN_DISTANCE:
+            return (np.zeros(len(source.starts), np.bool_),) * 3
+        middle = (self.source_median + self.target_median) / 2
+        margin = (POSITION - 0.5) * distance
+        left, right = source.means(self.table), target.means(self.table)
+        left_total, right_total = source.totals(self.table), target.totals(self.table)
+        wrong_source = (left < middle - margin) & (left_total < -MIN_TOTAL) & (source.lengths >= MIN_TRIGRAMS)
+        wrong_target = (right > middle + margin) & (right_total > MIN_TOTAL) & (target.lengths >= MIN_TRIGRAMS)
+        swapped = (left < middle) & (right > middle) & (left - right < -distance / 2)
+        return wrong_source, wrong_target, swapped & (left_total - right_total < -2 * MIN_TOTAL)
 
 
-@dataclass(frozen=True)
-class Own:
-    """What the letters of one side usually are: nats for every run, the middle of its lines, and their spread."""
-
-    table: Floats
-    middle: float
-    spread: float
-
-    def foreign(self, lines: Lines) -> NDArray[np.bool_]:
-        """Which lines read like neither side."""
-        fit = lines.total(self.table) / lines.lengths
-        return (fit < self.middle - FOREIGN * self.spread) & (lines.lengths >= FOREIGN_RUNS)
-
-
-def learn_own(lines: Lines) -> Own:
-    """What the letters of these lines usually are."""
-    counts = lines.count(np.ones(len(lines.starts), np.bool_))
-    table = np.log((counts + OWN_SMOOTHING) / (counts.sum() + OWN_SMOOTHING * BUCKETS)).astype(np.float32)
-    fit = lines.total(table) / lines.lengths
-    middle = float(np.median(fit))
-    return Own(table, middle, 1.4826 * float(np.median(np.abs(fit - middle))))
-
-
-def third_language(lines: Lines) -> NDArray[np.bool_]:
-    """Which lines are in a language of their own, where a side clearly falls into two groups of letters."""
-    long = lines.lengths >= FOREIGN_RUNS
-    best, fewest = np.zeros(len(long), np.bool_), BETWEEN
-    if long.sum() < 2 * FEWEST_THIRD:
-        return best
-    own = learn_own(lines)
-    fit = lines.total(own.table) / lines.lengths
-    learned = np.arange(len(long)) % 2 == 0  # the other half shows whether the groups are real
-    for share in BEGINNINGS:
-        second = fit < np.quantile(fit[long], share)
-        for _ in range(GROWTH):
-            lean = lines.total(log_odds(lines.count(learned & long & ~second), lines.count(learned & long & second)))
-            lean /= lines.lengths
-            before, second = second, lean < 0
-            if (before == second).all():
-                break
-        one, other = long & ~learned & ~second, long & ~learned & second
-        if other.sum() < FEWEST_THIRD / 2 or other.sum() > one.sum():
-            continue
-        middle, apart = (
-            (np.median(lean[one]) + np.median(lean[other])) / 2,
-            np.median(lean[one]) - np.median(lean[other]),
+def learn_sides(source: Trigrams, target: Trigrams) -> SideModel:
+    """Learn what tells the sides apart; swapped pairs are counted the right way round in the second and third round."""
+    straight = np.ones(len(source.starts), np.bool_)
+    for _ in range(3):
+        table = log_odds(
+            source.counts(straight) + target.counts(~straight), target.counts(straight) + source.counts(~straight)
         )
-        between = float(np.mean(np.abs(lean[one | other] - middle) < apart / 4))
-        if between < fewest:
-            best, fewest = long & (lean < middle), between
+        left, right = source.means(table), target.means(table)
+        straight = left >= right
+    source_median = float(np.median(np.where(straight, left, right)))
+    target_median = float(np.median(np.where(straight, right, left)))
+    if straight.mean() < 0.5:  # most pairs are "swapped": then that is the right order
+        return SideModel(-table, -target_median, -source_median)
+    return SideModel(table, source_median, target_median)
+
+
+def third_language(lines: Trigrams) -> Mask:
+    """Which lines are in a third language: a minority cluster that is clearly separated from the rest."""
+    long = lines.lengths >= MIN_CLUSTER_TRIGRAMS
+    best, least_between = np.zeros(len(long), np.bool_), MAX_BETWEEN
+    if long.sum() < 2 * MIN_CLUSTER:
+        return best
+    counts = lines.counts(np.ones(len(long), np.bool_)) + 0.5
+    likelihood = lines.means(np.log(counts / counts.sum()))
+    train = np.arange(len(long)) % 2 == 0  # the held-out half shows whether the clusters are real
+    for share in CLUSTER_SHARES:
+        minority = likelihood < np.quantile(likelihood[long], share)
+        for _ in range(CLUSTER_ROUNDS):
+            table = log_odds(lines.counts(train & long & ~minority), lines.counts(train & long & minority))
+            score = lines.means(table)
+            previous, minority = minority, score < 0
+            if (previous == minority).all():
+                break
+        most, few = long & ~train & ~minority, long & ~train & minority
+        if few.sum() < MIN_CLUSTER / 2 or few.sum() > most.sum():
+            continue
+        medians = np.median(score[most]), np.median(score[few])
+        middle, distance = sum(medians) / 2, medians[0] - medians[1]
+        between = float(np.mean(np.abs(score[most | few] - middle) < distance / 4))
+        if between < least_between:
+            best, least_between = long & (score < middle), between
     return best
 
 
-def learn_sides(source: Lines, target: Lines) -> Tokenizers:
-    """What tells the sides apart, learned again without the pairs that turn out to be the other way round."""
-    straight = np.ones(len(source.starts), np.bool_)
-    for _ in range(ROUNDS):
-        table = log_odds(
-            source.count(straight) + target.count(~straight), target.count(straight) + source.count(~straight)
-        )
-        lean = source.total(table) / source.lengths - target.total(table) / target.lengths
-        straight = lean >= 0
-    left, right = source.total(table) / source.lengths, target.total(table) / target.lengths
-    one, other = float(np.median(np.where(straight, left, right))), float(np.median(np.where(straight, right, left)))
-    middle = (one + other) / 2
-    own = float(
-        np.mean(np.concatenate([np.where(straight, left, right) > middle, np.where(straight, right, left) < middle]))
-    )
-    if straight.mean() < 0.5:  # most pairs are "the other way round": then that is the right way
-        table, one, other = -table, -other, -one
-    return Tokenizers(table, one, other, one - other > APART and own >= ON_OWN_HALF)
-
-
-def log_odds(source: Floats, target: Floats) -> Floats:
-    """Nats in favour of the source side for every run, from how often each side has it."""
-    odds: Floats = np.log((source + SMOOTHING) / (source.sum() + SMOOTHING * BUCKETS)) - np.log(
-        (target + SMOOTHING) / (target.sum() + SMOOTHING * BUCKETS)
-    )
-    clipped: Floats = np.clip(odds, -STRONGEST, STRONGEST).astype(np.float32)
+def log_odds(one: Floats, other: Floats) -> Floats:
+    """Log-odds of each trigram in favour of the first of two counts, smoothed and clipped."""
+    first, second = one + SMOOTHING, other + SMOOTHING
+    odds = np.log(first / first.sum()) - np.log(second / second.sum())
+    clipped: Floats = np.clip(odds, -MAX_LOG_ODDS, MAX_LOG_ODDS).astype(np.float32)
     return clipped

@@ -1,119 +1,153 @@
-"""Report: the verdict on a corpus as lines for the terminal and as one HTML page that needs nothing else."""
+"""Report: the result of `regard.check` as text, as plain values and as one self-contained HTML page."""
 
 from __future__ import annotations
 
 import re
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
 from math import log
+from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
-from regard.preflight.check import Example, Finding, Report, percent
-
-if TYPE_CHECKING:
-    from rich.console import Group
+from regard import results
+from regard.folders import write_file
+from regard.preflight.findings import Example, Finding
 
 VERDICTS = {
-    "fit": ("Fit to train on", "Nothing was found that ordinary, well-kept text would not have."),
-    "care": ("Fit with care", "It can be trained on; what was found will cost quality or make scores too good."),
-    "unfit": ("Not fit to train on", "What was found makes scores meaningless or the model learn the fault itself."),
+    "fit": ("Fit to train on", "No problem was found that ordinary, well-kept text would not have."),
+    "care": ("Fit with care", "You can train on it; the findings will cost quality or make scores too high."),
+    "unfit": ("Not fit to train on", "The findings make scores meaningless, or the model learns to imitate them."),
 }
-COLOURS = {"fit": "green", "care": "yellow", "unfit": "red"}
-BARS = 40  # of a histogram
-WIDTH, HEIGHT = 320, 120  # of a chart, in its own units
-CODE = re.compile(r"`([^`]+)`")
-
-
-def render_terminal(report: Report) -> Group:
-    """The report for `rich` to print: the verdict, the findings with evidence and fix, the numbers."""
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
-    colour = COLOURS[report.verdict]
-    title, meaning = VERDICTS[report.verdict]
-    parts: list[Any] = [Text.assemble((title, f"bold {colour}"), ". ", meaning)]
-    for finding in report.findings:
-        heading = Text.assemble(
-            (f"{finding.severity:>5}  ", f"bold {COLOURS[finding.severity]}"), (finding.title, "bold")
-        )
-        body = [Text(finding.explanation)]
-        for example in finding.examples[:3]:
-            body.append(Text.assemble((f"{example.where}  ", "cyan"), f"{example.source}  |  {example.target}"))
-            if example.note:
-                body.append(Text(f"    {example.note}", "dim"))
-        body.append(Text.assemble(("Fix: ", "bold"), CODE.sub(r"\1", finding.fix)))
-        parts += ["", heading, Padding(Group(*body), (0, 0, 0, 7))]
-    table = Table(title=None, box=None, padding=(0, 1, 0, 0), header_style="dim")
-    table.add_column("", no_wrap=True)
-    sides = rows(report)
-    for name, _ in sides:  # a column for each side: numbers of a million stay whole in 80 columns
-        table.add_column(name.replace(", ", "\n"), justify="right", no_wrap=True)
-    for number, column in enumerate(COLUMNS):
-        table.add_row(column, *(cells[number] for _, cells in sides))
-    return Group(*parts, "", table)
-
-
 COLUMNS = (
     "pairs",
     "words",
     "characters",
     "distinct words",
-    "letters and signs",
-    "middle length",
+    "distinct characters",
+    "median length",
     "95 % within",
     "longest",
 )
+BARS = 40  # of a histogram
+WIDTH, HEIGHT = 320, 120  # of a chart, in its own units
+CODE = re.compile(r"`([^`]+)`")
 
 
-def rows(report: Report) -> list[tuple[str, list[str]]]:
-    """The table of statistics: a line for each side of each split."""
-    table = []
+@dataclass(frozen=True)
+class Report(results.Report):
+    """The verdict on a corpus, the findings behind it, and its statistics."""
+
+    verdict: Literal["fit", "care", "unfit"]
+    findings: Sequence[Finding]
+    statistics: dict[str, dict[str, Any]]
+    names: tuple[str, str]
+    skipped: Counter[str] = field(default_factory=Counter)
+    """Entries of the files that hold no pair, by reason."""
+
+    def tables(self) -> list[results.Table]:
+        """The findings, and the statistics of each side of each split."""
+        found = [(finding.title, finding.severity, percent(finding.share)) for finding in self.findings]
+        title = ". ".join(VERDICTS[self.verdict])
+        sides = side_rows(self)
+        numbers = [(column, *(cells[i] for _, cells in sides)) for i, column in enumerate(COLUMNS)]
+        return [
+            results.Table(("finding", "severity", "share") if found else ("",), found, title),
+            results.Table(("", *(name for name, _ in sides)), numbers),
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        findings = [
+            {**finding._asdict(), "examples": [example._asdict() for example in finding.examples]}
+            for finding in self.findings
+        ]
+        return {
+            "verdict": self.verdict,
+            "reasons": [finding.title for finding in self.findings],
+            "findings": findings,
+            "names": list(self.names),
+            "statistics": self.statistics,
+            "skipped": dict(self.skipped),
+        }
+
+    def __str__(self) -> str:
+        parts = [". ".join(VERDICTS[self.verdict])]
+        for finding in self.findings:
+            lines = [f"{finding.severity:>5}  {finding.title}", _indented(finding.explanation)]
+            for example in finding.examples[:3]:
+                lines.append(_indented(f"{example.where}  {example.source}  |  {example.target}"))
+                lines += [_indented(example.note, 11)] if example.note else []
+            parts.append("\n".join([*lines, _indented("Fix: " + CODE.sub(r"\1", finding.fix))]))
+        return "\n\n".join([*parts, str(self.tables()[1])])
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the report as an HTML page."""
+        write_file(Path(path), self.to_html(), force=force)
+
+    def to_html(self) -> str:
+        """The report as one HTML page, with its styles and charts inside."""
+        template = Template((files("regard.preflight") / "page" / "report.html").read_text(encoding="utf-8"))
+        title, meaning = VERDICTS[self.verdict]
+        pairs = ", ".join(f"{numbers['pairs']:,} pairs in {split}" for split, numbers in self.statistics.items())
+        return template.substitute(
+            verdict=self.verdict,
+            title=escape(title),
+            meaning=escape(meaning),
+            corpus=escape(f"{self.names[0]} – {self.names[1]}: {pairs}"),
+            findings="\n".join(map(_finding_html, self.findings))
+            or '<p class="calm">No findings. Leakage, duplicates, lengths, scripts, encodings, languages and alignment '
+            "were checked.</p>",
+            charts="\n".join(_charts_html(self)),
+            table=_statistics_html(self),
+        )
+
+
+def percent(share: float) -> str:
+    """A share in percent."""
+    return f"{share:.0%}" if share >= 0.1 else f"{share:.1%}" if share >= 0.001 else "under 0.1%"
+
+
+def side_rows(report: Report) -> list[tuple[str, list[str]]]:
+    """The name and the cells of `COLUMNS` for each side of each split."""
+    rows = []
     for split, numbers in report.statistics.items():
         for side, name in zip(("source", "target"), report.names, strict=True):
-            counted: Any = numbers[side]
-            lengths = counted["lengths"]
-            values = [numbers["pairs"], counted["words"], counted["characters"], counted["vocabulary"]]
-            values += [counted["alphabet"], lengths["median"], lengths["most"], lengths["longest"]]
-            table.append((f"{split}, {name}", [f"{value:,}" for value in values]))
-    return table
+            counts = numbers[side]
+            lengths = counts["lengths"]
+            values = [numbers["pairs"], counts["words"], counts["characters"], counts["vocabulary"]]
+            values += [counts["alphabet"], lengths["median"], lengths["most"], lengths["longest"]]
+            rows.append((f"{split} {name}", [f"{value:,}" for value in values]))
+    return rows
 
 
-def render_page(report: Report) -> str:
-    """The report as one HTML page, with its styles and drawings inside."""
-    template = Template((files("regard.preflight") / "page" / "report.html").read_text(encoding="utf-8"))
-    title, meaning = VERDICTS[report.verdict]
-    pairs = ", ".join(f"{numbers['pairs']:,} pairs in {split}" for split, numbers in report.statistics.items())
-    return template.substitute(
-        verdict=report.verdict,
-        title=escape(title),
-        meaning=escape(meaning),
-        corpus=escape(f"{report.names[0]} – {report.names[1]}: {pairs}"),
-        findings="\n".join(finding_block(finding) for finding in report.findings)
-        or '<p class="calm">No findings. Leaks, duplicates, lengths, scripts, encodings, languages and alignment were '
-        "looked at, and nothing stands out.</p>",
-        charts="\n".join(charts(report)),
-        table=table_block(report),
-    )
+def _indented(text: str, columns: int = 7) -> str:
+    indent = " " * columns
+    options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.fill(text, 100, initial_indent=indent, subsequent_indent=indent, **options)
 
 
-def finding_block(finding: Finding) -> str:
-    """One finding: what, how much, examples, fix."""
-    examples = "\n".join(example_block(example) for example in finding.examples)
-    shown = f'<ol class="examples" aria-label="Examples">{examples}</ol>' if examples else ""
-    meter = "" if finding.kind == "too-few" else meter_block(finding)
+# The HTML page
+
+
+def _finding_html(finding: Finding) -> str:
+    examples = "\n".join(map(_example_html, finding.examples))
+    listed = f'<ol class="examples" aria-label="Examples">{examples}</ol>' if examples else ""
+    meter = "" if finding.kind == "too-few" else _meter_html(finding)
     return f"""<article class="finding {finding.severity}">
 <h3><span class="badge">{escape(finding.severity)}</span> {escape(finding.title)}</h3>
-{meter}<p>{prose(finding.explanation)}</p>
-{shown}
-<p class="fix"><strong>Fix.</strong> {prose(finding.fix)}</p>
+{meter}<p>{_prose_html(finding.explanation)}</p>
+{listed}
+<p class="fix"><strong>Fix.</strong> {_prose_html(finding.fix)}</p>
 </article>"""
 
 
-def meter_block(finding: Finding) -> str:
-    """How much of the split a finding touches, as a bar."""
+def _meter_html(finding: Finding) -> str:
+    """The share of the split that has the problem, as a bar."""
     share = min(finding.share, 1.0)
     label = f"{percent(share)} of {finding.split}"
     return (
@@ -122,8 +156,8 @@ def meter_block(finding: Finding) -> str:
     )
 
 
-def example_block(example: Example) -> str:
-    """A pair, each side in its own direction of writing."""
+def _example_html(example: Example) -> str:
+    """A pair; the browser chooses the direction of each text."""
     note = f'<p class="note" dir="auto">{escape(example.note)}</p>' if example.note else ""
     return (
         f'<li><p class="where">{escape(example.where)}</p><div class="pair"><p dir="auto">{escape(example.source)}</p>'
@@ -131,131 +165,98 @@ def example_block(example: Example) -> str:
     )
 
 
-def prose(text: str) -> str:
+def _prose_html(text: str) -> str:
     """Escaped text with `code` set as code."""
     return CODE.sub(r"<code>\1</code>", escape(text, quote=False))
 
 
-def charts(report: Report) -> list[str]:
-    """The drawings: lengths of both sides and the ratio for every split, then the scripts."""
-    drawn = []
-    reach = {side: shared_reach(report, side) for side in ("source", "target")}
-    for split, numbers in report.statistics.items():
-        cells = []
+def _charts_html(report: Report) -> list[str]:
+    """For every split the lengths of both sides, the length ratio and the scripts."""
+    blocks = []
+    splits = report.statistics
+    for split, numbers in splits.items():
+        charts, scripts = [], []
         for side, name in zip(("source", "target"), report.names, strict=True):
-            counted: Any = numbers[side]
-            lengths = counted["lengths"]
-            label = f"Length of {name} in {split}: half have at most {lengths['median']} {lengths['unit']}"
-            ticks = [(position / reach[side], str(position)) for position in tick_places(reach[side])]
-            bars = gathered(lengths["histogram"], reach[side])
-            cells.append(chart(bars, ticks, label=label, title=f"{name}, {lengths['unit']} a line", side=side))
-        ratio: Any = numbers["ratio"]
-        cells.append(ratio_chart(ratio, split))
-        drawn.append(
-            f'<section class="split"><h3>{escape(split)}</h3><div class="charts">{"".join(cells)}</div>'
-            f"{scripts_block(report, split)}</section>"
+            lengths = numbers[side]["lengths"]
+            longest = max(8, *(int(other[side]["lengths"]["most"]) * 2 for other in splits.values()))
+            label = f"Length of {name} in {split}: median {lengths['median']} {lengths['unit']}"
+            title = f"{name}: {lengths['unit']} per line"
+            step = next(step for step in (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000) if longest / step <= 6)
+            ticks = [(length / longest, str(length)) for length in range(0, longest + 1, step)]
+            charts.append(_chart_svg(_bars(lengths["histogram"], longest), ticks, label=label, title=title, kind=side))
+            total = max(sum(numbers[side]["scripts"].values()), 1)
+            shares = [f"{script} {percent(count / total)}" for script, count in numbers[side]["scripts"].items()]
+            scripts.append(f'<p class="scripts">Scripts of {escape(name)}: {escape(", ".join(shares[:6]))}</p>')
+        charts.append(_ratio_chart(numbers["ratio"], split))
+        blocks.append(
+            f'<article class="split"><h3>{escape(split)}</h3><div class="charts">{"".join(charts)}</div>'
+            f'<div class="pairs">{"".join(scripts)}</div></article>'
         )
-    return drawn
+    return blocks
 
 
-def shared_reach(report: Report, side: str) -> int:
-    """One scale for all splits: where nearly all lines of the longest have ended."""
-    splits: list[Any] = list(report.statistics.values())
-    return max(8, *(int(numbers[side]["lengths"]["most"]) * 2 for numbers in splits))
-
-
-def tick_places(reach: int) -> list[int]:
-    """A few round numbers up to `reach`."""
-    step = next(step for step in (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000) if reach / step <= 6)
-    return list(range(0, reach + 1, step))
-
-
-def gathered(counts: list[int], reach: int) -> list[int]:
-    """Counts by length put into bars; what lies beyond `reach` goes into the last."""
-    width = max(-(-(reach + 1) // BARS), 1)
-    bars = [0] * (-(-(reach + 1) // width))
-    for length, count in enumerate(counts):
+def _bars(histogram: list[int], longest: int) -> list[int]:
+    """A histogram of lengths with `BARS` bars at most; the last holds everything beyond `longest`."""
+    width = max(-(-(longest + 1) // BARS), 1)
+    bars = [0] * (-(-(longest + 1) // width))
+    for length, count in enumerate(histogram):
         bars[min(length // width, len(bars) - 1)] += count
     return bars
 
 
-def ratio_chart(ratio: Any, split: str) -> str:
-    """Target length over source length, around its middle, with the band that is in order."""
+def _ratio_chart(ratio: dict[str, Any], split: str) -> str:
+    """Target length over source length from 1/5 to 5, with the usual range shaded."""
     counts, edges = ratio["histogram"], ratio["edges"]
-    inside = [place for place in range(len(counts)) if 0.2 <= edges[place] <= 5]
-    bars = [counts[place] for place in inside]
+    inside = [i for i in range(len(counts)) if 0.2 <= edges[i] <= 5]
+    bars = [counts[i] for i in inside]
     bars[0] += sum(counts[: inside[0]])
     bars[-1] += sum(counts[inside[-1] + 1 :])
     low, high = edges[inside[0]], edges[inside[-1] + 1]
 
-    def across(value: float) -> float:
+    def position(value: float) -> float:
         return min(max(log(value / low) / log(high / low), 0.0), 1.0)
 
-    ticks = [(across(value), name) for value, name in ((0.25, "¼"), (0.5, "½"), (1, "1"), (2, "2"), (4, "4"))]
-    label = f"Length of target over source in {split}: {ratio['median']} in the middle"
-    band = (across(ratio["low"]), across(ratio["high"]))
-    return chart(bars, ticks, label=label, title="target length / source length", side="ratio", band=band)
+    ticks = [(position(value), name) for value, name in ((0.25, "¼"), (0.5, "½"), (1, "1"), (2, "2"), (4, "4"))]
+    label = f"Length ratio of target to source in {split}: median {ratio['median']}"
+    usual = (position(ratio["low"]), position(ratio["high"]))
+    return _chart_svg(bars, ticks, label=label, title="target length / source length", kind="ratio", usual=usual)
 
 
-def chart(
+def _chart_svg(
     bars: list[int],
     ticks: list[tuple[float, str]],
     *,
     label: str,
     title: str,
-    side: str,
-    band: tuple[float, float] | None = None,
+    kind: str,
+    usual: tuple[float, float] | None = None,
 ) -> str:
-    """A histogram as SVG; the label says what it shows to those who do not see it."""
-    most, wide, floor = max([*bars, 1]), WIDTH / max(len(bars), 1), HEIGHT - 18
-    shade = bar("band", band[0] * WIDTH, 0, (band[1] - band[0]) * WIDTH, floor) if band else ""
-    drawn = "".join(
-        bar("", place * wide + 0.4, floor - tall, max(wide - 0.8, 0.6), tall)
-        for place, count in enumerate(bars)
-        if (tall := max(count / most * (floor - 6), 0.8 if count else 0))
-    )
-    named = "".join(
-        f'<text x="{min(max(place * WIDTH, 4), WIDTH - 8):.1f}" y="{HEIGHT - 4}">{escape(name)}</text>'
-        for place, name in ticks
-    )
+    """A histogram as SVG; `label` is its text alternative."""
+    largest, width, floor = max([*bars, 1]), WIDTH / max(len(bars), 1), HEIGHT - 18
+
+    def rectangle(x: float, y: float, width: float, height: float, attributes: str = "") -> str:
+        return f'<rect{attributes} x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
+
+    shapes = []
+    if usual:
+        shapes.append(rectangle(usual[0] * WIDTH, 0, (usual[1] - usual[0]) * WIDTH, floor, ' class="band"'))
+    for i, count in enumerate(bars):
+        if count:
+            height = max(count / largest * (floor - 6), 0.8)
+            shapes.append(rectangle(i * width + 0.4, floor - height, max(width - 0.8, 0.6), height))
+    shapes.append(f'<line x1="0" x2="{WIDTH}" y1="{floor}" y2="{floor}"/>')
+    for x, name in ticks:
+        shapes.append(f'<text x="{min(max(x * WIDTH, 4), WIDTH - 8):.1f}" y="{HEIGHT - 4}">{escape(name)}</text>')
     return (
         f'<figure><figcaption>{escape(title)}</figcaption><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'class="{side}" aria-label="{escape(label)}">{shade}{drawn}'
-        f'<line x1="0" x2="{WIDTH}" y1="{floor}" y2="{floor}"/>{named}</svg></figure>'
+        f'class="{kind}" aria-label="{escape(label)}">{"".join(shapes)}</svg></figure>'
     )
 
 
-def bar(kind: str, x: float, y: float, width: float, height: float) -> str:
-    """A rectangle of a drawing."""
-    named = f' class="{kind}"' if kind else ""
-    return f'<rect{named} x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
-
-
-def scripts_block(report: Report, split: str) -> str:
-    """Which scripts a split is written in, as bars of shares."""
-    parts = []
-    for side, name in zip(("source", "target"), report.names, strict=True):
-        numbers: Any = report.statistics[split][side]
-        scripts = dict(list(numbers["scripts"].items())[:6])
-        total = max(sum(numbers["scripts"].values()), 1)
-        told = ", ".join(f"{script} {percent(count / total)}" for script, count in scripts.items())
-        x, bars = 0.0, []
-        for place, count in enumerate(scripts.values()):
-            bars.append(bar(f"s{place}", x, 0, count / total * WIDTH, 6))
-            x += count / total * WIDTH
-        parts.append(
-            f'<div class="scripts"><svg viewBox="0 0 {WIDTH} 6" preserveAspectRatio="none" role="img" '
-            f'aria-label="{escape(f"Scripts of {name}: {told}")}">{"".join(bars)}</svg>'
-            f"<p>{escape(name)}: {escape(told)}</p></div>"
-        )
-    return f'<div class="pairs">{"".join(parts)}</div>'
-
-
-def table_block(report: Report) -> str:
-    """The statistics as a table."""
+def _statistics_html(report: Report) -> str:
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in COLUMNS)
     body = "\n".join(
         f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in cells)}</tr>'
-        for name, cells in rows(report)
+        for name, cells in side_rows(report)
     )
     return f'<table><thead><tr><th scope="col">split, side</th>{head}</tr></thead><tbody>{body}</tbody></table>'
