@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from regard.counting import count
     from regard.errors import ConfigError, DataError, FolderError, InputError, RegardError, RequestError, RunError
     from regard.models import build
+    from regard.preflight.check import check
     from regard.translation.explain import explain
     from regard.translation.loading import load
 
@@ -21,6 +22,7 @@ _HOMES = {
     "regard.errors": [
         "ConfigError", "DataError", "FolderError", "InputError", "RegardError", "RequestError", "RunError",
     ],
+    "regard.preflight.check": ["check"],
     "regard.translation.explain": ["explain"],
     "regard.translation.loading": ["load"],
     "regard.models": ["build"],
@@ -45,6 +47,7 @@ __all__ = [
     "RunError",
     "attend",
     "build",
+    "check",
     "count",
     "explain",
     "load",

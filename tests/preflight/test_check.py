@@ -21,7 +21,6 @@ from regard.preflight.findings import KINDS, Example, Finding
 from regard.preflight.report import Report
 from regard.text.files import Origin, Pair
 
-
 FIRST = ["the", "wo", "sha", "lin", "gar", "nou", "ki", "smo", "thry", "en", "wick", "ald", "ough", "ster", "ham"]
 SECOND = ["él", "çar", "moi", "jù", "vâ", "tier", "lou", "qué", "dré", "bon", "seau", "fí", "zan", "pré", "ix"]
 

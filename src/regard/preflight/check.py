@@ -38,6 +38,7 @@ MEDIAN_FACTOR = 2.0  # between the median lengths of train and valid or test
 
 KIND_OF_RULE = {"empty": "empty", "long": "too-long", "copy": "copies", "script": "wrong-script"}
 KIND_OF_RULE["duplicate"] = "duplicates"  # control characters are found among other damage
+LEAKAGE_KINDS = {"pair": "leakage", "source": "source-leakage", "target": "target-leakage", "near": "near-leakage"}
 
 Files = str | Path | tuple[str | Path, str | Path | None]
 """Two parallel files, or one file that holds both sides."""
@@ -90,7 +91,7 @@ def check_pairs(
     model = AlignmentModel()  # learned from train, used for valid and test too
     splits = {name: Split(name, model) for name in ("train", *held_out)}
     leakage = Leakage(held_out)
-    usual_scripts = ("", "")
+    usual_scripts: tuple[str, ...] = ("", "")
     for chunk in chunks(train):
         if not chunk.first:
             usual_scripts = cleaning.usual_scripts(chunk.columns)
@@ -333,20 +334,19 @@ RULES = cleaning.Cleaning.from_config(TextConfig())
 class Leakage:
     """Pairs of valid and test that are also in train."""
 
-    KINDS = {"pair": "leakage", "source": "source-leakage", "target": "target-leakage", "near": "near-leakage"}
-
     def __init__(self, held_out: dict[str, list[Pair]]) -> None:
         self.held_out = [(name, pair) for name, pairs in held_out.items() for pair in pairs]
         self.index = HeldOut(
-            [normalized(pair.source) for _, pair in self.held_out], [normalized(pair.target) for _, pair in self.held_out]
+            [normalized(pair.source) for _, pair in self.held_out],
+            [normalized(pair.target) for _, pair in self.held_out],
         )
-        self.matches: dict[str, dict[int, Pair]] = {kind: {} for kind in self.KINDS}
+        self.matches: dict[str, dict[int, Pair]] = {kind: {} for kind in LEAKAGE_KINDS}
 
     def add(self, chunk: Chunk) -> None:
         """Look up a chunk of train."""
         if not self.held_out:
             return
-        for kind, values in zip(self.KINDS, (pair_digests(*chunk.digests), *chunk.digests), strict=False):
+        for kind, values in zip(LEAKAGE_KINDS, (pair_digests(*chunk.digests), *chunk.digests), strict=False):
             for place, held_out in self.index.exact(kind, values):
                 for i in held_out:
                     self.matches[kind].setdefault(i, chunk.pairs[place])
@@ -356,7 +356,7 @@ class Leakage:
     def report(self, splits: dict[str, Split]) -> None:
         """Tally each pair of valid and test once, under the closest match it has in train."""
         reported: set[int] = set()
-        for match, kind in self.KINDS.items():
+        for match, kind in LEAKAGE_KINDS.items():
             for i, other in sorted(self.matches[match].items()):
                 split, pair = self.held_out[i]
                 if i not in reported and len(pair.source) + len(pair.target) >= MIN_LEAK_CHARACTERS:
@@ -415,10 +415,10 @@ def shift_phrase(shift: int) -> str:
 def shift_fix(shift: int) -> str:
     """How to undo the shift of a whole file."""
     early, late = ("TARGET", "SOURCE") if shift > 0 else ("SOURCE", "TARGET")
-    count = abs(shift)
+    lines = f"{abs(shift)} line{'s' * (abs(shift) > 1)}"
     return (
-        f"Delete the first {count} line{'s' * (count > 1)} of {early} (`tail -n +{count + 1} {early} > {early}.mended`) "
-        f"and as many at the end of {late} (`head -n -{count} {late} > {late}.mended`), then check again."
+        f"Delete the first {lines} of {early} (`tail -n +{abs(shift) + 1} {early} > {early}.mended`) and the last "
+        f"{lines} of {late} (`head -n -{abs(shift)} {late} > {late}.mended`), then check again."
     )
 
 

@@ -17,7 +17,8 @@ class Example(NamedTuple):
     note: str = ""
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True)
+class Finding:
     """A problem of one split: its kind, how many pairs have it, and how to fix it."""
 
     kind: str
@@ -160,7 +161,7 @@ KINDS = {
         "{count} pairs of {split} have decomposed accents",
         "In {share} of the pairs a side is in Unicode form NFD (e and ´ for é). It looks the same, but the model sees "
         "other words, and users type NFC.",
-        "Write both files in NFC: `uconv -x any-nfc FILE > FILE.nfc`, or without it `python -c \"import sys, "
+        'Write both files in NFC: `uconv -x any-nfc FILE > FILE.nfc`, or without it `python -c "import sys, '
         "unicodedata; sys.stdout.writelines(unicodedata.normalize('NFC', line) for line in sys.stdin)\" < FILE > "
         "FILE.nfc`.",
         care=0.005,

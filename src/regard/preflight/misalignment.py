@@ -30,7 +30,7 @@ FEATURES = 4
 BINS = 36  # of the histogram of a feature
 
 WINDOW = 32  # lines judged together
-SHIFTS = (-3, -2, -1, 1, 2, 3)  # always tried; larger ones when the lengths of both sides correlate at them
+SHIFTS = (-3, -2, -1, 1, 2, 3)  # always tried; larger ones where both sides correlate
 DISTANT = (41, 83)  # lines this far apart do not belong together
 NEARBY = (-7, -6, -5, 5, 6, 7)  # lines this near share a topic without belonging together
 MIN_LOG_ODDS = 0.5  # of a typical window; below it the features say too little about this corpus
@@ -39,7 +39,7 @@ CLEAR_GAIN = 0.4  # of the typical log-odds that another shift must add
 OTHER_DOMAIN = 0.4  # of the typical log-odds is what text of another domain may have
 MIN_Z_SCORE = 5.0  # standard errors of a mean above zero that are taken as proof
 MIN_UNRELATED = 1000  # lines of a chunk that may be called unrelated as a whole
-MIN_CORRELATION = 0.3  # of the lengths of both sides; chance reaches 0.14 among a thousand lines
+MIN_CORRELATION = 0.3  # of both sides; chance reaches 0.14 among a thousand lines
 MAX_GAP = 256  # lines between two spans of the same shift that count as one
 
 PUNCTUATION_AROUND = re.compile(r"^[\W_]+|[\W_]+$")
@@ -127,7 +127,7 @@ class AlignmentModel:
         count = len(source.length)
         if count < 2 * WINDOW:
             return []
-        shift = _correlated_shift(source.length, target.length)
+        shift = _correlated_shift(source, target)
         self.shifts = SHIFTS if shift is None or abs(shift) <= max(SHIFTS) else (*SHIFTS, shift)
         if count >= MIN_UNRELATED:
             self.unrelated = shift is None and not _words_are_related(source, target)
@@ -256,24 +256,27 @@ class AlignmentModel:
             self._count_features(self.distant, source.at(rows), target.at((rows + distance) % len(lines)))
 
 
-def _correlated_shift(source: Floats, target: Floats) -> int | None:
-    """How many lines later the target stands by the cross-correlation of line lengths; None where there is no peak."""
-    size = 1 << (2 * len(source) - 1).bit_length()
-    spectra = [np.fft.rfft(_detrended(lengths), size) for lengths in (source, target)]
-    correlation = np.fft.irfft(np.conj(spectra[0]) * spectra[1], size) / len(source)
+def _correlated_shift(source: Features, target: Features) -> int | None:
+    """How many lines later the target stands by the cross-correlation of both sides; None where there is no peak."""
+    size = 1 << (2 * len(source.length) - 1).bit_length()
+    spectra = [np.fft.rfft(_signal(side), size) for side in (source, target)]
+    correlation = np.fft.irfft(np.conj(spectra[0]) * spectra[1], size) / len(source.length)
     peak = int(correlation.argmax())
     if correlation[peak] < MIN_CORRELATION:
         return None
     return peak if peak < size // 2 else peak - size
 
 
-def _detrended(lengths: Floats) -> NDArray[np.float64]:
-    """Lengths relative to the eight lines before and after, clipped to three deviations and standardised."""
+def _signal(side: Features) -> NDArray[np.float64]:
+    """Lengths, and one more for questions, relative to the eight lines before and after; clipped and standardised.
+
+    Where sentences are sorted by length (Tatoeba), only the question marks correlate.
+    """
+    values = side.length + (side.mark == END_MARKS["?"])
     kernel = np.ones(17)
-    mean = np.convolve(lengths, kernel, "same") / np.convolve(np.ones(len(lengths)), kernel, "same")
-    relative = lengths - mean
-    relative = np.clip(relative, -3 * relative.std(), 3 * relative.std())
-    return (relative - relative.mean()) / max(relative.std(), 1e-6)
+    values = values - np.convolve(values, kernel, "same") / np.convolve(np.ones(len(values)), kernel, "same")
+    values = np.clip(values, -3 * values.std(), 3 * values.std())
+    return np.asarray((values - values.mean()) / max(values.std(), 1e-6), np.float64)
 
 
 def _words_are_related(source: Features, target: Features) -> bool:

@@ -63,7 +63,7 @@ class Report(results.Report):
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         findings = [
-            {**finding._asdict(), "examples": [example._asdict() for example in finding.examples]}
+            {**vars(finding), "examples": [example._asdict() for example in finding.examples]}
             for finding in self.findings
         ]
         return {

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 Digests = NDArray[np.uint64]
 
-KEPT_DIGESTS = 1 << 24  # 128 MB; a larger corpus is judged by a sample that its digests themselves choose
-
 # Long enough that ordinary phrases do not match, short enough to survive one changed word in a sentence of ten.
 SHINGLE = 16
 NEAR = 0.7  # of the four-letter pieces in common, on both sides: one word in ten changed, or a comma
@@ -38,36 +36,6 @@ def digests(lines: Sequence[str]) -> Digests:
 def pair_digests(source: Digests, target: Digests) -> Digests:
     """The digest of a pair from those of its sides; the order of the sides matters."""
     return (source * np.uint64(0x9E3779B97F4A7C15)) ^ (target + (source >> np.uint64(29)))
-
-
-class Repeats:
-    """How often lines come again: exact up to `KEPT_DIGESTS` distinct lines, then by a sample of them."""
-
-    def __init__(self) -> None:
-        self.parts: list[Digests] = []
-        self.held = 0
-        self.shift = 0
-
-    def add(self, values: Digests) -> None:
-        """Count these lines too."""
-        self.parts.append(self.sampled(values))
-        self.held += len(self.parts[-1])
-        while self.held > KEPT_DIGESTS:
-            self.shift += 1
-            self.parts = [self.sampled(np.concatenate(self.parts))]
-            self.held = len(self.parts[0])
-
-    def sampled(self, values: Digests) -> Digests:
-        """Those digests that belong to the sample: a line is in it with all its repeats or not at all."""
-        return values if self.shift == 0 else values[values >> np.uint64(64 - self.shift) == 0]
-
-    def summary(self) -> tuple[int, float, int]:
-        """How many lines repeat an earlier one, the share of the most frequent line, and its digest."""
-        if not self.held:
-            return 0, 0.0, 0
-        values, counts = np.unique(np.concatenate(self.parts), return_counts=True)
-        top = int(counts.argmax())
-        return (self.held - len(values)) << self.shift, float(counts[top] / self.held), int(values[top])
 
 
 class HeldOut:
