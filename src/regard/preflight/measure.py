@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.text.scripts import WITHOUT_BLANKS, script
+from regard.text.scripts import UNSPACED_SCRIPTS, script
 
 Integers = NDArray[np.int64]
 
@@ -78,7 +78,7 @@ class Side:
     def unspaced(self) -> bool:
         """Whether the script writes no spaces between words, so that lengths are counted in characters."""
         name = max(self.scripts, key=lambda name: (bool(name), self.scripts[name], name), default="")
-        return name in WITHOUT_BLANKS and self.words < self.characters / 8
+        return name in UNSPACED_SCRIPTS and self.words < self.characters / 8
 
     @property
     def lengths(self) -> Integers:
