@@ -58,7 +58,7 @@ def late_token(rounds: int = 15) -> bool:
     source = torch.randint(3, config.vocabulary, (1, 32))
 
     def at(place: int) -> tuple[Tensor, Any]:
-        state = model.start(source, room=640)
+        state = model.start(source, capacity=640)
         _, state = model.step(torch.randint(3, config.vocabulary, (1, place - 1)), state)
         return torch.randint(3, config.vocabulary, (1, 1)), state
 

@@ -149,58 +149,58 @@ class Bare:
 # Speed
 
 
-class Turn(NamedTuple):
+class Rotation(NamedTuple):
     """One update: by the clock, and by the work of all threads."""
 
     wall: float
     work: float
 
     @classmethod
-    def now(cls) -> Turn:
+    def now(cls) -> Rotation:
         return cls(time.perf_counter(), time.process_time())
 
-    def since(self, begun: Turn) -> Turn:
-        return Turn(self.wall - begun.wall, self.work - begun.work)
+    def since(self, begun: Rotation) -> Rotation:
+        return Rotation(self.wall - begun.wall, self.work - begun.work)
 
 
-def in_the_loop(config: Config, others: dict[str, Callable[[Batch], Any]]) -> dict[str, list[Turn]]:
+def in_the_loop(config: Config, others: dict[str, Callable[[Batch], Any]]) -> dict[str, list[Rotation]]:
     """The time of each update of a run, its loop included, and of others on the same batch between its updates."""
     data = synthetic(config, pairs=config.train.updates * config.train.batch_tokens // 40)
     epoch = data.epoch(0, rank=0, world_size=1)
     assert len(epoch.plan) >= config.train.updates
-    turns: dict[str, list[Turn]] = {name: [] for name in ("regard", *others)}
+    turns: dict[str, list[Rotation]] = {name: [] for name in ("regard", *others)}
     with tempfile.TemporaryDirectory() as folder, viewing(quiet=True) as view:
         training = Training(Path(folder), build(config.model), config, data, Runtime(torch.device("cpu"), 0, 1))
-        begun = Turn.now()
+        begun = Rotation.now()
 
         def watch(kind: str, facts: dict[str, Any]) -> None:
             nonlocal begun
             view.watch(kind, facts)
             if kind != "update":
                 return
-            turns["regard"].append(Turn.now().since(begun))
+            turns["regard"].append(Rotation.now().since(begun))
             batch = epoch.make(training.progress.update - 1)
             for name, update in others.items():
-                begun = Turn.now()
+                begun = Rotation.now()
                 update(batch)
-                turns[name].append(Turn.now().since(begun))
-            begun = Turn.now()
+                turns[name].append(Rotation.now().since(begun))
+            begun = Rotation.now()
 
         training.run(no_validation, watch)
     return {name: found[WARM:] for name, found in turns.items()}
 
 
-def times(slower: list[Turn], faster: list[Turn]) -> dict[str, float]:
+def times(slower: list[Rotation], faster: list[Rotation]) -> dict[str, float]:
     """How many times as long one takes as the other: the median over the same batches."""
     return {
         kind: statistics.median(
             getattr(one, kind) / getattr(other, kind) for one, other in zip(slower, faster, strict=True)
         )
-        for kind in Turn._fields
+        for kind in Rotation._fields
     }
 
 
-def told(turns: dict[str, list[Turn]]) -> dict[str, float]:
+def told(turns: dict[str, list[Rotation]]) -> dict[str, float]:
     return {name: round(statistics.median(turn.wall for turn in found), 4) for name, found in turns.items()}
 
 

@@ -257,7 +257,9 @@ class Table:
         [0.0, 0.0, 0.0, 0.0, 0.0, 1.0],
     ])  # fmt: skip
 
-    def start(self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, room: int = 0) -> State:
+    def start(
+        self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, capacity: int = 0
+    ) -> State:
         return State((), ())
 
     def step(self, tokens: Tensor, state: State, record: Record | None = None) -> tuple[Tensor, State]:

@@ -233,7 +233,7 @@ def test_the_cache_grows_by_what_is_said(name: str) -> None:
 
     def held(target: int) -> int:
         _, state = model.step(torch.zeros(1, target, dtype=torch.int64), model.start(torch.zeros(1, 3).long()))
-        return sum(x.numel() * 4 for cache in state.past.caches for x in cache)
+        return sum(x.numel() * 4 for cache in state.past.layers for x in cache)
 
     assert held(5) - held(4) == memory(config, 1, 1, 3, 3, "fp32").cache_per_token
 

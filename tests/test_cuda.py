@@ -11,9 +11,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard import attend
 from regard.attention import scores
-from regard.memory import make_room
+from regard.memory import free_memory
 from regard.models import build, reorder
-from regard.models.lora import adapt
+from regard.models.lora import add_lora
 from regard.models.recurrent import Layer
 from regard.training import checkpoint
 from regard.training.distributed import Runtime
@@ -72,16 +72,16 @@ def test_a_query_that_may_see_nothing_gathers_zeros_on_every_kernel(backend: str
     assert all(x.grad.isfinite().all() for x in tensors)
 
 
-@pytest.mark.parametrize("room", [0, 16])
+@pytest.mark.parametrize("capacity", [0, 16])
 @pytest.mark.parametrize("name", GENERATORS)
-def test_a_model_says_on_a_gpu_what_it_says_on_a_cpu(name: str, room: int) -> None:
+def test_a_model_says_on_a_gpu_what_it_says_on_a_cpu(name: str, capacity: int) -> None:
     config = GENERATORS[name]
     model = build(config).eval()
-    source, target = torch.randint(0, 50, (3, 7)), torch.randint(0, config.target_tokens, (3, 6))
+    source, target = torch.randint(0, 50, (3, 7)), torch.randint(0, config.target_vocabulary_size, (3, 6))
     expected, _ = model.step(target, model.start(source, MASK))
     model.cuda()
     rows = torch.arange(3, device="cuda")
-    state = model.start(source.cuda(), MASK.cuda(), room=room)
+    state = model.start(source.cuda(), MASK.cuda(), capacity=capacity)
     logits = []
     for part in target.cuda().split((1, 2, 3), dim=1):
         step, state = model.step(part, reorder(state, rows))
@@ -169,11 +169,11 @@ def test_a_full_gpu_takes_its_batches_in_parts_and_learns_the_same(shapes: int, 
     whole, parts = run("whole")
     assert parts == 1
     most = torch.cuda.max_memory_reserved()
-    make_room()
+    free_memory()
     held = torch.empty(torch.cuda.mem_get_info()[0] - int(0.6 * most), dtype=torch.uint8, device="cuda")
     found, parts = run("full")
     del held
-    make_room()
+    free_memory()
     assert 1 < parts < 16
     assert found == pytest.approx(whole, rel=1e-2)
 
@@ -221,7 +221,7 @@ def test_rows_that_stay_as_they_are_do_so_when_a_model_moves_to_a_gpu() -> None:
     model = build(ALL["transformer"])
     rows = torch.zeros(len(model.source.token.weight), dtype=torch.bool)
     rows[7] = True
-    adapt(model, 2, {"source.token.weight": rows})
+    add_lora(model, 2, {"source.token.weight": rows})
     model.cuda()
     source, target = torch.randint(5, 20, (2, 3, 6), device="cuda")
     model.step(target, model.start(source))[0].square().sum().backward()

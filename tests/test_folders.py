@@ -1,4 +1,4 @@
-"""Files and folders are whole or not there, checksums tell, and one run at a time writes."""
+"""Files and folders are written atomically, checksums find damage, and one run at a time writes to a folder."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ def open_to_all() -> Iterator[Path]:
         yield Path(name)
 
 
-# Appearing.
+# Atomic writes
 
 
-def test_a_folder_is_not_there_before_it_is_whole(tmp_path: Path) -> None:
-    with folders.whole_folder(tmp_path / "x", force=False) as new:
+def test_a_folder_appears_only_when_it_is_complete(tmp_path: Path) -> None:
+    with folders.atomic_folder(tmp_path / "x", force=False) as new:
         fill(new)
         assert not (tmp_path / "x").exists()
     assert (tmp_path / "x" / "b").read_text() == "two"
 
 
-def test_nothing_is_left_of_a_folder_that_failed(tmp_path: Path) -> None:
+def test_a_failed_folder_leaves_nothing_behind(tmp_path: Path) -> None:
     def interrupted() -> None:
-        with folders.whole_folder(tmp_path / "x", force=False) as new:
+        with folders.atomic_folder(tmp_path / "x", force=False) as new:
             fill(new)
             raise KeyboardInterrupt
 
@@ -73,18 +73,16 @@ def test_nothing_is_left_of_a_folder_that_failed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_replaces_a_full_one_when_asked(tmp_path: Path) -> None:
+def test_force_replaces_a_folder_that_is_not_empty(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "old").touch()
-    with folders.whole_folder(tmp_path / "x", force=True) as new:
+    with folders.atomic_folder(tmp_path / "x", force=True) as new:
         fill(new)
     assert sorted(path.name for path in (tmp_path / "x").iterdir()) == ["a", "b"]
     assert hidden(tmp_path) == []
 
 
-def test_the_old_folder_is_back_when_the_new_one_cannot_take_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_old_folder_is_restored_when_the_rename_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "old").touch()
     rename = os.rename
@@ -95,14 +93,14 @@ def test_the_old_folder_is_back_when_the_new_one_cannot_take_its_place(
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", failing)
-    with pytest.raises(RunError), folders.whole_folder(tmp_path / "x", force=True) as new:
+    with pytest.raises(RunError), folders.atomic_folder(tmp_path / "x", force=True) as new:
         fill(new)
     assert (tmp_path / "x" / "old").exists()
 
 
-def test_a_folder_is_not_replaced_unasked(tmp_path: Path) -> None:
+def test_a_folder_is_not_replaced_without_force(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
-    with pytest.raises(FolderError, match="x is already there"), folders.whole_folder(tmp_path / "x", force=False):
+    with pytest.raises(FolderError, match="x is already there"), folders.atomic_folder(tmp_path / "x", force=False):
         pass
 
 
@@ -110,20 +108,20 @@ def test_every_file_and_folder_is_synced_before_the_rename_and_the_parent_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = []
-    sync, rename = folders.sync, os.rename
-    monkeypatch.setattr(folders, "sync", lambda path: (steps.append(path.name), sync(path)))
+    sync, rename = folders.fsync, os.rename
+    monkeypatch.setattr(folders, "fsync", lambda path: (steps.append(path.name), sync(path)))
     monkeypatch.setattr(os, "rename", lambda old, new: (steps.append("rename"), rename(old, new)))
-    with folders.whole_folder(tmp_path / "x", force=False) as new:
+    with folders.atomic_folder(tmp_path / "x", force=False) as new:
         fill(new)
     assert sorted(steps[:2]) == ["a", "b"]
     assert steps[2:] == [new.name, "rename", tmp_path.name]
 
 
-def test_a_file_is_as_it_was_when_writing_fails(tmp_path: Path) -> None:
+def test_a_file_is_unchanged_when_writing_fails(tmp_path: Path) -> None:
     folders.write_file(tmp_path / "x", "old", force=False)
 
     def interrupted() -> None:
-        with folders.whole_file(tmp_path / "x", force=True) as file:
+        with folders.atomic_file(tmp_path / "x", force=True) as file:
             file.write(b"ne")
             raise KeyboardInterrupt
 
@@ -133,13 +131,13 @@ def test_a_file_is_as_it_was_when_writing_fails(tmp_path: Path) -> None:
     assert hidden(tmp_path) == []
 
 
-def test_a_file_is_not_replaced_unasked(tmp_path: Path) -> None:
+def test_a_file_is_not_replaced_without_force(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("old")
     with pytest.raises(FolderError, match="x is already there"):
         folders.write_file(tmp_path / "x", "new", force=False)
 
 
-def test_what_a_link_points_to_is_replaced_and_not_the_link(tmp_path: Path) -> None:
+def test_writing_to_a_symbolic_link_replaces_its_target(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("old")
     (tmp_path / "link").symlink_to("x")
     folders.write_file(tmp_path / "link", "new", force=True)
@@ -152,10 +150,10 @@ def test_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
 
 
-def test_others_may_read_what_the_umask_lets_them(tmp_path: Path) -> None:
+def test_file_modes_follow_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        with folders.whole_folder(tmp_path / "x", force=False) as new:
+        with folders.atomic_folder(tmp_path / "x", force=False) as new:
             fill(new)
         folders.write_file(tmp_path / "y", "y", force=False)
     finally:
@@ -164,59 +162,59 @@ def test_others_may_read_what_the_umask_lets_them(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "y").stat().st_mode) == 0o644
 
 
-# Disappearing.
+# Deletion
 
 
-def test_a_folder_is_hidden_before_it_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_renamed_before_it_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x").mkdir()
     monkeypatch.setattr(folders, "_erase", lambda path: None)  # killed in between
-    folders.discard(tmp_path / "x")
+    folders.delete(tmp_path / "x")
     assert not (tmp_path / "x").exists()
     assert len(hidden(tmp_path)) == 1
 
 
-def test_leftovers_of_killed_runs_are_swept_and_nothing_else(tmp_path: Path) -> None:
+def test_only_leftovers_of_killed_runs_are_deleted(tmp_path: Path) -> None:
     fill(tmp_path)
     (tmp_path / ".regard-new-0123456789abcdef").mkdir()
     (tmp_path / ".regard-new-0123456789abcdef" / "part").touch()
     (tmp_path / ".regard-old-0123456789abcdef").touch()
     (tmp_path / ".regard-new-mine").touch()
     (tmp_path / ".hidden").touch()
-    folders.sweep(tmp_path)
+    folders.delete_leftovers(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".hidden", ".regard-new-mine", "a", "b"]
 
 
-def test_a_folder_that_is_killed_twice_is_left_over_once(tmp_path: Path) -> None:
+def test_writing_a_folder_deletes_leftovers_beside_it(tmp_path: Path) -> None:
     (tmp_path / ".regard-new-0123456789abcdef").mkdir()
-    with folders.whole_folder(tmp_path / "x", force=False) as new:
+    with folders.atomic_folder(tmp_path / "x", force=False) as new:
         assert hidden(tmp_path) == [new.name]
 
 
-def test_what_is_being_written_is_not_swept(tmp_path: Path) -> None:
+def test_files_being_written_are_not_deleted_as_leftovers(tmp_path: Path) -> None:
     with (
-        folders.whole_folder(tmp_path / "x", force=False) as new,
-        folders.whole_file(tmp_path / "y", force=False) as file,
+        folders.atomic_folder(tmp_path / "x", force=False) as new,
+        folders.atomic_file(tmp_path / "y", force=False) as file,
     ):
         fill(new)
         file.write(b"y")
-        folders.sweep(tmp_path)
+        folders.delete_leftovers(tmp_path)
     assert (tmp_path / "x" / "b").read_text() == "two"
     assert (tmp_path / "y").read_text() == "y"
 
 
-# Checksums.
+# Checksums
 
 
-def test_a_sealed_folder_is_verified(tmp_path: Path) -> None:
+def test_a_folder_with_checksums_is_verified(tmp_path: Path) -> None:
     fill(tmp_path)
-    folders.seal(tmp_path)
+    folders.write_checksums(tmp_path)
     assert folders.verify(tmp_path) == ["a", "b"]
 
 
 @pytest.mark.parametrize("damage", ["onf", "on", "", "one1"])
 def test_a_changed_file_is_named(tmp_path: Path, damage: str) -> None:
     fill(tmp_path)
-    folders.seal(tmp_path)
+    folders.write_checksums(tmp_path)
     (tmp_path / "a").write_text(damage)
     with pytest.raises(FolderError, match=r"/a is damaged: its SHA-256 begins"):
         folders.verify(tmp_path)
@@ -224,7 +222,7 @@ def test_a_changed_file_is_named(tmp_path: Path, damage: str) -> None:
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     fill(tmp_path)
-    folders.seal(tmp_path)
+    folders.write_checksums(tmp_path)
     (tmp_path / "a").unlink()
     with pytest.raises(FolderError, match="/a is missing"):
         folders.verify(tmp_path)
@@ -238,25 +236,25 @@ def test_a_checksum_of_a_file_elsewhere_is_refused(tmp_path: Path) -> None:
 
 def test_files_that_people_edit_have_no_checksum(tmp_path: Path) -> None:
     fill(tmp_path)
-    folders.seal(tmp_path, but=["a"])
+    folders.write_checksums(tmp_path, but=["a"])
     assert folders.verify(tmp_path) == ["b"]
 
 
-# One run at a time.
+# Locks
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from regard.folders import locked
-with locked(Path(sys.argv[1])):
+from regard.folders import lock_folder
+with lock_folder(Path(sys.argv[1])):
     print("locked", flush=True)
     time.sleep(60)
 """
 HOLD_WITH_A_WORKER = """
 import os, sys, time
 from pathlib import Path
-from regard.folders import locked
-with locked(Path(sys.argv[1])):
+from regard.folders import lock_folder
+with lock_folder(Path(sys.argv[1])):
     if not os.fork():
         print(os.getpid(), flush=True)
         time.sleep(60)
@@ -268,11 +266,11 @@ with locked(Path(sys.argv[1])):
 def test_a_second_run_is_refused_while_the_first_lives_and_not_after_its_kill(tmp_path: Path) -> None:
     with running(HOLD, tmp_path) as first:
         assert line(first) == "locked"
-        with pytest.raises(FolderError, match=f"another run is writing to {tmp_path}"), folders.locked(tmp_path):
+        with pytest.raises(FolderError, match=f"another run is writing to {tmp_path}"), folders.lock_folder(tmp_path):
             pass
         first.send_signal(signal.SIGKILL)
         first.wait()
-        with folders.locked(tmp_path) as remark:
+        with folders.lock_folder(tmp_path) as remark:
             assert remark == ""
 
 
@@ -283,7 +281,7 @@ def test_a_worker_that_outlives_its_run_does_not_keep_the_lock(tmp_path: Path) -
             first.send_signal(signal.SIGKILL)
             first.wait()
             os.kill(worker, 0)  # it lives
-            with folders.locked(tmp_path):
+            with folders.lock_folder(tmp_path):
                 pass
         finally:
             os.kill(worker, signal.SIGKILL)
@@ -291,38 +289,38 @@ def test_a_worker_that_outlives_its_run_does_not_keep_the_lock(tmp_path: Path) -
 
 def test_a_lock_is_free_when_its_block_ends(tmp_path: Path) -> None:
     for _ in range(2):
-        with folders.locked(tmp_path / "made" / "too"):
+        with folders.lock_folder(tmp_path / "made" / "too"):
             pass
 
 
-def test_a_run_begins_by_sweeping_its_folder_and_those_below(tmp_path: Path) -> None:
+def test_locking_deletes_leftovers_in_the_folder_and_one_level_below(tmp_path: Path) -> None:
     (tmp_path / "checkpoints" / ".regard-new-0123456789abcdef").mkdir(parents=True)
     (tmp_path / ".regard-old-0123456789abcdef").touch()
-    with folders.locked(tmp_path):
+    with folders.lock_folder(tmp_path):
         assert hidden(tmp_path) + hidden(tmp_path / "checkpoints") == []
 
 
-def test_where_there_are_no_locks_a_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_gives_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(held: int, how: int) -> None:
         raise OSError(errno.ENOSYS, "no locks")
 
     monkeypatch.setattr(folders.fcntl, "flock", unknown)
-    with folders.locked(tmp_path) as remark:
+    with folders.lock_folder(tmp_path) as remark:
         assert "no locks on this file system" in remark
 
 
-# What went wrong, in one line.
+# Errors
 
 WRITE = """
 import os, sys
 from pathlib import Path
 from regard.errors import FolderError
-from regard.folders import locked, whole_folder, write_file
+from regard.folders import lock_folder, atomic_folder, write_file
 if os.getuid() == 0:
     os.setuid(65534)
 folder = Path(sys.argv[1])
-for tried in (lambda: write_file(folder / "x", "", force=True), whole_folder(folder / "y", force=True).__enter__,
-              locked(folder).__enter__):
+for tried in (lambda: write_file(folder / "x", "", force=True), atomic_folder(folder / "y", force=True).__enter__,
+              lock_folder(folder).__enter__):
     try:
         tried()
     except FolderError as error:
@@ -348,7 +346,7 @@ def test_a_file_where_a_folder_should_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     with (
         pytest.raises(FolderError, match=rf"{tmp_path}/x is a file, and a folder is wanted"),
-        folders.whole_folder(tmp_path / "x" / "y" / "z", force=False),
+        folders.atomic_folder(tmp_path / "x" / "y" / "z", force=False),
     ):
         pass
 
@@ -361,7 +359,7 @@ def test_a_folder_where_a_file_should_be_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "kind", "says"),
     [
-        (errno.ENOSPC, RunError, "the disk is full; what was there before is as it was"),
+        (errno.ENOSPC, RunError, "the disk is full; what was there before is unchanged"),
         (errno.EDQUOT, RunError, "the disk is full"),
         (errno.EROFS, FolderError, "the file system is read-only"),
         (errno.EISDIR, FolderError, "x is a folder, and a file is wanted"),
@@ -369,6 +367,6 @@ def test_a_folder_where_a_file_should_be_is_named(tmp_path: Path) -> None:
         (errno.EIO, RunError, "could not be written: Input/output error"),
     ],
 )
-def test_what_the_system_refuses_is_one_line(code: int, kind: type[Exception], says: str) -> None:
-    with pytest.raises(kind, match=says), folders.explained(Path("x")):
+def test_an_os_error_becomes_one_clear_line(code: int, kind: type[Exception], says: str) -> None:
+    with pytest.raises(kind, match=says), folders.clear_os_errors(Path("x")):
         raise OSError(code, os.strerror(code))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from regard.memory import in_parts, in_two, is_full
+from regard.memory import in_halves, in_parts, is_out_of_memory
 
 
 def holding(most: int) -> object:
@@ -24,14 +24,14 @@ def holding(most: int) -> object:
 
 @pytest.mark.parametrize("most", [1, 2, 3, 7, 100])
 def test_work_done_in_parts_is_the_work(most: int) -> None:
-    parts = in_parts(holding(most), list(range(7)), in_two)  # type: ignore[arg-type]
+    parts = in_parts(holding(most), list(range(7)), in_halves)  # type: ignore[arg-type]
     assert [number for part in parts for number in part] == [0, 2, 4, 6, 8, 10, 12]
     assert max(map(len, parts)) <= most
 
 
 def test_what_cannot_be_divided_fails_as_it_failed() -> None:
     with pytest.raises(torch.cuda.OutOfMemoryError, match="as if"):
-        in_parts(holding(0), list(range(7)), in_two)  # type: ignore[arg-type]
+        in_parts(holding(0), list(range(7)), in_halves)  # type: ignore[arg-type]
 
 
 def test_what_failed_lets_go_of_its_memory_before_it_is_divided() -> None:
@@ -45,7 +45,7 @@ def test_what_failed_lets_go_of_its_memory_before_it_is_divided() -> None:
 
     def divide(numbers: list[int]) -> list[list[int]]:
         kept.append(held[-1]() is not None)
-        return in_two(numbers)
+        return in_halves(numbers)
 
     in_parts(take, [1, 2], divide)
     assert kept == [False]
@@ -59,7 +59,7 @@ def test_another_error_is_not_tried_again() -> None:
         raise RuntimeError("no such kernel")
 
     with pytest.raises(RuntimeError, match="no such kernel"):
-        in_parts(broken, list(range(7)), in_two)
+        in_parts(broken, list(range(7)), in_halves)
     assert len(tried) == 1
 
 
@@ -71,11 +71,11 @@ def test_another_error_is_not_tried_again() -> None:
     ids=["CUDA", "driver", "Triton", "CTranslate2", "Apple", "cuBLAS"],
 )  # fmt: skip
 def test_a_full_memory_is_known_by_whoever_tells_of_it(told: str) -> None:
-    assert is_full(RuntimeError(told))
+    assert is_out_of_memory(RuntimeError(told))
 
 
 def test_a_full_memory_behind_another_error_is_found() -> None:
     told = RuntimeError("capture was broken off")
-    assert not is_full(told)
+    assert not is_out_of_memory(told)
     told.__context__ = torch.cuda.OutOfMemoryError("as if a GPU were full")
-    assert is_full(told)
+    assert is_out_of_memory(told)

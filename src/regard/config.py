@@ -137,7 +137,7 @@ class ModelConfig:
     def _check_attentive(self) -> None:
         if self.size % self.heads:
             raise ConfigError(f"model.size ({self.size}) must be a multiple of model.heads ({self.heads})")
-        if self.heads % self.memory_heads:
+        if self.heads % self.kv_heads:
             raise ConfigError(
                 f"model.heads ({self.heads}) must be a multiple of model.key_value_heads ({self.key_value_heads})"
             )
@@ -155,12 +155,12 @@ class ModelConfig:
         directions = 2 if self.bidirectional else 1
         if not self.encoder_size and self.size % directions:
             raise ConfigError(f"model.size ({self.size}) must be even, or model.encoder_size given, to read both ways")
-        if self.score in PRODUCT_SCORES and self.source_state != self.size:
+        if self.score in PRODUCT_SCORES and self.encoder_state_size != self.size:
             raise ConfigError(
-                f"model.score = {self.score} compares states of one size, and the encoder's have {self.source_state}, "
-                f"the decoder's {self.size}: set model.encoder_size={self.size // directions} or model.score=general"
+                f"model.score = {self.score} needs encoder states ({self.encoder_state_size}) of the decoder's size "
+                f"({self.size}): set model.encoder_size={self.size // directions} or model.score=general"
             )
-        if self.tie_embeddings != "none" and self.deep_size != self.embedding_size:
+        if self.tie_embeddings != "none" and self.deep_output_size != self.embedding_size:
             raise ConfigError(
                 f"model.tie_embeddings = {self.tie_embeddings} uses the embeddings ({self.embedding_size}) as the "
                 f"output matrix: set "
@@ -174,7 +174,7 @@ class ModelConfig:
         return self.size // self.heads
 
     @property
-    def memory_heads(self) -> int:
+    def kv_heads(self) -> int:
         """Heads of keys and values."""
         return self.key_value_heads or self.heads
 
@@ -188,17 +188,17 @@ class ModelConfig:
         return self.encoder_size or self.size // (2 if self.bidirectional else 1)
 
     @property
-    def source_state(self) -> int:
+    def encoder_state_size(self) -> int:
         """What a recurrent encoder says of one source token."""
         return self.direction_size * (2 if self.bidirectional else 1)
 
     @property
-    def deep_size(self) -> int:
+    def deep_output_size(self) -> int:
         """Width of the layer below an rnn's softmax."""
         return self.output_size or self.embedding_size
 
     @property
-    def target_tokens(self) -> int:
+    def target_vocabulary_size(self) -> int:
         """Size of the vocabulary that is written."""
         return (self.family in ("rnn", "transformer") and self.target_vocabulary) or self.vocabulary
 
@@ -209,7 +209,7 @@ class ModelConfig:
         return "additive" if self.family == "rnn" else "scaled_dot"
 
     @property
-    def has_table(self) -> bool:
+    def has_position_table(self) -> bool:
         """Whether positions are looked up, so that no sentence is longer than model.max_positions."""
         return self.positions == "learned" or self.family == "bert"
 

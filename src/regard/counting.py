@@ -106,7 +106,7 @@ def _embeddings(
     config: ModelConfig, name: str, vocabulary: int, where: str, types: int = 0, norm: bool = False
 ) -> Part:
     parts = [_table("tokens", vocabulary, config.size)]
-    if config.has_table:
+    if config.has_position_table:
         parts.append(_table("positions", config.max_positions, config.size))
     if types:
         parts.append(_table("types", types, config.size))
@@ -119,11 +119,11 @@ def _sides(config: ModelConfig) -> list[tuple[str, int, str]]:
     if config.tie_embeddings == "all":
         return [("embeddings", config.vocabulary, "source.")]
     source = ("source embeddings", config.vocabulary, "source.")
-    return [source, ("target embeddings", config.target_tokens, "target.")]
+    return [source, ("target embeddings", config.target_vocabulary_size, "target.")]
 
 
 def _attention(config: ModelConfig, name: str) -> Part:
-    size, keys = config.size, config.memory_heads * config.head_size
+    size, keys = config.size, config.kv_heads * config.head_size
     parts = [
         _matrix("query", size, size, config.bias),
         _matrix("key", size, keys, config.bias),
@@ -159,9 +159,9 @@ def _final_norm(config: ModelConfig, where: str) -> tuple[Part, ...]:
 def _output(config: ModelConfig, size: int, bias: bool) -> Part:
     parts = []
     if config.tie_embeddings == "none":
-        parts.append(_matrix("matrix", size, config.target_tokens, bias=False))
+        parts.append(_matrix("matrix", size, config.target_vocabulary_size, bias=False))
     if bias:
-        parts.append(_vector("bias", config.target_tokens))
+        parts.append(_vector("bias", config.target_vocabulary_size))
     formula = "" if config.tie_embeddings == "none" else "the embeddings once more (tied)"
     return Part("output", formula, parts=tuple(parts), where=("output",))
 
@@ -217,7 +217,7 @@ def _gates(config: ModelConfig) -> int:
 
 
 def _rnn(config: ModelConfig) -> tuple[Part, ...]:
-    size, width, context = config.size, config.embedding_size, config.source_state
+    size, width, context = config.size, config.embedding_size, config.encoder_state_size
     attends, directions = config.score != "none", 2 if config.bidirectional else 1
     into_cell = config.feed == "input"
     embeddings = [_table(name, vocabulary, width, where=(where,)) for name, vocabulary, where in _sides(config)]
@@ -233,11 +233,11 @@ def _rnn(config: ModelConfig) -> tuple[Part, ...]:
     bridge = _matrix("bridge", config.direction_size if attends else context, states * size, where=("bridge.",))
     attention = _rnn_attention(config)
     if into_cell:
-        deep = _matrix("maxout", size + width + context, 2 * config.deep_size)
+        deep = _matrix("maxout", size + width + context, 2 * config.deep_output_size)
     else:
-        deep = _matrix("first layer", context + size, config.deep_size)
-    logits = _output(config, config.deep_size, bias=True)
-    output = Part("output", logits.formula, parts=(deep, *logits.parts), where=("deep.", "output"))
+        deep = _matrix("first layer", context + size, config.deep_output_size)
+    logits = _output(config, config.deep_output_size, bias=True)
+    output = Part("output", logits.formula, parts=(deep, *logits.parts), where=("deep_output.", "output"))
     return (
         *embeddings,
         Part("encoder", parts=encoder, where=("encoder.",)),
@@ -249,7 +249,7 @@ def _rnn(config: ModelConfig) -> tuple[Part, ...]:
 
 
 def _rnn_attention(config: ModelConfig) -> tuple[Part, ...]:
-    size, context = config.size, config.source_state
+    size, context = config.size, config.encoder_state_size
     parts: dict[str, tuple[Part, ...]] = {
         "additive": (
             _matrix("W_s", size, size, bias=False),
@@ -261,7 +261,7 @@ def _rnn_attention(config: ModelConfig) -> tuple[Part, ...]:
     }
     if config.score_name not in parts:
         return ()
-    return (Part("attention", parts=parts[config.score_name], where=("ask.", "remember.", "score.")),)
+    return (Part("attention", parts=parts[config.score_name], where=("query_proj.", "key_proj.", "score.")),)
 
 
 FAMILIES = {"rnn": _rnn, "transformer": _transformer, "bert": _bert, "gpt": _gpt}
@@ -318,7 +318,7 @@ def work(config: ModelConfig, source: int, target: int) -> Work:
     """What one sentence of S source and T target tokens costs; of a bert or gpt T is the length of the text."""
     if config.family == "rnn":
         return Work(source, target, _rnn_work(config, source, target))
-    size, keys = config.size, config.memory_heads * config.head_size
+    size, keys = config.size, config.kv_heads * config.head_size
     turn = 2 * size * config.head_size if config.score_name == "general" else 0  # q W of one token
     project = 2 * (2 * size * size + 2 * size * keys) + turn  # query, join, key and value of one token
     inner = 2 * (3 if config.gated else 2) * size * config.feed_forward_size
@@ -327,7 +327,7 @@ def work(config: ModelConfig, source: int, target: int) -> Work:
         layers = config.encoder_layers * target * (project + inner + look * target)
         head = target * 2 * size * (size + config.vocabulary) if config.mlm_head else 0
         return Work(0, target, {"layers": layers, "pooler": 2 * size * size * config.pooler, "head": head})
-    logits = target * 2 * size * config.target_tokens
+    logits = target * 2 * size * config.target_vocabulary_size
     if config.family == "gpt":
         layers = config.decoder_layers * target * (project + inner + look * target)
         return Work(0, target, {"layers": layers, "output": logits})
@@ -339,7 +339,7 @@ def work(config: ModelConfig, source: int, target: int) -> Work:
 
 
 def _rnn_work(config: ModelConfig, source: int, target: int) -> dict[str, int]:
-    size, width, context, gates = config.size, config.embedding_size, config.source_state, _gates(config)
+    size, width, context, gates = config.size, config.embedding_size, config.encoder_state_size, _gates(config)
     directions = 2 if config.bidirectional else 1
     reading = width + (config.encoder_layers - 1) * context + config.encoder_layers * config.direction_size
     encoder = source * directions * 2 * gates * config.direction_size * reading
@@ -356,10 +356,10 @@ def _rnn_work(config: ModelConfig, source: int, target: int) -> dict[str, int]:
     elif config.score_name == "general":
         attention += target * 2 * size * context
     if config.feed == "input":
-        deep = target * 2 * (size + width + context) * 2 * config.deep_size
+        deep = target * 2 * (size + width + context) * 2 * config.deep_output_size
     else:
-        deep = target * 2 * (size + context) * config.deep_size
-    output = deep + target * 2 * config.deep_size * config.target_tokens
+        deep = target * 2 * (size + context) * config.deep_output_size
+    output = deep + target * 2 * config.deep_output_size * config.target_vocabulary_size
     return {"encoder": encoder, "bridge": bridge, "attention": attention, "decoder": decoder, "output": output}
 
 
@@ -408,14 +408,14 @@ def memory(config: ModelConfig, parameters: int, batch: int, source: int, target
 def _cache(config: ModelConfig) -> int:
     if config.family in ("rnn", "bert"):
         return 0
-    return 2 * config.decoder_layers * config.memory_heads * config.head_size
+    return 2 * config.decoder_layers * config.kv_heads * config.head_size
 
 
 def _source_cache(config: ModelConfig) -> int:
     if config.family == "rnn":
         if config.score == "none":
             return 0
-        return config.source_state + (config.size if config.score_name == "additive" else 0)
+        return config.encoder_state_size + (config.size if config.score_name == "additive" else 0)
     return _cache(config) if config.family == "transformer" else 0
 
 
@@ -433,7 +433,7 @@ class Kept:
 
 def _activations(config: ModelConfig, source: int, target: int) -> Kept:
     """What is kept per sentence, counted on what the operations save, dropout masks included."""
-    size, inner, head = config.size, config.feed_forward_size, config.memory_heads * config.head_size
+    size, inner, head = config.size, config.feed_forward_size, config.kv_heads * config.head_size
     if config.family == "rnn":
         return _rnn_activations(config, source, target)
     feed = inner * {"relu": 1, "swiglu": 4}.get(config.activation, 2)
@@ -446,22 +446,22 @@ def _activations(config: ModelConfig, source: int, target: int) -> Kept:
         return Kept(narrow, wide)
     if config.family == "gpt":
         narrow = target * (config.decoder_layers * (layer + formed * target) + 2 * size)
-        return Kept(narrow, target * (config.decoder_layers * norms + config.target_tokens + size))
+        return Kept(narrow, target * (config.decoder_layers * norms + config.target_vocabulary_size + size))
     narrow = source * (config.encoder_layers * (layer + formed * source) + 2 * size)
     narrow += target * (config.decoder_layers * (layer + formed * target) + 2 * size)
     narrow += config.decoder_layers * (target * (5 * size + formed * source) + source * 2 * head)
     wide = source * config.encoder_layers * norms + target * (config.decoder_layers * (norms + size) + size)
-    return Kept(narrow, wide + target * config.target_tokens)
+    return Kept(narrow, wide + target * config.target_vocabulary_size)
 
 
 def _rnn_activations(config: ModelConfig, source: int, target: int) -> Kept:
-    size, width, context = config.size, config.embedding_size, config.source_state
+    size, width, context = config.size, config.embedding_size, config.encoder_state_size
     state = 7 if config.cell == "gru" else 10  # gates and states of one step, for each number of the state
     encoder = source * (2 * width + config.encoder_layers * (state + 3) * context)
     decoder = target * (2 * width + config.decoder_layers * (state + 2) * size)
     attention = source * target * size if config.score_name == "additive" else target * (context + size)
-    deep = target * (size + context + 4 * config.deep_size)
-    wide = target * config.target_tokens + (attention if config.score != "none" else 0)
+    deep = target * (size + context + 4 * config.deep_output_size)
+    wide = target * config.target_vocabulary_size + (attention if config.score != "none" else 0)
     if config.feed == "input" and config.score != "none":  # its cell is not one kernel: sums and gates stay wide
         return Kept(encoder + deep, wide + decoder)
     return Kept(encoder + decoder + deep, wide)

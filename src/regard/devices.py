@@ -1,4 +1,4 @@
-"""Devices: choose the CPU or GPU to compute on, and the number of CPU threads."""
+"""Devices: choose the CPU or GPU to compute on, the number of CPU threads, and whether bf16 is fast."""
 
 from __future__ import annotations
 
@@ -25,3 +25,16 @@ def use_threads(number: int | None) -> None:
     """Use this many CPU threads; None keeps PyTorch's default."""
     if number:
         torch.set_num_threads(number)
+
+
+def supports_bf16(device_type: str) -> bool:
+    """Whether a device of this type, such as cpu or cuda, computes bf16 faster than fp32.
+
+    CPUs without AVX512-BF16 or AMX emulate bf16, many times slower than fp32, and oneDNN has no bf16 LSTM for them.
+    """
+    if device_type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device_type != "cpu" or not torch.backends.mkldnn.is_available():
+        return False
+    in_hardware = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return bool(in_hardware and torch.ops.mkldnn._is_mkldnn_bf16_supported())  # the latter obeys ONEDNN_MAX_CPU_ISA

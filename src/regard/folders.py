@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all, what they must contain, and one run at a time in each."""
+"""Atomic files and folders, their checksums, and a lock that allows one run at a time in a folder."""
 
 from __future__ import annotations
 
@@ -23,143 +23,143 @@ if sys.platform != "win32":
 
 CHECKSUMS = "checksums.json"
 LOCK = ".lock"
-SHARDS = "shards.json"  # which parts of which tensors lie in which file
+SHARDS = "shards.json"  # which parts of which tensors are in which file
 
-_OURS = re.compile(r"\.regard-(new|old)-[0-9a-f]{16}")  # what is being written, and what is being deleted
+# Temporary names: "new" is being written, "old" is being deleted.
+_TEMPORARY = re.compile(r"\.regard-(new|old)-[0-9a-f]{16}")
 
 
 def cache(name: str) -> Path:
-    """Where things of a kind are kept that can be made or fetched again: REGARD_CACHE, or a folder of the user's."""
+    """The folder for cached files of one kind, below REGARD_CACHE or ~/.cache/regard."""
     return Path(os.environ.get("REGARD_CACHE") or Path.home() / ".cache" / "regard") / name
 
 
-# Appearing.
+# Atomic writes
 
 
 @contextlib.contextmanager
-def whole_folder(path: Path, *, force: bool) -> Iterator[Path]:
-    """A hidden folder to write into; it becomes `path` when the block ends well, and is gone when it does not."""
+def atomic_folder(path: Path, *, force: bool) -> Iterator[Path]:
+    """A temporary folder to write into; it is renamed to `path` if the block succeeds and deleted if it fails."""
     if not force and os.path.lexists(path):
         raise FolderError(f"{path} is already there: choose another name, or replace it with --force")
-    with explained(path):
+    with clear_os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    sweep(path.parent)
-    with hidden_folder(path.parent, about=path) as new, explained(path):
+    delete_leftovers(path.parent)
+    with temporary_folder(path.parent, target=path) as new, clear_os_errors(path):
         yield new
-        settle(new)
+        fsync_folder(new)
         replace(path, new)
 
 
 @contextlib.contextmanager
-def hidden_folder(parent: Path, *, about: Path) -> Iterator[Path]:
-    """A new hidden folder in `parent` that lives as long as the block; messages speak of `about`."""
-    with explained(about):
+def temporary_folder(parent: Path, *, target: Path) -> Iterator[Path]:
+    """A new hidden folder in `parent` that is deleted when the block ends; errors name `target`."""
+    with clear_os_errors(target):
         while True:
-            new = _hidden(parent, "new")
+            new = _temporary_name(parent, "new")
             new.mkdir()
             try:
-                held = _open(new)
-            except FileNotFoundError:  # swept away before it was locked
+                lock = _open(new)
+            except FileNotFoundError:  # another run deleted it before it was locked
                 continue
-            _take(held)
+            _try_lock(lock)
             if new.is_dir():
                 break
-            _close(held)
+            _close(lock)
     try:
         yield new
     finally:
         _erase(new)
-        _close(held)
+        _close(lock)
 
 
-def read_if_there(path: Path) -> bytes | None:
-    """What a file holds, or None where there is none."""
+def read_optional(path: Path) -> bytes | None:
+    """The bytes of a file, or None where there is no file."""
     if not path.is_file():
         return None
-    with explained(path, "read"):
+    with clear_os_errors(path, "read"):
         return path.read_bytes()
 
 
 @contextlib.contextmanager
-def whole_file(path: Path, *, force: bool) -> Iterator[BinaryIO]:
-    """A file to write bytes into; it becomes `path` when the block ends well, and is gone when it does not."""
-    path = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
-    with explained(path):
-        there = os.stat(path) if os.path.lexists(path) else None
-        if there is not None and not stat.S_ISREG(there.st_mode) and not stat.S_ISDIR(there.st_mode):
+def atomic_file(path: Path, *, force: bool) -> Iterator[BinaryIO]:
+    """A temporary file to write bytes to; it is renamed to `path` if the block succeeds and deleted if it fails."""
+    path = Path(os.path.realpath(path))  # replace the file that a symbolic link points to, not the link
+    with clear_os_errors(path):
+        status = os.stat(path) if os.path.lexists(path) else None
+        if status is not None and stat.S_ISDIR(status.st_mode):
+            raise FolderError(f"{path} is a folder, and a file is wanted")
+        if status is not None and not stat.S_ISREG(status.st_mode):
             with open(path, "wb") as file:  # a pipe or a device is written to, never replaced
                 yield file
             return
-        if there is not None and stat.S_ISDIR(there.st_mode):
-            raise FolderError(f"{path} is a folder, and a file is wanted")
-        if there is not None and not force:
+        if status is not None and not force:
             raise FolderError(f"{path} is already there: choose another name, or replace it with --force")
         path.parent.mkdir(parents=True, exist_ok=True)
-        new = _hidden(path.parent, "new")
+        new = _temporary_name(path.parent, "new")
         try:
             with open(new, "xb") as file:
-                _take(file.fileno())
+                _try_lock(file.fileno())
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
                 os.replace(new, path)
-            sync(path.parent)
+            fsync(path.parent)
         finally:
             _erase(new)
 
 
 def write_file(path: Path, data: bytes | str, *, force: bool) -> None:
-    """A whole file, or none."""
-    with whole_file(path, force=force) as file:
+    """Write a file atomically."""
+    with atomic_file(path, force=force) as file:
         file.write(data.encode() if isinstance(data, str) else data)
 
 
 def replace(path: Path, new: Path) -> None:
-    """Give `new` the name `path`; a folder cannot be renamed onto a full one, so the old one is hidden first."""
-    old = hide(path) if os.path.lexists(path) else None
+    """Rename `new` to `path`; a folder cannot be renamed over a full one, so the old one is renamed first."""
+    old = _rename_old(path) if os.path.lexists(path) else None
     try:
         os.rename(new, path)
     except OSError:
         if old is not None:
             os.rename(old, path)
         raise
-    sync(path.parent)
+    fsync(path.parent)
     if old is not None:
         _erase(old)
 
 
-# Disappearing.
+# Deletion
 
 
-def hide(path: Path) -> Path:
-    """Give a file or folder a hidden name: killed in the middle of a deletion, nothing is left that looks whole."""
-    old = _hidden(path.parent, "old")
-    os.rename(path, old)
-    sync(path.parent)
-    return old
+def delete(path: Path) -> None:
+    """Delete a file or folder atomically: it is renamed first, so an interrupted deletion leaves nothing half there."""
+    with clear_os_errors(path, "deleted"):
+        _erase(_rename_old(path))
 
 
-def discard(path: Path) -> None:
-    """Delete a file or folder: it is there whole until it is not there at all."""
-    with explained(path, "deleted"):
-        _erase(hide(path))
-
-
-def sweep(folder: Path) -> None:
-    """Delete the hidden leftovers of killed runs; what a living run writes at this moment is left alone."""
-    with contextlib.suppress(OSError):  # what cannot be swept is in nobody's way
+def delete_leftovers(folder: Path) -> None:
+    """Delete temporary files and folders of killed runs, but not those that a running process has locked."""
+    with contextlib.suppress(OSError):  # leftovers do no harm
         for path in folder.iterdir():
-            if kind := _OURS.fullmatch(path.name):
-                held = _open(path)
+            if kind := _TEMPORARY.fullmatch(path.name):
+                lock = _open(path)
                 try:
-                    if _take(held) or kind[1] == "old":
+                    if _try_lock(lock) or kind[1] == "old":
                         _erase(path)
                 finally:
-                    _close(held)
+                    _close(lock)
 
 
-def _hidden(parent: Path, kind: Literal["new", "old"]) -> Path:
+def _temporary_name(parent: Path, kind: Literal["new", "old"]) -> Path:
     return parent / f".regard-{kind}-{secrets.token_hex(8)}"
+
+
+def _rename_old(path: Path) -> Path:
+    old = _temporary_name(path.parent, "old")
+    os.rename(path, old)
+    fsync(path.parent)
+    return old
 
 
 def _erase(path: Path) -> None:
@@ -170,39 +170,39 @@ def _erase(path: Path) -> None:
             path.unlink()
 
 
-# Staying: a rename is only as lasting as the fsync of the files before it and of the folder after it.
+# fsync: a rename survives a power cut only if the files were synced before it and the folder after it.
 
 
-def settle(folder: Path) -> None:
-    """Bring every file below a folder, and the folder itself, to the disk."""
+def fsync_folder(folder: Path) -> None:
+    """Flush every file below a folder, and the folder itself, to the disk."""
     for place, _, names in os.walk(folder, topdown=False):
         for name in names:
-            sync(Path(place, name))
-        sync(Path(place))
+            fsync(Path(place, name))
+        fsync(Path(place))
 
 
-def sync(path: Path) -> None:
-    """Bring a file, or the names in a folder, to the disk."""
-    if sys.platform == "win32" and path.is_dir():  # Windows opens no folders, and keeps their names itself
+def fsync(path: Path) -> None:
+    """Flush a file, or the entries of a folder, to the disk."""
+    if sys.platform == "win32" and path.is_dir():  # Windows cannot open folders
         return
-    held = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
     try:
-        os.fsync(held)
+        os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems know no fsync of folders
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot fsync a folder
             raise
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
-# Checksums.
+# Checksums
 
 
-def seal(folder: Path, *, but: Collection[str] = ()) -> None:
-    """Write down the SHA-256 of every file of a folder, but for those that people may edit."""
+def write_checksums(folder: Path, *, but: Collection[str] = ()) -> None:
+    """Write the SHA-256 of every file of a folder to checksums.json, except files that users may edit."""
     names = sorted(path.name for path in folder.iterdir() if path.name not in {*but, CHECKSUMS})
-    listed = {name: checksum(folder / name) for name in names}
-    (folder / CHECKSUMS).write_text(json.dumps(listed, indent=2) + "\n", encoding="utf-8")
+    checksums = {name: checksum(folder / name) for name in names}
+    (folder / CHECKSUMS).write_text(json.dumps(checksums, indent=2) + "\n", encoding="utf-8")
 
 
 def checksum(path: Path) -> str:
@@ -211,87 +211,86 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def sums(folder: Path) -> dict[str, str]:
-    """What `seal` wrote down; nothing where a folder has no such file."""
+def read_checksums(folder: Path) -> dict[str, str]:
+    """The checksums of a folder by file name; empty where it has no checksums.json."""
     path = folder / CHECKSUMS
-    if not path.is_file():
+    text = read_optional(path)
+    if text is None:
         return {}
-    with explained(path, "read"):
-        text = path.read_bytes()
     try:
-        listed = json.loads(text)
+        checksums = json.loads(text)
     except ValueError as error:
         raise FolderError(f"{path} is damaged: {error}") from error
-    if not isinstance(listed, dict) or not all(
-        Path(name).name == name and isinstance(value, str) for name, value in listed.items()
+    if not isinstance(checksums, dict) or not all(
+        Path(name).name == name and isinstance(value, str) for name, value in checksums.items()
     ):
         raise FolderError(f"{path} is damaged: it is not a table of checksums")
-    return listed
+    return checksums
 
 
 def verify(folder: Path, only: Collection[str] | None = None) -> list[str]:
-    """The names of the sealed files, all as they were written; a FolderError names the first that is not."""
-    listed = sums(folder)
-    for name, expected in listed.items():
+    """Check the files of a folder against checksums.json and return their names."""
+    checksums = read_checksums(folder)
+    for name, expected in checksums.items():
         if only is None or name in only:
             path = folder / name
             if not path.is_file():
                 raise FolderError(f"{path} is missing, and {CHECKSUMS} lists it")
-            with explained(path, "read"):
-                found = checksum(path)
-            if found != expected:
+            with clear_os_errors(path, "read"):
+                actual = checksum(path)
+            if actual != expected:
                 raise FolderError(
-                    f"{path} is damaged: its SHA-256 begins {found[:8]}, and {CHECKSUMS} has {expected[:8]}"
-                    f" (if you changed it on purpose, take its line out of {CHECKSUMS})"
+                    f"{path} is damaged: its SHA-256 begins {actual[:8]}, and {CHECKSUMS} has {expected[:8]}"
+                    f" (if you changed it on purpose, remove its line from {CHECKSUMS})"
                 )
-    return list(listed)
+    return list(checksums)
 
 
-# One run at a time.
+# Locks. filelock is not used: it cannot lock folders, so flock would be needed beside it.
 
-_held: set[int] = set()
+_held_locks: set[int] = set()
 
 
-def _let_go() -> None:
-    for held in _held:
-        os.close(held)
-    _held.clear()
+def _close_locks() -> None:
+    for lock in _held_locks:
+        os.close(lock)
+    _held_locks.clear()
 
 
 if sys.platform != "win32":
-    os.register_at_fork(after_in_child=_let_go)  # or a worker that outlives its run would keep the run's lock
+    os.register_at_fork(after_in_child=_close_locks)  # or a worker that outlives its run would keep the run's lock
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[str]:
-    """One run at a time in a folder, which is made if need be and cleared of what killed runs left.
+def lock_folder(folder: Path) -> Iterator[str]:
+    """Allow one run at a time in a folder; create the folder and delete what killed runs left there.
 
-    The lock dies with the process, however it dies. On Windows, and on file systems without locks, there is none: then
-    a sentence to show the user is given, else an empty one.
+    The operating system releases the lock when the process ends, even by kill -9. Yields a warning for the user on
+    Windows and on file systems without locks, else an empty string.
     """
-    with explained(folder):
+    with clear_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        held = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    _held.add(held)
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    _held_locks.add(lock)
     try:
-        taken = _take(held)
-        if taken is False:
-            raise FolderError(f"another run is writing to {folder}: let it end, or choose another folder")
+        locked = _try_lock(lock)
+        if locked is False:
+            raise FolderError(f"another run is writing to {folder}: wait until it ends, or choose another folder")
         for place in (folder, *(path for path in folder.iterdir() if path.is_dir())):
-            sweep(place)
-        yield "" if taken else f"there are no locks on this file system: let no other run write to {folder}"
+            delete_leftovers(place)
+        yield "" if locked else f"there are no locks on this file system: let no other run write to {folder}"
     finally:
-        if held in _held:
-            _held.discard(held)
-            os.close(held)
+        if lock in _held_locks:
+            _held_locks.discard(lock)
+            os.close(lock)
 
 
-def _take(held: int) -> bool | None:
-    """Lock an open file: True when it is ours now, False when another has it, None where there are no locks."""
+def _try_lock(descriptor: int) -> bool | None:
+    """Lock an open file: True on success, False if another process has the lock, None where there are no locks."""
     if sys.platform == "win32":
         return None
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
@@ -300,48 +299,44 @@ def _take(held: int) -> bool | None:
 
 
 def _open(path: Path) -> int:
-    return -1 if sys.platform == "win32" else os.open(path, os.O_RDONLY)  # Windows opens no folders
+    return -1 if sys.platform == "win32" else os.open(path, os.O_RDONLY)  # Windows cannot open folders
 
 
-def _close(held: int) -> None:
-    if held >= 0:
-        os.close(held)
+def _close(descriptor: int) -> None:
+    if descriptor >= 0:
+        os.close(descriptor)
 
 
-# What went wrong, in one line.
+# Errors
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_FORBIDDEN = (errno.EACCES, errno.EPERM)
-_FILE = (errno.ENOTDIR, errno.EEXIST)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_PERMISSION = (errno.EACCES, errno.EPERM)
+_FILE_IN_THE_WAY = (errno.ENOTDIR, errno.EEXIST)
 
 
 @contextlib.contextmanager
-def explained(path: Path, done: str = "written") -> Iterator[None]:
-    """Say what the system refused to do with `path` in one line instead of an OSError."""
+def clear_os_errors(path: Path, done: str = "written") -> Iterator[None]:
+    """Rotation an OSError about `path` into one clear line."""
     try:
         yield
     except OSError as error:
-        raise explanation(error, path, done) from error
+        raise _clear_error(error, path, done) from error
 
 
-def explanation(error: OSError, path: Path, done: str) -> RegardError:
-    """A FolderError where the request was wrong, a RunError where the machine failed."""
+def _clear_error(error: OSError, path: Path, done: str) -> RegardError:
+    """A FolderError where the user can fix the request, a RunError where the machine failed."""
     code = error.errno
-    if code in _FULL:
-        return RunError(f"{path} could not be {done}: the disk is full; what was there before is as it was")
-    if code in _FORBIDDEN:
+    if code in _DISK_FULL:
+        return RunError(f"{path} could not be {done}: the disk is full; what was there before is unchanged")
+    if code in _NO_PERMISSION:
         return FolderError(f"{path} cannot be {done}: you have no permission to do that there")
     if code == errno.EROFS:
         return FolderError(f"{path} cannot be {done}: the file system is read-only")
-    if code in _FILE:
-        return FolderError(f"{path} cannot be {done}: {_blocking(path)} is a file, and a folder is wanted")
+    if code in _FILE_IN_THE_WAY:
+        blocking = next((part for part in (path, *path.parents) if part.exists() and not part.is_dir()), path)
+        return FolderError(f"{path} cannot be {done}: {blocking} is a file, and a folder is wanted")
     if code == errno.EISDIR:
         return FolderError(f"{path} is a folder, and a file is wanted")
     if code == errno.ENOENT:
         return FolderError(f"{path} cannot be {done}: there is no such file or folder")
     return RunError(f"{path} could not be {done}: {error.strerror or error}")
-
-
-def _blocking(path: Path) -> Path:
-    """The part of a path that is a file where a folder should be."""
-    return next((part for part in (path, *path.parents) if part.exists() and not part.is_dir()), path)

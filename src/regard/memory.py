@@ -1,4 +1,4 @@
-"""A GPU whose memory is full: knowing it by whatever tells of it, and doing the work in parts that fit."""
+"""GPU memory: recognise out-of-memory errors, free memory, and do work in parts that fit."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from typing import TypeVar
 
 import torch
 
-SAID = ("out of memory", "STATUS_ALLOC_FAILED")  # CUDA, its driver, Triton, CTranslate2 and Apple's; cuBLAS and cuDNN
+# CUDA, its driver, Triton, CTranslate2 and Apple's MPS say the first; cuBLAS and cuDNN the second.
+OUT_OF_MEMORY_MESSAGES = ("out of memory", "STATUS_ALLOC_FAILED")
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
-Place = TypeVar("Place")
+Item = TypeVar("Item")
 
 
-def is_full(error: BaseException | None) -> bool:
-    """Whether a GPU's memory is full: drivers and libraries have words of their own for it, said or behind what is."""
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error, or one behind it, says that a GPU's memory is full."""
     if error is None:
         return False
-    said = isinstance(error, torch.cuda.OutOfMemoryError) or any(words in str(error) for words in SAID)
-    return said or is_full(error.__context__)
+    message = str(error)
+    full = isinstance(error, torch.cuda.OutOfMemoryError) or any(text in message for text in OUT_OF_MEMORY_MESSAGES)
+    return full or is_out_of_memory(error.__context__)
 
 
-def make_room() -> None:
-    """What nobody holds any more goes back to the device."""
+def free_memory() -> None:
+    """Give cached memory that no tensor uses back to the device."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -32,24 +34,24 @@ def make_room() -> None:
         torch.mps.empty_cache()
 
 
-def in_parts(do: Callable[[Work], Result], work: Work, divide: Callable[[Work], Sequence[Work]]) -> list[Result]:
-    """What comes of the work, done at once or, where a GPU's memory is too small for that, in parts.
+def in_parts(function: Callable[[Work], Result], work: Work, split: Callable[[Work], Sequence[Work]]) -> list[Result]:
+    """Call `function` on all of the work, or on parts of it where the GPU runs out of memory; one result per part.
 
-    `divide` makes two of a work, or one where there is nothing to divide: that is tried once more in the room made.
+    `split` returns two parts, or one where the work cannot be split: then it is tried once more after memory is freed.
     """
     try:
-        return [do(work)]
+        return [function(work)]
     except RuntimeError as error:
-        if not is_full(error):
+        if not is_out_of_memory(error):
             raise
-    make_room()  # not before: the error held what the work had taken, and to divide it may take memory too
-    parts = divide(work)
+    free_memory()  # only now: the error held on to the tensors of the failed call
+    parts = split(work)
     if len(parts) < 2:
-        return [do(work)]
-    return [result for part in parts for result in in_parts(do, part, divide)]
+        return [function(work)]
+    return [result for part in parts for result in in_parts(function, part, split)]
 
 
-def in_two(places: list[Place]) -> list[list[Place]]:
-    """The first half and the second, of one place itself."""
-    middle = (len(places) + 1) // 2
-    return [some for some in (places[:middle], places[middle:]) if some]
+def in_halves(items: list[Item]) -> list[list[Item]]:
+    """The first and the second half of a list; a list of one item stays whole."""
+    middle = (len(items) + 1) // 2
+    return [half for half in (items[:middle], items[middle:]) if half]

@@ -16,9 +16,9 @@ def pair(size: int = 16, heads: int = 4) -> tuple[MultiHead, nn.MultiheadAttenti
     with torch.no_grad():
         nn.init.normal_(theirs.in_proj_bias)
         nn.init.normal_(theirs.out_proj.bias)
-        ours.project.weight.copy_(theirs.in_proj_weight)
-        ours.project.bias.copy_(theirs.in_proj_bias)
-        ours.join.load_state_dict(theirs.out_proj.state_dict())
+        ours.in_proj.weight.copy_(theirs.in_proj_weight)
+        ours.in_proj.bias.copy_(theirs.in_proj_bias)
+        ours.out_proj.load_state_dict(theirs.out_proj.state_dict())
     return ours, theirs
 
 
@@ -26,7 +26,7 @@ def test_cross_attention_equals_nn_multihead_attention() -> None:
     ours, theirs = pair()
     x, source = torch.randn(2, 3, 16), torch.randn(2, 5, 16)
     mask = torch.tensor([[True] * 5, [True, True, True, False, False]])
-    found, weights = ours(ours.ask(x), ours.remember(source), mask=mask[:, None, None], weights=True)
+    found, weights = ours(ours.queries(x), ours.remember(source), mask=mask[:, None, None], weights=True)
     expected, expected_weights = theirs(x, source, source, key_padding_mask=~mask, average_attn_weights=False)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(weights, expected_weights)
@@ -35,7 +35,7 @@ def test_cross_attention_equals_nn_multihead_attention() -> None:
 def test_self_attention_equals_nn_multihead_attention() -> None:
     ours, theirs = pair()
     x = torch.randn(2, 4, 16)
-    query, memory = ours.both(x)
+    query, memory = ours.queries_and_memory(x)
     hidden = torch.ones(4, 4, dtype=torch.bool).triu(1)
     expected, _ = theirs(x, x, x, attn_mask=hidden)
     torch.testing.assert_close(ours(query, memory, causal=True)[0], expected)
@@ -44,8 +44,8 @@ def test_self_attention_equals_nn_multihead_attention() -> None:
 def test_one_product_for_all_equals_three() -> None:
     ours, _ = pair()
     x = torch.randn(2, 4, 16)
-    query, memory = ours.both(x)
-    torch.testing.assert_close(query, ours.ask(x))
+    query, memory = ours.queries_and_memory(x)
+    torch.testing.assert_close(query, ours.queries(x))
     torch.testing.assert_close(memory.key, ours.remember(x).key)
     torch.testing.assert_close(memory.value, ours.remember(x).value)
 
@@ -53,23 +53,23 @@ def test_one_product_for_all_equals_three() -> None:
 def test_grouped_keys_are_shared_by_neighbouring_heads() -> None:
     grouped = MultiHead(16, 4, key_value_heads=2, bias=False)
     whole = MultiHead(16, 4, key_value_heads=4, bias=False)
-    query, key, value = grouped.project.weight.split(grouped.widths)
+    query, key, value = grouped.in_proj.weight.split(grouped.widths)
     spread = [x.unflatten(0, (2, 4)).repeat_interleave(2, 0).flatten(0, 1) for x in (key, value)]
     with torch.no_grad():
-        whole.project.weight.copy_(torch.cat([query, *spread]))
-        whole.join.weight.copy_(grouped.join.weight)
+        whole.in_proj.weight.copy_(torch.cat([query, *spread]))
+        whole.out_proj.weight.copy_(grouped.out_proj.weight)
     x = torch.randn(2, 3, 16)
-    torch.testing.assert_close(grouped(*grouped.both(x))[0], whole(*whole.both(x))[0])
+    torch.testing.assert_close(grouped(*grouped.queries_and_memory(x))[0], whole(*whole.queries_and_memory(x))[0])
 
 
 @pytest.mark.parametrize("queries", [1, 3])
 def test_grouped_keys_give_one_weight_a_head_and_query(queries: int) -> None:
     grouped = MultiHead(16, 4, key_value_heads=2, bias=False)
     x = torch.randn(2, 5, 16)
-    _, memory = grouped.both(x)
+    _, memory = grouped.queries_and_memory(x)
     found, weights = grouped(grouped.ask(x[:, :queries]), memory, weights=True)
     assert weights.shape == (2, 4, queries, 5)
-    torch.testing.assert_close(found, grouped(*grouped.both(x))[0][:, :queries])
+    torch.testing.assert_close(found, grouped(*grouped.queries_and_memory(x))[0][:, :queries])
 
 
 @pytest.mark.parametrize(

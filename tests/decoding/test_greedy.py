@@ -40,11 +40,11 @@ def test_a_log_probability_is_the_teacher_forced_one(name: str, beams: int) -> N
 
 @both_searches
 @pytest.mark.parametrize("name", ["transformer", "rnn-additive-input-lstm", "gpt"])
-def test_in_single_precision_with_tiled_matrices_the_batch_changes_no_score(
+def test_in_single_precision_with_prepacked_weights_the_batch_changes_no_score(
     name: str, beams: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("regard.attention.tiled.WORTH", 1)  # so that matrices this small are tiled, as large ones are
-    monkeypatch.setattr("regard.attention.tiled.USES", 0)
+    monkeypatch.setattr("regard.attention.prepacked.MIN_WEIGHTS", 1)  # pack small matrices too
+    monkeypatch.setattr("regard.attention.prepacked.USES_BEFORE_PACKING", 0)
     batch = Batch(name)
     batch.model.float()
     together = search(batch, batch.data, batch.rules(), beams)
@@ -179,7 +179,7 @@ def test_there_are_no_more_alternatives_than_tokens() -> None:
 def test_wrong_numbers_are_an_error_and_not_a_sentence() -> None:
     batch = Batch("transformer")
     with torch.no_grad():
-        batch.model.decoder.blocks[0].attention.join.weight.fill_(torch.nan)
+        batch.model.decoder.blocks[0].attention.out_proj.weight.fill_(torch.nan)
     for beams in (1, 3):
         with pytest.raises(RunError, match="gives no probabilities for sentence 0"):
             search(batch, batch.data, batch.rules(), beams)

@@ -49,7 +49,7 @@ class Bag(nn.Module):
         self.config = dataclasses.replace(GENERATORS["rnn-none-input-gru"], vocabulary=vocabulary)
         self.source = nn.Embedding.from_pretrained(4 * torch.eye(vocabulary))
 
-    def start(self, source: Tensor, mask: Tensor | None = None, record: Any = None, room: int = 0) -> State:
+    def start(self, source: Tensor, mask: Tensor | None = None, record: Any = None, capacity: int = 0) -> State:
         read = self.source(source)
         return State(read.sum(1) if mask is None else (read * mask[..., None]).sum(1), ())
 
@@ -147,7 +147,7 @@ def test_value_weighted_attention_is_the_length_of_what_a_look_brought(name: str
     sizes = torch.empty(4, 4, 8)
     vectors = torch.zeros(4, 8, 16)
     for head in range(4):
-        matrix = layer.join.weight[:, 4 * head : 4 * head + 4]
+        matrix = layer.out_proj.weight[:, 4 * head : 4 * head + 4]
         for row in range(4):
             for column in range(8):
                 weight = found.attention["cross"][1, head, row, column]

@@ -62,8 +62,8 @@ class Watched(nn.Module):
         super().__init__()
         self.model, self.records = model, list[dict[str, Tensor]]()
 
-    def start(self, source: Tensor, mask: Tensor | None = None, record: Any = None, room: int = 0) -> State:
-        return self.model.start(source, mask, record, room)
+    def start(self, source: Tensor, mask: Tensor | None = None, record: Any = None, capacity: int = 0) -> State:
+        return self.model.start(source, mask, record, capacity)
 
     def step(self, tokens: Tensor, state: State, record: Any = None) -> tuple[Tensor, State]:
         self.records.append({})

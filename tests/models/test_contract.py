@@ -17,7 +17,7 @@ LENGTHS = (7, 4, 1)
 SOURCE_MASK = torch.arange(7) < torch.tensor(LENGTHS)[:, None]
 
 all_generators = pytest.mark.parametrize("name", GENERATORS)
-both_rooms = pytest.mark.parametrize("room", [0, 16])
+both_capacities = pytest.mark.parametrize("capacity", [0, 16])
 
 
 def made(name: str) -> tuple[nn.Module, Tensor, Tensor]:
@@ -26,7 +26,7 @@ def made(name: str) -> tuple[nn.Module, Tensor, Tensor]:
     with torch.no_grad():
         for parameter in model.parameters():  # away from the start, where much is zero
             parameter.add_(0.1 * torch.randn_like(parameter))
-    return model, torch.randint(0, config.vocabulary, (3, 7)), torch.randint(0, config.target_tokens, (3, 6))
+    return model, torch.randint(0, config.vocabulary, (3, 7)), torch.randint(0, config.target_vocabulary_size, (3, 6))
 
 
 def written(model: nn.Module, target: Tensor, state: State, widths: tuple[int, ...]) -> Tensor:
@@ -37,13 +37,13 @@ def written(model: nn.Module, target: Tensor, state: State, widths: tuple[int, .
     return torch.cat(logits, dim=1)
 
 
-@both_rooms
+@both_capacities
 @pytest.mark.parametrize("widths", [(1,) * 6, (2, 3, 1), (1, 5)])
 @all_generators
-def test_one_long_step_equals_many_short_ones(name: str, widths: tuple[int, ...], room: int) -> None:
+def test_one_long_step_equals_many_short_ones(name: str, widths: tuple[int, ...], capacity: int) -> None:
     model, source, target = made(name)
     whole, _ = model.step(target, model.start(source, SOURCE_MASK))
-    in_parts = written(model, target, model.start(source, SOURCE_MASK, room=room), widths)
+    in_parts = written(model, target, model.start(source, SOURCE_MASK, capacity=capacity), widths)
     torch.testing.assert_close(in_parts, whole, **CLOSE)
 
 
@@ -56,13 +56,13 @@ def test_a_sentence_alone_equals_the_same_sentence_in_a_padded_batch(name: str) 
         torch.testing.assert_close(alone[0], together[row], **CLOSE)
 
 
-@both_rooms
+@both_capacities
 @all_generators
-def test_a_sentence_alone_decodes_as_in_a_padded_batch(name: str, room: int) -> None:
+def test_a_sentence_alone_decodes_as_in_a_padded_batch(name: str, capacity: int) -> None:
     model, source, target = made(name)
-    together = written(model, target, model.start(source, SOURCE_MASK, room=room), (1,) * 6)
+    together = written(model, target, model.start(source, SOURCE_MASK, capacity=capacity), (1,) * 6)
     for row, length in enumerate(LENGTHS):
-        state = model.start(source[row : row + 1, :length], room=room)
+        state = model.start(source[row : row + 1, :length], capacity=capacity)
         alone = written(model, target[row : row + 1], state, (1,) * 6)
         torch.testing.assert_close(alone[0], together[row], **CLOSE)
 
@@ -88,18 +88,18 @@ def test_changing_a_later_token_changes_no_earlier_logit(name: str) -> None:
     model, source, target = made(name)
     before, _ = model.step(target, model.start(source))
     changed = target.clone()
-    changed[:, 4] = (changed[:, 4] + 1) % GENERATORS[name].target_tokens
+    changed[:, 4] = (changed[:, 4] + 1) % GENERATORS[name].target_vocabulary_size
     after, _ = model.step(changed, model.start(source))
     torch.testing.assert_close(after[:, :4], before[:, :4], rtol=0, atol=0)
     assert not torch.allclose(after[:, 4], before[:, 4])
 
 
-@both_rooms
+@both_capacities
 @all_generators
-def test_hypotheses_reorder_by_their_past_alone(name: str, room: int) -> None:
+def test_hypotheses_reorder_by_their_past_alone(name: str, capacity: int) -> None:
     model, source, target = made(name)
     rows = torch.tensor([0, 0, 1, 1, 2, 2])  # two hypotheses a sentence
-    state = reorder(model.start(source, SOURCE_MASK, room=room), rows)
+    state = reorder(model.start(source, SOURCE_MASK, capacity=capacity), rows)
     memory = state.memory
     first = torch.cat([target[:, :3], target[:, 3:]], dim=1).reshape(6, 3)  # different beginnings
     _, state = model.step(first, state)
@@ -125,7 +125,7 @@ def test_every_tensor_of_a_past_has_one_row_a_hypothesis(name: str) -> None:
 
 
 @all_generators
-def test_without_room_an_older_state_can_be_used_again(name: str) -> None:
+def test_without_capacity_an_older_state_can_be_used_again(name: str) -> None:
     model, source, target = made(name)
     _, state = model.step(target[:, :2], model.start(source, SOURCE_MASK))
     first, _ = model.step(target[:, 2:4], state)
@@ -197,8 +197,8 @@ def test_the_attention_of_two_hypotheses_is_that_of_each_alone(name: str) -> Non
 @pytest.mark.parametrize("name", GPTS)
 def test_prompts_of_different_lengths_continue_as_if_alone(name: str) -> None:
     model, source, target = made(name)
-    for room in (0, 16):
-        state = model.start(source, SOURCE_MASK, room=room)
+    for capacity in (0, 16):
+        state = model.start(source, SOURCE_MASK, capacity=capacity)
         together = written(model, target, state, (2, 1, 3))
         for row, length in enumerate(LENGTHS):
             text = torch.cat([source[row, :length], target[row]])[None]

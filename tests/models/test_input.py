@@ -96,17 +96,17 @@ def test_a_step_of_other_rows_than_the_state_has_is_refused(name: str, rows: int
 
 
 @pytest.mark.parametrize("name", READERS)
-@pytest.mark.parametrize("room", [-1, 1.5])
-def test_room_that_is_no_number_of_tokens_is_refused(name: str, room: float) -> None:
+@pytest.mark.parametrize("capacity", [-1, 1.5])
+def test_a_capacity_that_is_not_a_number_of_tokens_is_refused(name: str, capacity: float) -> None:
     with pytest.raises(InputError, match="must be a whole number of tokens, or 0"):
-        build(GENERATORS[name]).start(GOOD, room=room)
+        build(GENERATORS[name]).start(GOOD, capacity=capacity)
 
 
 @pytest.mark.parametrize("name", ["transformer", "gpt"])
-def test_more_tokens_than_there_is_room_for_are_refused(name: str) -> None:
+def test_more_tokens_than_the_capacity_are_refused(name: str) -> None:
     model = build(GENERATORS[name])
-    state = model.start(GOOD[:, :0] if name == "gpt" else GOOD, room=3)
-    with torch.no_grad(), pytest.raises(InputError, match="the text has 4 tokens and room was made for 3 of them"):
+    state = model.start(GOOD[:, :0] if name == "gpt" else GOOD, capacity=3)
+    with torch.no_grad(), pytest.raises(InputError, match="the text has 4 tokens and the cache has a capacity of 3"):
         model.step(GOOD[:, :4], state)
 
 
@@ -114,7 +114,7 @@ def test_more_tokens_than_there_is_room_for_are_refused(name: str) -> None:
 def test_no_sentences_and_no_tokens_are_answered_with_as_many_logits(name: str) -> None:
     model = build(GENERATORS[name]).eval()
     logits, _ = model.step(GOOD[:0, :2], model.start(GOOD[:0]))
-    assert logits.shape == (0, 2, GENERATORS[name].target_tokens)
+    assert logits.shape == (0, 2, GENERATORS[name].target_vocabulary_size)
 
 
 def test_types_that_a_bert_does_not_have_are_refused() -> None:

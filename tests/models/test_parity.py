@@ -213,13 +213,13 @@ def test_the_papers_transformer_equals_nn_transformer(norm_placement: str) -> No
             parts = [("attention", "self_attn")] + ([("cross", "multihead_attn")] if side == "decoder" else [])
             for number, (part, kind) in enumerate(parts, 1):
                 attention = getattr(theirs_layer, kind)
-                state[f"{name}.{part}.project.weight"] = attention.in_proj_weight
-                state[f"{name}.{part}.project.bias"] = attention.in_proj_bias
-                state[f"{name}.{part}.join.weight"] = attention.out_proj.weight
-                state[f"{name}.{part}.join.bias"] = attention.out_proj.bias
+                state[f"{name}.{part}.in_proj.weight"] = attention.in_proj_weight
+                state[f"{name}.{part}.in_proj.bias"] = attention.in_proj_bias
+                state[f"{name}.{part}.out_proj.weight"] = attention.out_proj.weight
+                state[f"{name}.{part}.out_proj.bias"] = attention.out_proj.bias
                 state |= prefixed(f"{name}.{part}_norm", getattr(theirs_layer, f"norm{number}"))
-            state |= prefixed(f"{name}.feed_forward.widen", theirs_layer.linear1)
-            state |= prefixed(f"{name}.feed_forward.narrow", theirs_layer.linear2)
+            state |= prefixed(f"{name}.feed_forward.up_proj", theirs_layer.linear1)
+            state |= prefixed(f"{name}.feed_forward.down_proj", theirs_layer.linear2)
             state |= prefixed(f"{name}.feed_forward_norm", getattr(theirs_layer, f"norm{len(parts) + 1}"))
         if norm_placement == "pre":
             state |= prefixed(f"{side}.norm", getattr(theirs, side).norm)
@@ -251,7 +251,7 @@ def test_a_recurrent_encoder_equals_torchs_own_over_packed_sentences(cell: str) 
     model = build(config).eval()
     theirs = getattr(nn, cell.upper())(32, 16, 2, batch_first=True, bidirectional=True)
     for depth, layer in enumerate(model.encoder):
-        for direction, suffix in ((layer.onward, ""), (layer.homeward, "_reverse")):
+        for direction, suffix in ((layer.left_to_right, ""), (layer.right_to_left, "_reverse")):
             for name, value in direction.rnn.state_dict().items():
                 theirs.state_dict()[f"{name[:-1]}{depth}{suffix}"].copy_(value)
     source = tokens()
@@ -264,9 +264,9 @@ def test_a_recurrent_encoder_equals_torchs_own_over_packed_sentences(cell: str) 
 
 @pytest.mark.parametrize(("cell", "layers"), [("gru", 1), ("gru", 2), ("lstm", 1), ("lstm", 3)])
 def test_one_step_of_a_layer_equals_torchs_cell(cell: str, layers: int) -> None:
-    from regard.models.recurrent import Layer
+    from regard.models.recurrent import RecurrentLayer
 
-    layer = Layer(cell, 8 * layers, 16)
+    layer = RecurrentLayer(cell, 8 * layers, 16)
     theirs = getattr(nn, f"{cell.upper()}Cell")(8 * layers, 16)
     for name, value in layer.rnn.state_dict().items():
         theirs.state_dict()[name.removesuffix("_l0")].copy_(value)
@@ -274,7 +274,7 @@ def test_one_step_of_a_layer_equals_torchs_cell(cell: str, layers: int) -> None:
     hidden = tuple(torch.randn(2, 5, 16))[: 1 if cell == "gru" else 2]
     expected = theirs(x, hidden[0] if cell == "gru" else hidden)
     expected = (expected,) if cell == "gru" else expected
-    begin, rest = layer.inputs(3)
+    begin, rest = layer.input_weights(3)
     gates = nn.functional.linear(x[:, :3], begin) + nn.functional.linear(x[:, 3:], rest)
     for got, want in zip(layer.step(gates, hidden), expected, strict=True):
         torch.testing.assert_close(got, want, **CLOSE)

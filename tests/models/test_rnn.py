@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.config import ModelConfig
 from regard.models import build
-from regard.models.recurrent import Layer
+from regard.models.recurrent import RecurrentLayer
 
 
 def small(**changes: object) -> nn.Module:
@@ -33,7 +33,7 @@ def small(**changes: object) -> nn.Module:
     return model
 
 
-def cell(layer: Layer, x: Tensor, s: Tensor) -> Tensor:
+def cell(layer: RecurrentLayer, x: Tensor, s: Tensor) -> Tensor:
     """torch's GRU for one sentence, from its documentation."""
     w, u, b, c = layer.rnn.all_weights[0]
     (wr, wz, wn), (ur, uz, un), (br, bz, bn), (cr, cz, cn) = (p.chunk(3) for p in (w, u, b, c))
@@ -48,9 +48,9 @@ def annotations(model: nn.Module, source: list[int]) -> tuple[list[Tensor], Tens
     layer, embedded = model.encoder[0], [model.source.weight[token] for token in source]
     onward, backward = [torch.zeros(4).double()], [torch.zeros(4).double()]
     for x in embedded:
-        onward.append(cell(layer.onward, x, onward[-1]))
+        onward.append(cell(layer.left_to_right, x, onward[-1]))
     for x in reversed(embedded):
-        backward.append(cell(layer.homeward, x, backward[-1]))
+        backward.append(cell(layer.right_to_left, x, backward[-1]))
     h = [torch.cat([f, b]) for f, b in zip(onward[1:], reversed(backward[1:]), strict=True)]
     return h, onward[-1], backward[-1]
 
@@ -65,11 +65,12 @@ def test_feed_input_is_bahdanaus_decoder() -> None:
     expected = []
     for token in TARGET:
         y = model.target.weight[token]
+        query = model.query_proj.weight @ s
         e = torch.stack([
-            model.score.v @ torch.tanh(model.ask.weight @ s + model.remember.weight @ hj + model.score.b) for hj in h
+            model.score.v @ torch.tanh(query + model.key_proj.weight @ hj + model.score.b) for hj in h
         ])  # fmt: skip
         c = sum(a * hj for a, hj in zip(e.softmax(0), h, strict=True))
-        t = model.deep.weight @ torch.cat([s, y, c]) + model.deep.bias  # U s(i-1) + V E y(i-1) + C c(i)
+        t = model.deep_output.weight @ torch.cat([s, y, c]) + model.deep_output.bias  # U s(i-1) + V E y(i-1) + C c(i)
         maxout = torch.stack([torch.maximum(t[2 * j], t[2 * j + 1]) for j in range(3)])
         expected.append(model.output.weight @ maxout + model.output_bias)
         s = cell(model.decoder[0], torch.cat([y, c]), s)
@@ -87,7 +88,9 @@ def test_feed_output_is_z_of_context_and_state_through_two_layers() -> None:
         e = torch.stack([s @ model.score.weight @ hj for hj in h])
         c = sum(a * hj for a, hj in zip(e.softmax(0), h, strict=True))
         z = torch.cat([c, s])
-        expected.append(model.output.weight @ (model.deep.weight @ z + model.deep.bias) + model.output_bias)
+        expected.append(
+            model.output.weight @ (model.deep_output.weight @ z + model.deep_output.bias) + model.output_bias
+        )
     logits, _ = model.step(torch.tensor([TARGET]), model.start(torch.tensor([SOURCE])))
     torch.testing.assert_close(logits[0], torch.stack(expected))
 
@@ -100,7 +103,7 @@ def test_without_attention_one_fixed_vector_is_the_context_of_every_step() -> No
     expected = []
     for token in TARGET:
         y = model.target.weight[token]
-        t = model.deep.weight @ torch.cat([s, y, c]) + model.deep.bias
+        t = model.deep_output.weight @ torch.cat([s, y, c]) + model.deep_output.bias
         maxout = t.unflatten(0, (3, 2)).amax(-1)
         expected.append(model.output.weight @ maxout + model.output_bias)
         s = cell(model.decoder[0], torch.cat([y, c]), s)
@@ -123,13 +126,13 @@ def test_teacher_forcing_is_one_fused_call_a_layer_and_one_attention(
         layer.rnn.register_forward_hook(lambda *_: calls.append("rnn"))
     attend = rnn.attend_unchecked
     monkeypatch.setattr(rnn, "attend_unchecked", lambda *a: (calls.append("attend"), attend(*a))[1])
-    monkeypatch.setattr(Layer, "step", lambda *_: pytest.fail("one step at a time"))
+    monkeypatch.setattr(RecurrentLayer, "step", lambda *_: pytest.fail("one step at a time"))
     model.step(torch.tensor([TARGET]), state)
     assert calls == ["rnn", "rnn"] + ([] if score == "none" else ["attend"])
 
 
 def test_dot_compares_the_states_as_they_are() -> None:
     model = small(score="dot", encoder_size=3, size=6)
-    assert model.ask is None
-    assert model.remember is None
+    assert model.query_proj is None
+    assert model.key_proj is None
     assert [name for name, _ in model.named_parameters() if "score" in name] == []

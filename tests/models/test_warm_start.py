@@ -45,7 +45,7 @@ def test_the_encoder_says_what_the_bert_said() -> None:
 def test_a_decoder_that_finds_nothing_in_the_source_is_the_other_bert_seeing_only_backwards() -> None:
     model, _, _, bert = warmed()
     for block in model.decoder.blocks:
-        torch.nn.init.zeros_(block.cross.join.weight)
+        torch.nn.init.zeros_(block.cross.out_proj.weight)
         block.cross_norm = torch.nn.Identity()
     target = torch.randint(0, 40, (2, 4))
     record: dict[str, torch.Tensor] = {}
@@ -101,7 +101,7 @@ def test_the_first_layers_of_a_bert_make_a_lower_stack() -> None:
     model = build(dataclasses.replace(warm_config(BERT, BERT), decoder_layers=1))
     report = warm_start(model, bert.state_dict(), bert.state_dict())
     assert all(".cross" in name for name in report.new)
-    assert "decoder: encoder.blocks.1.attention.project.weight" in report.unused
+    assert "decoder: encoder.blocks.1.attention.in_proj.weight" in report.unused
 
 
 def test_berts_with_rms_norms_are_taken_too() -> None:
@@ -120,7 +120,7 @@ def test_berts_with_rms_norms_are_taken_too() -> None:
         ("output_bias", False, r"a warm start needs model\.output_bias = true"),
         ("norm", "rms", r"no place for the encoder's source\.norm\.bias"),
         ("norm_placement", "pre", r"the encoder's weights lack encoder\.norm\.weight"),
-        ("bias", False, r"no place for the encoder's encoder\.blocks\.0\.attention\.project\.bias"),
+        ("bias", False, r"no place for the encoder's encoder\.blocks\.0\.attention\.in_proj\.bias"),
         ("score", "general", r"the encoder's weights lack encoder\.blocks\.0\.attention\.score"),
         ("size", 8, r"source\.token\.weight has shape \(40, 8\) and the encoder's source\.token\.weight \(40, 16\)"),
         ("encoder_layers", 3, r"the encoder's weights lack encoder\.blocks\.2\."),

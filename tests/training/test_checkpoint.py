@@ -20,7 +20,7 @@ from regard import folders
 from regard.config import Config, ModelConfig
 from regard.errors import FolderError, RunError
 from regard.models import build
-from regard.models.folder import fill, load_model, parameters, save_model
+from regard.models.folder import copy_weights, load_model, named_tensors, save_model
 from regard.training import checkpoint
 from regard.training.checkpoint import (
     CheckpointWriter,
@@ -163,7 +163,7 @@ def test_weights_come_in_the_precision_asked_for(
     ],
 )
 def test_tensors_that_do_not_fit_are_named(change: Any, says: str, tmp_path: Path) -> None:
-    tensors = parameters(build(TINY.model))
+    tensors = named_tensors(build(TINY.model))
     change(tensors)
     save_model(tmp_path / "m", tensors, TINY, FILES, force=False)
     with pytest.raises(FolderError, match=f"m/model.safetensors does not fit its config: {says}"):
@@ -238,8 +238,8 @@ def test_a_replaced_model_leaves_no_tokenizer_behind_and_keeps_what_is_not_its_o
 def test_a_model_joins_the_folder_of_its_training(tmp_path: Path) -> None:
     folder, model = tmp_path / "m", build(TINY.model).eval()
     folders.write_file(folder / "tokenizer.json", FILES["tokenizer.json"], force=False)
-    with folders.locked(folder):
-        save_checkpoint(folder, 1, {"model": parameters(model)}, {})
+    with folders.lock_folder(folder):
+        save_checkpoint(folder, 1, {"model": named_tensors(model)}, {})
         save_model(folder, model, TINY, FILES, force=False)
     loaded, _ = load_model(folder)
     assert torch.equal(logits(loaded, TINY.model), logits(model, TINY.model))
@@ -297,7 +297,7 @@ def save_everything(root: Path) -> None:
     model = build(config.model)
     save_model(root, model, config, FILES, force=False)
     progress = dict.fromkeys({"a", "b", "c", "d", "e"}, 1.5)  # in an order that changes from process to process
-    save_checkpoint(root, 7, {"model": parameters(model)}, progress)
+    save_checkpoint(root, 7, {"model": named_tensors(model)}, progress)
 
 
 @pytest.mark.slow
@@ -438,8 +438,8 @@ def test_what_does_not_match_is_not_averaged(tmp_path: Path) -> None:
 
 def test_a_model_goes_on_from_the_tensors_of_a_checkpoint(tmp_path: Path) -> None:
     model, other = build(TINY.model).eval(), build(TINY.model).eval()
-    path = save_checkpoint(tmp_path, 1, {"model": parameters(model)}, {})
-    fill(other, load_checkpoint(path).tensors["model"], path)
+    path = save_checkpoint(tmp_path, 1, {"model": named_tensors(model)}, {})
+    copy_weights(other, load_checkpoint(path).tensors["model"], path)
     assert torch.equal(logits(other, TINY.model), logits(model, TINY.model))
 
 
@@ -613,10 +613,10 @@ def test_a_gpu_goes_on_while_its_weights_are_saved(
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (0, 0))
     config = Config(model=ALL[name])
     model = build(config.model).eval()
-    expected = {key: tensor.clone() for key, tensor in parameters(model).items()}
+    expected = {key: tensor.clone() for key, tensor in named_tensors(model).items()}
     model.to("cuda")
     with CheckpointWriter(tmp_path, keep=1) as saver:
-        saver.save(1, {"model": parameters(model)}, {})
+        saver.save(1, {"model": named_tensors(model)}, {})
         saver.wait_for_copy()
         with torch.no_grad():
             for parameter in model.parameters():

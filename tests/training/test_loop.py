@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from regard.errors import RunError
-from regard.models.folder import parameters
+from regard.models.folder import named_tensors
 from regard.text.batching import Batch
 from regard.training import loop, step
 from regard.training.checkpoint import checkpoints
@@ -324,12 +324,12 @@ def test_a_checkpoint_that_is_to_be_averaged_stays_whatever_else_is_saved(corpus
 
 def test_the_average_follows_the_weights(corpus: Path, tmp_path: Path) -> None:
     training = trained(tmp_path, corpus, "transformer", ema_decay=0.5)
-    own = {name: tensor.clone() for name, tensor in parameters(training.model).items()}
+    own = {name: tensor.clone() for name, tensor in named_tensors(training.model).items()}
     with training.averaged():
-        inside = parameters(training.model)
+        inside = named_tensors(training.model)
         assert all(torch.equal(inside[name], training.average[name]) for name in own)
         assert any(not torch.equal(inside[name], own[name]) for name in own)
-    assert all(torch.equal(parameters(training.model)[name], own[name]) for name in own)
+    assert all(torch.equal(named_tensors(training.model)[name], own[name]) for name in own)
 
 
 # Too little memory

@@ -32,7 +32,7 @@ def divided(root: Path) -> Path:
     }
     (folder / "shards.json").write_text(json.dumps(table))
     (folder / "progress.json").write_text("{}")
-    folders.seal(folder)
+    folders.write_checksums(folder)
     return folder
 
 
@@ -67,7 +67,7 @@ OUTSIDE = '{"model/w": {"parts": [{"file": "../x", "at": [], "shape": []}], "sha
 def test_a_damaged_table_is_an_error_and_not_a_traceback(tmp_path: Path, text: str) -> None:
     folder = divided(tmp_path)
     (folder / "shards.json").write_text(text)
-    folders.seal(folder)
+    folders.write_checksums(folder)
     with pytest.raises(FolderError, match=r"shards.json is damaged: it is not a table of tensors"):
         load_checkpoint(folder)
 
@@ -75,6 +75,6 @@ def test_a_damaged_table_is_an_error_and_not_a_traceback(tmp_path: Path, text: s
 def test_a_shard_cut_short_on_purpose_is_an_error_and_not_a_traceback(tmp_path: Path) -> None:
     folder = divided(tmp_path)
     (folder / "shard-00001.safetensors").write_bytes(b"short")
-    folders.seal(folder)
+    folders.write_checksums(folder)
     with pytest.raises(FolderError, match="damaged or cut short"):
         load_checkpoint(folder)

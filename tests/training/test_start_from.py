@@ -95,8 +95,8 @@ def test_layers_are_matched_by_number(one: tuple[Path, nn.Module, Tokenizers], l
     folder, theirs, sides = one
     model = build(fitted(folder, sides, f"model.encoder_layers={layers}"))
     said = start_from(model, [folder], sides).said
-    ours = model.get_parameter("encoder.blocks.0.attention.project.weight")
-    assert torch.equal(ours, theirs.get_parameter("encoder.blocks.0.attention.project.weight"))
+    ours = model.get_parameter("encoder.blocks.0.attention.in_proj.weight")
+    assert torch.equal(ours, theirs.get_parameter("encoder.blocks.0.attention.in_proj.weight"))
     assert ("; new: encoder.blocks.*.attention" if layers == 3 else "; not taken: encoder.blocks.*.attention") in said
 
 
@@ -192,7 +192,7 @@ def test_two_berts_make_a_transformer(tmp_path: Path, same: bool) -> None:
     target = 0 if taken.shared else taken.target.size
     model = build(dataclasses.replace(config.model, vocabulary=taken.source.size, target_vocabulary=target))
     said = start_from(model, origins, taken).said
-    assert "; new: decoder.blocks.*.cross.project.weight" in said
+    assert "; new: decoder.blocks.*.cross.in_proj.weight" in said
     assert torch.equal(model.get_parameter("source.token.weight"), berts[0][1].get_parameter("source.token.weight"))
     assert torch.equal(model.get_parameter("target.token.weight"), berts[1][1].get_parameter("source.token.weight"))
 
@@ -408,9 +408,9 @@ def test_beside_adapters_a_new_tag_is_learned_and_no_other_row_moves(tmp_path: P
     for name in tables:
         assert moved[name][-1].any()
         assert not moved[name][:-1].any(), name
-    assert all(name.endswith((".up", ".down")) for name in moved.keys() - tables)
+    assert all(name.endswith((".lora_A", ".lora_B")) for name in moved.keys() - tables)
     trained = sum(before[name][-1].numel() for name in tables)
-    trained += sum(p.numel() for name, p in before.items() if name.endswith((".up", ".down")))
+    trained += sum(p.numel() for name, p in before.items() if name.endswith((".lora_A", ".lora_B")))
     assert said.startswith(f"{trained:,} of ")
 
 
@@ -418,8 +418,8 @@ def test_beside_adapters_the_cross_attention_of_two_berts_is_trained_whole(tmp_p
     sides = Tokenizers(*[tokenizer()] * 2)
     model, _ = adapted([make_folder(tmp_path / str(i), sides, family="bert")[0] for i in range(2)])
     for name, parameter in model.named_parameters():
-        assert parameter.requires_grad == (".cross" in name or name.endswith((".up", ".down"))), name
-        assert ".cross" not in name or not name.endswith((".up", ".down"))
+        assert parameter.requires_grad == (".cross" in name or name.endswith((".lora_A", ".lora_B"))), name
+        assert ".cross" not in name or not name.endswith((".lora_A", ".lora_B"))
 
 
 # From the outside
@@ -513,7 +513,9 @@ def test_adapters_end_as_a_plain_folder(corpus: Path, origin: Path, tmp_path: Pa
     assert before.keys() == after.keys()
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed
-    assert all(name.endswith(("project.weight", "join.weight", "widen.weight", "narrow.weight")) for name in changed)
+    assert all(
+        name.endswith(("in_proj.weight", "out_proj.weight", "up_proj.weight", "down_proj.weight")) for name in changed
+    )
     Translator.load(out).translate(["the old house"])
 
 

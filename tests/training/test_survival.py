@@ -236,7 +236,7 @@ def test_a_model_that_is_damaged_at_the_end_is_passed_over(corpus: Path, finishe
     shutil.copytree(out / "checkpoints" / "update-00000004", out / "checkpoints" / "update-00000003")
     progress = json.loads((out / "checkpoints" / "update-00000004" / "progress.json").read_text())
     (out / "checkpoints" / "update-00000004" / "progress.json").write_text(json.dumps(progress | {"best_update": 3}))
-    folders.seal(out / "checkpoints" / "update-00000004")
+    folders.write_checksums(out / "checkpoints" / "update-00000004")
     flip(out / "checkpoints" / "update-00000003" / "model.safetensors")
     said = start(corpus, out)
     assert any(line.startswith("update-00000003 was passed over") for line in said)

@@ -64,7 +64,9 @@ class Backwards(nn.Module):
         self.config, self.order = config, order
         self.weight = nn.Parameter(torch.zeros(1))
 
-    def start(self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, room: int = 0) -> State:
+    def start(
+        self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, capacity: int = 0
+    ) -> State:
         places = torch.zeros_like(source)
         for row, ids in enumerate(source.tolist()):
             own = self.order([number for number in ids if number != PAD])

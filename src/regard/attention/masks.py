@@ -1,4 +1,4 @@
-"""Masks: which keys a query may see. True means "may be seen", everywhere.
+"""Masks: which keys a query may attend to. True means visible, everywhere.
 
 B batch, Q queries, K keys.
 """
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def padding(tokens: Tensor, pad: int) -> Tensor:
-    """(B, K) token ids -> (B, K): all but the padding."""
+    """(B, K) token ids -> (B, K): True except for padding."""
     return tokens != pad
 
 
@@ -20,12 +20,12 @@ def over_queries(visible: Tensor) -> Tensor:
 
 
 def causal(queries: int, keys: int | None = None, *, device: torch.device | str | None = None) -> Tensor:
-    """(Q, K): each query sees the keys up to its own; the last query stands at the last key."""
+    """(Q, K): each query sees the keys up to its own position; the last query has the position of the last key."""
     keys = queries if keys is None else keys
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
 
 
 def packed(segments: Tensor) -> Tensor:
-    """(B, K) segment numbers, 0 for padding -> (B, 1, K, K): each token sees its own segment only."""
+    """(B, K) segment numbers, 0 for padding -> (B, 1, K, K): each token sees only its own segment."""
     same = segments[:, :, None] == segments[:, None, :]
     return (same & (segments != 0)[:, None, :])[:, None]

@@ -1,6 +1,6 @@
-"""Multi-head attention: several attentions side by side, each on its own projection, joined by one more.
+"""Multi-head attention: several attentions side by side, each on its own projection, and one output projection.
 
-B batch, H heads, G heads of keys and values, Q queries, K keys, D head size.
+B batch, H heads, G key-value heads, Q queries, K keys, D head size.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from torch import Tensor, nn
 
 from regard.attention.core import attend_unchecked
 from regard.attention.positions import rotate
+from regard.attention.prepacked import PrepackedLinear
 from regard.attention.scores import make_score
-from regard.attention.tiled import Tiled
 from regard.errors import ConfigError
 
-Turn = tuple[Tensor, Tensor]  # the cosines and sines of rotary positions
+Rotation = tuple[Tensor, Tensor]  # cosines and sines of rotary positions
 
 
 class Memory(NamedTuple):
-    """Keys and values, projected once and asked many times: (B, G, K, D) each."""
+    """Keys and values that are projected once and attended to many times: (B, G, K, D) each."""
 
     key: Tensor
     value: Tensor
 
 
 class MultiHead(nn.Module):
-    """Project, attend per head, join.
+    """Project, attend per head, concatenate, project.
 
-    The projections to queries, keys and values are one matrix: what asks itself (`both`) needs one product, what asks
-    another uses the rows it needs (`ask`, `remember`).
+    The projections to queries, keys and values are one matrix: self-attention needs one product
+    (`queries_and_memory`), cross-attention uses some of its rows (`queries`, `remember`).
     """
 
     def __init__(
@@ -52,63 +52,58 @@ class MultiHead(nn.Module):
         head = size // heads
         self.heads, self.key_value_heads, self.head, self.dropout = heads, key_value_heads, head, dropout
         self.widths = (heads * head, key_value_heads * head, key_value_heads * head)
-        self.project = nn.Linear(size, sum(self.widths), bias=bias)
-        self.join = nn.Linear(heads * head, size, bias=bias)
+        self.in_proj = nn.Linear(size, sum(self.widths), bias=bias)
+        self.out_proj = nn.Linear(heads * head, size, bias=bias)
         self.score = make_score(score, head, head)
         with torch.no_grad():
-            for block in self.project.weight.split(self.widths):  # each of the three as if it stood alone
+            for block in self.in_proj.weight.split(self.widths):  # initialised as three separate matrices
                 nn.init.xavier_uniform_(block)
-        nn.init.xavier_uniform_(self.join.weight)
+        nn.init.xavier_uniform_(self.out_proj.weight)
         if bias:
-            nn.init.zeros_(self.project.bias)
-            nn.init.zeros_(self.join.bias)
+            nn.init.zeros_(self.in_proj.bias)
+            nn.init.zeros_(self.out_proj.bias)
 
-    def both(self, x: Tensor, turn: Turn | None = None) -> tuple[Tensor, Memory]:
-        """Queries and memory of the same tokens: (B, T, size) -> (B, H, T, D), (B, G, T, D)."""
-        query, key, value = self.project(x).split(self.widths, dim=-1)
-        return self._heads(query, turn), Memory(self._heads(key, turn), self._heads(value))
+    def queries_and_memory(self, x: Tensor, rotation: Rotation | None = None) -> tuple[Tensor, Memory]:
+        """Queries, keys and values of the same tokens: (B, T, size) -> (B, H, T, D), (B, G, T, D)."""
+        query, key, value = self.in_proj(x).split(self.widths, dim=-1)
+        return self._split_heads(query, rotation), Memory(self._split_heads(key, rotation), self._split_heads(value))
 
-    def ask(self, x: Tensor) -> Tensor:
+    def queries(self, x: Tensor) -> Tensor:
         """Queries alone: (B, Q, size) -> (B, H, Q, D)."""
-        return self._heads(self._part(x, slice(0, self.widths[0])))
+        return self._split_heads(self._project_rows(x, slice(0, self.widths[0])))
 
     def remember(self, x: Tensor) -> Memory:
         """Keys and values alone: (B, K, size) -> (B, G, K, D) each."""
-        key, value = self._part(x, slice(self.widths[0], None)).chunk(2, dim=-1)
-        return Memory(self._heads(key), self._heads(value))
+        key, value = self._project_rows(x, slice(self.widths[0], None)).chunk(2, dim=-1)
+        return Memory(self._split_heads(key), self._split_heads(value))
 
     def forward(
         self, query: Tensor, memory: Memory, *, mask: Tensor | None = None, causal: bool = False, weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """What queries (B, H, Q, D) gather from a memory, joined: (B, Q, size), with the weights when asked for."""
+        """Attend from queries (B, H, Q, D) to a memory: (B, Q, size), and the attention weights if requested."""
         key, value = memory
         groups = self.heads // self.key_value_heads
-        alone = query.shape[2] == 1
-        if groups > 1 and alone:  # one token: the heads of a group ask side by side, and nothing is copied
+        single = query.shape[2] == 1
+        if groups > 1 and single:  # one token: the heads of a group become queries of one head, and nothing is copied
             query = query.reshape(len(query), self.key_value_heads, groups, self.head)
         elif groups > 1:
             key, value = (x.repeat_interleave(groups, dim=1) for x in memory)
-        context, given = attend_unchecked(
-            query,
-            key,
-            value,
-            self.score,
-            mask,
-            weights,
-            causal=causal,
-            dropout=self.dropout if self.training else 0.0,
+        dropout = self.dropout if self.training else 0.0
+        context, attention = attend_unchecked(
+            query, key, value, self.score, mask, weights, causal=causal, dropout=dropout
         )
-        if groups > 1 and alone:
+        if groups > 1 and single:
             context = context.reshape(len(query), self.heads, 1, self.head)
-            given = None if given is None else given.reshape(len(query), self.heads, 1, given.shape[-1])
-        return self.join(context.transpose(1, 2).flatten(2)), given  # (B, H, Q, D) -> (B, Q, H·D)
+            attention = None if attention is None else attention.reshape(len(query), self.heads, 1, -1)
+        return self.out_proj(context.transpose(1, 2).flatten(2)), attention  # (B, H, Q, D) -> (B, Q, H·D)
 
-    def _heads(self, x: Tensor, turn: Turn | None = None) -> Tensor:
+    def _split_heads(self, x: Tensor, rotation: Rotation | None = None) -> Tensor:
         x = x.unflatten(-1, (-1, self.head)).transpose(1, 2)  # (B, T, H·D) -> (B, H, T, D)
-        return x if turn is None else rotate(x, turn)
+        return x if rotation is None else rotate(x, rotation)
 
-    def _part(self, x: Tensor, rows: slice) -> Tensor:
-        if isinstance(self.project, Tiled):
-            return self.project.part(x, rows)
-        bias = None if self.project.bias is None else self.project.bias[rows]
-        return F.linear(x, self.project.weight[rows], bias)
+    def _project_rows(self, x: Tensor, rows: slice) -> Tensor:
+        """The product with some rows of the input projection."""
+        if isinstance(self.in_proj, PrepackedLinear):
+            return self.in_proj.rows(x, rows)
+        bias = None if self.in_proj.bias is None else self.in_proj.bias[rows]
+        return F.linear(x, self.in_proj.weight[rows], bias)

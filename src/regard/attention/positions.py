@@ -1,4 +1,4 @@
-"""Positions: where in the sentence a token stands, told to a model that would not know.
+"""Positions: sinusoidal, learned and rotary position encodings.
 
 B batch, T tokens, D size.
 """
@@ -14,8 +14,8 @@ from regard.errors import InputError
 def sinusoidal(positions: Tensor, size: int, *, halves: bool = False) -> Tensor:
     """(...,) positions -> (..., D): PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos of the same.
 
-    With `halves` all sines come first and then all cosines, as Tensor2Tensor and Marian lay them out. Computed, not
-    looked up: there is no longest sentence.
+    With `halves` all sines come first and then all cosines, as in Tensor2Tensor and Marian. They are computed, so there
+    is no maximum length.
     """
     even = torch.arange(0, size, 2, device=positions.device, dtype=torch.float32)
     angle = positions[..., None] * torch.pow(10000.0, -even / size)  # (..., D/2), rounded up
@@ -36,24 +36,25 @@ class Learned(nn.Module):
     def forward(self, positions: Tensor) -> Tensor:
         return nn.functional.embedding(positions, self.weight)
 
-    def check(self, length: int, what: str) -> None:
-        """Refuse what is longer than the table, before an index runs out of it."""
+    def check_length(self, length: int, name: str) -> None:
+        """Refuse sentences longer than the table."""
         if length > self.weight.shape[0]:
             raise InputError(
-                f"{what} has {length} tokens and model.max_positions is {self.weight.shape[0]}: give at most "
+                f"{name} has {length} tokens and model.max_positions is {self.weight.shape[0]}: give at most "
                 f"{self.weight.shape[0]}, or train with a larger model.max_positions or sinusoidal or rotary positions"
             )
 
 
 def rotary(positions: Tensor, size: int, base: float) -> tuple[Tensor, Tensor]:
-    """(B, T) positions -> the cosines and sines, (B, 1, T, D/2), by which `rotate` turns queries and keys."""
+    """(B, T) positions -> the cosines and sines, (B, 1, T, D/2), for `rotate`."""
     even = torch.arange(0, size, 2, device=positions.device, dtype=torch.float32)
     angle = (positions[..., None] * torch.pow(base, -even / size)).unsqueeze(-3)
     return angle.cos(), angle.sin()
 
 
-def rotate(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
-    """(B, H, T, D), each number of the first half turned together with its like in the second (Su et al., 2021)."""
+def rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    """Rotary positions on (B, H, T, D): each number of the first half rotates with its pair in the second half
+    (Su et al., 2021)."""
     first, second = x.chunk(2, dim=-1)
-    cosine, sine = turn[0].to(x.dtype), turn[1].to(x.dtype)
+    cosine, sine = rotation[0].to(x.dtype), rotation[1].to(x.dtype)
     return torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=-1)

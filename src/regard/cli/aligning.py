@@ -158,7 +158,7 @@ def _write(
     tell: Callable[[int, int | None], None],
 ) -> dict[str, Any]:
     """Line for line, and what was found."""
-    from regard.folders import whole_file
+    from regard.folders import atomic_file
     from regard.inspection.alignment import AlignmentCounts, count_matches
     from regard.inspection.word_alignment import align as aligned
 
@@ -179,7 +179,7 @@ def _write(
         for line in lines():
             print(line, flush=True)
     else:
-        with whole_file(out, force=force) as written:
+        with atomic_file(out, force=force) as written:
             for line in lines():
                 written.write(f"{line}\n".encode())
     return counts | (total.as_dict() if gold is not None else {})

@@ -106,9 +106,9 @@ def _run() -> int | None:
 def _is_out_of_memory(error: RuntimeError) -> bool:
     if "torch" not in sys.modules:
         return False
-    from regard.memory import is_full
+    from regard.memory import is_out_of_memory
 
-    return is_full(error)
+    return is_out_of_memory(error)
 
 
 def main() -> None:

@@ -53,7 +53,7 @@ def count(
         )
     length = target or (shape.max_positions if shape.family in ("bert", "gpt") else 32)
     longest = max(length, source if shape.family == "transformer" else 0)
-    if shape.has_table and longest > shape.max_positions:
+    if shape.has_position_table and longest > shape.max_positions:
         raise ConfigError(f"a sentence of {longest} tokens is longer than model.max_positions ({shape.max_positions})")
     done = counting.work(shape, source, length)
     needed = counting.memory(shape, counted.total, batch, done.source, length, precision)

@@ -45,7 +45,7 @@ def evaluate(
     from regard.evaluation.metrics import check_ends
     from regard.evaluation.pages import evaluation_page
     from regard.evaluation.systems import terms, written
-    from regard.folders import explained, write_file
+    from regard.folders import clear_os_errors, write_file
     from regard.translation.glossary import Glossary
 
     system = _only(folder, hypothesis)
@@ -68,7 +68,7 @@ def evaluate(
     if glossary and sources is None:
         raise ConfigError("--glossary needs --source FILE, to know where its terms are")
     if train:
-        with explained(Path(train), "read"), open(train, "rb"):
+        with clear_os_errors(Path(train), "read"), open(train, "rb"):
             pass
     known = Glossary.read(glossary, None) if glossary else None
     _check_test(source, sources, reference, references, tokenize)

@@ -378,12 +378,12 @@ def _stream(job: Job, translator: Translator) -> Callable[..., Iterator[Result]]
 @contextmanager
 def _writing(out: Path | None, *, force: bool) -> Iterator[Callable[[str], None]]:
     """Lines to standard output, or to a file that appears when all are there."""
-    from regard.folders import whole_file
+    from regard.folders import atomic_file
 
     if out is None:
         yield lambda line: print(line, flush=True)
         return
-    with whole_file(out, force=force) as file:
+    with atomic_file(out, force=force) as file:
 
         def write(line: str) -> None:
             file.write(line.encode() + b"\n")
@@ -474,7 +474,7 @@ def embed(
     from regard.cli import tables
     from regard.devices import find_device, use_threads
     from regard.documents.translate import Told
-    from regard.folders import whole_file
+    from regard.folders import atomic_file
     from regard.text.files import open_text
     from regard.translation.reader import Reader
 
@@ -490,7 +490,7 @@ def embed(
                 failed.add(number, line.problem)
             yield line.text
 
-    with open_text(file) as stream, whole_file(out, force=force) as written, tables.counting_bar("reading") as tell:
+    with open_text(file) as stream, atomic_file(out, force=force) as written, tables.counting_bar("reading") as tell:
         lines = reader.save(texts(_lines(stream, file)), written, pool=pool, progress=lambda done: tell(done, total))
     _tell_failed(failed, file, "its numbers are zeros")
     if as_json:

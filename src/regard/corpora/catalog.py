@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, cast
 
 from regard.corpora.entries import ENTRIES, Entry, File, Form, Part, Piece
 from regard.errors import DataError, did_you_mean
-from regard.folders import cache, explained, hidden_folder, settle, sync, whole_folder, write_file
+from regard.folders import atomic_folder, cache, clear_os_errors, fsync, fsync_folder, temporary_folder, write_file
 from regard.text.files import MAX_LINE_BYTES, decompress, open_text
 
 __all__ = ["BUILTIN_SIZES", "Entry", "entries", "find", "get", "locate", "table", "where"]
@@ -197,7 +197,7 @@ def _download(entry: Entry, form: Form, file: File, progress: Progress | None) -
         if file.checksum is None:  # nobody has published one: what came first is what it has to stay
             write_file(folder / f"{file.name}{NOTED}", _digest(partial) + "\n", force=True)
         partial.replace(folder / file.name)
-        sync(folder)
+        fsync(folder)
     except (OSError, http.client.HTTPException) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         raise DataError(
@@ -354,12 +354,12 @@ def _refuse_overwriting(out: Path, names: list[str], *, force: bool) -> None:
 def _appearing(out: Path, names: list[str]) -> Iterator[Path]:
     """A hidden folder to write into: its files become those of `out` once all of them are there."""
     if not os.path.lexists(out):
-        with whole_folder(out, force=False) as new:
+        with atomic_folder(out, force=False) as new:
             yield new
         return
-    with hidden_folder(out, about=out) as new, explained(out):
+    with temporary_folder(out, target=out) as new, clear_os_errors(out):
         yield new
-        settle(new)
+        fsync_folder(new)
         for name in names:
             os.replace(new / name, out / name)
-        sync(out)
+        fsync(out)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention.tiled import tiled
+from regard.attention.prepacked import prepack
 from regard.decoding.constraints import Rules, Written
 from regard.errors import InputError, RunError
 from regard.models.contract import Generator, Record, State, reorder, tree_map
@@ -67,7 +67,7 @@ def as_list(models: Models) -> list[Generator]:
     found = list(models) if isinstance(models, Sequence) else [models]
     if not found:
         raise InputError("there is no model to search with")
-    return [tiled(model) for model in found]
+    return [prepack(model) for model in found]
 
 
 def begin(
@@ -84,7 +84,7 @@ def begin(
     steps = 1 + max(rules.limit(sentence) for sentence in range(rows))
     records: list[Record | None] = [None if begun is None else {} for _ in models]
     states = [
-        model.start(source, mask, record, room=steps + (0 if _remembers(model, source) else source.shape[1]))
+        model.start(source, mask, record, capacity=steps + (0 if _remembers(model, source) else source.shape[1]))
         for model, record in zip(models, records, strict=True)
     ]
     if begun is not None:
@@ -164,7 +164,7 @@ def move(state: State, rows: list[int]) -> State:
         return reorder(state, torch.tensor(rows, device=state.past.tokens.device))
     if moved:
         here, there = torch.tensor([moved, [rows[row] for row in moved]], device=state.past.tokens.device)
-        full = tuple(past.written() if hasattr(past, "written") else past for past in state.past.models)
+        full = tuple(past.filled() if hasattr(past, "filled") else past for past in state.past.models)
         tree_map(lambda x: x.index_copy_(0, here, x.index_select(0, there)), state.past._replace(models=full))
     return state
 

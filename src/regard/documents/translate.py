@@ -19,7 +19,7 @@ from regard.documents.formats import format_of
 from regard.documents.inline import Bare, Mark, Piece, find, is_tagged, put_back, take_out, written
 from regard.documents.markup import Event, Passage
 from regard.errors import DataError, InputError
-from regard.folders import whole_file
+from regard.folders import atomic_file
 from regard.text.alignments import Link
 from regard.text.files import display_name, one_line, open_text, peek_until, uncompressed_name
 from regard.text.ordering import READ_AHEAD_CHARACTERS, READ_AHEAD_TEXTS, read_ahead
@@ -185,7 +185,7 @@ def translate_file(
     outcome = Outcome()
     if kind == "tmx" and languages is None:
         languages = _tmx_languages(path)
-    with open_text(path) as stream, whole_file(out, force=force) as file:
+    with open_text(path) as stream, atomic_file(out, force=force) as file:
         total = None if uncompressed_name(path) != Path(path).name or str(path) == "-" else os.path.getsize(path)
         read = _Remembering(stream)
         encoding, parts = DOCUMENTS[kind](read, display_name(path), Asked(languages, everything, outcome))

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.config import Config
 from regard.errors import FolderError, InputError, did_you_mean
-from regard.folders import read_if_there, write_file
+from regard.folders import read_optional, write_file
 from regard.inspection.trace import Trace
 from regard.text.alignments import Gold, Link
 
@@ -82,7 +82,7 @@ class AlignmentSettings:
     def load(cls, folder: Path) -> AlignmentSettings | None:
         """The settings that was chosen for a model folder, or none."""
         path = folder / FILE
-        data = read_if_there(path)
+        data = read_optional(path)
         if data is None:
             return None
         try:

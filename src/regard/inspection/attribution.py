@@ -217,7 +217,7 @@ def _brought(model: nn.Module, trace: Trace, kind: str) -> list[tuple[Tensor, Te
     def note(module: nn.Module, given: Any, result: tuple[Tensor, Tensor]) -> None:
         head = cast(MultiHead, module)
         values = given[1].value[0].float().repeat_interleave(head.heads // head.key_value_heads, 0)  # (H, C, D)
-        join = head.join.weight.float().unflatten(1, (head.heads, -1))  # (size, H, D)
+        join = head.out_proj.weight.float().unflatten(1, (head.heads, -1))  # (size, H, D)
         found.append((result[1][0].float().cpu(), torch.einsum("hcd,shd->hcs", values, join).cpu()))
 
     stack = cast(Any, model.encoder if kind == "encoder" else model.decoder)

@@ -50,7 +50,7 @@ class Film:
             return
         for number, path in frames(root).items():
             if number > update:
-                folders.discard(path)
+                folders.delete(path)
         listed = [
             {"source": words(sides.source, source), "target": words(sides.target, target)}
             for source, target in self._pairs
@@ -114,7 +114,7 @@ def page(root: Path, scores: Mapping[int, str], *, title: str) -> str:
     if len(chosen) > MOST:
         chosen = [chosen[round(i * (len(chosen) - 1) / (MOST - 1))] for i in range(MOST)]
     shots = [_read(found[update]) for update in chosen]
-    with folders.explained(root / FILM / SENTENCES, "read"):
+    with folders.clear_os_errors(root / FILM / SENTENCES, "read"):
         sentences: list[dict[str, Any]] = json.loads((root / FILM / SENTENCES).read_bytes())
     for number, sentence in enumerate(sentences):
         weights = np.stack([shot[str(number)] for shot in shots])  # (F, L, H, T, S)
@@ -132,7 +132,7 @@ def _pair(store: Dataset, example: int) -> tuple[list[int], list[int]]:
 
 
 def _read(path: Path) -> dict[str, NDArray[np.uint8]]:
-    with folders.explained(path, "read"):
+    with folders.clear_os_errors(path, "read"):
         data = path.read_bytes()
     try:
         return {name: tensor.numpy() for name, tensor in load(data).items()}

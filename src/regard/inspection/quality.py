@@ -19,7 +19,7 @@ from torch import Tensor
 
 from regard.documents import inline
 from regard.errors import DataError, FolderError, InputError
-from regard.folders import read_if_there
+from regard.folders import read_optional
 from regard.inspection.alignment import cross_attention
 from regard.inspection.numbers import differences
 from regard.inspection.trace import Trace
@@ -297,7 +297,7 @@ class Calibration:
     def load(cls, folder: Path) -> Calibration | None:
         """The calibration in a model folder, or none."""
         path = folder / CALIBRATION_FILE
-        data = read_if_there(path)
+        data = read_optional(path)
         if data is None:
             return None
         try:

@@ -20,7 +20,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from regard.errors import DataError, InputError
-from regard.folders import explained, write_file
+from regard.folders import clear_os_errors, write_file
 from regard.models.contract import Generator, Record
 from regard.text.scripts import UNSPACED_SCRIPTS, script
 from regard.text.tokenizer import END, PAD, SPECIALS, START, TEXTLESS_TOKENS, Tokenizer, Tokenizers
@@ -433,16 +433,16 @@ def _joined(first: Side, target: Side) -> Side:
 
 
 def _read_json(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    with explained(path, "read"):
+    with clear_os_errors(path, "read"):
         data = path.read_bytes()
     return _json(data, path), {}
 
 
 def _read_safetensors(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
-        with explained(path, "read"):
+        with clear_os_errors(path, "read"):
             path.stat()  # the library's own error says less
-        with explained(path, "read"), safe_open(path, "pt") as file:
+        with clear_os_errors(path, "read"), safe_open(path, "pt") as file:
             words = (file.metadata() or {}).get("trace")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:

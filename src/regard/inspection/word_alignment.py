@@ -27,7 +27,7 @@ from regard.inspection.alignment import (
     most,
 )
 from regard.inspection.trace import Side, Trace, trace
-from regard.memory import in_parts, in_two
+from regard.memory import in_halves, in_parts
 from regard.models import Generator
 from regard.models.folder import load_model
 from regard.text.alignments import Gold, Link
@@ -79,7 +79,7 @@ class Direction:
     def longest(self) -> int:
         """Tokens a side may have: what the model was trained on, and has positions for."""
         shape = self.config.model
-        return min([self.config.text.max_length, *[shape.max_positions - 1] * shape.has_table])
+        return min([self.config.text.max_length, *[shape.max_positions - 1] * shape.has_position_table])
 
     @property
     def attention_shape(self) -> tuple[int, int]:
@@ -126,7 +126,7 @@ class Direction:
 
         most = POSITIONS[next(self.model.parameters()).device.type]
         for batch in _batches(fit, [len(s) + len(t) + 2 for s, t in zip(source, target, strict=True)], most):
-            found = [seen for part in in_parts(together, batch, in_two) for seen in part]
+            found = [seen for part in in_parts(together, batch, in_halves) for seen in part]
             for place, seen in zip(batch, found, strict=True):
                 source_words, target_words = _between_blanks(seen.source, self.tag), _between_blanks(seen.target)
                 use(place, replace(seen, source=source_words, target=target_words))

@@ -21,7 +21,7 @@ from regard.attention import MultiHead, sinusoidal
 from regard.config import DecodeConfig, ModelConfig
 from regard.decoding import Hypothesis
 from regard.errors import ConfigError, RunError
-from regard.folders import cache, checksum, whole_folder
+from regard.folders import atomic_folder, cache, checksum
 from regard.models.blocks import Block
 from regard.models.folder import MODEL
 from regard.models.layers import Embedding, FeedForward
@@ -70,7 +70,7 @@ class Engine:
             raise ConfigError(f"CTranslate2 computes in {' or '.join(names)} on this {device}, not in {precision}")
         place = cache("ctranslate2") / _name(folder, model.config, sides)
         if not place.is_dir():
-            with whole_folder(place, force=True) as new:
+            with atomic_folder(place, force=True) as new:
                 convert(model, sides, new)
         threads = torch.get_num_threads()
         try:
@@ -78,9 +78,9 @@ class Engine:
         except RuntimeError as error:
             raise RunError(f"CTranslate2 cannot load {place}: {error}") from error
         self._source = _vocabulary(sides.source, model.config.vocabulary)
-        self._target = _vocabulary(sides.target, model.config.target_tokens)
+        self._target = _vocabulary(sides.target, model.config.target_vocabulary_size)
         self._ids = {token: number for number, token in enumerate(self._target)}
-        rows = model.config.max_positions if model.config.has_table else POSITIONS
+        rows = model.config.max_positions if model.config.has_position_table else POSITIONS
         self._positions = None if model.config.positions == "rotary" else rows
         self._steps = steps
 
@@ -210,7 +210,7 @@ def convert(model: Transformer, sides: Tokenizers, folder: Path) -> None:
     output = model.target.token.weight if model.output is None else model.output.weight
     _linear(spec.decoder.projection, output, model.output_bias)
     spec.register_source_vocabulary(_vocabulary(sides.source, config.vocabulary))
-    spec.register_target_vocabulary(_vocabulary(sides.target, config.target_tokens))
+    spec.register_target_vocabulary(_vocabulary(sides.target, config.target_vocabulary_size))
     spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = (SPECIALS[i] for i in (START, END, UNKNOWN))
     spec.config.decoder_start_token = SPECIALS[START]
     spec.config.layer_norm_epsilon = config.norm_epsilon
@@ -235,7 +235,7 @@ def _spec(config: ModelConfig) -> Any:
         "layernorm_embedding": config.embedding_norm,
         "ffn_glu": config.gated,
         "rms_norm": config.norm == "rms",
-        "num_heads_kv": config.memory_heads if config.memory_heads != config.heads else None,
+        "num_heads_kv": config.kv_heads if config.kv_heads != config.heads else None,
     }
     if config.positions == "rotary":
         common |= {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": config.rotary_base}
@@ -268,25 +268,25 @@ def _block(theirs: Any, ours: Block, config: ModelConfig) -> None:
 
 def _attention(theirs: Any, ours: MultiHead, config: ModelConfig, *, itself: bool) -> None:
     """They project what asks itself with one matrix, as we do, and else queries apart from keys and values."""
-    weight, bias = ours.project.weight, ours.project.bias
+    weight, bias = ours.in_proj.weight, ours.in_proj.bias
     queries = ours.widths[0]
     parts = [slice(None)] if itself else [slice(0, queries), slice(queries, None)]
     for linear, part in zip(theirs.linear, parts, strict=False):
         _linear(linear, weight[part], None if bias is None else bias[part])
-    _linear(theirs.linear[-1], ours.join.weight, ours.join.bias)
+    _linear(theirs.linear[-1], ours.out_proj.weight, ours.out_proj.bias)
     if config.score_name == "dot":
         theirs.queries_scale = 1.0
 
 
 def _feed_forward(theirs: Any, ours: FeedForward) -> None:
-    weight, bias = ours.widen.weight, ours.widen.bias
+    weight, bias = ours.up_proj.weight, ours.up_proj.bias
     if ours.gated:
         half = len(weight) // 2
         _linear(theirs.linear_0, weight[:half], None if bias is None else bias[:half])
         _linear(theirs.linear_0_noact, weight[half:], None if bias is None else bias[half:])
     else:
         _linear(theirs.linear_0, weight, bias)
-    _linear(theirs.linear_1, ours.narrow.weight, ours.narrow.bias)
+    _linear(theirs.linear_1, ours.down_proj.weight, ours.down_proj.bias)
 
 
 def _linear(theirs: Any, weight: Tensor, bias: Tensor | None) -> None:

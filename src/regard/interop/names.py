@@ -47,11 +47,11 @@ def _bert_layer(ours: str, theirs: str, *, cross: bool = False) -> Iterator[Row]
     kinds = [("attention", "attention")] + ([("cross", "crossattention")] if cross else [])
     for name, kind in kinds:
         here = f"{theirs}.{kind}"
-        yield from _linear(f"{ours}.{name}.project", *(f"{here}.self.{part}" for part in ("query", "key", "value")))
-        yield from _linear(f"{ours}.{name}.join", f"{here}.output.dense")
+        yield from _linear(f"{ours}.{name}.in_proj", *(f"{here}.self.{part}" for part in ("query", "key", "value")))
+        yield from _linear(f"{ours}.{name}.out_proj", f"{here}.output.dense")
         yield from _linear(f"{ours}.{name}_norm", f"{here}.output.LayerNorm")
-    yield from _linear(f"{ours}.feed_forward.widen", f"{theirs}.intermediate.dense")
-    yield from _linear(f"{ours}.feed_forward.narrow", f"{theirs}.output.dense")
+    yield from _linear(f"{ours}.feed_forward.up_proj", f"{theirs}.intermediate.dense")
+    yield from _linear(f"{ours}.feed_forward.down_proj", f"{theirs}.output.dense")
     yield from _linear(f"{ours}.feed_forward_norm", f"{theirs}.output.LayerNorm")
 
 
@@ -77,11 +77,11 @@ def gpt2(config: ModelConfig) -> Iterator[Row]:
     yield Row("target.position.weight", ("transformer.wpe.weight",))
     for i in range(config.decoder_layers):
         ours, theirs = f"decoder.blocks.{i}", f"transformer.h.{i}"
-        yield from _linear(f"{ours}.attention.project", f"{theirs}.attn.c_attn", turned=True)
-        yield from _linear(f"{ours}.attention.join", f"{theirs}.attn.c_proj", turned=True)
+        yield from _linear(f"{ours}.attention.in_proj", f"{theirs}.attn.c_attn", turned=True)
+        yield from _linear(f"{ours}.attention.out_proj", f"{theirs}.attn.c_proj", turned=True)
         yield from _linear(f"{ours}.attention_norm", f"{theirs}.ln_1")
-        yield from _linear(f"{ours}.feed_forward.widen", f"{theirs}.mlp.c_fc", turned=True)
-        yield from _linear(f"{ours}.feed_forward.narrow", f"{theirs}.mlp.c_proj", turned=True)
+        yield from _linear(f"{ours}.feed_forward.up_proj", f"{theirs}.mlp.c_fc", turned=True)
+        yield from _linear(f"{ours}.feed_forward.down_proj", f"{theirs}.mlp.c_proj", turned=True)
         yield from _linear(f"{ours}.feed_forward_norm", f"{theirs}.ln_2")
     yield from _linear("decoder.norm", "transformer.ln_f")
 
@@ -92,12 +92,12 @@ def llama(config: ModelConfig) -> Iterator[Row]:
     for i in range(config.decoder_layers):
         ours, theirs = f"decoder.blocks.{i}", f"model.layers.{i}"
         heads = tuple(f"{theirs}.self_attn.{part}_proj.weight" for part in "qkv")
-        yield Row(f"{ours}.attention.project.weight", heads)
-        yield Row(f"{ours}.attention.join.weight", (f"{theirs}.self_attn.o_proj.weight",))
+        yield Row(f"{ours}.attention.in_proj.weight", heads)
+        yield Row(f"{ours}.attention.out_proj.weight", (f"{theirs}.self_attn.o_proj.weight",))
         yield Row(f"{ours}.attention_norm.weight", (f"{theirs}.input_layernorm.weight",))
         widen = (f"{theirs}.mlp.gate_proj.weight", f"{theirs}.mlp.up_proj.weight")
-        yield Row(f"{ours}.feed_forward.widen.weight", widen)
-        yield Row(f"{ours}.feed_forward.narrow.weight", (f"{theirs}.mlp.down_proj.weight",))
+        yield Row(f"{ours}.feed_forward.up_proj.weight", widen)
+        yield Row(f"{ours}.feed_forward.down_proj.weight", (f"{theirs}.mlp.down_proj.weight",))
         yield Row(f"{ours}.feed_forward_norm.weight", (f"{theirs}.post_attention_layernorm.weight",))
     yield Row("decoder.norm.weight", ("model.norm.weight",))
     if config.tie_embeddings == "none":
@@ -114,11 +114,11 @@ def marian(config: ModelConfig) -> Iterator[Row]:
             kinds = [("attention", "self_attn")] + ([("cross", "encoder_attn")] if side == "decoder" else [])
             for name, kind in kinds:
                 parts = (f"{theirs}.{kind}.{part}_proj" for part in "qkv")
-                yield from _linear(f"{ours}.{name}.project", *parts)
-                yield from _linear(f"{ours}.{name}.join", f"{theirs}.{kind}.out_proj")
+                yield from _linear(f"{ours}.{name}.in_proj", *parts)
+                yield from _linear(f"{ours}.{name}.out_proj", f"{theirs}.{kind}.out_proj")
                 yield from _linear(f"{ours}.{name}_norm", f"{theirs}.{kind}_layer_norm")
-            yield from _linear(f"{ours}.feed_forward.widen", f"{theirs}.fc1")
-            yield from _linear(f"{ours}.feed_forward.narrow", f"{theirs}.fc2")
+            yield from _linear(f"{ours}.feed_forward.up_proj", f"{theirs}.fc1")
+            yield from _linear(f"{ours}.feed_forward.down_proj", f"{theirs}.fc2")
             yield from _linear(f"{ours}.feed_forward_norm", f"{theirs}.final_layer_norm")
 
 

@@ -1,4 +1,4 @@
-"""BERT: an encoder alone, every token seeing every other (Devlin et al., 2019).
+"""BERT: an encoder whose tokens all attend to each other (Devlin et al., 2019).
 
 B batch, S tokens, V vocabulary.
 """
@@ -17,14 +17,14 @@ from regard.config import ModelConfig
 from regard.errors import ConfigError, InputError
 from regard.models.blocks import Stack
 from regard.models.contract import Record, check_tokens, checked_mask
-from regard.models.layers import ACTIVATIONS, Embedding, make_norm, start_normal
+from regard.models.layers import ACTIVATIONS, Embedding, init_normal, make_norm
 
 if TYPE_CHECKING:
     from regard.text.batching import Batch
 
 
 class BERT(nn.Module):
-    """Token, type and position embeddings, a stack that reads, a pooler and a masked-token head."""
+    """Token, type and position embeddings, an encoder stack, a pooler and a masked-token head."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class BERT(nn.Module):
         self.encoder = Stack(config, config.encoder_layers, cross=False, name="encoder")
         self.pooler = nn.Linear(config.size, config.size) if config.pooler else None
         self.head = MaskedHead(config) if config.mlm_head else None
-        start_normal(self)
+        init_normal(self)
 
     def encode(
         self,
@@ -46,46 +46,46 @@ class BERT(nn.Module):
     ) -> Tensor:
         """(B, S) tokens -> (B, S, size); `mask` is True for real tokens, None where there is no padding.
 
-        `segments` (B, S) numbers the texts of packed rows, which then do not see each other.
+        `segments` (B, S) numbers the texts of packed rows, which then do not attend to each other.
         """
         check_tokens(tokens, self.config.vocabulary, "source")
         mask = checked_mask(mask, tokens, "source")
         if types is not None:
             self._check_types(types, tokens)
-        self.source.check(tokens.shape[1], "source")
+        self.source.check_length(tokens.shape[1], "source")
         positions = torch.arange(tokens.shape[1], device=tokens.device)
-        seen = None if mask is None else over_queries(mask)
+        visible = None if mask is None else over_queries(mask)
         if segments is not None:
-            seen = packed(segments) if seen is None else packed(segments) & seen
-        return self.encoder.read(self.source(tokens, positions, types), positions, seen, record)
+            visible = packed(segments) if visible is None else packed(segments) & visible
+        return self.encoder.encode(self.source(tokens, positions, types), positions, visible, record)
 
     def _check_types(self, types: Tensor, tokens: Tensor) -> None:
         if types.dtype not in (torch.int64, torch.int32) or types.shape != tokens.shape:
             raise InputError(f"types must be whole numbers of the shape of the tokens, {tuple(tokens.shape)}")
-        there = types.device.type == "cpu" and types.numel()
-        if there and not 0 <= int(types.min()) <= int(types.max()) < self.config.token_types:
+        readable = types.device.type == "cpu" and types.numel()
+        if readable and not 0 <= int(types.min()) <= int(types.max()) < self.config.token_types:
             raise InputError(f"types holds {int(types.max())}; this bert has types 0 to {self.config.token_types - 1}")
 
     def forward(self, batch: Batch) -> Tensor:
-        """For training: (N, V), the logits of the N tokens to be guessed, row after row."""
+        """For training: (N, V), the logits of the N masked tokens, row after row."""
         assert batch.source is not None
         return self.logits(self.encode(batch.source, mask=batch.mask, segments=batch.segments)[batch.target_out != 0])
 
     def pool(self, encoded: Tensor) -> Tensor:
-        """(B, S, size) -> (B, size): the sentence, as its first token says it."""
+        """(B, S, size) -> (B, size): the sentence vector, from its first token."""
         if self.pooler is None:
             raise ConfigError("this bert has no pooler: build it with model.pooler=true")
         return torch.tanh(self.pooler(encoded[:, 0]))
 
     def logits(self, encoded: Tensor) -> Tensor:
-        """(..., size) -> (..., V): what each masked token was."""
+        """(..., size) -> (..., V): the logits of masked tokens."""
         if self.head is None:
             raise ConfigError("this bert has no masked-token head: build it with model.mlm_head=true")
         return F.linear(self.head(encoded), self.source.token.weight, self.head.bias)
 
 
 class MaskedHead(nn.Module):
-    """A dense layer and a norm before the embeddings are used as the output matrix."""
+    """A dense layer and a norm before the output matrix, which is the embeddings."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

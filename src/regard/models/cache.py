@@ -1,9 +1,10 @@
-"""What a decoder's self-attention has seen so far, and the one rule of who may see it.
+"""The key-value cache of a decoder's self-attention, and the one rule for what a new token may attend to.
 
-B rows (hypotheses), L keys held, T new tokens, G heads of keys and values, D head size.
+B rows (hypotheses), L cached keys, T new tokens, G key-value heads, D head size.
 
-Each key carries the position it stands at; a query sees the keys at or before its own position. Padding and slots not
-yet written stand at NOWHERE, after every query. This one rule is causality, ragged prompts and preallocated caches.
+Each cached key has a position; a query attends to the keys at or before its own position. Padding and slots that are
+still empty have the position EMPTY, which is after every query. This one rule covers causality, prompts of different
+lengths and preallocated caches.
 """
 
 from __future__ import annotations
@@ -16,104 +17,110 @@ from torch import Tensor
 from regard.attention import Memory
 from regard.errors import InputError
 
-NOWHERE = 2**31 - 1
+EMPTY = 2**31 - 1
 
 
-class Past(NamedTuple):
-    """Keys and values of every layer; all tensors have one row a hypothesis first."""
+class Cache(NamedTuple):
+    """Keys and values of every decoder layer; the first axis of every tensor is the hypotheses."""
 
-    caches: tuple[Memory, ...]
-    """(B, G, L, D) a layer; none before the first step."""
-    where: Tensor
+    layers: tuple[Memory, ...]
+    """(B, G, L, D) keys and values per layer; no layers before the first step."""
+    key_positions: Tensor
     """(B, L) position of each key."""
-    position: Tensor
+    next_position: Tensor
     """(B,) position of each row's next token."""
     length: int
-    """Keys held: the longest row's."""
-    plain: bool
-    """Every row holds positions 0 to length - 1: no mask is needed where causality alone decides."""
-    room: int
-    """Slots allocated ahead and written in place; 0: a new tensor each step, and older states stay as they were."""
+    """Cached keys of the longest row."""
+    unpadded: bool
+    """Every row holds positions 0 to length - 1, so causality alone decides and no mask is needed."""
+    capacity: int
+    """Slots allocated ahead and written in place; 0: each step makes new tensors and older states stay valid."""
 
-    def written(self) -> Past:
-        """The same without the slots that are still empty; its tensors are views."""
-        caches = (Memory(*(x[:, :, : self.length] for x in cache)) for cache in self.caches)
-        return self._replace(caches=tuple(caches)) if self.room else self
+    def filled(self) -> Cache:
+        """This cache without its empty slots; the tensors are views."""
+        layers = (Memory(*(x[:, :, : self.length] for x in layer)) for layer in self.layers)
+        return self._replace(layers=tuple(layers)) if self.capacity else self
 
-    def pick(self, rows: Tensor) -> Past:
-        """The past whose row i is the old row `rows[i]`; empty slots are allocated anew, not copied."""
+    def select_rows(self, rows: Tensor) -> Cache:
+        """The cache whose row i is row `rows[i]` of this one; empty slots are allocated anew, not copied."""
 
-        def moved(x: Tensor) -> Tensor:
-            if not self.room:
+        def select(x: Tensor) -> Tensor:
+            if not self.capacity:
                 return x.index_select(0, rows)
-            # Empty slots that a mask hides still have to be numbers; where there is no mask nobody looks at them.
-            make = x.new_empty if self.plain else x.new_zeros
-            new = make(len(rows), *x.shape[1:])
-            new[:, :, : self.length] = x[:, :, : self.length].index_select(0, rows)
-            return new
+            # A mask multiplies hidden slots by zero, so they must be finite; without a mask nothing reads them.
+            allocate = x.new_empty if self.unpadded else x.new_zeros
+            selected = allocate(len(rows), *x.shape[1:])
+            selected[:, :, : self.length] = x[:, :, : self.length].index_select(0, rows)
+            return selected
 
-        caches = tuple(Memory(*map(moved, cache)) for cache in self.caches)
-        where, position = self.where.index_select(0, rows), self.position.index_select(0, rows)
-        return self._replace(caches=caches, where=where, position=position)
+        return self._replace(
+            layers=tuple(Memory(*map(select, layer)) for layer in self.layers),
+            key_positions=self.key_positions.index_select(0, rows),
+            next_position=self.next_position.index_select(0, rows),
+        )
 
 
-class Now(NamedTuple):
-    """What one step of T tokens needs to know of the past, the same for all layers."""
+class NewTokens(NamedTuple):
+    """Positions and visibility of the T tokens of one step, the same for all layers."""
 
     positions: Tensor
-    """(B, T) of the new tokens."""
+    """(B, T)"""
     mask: Tensor | None
-    """(B, 1, T, L) of what they may see, or None."""
+    """(B, 1, T, L), True where a new token may attend, or None."""
     causal: bool
-    """The new tokens see one another causally and there is nothing else to see."""
+    """The cache was empty and the new tokens attend to each other causally."""
 
 
-def begin(rows: int, device: torch.device, room: int = 0) -> Past:
-    """Nothing seen yet."""
-    where = torch.full((rows, room), NOWHERE, dtype=torch.int64, device=device)
-    position = torch.zeros(rows, dtype=torch.int64, device=device)
-    return Past((), where, position, length=0, plain=True, room=room)
+def empty_cache(rows: int, device: torch.device, capacity: int = 0) -> Cache:
+    """A cache before the first step."""
+    key_positions = torch.full((rows, capacity), EMPTY, dtype=torch.int64, device=device)
+    next_position = torch.zeros(rows, dtype=torch.int64, device=device)
+    return Cache((), key_positions, next_position, length=0, unpadded=True, capacity=capacity)
 
 
-def advance(past: Past, tokens: Tensor, real: Tensor | None = None) -> tuple[Past, Now]:
-    """The past with the places of (B, T) new tokens added, `real` False for those that are padding at the end."""
+def advance(cache: Cache, tokens: Tensor, real: Tensor | None = None) -> tuple[Cache, NewTokens]:
+    """Add the positions of (B, T) new tokens to the cache; `real` is False for padding at the end of a row."""
     width = tokens.shape[1]
-    if past.room and past.length + width > past.room:
-        raise InputError(f"the text has {past.length + width} tokens and room was made for {past.room} of them")
-    positions = past.position[:, None] + torch.arange(width, device=tokens.device)
-    where = positions if real is None else positions.masked_fill(~real, NOWHERE)
-    plain = past.plain and real is None
-    # With room, padding is written too, and overwritten by what comes next: rows write at their own positions.
-    where = past.where.scatter(1, positions, where) if past.room else torch.cat([past.where, where], dim=1)
-    position = past.position + (width if real is None else real.sum(1))
-    length = past.length + width
-    fresh, single = past.length == 0, True if width == 1 else False  # noqa: SIM210 - a compiler has to know which
-    mask = None
-    if not (plain and (fresh or single)):
-        seen = where[:, :length] if past.plain else where
-        mask = (seen[:, None, :] <= positions[:, :, None])[:, None]
-    after = past._replace(where=where, position=position, length=length, plain=plain)
-    return after, Now(positions, mask, causal=plain and fresh and not single)
-
-
-def extend(before: Past, layer: int, new: Memory, now: Now) -> tuple[Memory, Memory]:
-    """The cache of a layer with the new keys and values in it, and the part of it that may be looked at."""
-    if not before.room:
-        if not before.caches:
-            return new, new
-        cache = Memory(*(torch.cat(pair, dim=2) for pair in zip(before.caches[layer], new, strict=True)))
-        return cache, cache
-    if before.caches:
-        cache = before.caches[layer]
+    length = cache.length + width
+    if cache.capacity and length > cache.capacity:
+        raise InputError(f"the text has {length} tokens and the cache has a capacity of {cache.capacity}")
+    positions = cache.next_position[:, None] + torch.arange(width, device=tokens.device)
+    new_positions = positions if real is None else positions.masked_fill(~real, EMPTY)
+    unpadded = cache.unpadded and real is None
+    if cache.capacity:  # each row writes at its own positions, so later tokens overwrite padding
+        key_positions = cache.key_positions.scatter(1, positions, new_positions)
     else:
-        cache = Memory(*(x.new_zeros(*x.shape[:2], before.room, x.shape[3]) for x in new))
+        key_positions = torch.cat([cache.key_positions, new_positions], dim=1)
+    next_position = cache.next_position + (width if real is None else real.sum(1))
+    first, single = cache.length == 0, True if width == 1 else False  # noqa: SIM210 - torch.compile needs a plain bool
+    mask = None
+    if not (unpadded and (first or single)):
+        visible = key_positions[:, :length] if cache.unpadded else key_positions
+        mask = (visible[:, None, :] <= positions[:, :, None])[:, None]
+    advanced = cache._replace(
+        key_positions=key_positions, next_position=next_position, length=length, unpadded=unpadded
+    )
+    return advanced, NewTokens(positions, mask, causal=unpadded and first and not single)
+
+
+def extend(cache: Cache, layer: int, new: Memory, tokens: NewTokens) -> tuple[Memory, Memory]:
+    """Append the new keys and values of one layer; returns the layer's cache and the part of it to attend to."""
+    if not cache.capacity:
+        if not cache.layers:
+            return new, new
+        both = Memory(*(torch.cat(pair, dim=2) for pair in zip(cache.layers[layer], new, strict=True)))
+        return both, both
+    if cache.layers:
+        slots = cache.layers[layer]
+    else:
+        slots = Memory(*(x.new_zeros(*x.shape[:2], cache.capacity, x.shape[3]) for x in new))
     width = new.key.shape[2]
-    if before.plain:  # all rows stand at the same place, known here: a slice is enough
-        end = before.length + width
-        for slots, x in zip(cache, new, strict=True):
-            slots[:, :, before.length : end] = x
-        return cache, Memory(cache.key[:, :, :end], cache.value[:, :, :end])
-    index = now.positions[:, None, :, None]
-    for slots, x in zip(cache, new, strict=True):
-        slots.scatter_(2, index.expand_as(x), x)
-    return cache, cache
+    if cache.unpadded:  # all rows write at the same positions: a slice is enough
+        end = cache.length + width
+        for slot, x in zip(slots, new, strict=True):
+            slot[:, :, cache.length : end] = x
+        return slots, Memory(slots.key[:, :, :end], slots.value[:, :, :end])
+    index = tokens.positions[:, None, :, None]
+    for slot, x in zip(slots, new, strict=True):
+        slot.scatter_(2, index.expand_as(x), x)
+    return slots, slots

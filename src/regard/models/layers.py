@@ -1,4 +1,4 @@
-"""The small parts of the attentive families: norms, feed-forward, embeddings.
+"""Layers of the transformer families: norms, feed-forward, embeddings.
 
 B batch, T tokens.
 """
@@ -19,54 +19,54 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "silu": F.silu,
-    "swiglu": F.silu,  # of the gate, which then multiplies
+    "swiglu": F.silu,  # applied to the gate
 }
 
 
 def make_norm(config: ModelConfig) -> nn.Module:
-    """LayerNorm or RMSNorm, as the config says."""
+    """LayerNorm or RMSNorm."""
     if config.norm == "rms":
         return nn.RMSNorm(config.size, eps=config.norm_epsilon)
     return nn.LayerNorm(config.size, eps=config.norm_epsilon)
 
 
 class FeedForward(nn.Module):
-    """act(x W1 + b1) W2 + b2; gated, with the gate's matrix and W1 as one."""
+    """act(x W1 + b1) W2 + b2; if gated (SwiGLU), the gate's matrix and W1 are one."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         inner = config.feed_forward_size
         self.activation, self.gated = ACTIVATIONS[config.activation], config.gated
-        self.widen = nn.Linear(config.size, inner * (2 if config.gated else 1), bias=config.bias)
-        self.narrow = nn.Linear(inner, config.size, bias=config.bias)
+        self.up_proj = nn.Linear(config.size, inner * (2 if config.gated else 1), bias=config.bias)
+        self.down_proj = nn.Linear(inner, config.size, bias=config.bias)
         with torch.no_grad():
-            for block in self.widen.weight.split(inner):
+            for block in self.up_proj.weight.split(inner):
                 nn.init.xavier_uniform_(block)
-        nn.init.xavier_uniform_(self.narrow.weight)
+        nn.init.xavier_uniform_(self.down_proj.weight)
         if config.bias:
-            nn.init.zeros_(self.widen.bias)
-            nn.init.zeros_(self.narrow.bias)
+            nn.init.zeros_(self.up_proj.bias)
+            nn.init.zeros_(self.down_proj.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        wide = self.widen(x)
+        wide = self.up_proj(x)
         if self.gated:
             gate, wide = wide.chunk(2, dim=-1)
             wide = self.activation(gate) * wide
         else:
             wide = self.activation(wide)
-        narrowed: Tensor = self.narrow(wide)
-        return narrowed
+        output: Tensor = self.down_proj(wide)
+        return output
 
 
 class Embedding(nn.Module):
-    """Tokens and where they stand, as the first layer takes them."""
+    """Token embeddings plus positions: the input of the first layer."""
 
     def __init__(self, config: ModelConfig, vocabulary: int, *, types: int = 0) -> None:
         super().__init__()
         self.size, self.kind = config.size, config.positions
         self.scale = config.size**0.5 if config.scale_embeddings else 1.0
         self.token = nn.Embedding(vocabulary, config.size)
-        # Scaled up by sqrt(size) they start at unit variance; as an output matrix, small enough for a softmax.
+        # Scaled by sqrt(size) they start with unit variance; unscaled, as output matrix, small enough for a softmax.
         nn.init.normal_(self.token.weight, std=config.size**-0.5 if config.scale_embeddings else 0.02)
         self.position = Learned(config.max_positions, config.size) if config.positions == "learned" else None
         self.types = nn.Embedding(types, config.size) if types else None
@@ -90,19 +90,21 @@ class Embedding(nn.Module):
         dropped: Tensor = self.dropout(x)
         return dropped
 
-    def check(self, length: int, what: str) -> None:
-        """Refuse what is longer than a learned table."""
+    def check_length(self, length: int, name: str) -> None:
+        """Refuse sentences longer than a learned position table."""
         if self.position is not None:
-            self.position.check(length, what)
+            self.position.check_length(length, name)
 
 
-def start_normal(model: nn.Module, layers: int | None = None) -> None:
-    """BERT's beginning: matrices normal 0.02, biases zero; and GPT-2's, where what adds to the residual stream starts
-    smaller the more `layers` add to it."""
+def init_normal(model: nn.Module, layers: int | None = None) -> None:
+    """Initialise as BERT: matrices normal with std 0.02, biases zero.
+
+    With `layers`, as GPT-2: matrices that add to the residual stream have a std of 0.02 / sqrt(2 * layers).
+    """
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             nn.init.zeros_(parameter)
-        elif layers and name.endswith(("join.weight", "narrow.weight")):
+        elif layers and name.endswith(("out_proj.weight", "down_proj.weight")):
             nn.init.normal_(parameter, std=0.02 / (2 * layers) ** 0.5)
         elif parameter.dim() == 2:
             nn.init.normal_(parameter, std=0.02)

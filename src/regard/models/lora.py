@@ -1,7 +1,7 @@
-"""Low-rank adapters: a small product beside every matrix of attention and feed-forward; else only what is new learns.
+"""LoRA, low-rank adapters (Hu et al., 2022): train a small product B A beside each frozen matrix W.
 
-After Hu et al. (2022): W + B A, with A (rank, in) at random and B (out, rank) zero, so that it begins as the model was.
-They are put on from outside; what is saved in the end is the sum, in the shapes the config knows.
+W + B A, with A (rank, in) random and B (out, rank) zero, so that training starts from the unchanged model. LoRA is a
+parametrization of a built model; `merge_lora` adds B A to W, so that a saved model has the shapes of its config.
 """
 
 from __future__ import annotations
@@ -14,75 +14,78 @@ from torch.nn.utils import parametrize
 
 from regard.errors import ConfigError
 
-MAPS = ("project", "join", "widen", "narrow", "ask", "remember", "bridge", "deep")
-"""The last part of the names of what is adapted: of attentive layers the first four, of an rnn the others."""
-ADAPTED = "parametrizations.weight."  # what torch puts into the names of the parts of an adapted matrix
+# The linear layers that get LoRA, by the last part of their name: four of transformer blocks, four of an rnn.
+TARGETS = ("in_proj", "out_proj", "up_proj", "down_proj", "query_proj", "key_proj", "bridge", "deep_output")
+PARAMETRIZED = "parametrizations.weight."  # torch puts this into the names of parametrized weights
 
 
-class LowRank(nn.Module):
+class LoRA(nn.Module):
     """W -> W + B A."""
 
     def __init__(self, weight: Tensor, rank: int) -> None:
         super().__init__()
         rows, columns = weight.shape
-        self.down = nn.Parameter(torch.empty(rank, columns, device=weight.device, dtype=weight.dtype))
-        self.up = nn.Parameter(torch.zeros(rows, rank, device=weight.device, dtype=weight.dtype))
-        nn.init.uniform_(self.down, -(columns**-0.5), columns**-0.5)
+        self.lora_A = nn.Parameter(torch.empty(rank, columns, device=weight.device, dtype=weight.dtype))
+        self.lora_B = nn.Parameter(torch.zeros(rows, rank, device=weight.device, dtype=weight.dtype))
+        nn.init.uniform_(self.lora_A, -(columns**-0.5), columns**-0.5)
 
     def forward(self, weight: Tensor) -> Tensor:
-        with torch.autocast(weight.device.type, enabled=False):  # the sum is what is saved: the same in training
-            return weight + self.up @ self.down
+        with torch.autocast(weight.device.type, enabled=False):  # the same sum in training as in merge_lora
+            return weight + self.lora_B @ self.lora_A
 
 
-class OnlyRows:
-    """A gradient of some rows: the others stay as they are."""
+class GradientOfRows:
+    """A gradient hook that zeroes the gradient of all other rows, so that these stay frozen."""
 
     def __init__(self, rows: Tensor) -> None:
         self.rows = rows
 
     def __call__(self, gradient: Tensor) -> Tensor:
-        self.rows = self.rows.to(gradient.device)  # there from the first pass on
+        self.rows = self.rows.to(gradient.device)  # moved once, at the first backward pass
         return gradient * self.rows.reshape(-1, *(1,) * (gradient.dim() - 1))
 
 
-def is_partly_trained(parameter: nn.Parameter) -> bool:
-    """Whether some of its rows stay as they are."""
-    return any(isinstance(hook, OnlyRows) for hook in (parameter._backward_hooks or {}).values())
+def has_frozen_rows(parameter: nn.Parameter) -> bool:
+    """Whether some rows of a trained parameter are frozen."""
+    return any(isinstance(hook, GradientOfRows) for hook in (parameter._backward_hooks or {}).values())
 
 
 New = Mapping[str, Tensor | None]
-"""Parameters that began at random, or (True) which of their rows."""
+"""Parameters that were initialised at random: all of it (None), or the rows that are True."""
 
 
-def adapt(model: nn.Module, rank: int, new: New) -> int:
-    """Freeze all of a model but what is new, and put adapters beside its maps; how many numbers are trained."""
+def add_lora(model: nn.Module, rank: int, new: New) -> int:
+    """Freeze all parameters but the new ones, add LoRA to the linear layers; returns how many numbers are trained."""
     named = dict(model.named_parameters())
-    fresh = {id(named[name]) for name, rows in new.items() if rows is None}
-    found = [module for name, module in model.named_modules() if name.rpartition(".")[2] in MAPS]
-    maps = [module for module in found if isinstance(module, nn.Linear) and id(module.weight) not in fresh]
-    for module in maps:
+    random = {id(named[name]) for name, rows in new.items() if rows is None}
+    targets = [
+        module
+        for name, module in model.named_modules()
+        if name.rpartition(".")[2] in TARGETS and isinstance(module, nn.Linear) and id(module.weight) not in random
+    ]
+    for module in targets:
         if rank > min(module.weight.shape):
             shape = " × ".join(map(str, module.weight.shape))
             raise ConfigError(f"train.lora_rank ({rank}) is no low rank for a matrix of {shape}")
     for name, parameter in named.items():
         parameter.requires_grad_(name in new)
-    for module in maps:
-        adapter = LowRank(module.weight, rank)
-        parametrize.register_parametrization(module, "weight", adapter, unsafe=True)  # not tried out: it may be on meta
+    for module in targets:
+        # unsafe: torch does not run it once to check, which would fail on the meta device
+        parametrize.register_parametrization(module, "weight", LoRA(module.weight, rank), unsafe=True)
     trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     for name, rows in new.items():
         if rows is not None:
-            named[name].register_hook(OnlyRows(rows))
+            named[name].register_hook(GradientOfRows(rows))
             trained -= int((~rows).sum()) * named[name][0].numel()
     return trained
 
 
-def merged(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The parameters of a model under the names and in the shapes of its config, with adapters added in."""
-    plain = {name: tensor for name, tensor in tensors.items() if f".{ADAPTED}" not in name}
+def merge_lora(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The parameters of a model with LoRA added to the weights, under the names and in the shapes of its config."""
+    merged = {name: tensor for name, tensor in tensors.items() if f".{PARAMETRIZED}" not in name}
     for name in tensors:
-        owner, adapted, rest = name.partition(f".{ADAPTED}")
-        if adapted and rest == "original":
-            up, down = (tensors[f"{owner}.{ADAPTED}0.{part}"] for part in ("up", "down"))
-            plain[f"{owner}.weight"] = tensors[name] + up @ down
-    return plain
+        layer, parametrized, part = name.partition(f".{PARAMETRIZED}")
+        if parametrized and part == "original":
+            a, b = (tensors[f"{layer}.{PARAMETRIZED}0.{matrix}"] for matrix in ("lora_A", "lora_B"))
+            merged[f"{layer}.weight"] = tensors[name] + b @ a
+    return merged

@@ -3,101 +3,113 @@
 B batch, T tokens, N size of a state, I size of an input.
 
 The cells are torch's. Its GRU applies the reset gate after the product, n = tanh(W x + r * (U h)); Cho's and Bahdanau's
-before it, n = tanh(W x + U (r * h)). The gates are the same otherwise.
+before it, n = tanh(W x + U (r * h)). The other gates are the same.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.devices import supports_bf16
+
 Hidden = tuple[Tensor, ...]
 """The state of one layer: (h,) of a GRU, (h, c) of an LSTM; each (B, N)."""
 
 
-class Layer(nn.Module):
+class RecurrentLayer(nn.Module):
     """One direction of one layer."""
 
     def __init__(self, cell: str, inputs: int, size: int) -> None:
         super().__init__()
-        self.gru = cell == "gru"
+        self.is_gru = cell == "gru"
         self.size = size
-        self.rnn: nn.GRU | nn.LSTM = (nn.GRU if self.gru else nn.LSTM)(inputs, size, batch_first=True)
-        _start(self.rnn, size)
+        self.rnn: nn.GRU | nn.LSTM = (nn.GRU if self.is_gru else nn.LSTM)(inputs, size, batch_first=True)
+        _initialise(self.rnn, size)
 
     def forward(self, x: Tensor, hidden: Hidden | None = None) -> tuple[Tensor, Hidden]:
         """The whole sentence in one fused call: (B, T, I) -> (B, T, N), and the state after the last token."""
-        given = None if hidden is None else tuple(part[None].to(x.dtype).contiguous() for part in hidden)
-        states, last = self.rnn(x, given[0] if given and self.gru else given)
-        after = (last[0],) if self.gru else (last[0][0], last[1][0])
-        # Under autocast the kernels answer in what they like (float16 on a GPU): what came in is what goes out.
+        first = None if hidden is None else tuple(part[None].to(x.dtype).contiguous() for part in hidden)
+        states, last = self._run(x, first[0] if first and self.is_gru else first)
+        after = (last[0],) if self.is_gru else (last[0][0], last[1][0])
+        # Under autocast the kernels may return another dtype (float16 on a GPU): return the dtype of the input.
         return states.to(x.dtype), tuple(part.to(x.dtype) for part in after)
 
-    def inputs(self, width: int) -> tuple[Tensor, Tensor]:
-        """What the first so many numbers of an input are multiplied with to give gates, and what the rest is."""
+    def _run(self, x: Tensor, hidden: Any) -> Any:
+        if x.device.type == "cpu" and torch.is_autocast_enabled("cpu") and not supports_bf16("cpu"):
+            with torch.autocast("cpu", enabled=False):  # oneDNN has no bf16 LSTM for such a CPU: run it in fp32
+                return self.rnn(x, hidden)
+        return self.rnn(x, hidden)
+
+    def input_weights(self, width: int) -> tuple[Tensor, Tensor]:
+        """The input matrix in two parts: for the first `width` numbers of an input, and for the rest."""
         weight = self.rnn.all_weights[0][0]
         return weight[:, :width], weight[:, width:]
 
     def step(self, gates: Tensor, hidden: Hidden) -> Hidden:
-        """One token further, from the products of its input."""
+        """One step, from the product of its input with the input matrix."""
         _, weight, bias, recurrent_bias = self.rnn.all_weights[0]
         if gates.device.type == "cuda":
-            return _fused(gates, F.linear(hidden[0], weight), hidden, bias, recurrent_bias)
+            return _fused_step(gates, F.linear(hidden[0], weight), hidden, bias, recurrent_bias)
         gates = gates + bias
         recurrent = F.linear(hidden[0], weight, recurrent_bias)
-        if self.gru:
+        if self.is_gru:
             reset, update, new = gates.chunk(3, -1)
             reset_h, update_h, new_h = recurrent.chunk(3, -1)
             reset, update = torch.sigmoid(reset + reset_h), torch.sigmoid(update + update_h)
             candidate = torch.tanh(new + reset * new_h)
             return (candidate + update * (hidden[0] - candidate),)
-        entry, forget, new, leave = (gates + recurrent).chunk(4, -1)
-        cell = torch.sigmoid(forget) * hidden[1] + torch.sigmoid(entry) * torch.tanh(new)
-        return torch.sigmoid(leave) * torch.tanh(cell), cell
+        input_gate, forget_gate, new, output_gate = (gates + recurrent).chunk(4, -1)
+        cell = torch.sigmoid(forget_gate) * hidden[1] + torch.sigmoid(input_gate) * torch.tanh(new)
+        return torch.sigmoid(output_gate) * torch.tanh(cell), cell
 
 
-def _fused(gates: Tensor, recurrent: Tensor, hidden: Hidden, *biases: Tensor) -> Hidden:
-    """A step in one kernel, which a GPU has; under autocast in what the state is kept in."""
-    known = torch.ops.aten  # what torch's own cells call
-    cell = known._thnn_fused_gru_cell if len(hidden) == 1 else known._thnn_fused_lstm_cell
-    kept = hidden[-1].dtype
+def _fused_step(gates: Tensor, recurrent: Tensor, hidden: Hidden, *biases: Tensor) -> Hidden:
+    """One step in torch's fused CUDA kernel, in the precision of the state."""
+    aten = torch.ops.aten
+    kernel = aten._thnn_fused_gru_cell if len(hidden) == 1 else aten._thnn_fused_lstm_cell
+    dtype = hidden[-1].dtype
     with torch.autocast("cuda", enabled=False):
-        *after, _ = cell(gates.to(kept), recurrent.to(kept), hidden[-1].contiguous(), *(b.to(kept) for b in biases))
+        *after, _ = kernel(
+            gates.to(dtype), recurrent.to(dtype), hidden[-1].contiguous(), *(b.to(dtype) for b in biases)
+        )
     return tuple(after)
 
 
-class BothWays(nn.Module):
-    """A layer that reads left to right and, if asked, right to left as well."""
+class BidirectionalLayer(nn.Module):
+    """An encoder layer: left to right and, if bidirectional, right to left as well."""
 
     def __init__(self, cell: str, inputs: int, size: int, *, bidirectional: bool) -> None:
         super().__init__()
-        self.onward = Layer(cell, inputs, size)
-        self.homeward = Layer(cell, inputs, size) if bidirectional else None
+        self.left_to_right = RecurrentLayer(cell, inputs, size)
+        self.right_to_left = RecurrentLayer(cell, inputs, size) if bidirectional else None
 
     def forward(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """(B, T, I) -> states (B, T, N or 2N), the last state onward and the last backward (at the first token)."""
-        onward, _ = self.onward(x)
-        last = onward[:, -1] if lengths is None else onward[torch.arange(len(x), device=x.device), lengths - 1]
-        if self.homeward is None:
-            return onward, last, None
-        # The padding stays at the end of the turned sentence, where a left-to-right reading has not met it yet.
-        backward = reverse(self.homeward(reverse(x, lengths))[0], lengths)
-        return torch.cat([onward, backward], dim=-1), last, backward[:, 0]
+        """(B, T, I) -> states (B, T, N or 2N), the forward state at the last token, the backward state at the first."""
+        forward, _ = self.left_to_right(x)
+        last = forward[:, -1] if lengths is None else forward[torch.arange(len(x), device=x.device), lengths - 1]
+        if self.right_to_left is None:
+            return forward, last, None
+        # Padding stays at the end of the reversed sentence, so that it is read after all tokens.
+        backward = reverse(self.right_to_left(reverse(x, lengths))[0], lengths)
+        return torch.cat([forward, backward], dim=-1), last, backward[:, 0]
 
 
 def reverse(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """(B, T, I) with each sentence turned round inside its own length."""
+    """(B, T, I) with the tokens of each sentence reversed and its padding left at the end."""
     if lengths is None:
         return x.flip(1)
     place = torch.arange(x.shape[1], device=x.device)
-    turned = lengths[:, None] - 1 - place
-    index = torch.where(turned >= 0, turned, place)  # (B, T)
+    mirrored = lengths[:, None] - 1 - place
+    index = torch.where(mirrored >= 0, mirrored, place)  # (B, T)
     return x.gather(1, index[..., None].expand_as(x))
 
 
-def _start(rnn: nn.GRU | nn.LSTM, size: int) -> None:
-    """Xavier for what comes in, orthogonal for what comes round; an LSTM begins by not forgetting."""
+def _initialise(rnn: nn.GRU | nn.LSTM, size: int) -> None:
+    """Xavier for input matrices, orthogonal for recurrent ones; the forget gate of an LSTM starts with bias 1."""
     for name, parameter in rnn.named_parameters():
         with torch.no_grad():
             if name.startswith("bias"):

@@ -1,4 +1,4 @@
-"""The Transformer: attention reads, attention writes, attention between (Vaswani et al., 2017).
+"""The Transformer: an encoder and a decoder made of attention (Vaswani et al., 2017).
 
 B batch, S source tokens, T target tokens, V vocabulary.
 """
@@ -13,11 +13,19 @@ from torch import Tensor, nn
 
 from regard.attention import Memory
 from regard.attention.masks import over_queries
-from regard.attention.tiled import Tiled
+from regard.attention.prepacked import PrepackedLinear
 from regard.config import ModelConfig
 from regard.models.blocks import Stack
-from regard.models.cache import advance, begin
-from regard.models.contract import Record, State, check_not_empty, check_room, check_rows, check_tokens, checked_mask
+from regard.models.cache import advance, empty_cache
+from regard.models.contract import (
+    Record,
+    State,
+    check_capacity,
+    check_not_empty,
+    check_rows,
+    check_tokens,
+    checked_mask,
+)
 from regard.models.layers import Embedding
 
 if TYPE_CHECKING:
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Source(NamedTuple):
-    """What the encoder left: keys and values for every decoder layer, and which of them are real."""
+    """The encoded source: keys and values for every decoder layer, and the mask of its real tokens."""
 
     memories: tuple[Memory, ...]
     mask: Tensor | None
@@ -38,48 +46,56 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.source = Embedding(config, config.vocabulary)
-        self.target = self.source if config.tie_embeddings == "all" else Embedding(config, config.target_tokens)
+        self.target = (
+            self.source if config.tie_embeddings == "all" else Embedding(config, config.target_vocabulary_size)
+        )
         self.encoder = Stack(config, config.encoder_layers, cross=False, name="encoder")
         self.decoder = Stack(config, config.decoder_layers, cross=True, name="decoder")
         self.output = (
-            None if config.tie_embeddings != "none" else nn.Linear(config.size, config.target_tokens, bias=False)
+            None
+            if config.tie_embeddings != "none"
+            else nn.Linear(config.size, config.target_vocabulary_size, bias=False)
         )
-        self.output_bias = nn.Parameter(torch.zeros(config.target_tokens)) if config.output_bias else None
+        self.output_bias = nn.Parameter(torch.zeros(config.target_vocabulary_size)) if config.output_bias else None
 
-    def start(self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, room: int = 0) -> State:
-        """Read the source (B, S); with `room`, caches for that many target tokens are allocated now."""
+    def start(
+        self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, capacity: int = 0
+    ) -> State:
+        """Encode the source (B, S); with `capacity`, caches for that many target tokens are allocated now."""
         check_tokens(source, self.config.vocabulary, "source")
         mask = checked_mask(mask, source, "source")
-        check_room(room)
+        check_capacity(capacity)
         check_not_empty(source)
-        self.source.check(source.shape[1], "source")
+        self.source.check_length(source.shape[1], "source")
         positions = torch.arange(source.shape[1], device=source.device)
-        seen = None if mask is None else over_queries(mask)
-        encoded = self.encoder.read(self.source(source, positions), positions, seen, record)
-        memory = Source(self.decoder.remember(encoded), seen)
-        return State(memory, begin(len(source), source.device, room))
+        visible = None if mask is None else over_queries(mask)
+        encoded = self.encoder.encode(self.source(source, positions), positions, visible, record)
+        memory = Source(self.decoder.remember(encoded), visible)
+        return State(memory, empty_cache(len(source), source.device, capacity))
 
     def forward(self, batch: Batch, record: Record | None = None) -> Tensor:
-        """For training: the logits of the whole target, teacher-forced; what the decoder did goes into a record."""
+        """For training: the teacher-forced logits of the whole target; the decoder fills the record."""
         assert batch.source is not None
         assert batch.target_in is not None
         return self.step(batch.target_in, self.start(batch.source, batch.mask), record)[0]
 
     def step(self, tokens: Tensor, state: State, record: Record | None = None) -> tuple[Tensor, State]:
-        """Write on: (B, T) -> (B, T, V)."""
-        check_tokens(tokens, self.config.target_tokens, "target")
-        memory, before = state
-        check_rows(tokens, len(before.position), len(memory.memories[0].key))
-        self.target.check(before.length + tokens.shape[1], "target")
-        after, now = advance(before, tokens)
-        x = self.target(tokens, now.positions)
-        x, caches = self.decoder.write(x, before, now, record, memory.memories, memory.mask)
-        return self._logits(x), State(memory, after._replace(caches=caches))
+        """Decode: (B, T) -> (B, T, V)."""
+        check_tokens(tokens, self.config.target_vocabulary_size, "target")
+        source, cache = state
+        check_rows(tokens, len(cache.next_position), len(source.memories[0].key))
+        self.target.check_length(cache.length + tokens.shape[1], "target")
+        advanced, new = advance(cache, tokens)
+        x = self.target(tokens, new.positions)
+        x, layers = self.decoder.decode(x, cache, new, record, source.memories, source.mask)
+        return self._logits(x), State(source, advanced._replace(layers=layers))
 
     @property
     def output_matrix(self) -> Tensor:
-        """(V, size): what a state is compared with to say a token."""
+        """(V, size): the matrix that turns a state into logits."""
         return self.target.token.weight if self.output is None else self.output.weight
 
     def _logits(self, x: Tensor) -> Tensor:
-        return self.output(x) if isinstance(self.output, Tiled) else F.linear(x, self.output_matrix, self.output_bias)
+        if isinstance(self.output, PrepackedLinear):
+            return self.output(x)
+        return F.linear(x, self.output_matrix, self.output_bias)

@@ -98,7 +98,7 @@ def check_asked(asked: ModelConfig, given: ModelConfig) -> None:
 
 def _differ(one: ModelConfig, other: ModelConfig, name: str) -> bool:
     """Whether a field means another thing: what a 0 or an auto stands for may also be said."""
-    meant = {"key_value_heads": "memory_heads", "score": "score_name"}.get(name, name)
+    meant = {"key_value_heads": "kv_heads", "score": "score_name"}.get(name, name)
     return bool(getattr(one, name) != getattr(other, name) and getattr(one, meant) != getattr(other, meant))
 
 

@@ -64,7 +64,7 @@ def request(out: Path, config: Config, command: str) -> Request:
 def run(out: Path, updates: int, runtime: Runtime, say: Say, watch: Watch) -> dict[str, Any]:
     """Make, train, score, look: what was found. The same again goes on, and does again only what was not done."""
     begun, before = time.perf_counter(), _trained(out)
-    with folders.explained(out):
+    with folders.clear_os_errors(out):
         out.mkdir(parents=True, exist_ok=True)
     say("1  the built-in corpus, English and French, made by a grammar")
     data = corpus(out)
@@ -83,7 +83,7 @@ def run(out: Path, updates: int, runtime: Runtime, say: Say, watch: Watch) -> di
     say("4  what it looked at")
     looked = _looked(out, runtime.device)
     facts = {
-        "model": folders.sums(out / "model")[MODEL],
+        "model": folders.read_checksums(out / "model")[MODEL],
         "finished": True,
         "bleu": scored["bleu"],
         "sentences": scored["sentences"],
@@ -118,7 +118,11 @@ def _known(out: Path) -> dict[str, Any] | None:
         found: dict[str, Any] = json.loads((out / FACTS).read_bytes())
     except ValueError:
         return None
-    return found if isinstance(found, dict) and found.get("model") == folders.sums(out / "model")[MODEL] else None
+    return (
+        found
+        if isinstance(found, dict) and found.get("model") == folders.read_checksums(out / "model")[MODEL]
+        else None
+    )
 
 
 def _scored(out: Path, data: Path, device: torch.device) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def run(
     """Train all, score all, write the page: what was found, as `race.json` has it."""
     begun = time.perf_counter()
     bootstrap_seed()  # a wrong one is said now, not after the training
-    with folders.locked(out), _counted(out / "spent.txt", begun) as before:
+    with folders.lock_folder(out), _counted(out / "spent.txt", begun) as before:
         data = _corpus(out / "data", sizes, say)
         plan = _plan(out, data, minutes, updates, seeds, device, say)
         entries = [

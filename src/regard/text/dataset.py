@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from regard.errors import DataError, FolderError
-from regard.folders import discard, explained, seal, verify, whole_folder
+from regard.folders import atomic_folder, clear_os_errors, delete, verify, write_checksums
 from regard.text.alignments import parse_alignment, token_alignment
 from regard.text.cleaning import (
     KEPT,
@@ -111,7 +111,7 @@ class Dataset:
         if variant > record["variants"]:
             raise FolderError(f"{folder} has no variant {variant}: it was prepared with {record['variants']}")
         columns = _map(folder / _ids_file(variant), record["columns"])
-        with explained(folder / "digests.npy", "read"):
+        with clear_os_errors(folder / "digests.npy", "read"):
             digests = np.load(folder / "digests.npy", mmap_mode="r")
         return cls(columns, digests, record)
 
@@ -330,21 +330,21 @@ def prepare(
     folder = cache / name
     if _sound(folder, check=damaged is not None):
         return folder
-    with explained(cache):
+    with clear_os_errors(cache):
         cache.mkdir(parents=True, exist_ok=True)
     with _locked(cache / f".{name}.lock"):
         if _sound(folder, check=damaged is not None):  # made while this process waited
             return folder
         if folder.exists() and damaged is not None:
             damaged(f"{folder} was damaged, and is made anew")
-            discard(folder)
-        with whole_folder(folder, force=False) as partial:
+            delete(folder)
+        with atomic_folder(folder, force=False) as partial:
             record = _write(partial, read, settings, [tokenizer.size for tokenizer in tokenizers], workers, progress)
             record |= {"identity": identity, "tokenizer": fingerprint}
             (partial / "corpus.json").write_text(
                 json.dumps(record, ensure_ascii=False, indent=2) + "\n", encoding="utf-8"
             )
-            seal(partial)
+            write_checksums(partial)
     return folder
 
 
@@ -363,7 +363,7 @@ def _sound(folder: Path, *, check: bool) -> bool:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Only one process at a time; the lock goes with the process, however it ends. (On Windows: as many as like.)"""
-    with explained(path), open(path, "w", encoding="utf-8") as file:
+    with clear_os_errors(path), open(path, "w", encoding="utf-8") as file:
         if sys.platform != "win32":
             fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from regard import folders
 from regard.errors import FolderError, RegardError, RunError
-from regard.folders import CHECKSUMS, SHARDS, explained
+from regard.folders import CHECKSUMS, SHARDS, clear_os_errors
 from regard.models.folder import MODEL, load_weights, read_tensors, to_local, write_tensors
 
 PROGRESS = "progress.json"
@@ -59,13 +59,13 @@ def load_checkpoint(path: Path, *, check: bool = True, part: Part | None = None)
     number = _UPDATE.fullmatch(path.name)
     if number is None:
         raise FolderError(f"{path} is not a checkpoint: its name is not of the form update-00000100")
-    names = verify_checkpoint(path) if check else list(folders.sums(path))
+    names = verify_checkpoint(path) if check else list(folders.read_checksums(path))
     groups = [name for name in names if name.endswith(".safetensors")]
     if SHARDS in names or part is not None:
         tensors = _read_shards(path, part=part)
     else:
         tensors = {name.removesuffix(".safetensors"): read_tensors(path / name) for name in groups}
-    with explained(path / PROGRESS, "read"):
+    with clear_os_errors(path / PROGRESS, "read"):
         progress = json.loads((path / PROGRESS).read_bytes())
     return Checkpoint(int(number[1]), tensors, progress)
 
@@ -86,7 +86,7 @@ def checkpoints(root: Path) -> list[Path]:
     place = root / CHECKPOINTS
     if not place.is_dir():
         return []
-    with explained(place, "read"):
+    with clear_os_errors(place, "read"):
         found = [path for path in place.iterdir() if _UPDATE.fullmatch(path.name)]
     return sorted(found, key=update_number)
 
@@ -116,7 +116,7 @@ def rename_damaged(root: Path, sound: Path | None, *, where: Callable[[int], boo
     """Rename damaged checkpoints newer than `sound` to damaged-update-..., so that they do not count as kept."""
     for path in checkpoints(root):
         if where(update_number(path)) and (sound is None or update_number(path) > update_number(sound)):
-            with explained(path):
+            with clear_os_errors(path):
                 folders.replace(path.with_name(f"damaged-{path.name}"), path)
 
 
@@ -125,7 +125,7 @@ def prune(root: Path, *, keep: int, protect: Collection[int] = ()) -> list[Path]
     found = checkpoints(root)
     old = [path for path in found[: max(len(found) - keep, 0)] if update_number(path) not in protect]
     for path in old:
-        folders.discard(path)
+        folders.delete(path)
     return old
 
 
@@ -133,7 +133,7 @@ def delete_after(root: Path, update: int) -> None:
     """Delete the checkpoints of what a run has given up: nobody is to go on from them."""
     for path in checkpoints(root):
         if update_number(path) > update:
-            folders.discard(path)
+            folders.delete(path)
 
 
 def average_checkpoints(paths: Sequence[Path]) -> dict[str, Tensor]:
@@ -183,16 +183,16 @@ def _write_checkpoint(
     path = checkpoint_path(root, update)
     if writers is not None and dist.get_rank(writers):
         # The first of them makes the folder, which appears when all have written.
-        with explained(path):
+        with clear_os_errors(path):
             _write_shards(None, tensors, writers)
         return path
-    with folders.whole_folder(path, force=True) as new:
+    with folders.atomic_folder(path, force=True) as new:
         if writers is not None:
             _write_shards(new, tensors, writers)
         for group, named in tensors.items() if writers is None else ():
             write_tensors(new / f"{group}.safetensors", named)
         (new / PROGRESS).write_text(progress, encoding="utf-8")
-        folders.seal(new)
+        folders.write_checksums(new)
     return path
 
 

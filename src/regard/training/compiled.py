@@ -13,9 +13,9 @@ import torch._inductor.config
 from torch import Tensor, nn
 
 from regard.attention import Memory
-from regard.attention.multihead import Turn
+from regard.attention.multihead import Rotation
 from regard.models.blocks import Block
-from regard.models.cache import Now, Past
+from regard.models.cache import Cache, NewTokens
 from regard.models.contract import Record
 from regard.models.layers import Embedding
 from regard.training.losses import Price, priced
@@ -52,42 +52,47 @@ def _embedding(module: Embedding, embed: Any) -> Any:
 
 def _use(block: Block, read: Any, write: Any) -> None:
     """The names of layers and their records would make each layer a program of its own: they are left out."""
-    plain_read, plain_write = block.read, block.write
+    plain_encode, plain_decode = block.encode, block.decode
 
-    def reading(x: Tensor, mask: Tensor | None, turn: Turn | None, record: Record | None, name: str) -> Tensor:
+    def reading(x: Tensor, mask: Tensor | None, rotation: Rotation | None, record: Record | None, name: str) -> Tensor:
         if record is not None or not torch.is_grad_enabled():
-            return plain_read(x, mask, turn, record, name)
-        found: Tensor = read(block, x, mask, turn)
+            return plain_encode(x, mask, rotation, record, name)
+        found: Tensor = read(block, x, mask, rotation)
         return found
 
     def writing(
         x: Tensor,
         layer: int,
-        before: Past,
-        now: Now,
+        cache: Cache,
+        new: NewTokens,
         source: Memory | None,
         source_mask: Tensor | None,
-        turn: Turn | None,
+        rotation: Rotation | None,
         record: Record | None,
         name: str,
     ) -> tuple[Tensor, Memory]:
-        if record is not None or before.caches or before.room or not torch.is_grad_enabled():
-            return plain_write(x, layer, before, now, source, source_mask, turn, record, name)
-        return write(block, x, now, source, source_mask, turn), FORGOTTEN
+        if record is not None or cache.layers or cache.capacity or not torch.is_grad_enabled():
+            return plain_decode(x, layer, cache, new, source, source_mask, rotation, record, name)
+        return write(block, x, new, source, source_mask, rotation), FORGOTTEN
 
-    block.read, block.write = reading, writing  # type: ignore[method-assign]
+    block.encode, block.decode = reading, writing  # type: ignore[method-assign]
 
 
-def _read(block: Block, x: Tensor, mask: Tensor | None, turn: Turn | None) -> Tensor:
-    return Block.read(block, x, mask, turn, None, "")
+def _read(block: Block, x: Tensor, mask: Tensor | None, rotation: Rotation | None) -> Tensor:
+    return Block.encode(block, x, mask, rotation, None, "")
 
 
 # who learns never goes on from a cache, and to a compiler one that is given back wants gradients
 FORGOTTEN = Memory(torch.empty(0), torch.empty(0))
-NOTHING = Past((), torch.empty(0), torch.empty(0), length=0, plain=True, room=0)
+NOTHING = Cache((), torch.empty(0), torch.empty(0), length=0, unpadded=True, capacity=0)
 
 
 def _write(
-    block: Block, x: Tensor, now: Now, source: Memory | None, source_mask: Tensor | None, turn: Turn | None
+    block: Block,
+    x: Tensor,
+    new: NewTokens,
+    source: Memory | None,
+    source_mask: Tensor | None,
+    rotation: Rotation | None,
 ) -> Tensor:
-    return Block.write(block, x, 0, NOTHING, now, source, source_mask, turn, None, "")[0]
+    return Block.decode(block, x, 0, NOTHING, new, source, source_mask, rotation, None, "")[0]

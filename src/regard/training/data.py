@@ -271,7 +271,7 @@ def check_lengths(data: Data, config: Config) -> None:
                 f"train.batch_tokens="
                 f"{positions} or more, or a smaller text.max_length ({config.text.max_length})"
             )
-        if shape.family == "transformer" and shape.has_table and longest > shape.max_positions:
+        if shape.family == "transformer" and shape.has_position_table and longest > shape.max_positions:
             raise ConfigError(
                 f"a sentence has {longest} tokens with its end, and model.max_positions is {shape.max_positions}: set "
                 f"text.max_length="

@@ -136,10 +136,10 @@ def _shard(model: nn.Module, device: torch.device, world_size: int) -> nn.Module
     for block in [module for module in model.modules() if isinstance(module, Block)]:
         if block.cross is not None:  # computes the keys of the source before the block runs
             fully_shard(block.cross, mesh=mesh)
-            for method in ("ask", "remember"):
+            for method in ("queries", "remember"):
                 register_fsdp_forward_method(block.cross, method)
         fully_shard(block, mesh=mesh)
-        for method in ("read", "write"):
+        for method in ("encode", "decode"):
             register_fsdp_forward_method(block, method)
     fully_shard(model, mesh=mesh, reshard_after_forward=False)
     return model

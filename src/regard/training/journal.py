@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from regard.folders import explained, write_file
+from regard.folders import clear_os_errors, write_file
 
 
 class Journal:
@@ -27,13 +27,13 @@ class Journal:
             self._file.close()
         kept = [line for line in read(self._path) if line["update"] <= update]
         write_file(self._path, "".join(json.dumps(line) + "\n" for line in kept), force=True)
-        with explained(self._path):
+        with clear_os_errors(self._path):
             self._file = self._path.open("a", encoding="utf-8")
 
     def write(self, kind: str, update: int, **facts: Any) -> None:
         """One line, on disk before the next update."""
         if self._file is not None and self._path is not None:
-            with explained(self._path):
+            with clear_os_errors(self._path):
                 self._file.write(json.dumps({"kind": kind, "update": update, **facts}) + "\n")
                 self._file.flush()
 
@@ -51,7 +51,7 @@ def read(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     lines = []
-    with explained(path, "read"):
+    with clear_os_errors(path, "read"):
         whole = path.read_text(encoding="utf-8", errors="replace")
     for text in whole.splitlines():
         try:

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from regard.config import Config, TrainConfig
 from regard.errors import FolderError, RunError
-from regard.memory import is_full, make_room
-from regard.models.folder import fill, parameters, to_local
+from regard.memory import free_memory, is_out_of_memory
+from regard.models.folder import copy_weights, named_tensors, to_local
 from regard.text.batching import Batch, Prefetcher, split_batch
 from regard.training.checkpoint import (
     CheckpointWriter,
@@ -108,7 +108,7 @@ class Training:
         self.writers = runtime.checkpoint_group(sharded=config.train.sharded)
         """The processes that write a checkpoint together; None where the main one has all there is."""
         self.optimizer = make_optimizer(self.model, config.train)
-        self.average = {n: p.clone() for n, p in parameters(self.model).items()} if config.train.ema_decay else None
+        self.average = {n: p.clone() for n, p in named_tensors(self.model).items()} if config.train.ema_decay else None
         self.progress = Progress()
         self._taken: Taken | None = None
         """The next update's gradients, where the device was told of them before it was done with the last."""
@@ -131,7 +131,7 @@ class Training:
             for parameter, values in self.optimizer.state.items()
             for key, value in values.items()
         }
-        groups: dict[str, dict[str, Tensor]] = {"model": parameters(self.model), "optimizer": optimizer}
+        groups: dict[str, dict[str, Tensor]] = {"model": named_tensors(self.model), "optimizer": optimizer}
         return groups | ({"average": self.average} if self.average is not None else {})
 
     def resume(self) -> bool:
@@ -161,7 +161,7 @@ class Training:
 
     def _load(self, path: Path) -> None:
         found = load_checkpoint(path, check=False, part=self._part if self.writers else None)
-        fill(self.model, found.tensors["model"], path)
+        copy_weights(self.model, found.tensors["model"], path)
         named = dict(self.model.named_parameters())
         self.optimizer.state.clear()
         for key, value in found.tensors["optimizer"].items():
@@ -170,7 +170,7 @@ class Training:
             self.optimizer.state[named[name]][kind] = value.to(place)
         if self.average is not None:
             saved = found.tensors["average"]
-            self.average = {name: saved[name].to(self.runtime.device) for name in parameters(self.model)}
+            self.average = {name: saved[name].to(self.runtime.device) for name in named_tensors(self.model)}
         try:
             self.progress = Progress(**found.progress)
         except TypeError as error:
@@ -181,12 +181,12 @@ class Training:
         model = again()
         if self.config.train.sharded:
             model = self.runtime.place(model, sharded=True)
-        fill(self.model, parameters(model), self.folder)
+        copy_weights(self.model, named_tensors(model), self.folder)
         for values in self.optimizer.state.values():
             for value in values.values():
                 value.zero_()  # as AdamW begins; its memory stays its own
         if self.average is not None:
-            self.average = {name: tensor.clone() for name, tensor in parameters(self.model).items()}
+            self.average = {name: tensor.clone() for name, tensor in named_tensors(self.model).items()}
         self.progress = Progress()
 
     # The story
@@ -328,7 +328,7 @@ class Training:
             for number, part in enumerate(parts, 1):
                 step(part, scale, last=last and number == len(parts))
         except RuntimeError as error:
-            if not is_full(error):
+            if not is_out_of_memory(error):
                 raise
             if last and self.runtime.world_size > 1:  # the others wait for its gradients
                 raise RunError(
@@ -351,7 +351,7 @@ class Training:
 
     def _make_room(self, step: Step) -> None:
         step.forget()
-        make_room()
+        free_memory()
 
     def _rehearse(self, step: Step) -> None:
         """Several processes first try their largest batches without each other, and agree on how they are split.
@@ -374,7 +374,7 @@ class Training:
         """The exponential average, quicker at first so that it forgets the random start."""
         assert self.average is not None
         decay = min(self.config.train.ema_decay, (1 + update) / (10 + update))
-        ours = [to_local(tensor) for tensor in parameters(self.model).values()]
+        ours = [to_local(tensor) for tensor in named_tensors(self.model).values()]
         torch._foreach_lerp_([to_local(tensor) for tensor in self.average.values()], ours, 1 - decay)
 
     def _validate(self, step: Step, validate: Validate, watch: Watch, journal: Journal) -> None:
@@ -400,13 +400,13 @@ class Training:
         try:
             return validate(self.model)
         except RuntimeError as error:
-            if not is_full(error):
+            if not is_out_of_memory(error):
                 raise
         self._make_room(step)
         try:
             return validate(self.model)
         except RuntimeError as error:
-            if not is_full(error):
+            if not is_out_of_memory(error):
                 raise
             raise RunError(
                 f"a validation does not fit into the GPU's memory: begin anew (--fresh) with a smaller "
@@ -420,12 +420,12 @@ class Training:
         if self.average is None:
             yield
             return
-        before = {name: tensor.clone() for name, tensor in parameters(self.model).items()}
-        fill(self.model, self.average, self.folder)
+        before = {name: tensor.clone() for name, tensor in named_tensors(self.model).items()}
+        copy_weights(self.model, self.average, self.folder)
         try:
             yield
         finally:
-            fill(self.model, before, self.folder)
+            copy_weights(self.model, before, self.folder)
 
     def _save(self, saver: CheckpointWriter, watch: Watch) -> None:
         progress = self.progress

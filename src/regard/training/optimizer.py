@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.attention.positions import Learned
 from regard.config import TrainConfig
-from regard.models.lora import is_partly_trained
+from regard.models.lora import has_frozen_rows
 
 Schedule = Callable[[int, TrainConfig, int], float]
 
@@ -87,7 +87,7 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding | Learned)}
     for parameter in model.parameters():
         if parameter.requires_grad:
-            matrix = parameter.dim() == 2 and id(parameter) not in tables and not is_partly_trained(parameter)
+            matrix = parameter.dim() == 2 and id(parameter) not in tables and not has_frozen_rows(parameter)
             (decayed if matrix else spared).append(parameter)
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": spared, "weight_decay": 0.0}]
     return torch.optim.AdamW(

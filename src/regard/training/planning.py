@@ -22,7 +22,7 @@ from torch import nn
 from regard import counting
 from regard.config import Config, TrainConfig
 from regard.errors import RunError
-from regard.memory import make_room
+from regard.memory import free_memory
 from regard.training import hardware as machine
 from regard.training import sizing as size
 from regard.training.data import Data
@@ -160,7 +160,7 @@ def probe(config: Config, data: Data, runtime: Runtime, minutes: float, make: Ma
     numbers = counting.count(config).total
     found = scored._replace(update=each, cold=cold, ending=scored.ending + 16 * numbers / WRITTEN)
     del training, step
-    make_room()
+    free_memory()
     return found
 
 
@@ -272,7 +272,7 @@ def _fits(config: Config, data: Data, runtime: Runtime, known: Facts, make: Make
         fits = False
     taken = torch.cuda.max_memory_reserved(runtime.device)
     del training, step
-    make_room()
+    free_memory()
     return fits and taken <= FULL * known.memory
 
 

@@ -36,7 +36,7 @@ from torch.distributed.tensor import DTensor
 from torch.futures import Future
 
 from regard.errors import FolderError, RegardError, RunError
-from regard.folders import SHARDS, explained, sync
+from regard.folders import SHARDS, clear_os_errors, fsync
 
 Write = Callable[[Path, Mapping[str, Tensor]], None]
 """Tensors into a file."""
@@ -132,7 +132,7 @@ class Writer(StorageWriter):
         tensors = {item.index.fqn: planner.resolve_data(item) for item in plan.items}
         assert len(tensors) == len(plan.items)  # a process has one part of each tensor
         self._write(path, tensors)  # type: ignore[arg-type]
-        sync(path)
+        fsync(path)
         done: Future[list[WriteResult]] = Future()
         done.set_result([WriteResult(item.index, 0, path.name) for item in plan.items])
         return done
@@ -199,7 +199,7 @@ class Reader(StorageReader):
         for item in plan.items:
             files.setdefault(self._places[item.storage_index][0], []).append(item)
         for name, items in files.items():
-            with explained(self._folder / name, "read"), safe_open(self._folder / name, framework="pt") as file:
+            with clear_os_errors(self._folder / name, "read"), safe_open(self._folder / name, framework="pt") as file:
                 for item in items:
                     key = self._places[item.storage_index][1]
                     region = tuple(
@@ -225,7 +225,7 @@ def _index(folder: Path) -> dict[str, Any]:
     path = folder / SHARDS
     if not path.exists():
         return _whole_files(folder)
-    with explained(path, "read"):
+    with clear_os_errors(path, "read"):
         text = path.read_bytes()
     try:
         table = json.loads(text)
@@ -243,11 +243,11 @@ def _index(folder: Path) -> dict[str, Any]:
 
 def _whole_files(folder: Path) -> dict[str, Any]:
     table = {}
-    with explained(folder, "read"):
+    with clear_os_errors(folder, "read"):
         paths = sorted(folder.glob("*.safetensors"))
     for path in paths:
         try:
-            with explained(path, "read"), safe_open(path, framework="pt") as file:
+            with clear_os_errors(path, "read"), safe_open(path, framework="pt") as file:
                 for key in file.keys():  # noqa: SIM118 - it is no dictionary
                     shape = list(file.get_slice(key).get_shape())
                     part = {"file": path.name, "key": key, "at": [0] * len(shape), "shape": shape}

@@ -17,7 +17,7 @@ from regard.config import Config, TextConfig
 from regard.errors import ConfigError, FolderError, did_you_mean
 from regard.models import Transformer, build
 from regard.models.folder import MODEL, load_config, load_weights
-from regard.models.lora import New, adapt
+from regard.models.lora import New, add_lora
 from regard.models.warm_start import check_asked, warm_config, warm_start
 from regard.text.tokenizer import Tokenizer, Tokenizers
 
@@ -80,7 +80,11 @@ def _a(family: str) -> str:
 def origin_of(origins: Iterable[Path]) -> str:
     """What tells the weights and tokenizers of these folders from others."""
     return " ".join(
-        "+".join(sum_ for name, sum_ in sorted(folders.sums(folder).items()) if name == MODEL or "tokenizer" in name)
+        "+".join(
+            sum_
+            for name, sum_ in sorted(folders.read_checksums(folder).items())
+            if name == MODEL or "tokenizer" in name
+        )
         for folder in origins
     )
 
@@ -237,7 +241,7 @@ def choose_trained(model: nn.Module, config: Config, new: New) -> str:
     """Freeze what the config says, or put adapters on, and say how much is left; "" where all is trained."""
     settings = config.train
     if settings.lora_rank:
-        trained = adapt(model, settings.lora_rank, new)
+        trained = add_lora(model, settings.lora_rank, new)
         how = f"adapters of rank {settings.lora_rank}" + (", and what is new" if new else "")
     elif settings.freeze:
         _freeze(model, settings.freeze.split())

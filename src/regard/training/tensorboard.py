@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from regard.folders import explained
+from regard.folders import clear_os_errors
 
 BOARD = "tensorboard"  # the folder in a run's folder
 EVERY = 10  # updates from one point to the next, as in the journal
@@ -28,7 +28,7 @@ class Board:
     def _open(self, purged_from: int | None) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        with explained(self._folder):
+        with clear_os_errors(self._folder):
             self._writer = SummaryWriter(self._folder, purge_step=purged_from)
 
     def watch(self, kind: str, facts: dict[str, Any]) -> None:

@@ -24,8 +24,8 @@ from regard.evaluation.metrics import corpus_scores, sentence_scores
 from regard.inspection import quality
 from regard.memory import in_parts
 from regard.models import build
-from regard.models.folder import CONFIG, MODEL, fill, save_model
-from regard.models.lora import merged
+from regard.models.folder import CONFIG, MODEL, copy_weights, save_model
+from regard.models.lora import merge_lora
 from regard.text.batching import Batch, Prefetcher, split_batch
 from regard.text.tokenizer import FILES as TOKENIZERS
 from regard.text.tokenizer import Tokenizers
@@ -99,7 +99,7 @@ def run(request: Request, runtime: Runtime, say: Say, watch: Watch) -> Outcome:
     if runtime.is_main:
         _refuse_foreign(request.out, fresh=request.fresh)
     try:
-        with folders.locked(request.out) if runtime.is_main else nullcontext("") as warning:
+        with folders.lock_folder(request.out) if runtime.is_main else nullcontext("") as warning:
             if warning:
                 say(warning)
             return _run(request, runtime, say, watch)
@@ -123,7 +123,7 @@ def _run(request: Request, runtime: Runtime, say: Say, watch: Watch) -> Outcome:
         prepare(request.corpora, request.valid, config, sides, lambda _: None, damaged=say)
     runtime.barrier()
     data, identity = prepare(request.corpora, request.valid, config, sides, say)
-    with folders.explained(out / IDENTITY, "read"):
+    with folders.clear_os_errors(out / IDENTITY, "read"):
         before = (out / IDENTITY).read_text(encoding="utf-8", errors="replace").splitlines()
     now = _identity(request, identity).splitlines()
     if before != now:
@@ -290,16 +290,16 @@ def _begun(out: Path) -> bool:
     path = out / IDENTITY
     if not path.is_file():
         return False
-    with folders.explained(path, "read"), path.open("rb") as file:
+    with folders.clear_os_errors(path, "read"), path.open("rb") as file:
         return re.fullmatch(rb"[0-9a-f]{64}", file.read(64)) is not None
 
 
 def _clear(out: Path) -> None:
     for path in (*checkpoints(out), *damaged_checkpoints(out)):
-        folders.discard(path)
+        folders.delete(path)
     for name in WRITTEN:
         if (out / name).exists():
-            folders.discard(out / name)
+            folders.delete(out / name)
 
 
 def _refuse_change(old: Config, new: Config, out: Path, left_open: frozenset[str]) -> None:
@@ -400,7 +400,7 @@ def _finish(request: Request, training: Training, say: Say) -> dict[str, Any]:
     config, data, runtime = training.config, training.data, training.runtime
     model = build(config.model).to(runtime.device).eval()  # a new one: the trained one may be divided among processes
     weights, kept = _chosen(training, say)
-    fill(model, merged(weights), request.out)
+    copy_weights(model, merge_lora(weights), request.out)
     scores: dict[str, Any] = {"loss": valid_loss(model, data, runtime)}
     files: dict[str, bytes | str] = {}
     if config.model.family in ("rnn", "transformer"):

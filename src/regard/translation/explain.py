@@ -197,7 +197,7 @@ def _trace_writer(writer: Writer, prompt: str, target: str | None) -> Trace:
     else:
         _check_positions(model, len(before) + 1)
         config = cast(ModelConfig, model.config)
-        tokens = min(GPT_TOKENS, config.max_positions - len(before)) if config.has_table else GPT_TOKENS
+        tokens = min(GPT_TOKENS, config.max_positions - len(before)) if config.has_position_table else GPT_TOKENS
         source, first = torch.tensor([before[:-1]], dtype=torch.int64), torch.tensor([before[-1]])
         hypothesis = greedy(
             cast(list[Generator], writer.models),
@@ -223,5 +223,5 @@ def _given(tokens: list[int]) -> Hypothesis:
 
 def _check_positions(model: nn.Module, tokens: int) -> None:
     config = cast(ModelConfig, model.config)
-    if config.has_table and tokens > config.max_positions:
+    if config.has_position_table and tokens > config.max_positions:
         raise InputError(f"the text has {tokens} tokens; this {config.family} has {config.max_positions} positions")

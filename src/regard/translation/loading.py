@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from regard.devices import find_device
-from regard.models.folder import folders_in, load_config
+from regard.models.folder import load_config, split_folders
 from regard.translation.reader import Reader
 from regard.translation.translator import Translator
 from regard.translation.writer import Writer
@@ -23,4 +23,4 @@ FAMILIES: dict[str, type[Translator | Writer | Reader]] = {
 def load(folder: str | Path, device: torch.device | str = "auto") -> Translator | Writer | Reader:
     """Load a Translator, a Writer (gpt) or a Reader (bert); folders joined by `+` are an ensemble."""
     place = find_device(device) if isinstance(device, str) else device
-    return FAMILIES[load_config(folders_in(folder)[0]).model.family].load(folder, place)
+    return FAMILIES[load_config(split_folders(folder)[0]).model.family].load(folder, place)

@@ -18,7 +18,7 @@ from torch import Tensor
 from regard.config import Config
 from regard.errors import FolderError, InputError
 from regard.models import BERT
-from regard.models.folder import folders_in, load_together
+from regard.models.folder import load_ensemble, split_folders
 from regard.text.ordering import READ_AHEAD_CHARACTERS, READ_AHEAD_TEXTS, batch_by_length, read_ahead
 from regard.text.sentences import text_problem
 from regard.text.tokenizer import MASK, PAD, SPECIALS, UNKNOWN, Tokenizer
@@ -53,9 +53,9 @@ class Reader:
     @classmethod
     def load(cls, folder: str | Path, device: torch.device | str = "cpu") -> Reader:
         """The reader in a model folder."""
-        if len(folders_in(folder)) > 1:
+        if len(split_folders(folder)) > 1:
             raise FolderError(f"{folder} are several berts, and they cannot be joined: give one")
-        models, sides, config = load_together(folder, device, ("bert",), "does not read texts with gaps")
+        models, sides, config = load_ensemble(folder, device, ("bert",), "does not read texts with gaps")
         return cls(cast(BERT, models[0]), sides.source, config)
 
     @property

@@ -23,9 +23,9 @@ from regard.inspection.alignment import extract_alignment
 from regard.inspection.quality import Calibration, QualityWarning, confidence, find_warnings
 from regard.inspection.trace import Trace, make_side
 from regard.inspection.trace import trace as trace_all
-from regard.memory import in_parts, in_two
+from regard.memory import in_halves, in_parts
 from regard.models import Generator
-from regard.models.folder import folders_in, load_together
+from regard.models.folder import load_ensemble, split_folders
 from regard.text.ordering import READ_AHEAD_CHARACTERS, READ_AHEAD_TEXTS, batch_by_length, read_ahead
 from regard.text.scripts import UNSPACED_SCRIPTS, script
 from regard.text.sentences import BREAKS, TextPart, join_parts, split_long_sentence, split_sentences, text_problem
@@ -195,8 +195,8 @@ class Translator:
                 raise ConfigError(
                     f"{value} cannot be changed any more: only decode.FIELD=VALUE can, once a model is trained"
                 )
-        models, sides, config = load_together(folder, device, ("rnn", "transformer"), "does not translate")
-        return cls(models, sides, config.with_values(values), calibration=Calibration.load(folders_in(folder)[0]))
+        models, sides, config = load_ensemble(folder, device, ("rnn", "transformer"), "does not translate")
+        return cls(models, sides, config.with_values(values), calibration=Calibration.load(split_folders(folder)[0]))
 
     def use(self, engine: str, precision: str, folder: str | Path, *, steps: bool = True) -> None:
         """Search with torch (auto) or ctranslate2, in fp32, bf16 or int8; `folder` is where the models came from.
@@ -364,7 +364,7 @@ class Translator:
             return dict(zip(batch, found, strict=True))
 
         for places in batch_by_length([len(ids) for ids in encoded], texts, POSITIONS[self.device.type]):
-            for found in in_parts(together, places, in_two):
+            for found in in_parts(together, places, in_halves):
                 done |= found
         return done
 
@@ -515,7 +515,7 @@ class Translator:
     @property
     def _table(self) -> int | None:
         """Tokens of a side that the tables of positions have room for, beside its beginning or end."""
-        return min((shape.max_positions - 1 for shape in self._shapes if shape.has_table), default=None)
+        return min((shape.max_positions - 1 for shape in self._shapes if shape.has_position_table), default=None)
 
     @property
     def _shapes(self) -> list[ModelConfig]:

@@ -20,7 +20,7 @@ from regard.decoding.search import mean
 from regard.errors import InputError
 from regard.models import Generator
 from regard.models.contract import State
-from regard.models.folder import load_together
+from regard.models.folder import load_ensemble
 from regard.text.sentences import text_problem
 from regard.text.tokenizer import END, MASK, PAD, START, UNKNOWN, Tokenizer
 
@@ -58,7 +58,7 @@ class Writer:
     @classmethod
     def load(cls, folder: str | Path, device: torch.device | str = "cpu") -> Writer:
         """The writer in a model folder, or in several joined by `+`."""
-        models, sides, config = load_together(folder, device, ("gpt",), "does not write on")
+        models, sides, config = load_ensemble(folder, device, ("gpt",), "does not write on")
         return cls(models, sides.source, config)
 
     @property
@@ -131,7 +131,11 @@ class Writer:
         )
 
     def _context(self, ids: list[int], tokens: int) -> _Context:
-        tables = [shape.max_positions for model in self.models if (shape := cast(ModelConfig, model.config)).has_table]
+        tables = [
+            shape.max_positions
+            for model in self.models
+            if (shape := cast(ModelConfig, model.config)).has_position_table
+        ]
         return _Context(cast(list[Generator], self.models), self.device, ids, min([len(ids) + tokens, *tables]))
 
 
@@ -163,7 +167,7 @@ class _Context:
             # Half of the room stays free, so that this is not done again at every token.
             self.ids = self.ids[-max(self.room // 2, 1) :] if len(self.ids) >= self.room else self.ids
             before = torch.tensor([self.ids[:-1]], dtype=torch.int64, device=self.device)
-            self.states = [model.start(before, room=self.room) for model in self.models]
+            self.states = [model.start(before, capacity=self.room) for model in self.models]
             self.read = len(self.ids) - 1
         last = torch.tensor([[self.ids[-1]]], device=self.device)
         steps = [model.step(last, state) for model, state in zip(self.models, self.states, strict=True)]
