@@ -67,7 +67,7 @@ def test_grouped_keys_give_one_weight_a_head_and_query(queries: int) -> None:
     grouped = MultiHead(16, 4, key_value_heads=2, bias=False)
     x = torch.randn(2, 5, 16)
     _, memory = grouped.queries_and_memory(x)
-    found, weights = grouped(grouped.ask(x[:, :queries]), memory, weights=True)
+    found, weights = grouped(grouped.queries(x[:, :queries]), memory, weights=True)
     assert weights.shape == (2, 4, queries, 5)
     torch.testing.assert_close(found, grouped(*grouped.queries_and_memory(x))[0][:, :queries])
 

@@ -30,7 +30,7 @@ def test_an_odd_size_is_allowed() -> None:
 
 def test_a_learned_table_refuses_what_is_longer() -> None:
     with pytest.raises(InputError, match=r"source has 9 tokens and model.max_positions is 8: give at most 8"):
-        Learned(8, 4).check(9, "source")
+        Learned(8, 4).check_length(9, "source")
 
 
 def test_rotated_products_depend_on_the_distance_alone() -> None:
