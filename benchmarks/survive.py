@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import report
-from regard.corpora.builtin.grammar import sentences
+from regard.corpora.builtin.corpus import sentences
 from regard.errors import RegardError
 from regard.folders import checksum
 from regard.models.folder import CONFIG, MODEL, load_config, load_model

@@ -72,7 +72,7 @@ def main(size: int = 1_000_000, rounds: int = 3) -> bool:
 
 def write(folder: Path, size: int) -> None:
     """Pairs of the built-in corpus as two text files."""
-    from regard.corpora.builtin.grammar import sentences
+    from regard.corpora.builtin.corpus import sentences
 
     folder.mkdir()
     with (

@@ -132,7 +132,7 @@ def test_nothing_is_written_over_what_is_read(tmp_path) -> None:
 
 
 def test_the_built_in_corpus_is_written_as_asked(tmp_path) -> None:
-    sizes = ("--train", "30", "--valid", "5", "--test", "5", "--longest", "6")
+    sizes = ("--train", "30", "--valid", "5", "--test", "5", "--max-length", "6")
     done = regard("data", "get", "builtin", "--out", str(tmp_path / "c"), *sizes)
     assert done.returncode == 0, done.stderr
     assert "licence: " in done.stderr

@@ -433,10 +433,10 @@ class Sentence(NamedTuple):
 @pytest.fixture
 def grammar(monkeypatch):
     """A grammar of one sentence."""
-    module = types.ModuleType("regard.corpora.builtin.grammar")
+    module = types.ModuleType("regard.corpora.builtin.corpus")
     module.sentences = lambda size, part: (Sentence(f"{part} cat", "chat", ((0, 0), (1, 0))) for _ in range(size))
-    monkeypatch.setitem(sys.modules, "regard.corpora.builtin.grammar", module)
-    monkeypatch.setattr(regard.corpora.builtin, "grammar", module, raising=False)
+    monkeypatch.setitem(sys.modules, "regard.corpora.builtin.corpus", module)
+    monkeypatch.setattr(regard.corpora.builtin, "corpus", module, raising=False)
 
 
 def test_the_built_in_corpus_comes_with_its_alignments(grammar, tmp_path):
@@ -468,7 +468,7 @@ def test_a_wrong_size_of_the_built_in_corpus_is_refused(grammar, tmp_path, sizes
 
 
 def test_the_real_grammar_links_words_that_are_there(tmp_path):
-    pytest.importorskip("regard.corpora.builtin.grammar", reason="the grammar is not here yet")
+    pytest.importorskip("regard.corpora.builtin.corpus", reason="the grammar is not here yet")
     texts = [path.read_text().split("\n") for path in catalog.get("builtin", tmp_path / "out", sizes={"test": 20})]
     for english, french, links in zip(*texts, strict=True):
         for i, j in (link.split("-") for link in links.split()):

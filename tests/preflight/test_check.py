@@ -584,7 +584,7 @@ def test_two_halves_of_one_text_are_unrelated(data):
 
 @pytest.mark.slow
 def test_the_built_in_corpus_is_fit():
-    from regard.corpora.builtin.grammar import sentences
+    from regard.corpora.builtin.corpus import sentences
 
     def part(name, size):
         drawn = enumerate(sentences(size, part=name), 1)

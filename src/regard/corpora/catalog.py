@@ -103,7 +103,7 @@ def get(
     """Write a corpus as plain text files into a folder: all of them or none, and none over others without `force`.
 
     `sizes` and `made` are for the built-in corpus: how many pairs of train, valid and test, and what else
-    `grammar.sentences` is told (seed, shortest, longest, lengths).
+    `corpus.sentences` takes (seed, min_length, max_length, lengths).
     """
     entry = find(name)
     if not entry.forms:
@@ -308,7 +308,7 @@ def _tar_member(path: Path, name: str) -> Iterator[BinaryIO]:
 
 
 def _get_builtin(out: Path, force: bool, sizes: Mapping[str, int] | None, made: Mapping[str, Any]) -> list[Path]:
-    from regard.corpora.builtin import grammar
+    from regard.corpora.builtin import corpus
 
     wanted = dict(BUILTIN_SIZES if sizes is None else sizes)
     for part, size in wanted.items():
@@ -320,7 +320,7 @@ def _get_builtin(out: Path, force: bool, sizes: Mapping[str, int] | None, made: 
     _refuse_overwriting(out, names, force=force)
     with _appearing(out, names) as folder:
         for part, size in wanted.items():
-            pairs = grammar.sentences(size, part=part, **made)
+            pairs = corpus.sentences(size, part=part, **made)
             _write_columns(
                 [folder / f"{part}.{kind}" for kind in ("en", "fr", "align")],
                 ((pair.source, pair.target, " ".join(f"{i}-{j}" for i, j in pair.alignment)) for pair in pairs),

@@ -184,7 +184,7 @@ ENTRIES = (
         languages=("en", "fr"),
         size="any",
         licence="that of Regard",
-        source="regard.corpora.builtin.grammar",
+        source="regard.corpora.builtin",
     ),
     Entry(
         name="multi30k",

@@ -48,7 +48,7 @@ RACERS = {
 }
 WITHOUT = "no attention"
 SIZES = {"train": 60_000, "valid": 300, "test": 1_600}
-MADE = {"lengths": "uniform", "longest": 80}
+MADE = {"lengths": "uniform", "max_length": 80}
 LENGTHS = (10, 20, 30, 40, 50, 60, 70)  # where buckets of reference words end
 UPDATES = 4000
 GRAPHS = 24  # shapes of batches on a GPU, which plays recorded updates: token by token, Python would be far too slow
@@ -148,7 +148,7 @@ def _corpus(folder: Path, sizes: Mapping[str, int], say: Say) -> Path:
         if record.read_text(encoding="utf-8").strip() != wanted:
             raise FolderError(f"{folder} holds other sentences than are asked for: choose another --out")
         return folder
-    say(f"writing {sum(sizes.values()):,} sentence pairs of 2 to {MADE['longest']} words")
+    say(f"writing {sum(sizes.values()):,} sentence pairs of 2 to {MADE['max_length']} words")
     catalog.get("builtin", folder, force=True, sizes=sizes, made=MADE)
     folders.write_file(record, wanted + "\n", force=True)
     return folder

@@ -1,87 +1,213 @@
-"""Phrases of the built-in corpus: noun phrases, verbs, places and times, said in English and French at once."""
+"""Phrases of the built-in corpus: noun phrases, verb groups and adjuncts, in English and French at once.
+
+`n` is the number of English words that a rule must produce.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple, TypeVar
 
-from regard.corpora.builtin import function_words as tables
-from regard.corpora.builtin.function_words import (
-    CHAIN_PAST,
-    CHAIN_PRESENT,
-    IL,
-    ILS,
-    PAST,
-    PERSONS,
-    PRESENT,
-    REPORTED,
-    WHILE_PAST,
-    Determiner,
-    Plan,
-    countable,
-    nouns_of,
-    personal,
-)
-from regard.corpora.builtin.lexicon import (
-    BODIES,
-    CITIES,
-    COUNTRIES,
-    MONTHS,
-    NAMES,
-    NUMBERS,
-    PLURAL,
-    SINGULAR,
-    UNCOUNTED,
-    Adjective,
-    Noun,
-    Verb,
-    indefinite,
-    kinds_of,
-    opens_with_vowel,
-)
+from regard.corpora.builtin import function_words as words
+from regard.corpora.builtin import lexicon
+from regard.corpora.builtin.function_words import DETERMINER_CHOICES, THIRD, THIRD_PLURAL, Determiner, VerbForm
+from regard.corpora.builtin.lexicon import PERSONS, PLURAL, SINGULAR, Adjective, Noun, Verb, may_be_owned, nouns_of
+from regard.corpora.builtin.morphology import Positions, Word, begins_with_vowel, indefinite_article
 
 T = TypeVar("T")
-Ids = tuple[int, ...]
-Word = tuple[str, Ids]  # a French word and the English words it comes from
 
 
-class Nominal(NamedTuple):
-    """A subject or an object as said: its French words, and what others must agree with."""
+class NounPhrase(NamedTuple):
+    """A noun phrase: its French words, and the features that other words agree with."""
 
     french: list[Word]
     person: int
     gender: int
     number: int
     kind: str
-    total: bool = False  # of each or all of them
+    universal: bool = False  # each, every, all: not the subject of a negation
+
+    @property
+    def agreement(self) -> int:
+        """The index of the adjectives and participles that agree with it."""
+        return self.gender + 2 * self.number
 
 
-PLAN_POOLS: dict[tuple[int, int, int, bool, bool, bool, bool, bool, bool], tuple[Plan, ...]] = {}
+class ObjectPronoun(NamedTuple):
+    """An object pronoun, and the index of the participle that agrees with it."""
+
+    english: str
+    french: str
+    agreement: int
 
 
 class Derivation:
-    """One sentence in the making: `random` decides, `english` is what has been said so far."""
+    """One sentence being derived: `random` decides between rules, `english` holds the English words so far."""
 
-    def __init__(self, random: Callable[[], float], relate: Callable[[Derivation, int, Nominal], list[Word]]) -> None:
+    def __init__(
+        self, random: Callable[[], float], relative_clause: Callable[[Derivation, int, NounPhrase], list[Word]]
+    ) -> None:
         self.random = random
-        self.relate = relate  # the rule for relative clauses, which are made of phrases in their turn
+        self.relative_clause = relative_clause  # passed in, because clauses consist of phrases
         self.english: list[str] = []
-        self.used: list[str | tuple[str, str]] = []
-        self.frame = PAST
-        self.timed = False  # whether the sentence has told its time
-        self.opened = False  # whether the clause began with its time
-        self.told = False  # whether a `when` makes it a story, without the perfect
-        self.depth = 0
-        self.thing: Nominal | None = None  # what `it` would mean
-        self.group: Nominal | None = None  # what `they` would mean
-        self.things_agree = self.groups_agree = True  # else `it` or `they` would not tell its gender
+        self.used: list[str | tuple[str, str]] = []  # nouns and adjectives
+        self.frame = "past"
+        self.has_time = False  # the sentence has an expression of time
+        self.opens_with_time = False
+        self.narrative = False  # a past `when` or `while` excludes the present perfect
+        self.depth = 0  # of relative clauses
+        self.singular: NounPhrase | None = None  # antecedent of `it`
+        self.plural: NounPhrase | None = None  # antecedent of `they`
+        self.singular_clear = self.plural_clear = True  # all possible antecedents have the same gender
+
+    # Choices
 
     def pick(self, options: Sequence[T]) -> T:
-        """One of the options, all alike."""
+        """One of the options, all equally likely."""
         return options[int(self.random() * len(options))]
 
-    def fresh(self, nouns: Sequence[Noun]) -> Noun:
-        """One of the nouns, one not yet said in this sentence if it is found soon."""
+    def chance(self, probability: float) -> bool:
+        """True with this probability."""
+        return self.random() < probability
+
+    def within(self, low: int, high: int) -> int:
+        """A whole number from low to high, both included."""
+        return low + int(self.random() * (high - low + 1)) if high > low else low
+
+    def split(self, total: int, parts: int, smallest: int) -> list[int]:
+        """The total as a sum of this many numbers, none below the smallest."""
+        sizes = [smallest] * parts
+        for _ in range(total - smallest * parts):
+            sizes[int(self.random() * parts)] += 1
+        return sizes
+
+    # Words
+
+    def say(self, text: str) -> Positions:
+        """Append English words and return their positions."""
+        start = len(self.english)
+        if " " in text:
+            self.english.extend(text.split())
+            return tuple(range(start, len(self.english)))
+        self.english.append(text)
+        return (start,)
+
+    def both(self, english: str, french: str) -> list[Word]:
+        """Append English words; each French word translates all of them."""
+        positions = self.say(english)
+        return [(word, positions) for word in french.split()]
+
+    def phrase(self, phrase: lexicon.Phrase) -> list[Word]:
+        """Append a fixed expression."""
+        english, french = phrase
+        start = len(self.english)
+        self.english.extend(english)
+        return [(word, tuple([start + position for position in positions])) for word, positions in french]
+
+    def comma(self) -> Word:
+        """Append a comma in both languages."""
+        self.english[-1] += ","
+        return ",", ()
+
+    # Noun phrases
+
+    def mention(self, phrase: NounPhrase) -> NounPhrase:
+        """Remember a noun phrase as a possible antecedent of pronouns."""
+        if phrase.number == PLURAL:
+            self.plural_clear &= self.plural is None or self.plural.gender == phrase.gender
+            self.plural = phrase
+        elif phrase.kind not in PERSONS:
+            self.singular_clear &= self.singular is None or self.singular.gender == phrase.gender
+            self.singular = phrase
+        return phrase
+
+    def noun_phrase(
+        self, n: int, kinds: tuple[str, ...], role: str, *, negated: bool = False, conjunct: bool = False
+    ) -> NounPhrase:
+        """A noun phrase of one of the kinds."""
+        if n == 1:
+            return self.one_word_noun_phrase(kinds, role, negated)
+        if n in (3, 4) and "institution" in kinds and self.chance(0.15):
+            return self.institution(n)
+        simple = negated or conjunct or role in ("of", "goal")
+        if n >= 5 and self.chance(0.15 if n < 8 else 0.35) and not simple:
+            return self.coordination(n, kinds, role)
+        noun = self.unused_noun(nouns_of(kinds))
+        modifiers = self.pick(modifier_lengths(n - 2, self.may_have_short_complement(noun)))
+        complement, determiner_words = n - 2 - modifiers, 1
+        if modifiers and role in ("subject", "object") and not negated and self.chance(0.06) and countable(noun):
+            determiner_words, modifiers = 2, modifiers - 1
+        followed = complement > 0
+        determiner = self.determiner(noun, role, determiner_words, followed=followed)
+        while negated and determiner.english[0] in words.NOT_NEGATED:
+            determiner = self.determiner(noun, role, determiner_words, followed=followed)
+        adjectives, very = self.adjectives(noun, modifiers)
+        phrase = self.simple_noun_phrase(noun, determiner, adjectives, very, negated=negated, followed=followed)
+        if complement:
+            phrase.french.extend(self.complement(complement, noun, phrase, placed=role == "goal"))
+        return self.mention(phrase)
+
+    def one_word_noun_phrase(self, kinds: tuple[str, ...], role: str, negated: bool) -> NounPhrase:
+        """A noun phrase of one English word: a pronoun, a name, a country or a bare noun."""
+        draw = self.random()
+        bare = role in ("habit", "object", "generic")
+        if lexicon.has_person(kinds) and not (bare and draw > 0.85):
+            if draw < 0.45 and role in ("subject", "habit"):
+                pronoun = self.pick(words.SUBJECT_PRONOUNS)
+                french = [(pronoun["french"], self.say(pronoun["english"]))]
+                return NounPhrase(french, pronoun["person"], pronoun["gender"], pronoun["number"], "family")
+            return self.person(lexicon.FIRST_NAMES)
+        if "institution" in kinds and (not bare or draw < 0.5):
+            return self.country()
+        noun = self.pick(nouns_of(kinds))
+        name = ("generic" if role in ("habit", "generic") else "bare") + ("" if countable(noun) else "_mass")
+        determiner = words.DETERMINERS[name]
+        number = determiner.number
+        positions = self.say(noun.english[number])
+        article = ("de",) if negated and determiner.negated else determiner.french[noun.gender]
+        french = [*[(word, positions) for word in article], (noun.french[number], positions)]
+        return self.mention(NounPhrase(french, third_person(number), noun.gender, number, noun.kind))
+
+    def person(self, names: Sequence[lexicon.Name]) -> NounPhrase:
+        """A person by their first name."""
+        name = self.pick(names)
+        return NounPhrase([(name.french, self.say(name.english))], THIRD, name.gender, SINGULAR, "family")
+
+    def country(self) -> NounPhrase:
+        """A country, which has an article in French."""
+        country = self.pick(lexicon.COUNTRIES)
+        positions = self.say(country.english)
+        french = [("la" if country.gender else "le", positions), (country.french, positions)]
+        return self.mention(NounPhrase(french, THIRD, country.gender, SINGULAR, "institution"))
+
+    def city(self) -> Word:
+        """A city."""
+        city = self.pick(lexicon.CITIES)
+        return city.french, self.say(city.english)
+
+    def institution(self, n: int) -> NounPhrase:
+        """An institution by its name."""
+        phrase, gender, number = self.pick([name for name in lexicon.INSTITUTIONS if len(name.phrase[0]) == n])
+        return self.mention(NounPhrase(self.phrase(phrase), third_person(number), gender, number, "institution"))
+
+    def coordination(self, n: int, kinds: tuple[str, ...], role: str) -> NounPhrase:
+        """Two or more noun phrases of the same kind: A and B, or A, B and C."""
+        kind = self.pick(nouns_of(kinds)).kind
+        sizes = self.split(n - 1, max(2, min(n // 3, 4, (n + 3) // 5)), 2)
+        conjuncts = [self.noun_phrase(sizes[0], (kind,), role, conjunct=True)]
+        french = list(conjuncts[0].french)
+        for size in sizes[1:]:
+            last = len(conjuncts) == len(sizes) - 1
+            french.append(("et", self.say("and")) if last else self.comma())
+            conjuncts.append(self.noun_phrase(size, (kind,), role, conjunct=True))
+            french.extend(conjuncts[-1].french)
+        gender = min(conjunct.gender for conjunct in conjuncts)  # feminine only if all are
+        universal = any(conjunct.universal for conjunct in conjuncts)
+        return self.mention(NounPhrase(french, THIRD_PLURAL, gender, PLURAL, kind, universal))
+
+    def unused_noun(self, nouns: Sequence[Noun]) -> Noun:
+        """One of the nouns, if possible one that the sentence does not have yet."""
         for _ in range(4):
             noun = self.pick(nouns)
             if noun.english not in self.used:
@@ -89,525 +215,406 @@ class Derivation:
         self.used.append(noun.english)
         return noun
 
+    def determiner(self, noun: Noun, role: str, n: int, *, followed: bool) -> Determiner:
+        """A determiner for the noun; no possessive if a complement follows."""
+        if n == 2:
+            return self.pick(DETERMINER_CHOICES["two_words"])
+        if not countable(noun):
+            mass = DETERMINER_CHOICES["mass" if followed else "mass_owned"]
+            return self.pick(mass) if role in ("object", "oblique") else words.THE
+        if role == "of":
+            return words.THE if self.chance(0.8) else words.THE_PLURAL
+        owned = "_owned" if may_be_owned(noun) and not followed else ""
+        if role in ("goal", "generic"):
+            return self.pick(DETERMINER_CHOICES["place" + owned])
+        if self.chance(0.36):
+            return self.pick(DETERMINER_CHOICES[("persons" if noun.kind in PERSONS else "plural") + owned])
+        return self.pick(DETERMINER_CHOICES["singular" + owned])
+
+    def adjectives(self, noun: Noun, n: int) -> tuple[list[Adjective], bool]:
+        """Adjectives for a noun, and whether the first has `very`."""
+        kind, name = noun.kind, noun.english[0]
+        if not n:
+            return [], False
+        if n == 1:
+            side = (lexicon.ADJECTIVES_BEFORE if self.chance(0.35) else lexicon.ADJECTIVES_AFTER)[kind]
+            exhausted = all(self.contradicts(adjective, 8) for adjective in side)
+            return [self.adjective(lexicon.ADJECTIVES[kind] if exhausted else side, name)], False
+        if all(self.contradicts(adjective, 8) for adjective in lexicon.FIRST_OF_TWO[kind]) or self.chance(0.3):
+            return [self.adjective(lexicon.GRADABLE[kind], name)], True
+        first = self.adjective(lexicon.FIRST_OF_TWO[kind], name)
+        return [first, self.adjective(lexicon.ADJECTIVES_AFTER[kind], name)], False
+
     def adjective(self, options: Sequence[Adjective], noun: str = "") -> Adjective:
-        """One of the adjectives that neither repeats nor contradicts what was said, at least what was said just now."""
-        used: Sequence[str | tuple[str, str]] = self.used
+        """An adjective that does not repeat or contradict what the sentence has said, or at least not recently."""
         for _ in range(12):
-            found = self.pick(options)
-            if tables.CLASHES[found.english].isdisjoint(used) and (found.english, noun) not in tables.BARRED:
+            adjective = self.pick(options)
+            contradictions = lexicon.CONTRADICTIONS[adjective.english]
+            if contradictions.isdisjoint(self.used) and (adjective.english, noun) not in lexicon.SET_PHRASES:
                 break
         else:
-            allowed = [a for a in options if (a.english, noun) not in tables.BARRED]
-            good = self.unsaid(allowed, 8) or self.unsaid(allowed, 3) or self.unsaid(allowed, 1)
-            found = self.pick(good or [a for a in allowed if a.english not in used[-8:]] or allowed)
-        self.used.append(found.english)
-        return found
+            allowed = [a for a in options if (a.english, noun) not in lexicon.SET_PHRASES]
+            for recent in (8, 3, 1):
+                fitting = [a for a in allowed if not self.contradicts(a, recent)]
+                if fitting:
+                    break
+            adjective = self.pick(fitting or [a for a in allowed if a.english not in self.used[-8:]] or allowed)
+        self.used.append(adjective.english)
+        return adjective
 
-    def unsaid(self, options: Sequence[Adjective], lately: int) -> list[Adjective]:
-        """The adjectives that go with the last words remembered."""
-        used = self.used[-lately:]
-        return [option for option in options if tables.CLASHES[option.english].isdisjoint(used)]
+    def contradicts(self, adjective: Adjective, recent: int) -> bool:
+        """Whether an adjective repeats or contradicts one of the most recent nouns and adjectives."""
+        return not lexicon.CONTRADICTIONS[adjective.english].isdisjoint(self.used[-recent:])
 
-    def chance(self, probability: float) -> bool:
-        """Whether something that rare happens."""
-        return self.random() < probability
-
-    def within(self, low: int, high: int) -> int:
-        """A whole number from low to high, both included."""
-        return low + int(self.random() * (high - low + 1)) if high > low else low
-
-    def say(self, words: str) -> Ids:
-        """Say English words; their places."""
-        english = self.english
-        start = len(english)
-        if " " in words:
-            english.extend(words.split())
-            return tuple(range(start, len(english)))
-        english.append(words)
-        return (start,)
-
-    def both(self, english: str, french: str) -> list[Word]:
-        """Say English words whose French words come from all of them."""
-        ids = self.say(english)
-        return [(word, ids) for word in french.split()]
-
-    def phrase(self, phrase: tables.Phrase) -> list[Word]:
-        """Say a fixed expression."""
-        english, french = phrase
-        start = len(self.english)
-        self.english.extend(english)
-        return [(word, tuple([start + place for place in places])) for word, places in french]
-
-    def comma(self) -> Word:
-        """A comma on both sides."""
-        self.english[-1] += ","
-        return ",", ()
-
-    def mention(self, nominal: Nominal) -> Nominal:
-        """Remember what later pronouns may stand for."""
-        if nominal.number == PLURAL:
-            self.groups_agree &= self.group is None or self.group.gender == nominal.gender
-            self.group = nominal
-        elif nominal.kind not in PERSONS:
-            self.things_agree &= self.thing is None or self.thing.gender == nominal.gender
-            self.thing = nominal
-        return nominal
-
-    def single(self, kinds: tuple[str, ...], role: str, negated: bool) -> Nominal:
-        """A noun phrase of one English word: a pronoun, a name, a country, or a noun without article."""
-        draw = self.random()
-        bare = role in ("habit", "object", "generic")
-        if personal(kinds) and not (bare and draw > 0.85):
-            if draw < 0.45 and role in ("subject", "habit"):
-                english, french, person, gender, number = self.pick(tables.SUBJECTS)
-                return Nominal([(french, self.say(english))], person, gender, number, "family")
-            name = self.pick(NAMES)
-            return Nominal([(name.french[0][0], self.say(name.english[0]))], IL, name.gender, SINGULAR, "family")
-        if "institution" in kinds and (not bare or draw < 0.5):
-            return self.country()
-        noun = self.pick(nouns_of(kinds))
-        mass = not countable(noun)
-        number = SINGULAR if mass else PLURAL
-        if role in ("habit", "generic"):
-            determiner = tables.GENERIC_MASS if mass else tables.GENERIC
-        else:
-            determiner = tables.BARE_MASS if mass else tables.BARE
-        ids = self.say(noun.english[number])
-        article = ("de",) if negated and determiner.negated else determiner.french[noun.gender]
-        words = [*[(word, ids) for word in article], (noun.french[number], ids)]
-        return self.mention(Nominal(words, ILS if number else IL, noun.gender, number, noun.kind))
-
-    def country(self) -> Nominal:
-        """A country with the article French gives it."""
-        country = self.pick(COUNTRIES)
-        ids = self.say(country.english[0])
-        words = [("la" if country.gender else "le", ids), (country.french[0][0], ids)]
-        return self.mention(Nominal(words, IL, country.gender, SINGULAR, "institution"))
-
-    def body(self, length: int) -> Nominal:
-        """An institution's proper name of this many words."""
-        body = self.pick([body for body in BODIES if len(body.english) == length])
-        start = len(self.english)
-        self.english.extend(body.english)
-        words = [(word, tuple(start + place for place in places)) for word, places in body.french]
-        person = ILS if body.number else IL
-        return self.mention(Nominal(words, person, body.gender, body.number, "institution"))
-
-    def determine(self, noun: Noun, role: str, words: int, *, followed: bool) -> Determiner:
-        """A determiner of one or two words that goes with the noun in its role, and with what follows it."""
-        if words == 2:
-            return self.pick(tables.TWO_WORDS)
-        if noun.kind in UNCOUNTED:
-            mass = tables.MASS if followed else tables.MASS_OWN
-            return self.pick(mass) if role in ("object", "oblique") else tables.THE
-        if role == "of":
-            return tables.THE if self.chance(0.8) else tables.THE_MANY
-        owned = may_be_owned(noun) and not followed
-        if role in ("goal", "generic"):
-            return self.pick(tables.SETTING_OWN if owned else tables.SETTING)
-        if self.chance(0.36):
-            if noun.kind in PERSONS:
-                return self.pick(tables.FOLK_OWN if owned else tables.FOLK)
-            return self.pick(tables.MANY_OWN if owned else tables.MANY)
-        return self.pick(tables.ONE_OWN if owned else tables.ONE)
-
-    def core(
+    def simple_noun_phrase(
         self,
         noun: Noun,
         determiner: Determiner,
         adjectives: list[Adjective],
         very: bool,
-        negated: bool,
         *,
+        negated: bool = False,
         followed: bool = False,
-    ) -> Nominal:
-        """Determiner, adjectives and noun, each in its language's order and form.
+    ) -> NounPhrase:
+        """Determiner, adjectives and noun, with the word order and agreement of each language.
 
-        Where a complement follows, nothing is said to be Marie's or the best: a relative clause would ask for a comma
-        or for the subjunctive.
+        If a complement follows there is no possessor and no superlative: a relative clause after them would need a
+        comma or the subjunctive.
         """
         number, gender = determiner.number, noun.gender
         index = gender + 2 * number
         english = determiner.english
-        if determiner is tables.A:
-            english = (indefinite("very"),) if very else ((adjectives[0] if adjectives else noun).article,)
-        elif negated and determiner in (tables.SOME, tables.SOME_MASS):
+        if determiner is words.A:
+            english = (indefinite_article("very") if very else (adjectives[0] if adjectives else noun).article,)
+        elif negated and determiner in words.SOME:
             english = ("any",)
-        owner: tuple[Word, ...] = ()
-        if determiner is tables.THE and self.chance(0.12) and may_be_owned(noun) and not (followed or self.depth):
-            name = self.pick(NAMES)
-            english = (name.english[0] + "'s",)
-            owner = (("de", (len(self.english),)), (name.french[0][0], (len(self.english),)))
+        possessor: list[Word] = []
+        if determiner is words.THE and self.chance(0.12) and may_be_owned(noun) and not (followed or self.depth):
+            name = self.pick(lexicon.FIRST_NAMES)
+            english = (name.english + "'s",)
+            possessor = [("de", (len(self.english),)), (name.french, (len(self.english),))]
         start = len(self.english)
         self.english.extend(english)
-        ids = tuple(range(start, start + len(english)))
-        extreme = len(adjectives) == 1 and determiner in tables.DEFINITE and not (owner or followed)
-        if extreme and self.extreme(adjectives[0], very):
-            return self.superlative(noun, determiner, adjectives[0], very, ids)
-        degree: list[Word] = [("très", self.say("very"))] if very else []
+        positions = tuple(range(start, start + len(english)))
+        if len(adjectives) == 1 and determiner in (words.THE, words.THE_PLURAL) and not (possessor or followed):
+            adjective = adjectives[0]
+            gradable = adjective.english not in lexicon.NOT_GRADABLE
+            if gradable and bool(adjective.superlative) is not very and self.chance(0.35):
+                return self.superlative(noun, determiner, adjective, very, positions)
         before: list[Word] = []
         after: list[Word] = []
-        for place, adjective in enumerate(adjectives):
-            said = self.say(adjective.english)
+        if very:
+            (before if adjectives[0].precedes else after).append(("très", self.say("very")))
+        for adjective in adjectives:
             side = before if adjective.precedes else after
-            if place == 0:
-                side.extend(degree)
-            side.append((adjective.french[index], said))
-            if adjective.precedes and index == 0 and opens_with_vowel(noun.french[0]):
-                side[-1] = (adjective.before_vowel, said)
+            side.append((attributive(adjective, index, noun), self.say(adjective.english)))
         head = (noun.french[number], self.say(noun.english[number]))
-        following = before[0][0] if before else head[0]
-        if (negated and determiner.negated) or (determiner.thinned and before):
+        if (negated and determiner.negated) or (determiner.before_adjective and before):
             article: tuple[str, ...] = ("de",)
         else:
-            article = determiner.french[index + 4 * opens_with_vowel(following)]
-        if len(article) == len(ids):
-            words: list[Word] = [(word, (i,)) for word, i in zip(article, ids, strict=True)]
+            article = determiner.french[index + 4 * begins_with_vowel(before[0][0] if before else head[0])]
+        if len(article) == len(positions):
+            french: list[Word] = [(word, (i,)) for word, i in zip(article, positions, strict=True)]
         else:
-            words = [(word, ids) for word in article]
-        words += [*before, head, *after, *owner]
-        return Nominal(words, ILS if number else IL, gender, number, noun.kind, english[0] in tables.TOTAL)
+            french = [(word, positions) for word in article]
+        french += [*before, head, *after, *possessor]
+        return NounPhrase(french, third_person(number), gender, number, noun.kind, english[0] in words.UNIVERSAL)
 
-    def extreme(self, adjective: Adjective, very: bool) -> bool:
-        """Whether to say an adjective as a superlative: in one word where it has one, else in two."""
-        graded = adjective.english not in tables.UNGRADED
-        return graded and bool(adjective.superlative) is not very and self.chance(0.35)
-
-    def superlative(self, noun: Noun, determiner: Determiner, adjective: Adjective, very: bool, ids: Ids) -> Nominal:
+    def superlative(
+        self, noun: Noun, determiner: Determiner, adjective: Adjective, most: bool, positions: Positions
+    ) -> NounPhrase:
         """`the oldest bridge`: le plus vieux pont; `the most expensive car`: la voiture la plus chère."""
         number, gender = determiner.number, noun.gender
         index = gender + 2 * number
-        most = self.say("most") if very else ()
-        said = self.say(adjective.english if very else adjective.superlative)
+        degree = self.say("most") if most else ()
+        said = self.say(adjective.english if most else adjective.superlative)
         head = (noun.french[number], self.say(noun.english[number]))
-        article = determiner.french[index][0]
-        form = adjective.french[index]
-        if adjective.precedes and index == 0 and opens_with_vowel(head[0]):
-            form = adjective.before_vowel
-        best = tables.IRREGULAR_COMPARATIVES.get(adjective.comparative)
-        high: list[Word] = [(best[index], said)] if best else [("plus", most or said), (form, said)]
-        words = [(article, ids), *high, head] if adjective.precedes else [(article, ids), head, (article, ids), *high]
-        return Nominal(words, ILS if number else IL, gender, number, noun.kind)
+        article = (determiner.french[index][0], positions)
+        irregular = words.IRREGULAR_COMPARATIVES.get(adjective.comparative)
+        graded: list[Word] = [("plus", degree or said), (attributive(adjective, index, noun), said)]
+        if irregular:
+            graded = [(irregular[index], said)]
+        french = [article, *graded, head] if adjective.precedes else [article, head, article, *graded]
+        return NounPhrase(french, third_person(number), gender, number, noun.kind)
 
-    def noun_phrase(
-        self, n: int, kinds: tuple[str, ...], role: str, *, negated: bool = False, joined: bool = False
-    ) -> Nominal:
-        """A noun phrase of exactly n English words."""
-        if n == 1:
-            return self.single(kinds, role, negated)
-        if n in (3, 4) and "institution" in kinds and self.chance(0.15):
-            return self.body(n)
-        apart = negated or joined or role in ("of", "goal")
-        if n >= 5 and self.chance(0.15 if n < 8 else 0.35) and not apart:
-            return self.coordination(n, kinds, role)
-        noun = self.fresh(nouns_of(kinds))
-        rest = n - 2
-        modifiers = self.pick(tables.SPLITS[rest, self.can_complement(noun)])
-        complement = rest - modifiers
-        words = 1
-        if modifiers and role in ("subject", "object") and not negated and self.chance(0.06) and countable(noun):
-            words, modifiers = 2, modifiers - 1
-        followed = complement > 0
-        determiner = self.determine(noun, role, words, followed=followed)
-        while negated and determiner.english[0] in tables.UNDENIED:
-            determiner = self.determine(noun, role, words, followed=followed)
-        adjectives, very = self.describe(noun, modifiers)
-        nominal = self.core(noun, determiner, adjectives, very, negated, followed=followed)
-        if complement:
-            nominal.french.extend(self.complement(complement, noun, nominal, placed=role == "goal"))
-        return self.mention(nominal)
-
-    def describe(self, noun: Noun, words: int) -> tuple[list[Adjective], bool]:
-        """Adjectives for a noun in this many words, and whether the first is `very` so."""
-        kind, name = noun.kind, noun.english[0]
-        if not words:
-            return [], False
-        if words == 1:
-            side = tables.ADJECTIVES_BEFORE if self.chance(0.35) else tables.ADJECTIVES_AFTER
-            options = side[kind] if self.unsaid(side[kind], 8) else tables.ADJECTIVES[kind]
-            return [self.adjective(options, name)], False
-        if not self.unsaid(tables.PAIRED[kind], 8) or self.chance(0.3):
-            return [self.adjective(tables.GRADED[kind], name)], True
-        first = self.adjective(tables.PAIRED[kind], name)
-        return [first, self.adjective(tables.ADJECTIVES_AFTER[kind], name)], False
-
-    def coordination(self, n: int, kinds: tuple[str, ...], role: str) -> Nominal:
-        """Two noun phrases of a kind joined by `and`, or three or more in a list."""
-        kind = (self.pick(nouns_of(kinds)).kind,)
-        parts = self.shares(n - 1, max(2, min(n // 3, 4, (n + 3) // 5)), 2)
-        nominals = [self.noun_phrase(parts[0], kind, role, joined=True)]
-        words = list(nominals[0].french)
-        for place, part in enumerate(parts[1:], start=2):
-            if place == len(parts):
-                words.append(("et", self.say("and")))
-            else:
-                words.append(self.comma())
-            nominals.append(self.noun_phrase(part, kind, role, joined=True))
-            words.extend(nominals[-1].french)
-        gender = min(nominal.gender for nominal in nominals)
-        return self.mention(Nominal(words, ILS, gender, PLURAL, kind[0], any(one.total for one in nominals)))
-
-    def shares(self, total: int, parts: int, least: int) -> list[int]:
-        """The total cut into this many parts of at least so much each, at random but not far apart."""
-        sizes = [least] * parts
-        for _ in range(total - least * parts):
-            sizes[int(self.random() * parts)] += 1
-        return sizes
-
-    def can_complement(self, noun: Noun) -> bool:
-        """Whether a complement of only two words can follow the noun: `of France`, `in Paris`, `who sleeps`."""
-        if (
-            tables.OF.get(noun.english[0]) in ("country", "city")
-            or noun.kind == "event"
-            or noun.english[0] in tables.SENT
-        ):
+    def may_have_short_complement(self, noun: Noun) -> bool:
+        """Whether a complement of two words can follow the noun: `of France`, `in Paris`, `who sleeps`."""
+        name = noun.english[0]
+        if lexicon.OF.get(name) in ("country", "city") or noun.kind == "event" or name in lexicon.SENT:
             return True
-        return not self.depth and bool(tables.VERBS_FOR["alone", noun.kind])
+        return not self.depth and bool(lexicon.VERBS_BY_SUBJECT["intransitive", noun.kind])
 
-    def complement(self, n: int, noun: Noun, head: Nominal, *, placed: bool = False) -> list[Word]:
-        """What follows a noun, in exactly n words."""
+    def complement(self, n: int, noun: Noun, head: NounPhrase, *, placed: bool = False) -> list[Word]:
+        """What follows a noun: a prepositional phrase or a relative clause."""
         name, kind = noun.english[0], noun.kind
-        of = tables.OF.get(name)
+        of = lexicon.OF.get(name)
         if of in ("country", "city"):
             if n == 2:
                 preposition = ("de", self.say("of"))
-                named = self.country().french if of == "country" else [self.city()]
-                bare = name in tables.CROWNS and named[0][0] == "la"  # le roi de France, but du Portugal
-                return [preposition, *(named[1:] if bare else named)]
+                french = self.country().french if of == "country" else [self.city()]
+                bare = name in lexicon.BARE_COUNTRY and french[0][0] == "la"  # le roi de France, but du Portugal
+                return [preposition, *(french[1:] if bare else french)]
         elif of and n >= 3 and self.chance(0.5):
-            return [*self.both("of", "de"), *self.noun_phrase(n - 1, kinds_of(of), "of").french]
-        if n == 2 and name in tables.SENT:
+            return [*self.both("of", "de"), *self.noun_phrase(n - 1, lexicon.kinds_of(of), "of").french]
+        if n == 2 and name in lexicon.SENT:
             return [*self.both("from", "de"), *self.noun_phrase(1, ("family",), "oblique").french]
         if n == 2 and kind == "event":
             return self.place(2, formal=True)
-        about = tables.ABOUT.get(name) or tables.ABOUT.get(kind)
+        about = lexicon.ABOUT.get(name) or lexicon.ABOUT.get(kind)
         if about and n >= 3 and self.chance(0.6):
             preposition = ("sur", self.say(about))
             if about == "on" and n in (4, 5) and self.chance(0.3):
-                return [preposition, *self.body(n - 1).french]
+                return [preposition, *self.institution(n - 1).french]
             return [preposition, *self.noun_phrase(n - 1, ("issue", "topic"), "oblique").french]
-        if 3 <= n < 7 and kind in tables.CONCRETE and not placed:
-            inside = kind in tables.INDOORS
-            if self.depth or (inside and n == 3) or self.chance(0.4):
-                return self.place(n, formal=False, base="indoors" if inside else "")
-        return self.relate(self, n, head)
+        if 3 <= n < 7 and kind in lexicon.CONCRETE and not placed:
+            indoors = kind in lexicon.INDOORS
+            if self.depth or (indoors and n == 3) or self.chance(0.4):
+                return self.place(n, verb="indoors" if indoors else "")
+        return self.relative_clause(self, n, head)
 
-    def city(self) -> Word:
-        """A city."""
-        city = self.pick(CITIES)
-        return city.french[0][0], self.say(city.english[0])
+    # Verb groups
 
-    def place(self, n: int, *, formal: bool, base: str = "") -> list[Word]:
-        """Where, in exactly n words; formal things happen in cities and at events."""
-        if n == 2:
-            draw = self.random()
-            if draw < 0.45:
-                return [*self.both("in", "à"), self.city()]
-            if draw < 0.8 or formal or base not in tables.HOMELY:
-                ids, country = self.say("in"), self.pick(COUNTRIES)
-                said = self.say(country.english[0])
-                return [("en" if country.gender else "au", ids), (country.french[0][0], said)]
-            return self.both(*self.pick(tables.FIXED_PLACES))
-        if formal:
-            preposition, words = self.both(*self.pick(tables.EVENT_PREPOSITIONS)), n - 1
-            return [*preposition, *self.noun_phrase(words, ("event",), "oblique").french]
-        english, french, kinds = self.pick(tables.settings(base, n > 4))
-        words = n - 1 - english.count(" ")
-        return [*self.both(english, french), *self.noun_phrase(words, kinds, "goal").french]
-
-    def plan(
-        self,
-        table: dict[int, list[tuple[Plan, int]]],
-        room: int,
-        subject: Nominal,
-        *,
-        verb: Verb | None = None,
-        habitual: bool = False,
-    ) -> Plan:
-        """A way to say a verb of the subject now, in at most `room` words."""
+    def verb_form(
+        self, voice: str, n: int, subject: NounPhrase, *, verb: Verb | None = None, habitual: bool = False
+    ) -> VerbForm:
+        """A form of the verb in at most n English words that fits its subject and the time frame of the clause."""
         stative = verb is not None and verb.stative
-        invariant = verb is not None and verb.base == verb.past and self.frame in (PAST, PRESENT)  # `they read`
-        dated = self.opened and not self.depth
-        habitual = habitual or (dated and self.frame == PRESENT)
-        total, told = subject.total, self.told
-        key = (id(table), self.frame, room if room < 6 else 6, stative, invariant, habitual, dated, total, told)
-        found = PLAN_POOLS.get(key)
-        if found is None:
-            fitting = [
-                (plan, weight)
-                for plan, weight in table[self.frame]
-                if plan.length <= room
-                and not (stative and (plan.form == "gerund" or plan.tense == "perfect"))
-                and not (invariant and plan.form in ("past", "present"))
-                and not (total and plan.negation)
-                and not (told and plan.tense == "perfect")
-            ]
-            best = [
-                (plan, weight)
-                for plan, weight in fitting
-                if (plan.habitual or not habitual)
-                and not (dated and (not plan.dated or plan.adverb or plan.negation in ("never", "no longer")))
-            ]
-            found = PLAN_POOLS[key] = tuple(plan for plan, weight in best or fitting for _ in range(weight))
-        return self.pick(found)
-
-    def helper(self, plan: Plan, person: int) -> Ids:
-        """Say the English auxiliary, if there is one."""
-        forms = tables.AUXILIARIES.get(plan.auxiliary)
-        return self.say(forms[person] if forms else plan.auxiliary) if plan.auxiliary else ()
+        ambiguous = verb is not None and verb.base == verb.past and self.frame in ("past", "present")  # `they read`
+        dated = self.opens_with_time and not self.depth
+        habitual = habitual or (dated and self.frame == "present")
+        universal, narrative, length = subject.universal, self.narrative, n if n < 6 else 6
+        return self.pick(
+            verb_forms(voice, self.frame, length, stative, ambiguous, habitual, dated, universal, narrative)
+        )
 
     def verb_group(
         self,
         verb: Verb,
-        plan: Plan,
-        subject: Nominal,
+        form: VerbForm,
+        subject: NounPhrase,
         *,
-        pronoun: tuple[str, str, int] | None = None,
+        pronoun: ObjectPronoun | None = None,
         agreement: int = 0,
     ) -> list[Word]:
-        """The verb with its auxiliaries, negation, adverb and object pronoun, in both orders."""
-        person = subject.person
-        helper = self.helper(plan, person)
-        negation = self.say(plan.negation) if plan.negation else ()
-        adverb = self.say(plan.adverb) if plan.adverb else ()
-        form = plan.form if plan.form != "present" else "third" if person == IL else "base"
-        main = self.say(getattr(verb, form))
+        """The verb with its auxiliary, negation, adverb and object pronoun; a participle has the agreement index."""
+        auxiliary, negation, adverb = self.before_verb(form, subject.person)
+        english_form = form.form if form.form != "present" else "third" if subject.person == THIRD else "base"
+        main = self.say(getattr(verb, english_form))
         if verb.particle:
             main += self.say(verb.particle)
-        french = verb.french
-        words: list[Word] = [("ne", negation)] if negation else []
+        french: list[Word] = [("ne", negation)] if negation else []
         if pronoun:
-            words.append((pronoun[1], self.say(pronoun[0])))
-            agreement = pronoun[2]
+            french.append((pronoun.french, self.say(pronoun.english)))
+            agreement = pronoun.agreement
         elif verb.reflexive:
-            words.append((tables.REFLEXIVES[person], main))
-        tense = plan.tense
-        if tense == "past" and verb.stative:
-            tense = "imperfect"
-        if tense in tables.HELPERS:
-            auxiliary = tables.ETRE if french.with_etre else tables.AVOIR
-            finite = (getattr(auxiliary, tables.HELPERS[tense])[person], helper or main)
-            if french.with_etre:
-                agreement = subject.gender + 2 * subject.number
-            last: list[Word] = [(french.participle[agreement], main)]
+            french.append((words.REFLEXIVE_PRONOUNS[subject.person], main))
+        tense = "imperfect" if form.tense == "past" and verb.stative else form.tense
+        participle: list[Word] = []
+        if tense in words.COMPOUND_TENSES:
+            helper = words.ETRE if verb.french.with_etre else words.AVOIR
+            french.append((getattr(helper, words.COMPOUND_TENSES[tense])[subject.person], auxiliary or main))
+            if verb.french.with_etre:
+                agreement = subject.agreement
+            participle = [(verb.french.participle[agreement], main)]
         else:
-            finite, last = (getattr(french, tense)[person], helper + main), []
-        words.append(finite)
-        if negation:
-            words.append((tables.NEGATIONS[plan.negation], negation))
-        if adverb:
-            words.append((tables.ADVERBS[plan.adverb], adverb))
-        words += last
-        if verb.tail:
-            words.append((verb.tail, main))
-        return words
+            french.append((getattr(verb.french, tense)[subject.person], auxiliary + main))
+        french += [*after_finite_verb(form, negation, adverb), *participle]
+        if verb.noun:
+            french.append((verb.noun, main))
+        return french
 
-    def being(self, plan: Plan, subject: Nominal, verb: Verb | None = None) -> list[Word]:
-        """A passive, or without a verb the copula."""
-        person = subject.person
-        helper = self.helper(plan, person)
-        negation = self.say(plan.negation) if plan.negation else ()
-        adverb = self.say(plan.adverb) if plan.adverb else ()
-        link = self.say(tables.LINKS[plan.auxiliary]) if plan.auxiliary in tables.LINKS else ()
-        words: list[Word] = [("ne", negation)] if negation else []
-        compound = plan.tense in tables.HELPERS
-        if compound:
-            words.append((getattr(tables.AVOIR, tables.HELPERS[plan.tense])[person], helper))
+    def copula_group(self, form: VerbForm, subject: NounPhrase, verb: Verb | None = None) -> list[Word]:
+        """The copula, or with a verb its passive."""
+        auxiliary, negation, adverb = self.before_verb(form, subject.person)
+        link = self.say(form.link) if form.link else ()
+        french: list[Word] = [("ne", negation)] if negation else []
+        participle: list[Word] = []
+        if form.tense in words.COMPOUND_TENSES:
+            french.append((getattr(words.AVOIR, words.COMPOUND_TENSES[form.tense])[subject.person], auxiliary))
+            participle = [("été", link or auxiliary)]
         else:
-            words.append((getattr(tables.ETRE, plan.tense)[person], helper + link))
-        if negation:
-            words.append((tables.NEGATIONS[plan.negation], negation))
-        if adverb:
-            words.append((tables.ADVERBS[plan.adverb], adverb))
-        if compound:
-            words.append(("été", link or helper))
+            french.append((getattr(words.ETRE, form.tense)[subject.person], auxiliary + link))
+        french += [*after_finite_verb(form, negation, adverb), *participle]
         if verb is not None:
-            words.append((verb.french.participle[subject.gender + 2 * subject.number], self.say(verb.participle)))
-        return words
+            french.append((verb.french.participle[subject.agreement], self.say(verb.participle)))
+        return french
 
-    def times(self, plan: Plan | None) -> str:
-        """Which expressions of time go with the frame and the plan."""
-        if plan is not None and not plan.dated:
+    def before_verb(self, form: VerbForm, person: int) -> tuple[Positions, Positions, Positions]:
+        """Append the English auxiliary, negation and adverb."""
+        forms = words.AUXILIARIES.get(form.auxiliary)
+        auxiliary = self.say(forms[person] if forms else form.auxiliary) if form.auxiliary else ()
+        negation = self.say(form.negation) if form.negation else ()
+        return auxiliary, negation, self.say(form.adverb) if form.adverb else ()
+
+    # Adjuncts
+
+    def adjuncts(
+        self, n: int, verb: Verb | None, form: VerbForm | None, *, manner: bool = False, placed: bool = False
+    ) -> list[Word]:
+        """Adjuncts of manner, place and time."""
+        first, others = self.separate_adjuncts(n, verb, form, manner=manner, placed=placed)
+        return first + others
+
+    def separate_adjuncts(
+        self, n: int, verb: Verb | None, form: VerbForm | None, *, manner: bool = False, placed: bool = False
+    ) -> tuple[list[Word], list[Word]]:
+        """The adjunct of manner, which French has beside the verb, and those of place and time."""
+        if not n:
+            return [], []
+        manners = lexicon.MANNERS_OF_VERB[verb.base] if manner and verb is not None else ()
+        if form is not None and form.negation:
+            manners = ()
+        times = "any" if self.has_time or (self.depth and n > 1) else self.time_class(form)
+        without_place = placed or (verb is not None and (verb.stative or verb.no_place))
+        manner_words, place_words, time_words = self.pick(adjunct_lengths(n, times, bool(manners), not without_place))
+        first = self.phrase(self.pick(manners)) if manner_words else []
+        others: list[Word] = []
+        if place_words:
+            formal, base = (verb.formal, verb.base) if verb is not None else (False, "")
+            others += self.place(place_words, formal=formal, verb=base)
+        if time_words and times == "any":
+            without_place = without_place or bool(place_words)
+            others += self.expression(words.FILLERS_WITHOUT_PLACE if without_place else words.FILLERS, form)
+        elif time_words:
+            self.has_time = True
+            others += self.time(time_words, times, form)
+        return first, others
+
+    def place(self, n: int, *, formal: bool = False, verb: str = "") -> list[Word]:
+        """Where something happens; formal actions take place in cities and at events."""
+        if n == 2:
+            draw = self.random()
+            if draw < 0.45:
+                return [*self.both("in", "à"), self.city()]
+            if draw < 0.8 or formal or verb not in words.FIXED_PLACE_VERBS:
+                positions, country = self.say("in"), self.pick(lexicon.COUNTRIES)
+                return [("en" if country.gender else "au", positions), (country.french, self.say(country.english))]
+            return self.both(*self.pick(words.FIXED_PLACES))
+        if formal:
+            preposition = self.both(*self.pick(words.EVENT_PREPOSITIONS))
+            return [*preposition, *self.noun_phrase(n - 1, ("event",), "oblique").french]
+        english, french, kinds = self.pick(words.place_prepositions(verb, n > 4))
+        preposition = self.both(english, french)
+        return [*preposition, *self.noun_phrase(n - 1 - english.count(" "), kinds, "goal").french]
+
+    def time_class(self, form: VerbForm | None) -> str:
+        """Which expressions of time go with the clause and its verb form."""
+        if form is not None and not form.dated:
             return "any"
-        if self.frame in (PAST, WHILE_PAST, CHAIN_PAST):
+        if self.frame in ("past", "while_past", "past_chain"):
             return "past"
-        if self.frame in (PRESENT, CHAIN_PRESENT):
-            return "habit" if plan is None or plan.habitual else "now"
-        return "any" if self.frame == REPORTED else "future"
+        if self.frame in ("present", "present_chain"):
+            return "habit" if form is None or form.habitual else "now"
+        return "any" if self.frame == "reported" else "future"
 
-    def expression(self, options: Sequence[tables.Phrase], plan: Plan | None) -> list[Word]:
-        """A fixed expression that goes with the plan: not `never every day`, nor `no longer again`."""
-        phrase = self.pick(options)
-        while plan is not None and (plan.negation or plan.adverb) and phrase[0][0] in ("every", "again", "regularly"):
-            phrase = self.pick(options)
-        return self.phrase(phrase)
+    def time_length(self, most: int, form: VerbForm) -> int:
+        """How many words at the end of a clause are for an expression of time."""
+        times = self.time_class(form)
+        if self.has_time or self.depth or times == "any":
+            return 0
+        return self.pick([0, 0, *[length for length in words.TIME_LENGTHS[times] if length <= most]])
 
-    def time(self, n: int, times: str, plan: Plan | None) -> list[Word]:
-        """When, in exactly n words."""
+    def time(self, n: int, times: str, form: VerbForm | None) -> list[Word]:
+        """When something happens: a fixed expression, a distance from now, or a date."""
         if n == 1 or times in ("habit", "now") or (n == 2 and self.chance(0.6)):
-            return self.expression(tables.TIMES[times, n], plan)
+            return self.expression(words.TIMES[times, n], form)
         past = times == "past"
         if n == 3 and self.chance(0.35):
-            number = self.pick(tables.SMALL_NUMBERS)
-            unit = self.pick(tables.UNITS)
-            if past:
-                count, unit_ids, ago = self.say(number), self.say(unit[0]), self.say("ago")
-                return [("il", ago), ("y", ago), ("a", ago), (NUMBERS[number], count), (unit[1], unit_ids)]
-            inside, count = self.say("in"), self.say(number)
-            return [("dans", inside), (NUMBERS[number], count), (unit[1], self.say(unit[0]))]
+            number, (english, french) = self.pick(words.DURATION_NUMBERS), self.pick(words.DURATION_UNITS)
+            preposition = () if past else self.say("in")
+            duration = [(lexicon.NUMBERS[number], self.say(number)), (french, self.say(english))]
+            if not past:
+                return [("dans", preposition), *duration]
+            ago = self.say("ago")
+            return [("il", ago), ("y", ago), ("a", ago), *duration]
         year = str(self.within(1950, 2024) if past else self.within(2030, 2059))
         if n == 2:
             return [*self.both("in", "en"), (year, self.say(year))]
-        month = self.pick(tables.MONTH_NAMES)
-        if n == 3:
-            inside, said = self.say("in"), self.say(month)
-            return [("en", inside), (MONTHS[month], said), (year, self.say(year))]
-        day = str(self.within(1, 28))
-        on, numbered, said = self.say("on"), self.say(day), self.say(month)
-        return [("le", on), ("1er" if day == "1" else day, numbered), (MONTHS[month], said), (year, self.say(year))]
+        month = self.pick(tuple(lexicon.MONTHS))
+        day = str(self.within(1, 28)) if n > 3 else ""
+        date = [("le", self.say("on")), ("1er" if day == "1" else day, self.say(day))] if day else self.both("in", "en")
+        return [*date, (lexicon.MONTHS[month], self.say(month)), (year, self.say(year))]
 
-    def spare(self, most: int, plan: Plan) -> int:
-        """How many words at the end of a clause, up to this many, may tell when."""
-        times = self.times(plan)
-        if self.timed or self.depth or times == "any":
-            return 0
-        return self.pick([0, 0, *[length for length in tables.TIME_LENGTHS[times] if length <= most]])
-
-    def adjuncts(
-        self, n: int, verb: Verb | None, plan: Plan | None, *, manner: bool = False, placed: bool = False
-    ) -> list[Word]:
-        """How, where and when, in exactly n words together."""
-        how, rest = self.circumstances(n, verb, plan, manner=manner, placed=placed)
-        return how + rest
-
-    def circumstances(
-        self, n: int, verb: Verb | None, plan: Plan | None, *, manner: bool = False, placed: bool = False
-    ) -> tuple[list[Word], list[Word]]:
-        """How, which French says beside the verb, and where and when, in exactly n words together."""
-        if not n:
-            return [], []
-        manner = manner and verb is not None and bool(tables.MANNER_OF[verb.base])
-        if plan is not None and plan.negation:
-            manner = False
-        times = "any" if self.timed or (self.depth and n > 1) else self.times(plan)
-        settled = placed or (verb is not None and (verb.stative or verb.base in tables.NOWHERE))
-        how, where, when = self.pick(tables.adjunct_shares(n, times, manner, not settled))
-        first: list[Word] = []
-        words: list[Word] = []
-        if how:
-            assert verb is not None
-            first = self.phrase(self.pick(tables.MANNER_OF[verb.base]))
-        if where:
-            formal, base = (verb.formal, verb.base) if verb is not None else (False, "")
-            words += self.place(where, formal=formal, base=base)
-        if when and times == "any":
-            words += self.expression(tables.SETTLED if settled or where else tables.FILLERS, plan)
-        elif when:
-            self.timed = True
-            words += self.time(when, times, plan)
-        return first, words
+    def expression(self, options: Sequence[lexicon.Phrase], form: VerbForm | None) -> list[Word]:
+        """A fixed expression that goes with the verb form: not `never every day`, nor `no longer again`."""
+        phrase = self.pick(options)
+        while form is not None and (form.negation or form.adverb) and phrase[0][0] in ("every", "again", "regularly"):
+            phrase = self.pick(options)
+        return self.phrase(phrase)
 
 
-def may_be_owned(noun: Noun) -> bool:
-    """Whether the noun takes a possessor; a man or a queen would become a spouse or a card."""
-    return noun.kind in tables.OWNED and noun.english[0] not in tables.UNOWNED
+def countable(noun: Noun) -> bool:
+    """Whether the noun has a plural."""
+    return noun.kind not in lexicon.MASS
+
+
+def third_person(number: int) -> int:
+    """The third person, singular or plural."""
+    return THIRD_PLURAL if number else THIRD
+
+
+def attributive(adjective: Adjective, index: int, noun: Noun) -> str:
+    """The French form of an adjective beside its noun: un beau jardin, un bel arbre."""
+    before_vowel = adjective.precedes and index == 0 and begins_with_vowel(noun.french[0])
+    return adjective.before_vowel if before_vowel else adjective.french[index]
+
+
+def after_finite_verb(form: VerbForm, negation: Positions, adverb: Positions) -> list[Word]:
+    """The French negation and adverb, which follow the finite verb."""
+    french: list[Word] = [(words.NEGATIONS[form.negation], negation)] if negation else []
+    return [*french, (words.ADVERBS[form.adverb], adverb)] if adverb else french
+
+
+@cache
+def modifier_lengths(n: int, short_complement: bool) -> tuple[int, ...]:
+    """How many of n words may stand before the noun; a complement has at least three words, or two if it may."""
+    complements = [n - before for before in range(min(n, 2) + 1)]
+    return tuple(n - length for length in complements if length == 0 or length > 2 - short_complement)
+
+
+@cache
+def adjunct_lengths(n: int, times: str, manner: bool, place: bool) -> tuple[tuple[int, int, int], ...]:
+    """The ways to divide n words between manner, place and time."""
+    divisions = [
+        (manner_words, n - manner_words - time_words, time_words)
+        for manner_words in ((0, 1) if manner else (0,))
+        for time_words in (0, *words.TIME_LENGTHS[times])
+        if n - manner_words - time_words in (0, *range(2, n + 1))
+    ]
+    good = [
+        division
+        for division in divisions
+        if division[1] < 8 and (times != "any" or not division[2]) and (place or not division[1])
+    ]
+    return tuple(good or divisions)
+
+
+@cache
+def verb_forms(
+    voice: str,
+    frame: str,
+    length: int,
+    stative: bool,
+    ambiguous: bool,
+    habitual: bool,
+    dated: bool,
+    universal: bool,
+    narrative: bool,
+) -> tuple[VerbForm, ...]:
+    """The verb forms that fit, each repeated by its weight."""
+    fitting = [
+        (form, weight)
+        for form, weight in words.VERB_FORMS[voice][frame]
+        if form.length <= length
+        and not (stative and (form.form == "gerund" or form.tense == "perfect"))
+        and not (ambiguous and form.form in ("past", "present"))
+        and not (universal and form.negation)
+        and not (narrative and form.tense == "perfect")
+    ]
+    best = [
+        (form, weight)
+        for form, weight in fitting
+        if (form.habitual or not habitual)
+        and not (dated and (not form.dated or form.adverb or form.negation in ("never", "no longer")))
+    ]
+    return tuple(form for form, weight in best or fitting for _ in range(weight))

@@ -1,0 +1,99 @@
+"""The built-in corpus: distinct sentence pairs with word alignments, the same for the same seed."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from bisect import bisect
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import NamedTuple
+
+from regard.corpora.builtin.grammar import LONGEST_SENTENCE, derive
+from regard.corpora.builtin.morphology import Word, elide_and_contract
+from regard.errors import ConfigError, did_you_mean
+
+PARTS = ("train", "valid", "test")
+PART_BOUNDS = (230, 243)  # of one byte of a sentence's digest: 90 %, 5 % and 5 %
+MAX_TRIES = 60  # for an unseen sentence of one length before another length is drawn
+MAX_FAILURES = 10  # in a row of one length before it is given up
+
+
+class Pair(NamedTuple):
+    """A sentence, its translation, and the alignment as (source word, target word), counted from 0."""
+
+    source: str
+    target: str
+    alignment: tuple[tuple[int, int], ...]
+
+
+def sentences(
+    size: int,
+    *,
+    seed: int = 1,
+    part: str = "train",
+    min_length: int = 2,
+    max_length: int = LONGEST_SENTENCE,
+    lengths: str = "natural",
+) -> Iterator[Pair]:
+    """`size` sentence pairs, the same for the same arguments, none twice, and none that another part may have.
+
+    Lengths are in English words, distributed as in ordinary text ("natural") or evenly ("uniform"). There are fewer
+    pairs only if the grammar has fewer sentences of these lengths.
+    """
+    if size < 0:
+        raise ConfigError(f"size ({size}) must be 0 or more")
+    if part not in PARTS:
+        raise ConfigError(f"part ({part}) must be one of {', '.join(PARTS)}.{did_you_mean(part, PARTS)}")
+    if not 2 <= min_length <= max_length <= LONGEST_SENTENCE:
+        raise ConfigError(
+            f"min_length ({min_length}) and max_length ({max_length}) must be in order and between 2 and "
+            f"{LONGEST_SENTENCE} words"
+        )
+    if lengths not in ("natural", "uniform"):
+        raise ConfigError(f"lengths ({lengths}) must be natural or uniform")
+    span = range(min_length, max_length + 1)
+    weights = {length: natural_frequency(length) if lengths == "natural" else 1.0 for length in span}
+    return _draw(size, random.Random(f"{seed}/{part}"), part, weights)
+
+
+def _draw(size: int, generator: random.Random, part: str, weights: dict[int, float]) -> Iterator[Pair]:
+    """Unseen sentences of one part; a length that fails to give one several times in a row is given up."""
+    seen: set[bytes] = set()
+    lengths, totals = list(weights), list(accumulate(weights.values()))
+    failures = dict.fromkeys(lengths, 0)
+    while len(seen) < size and lengths:
+        length = lengths[min(bisect(totals, generator.random() * totals[-1]), len(lengths) - 1)]
+        for _ in range(MAX_TRIES):
+            english, french = derive(generator.random, length)
+            source = punctuated(english)
+            digest = hashlib.sha256(source.encode()).digest()
+            if PARTS[bisect(PART_BOUNDS, digest[8])] == part and digest[:8] not in seen:
+                seen.add(digest[:8])
+                failures[length] = 0
+                yield to_pair(source, french)
+                break
+        else:
+            failures[length] += 1
+            if failures[length] == MAX_FAILURES:
+                lengths.remove(length)
+                totals = list(accumulate(weights[length] for length in lengths))
+
+
+def natural_frequency(length: int) -> float:
+    """The relative frequency of a sentence length in ordinary text: highest at 10 to 12 words, with a long tail."""
+    rise = length**3 / (length**3 + 700)
+    return rise * (0.86 ** max(0, length - 11) + 0.02 * 0.97**length)
+
+
+def to_pair(source: str, french: list[Word]) -> Pair:
+    """The sentence and its translation, with their word alignment."""
+    words = elide_and_contract(french)
+    alignment = sorted({(i, j) for j, (_, positions) in enumerate(words) for i in positions})
+    return Pair(source, punctuated([text for text, _ in words]), tuple(alignment))
+
+
+def punctuated(words: list[str]) -> str:
+    """Words as a sentence, with a capital letter and a full stop."""
+    text = " ".join(words)
+    return text[0].upper() + text[1:] + "."

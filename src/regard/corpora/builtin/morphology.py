@@ -1,0 +1,193 @@
+"""Morphology of the built-in corpus: English and French inflection, and elision and contraction in French."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from regard.corpora.builtin.words import LEXICON
+
+Positions = tuple[int, ...]
+Word = tuple[str, Positions]  # a French word and the positions of the English words it translates
+
+ENGLISH_PLURALS: dict[str, str] = LEXICON["english_plurals"]
+DOUBLING = frozenset(LEXICON["english_doubling"]["verbs"].split())
+ASPIRATED = tuple(LEXICON["aspirated"]["words"].split())
+IRREGULAR_VERBS: dict[str, str] = LEXICON["irregular_french_verbs"]
+VOWELS_AND_H = frozenset("aeiouyâàéèêëîïôûœAEIOUYÂÀÉÈÊËÎÏÔÛŒhH")
+
+PRESENT_ENDINGS = {
+    "er": ("e", "e", "ons", "ez", "ent"),
+    "ir": ("is", "it", "issons", "issez", "issent"),
+    "re": ("s", "", "ons", "ez", "ent"),
+}
+IMPERFECT_ENDINGS = ("ais", "ait", "ions", "iez", "aient")
+FUTURE_ENDINGS = ("ai", "a", "ons", "ez", "ont")
+
+ELIDED = {word: word[:-1] + "'" for word in ("le", "la", "de", "que", "ne", "je", "se", "me", "puisque")}
+PUISQUE_ELIDES_BEFORE = frozenset(("il", "elle", "ils", "elles", "on", "un", "une", "en"))
+CONTRACTED = {("de", "le"): "du", ("de", "les"): "des", ("à", "le"): "au", ("à", "les"): "aux"}
+CLITICS = frozenset((*ELIDED, "à", "si"))
+
+
+class Conjugation(NamedTuple):
+    """A French verb. Finite forms are indexed by person (je, il, nous, vous, ils), participles like adjectives."""
+
+    infinitive: str
+    present: tuple[str, ...]
+    imperfect: tuple[str, ...]
+    future: tuple[str, ...]
+    conditional: tuple[str, ...]
+    participle: tuple[str, str, str, str]
+    with_etre: bool
+
+
+# English
+
+
+def indefinite_article(word: str) -> str:
+    """`a` or `an`, by the first sound of an English word."""
+    silent_h = word.startswith(("honest", "hour"))
+    consonant_sound = word.startswith(("uni", "use", "Eur", "one"))
+    return "an" if silent_h or (word[0] in "aeiouAEIOU" and not consonant_sound) else "a"
+
+
+def english_plural(word: str) -> str:
+    """The plural of an English noun; the third person singular of an English verb is formed alike."""
+    if word in ENGLISH_PLURALS:
+        return ENGLISH_PLURALS[word]
+    if word.endswith(("s", "x", "z", "ch", "sh")) or word == "go":
+        return word + "es"
+    if word.endswith("y") and word[-2] not in "aeiou":
+        return word[:-1] + "ies"
+    return word + "s"
+
+
+def english_verb(base: str, irregular: list[str]) -> tuple[str, str, str, str]:
+    """Third person, simple past, past participle and gerund; `irregular` has the past and perhaps the participle."""
+    stem = base + base[-1] if base in DOUBLING else base
+    if irregular:
+        past, participle = irregular[0], irregular[-1]
+    elif base.endswith("y") and base[-2] not in "aeiou":
+        past = participle = base[:-1] + "ied"
+    else:
+        past = participle = base + "d" if base.endswith("e") else stem + "ed"
+    without_e = base[:-1] if base.endswith("e") and base[-2] != "e" else stem
+    gerund = "dying" if base == "die" else without_e + "ing"
+    return "has" if base == "have" else english_plural(base), past, participle, gerund
+
+
+# French
+
+
+def french_plural(word: str) -> str:
+    """The regular plural of a French noun or masculine adjective."""
+    if word[-1] in "sxz":
+        return word
+    if word.endswith("al"):
+        return word[:-1] + "ux"
+    return word + ("x" if word.endswith(("eau", "jeu")) else "s")
+
+
+def french_forms(masculine: str, feminine: str = "") -> tuple[str, str, str, str]:
+    """Forms of an adjective or participle: masculine, feminine, then their plurals."""
+    if not feminine:
+        ending = masculine[:-1] + "se" if masculine.endswith("eux") else masculine + "e"
+        feminine = masculine if masculine.endswith("e") else ending
+    return masculine, feminine, french_plural(masculine), feminine + "s"
+
+
+def begins_with_vowel(word: str) -> bool:
+    """Whether the word before a French word is elided: l'accord, l'homme, but le haricot."""
+    return word[0] in VOWELS_AND_H and not word.startswith(ASPIRATED)
+
+
+def regular_stems(infinitive: str) -> tuple[str, str, str]:
+    """Stems of a regular verb: before a silent ending, before a sounded ending, and of the future."""
+    stem, ending = infinitive[:-2], infinitive[-2:]
+    if ending != "er":
+        return stem, stem, infinitive.removesuffix("e")
+    if stem[-2:] in ("oy", "uy", "ay"):
+        return stem[:-1] + "i", stem, stem[:-1] + "ier"
+    grave = stem[:-2] + "è" + stem[-1]
+    if stem[-2] == "é" and stem[-1] not in "éai":
+        return grave, stem, infinitive
+    if stem[-2] == "e" and stem[-1] in "tv":
+        return grave, stem, grave + "er"
+    return stem, stem, infinitive
+
+
+def with_ending(stem: str, ending: str) -> str:
+    """Stem and ending, with c and g kept soft: mangeons, commençait."""
+    if ending[0] in "ao" and stem[-1] in "cg":
+        stem = stem[:-1] + "ç" if stem[-1] == "c" else stem + "e"
+    return stem + ending
+
+
+def conjugate(infinitive: str, *, with_etre: bool = False) -> Conjugation:
+    """The forms of a French verb that the grammar uses."""
+    ending = infinitive[-2:]
+    model = max((model for model in IRREGULAR_VERBS if infinitive.endswith(model)), key=len, default="")
+    if model:
+        prefix = infinitive.removesuffix(model)
+        finite, participle, future = IRREGULAR_VERBS[model].split(", ")
+        present = tuple(prefix + form for form in finite.split())
+        participle, future = prefix + participle, prefix + future
+    else:
+        silent, sounded, future = regular_stems(infinitive)
+        present = tuple(
+            with_ending(sounded, e) if e in ("ons", "ez") or ending == "ir" else silent + e
+            for e in PRESENT_ENDINGS[ending]
+        )
+        participle = sounded + {"er": "é", "ir": "i", "re": "u"}[ending]
+    imperfect = "ét" if infinitive == "être" else present[2].removesuffix("ons")
+    if ending == "er" and imperfect.endswith("ge"):
+        imperfect = imperfect[:-1]
+    if imperfect.endswith("ç"):
+        imperfect = imperfect[:-1] + "c"
+    return Conjugation(
+        infinitive,
+        present,
+        tuple(with_ending(imperfect, e) for e in IMPERFECT_ENDINGS),
+        tuple(future + e for e in FUTURE_ENDINGS),
+        tuple(future + e for e in IMPERFECT_ENDINGS),
+        french_forms(participle),
+        with_etre,
+    )
+
+
+def elide_and_contract(words: list[Word]) -> list[Word]:
+    """French words as they are written: elided, contracted, with commas attached to the word before."""
+    written: list[Word] = []  # from the last word to the first: what happens to a word depends on the next one
+    comma = ""
+    for text, positions in reversed(words):
+        if text == ",":
+            comma = ","
+            continue
+        if text in CLITICS and written and not comma:
+            following, following_positions = written[-1]
+            if text == "de" and following == "des":  # de + des is de, which may be elided
+                written.pop()
+                positions += following_positions
+                following, following_positions = written[-1]
+            joined = CONTRACTED.get((text, following)) or _elided(text, following)
+            if joined:
+                written[-1] = (joined, positions + following_positions)
+                continue
+        if " " in text:
+            *first, last = text.split()
+            written.append((last + comma, positions))
+            written.extend([(part, positions) for part in reversed(first)])
+        else:
+            written.append((text + comma, positions))
+        comma = ""
+    written.reverse()
+    return written
+
+
+def _elided(word: str, following: str) -> str:
+    """The two words as one if the first is elided, else nothing."""
+    if word == "si":
+        return "s'" + following if following in ("il", "ils") else ""
+    if word == "puisque" and following not in PUISQUE_ELIDES_BEFORE:
+        return ""
+    return ELIDED[word] + following if word in ELIDED and begins_with_vowel(following) else ""
