@@ -35,7 +35,7 @@ SHORT = ["--updates", "3", "--set", "model.size=16", "--set", "model.heads=2", "
 def test_the_commands_for_files_of_your_own_run_one_after_the_other(tmp_path: Path) -> None:
     from regard.corpora import catalog
 
-    catalog.get("builtin", tmp_path, sizes={"train": 300, "test": 20})
+    catalog.write_builtin(tmp_path, sizes={"train": 300, "test": 20})
     (tmp_path / "letters.en").write_text((tmp_path / "test.en").read_text())
     (block,) = (block for block in re.findall(r"```\n(.*?)```", README, re.S) if "regard check train.en" in block)
     for line in block.strip().splitlines():

@@ -144,6 +144,12 @@ def test_the_built_in_corpus_is_written_as_asked(tmp_path) -> None:
     assert (tmp_path / "d" / "train.en").read_text().splitlines() != english
 
 
+def test_options_of_the_built_in_corpus_are_refused_for_others(tmp_path) -> None:
+    done = regard("data", "get", "multi30k", "--out", str(tmp_path / "c"), "--train", "30", "--max-length", "6")
+    assert done.returncode == 2
+    assert done.stderr == "regard: multi30k is a finished corpus: --train, --max-length can be used with builtin only\n"
+
+
 def test_check_answers_with_a_verdict_and_an_exit_code(tmp_path) -> None:
     (tmp_path / "a").write_text("one word\n" * 100)
     (tmp_path / "b").write_text("un mot\n" * 100)

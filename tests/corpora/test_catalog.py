@@ -440,7 +440,7 @@ def grammar(monkeypatch):
 
 
 def test_the_built_in_corpus_comes_with_its_alignments(grammar, tmp_path):
-    paths = catalog.get("builtin", tmp_path / "out", sizes={"train": 2})
+    paths = catalog.write_builtin(tmp_path / "out", sizes={"train": 2})
     assert [(path.name, path.read_text()) for path in paths] == [
         ("train.en", "train cat\n" * 2),
         ("train.fr", "chat\n" * 2),
@@ -448,9 +448,8 @@ def test_the_built_in_corpus_comes_with_its_alignments(grammar, tmp_path):
     ]
 
 
-def test_the_built_in_corpus_has_three_parts(grammar, tmp_path, monkeypatch):
-    monkeypatch.setattr(catalog, "BUILTIN_SIZES", {"train": 3, "valid": 2, "test": 1})
-    paths = catalog.get("builtin", tmp_path / "out")
+def test_the_built_in_corpus_has_three_parts(grammar, tmp_path):
+    paths = catalog.write_builtin(tmp_path / "out", sizes={"train": 3, "valid": 2, "test": 1})
     assert {path.name: len(path.read_text().splitlines()) for path in paths if path.suffix == ".fr"} == {
         "train.fr": 3,
         "valid.fr": 2,
@@ -458,27 +457,12 @@ def test_the_built_in_corpus_has_three_parts(grammar, tmp_path, monkeypatch):
     }
 
 
-@pytest.mark.parametrize(
-    ("sizes", "message"),
-    [({"trian": 2}, r"builtin has no part trian\. Did you mean train\?"), ({"train": 0}, "must have at least 1 pair")],
-)
-def test_a_wrong_size_of_the_built_in_corpus_is_refused(grammar, tmp_path, sizes, message):
-    with pytest.raises(DataError, match=message):
-        catalog.get("builtin", tmp_path / "out", sizes=sizes)
-
-
 def test_the_real_grammar_links_words_that_are_there(tmp_path):
-    pytest.importorskip("regard.corpora.builtin.corpus", reason="the grammar is not here yet")
-    texts = [path.read_text().split("\n") for path in catalog.get("builtin", tmp_path / "out", sizes={"test": 20})]
+    texts = [path.read_text().split("\n") for path in catalog.write_builtin(tmp_path / "out", sizes={"test": 20})]
     for english, french, links in zip(*texts, strict=True):
         for i, j in (link.split("-") for link in links.split()):
             assert int(i) < len(english.split())
             assert int(j) < len(french.split())
-
-
-def test_sizes_are_for_the_built_in_corpus_only(local, tmp_path):
-    with pytest.raises(DataError, match="tiny is what it is; sizes, seed and lengths are for builtin"):
-        catalog.get("tiny", tmp_path / "out", sizes={"train": 2})
 
 
 def test_a_file_without_a_published_checksum_has_to_stay_as_it_came(site, tmp_path, monkeypatch):

@@ -79,7 +79,11 @@ def test_the_english_decides_the_french(many: list[Pair]) -> None:
 
 def test_parts_share_no_sentence() -> None:
     parts = [
-        {pair.source for seed in (1, 2) for pair in sentences(400, seed=seed, part=part, max_length=4, lengths="uniform")}
+        {
+            pair.source
+            for seed in (1, 2)
+            for pair in sentences(400, seed=seed, part=part, max_length=4, lengths="uniform")
+        }
         for part in ("train", "valid", "test")
     ]
     assert all(len(part) > 400 for part in parts)

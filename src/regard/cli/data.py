@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -14,14 +13,15 @@ from regard.cli.options import (
     Force,
     Json,
     Languages,
+    OutFolder,
     Page,
     Source,
     Target,
     check_page,
     examples,
-    parse_path,
     two,
 )
+from regard.errors import ConfigError
 
 
 @examples("regard check train.en train.fr", "regard check corpus.tmx --languages en,fr --report check.html")
@@ -67,12 +67,18 @@ def check(
     raise typer.Exit(1 if result.verdict == "unfit" else 0)
 
 
+def _builtin(text: str, metavar: str | None = "N", low: int | None = None, high: int | None = None) -> Any:
+    """An option for the built-in corpus only."""
+    return typer.Option(metavar=metavar, min=low, max=high, help=text, rich_help_panel="Options for builtin")
+
+
 data = typer.Typer(no_args_is_help=True, help="The built-in corpus and named public ones, with checksum and licence.")
 
 
 @data.command("list")
+@examples("regard data list", "regard data list --json")
 def data_list(as_json: Json = False) -> None:
-    """Every corpus there is a name for, and where it would come from."""
+    """List the corpora that have a name, and where each comes from."""
     from regard.corpora import catalog
 
     if as_json:
@@ -85,33 +91,41 @@ def data_list(as_json: Json = False) -> None:
 
 
 @data.command("get")
+@examples("regard data get builtin -o corpus --train 100000", "regard data get multi30k -o corpora/multi30k")
 def data_get(
-    name: Annotated[str, typer.Argument(help="As `regard data list` has it.")],
-    out: Annotated[Path, typer.Option(parser=parse_path, metavar="FOLDER", help="The folder to write into.")],
+    name: Annotated[str, typer.Argument(help="A name that `regard data list` prints.")],
+    out: OutFolder,
     force: Force = False,
-    train: Annotated[int, typer.Option(min=0, max=10**9, help="Of builtin: pairs to train on; 0: 50,000.")] = 0,
-    valid: Annotated[int, typer.Option(min=0, max=10**9, help="Of builtin: pairs to choose by; 0: 1,000.")] = 0,
-    test: Annotated[int, typer.Option(min=0, max=10**9, help="Of builtin: pairs to report; 0: 1,000.")] = 0,
-    seed: Annotated[int, typer.Option(help="Of builtin: another corpus of the same kind.")] = 0,
-    shortest: Annotated[int, typer.Option(min=0, help="Of builtin: words a sentence has at least; 0: 2.")] = 0,
-    longest: Annotated[int, typer.Option(min=0, help="Of builtin: words a sentence has at most; 0: 80.")] = 0,
-    lengths: Annotated[str, typer.Option(help="Of builtin: natural, or uniform over all lengths.")] = "",
+    train: Annotated[int | None, _builtin("Training pairs; 50,000 by default.", low=1)] = None,
+    valid: Annotated[int | None, _builtin("Validation pairs; 1,000 by default.", low=1)] = None,
+    test: Annotated[int | None, _builtin("Test pairs; 1,000 by default.", low=1)] = None,
+    seed: Annotated[int | None, _builtin("Another seed gives other sentences; 1 by default.")] = None,
+    min_length: Annotated[int | None, _builtin("Fewest words in a sentence; 2 by default.", low=2, high=80)] = None,
+    max_length: Annotated[int | None, _builtin("Most words in a sentence; 80 by default.", low=2, high=80)] = None,
+    lengths: Annotated[
+        Literal["natural", "uniform"] | None, _builtin("Lengths as in ordinary text, or all equally often.", None)
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a corpus as plain text files: from REGARD_DATA, the cache or the network, in this order."""
+    """Write a corpus as plain text files, from REGARD_DATA, the cache or the network, whichever has it first."""
     from regard.cli import tables
     from regard.corpora import catalog
 
-    asked = {part: size for part, size in (("train", train), ("valid", valid), ("test", test)) if size}
-    sizes = {**catalog.BUILTIN_SIZES, **asked} if name == "builtin" else asked or None
-    told = {"seed": seed, "shortest": shortest, "longest": longest, "lengths": lengths}
-    made = {option: value for option, value in told.items() if value}
     entry = catalog.find(name)
-    with tables.working(f"writing {name}") if name == "builtin" else tables.download_bar() as progress:
-        paths = catalog.get(name, out, force=force, sizes=sizes, made=made, progress=progress)
+    parts = {"train": train, "valid": valid, "test": test}
+    sizes = {part: size for part, size in parts.items() if size is not None}
+    sampling = {"seed": seed, "min_length": min_length, "max_length": max_length, "lengths": lengths}
+    options = {option: value for option, value in sampling.items() if value is not None}
+    if name == "builtin":
+        with tables.working("writing builtin"):
+            paths = catalog.write_builtin(out, sizes=catalog.BUILTIN_SIZES | sizes, force=force, **options)
+    elif sizes or options:
+        flags = ", ".join("--" + option.replace("_", "-") for option in (*sizes, *options))
+        raise ConfigError(f"{name} is a finished corpus: {flags} can be used with builtin only")
+    else:
+        with tables.download_bar() as progress:
+            paths = catalog.get(name, out, force=force, progress=progress)
     print(f"licence: {entry.licence}; source: {entry.source}", file=sys.stderr)
     if as_json:
         return print(json.dumps({"name": name, "files": [str(path) for path in paths]}, indent=2))
-    for path in paths:
-        print(path)
-    return None
+    return print(*paths, sep="\n")

@@ -22,7 +22,7 @@ from regard.errors import DataError, did_you_mean
 from regard.folders import atomic_folder, cache, clear_os_errors, fsync, fsync_folder, temporary_folder, write_file
 from regard.text.files import MAX_LINE_BYTES, decompress, open_text
 
-__all__ = ["BUILTIN_SIZES", "Entry", "entries", "find", "get", "locate", "table", "where"]
+__all__ = ["BUILTIN_SIZES", "Entry", "entries", "find", "get", "locate", "table", "where", "write_builtin"]
 
 BUILTIN_SIZES = {"train": 50_000, "valid": 1_000, "test": 1_000}
 """Pairs of the built-in corpus where nobody says otherwise."""
@@ -96,20 +96,10 @@ def get(
     out: str | Path,
     *,
     force: bool = False,
-    sizes: Mapping[str, int] | None = None,
-    made: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
-    """Write a corpus as plain text files into a folder: all of them or none, and none over others without `force`.
-
-    `sizes` and `made` are for the built-in corpus: how many pairs of train, valid and test, and what else
-    `corpus.sentences` takes (seed, min_length, max_length, lengths).
-    """
+    """Write a public corpus as plain text files into a folder: all or none, and none over others without `force`."""
     entry = find(name)
-    if not entry.forms:
-        return _get_builtin(Path(out), force, sizes, made or {})
-    if sizes is not None or made:
-        raise DataError(f"{name} is what it is; sizes, seed and lengths are for builtin")
     form = _choose(entry)
     names = [piece.name for piece in form.pieces]
     _refuse_overwriting(Path(out), names, force=force)
@@ -307,20 +297,18 @@ def _tar_member(path: Path, name: str) -> Iterator[BinaryIO]:
     raise DataError(f"{path} has no file {name} in it; it is another archive than the one expected")
 
 
-def _get_builtin(out: Path, force: bool, sizes: Mapping[str, int] | None, made: Mapping[str, Any]) -> list[Path]:
+def write_builtin(
+    out: str | Path, *, sizes: Mapping[str, int] = BUILTIN_SIZES, force: bool = False, **options: Any
+) -> list[Path]:
+    """Write the built-in corpus; `options` (seed, min_length, max_length, lengths) go to `corpus.sentences`."""
     from regard.corpora.builtin import corpus
 
-    wanted = dict(BUILTIN_SIZES if sizes is None else sizes)
-    for part, size in wanted.items():
-        if part not in BUILTIN_SIZES:
-            raise DataError(f"builtin has no part {part}.{did_you_mean(part, BUILTIN_SIZES)}")
-        if size < 1:
-            raise DataError(f"builtin: {part} ({size}) must have at least 1 pair")
-    names = [f"{part}.{kind}" for part in wanted for kind in ("en", "fr", "align")]
+    out = Path(out)
+    names = [f"{part}.{kind}" for part in sizes for kind in ("en", "fr", "align")]
     _refuse_overwriting(out, names, force=force)
     with _appearing(out, names) as folder:
-        for part, size in wanted.items():
-            pairs = corpus.sentences(size, part=part, **made)
+        for part, size in sizes.items():
+            pairs = corpus.sentences(size, part=part, **options)
             _write_columns(
                 [folder / f"{part}.{kind}" for kind in ("en", "fr", "align")],
                 ((pair.source, pair.target, " ".join(f"{i}-{j}" for i, j in pair.alignment)) for pair in pairs),

@@ -49,7 +49,7 @@ def corpus(out: Path) -> Path:
     """The built-in sentences, written once."""
     folder = out / "data"
     if not (folder / "test.fr").exists():
-        catalog.get("builtin", folder, force=True, sizes=SIZES)
+        catalog.write_builtin(folder, force=True, sizes=SIZES)
     return folder
 
 

@@ -149,7 +149,7 @@ def _corpus(folder: Path, sizes: Mapping[str, int], say: Say) -> Path:
             raise FolderError(f"{folder} holds other sentences than are asked for: choose another --out")
         return folder
     say(f"writing {sum(sizes.values()):,} sentence pairs of 2 to {MADE['max_length']} words")
-    catalog.get("builtin", folder, force=True, sizes=sizes, made=MADE)
+    catalog.write_builtin(folder, sizes=sizes, force=True, **MADE)
     folders.write_file(record, wanted + "\n", force=True)
     return folder
 
