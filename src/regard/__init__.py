@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from regard.config import Config, ModelConfig, preset
     from regard.counting import count
     from regard.errors import ConfigError, DataError, FolderError, InputError, RegardError, RequestError, RunError
+    from regard.evaluation.compare import compare
+    from regard.evaluation.evaluate import evaluate
     from regard.models import build
     from regard.preflight.check import check
     from regard.translation.explain import explain
@@ -26,6 +28,8 @@ _HOMES = {
     "regard.translation.explain": ["explain"],
     "regard.translation.loading": ["load"],
     "regard.models": ["build"],
+    "regard.evaluation.evaluate": ["evaluate"],
+    "regard.evaluation.compare": ["compare"],
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -48,7 +52,9 @@ __all__ = [
     "attend",
     "build",
     "check",
+    "compare",
     "count",
+    "evaluate",
     "explain",
     "load",
     "preset",

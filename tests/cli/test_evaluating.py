@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from rich.console import Console
 from typer.testing import CliRunner
 
 from regard.cli.app import app
-from regard.cli.tables import comparison_tables, evaluation_tables
+from regard.cli.tables import show
 from regard.errors import ConfigError, DataError, FolderError, RegardError
 from regard.evaluation import systems
-from regard.evaluation.metrics import corpus_scores
+from regard.evaluation.compare import Comparison, PairedScore
+from regard.evaluation.metrics import Bucket, corpus_scores
 from regard.models import build
 from regard.models.folder import save_model
 from regard.translation.translator import Translator
@@ -34,14 +33,6 @@ def regard(*words: str | Path) -> Any:
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.output
-
-
-def drawn(found: Any, width: int) -> str:
-    """What a terminal of that many columns shows."""
-    console = Console(file=io.StringIO(), width=width, color_system=None)
-    with console.capture() as captured:
-        console.print(found)
-    return captured.get()
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +59,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_translations_in_a_file_are_scored_without_a_source(files: dict[str, Path]) -> None:
     answer = json.loads(regard("evaluate", "--hypothesis", files["one"], "--reference", files["reference"], "--json"))
     told = corpus_scores(HYPOTHESIS, REFERENCE, interval=True)
-    assert {name: answer[name] for name in told} == {name: score.as_dict() for name, score in told.items()}
+    assert {name: answer[name] for name in told} == {name: score.to_dict() for name, score in told.items()}
     assert answer["sentences"] == 40
 
 
@@ -89,33 +80,33 @@ def test_the_table_says_what_the_json_says(files: dict[str, Path], monkeypatch: 
 
 
 @pytest.mark.parametrize("width", [40, 48, 60, 80])
-def test_every_number_is_shown_whole_however_narrow_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_number_is_printed_whole_however_narrow_the_terminal(
+    files: dict[str, Path], width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    score = {"score": 63.58, "low": 61.99, "high": 65.12, "signature": "nrefs:1|a-word-that-is-longer-than-its-column"}
-    bucket = {"from": 11, "to": 20, "sentences": 29, "bleu": 65.7, "low": 61.1, "high": 70.2, "small": True}
-    found = {"bleu": score, "by_length": [bucket], "by_frequency": [], "frequencies_from": "the reference"}
-    printed = drawn(evaluation_tables(found), width)
+    asked = ("--hypothesis", files["one"], "--reference", files["reference"])
+    printed, answer = regard("evaluate", *asked), json.loads(regard("evaluate", *asked, "--json"))
     assert "…" not in printed
-    assert {"63.58", "11–20", "29", "65.7", "61.1", "70.2", "few"} <= set(printed.split())
-
-
-def test_a_wide_terminal_has_room_for_a_drawing_of_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    bucket = {"from": 11, "to": 20, "sentences": 62, "bleu": 65.7, "low": 61.1, "high": 70.2, "small": False}
-    found = {"by_length": [bucket], "by_frequency": [], "frequencies_from": "the reference"}
-    assert "├●┤" in drawn(evaluation_tables(found), 80)
+    assert {f"{answer[name][key]:.2f}" for name in ("bleu", "ter") for key in ("score", "low")} <= set(printed.split())
+    assert {f"{bucket['bleu']:.1f}" for bucket in answer["by_length"]} <= set(printed.split())
 
 
 @pytest.mark.parametrize("width", [40, 48, 60, 80])
-def test_systems_side_by_side_are_shown_whole_however_narrow_the_terminal(
-    width: int, monkeypatch: pytest.MonkeyPatch
+def test_a_comparison_is_printed_whole_however_narrow_the_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    score = {"score": 63.58, "low": 61.9, "high": 65.1, "p_randomisation": 0.0123, "p_bootstrap": 0.0456}
-    systems = [{"name": name, "bleu": score, "chrf": score, "ter": score} for name in ("one", "the-other")]
-    each = {"bleu": 65.7, "low": 61.1, "high": 70.2}
-    bucket = {"from": 11, "to": 20, "sentences": 62, "small": False, "systems": [each, each]}
-    printed = drawn(comparison_tables({"systems": systems, "by_length": [bucket], "against": []}), width)
+    score = PairedScore(63.58, 61.9, 65.1, 0.0123, 0.0456)
+    names, bucket = ("one", "the-other"), Bucket(11, 20, 62, 65.7, 61.1, 70.2)
+    comparison = Comparison(
+        scores={name: {"bleu": score, "chrf": score, "ter": score} for name in names},
+        signatures={},
+        by_length={name: [bucket] for name in names},
+        against=[],
+        references=[["a"]],
+    )
+    show(comparison, as_json=False)
+    printed = capsys.readouterr().out
     assert "…" not in printed
     assert {"system", "63.58", "61.9", "65.1", "0.0123", "0.0456", "11–20", "(61.1–70.2)"} <= set(printed.split())
 
@@ -166,7 +157,7 @@ def test_what_is_of_translations_is_refused_of_a_language_model(
     save_model(
         tmp_path / "gpt", writer.models[0], writer.config, {"tokenizer.json": writer.tokenizer.text}, force=False
     )
-    with pytest.raises(ConfigError, match=f"{option.split()[0]} is of translations"):
+    with pytest.raises(ConfigError, match=f"{option.split()[0]} is for translations"):
         regard("evaluate", tmp_path / "gpt", "--source", files["source"], *option.split())
 
 
@@ -197,7 +188,6 @@ def test_a_report_is_not_overwritten(files: dict[str, Path], tmp_path: Path) -> 
     ("words", "message"),
     [
         (["evaluate", "MODEL", "--reference", "short"], "short has 3 lines"),
-        (["evaluate", "MODEL", "--reference", "reference", "--tokenize", "13b"], "no tokenizer 13b"),
         (["evaluate", "MODEL", "--reference", "reference", "--train", "nowhere"], "nowhere"),
         (["evaluate", "MODEL", "--reference", "reference", "--glossary", "nowhere.tsv"], "nowhere.tsv"),
         (["evaluate", "MODEL", "--reference", "reference", "--hypothesis", "one"], "give one of them"),
@@ -236,13 +226,16 @@ def test_a_wrong_seed_is_found_before_anything_is_translated(
         (["evaluate", "--hypothesis", "one", "--reference", "short"], DataError, "short has 3 lines and one 40"),
         (["compare", "one", "short", "--reference", "reference"], DataError, "reference has 40 lines and short 3"),
         (["evaluate", "--hypothesis", "one", "--reference", "reference", "--train", "."], FolderError, "is a folder"),
-        (["evaluate", "--hypothesis", "one", "--reference", "reference", "--tokenize", "13b"], ConfigError, "13a"),
-        (["evaluate", "--hypothesis", "one", "--reference", "reference", "--lengths", "9,5"], ConfigError, "growing"),
+        (
+            ["evaluate", "--hypothesis", "one", "--reference", "reference", "--lengths", "9,5"],
+            ConfigError,
+            "increasing",
+        ),
         (["evaluate", "--hypothesis", "one", "--reference", "reference", "--lengths", "x"], ConfigError, "10,20,30"),
         (["evaluate", "--hypothesis", ".", "--reference", "reference"], ConfigError, "is a folder"),
         (["evaluate", "--hypothesis", ".+.", "--reference", "reference"], ConfigError, "is a folder"),
-        (["evaluate", "--hypothesis", "one", "--beams", "2"], ConfigError, "--beams is of a search"),
-        (["compare", "one", "two", "--reference", "reference", "--set", "decode.beams=2"], ConfigError, "--set is of"),
+        (["evaluate", "--hypothesis", "one", "--beams", "2"], ConfigError, "--beams is for searching"),
+        (["compare", "one", "two", "--reference", "reference", "--set", "decode.beams=2"], ConfigError, "--set is for"),
         (["evaluate", "nowhere", "--source", "source", "--reference", "reference"], FolderError, "no folder nowhere"),
         (["compare", "one", "one", "--reference", "reference"], ConfigError, "twice"),
         (["compare", "one", "--reference", "reference"], ConfigError, "two or more"),

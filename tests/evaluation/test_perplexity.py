@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+import regard
 from regard.devices import find_device
-from regard.errors import DataError, FolderError
-from regard.evaluation.perplexity import Perplexity, of_folder
+from regard.errors import DataError
+from regard.evaluation.perplexity import Perplexity
 from regard.models import build
 from regard.models.folder import save_model
 from regard.text.tokenizer import Tokenizers
@@ -20,7 +21,11 @@ from regard.training.distributed import Runtime
 from regard.training.train import valid_loss
 from tests.training.runs import learned, make_config, write_corpus
 
-CPU = torch.device("cpu")
+
+def measured(folder: Path, text: Path) -> Perplexity:
+    found = regard.evaluate(folder, source=text, device="cpu")
+    assert isinstance(found, Perplexity)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +52,7 @@ def test_it_is_what_validation_in_training_finds(
 ) -> None:
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     folder = made(tmp_path / "model", corpus, family, running=running)
-    found = of_folder(folder, str(corpus / "a.txt"), CPU, lambda *_: None)
+    found = measured(folder, corpus / "a.txt")
     from regard.models.folder import load_model
 
     model, config = load_model(folder)
@@ -58,29 +63,25 @@ def test_it_is_what_validation_in_training_finds(
     assert found.perplexity == pytest.approx(math.exp(told), rel=1e-4)
 
 
-def test_a_gpt_is_told_by_word_and_by_character_and_a_bert_is_not(tmp_path: Path, corpus: Path) -> None:
+def test_a_gpt_has_perplexity_per_word_and_bits_per_character_and_a_bert_has_not(tmp_path: Path, corpus: Path) -> None:
     (tmp_path / "text").write_text("the house\n\na tree\n")
-    gpt = of_folder(made(tmp_path / "gpt", corpus, "gpt"), str(tmp_path / "text"), CPU, lambda *_: None).as_dict()
+    gpt = measured(made(tmp_path / "gpt", corpus, "gpt"), tmp_path / "text").to_dict()
     assert (gpt["words"], gpt["characters"], gpt["signature"]) == (6, 17, f"window:{gpt['window']}|overlap:no")
     assert gpt["bits_per_character"] * 17 * math.log(2) == pytest.approx(gpt["nats"] * gpt["tokens"])
-    bert = of_folder(made(tmp_path / "bert", corpus, "bert"), str(tmp_path / "text"), CPU, lambda *_: None).as_dict()
+    bert = measured(made(tmp_path / "bert", corpus, "bert"), tmp_path / "text").to_dict()
     assert "perplexity_per_word" not in bert
     assert bert["signature"].endswith("masked:0.15|seed:0")
 
 
 def test_a_word_as_long_as_a_line_has_no_perplexity_that_json_could_not_hold() -> None:
-    line = Perplexity("gpt", math.exp(4), 4.0, 500, 500, words=2, characters=500, window=64, masked=None)
-    assert "perplexity_per_word" not in line.as_dict()
-    assert "bits_per_character" in line.as_dict()
-
-
-def test_a_translator_has_no_perplexity(tmp_path: Path, corpus: Path) -> None:
-    folder = made(tmp_path / "model", corpus, "transformer")
-    with pytest.raises(FolderError, match="holds a transformer"):
-        of_folder(folder, str(corpus / "a.txt"), CPU, lambda *_: None)
+    line = Perplexity(
+        system="", family="gpt", nats=4.0, predicted=500, tokens=500, words=2, characters=500, window=64, masked=None
+    )
+    assert "perplexity_per_word" not in line.to_dict()
+    assert "bits_per_character" in line.to_dict()
 
 
 def test_a_text_of_empty_lines_is_refused(tmp_path: Path, corpus: Path) -> None:
     (tmp_path / "text").write_text("\n\n")
     with pytest.raises(DataError, match="no line that is not empty"):
-        of_folder(made(tmp_path / "gpt", corpus, "gpt"), str(tmp_path / "text"), CPU, lambda *_: None)
+        measured(made(tmp_path / "gpt", corpus, "gpt"), tmp_path / "text")

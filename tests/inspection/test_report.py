@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from regard.evaluation.compare import compare
-from regard.evaluation.evaluate import evaluate
+from regard.evaluation.compare import compare_translations
+from regard.evaluation.evaluate import score_translations
+from regard.evaluation.systems import Translations
 from regard.inspection import report
 from regard.inspection.quality import QualityWarning
 from regard.inspection.report import Output, Row, comparison_page, evaluation_page
@@ -34,7 +35,7 @@ def row(source: str = "the green house", text: str = "la maison verte", **more: 
 
 @pytest.fixture(scope="module")
 def facts() -> dict:
-    return evaluate(HYPOTHESIS, [REFERENCE], sources=REFERENCE).as_dict()
+    return score_translations(Translations(HYPOTHESIS), [REFERENCE], sources=REFERENCE).to_dict()
 
 
 def wide(page: str) -> str:
@@ -157,7 +158,8 @@ def test_fifty_long_traces_stay_below_three_megabytes(facts: dict) -> None:
 
 @pytest.mark.slow
 def test_a_comparison_has_a_series_and_a_list_of_n_grams_for_each_system() -> None:
-    found = compare({"one": HYPOTHESIS, "two": worse(REFERENCE, 0.1, 4)}, REFERENCE, ends=[12])
+    systems = {"one": HYPOTHESIS, "two": worse(REFERENCE, 0.1, 4)}
+    found = compare_translations(systems, REFERENCE, lengths=[12]).to_dict()
     page = comparison_page("x", found, [row()._replace(why="better")], "y")
     assert len(re.findall(r'<g class="point', wide(page))) == 2 * len(found["by_length"])
     assert "two has, one lacks" in page

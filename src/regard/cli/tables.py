@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,11 +10,13 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from regard.counting import HARDWARE, Bytes, Count, Duration, Part, Scale, Work
+from regard.results import Report
 
 if TYPE_CHECKING:
-    from rich.console import Group
     from rich.progress import TaskID
     from rich.table import Table
+
+NARROW_TERMINAL = 64  # columns; below, the columns of tables stand closer together
 
 
 def count_table(counted: Count, built: dict[str, int] | None = None) -> Table:
@@ -120,208 +123,32 @@ def corpora_table(rows: Sequence[Mapping[str, str]]) -> Table:
     return table
 
 
-METRICS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
-
-
-def evaluation_tables(found: Mapping[str, Any]) -> Group:
-    """What `regard evaluate` found of translations: scores, by length, by frequency, warnings, terms."""
-    from rich.console import Group
-    from rich.text import Text
-
-    scores = _scores_table()
-    scores.add_column("", style="bold", no_wrap=True)
-    scores.add_column("score", justify="right", style="bold", no_wrap=True)
-    scores.add_column("95 % interval", justify="right", no_wrap=True)
-    scores.add_column("signature", style="dim", overflow="fold")
-    for name in filter(found.__contains__, METRICS):
-        score = found[name]
-        interval, signature = f"{score['low']:z.2f} to {score['high']:z.2f}", score["signature"].replace("|", " ")
-        scores.add_row(METRICS[name], f"{score['score']:.2f}", interval, signature)
-    parts: list[Any] = [scores, "", _intervals("BLEU by words of the reference", "sentences", [
-        (_span(each), each["sentences"], each["bleu"], each["low"], each["high"], each["small"])
-        for each in found["by_length"]
-    ]), "", _intervals(f"F-measure of words by how often they are in {found['frequencies_from']}", "words", [
-        (_span(each), each["words"], 100 * each["f1"], 100 * each["low"], 100 * each["high"], each["words"] < 30)
-        for each in found["by_frequency"] if each["words"]
-    ])]  # fmt: skip
-    if "warnings" in found:
-        counted = ", ".join(f"{kind} {number:,}" for kind, number in found["warnings"].items()) or "none"
-        parts += ["", Text.assemble(("warnings  ", "bold"), counted, (f"  of {found['sentences']:,} sentences", "dim"))]
-    if "confidence" in found:
-        parts.append(Text.assemble(("confidence  ", "bold"), f"{found['confidence']:.0%}", ("  on average", "dim")))
-    if "terms" in found:
-        parts.append(Text.assemble(("terms  ", "bold"), _terms_line(found["terms"])))
-    return Group(*parts)
-
-
-def _terms_line(terms: Mapping[str, Any]) -> str:
-    told = f"{terms['accuracy']:.1%} of {terms['terms']:,} in {terms['sentences']:,} sentences"
-    helped = terms.get("with_glossary")
-    if not helped:
-        return told
-    bleu = f"BLEU of these {helped['bleu']:.1f}, without {helped['bleu_without']:.1f}"
-    return f"{told}; {helped['accuracy']:.1%} with the glossary ({bleu})"
-
-
-NARROW = 64  # columns below which tables are set tight
-
-
-def _narrow() -> bool:
+def show(report: Report, values: Mapping[str, Any] | None = None, *, as_json: bool) -> None:
+    """Print a result as JSON, by default that of `to_dict()`, or as tables that fit the terminal."""
+    if as_json:
+        return print(json.dumps(values or report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     from rich.console import Console
-
-    return Console().width < NARROW
-
-
-def _scores_table(title: str = "") -> Table:
-    """A table to be filled; in a narrow terminal its columns are one blank apart, not two."""
     from rich.table import Table
     from rich.text import Text
 
-    heading = Text(title, "bold") if title else None
-    return Table(title=heading, title_justify="left", box=None, pad_edge=False, collapse_padding=_narrow())
-
-
-BARS = 24  # characters of a drawn interval
-
-
-def _intervals(title: str, unit: str, rows: Sequence[tuple[str, int, float, float, float, bool]]) -> Table:
-    """Values with their intervals, each drawn on the same line from 0 to 100; grey where there is little to go by.
-
-    The drawing is left out where the terminal has no room for it.
-    """
-    from rich.console import Console
-
-    def filled(*, draws: bool) -> Table:
-        table = _scores_table(title)
-        for name in ("", unit, ""):
-            table.add_column(name, justify="right", no_wrap=True)
-        table.add_column("95 % interval", justify="right")
-        if draws:
-            table.add_column("0" + "100".rjust(BARS - 1), no_wrap=True)
-        table.add_column("", no_wrap=True)
-        for label, number, value, low, high, small in rows:
-            interval = _between(low, high, small, " to ")
-            drawn = [_drawn(value, low, high) if interval != TOO_FEW else ""] if draws else []
-            cells = (label, f"{number:,}", f"{value:.1f}", interval, *drawn, "few" if small else "")
-            table.add_row(*cells, style="dim" if small else None)
-        return table
-
-    table, console = filled(draws=False), Console()
-    return filled(draws=True) if console.measure(table).maximum + 2 + BARS <= console.width else table
-
-
-TOO_FEW = "too few"
-
-
-def _between(low: float, high: float, small: bool, sign: str) -> str:
-    """`87.7 to 93.5`; of so few that resampling tells them not apart there is no interval."""
-    return TOO_FEW if small and high - low < 0.05 else f"{low:z.1f}{sign}{high:z.1f}"
-
-
-def _drawn(value: float, low: float, high: float) -> str:
-    """`  ├──●─┤ `"""
-    first, here, last = (min(max(round(number / 100 * (BARS - 1)), 0), BARS - 1) for number in (low, value, high))
-    line = [" "] * BARS
-    line[first : last + 1] = "─" * (last - first + 1)
-    line[first], line[last] = "├", "┤"
-    line[here] = "●"
-    return "".join(line).rstrip()
-
-
-def _span(bucket: Mapping[str, Any]) -> str:
-    first, last = bucket["from"], bucket["to"]
-    return f"{first}+" if last is None else f"{first}" if first == last else f"{first}–{last}"
-
-
-def perplexity_table(found: Mapping[str, Any]) -> Table:
-    """What a text cost a language model, and what the number depends on."""
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(justify="right")
-    table.add_column(style="dim")
-    cut = f"in windows of {found['window']:,} tokens without overlap"
-    if "masked" in found:
-        cut += f", {found['masked']:.0%} of them hidden, drawn with seed {found['seed']}"
-    table.add_row("perplexity", f"{found['perplexity']:,.2f}", f"a token, {cut}")
-    table.add_row("", f"{found['nats']:.4f}", f"nats a token, over {found['guessed']:,} of {found['tokens']:,}")
-    if "perplexity_per_word" in found:
-        table.add_row("", f"{found['perplexity_per_word']:,.2f}", f"a word, of {found['words']:,}, line ends counted")
-    if "bits_per_character" in found:
-        table.add_row("", f"{found['bits_per_character']:.4f}", f"bits a character, of {found['characters']:,}")
-    return table
-
-
-def comparison_tables(found: Mapping[str, Any]) -> Group:
-    """What `regard compare` found: all systems, each against the first, by length, n-grams, sentences."""
-    from rich.console import Group
-    from rich.text import Text
-
-    first = found["systems"][0]["name"]
-    scores = _scores_table()
-    scores.add_column("", style="bold", no_wrap=True)
-    scores.add_column("system", overflow="fold", min_width=len("system"))
-    scores.add_column("score", justify="right", no_wrap=True)
-    scores.add_column("95 % interval", justify="right", overflow="fold", no_wrap=not _narrow())
-    for name in ("p\nrand.", "p\nboot.") if _narrow() else ("p, randomised", "p, bootstrap"):
-        scores.add_column(name, justify="right", no_wrap=True)
-    for name, title in METRICS.items():
-        for place, system in enumerate(found["systems"]):
-            score = system[name]
-            apart = score["score"] != found["systems"][0][name]["score"]  # of equals p is small too, and means nothing
-            chances = [score.get(f"p_{test}") for test in ("randomisation", "bootstrap")]
-            told = [
-                Text(
-                    "" if chance is None else f"{chance:.4f}", "green" if apart and chance and chance < 0.05 else "dim"
-                )
-                for chance in chances
-            ]
-            interval = f"{score['low']:z.1f} to {score['high']:z.1f}"
-            scores.add_row("" if place else title, Text(system["name"]), f"{score['score']:z.2f}", interval, *told)
-        scores.add_section()
-    note = f"p: how likely chance alone sets a system so far apart from {first}; green below 0.05"
-    lengths = _scores_table("BLEU by words of the reference")
-    lengths.add_column("", justify="right", no_wrap=True)
-    lengths.add_column("sentences", justify="right", no_wrap=True)
-    for system in found["systems"]:
-        lengths.add_column(Text(system["name"]), justify="right", overflow="fold")
-    for bucket in found["by_length"]:
-        values = [
-            f"{each['bleu']:z.1f} [dim]({_between(each['low'], each['high'], bucket['small'], '–')})[/dim]"
-            for each in bucket["systems"]
-        ]
-        lengths.add_row(_span(bucket), f"{bucket['sentences']:,}", *values, style="dim" if bucket["small"] else None)
-    against = [part for each in found["against"] for part in _against(each)]
-    return Group(scores, Text(note, "dim"), "", lengths, *against)
-
-
-def _against(each: Mapping[str, Any]) -> list[Any]:
-    """One system against the baseline: how often better, which n-grams, and the sentences furthest apart."""
-    from rich.padding import Padding
-    from rich.text import Text
-
-    better, equal, worse = (f"{each[kind]:,}" for kind in ("better", "equal", "worse"))
-    counted = f": nearer to the reference in {better} sentences, as near in {equal}, further in {worse}"
-    parts: list[Any] = ["", Text.assemble((f"{each['system']} against {each['baseline']}", "bold"), counted)]
-    for name, kind in ((each["system"], "ngrams"), (each["baseline"], "baseline_ngrams")):
-        listed = ", ".join(f"“{one['words']}” {one['here']}:{one['there']}" for one in each[kind][:8]) or "nothing"
-        parts.append(Padding(Text.assemble((f"right only or mostly in {name}  ", "cyan"), listed), (0, 0, 0, 2)))
-    gains = [one for one in each["different"] if one["gap"] > 0][:2]
-    losses = [one for one in each["different"] if one["gap"] < 0][:2]
-    for one in (*gains, *losses):
-        colour = "green" if one["gap"] > 0 else "red"
-        head = Text.assemble((f"{one['gap']:+.0f} chrF", colour), (f"  line {one['line']:,}", "dim"))
-        lines = (Text.assemble(("  + ", "dim"), one["text"]), Text.assemble(("  - ", "dim"), one["baseline_text"]))
-        parts += [Padding(part, (0, 0, 0, 2)) for part in (head, *lines)]
-    return parts
-
-
-def show(found: Table | Group) -> None:
-    """Print what was drawn."""
-    from rich.console import Console
-
-    Console(highlight=False).print(found)
+    console = Console(highlight=False)
+    for number, plain in enumerate(report.tables()):
+        if number:
+            console.print()
+        if plain.title:
+            console.print(Text(plain.title, "bold"))
+        table = Table(
+            box=None,
+            pad_edge=False,
+            collapse_padding=console.width < NARROW_TERMINAL,
+            show_header=any(plain.columns),
+        )
+        for place, name in enumerate(plain.columns):
+            table.add_column(Text(name, "dim"), justify="right" if place else "left", overflow="fold")
+        for row in plain.rows:
+            table.add_row(*map(Text, row))
+        console.print(table)
+    return None
 
 
 @contextmanager

@@ -1,32 +1,57 @@
-"""Everything about one system's translations: scores, where they are good and where not, and what to look at."""
+"""Evaluate: score the translations of one system, or the perplexity of a language model."""
 
 from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
-from regard.errors import DataError
+import torch
+
+from regard.errors import ConfigError, DataError
+from regard.evaluation import perplexity
 from regard.evaluation.metrics import (
+    FEW_SENTENCES,
     LENGTHS,
+    METRICS,
     Bucket,
     Score,
     by_length,
     check_lines,
     corpus_scores,
-    lengths,
+    line_lengths,
     sentence_scores,
-    splitter,
+    word_splitter,
 )
-from regard.evaluation.words import Frequency, by_frequency, count_words
+from regard.evaluation.perplexity import Perplexity
+from regard.evaluation.systems import (
+    Paths,
+    Progress,
+    Translations,
+    is_model,
+    name_of,
+    read_test_set,
+    term_accuracy,
+    translate_test,
+)
+from regard.evaluation.words import FrequencyBucket, by_frequency, count_words
+from regard.folders import clear_os_errors, write_file
 from regard.inspection.quality import Expected, QualityWarning, find_warnings
+from regard.models.folder import load_config
+from regard.results import Report, Table
 from regard.text.files import read_lines
+from regard.translation.glossary import Glossary
+from regard.translation.loading import load
+from regard.translation.reader import Reader
+from regard.translation.translator import Translator
+from regard.translation.writer import Writer
 
-TELLING = 50  # sentences a report shows,
-WARNED, WORST, BEST = 15, 15, 10  # of these kinds at most, and the rest from the middle
-SHORT = 4  # words of a reference below which a sentence tells little
+EXAMPLES = {"warned": 15, "worst": 15, "best": 10, "middle": 50}  # sentences of each kind in a report, at most,
+MAX_EXAMPLES = 50  # and of all kinds together
+MIN_EXAMPLE_WORDS = 4  # a shorter reference says little about a translation
 
 
 class Sentence(NamedTuple):
@@ -42,129 +67,300 @@ class Sentence(NamedTuple):
     warnings: Sequence[QualityWarning]
     confidence: float | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        warned = [warning._asdict() for warning in self.warnings]
-        return {**self._asdict(), "references": list(self.references), "warnings": warned}
+    def to_dict(self) -> dict[str, Any]:
+        warnings = [warning._asdict() for warning in self.warnings]
+        return {**self._asdict(), "references": list(self.references), "warnings": warnings}
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """What is known of one system on one test set."""
+@dataclass(frozen=True, kw_only=True)
+class Evaluation(Report):
+    """The scores of one system on one test set."""
 
-    scores: dict[str, Score]
+    system: str
+    about: str
+    """The test set in words."""
+    bleu: Score
+    chrf: Score
+    ter: Score
     by_length: list[Bucket]
-    by_frequency: list[Frequency]
-    counted_in: str
-    """Where the frequencies of words are from."""
+    by_frequency: list[FrequencyBucket]
+    frequencies_from: str
+    """The text in which word frequencies are counted."""
     warnings: dict[str, int] | None
-    """Sentences by the kind of warning; None where there is no source to compare with."""
-    each: list[Sentence]
-    terms: Mapping[str, Any] | None = None
+    """The number of sentences for every kind of warning; None without a source to compare with."""
+    sentences: list[Sentence]
+    terms: Mapping[str, Any] | None
+    tokenize: str | None
+    translator: Translator | None = None
+    """The model that translated, whose traces a saved page shows."""
+    beams: int | None = None
 
-    def as_dict(self, *, sentences: bool = False) -> dict[str, Any]:
-        """As JSON has it; `sentences` adds every line of the test set."""
-        found: dict[str, Any] = {name: score.as_dict() for name, score in self.scores.items()}
-        found["sentences"] = len(self.each)
-        found["by_length"] = [bucket.as_dict() for bucket in self.by_length]
-        found["by_frequency"] = [bucket.as_dict() for bucket in self.by_frequency]
-        found["frequencies_from"] = self.counted_in
-        found |= {"warnings": self.warnings} if self.warnings is not None else {}
-        found |= {"terms": dict(self.terms)} if self.terms is not None else {}
-        sure = [sentence.confidence for sentence in self.each if sentence.confidence is not None]
-        found |= {"confidence": statistics.fmean(sure)} if sure else {}
-        return found | ({"each": [sentence.as_dict() for sentence in self.each]} if sentences else {})
+    @property
+    def confidence(self) -> float | None:
+        """The mean confidence of the translations."""
+        values = [sentence.confidence for sentence in self.sentences if sentence.confidence is not None]
+        return statistics.fmean(values) if values else None
+
+    def to_dict(self, *, sentences: bool = False) -> dict[str, Any]:
+        """Plain values, ready for JSON; `sentences` adds every line of the test set."""
+        values = {
+            "system": self.system,
+            **{name: getattr(self, name).to_dict() for name in METRICS},
+            "sentences": len(self.sentences),
+            "by_length": [bucket.to_dict() for bucket in self.by_length],
+            "by_frequency": [bucket.to_dict() for bucket in self.by_frequency],
+            "frequencies_from": self.frequencies_from,
+            "warnings": self.warnings,
+            "terms": None if self.terms is None else dict(self.terms),
+            "confidence": self.confidence,
+            "each": [sentence.to_dict() for sentence in self.sentences] if sentences else None,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+    def tables(self) -> list[Table]:
+        scores = [(METRICS[name], getattr(self, name)) for name in METRICS]
+        lengths = [
+            [span(bucket.first, bucket.last), f"{bucket.sentences:,}", f"{bucket.bleu:.1f}", interval(bucket), note]
+            for bucket in self.by_length
+            for note in ["few" if bucket.small else ""]
+        ]
+        frequencies = [
+            [span(first, last), f"{words:,}", f"{100 * f1:.1f}", f"{100 * low:.1f} to {100 * high:.1f}", note]
+            for first, last, words, _, _, f1, low, high in self.by_frequency
+            for note in ["few" if words < FEW_SENTENCES else ""]
+            if words
+        ]
+        found = [
+            Table(["", "score", "95 % interval"], [[name, f"{x.score:.2f}", interval(x, 2)] for name, x in scores]),
+            Table(["signatures"], [[f"{name} {score.signature}"] for name, score in scores]),
+            Table(["words", "sentences", "BLEU", "95 % interval", ""], lengths, "BLEU by reference length"),
+            Table(
+                ["times", "words", "F1", "95 % interval", ""],
+                frequencies,
+                f"F1 of words by their frequency in {self.frequencies_from}",
+            ),
+        ]
+        facts = []
+        if self.warnings is not None:
+            counts = ", ".join(f"{kind} {number:,}" for kind, number in self.warnings.items()) or "none"
+            facts.append(f"warnings: {counts} of {len(self.sentences):,} sentences")
+        if self.confidence is not None:
+            facts.append(f"confidence: {self.confidence:.0%} on average")
+        if self.terms is not None:
+            facts.append(f"terms: {_terms_text(self.terms)}")
+        return [*found, Table([""], [[fact] for fact in facts])] if facts else found
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write a page with the scores, charts and about fifty sentences, those of a model with their attention."""
+        from regard.evaluation.pages import evaluation_page
+
+        write_file(Path(path), evaluation_page(self, choose_examples(self)), force=force)
+
+
+def span(first: int, last: int | None) -> str:
+    """`11–20`, `5` or `61+`."""
+    return f"{first}+" if last is None else f"{first}" if first == last else f"{first}–{last}"
+
+
+def interval(scored: Score | Bucket, digits: int = 1) -> str:
+    """`87.7 to 93.5`."""
+    return f"{scored.low:z.{digits}f} to {scored.high:z.{digits}f}"
+
+
+def _terms_text(terms: Mapping[str, Any]) -> str:
+    text = f"{terms['accuracy']:.1%} of {terms['terms']:,} in {terms['sentences']:,} sentences"
+    helped = terms.get("with_glossary")
+    if not helped:
+        return text
+    bleu = f"BLEU of these {helped['bleu']:.1f}, without {helped['bleu_without']:.1f}"
+    return f"{text}; {helped['accuracy']:.1%} with the glossary ({bleu})"
 
 
 def evaluate(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
+    model: str | Path | Translator | Writer | Reader | None = None,
     *,
-    sources: Sequence[str] | None = None,
-    warned: Sequence[Sequence[QualityWarning]] | None = None,
-    confidences: Sequence[float | None] | None = None,
-    train: str | None = None,
-    terms: Mapping[str, Any] | None = None,
+    source: str | Path | None = None,
+    reference: Paths | None = None,
+    hypothesis: str | Path | None = None,
+    train: str | Path | None = None,
+    glossary: str | Path | None = None,
     lowercase: bool = False,
     tokenize: str | None = None,
-    ends: Sequence[int] = LENGTHS,
-) -> Evaluation:
-    """Score translations against one reference or several.
+    lengths: Sequence[int] | None = None,
+    beams: int | None = None,
+    config: Mapping[str, Any] | None = None,
+    device: torch.device | str = "auto",
+    progress: Progress | None = None,
+) -> Evaluation | Perplexity:
+    """Score a model or a file of translations (`hypothesis`) against references with BLEU, chrF and TER.
 
-    `warned` and `confidences` are those of the translator, where it made the translations; without, the texts alone are
-    looked at. `train` is a file of the target language in which words are counted; without, they are in the reference.
+    The model is a folder, several joined by `+`, or loaded already; a gpt or bert is scored by the perplexity of the
+    `source` text. `train` is target text in which word frequencies are counted, by default the reference; `glossary` is
+    a TSV file whose terms are counted in the translations. `lengths` are the limits of the buckets of reference
+    length. `config` holds decode settings, such as {"decode.length_penalty": 1.2}.
     """
-    check_lines(hypotheses, *references)
-    if sources is not None and len(sources) != len(hypotheses):
-        raise DataError(f"there are {len(sources):,} sources and {len(hypotheses):,} translations: line for line")
-    how: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize}
-    cut = splitter(**how)
-    wanted = [cut(line) for line in references[0]]
-    seen = count_words(wanted if train is None else (cut(line) for line, _ in read_lines(train)))
-    own = sentence_scores(hypotheses, *references, **how)
-    if warned is None:
-        warned = [()] * len(hypotheses) if sources is None else _warned(sources, hypotheses, references[0])
-    each = [
-        Sentence(
-            line=place + 1,
-            source=sources[place] if sources is not None else "",
-            references=tuple(lines[place] for lines in references),
-            text=hypotheses[place],
-            scores=own[place],
-            warnings=warned[place],
-            confidence=confidences[place] if confidences is not None else None,
-        )
-        for place in range(len(hypotheses))
-    ]
-    return Evaluation(
-        scores=corpus_scores(hypotheses, *references, interval=True, **how),
-        by_length=by_length(hypotheses, *references, ends=ends, **how),
-        by_frequency=by_frequency([cut(line) for line in hypotheses], wanted, seen),
-        counted_in=train or ("the first reference" if len(references) > 1 else "the reference"),
-        warnings=None if sources is None else _kinds(each),
-        each=each,
-        terms=terms,
+    if model is not None and language_model(model):
+        given = {
+            "--hypothesis": hypothesis, "--train": train, "--glossary": glossary, "--lowercase": lowercase,
+            "--tokenize": tokenize, "--lengths": lengths, "--beams": beams, "--set": config,
+            "--reference": reference if source else None,
+        }  # fmt: skip
+        refuse(given, f"is for translations, and {name_of(model)} is a language model")
+        return _perplexity(model, source or reference, device, progress)
+    system = _choose_system(model, hypothesis)
+    if hypothesis:
+        refuse({"--beams": beams, "--set": config}, "is for searching, and --hypothesis is translated already")
+    lengths = LENGTHS if lengths is None else lengths
+    test = read_test_set(source, reference, tokenize=tokenize, lengths=lengths)
+    if glossary and test.sources is None:
+        raise ConfigError("--glossary needs --source FILE, in which its terms are found")
+    if train:
+        with clear_os_errors(Path(train), "read"), open(train, "rb"):
+            pass
+    terms = Glossary.read(Path(glossary), None) if glossary else None
+    translations = translate_test(system, test.sources, device=device, beams=beams, config=config, progress=progress)
+    test.check(name_of(system), translations.texts)
+    options: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize}
+    accuracy = None
+    if terms is not None:
+        accuracy = term_accuracy(terms, test.sources or [], test.references, translations, beams=beams, **options)
+    return score_translations(
+        translations,
+        test.references,
+        sources=test.sources,
+        train=train,
+        terms=accuracy,
+        lengths=lengths,
+        system=name_of(system),
+        about=f"{len(translations.texts):,} sentences of {source or hypothesis} against {', '.join(test.names)}",
+        beams=beams,
+        **options,
     )
 
 
-def read_test(path: str) -> list[str]:
-    """The lines of a file without blanks at their ends, as the command line of sacreBLEU reads them."""
-    return [line.rstrip() for line, _ in read_lines(path)]
+def language_model(model: object) -> bool:
+    """Whether a loaded model or a model folder is a gpt or bert."""
+    if not isinstance(model, str | Path):
+        return isinstance(model, Writer | Reader)
+    single = "+" not in str(model) or Path(model).exists()
+    return single and load_config(Path(model)).model.family in ("gpt", "bert")
 
 
-def _warned(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> list[list[QualityWarning]]:
-    """What the texts alone say, where the references tell what is usual."""
+def refuse(given: Mapping[str, Any], reason: str) -> None:
+    """Refuse options that would have no effect."""
+    for flag, value in given.items():
+        if value:
+            raise ConfigError(f"{flag} {reason}: leave it out")
+
+
+def _choose_system(model: Any, hypothesis: str | Path | None) -> str | Path | Translator:
+    if model is not None and hypothesis:
+        raise ConfigError("a model translates --source, and --hypothesis is translated already: give one of them")
+    if hypothesis and is_model(hypothesis):
+        raise ConfigError(f"--hypothesis ({hypothesis}) is a folder: give a model folder without --hypothesis")
+    if model is None and not hypothesis:
+        raise ConfigError("give a model folder to translate --source with, or --hypothesis FILE to score")
+    return cast("str | Path | Translator", model if model is not None else hypothesis)
+
+
+def _perplexity(model: Any, text: Paths | None, device: torch.device | str, progress: Progress | None) -> Perplexity:
+    if not isinstance(text, str | Path):
+        raise ConfigError(f"{name_of(model)} is a language model: give a text with --source FILE")
+    loaded = cast("Writer | Reader", load(model, device) if isinstance(model, str | Path) else model)
+    return perplexity.measure(loaded, text, system=name_of(model), progress=progress)
+
+
+def score_translations(
+    translations: Translations,
+    references: Sequence[Sequence[str]],
+    *,
+    sources: Sequence[str] | None = None,
+    train: str | Path | None = None,
+    terms: Mapping[str, Any] | None = None,
+    lowercase: bool = False,
+    tokenize: str | None = None,
+    lengths: Sequence[int] = LENGTHS,
+    system: str = "",
+    about: str = "",
+    beams: int | None = None,
+) -> Evaluation:
+    """Score translations against one or more references.
+
+    Warnings and confidences are those of the translator; for texts from a file, warnings are found in the texts.
+    """
+    hypotheses = translations.texts
+    check_lines(hypotheses, *references)
+    if sources is not None and len(sources) != len(hypotheses):
+        raise DataError(f"there are {len(sources):,} sources and {len(hypotheses):,} translations: line for line")
+    options: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize}
+    split = word_splitter(**options)
+    reference_words = [split(line) for line in references[0]]
+    frequencies = count_words(reference_words if train is None else (split(line) for line, _ in read_lines(train)))
+    scores = sentence_scores(hypotheses, *references, **options)
+    warnings = translations.warnings
+    if warnings is None:
+        warnings = _find_warnings(sources, hypotheses, references[0]) if sources else [()] * len(hypotheses)
+    confidences = translations.confidences or [None] * len(hypotheses)
+    sentences = [
+        Sentence(
+            line=line + 1,
+            source=sources[line] if sources is not None else "",
+            references=tuple(lines[line] for lines in references),
+            text=hypotheses[line],
+            scores=scores[line],
+            warnings=warnings[line],
+            confidence=confidences[line],
+        )
+        for line in range(len(hypotheses))
+    ]
+    kinds = Counter(kind for sentence in sentences for kind in {warning.kind for warning in sentence.warnings})
+    return Evaluation(
+        system=system,
+        about=about,
+        **corpus_scores(hypotheses, *references, interval=True, **options),
+        by_length=by_length(hypotheses, *references, lengths=lengths, **options),
+        by_frequency=by_frequency([split(line) for line in hypotheses], reference_words, frequencies),
+        frequencies_from=str(train or ("the first reference" if len(references) > 1 else "the reference")),
+        warnings=None if sources is None else dict(kinds.most_common()),
+        sentences=sentences,
+        terms=terms,
+        tokenize=tokenize,
+        translator=translations.translator,
+        beams=beams,
+    )
+
+
+def _find_warnings(
+    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
+) -> list[Sequence[QualityWarning]]:
+    """The warnings that the texts alone give; the references say which lengths and script to expect."""
     expected = Expected.from_pairs(list(zip(sources, references, strict=True)))
     return [find_warnings(source, text, expected=expected) for source, text in zip(sources, hypotheses, strict=True)]
 
 
-def _kinds(each: Iterable[Sentence]) -> dict[str, int]:
-    counted = Counter(kind for sentence in each for kind in {warning.kind for warning in sentence.warnings})
-    return dict(counted.most_common())
+def choose_examples(evaluation: Evaluation) -> list[tuple[str, Sentence]]:
+    """The sentences of a report with their kind: warned, worst, best and middle, by sentence chrF.
 
-
-def telling(found: Evaluation, most: int = TELLING, *, tokenize: str | None = None) -> list[tuple[str, Sentence]]:
-    """The sentences worth a look, each with why: warned of, worst, best and of the middle; by chrF of the sentence.
-
-    Of sentences with the same score the longer ones: they tell more.
+    Longer ones come first among those with the same score.
     """
-    sizes = lengths([sentence.references[0] for sentence in found.each], tokenize=tokenize)
-    long_enough = [place for place, size in enumerate(sizes) if size >= SHORT] or list(range(len(sizes)))
+    sentences = evaluation.sentences
+    lengths = line_lengths([sentence.references[0] for sentence in sentences], tokenize=evaluation.tokenize)
+    eligible = [number for number, length in enumerate(lengths) if length >= MIN_EXAMPLE_WORDS]
+    eligible = eligible or list(range(len(lengths)))
 
-    def worth(place: int) -> tuple[float, int]:
-        return found.each[place].scores["chrf"], -sizes[place]
+    def rank(number: int) -> tuple[float, int]:
+        return sentences[number].scores["chrf"], -lengths[number]
 
-    ranked = sorted(long_enough, key=worth)
-    best = sorted(long_enough, key=lambda place: (-found.each[place].scores["chrf"], -sizes[place]))
+    ranked = sorted(eligible, key=rank)
     centre = len(ranked) // 2
-    middle = [ranked[rank] for rank in sorted(range(len(ranked)), key=lambda rank: abs(rank - centre))]
-    warned = sorted((place for place, sentence in enumerate(found.each) if sentence.warnings), key=worth)
+    kinds = {
+        "warned": sorted((number for number, sentence in enumerate(sentences) if sentence.warnings), key=rank),
+        "worst": ranked,
+        "best": sorted(eligible, key=lambda number: (-sentences[number].scores["chrf"], -lengths[number])),
+        "middle": [ranked[place] for place in sorted(range(len(ranked)), key=lambda place: abs(place - centre))],
+    }
     chosen: dict[int, str] = {}
-    for why, places, number in (
-        ("warned", warned, WARNED),
-        ("worst", ranked, WORST),
-        ("best", best, BEST),
-        ("middle", middle, most),
-    ):
-        fresh = [place for place in places if place not in chosen][: min(number, most - len(chosen))]
-        chosen |= dict.fromkeys(fresh, why)
-    return [(why, found.each[place]) for place, why in chosen.items()]
+    for kind, numbers in kinds.items():
+        new = [number for number in numbers if number not in chosen]
+        chosen |= dict.fromkeys(new[: min(EXAMPLES[kind], MAX_EXAMPLES - len(chosen))], kind)
+    return [(kind, sentences[number]) for number, kind in chosen.items()]

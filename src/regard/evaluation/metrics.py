@@ -1,48 +1,39 @@
-"""Scores: BLEU, chrF and TER by sacreBLEU's own numbers, with its signature and its bootstrap interval."""
+"""Metrics: BLEU, chrF and TER as sacreBLEU computes them, with its signature and its bootstrap confidence interval."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any, NamedTuple, cast
 
 from regard.errors import ConfigError, DataError, did_you_mean
 
-METRICS = ("bleu", "chrf", "ter")
-RESAMPLES = 1000  # of a bootstrap, as sacreBLEU has it
-LENGTHS = (10, 20, 30, 40, 60)  # the last of the words a reference has in each bucket; one more bucket has the rest
-FEW = 30  # sentences below which the score of a bucket says little
-TOKENIZERS = ("13a", "intl", "none", "char", "zh", "ja-mecab", "ko-mecab")  # those of sacreBLEU that fetch nothing
-BY_BLANKS = ("13a", "intl", "none")  # tokenizers of languages whose words are parted by blanks
+METRICS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
+RESAMPLES = 1000  # bootstrap samples, sacreBLEU's default
+LENGTHS = (10, 20, 30, 40, 60)  # the most reference words in each bucket of length; one more bucket holds the rest
+FEW_SENTENCES = 30  # a bucket with fewer sentences is marked as small
+TOKENIZERS = ("13a", "intl", "none", "char", "zh", "ja-mecab", "ko-mecab")  # those of sacreBLEU that download nothing
+SPACE_TOKENIZERS = ("13a", "intl", "none")  # for languages that separate words by spaces
 
 
 class Score(NamedTuple):
-    """A metric's value, what it depends on, and where it lies in 95 of 100 resampled corpora."""
+    """The value of a metric, its sacreBLEU signature and its 95 % bootstrap interval."""
 
     score: float
     signature: str
     low: float | None = None
     high: float | None = None
 
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Where it lies, when asked for."""
-        assert self.low is not None
-        assert self.high is not None
-        return self.low, self.high
-
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
 class Bucket(NamedTuple):
-    """The sentences whose references have from `first` to `last` words."""
+    """BLEU of the sentences whose references have from `first` to `last` words."""
 
     first: int
     last: int | None
-    """None: however many."""
+    """None: no limit."""
     sentences: int
     bleu: float
     low: float
@@ -50,177 +41,149 @@ class Bucket(NamedTuple):
 
     @property
     def small(self) -> bool:
-        """Too few sentences for its score to say much."""
-        return self.sentences < FEW
+        """Whether there are too few sentences for the score to say much."""
+        return self.sentences < FEW_SENTENCES
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         first, last, *rest = self
         return {"from": first, "to": last, **dict(zip(self._fields[2:], rest, strict=True)), "small": self.small}
 
 
-def make_metric(name: str, *, lowercase: bool = False, tokenize: str | None = None, **more: Any) -> Any:
-    """A metric of sacreBLEU as its command line sets it: TER never minds case there."""
+def make_metric(name: str, *, lowercase: bool = False, tokenize: str | None = None, **options: Any) -> Any:
+    """Return a sacreBLEU metric with the settings of its command line, where TER always ignores case."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
     if tokenize is not None and tokenize not in TOKENIZERS:
         raise ConfigError(f"There is no tokenizer {tokenize}.{did_you_mean(tokenize, TOKENIZERS)}")
-    made: dict[str, Callable[[], Any]] = {
-        # force: it would warn that text looks tokenized, in the middle of whatever is shown
-        "bleu": lambda: BLEU(lowercase=lowercase, tokenize=tokenize, force=True, **more),
-        "chrf": lambda: CHRF(lowercase=lowercase, **more),
-        "ter": lambda: TER(**more),
-    }
     try:
-        return made[name]()
+        if name == "bleu":  # force: do not warn about text that looks tokenized
+            return BLEU(lowercase=lowercase, tokenize=tokenize, force=True, **options)
+        return CHRF(lowercase=lowercase, **options) if name == "chrf" else TER(**options)
     except (RuntimeError, ImportError) as error:
-        raise ConfigError(f"sacreBLEU cannot tokenize by {tokenize}: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"sacreBLEU cannot tokenize with {tokenize}: {' '.join(str(error).split())}") from error
 
 
 def corpus_scores(
     hypotheses: Sequence[str],
     *references: Sequence[str],
-    metrics: Sequence[str] = METRICS,
+    metrics: Sequence[str] = tuple(METRICS),
     lowercase: bool = False,
     tokenize: str | None = None,
     interval: bool = False,
 ) -> dict[str, Score]:
-    """Scores of a whole corpus against one reference or several, as the command line of sacreBLEU gives them."""
+    """Score a corpus against one or more references, as sacreBLEU's command line does."""
     check_lines(hypotheses, *references)
-    scores = {}
-    for name in metrics:
-        metric = make_metric(name, lowercase=lowercase, tokenize=tokenize)
-        scores[name] = _score(metric, hypotheses, references, interval)
-    return scores
+    return {
+        name: _score(make_metric(name, lowercase=lowercase, tokenize=tokenize), hypotheses, references, interval)
+        for name in metrics
+    }
 
 
 def _score(metric: Any, hypotheses: Sequence[str], references: Sequence[Sequence[str]], interval: bool) -> Score:
-    lists = [list(lines) for lines in references]
+    texts, lists = list(hypotheses), [list(lines) for lines in references]
     if not interval:
-        found = metric.corpus_score(list(hypotheses), lists)
+        found = metric.corpus_score(texts, lists)
         return Score(float(found.score), str(metric.get_signature()))
-    statistics = metric._extract_corpus_statistics(list(hypotheses), lists)
-    found = metric._aggregate_and_compute(statistics)
-    (drawn,) = resample(metric, statistics)
+    bootstrap_seed()
     try:
-        found.estimate_ci(drawn)
-    except TypeError:  # where some resampled corpora score nothing at all, its mean fails on two kinds of numbers
-        for each in drawn:
-            each.score = float(each.score)
-        found.estimate_ci(drawn)
-    metric.n_bootstrap, metric.seed = RESAMPLES, str(seed()).lower()
-    mean, half = float(found._mean), float(found._ci)  # it has no public name for these
+        found = metric.corpus_score(texts, lists, n_bootstrap=RESAMPLES)
+        mean, half = float(found._mean), float(found._ci)  # sacreBLEU 2 has no public names for these
+    except TypeError:  # sacreBLEU cannot average the samples when some of them score zero; its paired test can
+        from sacrebleu.significance import PairedTest
+
+        _, results = PairedTest([("", texts)], {"": metric}, lists, test_type="bs", n_samples=RESAMPLES)()
+        found = cast(Any, results[next(name for name in results if name != "System")][0])
+        mean, half = float(found.mean), float(found.ci)
     return Score(float(found.score), str(metric.get_signature()), mean - half, mean + half)
 
 
-def seed() -> int | None:
-    """Of whatever is drawn, where sacreBLEU takes its own from."""
-    said = os.environ.get("SACREBLEU_SEED", "12345")
-    if said.lower() == "none":
+def bootstrap_seed() -> int | None:
+    """Return the seed that sacreBLEU reads from SACREBLEU_SEED; None is a new seed each time."""
+    text = os.environ.get("SACREBLEU_SEED", "12345")
+    if text.lower() == "none":
         return None
-    try:
-        number = int(said)
-    except ValueError:
-        number = -1
-    if number < 0:
-        raise ConfigError(f"SACREBLEU_SEED ({said}) must be a whole number from 0 on, or none")
-    return number
-
-
-def resample(metric: Any, *systems: Any) -> list[list[Any]]:
-    """Of the statistics of each system, sacreBLEU's scores of the same RESAMPLES corpora drawn from this one.
-
-    The draws are sacreBLEU's, one at a time: all at once take gigabytes of a test set of a hundred thousand lines.
-    """
-    tables = [np.array(own, dtype="float32") for own in systems]
-    random, size = np.random.default_rng(seed()), len(tables[0])
-    found: list[list[Any]] = [[] for _ in tables]
-    for _ in range(RESAMPLES):
-        places = random.choice(size, size)
-        for own, table in zip(found, tables, strict=True):
-            own.append(metric._compute_score_from_stats(table[places].sum(0)))
-    return found
+    if not text.isdecimal():
+        raise ConfigError(f"SACREBLEU_SEED ({text}) must be a whole number from 0 on, or none")
+    return int(text)
 
 
 def sentence_scores(
     hypotheses: Sequence[str],
     *references: Sequence[str],
-    metrics: Sequence[str] = METRICS,
+    metrics: Sequence[str] = tuple(METRICS),
     lowercase: bool = False,
     tokenize: str | None = None,
 ) -> list[dict[str, float]]:
-    """The scores of every sentence by itself, as `sacrebleu --sentence-level` gives them."""
+    """Score every sentence by itself, as `sacrebleu --sentence-level` does."""
     check_lines(hypotheses, *references)
-    made = {
+    scorers = {
         name: make_metric(
             name, lowercase=lowercase, tokenize=tokenize, **({"effective_order": True} if name == "bleu" else {})
         )
         for name in metrics
     }
     return [
-        {name: float(metric.sentence_score(hypothesis, list(own)).score) for name, metric in made.items()}
-        for hypothesis, *own in zip(hypotheses, *references, strict=True)
+        {name: float(scorer.sentence_score(hypothesis, list(lines)).score) for name, scorer in scorers.items()}
+        for hypothesis, *lines in zip(hypotheses, *references, strict=True)
     ]
 
 
 def by_length(
     hypotheses: Sequence[str],
     *references: Sequence[str],
-    ends: Sequence[int] = LENGTHS,
+    lengths: Sequence[int] = LENGTHS,
     lowercase: bool = False,
     tokenize: str | None = None,
 ) -> list[Bucket]:
-    """BLEU over the sentences whose (first) reference has so many words, for every bucket that has any."""
+    """BLEU of the sentences in each bucket of (first) reference length; empty buckets are left out.
+
+    An empty reference is in the first bucket.
+    """
     check_lines(hypotheses, *references)
-    places: dict[int, list[int]] = {}
-    for place, size in enumerate(lengths(references[0], tokenize=tokenize)):
-        places.setdefault(bucket_of(size, ends), []).append(place)
+    members: dict[int, list[int]] = {}
+    for sentence, length in enumerate(line_lengths(references[0], tokenize=tokenize)):
+        members.setdefault(sum(length > limit for limit in lengths), []).append(sentence)
     metric = make_metric("bleu", lowercase=lowercase, tokenize=tokenize)
-    found = []
-    for bucket, own in sorted(places.items()):
-        parts = [[lines[place] for place in own] for lines in (hypotheses, *references)]
-        scored = _score(metric, parts[0], parts[1:], interval=True)
-        low, high = scored.interval  # the mean and twice the deviation: of few sentences more than there can be
-        found.append(Bucket(*bounds(bucket, ends), len(own), scored.score, max(low, 0.0), min(high, 100.0)))
-    return found
+    buckets = []
+    for number, sentences in sorted(members.items()):
+        texts, *lists = ([lines[sentence] for sentence in sentences] for lines in (hypotheses, *references))
+        score, _, low, high = _score(metric, texts, lists, interval=True)
+        assert low is not None
+        assert high is not None
+        first = lengths[number - 1] + 1 if number else 1
+        last = lengths[number] if number < len(lengths) else None
+        # The interval lies around the mean of the samples, so that of few sentences may leave the range of BLEU.
+        buckets.append(Bucket(first, last, len(sentences), score, max(low, 0.0), min(high, 100.0)))
+    return buckets
 
 
-def bucket_of(size: int, ends: Sequence[int]) -> int:
-    """Which of the buckets that end there a length falls into; an empty line is in the first."""
-    return sum(size > end for end in ends)
+def check_lengths(lengths: Sequence[int]) -> None:
+    """Refuse bucket limits that do not increase."""
+    if not lengths or lengths[0] < 1 or list(lengths) != sorted(set(lengths)):
+        listed = ",".join(map(str, lengths))
+        raise ConfigError(f"--lengths ({listed}) must be increasing numbers of words from 1, such as 10,20,30,40,60")
 
 
-def bounds(bucket: int, ends: Sequence[int]) -> tuple[int, int | None]:
-    """The first and the last length of a bucket."""
-    return (ends[bucket - 1] + 1 if bucket else 1), (ends[bucket] if bucket < len(ends) else None)
-
-
-def check_ends(ends: Sequence[int]) -> None:
-    """Refuse ends of buckets that do not grow."""
-    if not ends or ends[0] < 1 or list(ends) != sorted(set(ends)):
-        listed = ",".join(map(str, ends))
-        raise ConfigError(f"--lengths ({listed}) must be growing numbers of words from 1 on, such as 10,20,30,40,60")
-
-
-def lengths(lines: Sequence[str], *, tokenize: str | None = None) -> list[int]:
-    """How many words lines have: between blanks, or where there are none, by sacreBLEU's tokenizer."""
-    if tokenize is None or tokenize in BY_BLANKS:
+def line_lengths(lines: Sequence[str], *, tokenize: str | None = None) -> list[int]:
+    """The number of words in every line: separated by spaces, or found by the tokenizer where there are no spaces."""
+    if tokenize is None or tokenize in SPACE_TOKENIZERS:
         return [len(line.split()) for line in lines]
-    cut = splitter(lowercase=False, tokenize=tokenize)
-    return [len(cut(line)) for line in lines]
+    split = word_splitter(lowercase=False, tokenize=tokenize)
+    return [len(split(line)) for line in lines]
 
 
-def splitter(*, lowercase: bool, tokenize: str | None) -> Callable[[str], list[str]]:
-    """The words of a line as BLEU counts them."""
+def word_splitter(*, lowercase: bool, tokenize: str | None) -> Callable[[str], list[str]]:
+    """Return a function that splits a line into words as BLEU does."""
     tokenizer = make_metric("bleu", tokenize=tokenize).tokenizer
     return lambda line: tokenizer((line.lower() if lowercase else line).rstrip()).split()
 
 
 def check_lines(hypotheses: Sequence[str], *references: Sequence[str]) -> None:
-    """Refuse what does not belong together line for line."""
+    """Refuse texts that do not belong together line by line."""
     if not references:
-        raise DataError("there is no reference to score by")
+        raise DataError("there is no reference to score against")
     for lines in references:
         if len(hypotheses) != len(lines):
             raise DataError(f"there are {len(hypotheses):,} translations and {len(lines):,} references: line for line")

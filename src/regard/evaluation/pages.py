@@ -1,72 +1,60 @@
-"""Pages: an evaluation or a comparison as HTML, with the sentences that tell most and their traces."""
+"""Pages: an evaluation or a comparison as HTML, with chosen sentences and their traces."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from regard.evaluation.evaluate import TELLING, Evaluation, telling
-from regard.evaluation.systems import Written, traces
+from regard.evaluation.systems import trace_lines
 from regard.inspection import report
 from regard.inspection.report import Output, Row
 from regard.inspection.trace import Trace
 
+if TYPE_CHECKING:
+    from regard.evaluation.compare import Comparison
+    from regard.evaluation.evaluate import Evaluation, Sentence
 
-def evaluation_page(
-    found: Evaluation, written: Written, *, system: str, beams: int, about: str, tokenize: str | None = None
-) -> str:
-    """One system, and up to fifty of its sentences."""
-    chosen = telling(found, tokenize=tokenize)
-    seen = {}
-    if written.translator is not None:
-        seen = traces(written.translator, {each.line: each.source for _, each in chosen}, beams=beams)
-    rows = [
-        Row(each.line, why, each.source, each.references, [
-            Output("translation", each.text, each.scores, each.warnings, each.confidence, seen.get(each.line))
-        ])
-        for why, each in chosen
-    ]  # fmt: skip
-    return report.evaluation_page(_title(system), found.as_dict(), rows, about)
+MAX_DIFFERENT = 50  # sentences of a comparison
 
 
-def comparison_page(
-    found: Mapping[str, Any],
-    systems: Mapping[str, Written],
-    *,
-    sources: Sequence[str] | None,
-    references: Sequence[Sequence[str]],
-    beams: int,
-    about: str,
-) -> str:
-    """Several systems, and up to fifty sentences in which one is far from the first."""
-    share = max(TELLING // len(found["against"]) // 2, 1)
-    chosen = []
-    for against in found["against"]:
-        for why, sign in (("better", 1), ("worse", -1)):
-            apart = [each for each in against["different"] if each["gap"] * sign > 0]
-            chosen += [(why, against["system"], against["baseline"], each) for each in apart[:share]]
-    seen: dict[tuple[str, int], Trace] = {}
-    for name, written in systems.items():
-        if written.translator is not None and sources is not None:
-            lines = [each["line"] for _, one, other, each in chosen if name in (one, other)]
-            own = traces(written.translator, {line: sources[line - 1] for line in lines}, beams=beams)
-            seen |= {(name, line): trace for line, trace in own.items()}
-    rows = [
-        Row(
-            each["line"],
-            why,
-            sources[each["line"] - 1] if sources is not None else "",
-            [lines[each["line"] - 1] for lines in references],
-            [
-                Output(name, each[text], {"chrf": each[score]}, trace=seen.get((name, each["line"])))
-                for name, text, score in ((one, "text", "chrf"), (other, "baseline_text", "baseline_chrf"))
-            ],
-        )
-        for why, one, other, each in chosen
-    ]
-    return report.comparison_page(", ".join(_title(name) for name in systems), found, rows, about)
+def evaluation_page(evaluation: Evaluation, examples: list[tuple[str, Sentence]]) -> str:
+    """The page of one system with these sentences."""
+    traces: dict[int, Trace] = {}
+    if evaluation.translator is not None:
+        sources = {sentence.line: sentence.source for _, sentence in examples}
+        traces = trace_lines(evaluation.translator, sources, beams=evaluation.beams)
+    rows = []
+    for kind, (line, source, references, text, scores, warnings, confidence) in examples:
+        output = Output("translation", text, scores, warnings, confidence, traces.get(line))
+        rows.append(Row(line, kind, source, references, [output]))
+    title = Path(evaluation.system).name or evaluation.system
+    return report.evaluation_page(title, evaluation.to_dict(), rows, evaluation.about)
 
 
-def _title(system: str) -> str:
-    return Path(system).name or system
+def comparison_page(comparison: Comparison) -> str:
+    """The page of several systems with the sentences that differ most from the first one's."""
+    limit = max(MAX_DIFFERENT // len(comparison.against) // 2, 1)
+    examples = []
+    for contrast in comparison.against:
+        for kind, sign in (("better", 1), ("worse", -1)):
+            different = [sentence for sentence in contrast.different if sentence.gap * sign > 0]
+            examples += [(kind, contrast, sentence) for sentence in different[:limit]]
+    sources = comparison.sources
+    traces: dict[tuple[str, int], Trace] = {}
+    for name, translator in (comparison.translators or {}).items():
+        lines = [x.line for _, contrast, x in examples if name in (contrast.system, contrast.baseline)]
+        found = trace_lines(translator, {line: sources[line - 1] for line in lines if sources}, beams=comparison.beams)
+        traces |= {(name, line): trace for line, trace in found.items()}
+    rows = []
+    for kind, contrast, (line, _, chrf, baseline_chrf, text, baseline_text) in examples:
+        outputs = [
+            Output(name, own_text, {"chrf": own_chrf}, trace=traces.get((name, line)))
+            for name, own_text, own_chrf in (
+                (contrast.system, text, chrf),
+                (contrast.baseline, baseline_text, baseline_chrf),
+            )
+        ]
+        source = sources[line - 1] if sources is not None else ""
+        rows.append(Row(line, kind, source, [lines[line - 1] for lines in comparison.references], outputs))
+    title = ", ".join(Path(name).name or name for name in comparison.scores)
+    return report.comparison_page(title, comparison.to_dict(), rows, comparison.about)

@@ -1,4 +1,4 @@
-"""Perplexity: how well a gpt or a bert foresees a text, token by token.
+"""Perplexity: how well a gpt or a bert predicts a text, token by token.
 
 B rows, T tokens, V vocabulary.
 """
@@ -6,7 +6,7 @@ B rows, T tokens, V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,74 +17,92 @@ import torch.nn.functional as F
 from torch import nn
 
 from regard.config import Config
-from regard.errors import DataError, FolderError
-from regard.models.folder import load_model
+from regard.errors import ConfigError, DataError
+from regard.evaluation.systems import Progress
+from regard.results import Report, Table
 from regard.text import ordering
 from regard.text.batching import MakeBatch, Prefetcher, Stream, packed, packed_masked
 from regard.text.dataset import Column
 from regard.text.files import read_lines, read_running
-from regard.text.tokenizer import END, PAD, Tokenizer, Tokenizers, check_fingerprint
+from regard.text.tokenizer import END, PAD, Tokenizer
+from regard.translation.reader import Reader
+from regard.translation.writer import Writer
 
-POSITIONS = 4096  # in a batch
-SEED = 0  # of what a bert has to guess: that of its validation in training
+BATCH_TOKENS = 4096
+SEED = 0  # of the tokens that a bert has to predict, the same as in validation during training
 
 
-@dataclass(frozen=True)
-class Perplexity:
-    """What a text cost a language model."""
+@dataclass(frozen=True, kw_only=True)
+class Perplexity(Report):
+    """The perplexity of a language model on a text."""
 
+    system: str
     family: str
-    perplexity: float
-    """exp of the nats a token."""
     nats: float
-    """A token that was to be guessed."""
-    guessed: int
+    """The mean negative log-likelihood of a predicted token."""
+    predicted: int
+    """The tokens that were predicted: all of them by a gpt, the masked ones by a bert."""
     tokens: int
-    """In all, the ends of texts included."""
+    """All tokens, the ends of texts included."""
     words: int
-    """Between blanks, and the ends of lines, as WikiText's perplexities count them."""
+    """Words between spaces plus line ends, as WikiText's perplexities count them."""
     characters: int
-    """Ends of lines included."""
+    """Line ends included."""
     window: int
-    """Tokens that are seen at once: the text is cut into windows of so many, without overlap."""
+    """The text is cut into windows of so many tokens, without overlap."""
     masked: float | None
-    """The share of tokens a bert had to guess, drawn with SEED."""
+    """The share of tokens that a bert had to predict."""
+
+    @property
+    def perplexity(self) -> float:
+        return _exp(self.nats)
 
     @property
     def perplexity_per_word(self) -> float | None:
-        """exp of the nats a word; none of a bert, as it guesses only some of the tokens, nor of words too long for it.
-
-        In a script without blanks a word is a whole line, whose perplexity no number can hold.
-        """
-        found = _exp(self.nats * self.tokens / max(self.words, 1))
-        return None if self.masked is not None or math.isinf(found) else found
+        """None for a bert, which predicts only some tokens, and where it is infinite (a script without spaces)."""
+        value = _exp(self.nats * self.tokens / max(self.words, 1))
+        return None if self.masked is not None or math.isinf(value) else value
 
     @property
     def bits_per_character(self) -> float | None:
         return None if self.masked is not None else self.nats * self.tokens / math.log(2) / max(self.characters, 1)
 
     @property
-    def told(self) -> str:
-        """What the number depends on, in the manner of a signature."""
-        cut = f"window:{self.window}|overlap:no"
-        return cut if self.masked is None else f"{cut}|masked:{self.masked:g}|seed:{SEED}"
+    def signature(self) -> str:
+        """The settings that the numbers depend on."""
+        window = f"window:{self.window}|overlap:no"
+        return window if self.masked is None else f"{window}|masked:{self.masked:g}|seed:{SEED}"
 
-    def as_dict(self) -> dict[str, Any]:
-        derived = {"perplexity_per_word": self.perplexity_per_word, "bits_per_character": self.bits_per_character}
-        values = {**asdict(self), **derived, "signature": self.told, "seed": None if self.masked is None else SEED}
+    def to_dict(self) -> dict[str, Any]:
+        derived = {name: getattr(self, name) for name in ("perplexity_per_word", "bits_per_character", "signature")}
+        fields = {"system": self.system, "family": self.family, "perplexity": self.perplexity, **asdict(self)}
+        values = {**fields, **derived, "seed": None if self.masked is None else SEED}
         return {name: value for name, value in values.items() if value is not None}
 
+    def tables(self) -> list[Table]:
+        window = f"windows of {self.window:,} tokens without overlap"
+        if self.masked is not None:
+            window += f", {self.masked:.0%} of them masked, seed {SEED}"
+        rows = [
+            [f"perplexity per token, {window}", f"{self.perplexity:,.2f}"],
+            [f"nats per token, {self.predicted:,} of {self.tokens:,} tokens predicted", f"{self.nats:.4f}"],
+        ]
+        if self.perplexity_per_word is not None:
+            rows.append([f"perplexity per word, {self.words:,} words and lines", f"{self.perplexity_per_word:,.2f}"])
+        if self.bits_per_character is not None:
+            rows.append([f"bits per character, {self.characters:,} characters", f"{self.bits_per_character:.4f}"])
+        return [Table(["", ""], rows)]
 
-def of_folder(folder: Path, text: str, device: torch.device, progress: Callable[[int, int], None]) -> Perplexity:
-    """The perplexity of a text file by the gpt or bert in a folder, which validation in training would find too."""
-    model, config = load_model(folder, device)
-    if config.model.family not in ("gpt", "bert"):
-        raise FolderError(f"{folder} holds a {config.model.family}, whose translations are scored, not its perplexity")
-    sides = Tokenizers.load(folder)
-    if config.text.fingerprint:
-        check_fingerprint(sides.fingerprint, config.text.fingerprint, folder)
+
+def measure(
+    model: Writer | Reader, text: str | Path, *, system: str = "model", progress: Progress | None = None
+) -> Perplexity:
+    """The perplexity of a text file by a gpt or bert, computed as validation in training computes it."""
+    if isinstance(model, Writer) and len(model.models) > 1:
+        raise ConfigError(f"{system} is an ensemble: give one language model")
+    module, config = model.models[0] if isinstance(model, Writer) else model.model, model.config
     if config.text.continuous:
-        texts = list(read_running(text))
+        texts = list(read_running(str(text)))
         whole = "".join(texts)
         words, characters = len(whole.split()) + whole.count("\n"), len(whole)
     else:
@@ -93,14 +111,14 @@ def of_folder(folder: Path, text: str, device: torch.device, progress: Callable[
         characters = sum(len(line) + 1 for line in texts)
     if not texts:
         raise DataError(f"{text} has no line that is not empty")
-    make, windows, size, window = _windows(texts, sides.source, config)
-    nats, guessed = _cost(model, make, range(windows), device, progress)
+    make, windows, tokens, window = _windows(texts, model.tokenizer, config)
+    nats, predicted = _negative_log_likelihood(module, make, range(windows), model.device, progress)
     return Perplexity(
+        system=system,
         family=config.model.family,
-        perplexity=_exp(nats / max(guessed, 1)),
-        nats=nats / max(guessed, 1),
-        guessed=guessed,
-        tokens=size,
+        nats=nats / max(predicted, 1),
+        predicted=predicted,
+        tokens=tokens,
         words=words,
         characters=characters,
         window=window,
@@ -109,15 +127,15 @@ def of_folder(folder: Path, text: str, device: torch.device, progress: Callable[
 
 
 def _windows(texts: Sequence[str], tokenizer: Tokenizer, config: Config) -> tuple[MakeBatch, int, int, int]:
-    """The batches of a text cut into windows, how many, how many tokens it has, and how long a window is."""
+    """The batches of a text cut into windows, their number, the number of tokens and the length of a window."""
     ids = [np.array([*own, END], np.int64) for own in tokenizer.encode_batch(list(texts))]
     lengths = np.array([len(own) for own in ids], np.int32)
     starts = np.cumsum(lengths, dtype=np.int64) - lengths
     column = Column((np.concatenate(ids),), np.zeros(len(ids), np.uint8), starts, lengths)
     stream = Stream(column, np.arange(len(ids)), running=config.text.continuous)
     length = min(config.text.context_length, config.model.max_positions, len(stream))
-    plan = ordering.windows(len(stream), length=length, budget=max(POSITIONS, length), seed=0, epoch=0, whole=True)
-    apart: dict[str, Any] = {"rank": 0, "world_size": 1, "segments": config.text.isolate_texts}
+    plan = ordering.windows(len(stream), length=length, budget=max(BATCH_TOKENS, length), seed=0, epoch=0, whole=True)
+    apart: dict[str, Any] = {"rank": 0, "world": 1, "segments": config.text.isolate_texts}
     if config.model.family == "gpt":
         return packed(stream, plan, **apart), len(plan), len(stream), length
     share: dict[str, Any] = {"share": config.text.mask_probability, "vocabulary": config.model.vocabulary}
@@ -125,20 +143,21 @@ def _windows(texts: Sequence[str], tokenizer: Tokenizer, config: Config) -> tupl
 
 
 @torch.inference_mode()
-def _cost(
-    model: nn.Module, make: MakeBatch, numbers: range, device: torch.device, progress: Callable[[int, int], None]
+def _negative_log_likelihood(
+    model: nn.Module, make: MakeBatch, numbers: range, device: torch.device, progress: Progress | None
 ) -> tuple[float, int]:
-    """The nats of all that was to be guessed, and how much that was."""
-    nats, guessed = torch.zeros((), dtype=torch.float64), 0
+    """The sum over all predicted tokens, in nats, and their number."""
+    nats, predicted = torch.zeros((), dtype=torch.float64), 0
     with Prefetcher(make, numbers, device=device) as feed:
         for number, batch in enumerate(feed, 1):
             logits = model(batch)
             labels = batch.target_out if logits.dim() == 3 else batch.target_out[batch.target_out != PAD]
-            cost = F.cross_entropy(logits.flatten(0, -2).float(), labels.flatten(), ignore_index=PAD, reduction="sum")
-            nats += cost.double().cpu()
-            guessed += batch.target_tokens
-            progress(number, len(numbers))
-    return float(nats), guessed
+            loss = F.cross_entropy(logits.flatten(0, -2).float(), labels.flatten(), ignore_index=PAD, reduction="sum")
+            nats += loss.double().cpu()
+            predicted += batch.target_tokens
+            if progress is not None:
+                progress(number, len(numbers))
+    return float(nats), predicted
 
 
 def _exp(nats: float) -> float:

@@ -1,4 +1,4 @@
-"""Systems: what is scored, a model folder that translates the test set or a file that holds its translations."""
+"""Systems: what is scored, a model that translates the test set or a file with its translations."""
 
 from __future__ import annotations
 
@@ -8,55 +8,101 @@ from typing import Any, NamedTuple
 
 import torch
 
+from regard.devices import find_device
 from regard.errors import ConfigError, DataError
-from regard.evaluation.evaluate import read_test
-from regard.evaluation.metrics import corpus_scores
+from regard.evaluation.metrics import bootstrap_seed, check_lengths, corpus_scores, make_metric
 from regard.inspection.quality import QualityWarning
 from regard.inspection.trace import Trace
-from regard.text.files import one_line
+from regard.text.files import one_line, read_lines
 from regard.translation.glossary import Glossary, Terminology, present, report
 from regard.translation.translator import Translator
 
+Progress = Callable[[int, int], None]
+"""Called with the number of finished sentences and their total."""
+Paths = str | Path | Sequence[str | Path]
 
-class Written(NamedTuple):
-    """What a system made of a test set."""
+
+class Translations(NamedTuple):
+    """The translations of a test set by one system."""
 
     texts: list[str]
-    warned: list[Sequence[QualityWarning]] | None = None
+    warnings: list[Sequence[QualityWarning]] | None = None
     confidences: list[float | None] | None = None
     translator: Translator | None = None
-    """Where it was translated here."""
+    """The model that made them, if it was not a file."""
 
 
-def is_model(system: str) -> bool:
-    """A model folder, or several joined by `+`; else it is a file."""
-    return any(Path(part).is_dir() for part in (system, *system.split("+")))
+class EvaluationSet(NamedTuple):
+    """The lines of a test set, checked to belong together."""
+
+    sources: list[str] | None
+    references: list[list[str]]
+    names: list[str]
+    """The reference files."""
+
+    def check(self, system: str, texts: Sequence[str]) -> None:
+        """Refuse translations whose number of lines differs from that of a reference."""
+        for name, lines in zip(self.names, self.references, strict=True):
+            if len(lines) != len(texts):
+                raise DataError(f"{name} has {len(lines):,} lines and {system} {len(texts):,}: line for line")
 
 
-def written(
-    system: str,
+def read_test_set(
+    source: str | Path | None, reference: Paths | None, *, tokenize: str | None, lengths: Sequence[int]
+) -> EvaluationSet:
+    """Read a test set and check all that can be wrong before hours of translating."""
+    paths = [reference] if isinstance(reference, str | Path) else list(reference or [])
+    if not paths:
+        raise ConfigError("give the reference translations with --reference FILE")
+    check_lengths(lengths)
+    bootstrap_seed()
+    make_metric("bleu", tokenize=tokenize)
+    sources = read_test(source) if source else None
+    test = EvaluationSet(sources, [read_test(path) for path in paths], list(map(str, paths)))
+    if sources is not None:
+        test.check(str(source), sources)
+    return test
+
+
+def read_test(path: str | Path) -> list[str]:
+    """The lines of a file without spaces at their ends, as sacreBLEU's command line reads them."""
+    return [line.rstrip() for line, _ in read_lines(path)]
+
+
+def is_model(system: str | Path) -> bool:
+    """Whether a system is a model folder or several joined by `+`; otherwise it is a file."""
+    return any(Path(part).is_dir() for part in (system, *str(system).split("+")))
+
+
+def translate_test(
+    system: str | Path | Translator,
     sources: Sequence[str] | None,
     *,
-    device: torch.device,
-    beams: int,
-    values: Sequence[str],
-    progress: Callable[[int, int], None],
-) -> Written:
-    """The translations of a system, made now or read; `progress` is told how many of how many there are."""
-    if not is_model(system):
+    device: torch.device | str,
+    beams: int | None,
+    config: Mapping[str, Any] | None,
+    progress: Progress | None,
+) -> Translations:
+    """The translations of a system: read from its file, or made by its model."""
+    if not isinstance(system, Translator) and not is_model(system):
         texts = read_test(system)
         if sources is not None and len(texts) != len(sources):
             raise DataError(f"{system} has {len(texts):,} lines and the source {len(sources):,}: line for line")
-        return Written(texts)
+        return Translations(texts)
     if sources is None:
-        raise ConfigError(f"{system} has to translate: give --source FILE")
-    translator = Translator.load(system, device, values)
+        raise ConfigError(f"{name_of(system)} has to translate: give --source FILE")
+    if isinstance(system, Translator):
+        translator = system
+    else:
+        place = find_device(device) if isinstance(device, str) else device
+        translator = Translator.load(system, place, [f"{field}={value}" for field, value in (config or {}).items()])
     results = []
-    # aligned: a source that is not looked at is warned of too
-    for result in translator.stream(sources, beams=beams or None, align=True):
+    # align: a source that the model hardly attended to gives a warning too
+    for result in translator.stream(sources, beams=beams, align=True):
         results.append(result)
-        progress(len(results), len(sources))
-    return Written(
+        if progress is not None:
+            progress(len(results), len(sources))
+    return Translations(
         [one_line(result.text).rstrip() for result in results],
         [result.warnings for result in results],
         [result.confidence for result in results],
@@ -64,42 +110,45 @@ def written(
     )
 
 
-def traces(translator: Translator, sources: Mapping[int, str], *, beams: int) -> dict[int, Trace]:
-    """What a translator looked at in some lines; those it translates in several parts are left out."""
-    results = translator.translate(list(sources.values()), beams=beams or None, trace=True)
+def name_of(system: object) -> str:
+    """How a report calls a system: its path, or "model" for a loaded one."""
+    return str(system) if isinstance(system, str | Path) else "model"
+
+
+def trace_lines(translator: Translator, sources: Mapping[int, str], *, beams: int | None) -> dict[int, Trace]:
+    """The traces of some lines; a line that is translated in several parts has none."""
+    results = translator.translate(list(sources.values()), beams=beams, trace=True)
     return {line: result.trace for line, result in zip(sources, results, strict=True) if result.trace is not None}
 
 
-def terms(
-    known: Glossary,
+def term_accuracy(
+    glossary: Glossary,
     sources: Sequence[str],
     references: Sequence[Sequence[str]],
-    system: Written,
+    translations: Translations,
     *,
-    beams: int,
-    **how: Any,
+    beams: int | None,
+    **options: Any,
 ) -> dict[str, Any]:
-    """How many terms of a glossary stand in the translations, and where a model is there, what using it would bring.
+    """The share of glossary terms in the translations, and for a model also with the glossary in use.
 
-    `how` is what BLEU depends on.
+    `options` are those of BLEU.
     """
-    matches = [known.find(source) for source in sources]
-    asked = sum(map(len, matches))
-    if not asked:
+    matches = [glossary.find(source) for source in sources]
+    terms = sum(map(len, matches))
+    if not terms:
         raise DataError("no sentence of the source has a term of the glossary: there is nothing to report")
-    found = [present(text, own) for text, own in zip(system.texts, matches, strict=True)]
-    right = sum(span is not None for spans in found for span in spans)
-    answer: dict[str, Any] = {"sentences": sum(map(bool, matches)), "terms": asked, "accuracy": right / asked}
-    if system.translator is not None:
-        told = report(
-            system.translator,
-            sources,
-            list(zip(*references, strict=True)),
-            Terminology(known, "soft"),
-            lambda texts, wanted: (
-                corpus_scores(texts, *zip(*wanted, strict=True), metrics=["bleu"], **how)["bleu"].score
-            ),
-            beams=beams or None,
-        )
-        answer["with_glossary"] = told.as_dict()
+    spans = [present(text, own) for text, own in zip(translations.texts, matches, strict=True)]
+    right = sum(span is not None for own in spans for span in own)
+    answer: dict[str, Any] = {"sentences": sum(map(bool, matches)), "terms": terms, "accuracy": right / terms}
+    if translations.translator is not None:
+
+        def bleu(texts: Sequence[str], wanted: Sequence[Sequence[str]]) -> float:
+            return corpus_scores(texts, *zip(*wanted, strict=True), metrics=["bleu"], **options)["bleu"].score
+
+        lines = list(zip(*references, strict=True))
+        terminology = Terminology(glossary, "soft")
+        answer["with_glossary"] = report(
+            translations.translator, sources, lines, terminology, bleu, beams=beams
+        ).as_dict()
     return answer

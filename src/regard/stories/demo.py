@@ -15,9 +15,7 @@ from regard import folders
 from regard.config import Config, find_config
 from regard.corpora import catalog
 from regard.counting import count
-from regard.evaluation.evaluate import evaluate, read_test
-from regard.evaluation.pages import evaluation_page
-from regard.evaluation.systems import written
+from regard.evaluation.evaluate import Evaluation, evaluate
 from regard.inspection import inspector, report
 from regard.inspection.attribution import attention, explain_all
 from regard.models.folder import MODEL
@@ -127,14 +125,10 @@ def _known(out: Path) -> dict[str, Any] | None:
 
 def _scored(out: Path, data: Path, device: torch.device) -> dict[str, Any]:
     """The test set, translated and scored, with its report."""
-    sources, references = (read_test(str(data / f"test.{side}")) for side in ("en", "fr"))
-    model = str(out / "model")
-    found = written(model, sources, device=device, beams=0, values=[], progress=lambda *_: None)
-    scored = evaluate(found.texts, [references], sources=sources, warned=found.warned, confidences=found.confidences)
-    about = f"{len(sources):,} sentences that were not trained on, by the model of the demo"
-    page = evaluation_page(scored, found, system=model, beams=0, about=about)
-    folders.write_file(out / "evaluation.html", page, force=True)
-    return scored.as_dict()
+    scored = evaluate(out / "model", source=data / "test.en", reference=data / "test.fr", device=device)
+    assert isinstance(scored, Evaluation)
+    scored.save(out / "evaluation.html", force=True)
+    return scored.to_dict()
 
 
 def _looked(out: Path, device: torch.device) -> list[Result]:

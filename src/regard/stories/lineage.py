@@ -26,8 +26,7 @@ from regard.config import Config, find_config
 from regard.corpora import catalog
 from regard.counting import count
 from regard.errors import FolderError, RunError
-from regard.evaluation.metrics import by_length, corpus_scores
-from regard.evaluation.metrics import seed as bootstrap_seed
+from regard.evaluation.metrics import bootstrap_seed, by_length, corpus_scores
 from regard.inspection import race
 from regard.inspection.attribution import Map, attention
 from regard.models import build
@@ -294,7 +293,7 @@ def _scores(entries: Sequence[Entry], data: Path, device: torch.device, say: Say
         own = [entry for entry in entries if entry.name == name]
         say(f"scoring {name}")
         texts = [_translated(entry, sources, device) for entry in own]
-        buckets = [by_length(each, references, ends=LENGTHS) for each in texts]
+        buckets = [by_length(each, references, lengths=LENGTHS) for each in texts]
         scores = [corpus_scores(each, references, metrics=["bleu"])["bleu"] for each in texts]
         counted = count(_config_of(own[0]))
         racers.append(
@@ -328,7 +327,7 @@ def _translated(entry: Entry, sources: Sequence[str], device: torch.device) -> l
 
 def _joined(buckets: Sequence[Any]) -> dict[str, Any]:
     """A bucket of several seeds: the mean, and between which they lie; of one, its bootstrap interval."""
-    found: dict[str, Any] = buckets[0].as_dict()
+    found: dict[str, Any] = buckets[0].to_dict()
     if len(buckets) > 1:
         scores = [bucket.bleu for bucket in buckets]
         found |= {"bleu": fmean(scores), "low": min(scores), "high": max(scores)}

@@ -412,7 +412,7 @@ def _finish(request: Request, training: Training, say: Say) -> dict[str, Any]:
             sure = f"of confidence, {calibration.sentences:,} sentences apart; good: chrF from {quality.GOOD_CHRF:g} on"
             scores["calibration"] = {"score": calibration.error, "signature": sure}
         found = corpus_scores([result.text for result in results], references, metrics=["bleu", "chrf"])
-        scores |= {name: score.as_dict() for name, score in found.items()}
+        scores |= {name: score.to_dict() for name, score in found.items()}
     draw(training)
     start = " and ".join(f"`{path}`" for path in request.origins) or "random weights"
     card = model_card(
