@@ -101,8 +101,7 @@ def compare(
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Compare systems side by side: scores, paired significance tests against the first one, and where they differ.
-    """
+    """Compare systems side by side: scores, paired significance tests against the first one, and where they differ."""
     from regard.cli import tables
     from regard.devices import use_threads
     from regard.evaluation.compare import compare as side_by_side

@@ -135,11 +135,11 @@ def _windows(texts: Sequence[str], tokenizer: Tokenizer, config: Config) -> tupl
     stream = Stream(column, np.arange(len(ids)), running=config.text.continuous)
     length = min(config.text.context_length, config.model.max_positions, len(stream))
     plan = ordering.windows(len(stream), length=length, budget=max(BATCH_TOKENS, length), seed=0, epoch=0, whole=True)
-    apart: dict[str, Any] = {"rank": 0, "world": 1, "segments": config.text.isolate_texts}
+    options: dict[str, Any] = {"rank": 0, "world_size": 1, "segments": config.text.isolate_texts}
     if config.model.family == "gpt":
-        return packed(stream, plan, **apart), len(plan), len(stream), length
-    share: dict[str, Any] = {"share": config.text.mask_probability, "vocabulary": config.model.vocabulary}
-    return packed_masked(stream, plan, **apart, **share, seed=SEED, epoch=0), len(plan), len(stream), length
+        return packed(stream, plan, **options), len(plan), len(stream), length
+    masking: dict[str, Any] = {"share": config.text.mask_probability, "vocabulary": config.model.vocabulary}
+    return packed_masked(stream, plan, **options, **masking, seed=SEED, epoch=0), len(plan), len(stream), length
 
 
 @torch.inference_mode()
