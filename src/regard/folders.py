@@ -23,7 +23,6 @@ if sys.platform != "win32":
 
 CHECKSUMS = "checksums.json"
 LOCK = ".lock"
-SHARDS = "shards.json"  # which parts of which tensors are in which file
 
 # Temporary names: "new" is being written, "old" is being deleted.
 _TEMPORARY = re.compile(r"\.regard-(new|old)-[0-9a-f]{16}")

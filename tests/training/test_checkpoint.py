@@ -404,7 +404,7 @@ def test_a_damaged_checkpoint_is_not_loaded_and_its_file_is_named(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("keep", "protect", "left"),
-    [(2, (), [4, 5]), (1, (2,), [2, 5]), (9, (), [1, 2, 3, 4, 5]), (0, (), []), (2, (5,), [4, 5])],
+    [(2, (), [4, 5]), (1, (2,), [2, 5]), (9, (), [1, 2, 3, 4, 5]), (2, (5,), [4, 5])],
 )
 def test_pruning_keeps_what_is_asked(keep: int, protect: tuple[int, ...], left: list[int], tmp_path: Path) -> None:
     for update in range(1, 6):
@@ -432,7 +432,7 @@ def test_an_average_is_the_mean(dtype: torch.dtype, tmp_path: Path) -> None:
 
 def test_what_does_not_match_is_not_averaged(tmp_path: Path) -> None:
     paths = [save_checkpoint(tmp_path, size, groups(1, size), {}) for size in (3, 4)]
-    with pytest.raises(FolderError, match=r"w is of the shape \(4,\) here and of the shape \(3,\) there"):
+    with pytest.raises(FolderError, match=r"the shape of w is \(4,\) here and \(3,\) there"):
         average_checkpoints(paths)
 
 
@@ -533,7 +533,7 @@ def test_a_copy_that_fails_is_a_failure_of_the_run(tmp_path: Path, monkeypatch: 
     def lacking(*_: object, **__: object) -> None:
         raise MemoryError("nothing left")
 
-    monkeypatch.setattr(checkpoint, "_place_for", lacking)
+    monkeypatch.setattr(checkpoint, "_buffer", lacking)
     with CheckpointWriter(tmp_path, keep=1) as saver:
         saver.save(1, groups(1), {})
         with pytest.raises(RunError, match="the checkpoint of update 1 could not be copied: nothing left"):

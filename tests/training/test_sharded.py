@@ -1,4 +1,4 @@
-"""Weights that are divided among processes are trained, saved and resumed as whole ones are."""
+"""Sharded weights (FSDP2) are trained, saved and resumed as weights in one process are."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("family", ["transformer", "rnn-input", "bert"])
-def test_divided_weights_learn_what_whole_ones_do(corpus: Path, tmp_path: Path, family: str) -> None:
-    asked = {"updates": 20, "family": family, "accumulate": 2}
+def test_sharded_weights_give_the_same_losses_as_one_process(corpus: Path, tmp_path: Path, family: str) -> None:
+    asked = {"updates": 20, "family": family, "gradient_accumulation": 2}
     one = run(tmp_path / "one", corpus, 1, **asked)
     assert run(tmp_path / "two", corpus, 2, **asked, sharded=True) == pytest.approx(one, rel=1e-5)
 
 
-def test_a_checkpoint_of_any_number_of_processes_is_resumed_by_any_other(corpus: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_of_any_number_of_processes_is_resumed_by_any_other_number(corpus: Path, tmp_path: Path) -> None:
     asked = {"updates": 16, "ema_decay": 0.9}
     whole = run(tmp_path / "whole", corpus, 1, **asked)
     run(tmp_path / "two", corpus, 2, **asked, sharded=True, stop=5)
     saved = [path.name for path in (tmp_path / "two" / "checkpoints" / "update-00000010").iterdir()]
     shards = [f"shard-0000{rank}.safetensors" for rank in range(2)]
-    assert sorted(saved) == ["checksums.json", "progress.json", *shards, "shards.json"]
+    assert sorted(saved) == ["checksums.json", "progress.json", *shards]
     for name in ("one", "four"):
         shutil.copytree(tmp_path / "two", tmp_path / name)
     rest = pytest.approx(whole[10:], rel=1e-5)
@@ -53,19 +53,21 @@ def test_a_damaged_shard_is_passed_over(corpus: Path, tmp_path: Path) -> None:
     assert len(run(tmp_path / "whole", corpus, 2, **asked)) == 4
 
 
-def test_divided_weights_go_back_to_the_start_where_nothing_was_saved(corpus: Path, tmp_path: Path) -> None:
-    done = start(tmp_path, corpus, 2, rate=1e17, warmup=1, save_every=100, sharded=True)
+def test_sharded_weights_start_over_if_the_loss_is_nan_before_the_first_checkpoint(
+    corpus: Path, tmp_path: Path
+) -> None:
+    done = start(tmp_path, corpus, 2, learning_rate=1e17, warmup=1, save_every=100, sharded=True)
     assert "and going back did not help: lower train.learning_rate" in done.stderr
     lowered = [line["lowered"] for line in read(tmp_path / "journal.jsonl") if line["kind"] == "fell_back"]
     assert lowered == [0.5**9]  # the journal goes back too
 
 
-def test_what_cannot_be_divided_is_refused(corpus: Path, tmp_path: Path) -> None:
+def test_a_model_with_a_scalar_weight_cannot_be_sharded(corpus: Path, tmp_path: Path) -> None:
     done = start(tmp_path, corpus, 2, family="rnn-input", model={"score": "cosine"}, sharded=True)
-    assert "ConfigError: train.sharded cannot divide a single number, and this model has score" in done.stderr
+    assert "ConfigError: train.sharded cannot shard a scalar weight, and this model has score" in done.stderr
 
 
-def test_a_full_disk_is_said_of_the_checkpoint_and_not_of_a_part_of_it(corpus: Path, tiny_disk: Path) -> None:
+def test_a_full_disk_is_reported_with_the_path_of_the_checkpoint(corpus: Path, tiny_disk: Path) -> None:
     done = start(tiny_disk, corpus, 2, model={"size": 64}, save_every=4, sharded=True)
     path = tiny_disk / "checkpoints" / "update-00000004"
     assert set(re.findall(r"RunError: (.*);", done.stderr)) == {f"{path} could not be written: the disk is full"}

@@ -1,4 +1,4 @@
-"""Two processes train the model that one does, whatever happens to one of them."""
+"""Two processes train the same model as one, even if one of them is stopped or killed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_one_and_two_processes_agree_in_loss_for_fifty_updates(corpus: Path, tmp
 
 
 @pytest.mark.parametrize("sharded", [False, True])
-def test_two_processes_that_were_stopped_go_on_bit_for_bit(corpus: Path, tmp_path: Path, sharded: bool) -> None:
+def test_two_stopped_processes_resume_bit_for_bit(corpus: Path, tmp_path: Path, sharded: bool) -> None:
     asked = {"updates": 20, "model": {"dropout": 0.1}, "ema_decay": 0.9, "sharded": sharded}
     whole = run(tmp_path / "whole", corpus, 2, **asked)
     first = run(tmp_path / "parts", corpus, 2, **asked, stop=5)
@@ -37,32 +37,30 @@ def test_two_processes_that_were_stopped_go_on_bit_for_bit(corpus: Path, tmp_pat
 
 
 @pytest.mark.parametrize("family", ["transformer", "rnn-input", "gpt", "bert"])
-def test_a_process_without_a_share_of_a_batch_changes_nothing(corpus: Path, tmp_path: Path, family: str) -> None:
+def test_a_process_with_an_empty_part_of_a_batch_changes_nothing(corpus: Path, tmp_path: Path, family: str) -> None:
     asked = {"updates": 8, "batch_tokens": 64, "family": family, "r_drop": 1.0}  # one row a batch, or two
     one = run(tmp_path / "one", corpus, 1, **asked)
     assert run(tmp_path / "two", corpus, 2, **asked) == pytest.approx(one, rel=1e-5)
 
 
-def test_when_one_process_lacks_memory_all_take_their_batches_in_parts(corpus: Path, tmp_path: Path) -> None:
+def test_when_one_process_runs_out_of_memory_all_split_their_batches(corpus: Path, tmp_path: Path) -> None:
     whole = run(tmp_path / "whole", corpus, 2, updates=8)
     assert run(tmp_path / "split", corpus, 2, updates=8, rows=3) == pytest.approx(whole, rel=1e-4)
     assert load_checkpoint(tmp_path / "split" / "checkpoints" / "update-00000008").progress["split"] > 1
 
 
 @pytest.mark.parametrize("sharded", [False, True])
-def test_a_killed_worker_is_started_again_and_the_result_is_the_same(
-    corpus: Path, tmp_path: Path, sharded: bool
-) -> None:
+def test_a_killed_process_is_restarted_and_the_result_is_the_same(corpus: Path, tmp_path: Path, sharded: bool) -> None:
     asked = {"updates": 16, "save_every": 4, "model": {"dropout": 0.1}, "sharded": sharded}
     whole = run(tmp_path / "whole", corpus, 2, **asked)
     assert run(tmp_path / "killed", corpus, 2, **asked, die=11, restarts=1) == whole[8:]
     same(tmp_path / "whole", tmp_path / "killed", 16)
 
 
-def test_the_others_end_with_one_line_when_a_worker_is_killed(corpus: Path, tmp_path: Path) -> None:
+def test_when_a_process_is_killed_the_others_end_with_one_line(corpus: Path, tmp_path: Path) -> None:
     done = start(tmp_path, corpus, 2, updates=10**6, die=3)
     assert done.returncode != 0
-    assert "RunError: process 0 of 2 lost another one" in done.stderr
+    assert "RunError: process 0 of 2 lost the connection to another one" in done.stderr
 
 
 def same(one: Path, other: Path, update: int) -> None:
