@@ -1,4 +1,4 @@
-"""Named corpora: found, downloaded, checked and written whole."""
+"""The catalog: corpora are located, downloaded, verified and written whole."""
 
 import gzip
 import hashlib
@@ -17,8 +17,7 @@ import pytest
 
 import regard.corpora.builtin
 from regard.corpora import catalog
-from regard.corpora import entries as corpora
-from regard.corpora.entries import Entry, File, Form, Part, Piece
+from regard.corpora.entries import SELECTIONS, Entry, File, Form, Output, talks
 from regard.errors import DataError, RunError
 
 ENGLISH, FRENCH = gzip.compress(b"cat\ndog\n", mtime=0), gzip.compress(b"chat\nchien\n", mtime=0)
@@ -77,7 +76,7 @@ def tiny(url="", english=ENGLISH, french=FRENCH):
             File("train.en.gz", sha256(english), f"{url}/train.en.gz" if url else None),
             File("train.fr.gz", sha256(french), f"{url}/train.fr.gz" if url else None),
         ),
-        (Piece("train.en", (Part("train.en.gz"),)), Piece("train.fr", (Part("train.fr.gz"),))),
+        (Output("train.en", ("train.en.gz",)), Output("train.fr", ("train.fr.gz",))),
     )
 
 
@@ -103,13 +102,11 @@ def local(tmp_path, monkeypatch):
 
 def test_the_promised_corpora_have_a_name():
     promised = {"builtin", "multi30k", "iwslt14", "wmt14", "wmt14-enfr", "tatoeba-ende", "tatoeba-enfr", "wikitext2"}
-    assert promised | {"tinyshakespeare", "hansards-enfr", "war-and-peace"} <= {
-        entry.name for entry in catalog.entries()
-    }
+    assert promised | {"tinyshakespeare", "hansards-enfr", "war-and-peace"} <= {entry.name for entry in catalog.ENTRIES}
 
 
 def test_no_two_corpora_share_a_name():
-    names = [entry.name for entry in catalog.entries()]
+    names = [entry.name for entry in catalog.ENTRIES]
     assert len(set(names)) == len(names)
 
 
@@ -124,40 +121,45 @@ def test_a_path_is_not_a_name(name, tmp_path):
         catalog.get(name, tmp_path / "out")
 
 
-FORMS = [form for entry in corpora.ENTRIES for form in entry.forms]
+FORMS = [form for entry in catalog.ENTRIES for form in entry.forms]
 
 
 def test_every_name_in_the_table_is_a_plain_name():
     names = [form.folder for form in FORMS]
-    names += [item.name for form in FORMS for item in (*form.files, *form.pieces)]
+    names += [item.name for form in FORMS for item in (*form.files, *form.outputs)]
     assert [name for name in names if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name)] == []
 
 
 def test_every_checksum_in_the_table_is_a_sha256():
-    checksums = [file.checksum for form in FORMS for file in form.files if file.checksum]
+    checksums = [file.sha256 for form in FORMS for file in form.files if file.sha256]
     assert [checksum for checksum in checksums if not re.fullmatch("[0-9a-f]{64}", checksum)] == []
 
 
-def test_every_address_in_the_table_is_safe_from_eavesdroppers():
+def test_every_address_in_the_table_is_https():
     assert [file.url for form in FORMS for file in form.files if file.url and not file.url.startswith("https://")] == []
 
 
 def test_every_part_in_the_table_is_of_a_file_of_its_form():
     for form in FORMS:
-        assert {part.file for piece in form.pieces for part in piece.parts} == {file.name for file in form.files}
+        parts = {part.partition("/")[0] for output in form.outputs for part in output.parts}
+        assert parts == {file.name for file in form.files}
+
+
+def test_every_selection_of_lines_in_the_table_exists():
+    assert {output.lines for form in FORMS for output in form.outputs} - {""} == set(SELECTIONS)
 
 
 def test_every_corpus_says_its_licence():
-    assert all(entry.licence for entry in catalog.entries())
+    assert all(entry.licence for entry in catalog.ENTRIES)
 
 
-def test_files_that_nobody_has_seen_are_called_not_verified():
+def test_files_without_a_known_checksum_are_shown_as_not_verified():
     assert {row["name"]: row["checksum"] for row in catalog.table()}["wmt14"] == "not verified"
 
 
-def test_the_real_corpora_are_what_the_table_says(corpora, monkeypatch, tmp_path):
+def test_the_real_corpora_have_the_checksums_of_the_table(corpora, monkeypatch, tmp_path):
     monkeypatch.setenv("REGARD_DATA", str(corpora))
-    local = [entry.name for entry in catalog.entries() if catalog.where(entry.name) == "local"]
+    local = [entry.name for entry in catalog.ENTRIES if catalog.locate(entry) == "local"]
     for name in local:
         assert catalog.get(name, tmp_path / name)
     assert "multi30k" in local
@@ -168,35 +170,35 @@ def test_the_real_corpora_are_what_the_table_says(corpora, monkeypatch, tmp_path
 
 def test_the_local_folder_comes_before_the_cache(local, tmp_path):
     keep(tmp_path / "cache" / "corpora", en=b"", fr=b"")
-    assert (catalog.locate("tiny"), catalog.where("tiny")) == (local, "local")
+    assert catalog.locate(catalog.find("tiny")) == "local"
 
 
 def test_the_cache_comes_before_the_network(tmp_path, monkeypatch):
     offer(monkeypatch, tiny("http://127.0.0.1:1"))
-    folder = keep(tmp_path / "cache" / "corpora", en=ENGLISH, fr=FRENCH)
-    assert (catalog.locate("tiny"), catalog.where("tiny")) == (folder, "cached")
+    keep(tmp_path / "cache" / "corpora", en=ENGLISH, fr=FRENCH)
+    assert catalog.locate(catalog.find("tiny")) == "cached"
 
 
 @pytest.mark.parametrize(("url", "place"), [("http://127.0.0.1:1", "download"), ("", "by hand")])
-def test_what_is_not_here_is_nowhere(monkeypatch, url, place):
+def test_a_corpus_that_is_not_stored_is_downloaded_or_put_there_by_hand(monkeypatch, url, place):
     offer(monkeypatch, tiny(url))
-    assert (catalog.locate("tiny"), catalog.where("tiny")) == (None, place)
+    assert catalog.locate(catalog.find("tiny")) == place
 
 
-def test_a_local_folder_that_is_none_is_refused(monkeypatch, tmp_path):
+def test_a_missing_local_folder_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("REGARD_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(DataError, match=r"REGARD_DATA \(.*nowhere\) is not a folder"):
-        catalog.locate("multi30k")
+        catalog.locate(catalog.find("multi30k"))
 
 
-def test_half_a_corpus_is_not_a_corpus(local):
+def test_an_incomplete_corpus_is_refused(local):
     (local / "train.fr.gz").unlink()
     with pytest.raises(DataError, match=r"tiny is not here .* Put train\.fr\.gz into .*data/tiny_folder"):
         catalog.get("tiny", local / "out")
 
 
 def test_another_form_is_used_where_the_first_is_not_here(tmp_path, monkeypatch):
-    plain = Form("tiny_folder", (File("both.tsv"),), (Piece("train.en", (Part("both.tsv"),)),))
+    plain = Form("tiny_folder", (File("both.tsv"),), (Output("train.en", ("both.tsv",)),))
     offer(monkeypatch, tiny(), plain)
     keep(tmp_path / "data").joinpath("both.tsv").write_bytes(b"cat\n")
     monkeypatch.setenv("REGARD_DATA", str(tmp_path / "data"))
@@ -206,7 +208,7 @@ def test_another_form_is_used_where_the_first_is_not_here(tmp_path, monkeypatch)
 # Writing
 
 
-def test_the_texts_are_written_plain(local, tmp_path):
+def test_texts_are_written_uncompressed(local, tmp_path):
     paths = catalog.get("tiny", tmp_path / "out")
     assert [(path.name, path.read_text()) for path in paths] == [
         ("train.en", "cat\ndog\n"),
@@ -221,7 +223,7 @@ def test_nothing_else_is_left_beside_the_texts(local, tmp_path):
 
 def test_nothing_is_written_over_without_force(local, tmp_path):
     catalog.get("tiny", tmp_path / "out")
-    with pytest.raises(DataError, match=r"train\.en exists; give another folder, or force"):
+    with pytest.raises(DataError, match=r"train\.en is already there: choose another folder"):
         catalog.get("tiny", tmp_path / "out")
 
 
@@ -243,9 +245,9 @@ def test_a_file_is_not_a_folder_to_write_into(local, tmp_path):
         catalog.get("tiny", tmp_path / "out", force=True)
 
 
-def test_a_wrong_checksum_names_file_expected_and_found(local, tmp_path):
+def test_a_wrong_checksum_names_the_file_and_both_checksums(local, tmp_path):
     (local / "train.fr.gz").write_bytes(b"other")
-    with pytest.raises(DataError, match=rf"train\.fr\.gz .* {sha256(FRENCH)} expected, {sha256(b'other')} found"):
+    with pytest.raises(DataError, match=rf"train\.fr\.gz .* {sha256(b'other')}, expected {sha256(FRENCH)}"):
         catalog.get("tiny", tmp_path / "out")
 
 
@@ -262,7 +264,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch, folder_exists):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "out"][: 1 + folder_exists]
 
 
-def test_a_full_disk_is_told_as_such(local, tmp_path, monkeypatch):
+def test_a_full_disk_is_reported(local, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -290,7 +292,7 @@ def test_only_what_is_missing_is_downloaded(site, tmp_path, monkeypatch):
     assert site.asked == ["/train.fr.gz"]
 
 
-def test_a_download_tells_how_far_it_is(site, tmp_path, monkeypatch):
+def test_a_download_reports_its_progress(site, tmp_path, monkeypatch):
     site.files.update({"/train.en.gz": ENGLISH, "/train.fr.gz": FRENCH})
     offer(monkeypatch, tiny(site.url))
     told = []
@@ -305,7 +307,7 @@ def cached(tmp_path):
 def test_a_download_with_a_wrong_checksum_is_not_kept(site, tmp_path, monkeypatch):
     site.files["/train.en.gz"] = b"other"
     offer(monkeypatch, tiny(site.url))
-    with pytest.raises(DataError, match=rf"/train\.en\.gz .* {sha256(ENGLISH)} expected, {sha256(b'other')} found"):
+    with pytest.raises(DataError, match=rf"/train\.en\.gz .* {sha256(b'other')}, expected {sha256(ENGLISH)}"):
         catalog.get("tiny", tmp_path / "out")
     assert cached(tmp_path) == []
 
@@ -319,7 +321,7 @@ def test_a_download_that_breaks_off_is_not_kept(site, tmp_path, monkeypatch):
     assert cached(tmp_path) == []
 
 
-def test_a_file_that_is_gone_says_what_to_put_where(site, tmp_path, monkeypatch):
+def test_a_file_not_found_on_the_server_says_which_files_to_put_where(site, tmp_path, monkeypatch):
     offer(monkeypatch, tiny(site.url))
     with pytest.raises(
         DataError, match=r"Not Found.*Put train\.en\.gz, train\.fr\.gz into .*cache/corpora/tiny_folder"
@@ -327,7 +329,7 @@ def test_a_file_that_is_gone_says_what_to_put_where(site, tmp_path, monkeypatch)
         catalog.get("tiny", tmp_path / "out")
 
 
-def test_without_a_network_it_says_what_to_put_where(tmp_path, monkeypatch):
+def test_without_a_network_the_error_says_which_files_to_put_where(tmp_path, monkeypatch):
     with socket.socket() as closed:  # bound and not listening: refused at once
         closed.bind(("127.0.0.1", 0))
         offer(monkeypatch, tiny(f"http://127.0.0.1:{closed.getsockname()[1]}"))
@@ -338,7 +340,7 @@ def test_without_a_network_it_says_what_to_put_where(tmp_path, monkeypatch):
 def test_an_existing_text_is_refused_before_anything_is_downloaded(site, tmp_path, monkeypatch):
     offer(monkeypatch, tiny(site.url))
     (tmp_path / "train.en").write_text("mine")
-    with pytest.raises(DataError, match="exists"):
+    with pytest.raises(DataError, match="is already there"):
         catalog.get("tiny", tmp_path)
     assert site.asked == []
 
@@ -356,8 +358,9 @@ def tar(members, mode="w:gz"):
     return data.getvalue()
 
 
-def archived(monkeypatch, tmp_path, data, *parts):
-    offer(monkeypatch, Form("tiny_folder", (File("archive"),), (Piece("train.en", parts),)))
+def archived(monkeypatch, tmp_path, data, *members, lines=""):
+    parts = tuple(f"archive/{member}" for member in members)
+    offer(monkeypatch, Form("tiny_folder", (File("archive"),), (Output("train.en", parts, lines),)))
     keep(tmp_path / "data").joinpath("archive").write_bytes(data)
     monkeypatch.setenv("REGARD_DATA", str(tmp_path / "data"))
     return catalog.get("tiny", tmp_path / "out")[0].read_bytes
@@ -365,37 +368,37 @@ def archived(monkeypatch, tmp_path, data, *parts):
 
 def test_members_of_an_archive_are_joined_in_order(monkeypatch, tmp_path):
     data = tar({"./b.en": b"b\n", "a.en.gz": gzip.compress(b"a\n")})
-    assert archived(monkeypatch, tmp_path, data, Part("archive", "a.en.gz"), Part("archive", "b.en"))() == b"a\nb\n"
+    assert archived(monkeypatch, tmp_path, data, "a.en.gz", "b.en")() == b"a\nb\n"
 
 
-def test_a_column_of_a_zipped_table_is_taken(monkeypatch, tmp_path):
+def test_a_column_of_a_zipped_tsv_file_is_written(monkeypatch, tmp_path):
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w") as archive:
         archive.writestr("deu.txt", "Hi.\tHallo!\tCC BY\nRun!\tLauf!\n")
-    read = archived(monkeypatch, tmp_path, data.getvalue(), Part("archive", "deu.txt", corpora.second_column))
+    read = archived(monkeypatch, tmp_path, data.getvalue(), "deu.txt", lines="second_column")
     assert read() == b"Hallo!\nLauf!\n"
 
 
-def test_sentences_of_a_test_set_are_taken_out_of_their_tags(monkeypatch, tmp_path):
+def test_sentences_of_an_sgml_test_set_are_extracted(monkeypatch, tmp_path):
     data = tar({"test.sgm": b'<doc>\n<seg id="1"> Hi &amp; go. </seg>\n<seg id="2">Run!</seg>\n</doc>\n'})
-    read = archived(monkeypatch, tmp_path, data, Part("archive", "test.sgm", corpora.segments))
+    read = archived(monkeypatch, tmp_path, data, "test.sgm", lines="segments")
     assert read() == b"Hi &amp; go.\nRun!\n"
 
 
-def test_talks_lose_their_descriptions_of_the_talk():
+def test_talks_are_written_without_metadata():
     lines = [b"<url>x</url>\n", b"<title>T</title>\n", b" Hello. \n", b"</doc>\n"]
-    assert list(corpora.talks(lines)) == [b"T\n", b"Hello.\n"]
+    assert list(talks(lines)) == [b"T\n", b"Hello.\n"]
 
 
-def test_talks_are_divided_without_a_rest():
+def test_every_23rd_sentence_of_talks_is_for_validation():
     lines = [b"%d\n" % number for number in range(1, 50)]
-    train, valid = list(corpora.talks_to_train(lines)), list(corpora.talks_to_validate(lines))
+    train, valid = (list(SELECTIONS[name](lines)) for name in ("talks_to_train", "talks_to_validate"))
     assert (valid, sorted(train + valid, key=int)) == ([b"23\n", b"46\n"], lines)
 
 
 def test_a_missing_member_is_named(monkeypatch, tmp_path):
     with pytest.raises(DataError, match=r"archive has no file c\.en in it"):
-        archived(monkeypatch, tmp_path, tar({"a.en": b"a\n"}), Part("archive", "c.en"))
+        archived(monkeypatch, tmp_path, tar({"a.en": b"a\n"}), "c.en")
 
 
 def test_a_link_in_an_archive_is_not_followed(monkeypatch, tmp_path):
@@ -405,19 +408,19 @@ def test_a_link_in_an_archive_is_not_followed(monkeypatch, tmp_path):
         info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
         archive.addfile(info)
     with pytest.raises(DataError, match=r"archive has no file a\.en in it"):
-        archived(monkeypatch, tmp_path, data.getvalue(), Part("archive", "a.en"))
+        archived(monkeypatch, tmp_path, data.getvalue(), "a.en")
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-30], lambda data: b"not an archive"])
 def test_a_damaged_archive_is_named(monkeypatch, tmp_path, damage):
     data = damage(tar({"a.en": b"a\n" * 100_000, "b.en": b"b\n"}))
     with pytest.raises(DataError, match=r"archive.*(damaged|truncated)"):
-        archived(monkeypatch, tmp_path, data, Part("archive", "b.en"))
+        archived(monkeypatch, tmp_path, data, "b.en")
 
 
 def test_a_member_outside_the_folder_writes_nothing_there(monkeypatch, tmp_path):
     data = tar({"../../evil": b"x\n", "a.en": b"a\n"})
-    archived(monkeypatch, tmp_path, data, Part("archive", "a.en"))
+    archived(monkeypatch, tmp_path, data, "a.en")
     assert not list(tmp_path.parent.rglob("evil"))
 
 
@@ -457,7 +460,7 @@ def test_the_built_in_corpus_has_three_parts(grammar, tmp_path):
     }
 
 
-def test_the_real_grammar_links_words_that_are_there(tmp_path):
+def test_alignments_of_the_built_in_corpus_are_within_both_sentences(tmp_path):
     texts = [path.read_text().split("\n") for path in catalog.write_builtin(tmp_path / "out", sizes={"test": 20})]
     for english, french, links in zip(*texts, strict=True):
         for i, j in (link.split("-") for link in links.split()):
@@ -465,12 +468,12 @@ def test_the_real_grammar_links_words_that_are_there(tmp_path):
             assert int(j) < len(french.split())
 
 
-def test_a_file_without_a_published_checksum_has_to_stay_as_it_came(site, tmp_path, monkeypatch):
+def test_a_file_without_a_published_checksum_must_not_change_after_its_download(site, tmp_path, monkeypatch):
     site.files.update({"/train.en.gz": ENGLISH, "/train.fr.gz": FRENCH})
     form = tiny(site.url)
-    offer(monkeypatch, form._replace(files=tuple(file._replace(checksum=None) for file in form.files)))
+    offer(monkeypatch, form._replace(files=tuple(file._replace(sha256=None) for file in form.files)))
     catalog.get("tiny", tmp_path / "one")
     kept = next((tmp_path / "cache").rglob("train.en.gz"))
     kept.write_bytes(FRENCH)
-    with pytest.raises(DataError, match=rf"train\.en\.gz .* {sha256(ENGLISH)} expected, {sha256(FRENCH)} found"):
+    with pytest.raises(DataError, match=rf"train\.en\.gz .* {sha256(FRENCH)}, expected {sha256(ENGLISH)}"):
         catalog.get("tiny", tmp_path / "two")
