@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from regard.errors import ConfigError, DataError, FolderError, InputError, RegardError, RequestError, RunError
     from regard.evaluation.compare import compare
     from regard.evaluation.evaluate import evaluate
+    from regard.inspection.word_alignment import align
     from regard.models import build
     from regard.preflight.check import check
     from regard.translation.explain import explain
@@ -30,6 +31,7 @@ _HOMES = {
     "regard.models": ["build"],
     "regard.evaluation.evaluate": ["evaluate"],
     "regard.evaluation.compare": ["compare"],
+    "regard.inspection.word_alignment": ["align"],
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -49,6 +51,7 @@ __all__ = [
     "RegardError",
     "RequestError",
     "RunError",
+    "align",
     "attend",
     "build",
     "check",

@@ -1,4 +1,4 @@
-"""Words are linked by what attention rested on, two directions are joined, and both are compared with gold."""
+"""Words are aligned by attention, two directions are symmetrized, and both are compared with gold alignments."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ from regard.inspection.alignment import (
     METHODS,
     AlignmentCounts,
     AlignmentSettings,
-    candidates,
-    count_mask_matches,
+    candidate_settings,
     count_matches,
     cross_attention,
+    directions,
     extract_alignment,
-    halves,
-    join,
-    most,
+    symmetrize,
 )
 from regard.text.alignments import Gold, Link
 from tests.inspection.traces import made
@@ -30,24 +28,24 @@ from tests.inspection.traces import made
 ONE = AlignmentSettings(method="one")
 
 
-def test_each_target_word_is_linked_to_the_source_word_it_looked_at_most() -> None:
+def test_each_target_word_is_aligned_to_the_source_word_with_the_most_attention() -> None:
     weights = [[0.1, 0.7, 0.1, 0.1], [0.6, 0.1, 0.1, 0.2], [0.0, 0.1, 0.1, 0.8], [0.0, 0.0, 0.0, 1.0]]
     trace = made("a b c", "x y z", weights)
     assert extract_alignment(trace, ONE) == [(0, 1), (1, 0), (1, 2)]  # never to the end, however much it is looked at
 
 
-def test_a_source_word_is_linked_to_the_target_word_that_looked_at_it_most() -> None:
+def test_a_source_word_is_aligned_to_the_target_word_that_attends_to_it_most() -> None:
     trace = made("to the house", "aux maisons", [[0.5, 0.4, 0.1, 0.0], [0.0, 0.1, 0.9, 0.0], [0.0, 0.0, 0.0, 1.0]])
     assert extract_alignment(trace, ONE) == [(0, 0), (2, 1)]
     assert extract_alignment(trace) == [(0, 0), (1, 0), (2, 1)]
 
 
-def test_shifted_a_word_is_linked_by_the_step_that_takes_it() -> None:
+def test_with_shift_a_word_is_aligned_by_the_step_that_takes_it_as_input() -> None:
     trace = made("a b", "x y", [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     assert extract_alignment(trace, AlignmentSettings(shift=True)) == [(0, 0), (1, 1)]
 
 
-def test_the_pieces_of_a_word_look_together() -> None:
+def test_the_attention_of_the_subwords_of_a_word_is_averaged() -> None:
     trace = made("a b", "x", [[0.9, 0.1, 0.0], [0.0, 0.8, 0.2], [0.0, 0.0, 1.0]], pieces=2)
     torch.testing.assert_close(cross_attention(trace)[0], torch.tensor([0.45, 0.45, 0.1]))
 
@@ -71,33 +69,33 @@ def test_of_two_layers_the_mean_is_taken() -> None:
 
 
 def test_without_attention_there_is_nothing_to_align() -> None:
-    with pytest.raises(InputError, match="does not look at a source"):
+    with pytest.raises(InputError, match="no cross-attention"):
         extract_alignment(made("a b", "x"))
 
 
-def test_an_empty_translation_has_no_links() -> None:
+def test_an_empty_translation_has_no_alignment() -> None:
     assert extract_alignment(made("a b", "", [[0.5, 0.5, 0.0]])) == []
 
 
-def test_what_nobody_looks_at_is_not_linked() -> None:
-    assert halves(torch.tensor([[0.0, 0.0], [0.0, 0.3]])) == ([(1, 1)], [(1, 1)])
+def test_a_word_without_attention_is_not_aligned() -> None:
+    assert directions(torch.tensor([[0.0, 0.0], [0.0, 0.3]])) == ([(1, 1)], [(1, 1)])
 
 
 # Readings in folders.
 
 
-def test_a_reading_comes_back_from_its_folder(tmp_path: Path) -> None:
+def test_settings_are_read_back_from_their_folder(tmp_path: Path) -> None:
     assert AlignmentSettings.load(tmp_path) is None
-    reading = AlignmentSettings(layer=3, head=2, shift=True, method="union", apart=True)
-    reading.save(tmp_path)
-    assert AlignmentSettings.load(tmp_path) == reading
+    settings = AlignmentSettings(layer=3, head=2, shift=True, method="union")
+    settings.save(tmp_path)
+    assert AlignmentSettings.load(tmp_path) == settings
 
 
 @pytest.mark.parametrize(
     "text",
     ["", "[]", '{"layer": -1}', '{"head": "all"}', '{"method": "grow', '{"method": "x"}', '{"shift": 1}', '{"x": 1}'],
 )
-def test_a_damaged_reading_is_refused(tmp_path: Path, text: str) -> None:
+def test_damaged_settings_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "alignment.json").write_text(text)
     with pytest.raises(FolderError, match=r"alignment\.json is damaged"):
         AlignmentSettings.load(tmp_path)
@@ -108,18 +106,18 @@ def test_an_unknown_method_names_the_known_ones() -> None:
         AlignmentSettings(method="unoin").check()
 
 
-def test_a_guided_model_is_read_by_the_head_that_was_guided() -> None:
+def test_the_default_of_a_guided_model_is_the_guided_head() -> None:
     config = Config.read({"model": {"decoder_layers": 6}, "train": {"guided_alignment": 0.05}})
     assert (AlignmentSettings.default(config).layer, AlignmentSettings.default(config).head) == (4, 0)
     assert AlignmentSettings.default(Config()) == AlignmentSettings()
 
 
 def test_averages_are_tried_before_heads_and_unshifted_before_shifted() -> None:
-    found = candidates(2, 3, averages=False)
+    found = candidate_settings(2, 3, averages=False)
     assert len(found) == len(set(found)) == 2 * (1 + 2 + 2 * 3)
     assert found[0] == AlignmentSettings(layer="mean")
-    assert all(reading.head == "mean" for reading in candidates(2, 3, averages=True))
-    assert [reading.layer for reading in candidates(1, 1, averages=False)] == [0, 0]
+    assert all(settings.head == "mean" for settings in candidate_settings(2, 3, averages=True))
+    assert [settings.layer for settings in candidate_settings(1, 1, averages=False)] == [0, 0]
 
 
 # Two directions.
@@ -146,16 +144,16 @@ BACKWARD = [(0, 0), (1, 1), (2, 1), (3, 3), (4, 3), (6, 5)]
         ("grow-diag", sorted({*FORWARD, *BACKWARD})),
     ],
 )
-def test_directions_are_joined_as_worked_out_by_hand(method: str, expected: list[Link]) -> None:
-    assert join(FORWARD, BACKWARD, method) == expected
+def test_directions_are_symmetrized_as_worked_out_by_hand(method: str, expected: list[Link]) -> None:
+    assert symmetrize(FORWARD, BACKWARD, method) == expected
 
 
-def test_final_adds_what_links_a_word_without_a_link_and_final_and_what_links_two() -> None:
+def test_final_aligns_one_free_word_and_final_and_two_free_words() -> None:
     forward = [(0, 0), (0, 2), (5, 4)]  # 0-2 links target word 2, far from 0-0; 5-4 two words
     backward = [(0, 0), (3, 0)]  # 3-0 links source word 3
-    assert join(forward, backward, "grow-diag") == [(0, 0)]
-    assert join(forward, backward, "grow-diag-final") == [(0, 0), (0, 2), (3, 0), (5, 4)]
-    assert join(forward, backward, "grow-diag-final-and") == [(0, 0), (5, 4)]
+    assert symmetrize(forward, backward, "grow-diag") == [(0, 0)]
+    assert symmetrize(forward, backward, "grow-diag-final") == [(0, 0), (0, 2), (3, 0), (5, 4)]
+    assert symmetrize(forward, backward, "grow-diag-final-and") == [(0, 0), (5, 4)]
 
 
 def by_the_book(forward: set[Link], backward: set[Link], size: int, method: str) -> set[Link]:
@@ -194,7 +192,7 @@ def test_growing_equals_a_plain_walk_over_the_matrix(method: str) -> None:
         size = chance.randint(1, 7)
         forward = {(chance.randrange(size), target) for target in range(size)}
         backward = {(source, chance.randrange(size)) for source in range(size)}
-        assert join(forward, backward, method) == sorted(by_the_book(forward, backward, size, method))
+        assert symmetrize(forward, backward, method) == sorted(by_the_book(forward, backward, size, method))
 
 
 # Against gold.
@@ -205,20 +203,10 @@ GOLD = Gold(frozenset({(0, 0), (1, 1)}), frozenset({(0, 0), (1, 1), (2, 1), (2, 
 def test_the_error_rate_is_that_of_och_and_ney() -> None:
     found = count_matches([(0, 0), (2, 1), (1, 2)], GOLD)
     assert found == AlignmentCounts(found=3, sure=2, in_sure=1, in_possible=2)
-    assert found.as_dict() == pytest.approx({"aer": 1 - 3 / 5, "precision": 2 / 3, "recall": 1 / 2})
+    assert found.to_dict() == pytest.approx({"aer": 1 - 3 / 5, "precision": 2 / 3, "recall": 1 / 2})
     assert count_matches(GOLD.sure, GOLD).aer == 0
 
 
-def test_nothing_found_where_nothing_is_sure_is_no_error() -> None:
+def test_the_error_rate_without_sure_links_is_zero() -> None:
     assert count_matches([], Gold(frozenset(), frozenset())).aer == 0
-    assert count_matches([], GOLD).as_dict() == {"aer": 1.0, "precision": 1.0, "recall": 0.0}
-
-
-@pytest.mark.parametrize("turned", [False, True])
-def test_many_readings_are_compared_at_once_as_each_by_itself(turned: bool) -> None:
-    weights = torch.rand(5, 3, 3, generator=torch.Generator().manual_seed(1))
-    masks = most(weights, -1)
-    together = count_mask_matches(masks.transpose(1, 2) if turned else masks, GOLD, turned=turned)
-    for number, mask in enumerate(masks):
-        alone = count_matches([(source, target) for target, source in mask.nonzero().tolist()], GOLD)
-        assert [int(torch.as_tensor(count).expand(5)[number]) for count in together] == list(alone)
+    assert count_matches([], GOLD).to_dict() == {"aer": 1.0, "precision": 1.0, "recall": 0.0}

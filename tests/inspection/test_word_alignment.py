@@ -1,4 +1,4 @@
-"""Pairs of lines become lines of links, by one model or two, read as gold or agreement says."""
+"""Pairs of lines are aligned by one model or two, with settings chosen by gold alignments or by agreement."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from regard.inspection.alignment import (
     METHODS,
     AlignmentCounts,
     AlignmentSettings,
-    candidates,
+    candidate_settings,
     count_matches,
-    halves,
-    join,
+    directions,
+    symmetrize,
 )
-from regard.inspection.word_alignment import Direction, align, choose, choose_by_agreement, choose_method
+from regard.inspection.word_alignment import Aligner, align_pairs, choose_attention, choose_by_agreement, choose_method
 from regard.models import build
 from regard.models.folder import save_model
 from regard.text.alignments import Gold
@@ -47,7 +47,7 @@ DIAGONAL = [Gold(*[frozenset((i, i) for i in range(min(len(s.split()), len(t.spl
 
 
 def make_folder(folder: Path, family: str = "transformer", *, seed: int = 1, **text: Any) -> Path:
-    """A model that knows nothing, and yet looks somewhere."""
+    """An untrained model."""
     tokenizer = train([text for pair in PAIRS for text in pair] * 3, kind="bpe", vocabulary=290, tags=["<2fr>"])
     config = Config.read(
         {"model": {**SHAPE, "decoder_layers": 2, **FAMILIES[family]}, "text": {"tags": "<2fr>", **text}}
@@ -72,10 +72,10 @@ def reverse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("family", ["transformer", "rnn-input", "rnn-output"])
-def test_every_pair_has_its_links_and_an_empty_one_none(tmp_path: Path, family: str) -> None:
-    direction = Direction.load(make_folder(tmp_path / "model", family), "cpu")
+def test_every_pair_has_an_alignment_and_an_empty_one_has_no_links(tmp_path: Path, family: str) -> None:
+    direction = Aligner.load(make_folder(tmp_path / "model", family), "cpu")
     direction.settings = AlignmentSettings(method="one")
-    found = list(align(PAIRS, direction))
+    found = list(align_pairs(PAIRS, direction))
     assert [sorted(target for _, target in links) for links in found] == [
         [0, 1, 2],
         [],
@@ -85,115 +85,103 @@ def test_every_pair_has_its_links_and_an_empty_one_none(tmp_path: Path, family: 
     ]
 
 
-@pytest.mark.parametrize(("family", "said"), [("rnn-none", "without attention"), ("gpt", "does not look at a source")])
-def test_what_looks_at_no_source_is_refused(tmp_path: Path, family: str, said: str) -> None:
+@pytest.mark.parametrize(("family", "said"), [("rnn-none", "without attention"), ("gpt", "no cross-attention")])
+def test_a_model_without_cross_attention_is_refused(tmp_path: Path, family: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        Direction.load(make_folder(tmp_path / "model", family), "cpu")
+        Aligner.load(make_folder(tmp_path / "model", family), "cpu")
 
 
 def test_a_sentence_is_aligned_alike_alone_and_among_others(folder: Path) -> None:
-    direction = Direction.load(folder, "cpu")
+    direction = Aligner.load(folder, "cpu")
     together = direction.weights(PAIRS)
     for pair, weights in zip(PAIRS, together, strict=True):
         torch.testing.assert_close(direction.weights([pair])[0], weights)
 
 
 def test_a_sentence_longer_than_the_model_knows_has_no_links_and_is_counted(tmp_path: Path) -> None:
-    direction = Direction.load(make_folder(tmp_path / "model", max_length=6), "cpu")
+    direction = Aligner.load(make_folder(tmp_path / "model", max_length=6), "cpu")
     pairs = [("a", "un"), ("bird " * 30, "un")]
-    assert [bool(links) for links in align(pairs, direction)] == [True, False]
+    assert [bool(links) for links in align_pairs(pairs, direction)] == [True, False]
     assert direction.left_out == {"longer than 6 tokens": 1}
 
 
-def test_a_tag_is_read_and_not_counted(folder: Path) -> None:
-    plain, tagged = Direction.load(folder, "cpu"), Direction.load(folder, "cpu", tag="<2fr>")
+def test_a_tag_is_no_word_of_the_source(folder: Path) -> None:
+    plain, tagged = Aligner.load(folder, "cpu"), Aligner.load(folder, "cpu", tag="<2fr>")
     one, other = plain.weights(PAIRS[:1])[0], tagged.weights(PAIRS[:1])[0]
     assert one.shape == other.shape
     assert not torch.allclose(one, other)
     with pytest.raises(ConfigError, match="not trained with the tag <2de>"):
-        Direction.load(folder, "cpu", tag="<2de>")
+        Aligner.load(folder, "cpu", tag="<2de>")
 
 
-def test_a_word_in_a_script_without_blanks_is_one_word(folder: Path) -> None:
-    assert Direction.load(folder, "cpu").weights([("中国人民", "the old house")])[0].shape == (3, 1)
+def test_a_word_in_a_script_without_spaces_is_one_word(folder: Path) -> None:
+    assert Aligner.load(folder, "cpu").weights([("中国人民", "the old house")])[0].shape == (3, 1)
 
 
 # Two directions.
 
 
-def test_two_directions_are_multiplied_or_each_draws_its_own(folder: Path, reverse: Path) -> None:
-    forward, backward = Direction.load(folder, "cpu"), Direction.load(reverse, "cpu")
+def test_the_attention_of_two_models_is_multiplied(folder: Path, reverse: Path) -> None:
+    forward, backward = Aligner.load(folder, "cpu"), Aligner.load(reverse, "cpu")
     one, other = forward.weights(PAIRS[2:3])[0], backward.weights([PAIRS[2][::-1]])[0].T
     forward.settings = AlignmentSettings(method="union")
-    assert next(align(PAIRS[2:3], forward, backward)) == join(*halves(one * other), "union")
-    forward.settings = AlignmentSettings(method="union", apart=True)
-    assert next(align(PAIRS[2:3], forward, backward)) == join(halves(one)[0], halves(other)[1], "union")
+    assert next(align_pairs(PAIRS[2:3], forward, backward)) == symmetrize(*directions(one * other), "union")
 
 
-def total(direction: Direction, backward: Direction | None = None) -> float:
+def total(direction: Aligner, backward: Aligner | None = None) -> float:
     found = AlignmentCounts()
-    for links, gold in zip(align(PAIRS, direction, backward), DIAGONAL, strict=True):
+    for links, gold in zip(align_pairs(PAIRS, direction, backward), DIAGONAL, strict=True):
         found = found.plus(count_matches(links, gold))
     return float(found.aer)
 
 
-def test_the_reading_with_the_least_error_is_chosen(folder: Path) -> None:
-    direction = Direction.load(folder, "cpu")
+def test_the_settings_with_the_lowest_error_rate_are_chosen(folder: Path) -> None:
+    direction = Aligner.load(folder, "cpu")
     errors = {}
-    for reading in candidates(2, 2, averages=False):
-        direction.settings = replace(reading, method="one")
-        errors[reading] = total(direction)
-    choose(direction, PAIRS, DIAGONAL)
+    for settings in candidate_settings(2, 2, averages=False):
+        direction.settings = replace(settings, method="one")
+        errors[settings] = total(direction)
+    choose_attention(direction, PAIRS, DIAGONAL)
     assert errors[replace(direction.settings, method="grow-diag-final")] == min(errors.values())
 
 
-def test_gold_of_the_other_direction_is_turned(folder: Path) -> None:
-    one, other = Direction.load(folder, "cpu"), Direction.load(folder, "cpu")
-    gold = [Gold(*[frozenset({(2, 0), (0, 1), (1, 2)})] * 2)]
-    turned = [Gold(*[frozenset({(0, 2), (1, 0), (2, 1)})] * 2)]
-    choose(one, PAIRS[:1], gold)
-    choose(other, PAIRS[:1], turned, turned=True)
-    assert one.settings == other.settings
-
-
-def test_the_method_with_the_least_error_is_chosen(folder: Path, reverse: Path) -> None:
-    forward, backward = Direction.load(folder, "cpu"), Direction.load(reverse, "cpu")
+def test_the_method_with_the_lowest_error_rate_is_chosen(folder: Path, reverse: Path) -> None:
+    forward, backward = Aligner.load(folder, "cpu"), Aligner.load(reverse, "cpu")
     errors = []
     for method in METHODS:
-        for apart in (False, True):
-            forward.settings = AlignmentSettings(method=method, apart=apart)
-            errors.append(total(forward, backward))
+        forward.settings = AlignmentSettings(method=method)
+        errors.append(total(forward, backward))
     found = choose_method(PAIRS, DIAGONAL, forward, backward)
     assert float(found.aer) == total(forward, backward) == min(errors)
 
 
-def test_without_gold_the_readings_that_agree_most_are_chosen(folder: Path, reverse: Path) -> None:
-    forward, backward = Direction.load(folder, "cpu"), Direction.load(reverse, "cpu")
+def test_without_gold_the_settings_that_agree_most_are_chosen(folder: Path, reverse: Path) -> None:
+    forward, backward = Aligner.load(folder, "cpu"), Aligner.load(reverse, "cpu")
     agreed = choose_by_agreement(PAIRS, forward, backward)
     chosen = forward.settings, backward.settings
     best = 0.0
     turned = [pair[::-1] for pair in PAIRS]
-    for one in candidates(2, 2, averages=True):
-        for other in candidates(2, 2, averages=True):
+    for one in candidate_settings(2, 2, averages=True):
+        for other in candidate_settings(2, 2, averages=True):
             forward.settings, backward.settings = one, other
-            ours = [set(halves(weights)[0]) for weights in forward.weights(PAIRS)]
-            theirs = [set(halves(weights.T)[1]) for weights in backward.weights(turned)]
+            ours = [set(directions(weights)[0]) for weights in forward.weights(PAIRS)]
+            theirs = [set(directions(weights.T)[1]) for weights in backward.weights(turned)]
             both = sum(len(a & b) for a, b in zip(ours, theirs, strict=True))
             best = max(best, 2 * both / sum(len(a) + len(b) for a, b in zip(ours, theirs, strict=True)))
     assert agreed == pytest.approx(best)
-    assert all(reading.head == "mean" for reading in chosen)
+    assert all(settings.head == "mean" for settings in chosen)
 
 
-def test_a_reading_that_is_settled_stays_when_the_other_is_chosen(folder: Path, reverse: Path) -> None:
-    forward, backward = Direction.load(folder, "cpu"), Direction.load(reverse, "cpu")
+def test_settled_settings_stay_when_the_others_are_chosen(folder: Path, reverse: Path) -> None:
+    forward, backward = Aligner.load(folder, "cpu"), Aligner.load(reverse, "cpu")
     forward.settings, forward.settled = AlignmentSettings(layer=1, head=1, shift=True), True
     choose_by_agreement(PAIRS, forward, backward)
     assert forward.settings == AlignmentSettings(layer=1, head=1, shift=True)
     assert backward.settings.layer is not None
 
 
-def test_where_no_pair_can_be_looked_at_the_readings_stay(folder: Path, reverse: Path) -> None:
-    forward, backward = Direction.load(folder, "cpu"), Direction.load(reverse, "cpu")
+def test_without_a_pair_to_align_the_settings_stay(folder: Path, reverse: Path) -> None:
+    forward, backward = Aligner.load(folder, "cpu"), Aligner.load(reverse, "cpu")
     before = forward.settings, backward.settings
     assert choose_by_agreement([("", "the house")], forward, backward) == 0
     assert (forward.settings, backward.settings) == before
@@ -227,7 +215,7 @@ def run(monkeypatch: pytest.MonkeyPatch, corpus: Path) -> Any:
     return command
 
 
-def test_the_command_prints_a_line_a_pair_and_the_error_beside(run: Any, folder: Path) -> None:
+def test_the_command_prints_a_line_for_every_pair_and_the_error_rate_on_stderr(run: Any, folder: Path) -> None:
     done = run(folder, "a.txt", "b.txt", "--gold", "gold.align")
     lines = done.stdout.split("\n")
     assert len(lines) == len(PAIRS) + 1
@@ -236,7 +224,7 @@ def test_the_command_prints_a_line_a_pair_and_the_error_beside(run: Any, folder:
     assert done.stderr.startswith("AER ")
 
 
-def test_what_was_chosen_is_kept_for_later_calls(run: Any, tmp_path: Path, reverse: Path) -> None:
+def test_chosen_settings_are_saved_for_later_calls(run: Any, tmp_path: Path, reverse: Path) -> None:
     folder = make_folder(tmp_path / "model")
     back = make_folder(tmp_path / "back", seed=2)
     dev = ("--dev", "a.txt", "b.txt", "gold.align")
@@ -246,14 +234,14 @@ def test_what_was_chosen_is_kept_for_later_calls(run: Any, tmp_path: Path, rever
     later = run(folder, "a.txt", "b.txt", "--reverse", back)
     assert later.stdout == chosen.stdout
     assert later.stderr == ""
-    with pytest.raises(ConfigError, match="--dev chooses the head, and --head says it"):
+    with pytest.raises(ConfigError, match="--dev chooses the head: leave out --head"):
         run(folder, "a.txt", "b.txt", "--head", 0, *dev)
 
 
-def test_the_report_as_json_says_how_attention_was_read(run: Any, folder: Path) -> None:
+def test_the_json_report_has_the_settings(run: Any, folder: Path) -> None:
     asked = ("--layer", 1, "--head", 0, "--shift", "--method", "union")
     facts = json.loads(run(folder, "a.txt", "b.txt", *asked, "--gold", "gold.align", "--out", "links", "--json").stdout)
-    assert facts["reading"] == {"layer": 1, "head": 0, "shift": True, "method": "union", "apart": False}
+    assert facts["settings"] == {"layer": 1, "head": 0, "shift": True, "method": "union"}
     assert facts["pairs"] == len(PAIRS) == len(Path("links").read_text().splitlines())
     assert 0 <= facts["aer"] <= 1
     with pytest.raises(ConfigError, match="give --out FILE too"):
@@ -262,13 +250,13 @@ def test_the_report_as_json_says_how_attention_was_read(run: Any, folder: Path) 
         run(folder, "a.txt", "b.txt", "--out", "links")
 
 
-def test_without_a_choice_two_directions_say_how_well_they_agree(run: Any, folder: Path, reverse: Path) -> None:
+def test_two_directions_without_settings_report_their_agreement(run: Any, folder: Path, reverse: Path) -> None:
     done = run(folder, "a.txt", "b.txt", "--reverse", reverse)
     assert "they agree on" in done.stderr
     assert len(done.stdout.splitlines()) == len(PAIRS)
 
 
-def test_what_cannot_be_is_refused(run: Any, folder: Path, corpus: Path) -> None:
+def test_impossible_settings_are_refused(run: Any, folder: Path, corpus: Path) -> None:
     with pytest.raises(InputError, match="no decoder layer 2"):
         run(folder, "a.txt", "b.txt", "--layer", 2)
     with pytest.raises(InputError, match=r"the layer \(last\) must be a number from 0, or mean"):

@@ -1,139 +1,279 @@
-"""Aligning: which words of two texts belong together, by what a model, or one of each direction, looks at."""
+"""Align: the word alignments of pairs of texts, by the attention of one model or of one for each direction."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from itertools import islice
+from dataclasses import asdict, dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from regard.config import Config
 from regard.decoding import Hypothesis
+from regard.devices import find_device
+from regard.documents.formats import read_pairs
 from regard.errors import ConfigError
-from regard.inspection import alignment
+from regard.folders import write_file
 from regard.inspection.alignment import (
     METHODS,
     AlignmentCounts,
     AlignmentSettings,
-    count_mask_matches,
+    attention_weights,
+    best_links,
+    candidate_settings,
     count_matches,
-    halves,
-    join,
-    most,
+    directions,
+    symmetrize,
 )
 from regard.inspection.trace import Side, Trace, trace
 from regard.memory import in_halves, in_parts
 from regard.models import Generator
 from regard.models.folder import load_model
-from regard.text.alignments import Gold, Link
+from regard.results import Report, Table
+from regard.text.alignments import Gold, Link, read_gold
 from regard.text.tokenizer import END, SPECIALS, Tokenizers, check_fingerprint
 
-AHEAD = 512  # pairs read before their links are given
-POSITIONS = {"cpu": 2048, "mps": 8192, "cuda": 32768}  # of both sides, padded, looked at together
-SAMPLE = 1000  # pairs that readings are chosen by when there is no gold
-LEFT_OUT = "longer than {} tokens"
+WINDOW = 512  # pairs that are read and sorted by length at once
+BATCH_TOKENS = {"cpu": 2048, "mps": 8192, "cuda": 32768}  # padded, of both sides
+SAMPLE = 1000  # pairs on which settings are chosen without gold alignments
 
 Texts = tuple[str, str]
 """A source and its target."""
-Use = Callable[[int, Trace], None]
-"""What is done with the trace of a pair, told by its place; afterwards the trace is gone."""
 T = TypeVar("T")
 
 
-class Direction:
-    """A model, its tokenizers, and how its attention is read."""
+@dataclass(frozen=True, kw_only=True)
+class Alignments(Report):
+    """The word alignments of a file of pairs."""
+
+    alignments: list[list[Link]]
+    """(source word, target word) pairs, words counted from 0 between spaces; empty if they were written by `write`."""
+    pairs: int
+    points: int
+    counts: AlignmentCounts | None
+    """Against the gold alignments, if there are any."""
+    left_out: dict[str, int]
+    """Pairs without an alignment, by reason."""
+    settings: AlignmentSettings
+    reverse_settings: AlignmentSettings | None
+    notes: list[str]
+    """How settings were chosen."""
+
+    @property
+    def aer(self) -> float | None:
+        """Alignment error rate."""
+        return None if self.counts is None else self.counts.aer
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "pairs": self.pairs,
+            "points": self.points,
+            **(self.counts.to_dict() if self.counts is not None else {}),
+            "left_out": self.left_out,
+            "settings": asdict(self.settings),
+            **({"reverse": asdict(self.reverse_settings)} if self.reverse_settings is not None else {}),
+        }
+
+    def tables(self) -> list[Table]:
+        rows = [["pairs", f"{self.pairs:,}"], ["alignment points", f"{self.points:,}"]]
+        rows += [[f"left out: {reason}", f"{number:,}"] for reason, number in self.left_out.items()]
+        if self.counts is not None:
+            rows += [[name, f"{value:.1%}"] for name, value in self.counts.to_dict().items()]
+        return [Table(["", ""], rows, f"read from {self.settings}")]
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write one line of `i-j` for every pair (Pharaoh's format)."""
+        write_file(Path(path), "".join(f"{pharaoh(links)}\n" for links in self.alignments), force=force)
+
+
+def pharaoh(links: Iterable[Link]) -> str:
+    """`0-0 1-2`"""
+    return " ".join(f"{source}-{target}" for source, target in links)
+
+
+def align(
+    folder: str | Path,
+    source: str | Path,
+    target: str | Path | None = None,
+    *,
+    reverse: str | Path | None = None,
+    gold: str | Path | None = None,
+    dev: tuple[str, str, str] | None = None,
+    layer: int | str | None = None,
+    head: int | str | None = None,
+    shift: bool | None = None,
+    method: str | None = None,
+    tag: str = "",
+    device: torch.device | str = "auto",
+    write: Callable[[list[Link]], None] | None = None,
+) -> Alignments:
+    """Align the words of a source and a target file by the attention of the model in a folder.
+
+    `reverse` is a model of the other direction, whose attention is multiplied with that of the first. With `gold`
+    alignments the alignment error rate is computed. `dev` (source, target, gold) chooses the attention and the method
+    with the lowest error rate and saves them in the folders; without it, two directions are read where they agree most.
+    `write` is called with the alignment of every pair instead of collecting them, so that memory does not grow.
+    """
+    given = {"layer": layer, "head": head, "shift": shift, "method": method}
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if dev and chosen:
+        name = next(iter(chosen))
+        raise ConfigError(f"--dev chooses the {name}: leave out --{name}")
+    place = find_device(device) if isinstance(device, str) else device
+    forward = Aligner.load(Path(folder), place, tag=tag)
+    backward = Aligner.load(Path(reverse), place) if reverse is not None else None
+    texts, golds = _read(source, target, gold)
+    notes: list[str] = []
+    if dev:
+        notes = _choose_by_gold(dev, (Path(folder), forward), (Path(reverse or ""), backward))
+    elif backward is not None and not chosen and not (forward.settled and backward.settled):
+        sample = list(islice(texts, SAMPLE))
+        agreement = choose_by_agreement(sample, forward, backward)
+        notes = [f"read from {forward.settings}, and back from {backward.settings}: they agree on {agreement:.1%}"]
+        texts = chain(sample, texts)
+    aligners = [forward] if backward is None else [forward, backward]
+    for aligner in aligners:
+        aligner.settings = replace(aligner.settings, **chosen)
+        aligner.settings.check()
+        aligner.left_out.clear()  # those of choosing
+    alignments: list[list[Link]] = []
+    pairs = points = 0
+    counts = AlignmentCounts() if gold is not None else None
+    for links in align_pairs(texts, forward, backward):
+        pairs, points = pairs + 1, points + len(links)
+        (write or alignments.append)(links)
+        if counts is not None:
+            counts = counts.plus(count_matches(links, golds.popleft()))
+    left_out: Counter[str] = Counter()
+    for aligner in aligners:
+        left_out |= aligner.left_out
+    return Alignments(
+        alignments=alignments,
+        pairs=pairs,
+        points=points,
+        counts=counts,
+        left_out=dict(left_out),
+        settings=forward.settings,
+        reverse_settings=None if backward is None else backward.settings,
+        notes=notes,
+    )
+
+
+def _read(
+    source: str | Path, target: str | Path | None, gold: str | Path | None
+) -> tuple[Iterator[Texts], deque[Gold]]:
+    """The texts, and the gold alignments of those that were read and not yet compared."""
+    pairs = read_pairs(str(source), None if target is None else str(target))
+    golds: deque[Gold] = deque()
+    if gold is None:
+        return ((pair.source, pair.target) for pair in pairs), golds
+
+    def texts() -> Iterator[Texts]:
+        for pair, links in read_gold(pairs, Path(gold)):
+            golds.append(links)
+            yield pair.source, pair.target
+
+    return texts(), golds
+
+
+class Aligner:
+    """A model with its tokenizers, and the settings by which its attention is read."""
 
     def __init__(
-        self, model: nn.Module, sides: Tokenizers, config: Config, reading: AlignmentSettings, *, tag: str = ""
+        self,
+        model: nn.Module,
+        tokenizers: Tokenizers,
+        config: Config,
+        settings: AlignmentSettings,
+        *,
+        tag: str = "",
+        settled: bool = False,
     ) -> None:
-        self.model, self.sides, self.config, self.settings, self.tag = model, sides, config, reading, tag
-        self.settled = False
-        """The reading was chosen for this model, or its training: there is no need to choose."""
+        self.model, self.tokenizers, self.config = model, tokenizers, config
+        self.settings, self.tag, self.settled = settings, tag, settled
         self.left_out: Counter[str] = Counter()
 
     @classmethod
-    def load(cls, folder: Path, device: torch.device | str, *, tag: str = "") -> Direction:
-        """The model of a folder, read as was chosen for it."""
+    def load(cls, folder: Path, device: torch.device | str, *, tag: str = "") -> Aligner:
+        """The model of a folder with its saved settings; settings of a guided model or from a file are settled."""
         model, config = load_model(folder, device)
         if config.model.family not in ("rnn", "transformer"):
-            raise ConfigError(
-                f"{folder} holds a {config.model.family}, which does not look at a source: align with another"
-            )
+            raise ConfigError(f"{folder} holds a {config.model.family}, which has no cross-attention: use a translator")
         if config.model.score == "none":
-            raise ConfigError(f"{folder} holds an rnn without attention: there is nothing to align by")
-        sides = Tokenizers.load(folder)
-        check_fingerprint(sides.fingerprint, config.text.fingerprint, folder)
-        if tag and tag not in sides.source.tags:
+            raise ConfigError(f"{folder} holds an rnn without attention: there is nothing to align with")
+        tokenizers = Tokenizers.load(folder)
+        check_fingerprint(tokenizers.fingerprint, config.text.fingerprint, folder)
+        if tag and tag not in tokenizers.source.tags:
             raise ConfigError(f"{folder} was not trained with the tag {tag}")
-        reading = AlignmentSettings.load(folder)
-        found = cls(model, sides, config, reading or AlignmentSettings.default(config), tag=tag)
-        found.settled = reading is not None or config.train.guided_alignment > 0
-        return found
+        saved = AlignmentSettings.load(folder)
+        settled = saved is not None or config.train.guided_alignment > 0
+        return cls(model, tokenizers, config, saved or AlignmentSettings.default(config), tag=tag, settled=settled)
 
     @property
-    def longest(self) -> int:
-        """Tokens a side may have: what the model was trained on, and has positions for."""
-        shape = self.config.model
-        return min([self.config.text.max_length, *[shape.max_positions - 1] * shape.has_position_table])
+    def max_length(self) -> int:
+        """Tokens that a side may have."""
+        model = self.config.model
+        return min([self.config.text.max_length, *[model.max_positions - 1] * model.has_position_table])
 
-    @property
-    def attention_shape(self) -> tuple[int, int]:
-        """Layers and heads that look at the source."""
-        shape = self.config.model
-        return (shape.decoder_layers, shape.heads) if shape.family == "transformer" else (1, 1)
+    def candidates(self, *, averages: bool) -> list[AlignmentSettings]:
+        """The settings that can be chosen for this model."""
+        model = self.config.model
+        layers, heads = (model.decoder_layers, model.heads) if model.family == "transformer" else (1, 1)
+        return candidate_settings(layers, heads, averages=averages)
 
     def weights(self, pairs: Sequence[Texts]) -> list[Tensor]:
-        """How much each target word looks at each source word (T, S), of each pair.
-
-        Nothing where a side is empty, or too long, which is counted in `left_out`.
-        """
+        """For every pair, the attention of target words to source words (T, S); zeros where there is none."""
         found = [torch.zeros(len(target.split()), len(source.split())) for source, target in pairs]
-        self.look(pairs, lambda place, seen: found.__setitem__(place, alignment.weights(seen, [self.settings])[0]))
+        for number, traced in self.traces(pairs):
+            found[number] = attention_weights(traced, [self.settings])[0]
         return found
 
-    def look(self, pairs: Sequence[Texts], use: Use) -> None:
-        """Every pair that can be looked at, in batches of about the same length."""
-        before = f"{self.tag} " if self.tag else ""
-        texts = [(before + source, target) for source, target in pairs]
-        source, target = (
-            tokenizer.encode_batch([pair[side] for pair in texts]) for side, tokenizer in enumerate(self.sides)
-        )
-        fit = []
-        for place, pair in enumerate(pairs):
-            if not all(text.strip() for text in pair) or not source[place] or not target[place]:
-                continue
-            if max(len(source[place]), len(target[place])) > self.longest:
-                self.left_out[LEFT_OUT.format(self.longest)] += 1
-                continue
-            fit.append(place)
-        fit.sort(key=lambda place: (len(source[place]), len(target[place]), pairs[place]))
+    def traces(self, pairs: Sequence[Texts]) -> Iterator[tuple[int, Trace]]:
+        """The traces of all pairs in batches of similar length, with their numbers.
 
-        def together(batch: Sequence[int]) -> list[Trace]:
+        Pairs with an empty side have none; those that are too long are counted in `left_out`.
+        """
+        prefix = f"{self.tag} " if self.tag else ""
+        texts = [(prefix + source, target) for source, target in pairs]
+        sources, targets = (
+            tokenizer.encode_batch([pair[side] for pair in texts]) for side, tokenizer in enumerate(self.tokenizers)
+        )
+        fitting = []
+        for number, pair in enumerate(pairs):
+            if not all(text.strip() for text in pair) or not sources[number] or not targets[number]:
+                continue
+            if max(len(sources[number]), len(targets[number])) > self.max_length:
+                self.left_out[f"longer than {self.max_length} tokens"] += 1
+                continue
+            fitting.append(number)
+        fitting.sort(key=lambda number: (len(sources[number]), len(targets[number]), pairs[number]))
+
+        def trace_batch(batch: Sequence[int]) -> list[Trace]:
             return trace(
                 cast(Generator, self.model),
-                [[*source[place], END] for place in batch],
-                [Hypothesis(target[place], 0.0, 0.0, True, []) for place in batch],
-                self.sides,
-                texts=[texts[place][0] for place in batch],
-                target_texts=[texts[place][1] for place in batch],
+                [[*sources[number], END] for number in batch],
+                [Hypothesis(targets[number], 0.0, 0.0, True, []) for number in batch],
+                self.tokenizers,
+                texts=[texts[number][0] for number in batch],
+                target_texts=[texts[number][1] for number in batch],
                 top=0,
             )
 
-        most = POSITIONS[next(self.model.parameters()).device.type]
-        for batch in _batches(fit, [len(s) + len(t) + 2 for s, t in zip(source, target, strict=True)], most):
-            found = [seen for part in in_parts(together, batch, in_halves) for seen in part]
-            for place, seen in zip(batch, found, strict=True):
-                source_words, target_words = _between_blanks(seen.source, self.tag), _between_blanks(seen.target)
-                use(place, replace(seen, source=source_words, target=target_words))
+        limit = BATCH_TOKENS[next(self.model.parameters()).device.type]
+        sizes = [len(source) + len(target) + 2 for source, target in zip(sources, targets, strict=True)]
+        for batch in _batches(fitting, sizes, limit):
+            traces = [traced for part in in_parts(trace_batch, batch, in_halves) for traced in part]
+            for number, traced in zip(batch, traces, strict=True):
+                source_words = _space_separated(traced.source, self.tag)
+                yield number, replace(traced, source=source_words, target=_space_separated(traced.target))
 
 
-def _between_blanks(side: Side, tag: str = "") -> Side:
-    """Words as a file has them: also in a script without blanks, also what is nothing to the tokenizer; no tag."""
+def _space_separated(side: Side, tag: str = "") -> Side:
+    """A side whose words are those between spaces, also in scripts without spaces; the tag counts as special."""
     words = side.text.split()
     if len(words) + 1 != len(side.words):
         places = [len(words) if side.special[word] else min(word, len(words) - 1) for word in side.word]
@@ -142,123 +282,130 @@ def _between_blanks(side: Side, tag: str = "") -> Side:
     return side._replace(special=[True, *side.special[1:]]) if tag else side
 
 
-def _batches(places: Sequence[int], sizes: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Neighbours, as long as they have room together when padded."""
+def _batches(numbers: Sequence[int], sizes: Sequence[int], limit: int) -> Iterator[list[int]]:
+    """Neighbours whose padded sizes together stay within a limit."""
     batch: list[int] = []
     longest = 0
-    for place in places:
-        longest = max(longest, sizes[place])
-        if batch and (len(batch) + 1) * longest > most:
+    for number in numbers:
+        longest = max(longest, sizes[number])
+        if batch and (len(batch) + 1) * longest > limit:
             yield batch
-            batch, longest = [], sizes[place]
-        batch.append(place)
+            batch, longest = [], sizes[number]
+        batch.append(number)
     if batch:
         yield batch
 
 
-def align(pairs: Iterable[Texts], forward: Direction, backward: Direction | None = None) -> Iterator[list[Link]]:
-    """The links of each pair, in their order.
-
-    By what `forward` looks at, and `backward`, a model of the other direction, if there is one: the links of target
-    words and those of source words, joined as the reading of `forward` says.
-    """
-    for some in _windows(pairs):
-        yield from (join(*both, forward.settings.method) for both in _halves(some, forward, backward))
+def align_pairs(pairs: Iterable[Texts], forward: Aligner, backward: Aligner | None = None) -> Iterator[list[Link]]:
+    """The alignment of each pair in order, symmetrized by the method of `forward`."""
+    for window in _windows(pairs):
+        yield from (symmetrize(*both, forward.settings.method) for both in _directions(window, forward, backward))
 
 
-def _halves(
-    pairs: Sequence[Texts], forward: Direction, backward: Direction | None
+def _directions(
+    pairs: Sequence[Texts], forward: Aligner, backward: Aligner | None
 ) -> Iterator[tuple[list[Link], list[Link]]]:
-    """The links of target words and those of source words, both as (source, target)."""
-    ours = forward.weights(pairs)
-    theirs = backward.weights([(target, source) for source, target in pairs]) if backward else ours
-    for one, other in zip(ours, theirs, strict=True):
-        if backward is None:
-            yield halves(one)
-        elif forward.settings.apart:
-            yield halves(one)[0], halves(other.T)[1]
-        else:
-            yield halves(one * other.T)
+    """Both directions of each pair. Two models are multiplied: what only one of them attends to has no weight."""
+    weights = forward.weights(pairs)
+    if backward is not None:
+        back = backward.weights([(target, source) for source, target in pairs])
+        weights = [here * there.T for here, there in zip(weights, back, strict=True)]
+    yield from map(directions, weights)
 
 
 def _windows(items: Iterable[T]) -> Iterator[list[T]]:
     items = iter(items)
-    while some := list(islice(items, AHEAD)):
-        yield some
+    while window := list(islice(items, WINDOW)):
+        yield window
 
 
-# Choosing how attention is read.
+# Choosing settings.
 
 
-def choose(direction: Direction, pairs: Sequence[Texts], gold: Sequence[Gold], *, turned: bool = False) -> None:
-    """Take the layer, head and shift with the least AER against gold, one link for each target word.
+def _choose_by_gold(
+    dev: tuple[str, str, str], first: tuple[Path, Aligner], second: tuple[Path, Aligner | None]
+) -> list[str]:
+    """Choose settings on gold alignments, save them in the folders and say what was chosen."""
+    known = list(read_gold(read_pairs(dev[0], dev[1]), Path(dev[2])))
+    texts, golds = [(pair.source, pair.target) for pair, _ in known], [gold for _, gold in known]
+    (folder, forward), (reverse, backward) = first, second
+    notes = []
+    choose_attention(forward, texts, golds)
+    if backward is not None:
+        choose_attention(backward, [(target, source) for source, target in texts], [_swap(gold) for gold in golds])
+        backward.settings.save(reverse)
+        notes.append(f"{reverse} is read from {backward.settings}")
+    counts = choose_method(texts, golds, forward, backward)
+    forward.settings.save(folder)
+    return [*notes, f"{folder} is read from {forward.settings}; {dev[0]}: {counts}"]
 
-    Turned: gold has the sides the other way round.
-    """
-    readings = alignment.candidates(*direction.attention_shape, averages=False)
-    total = AlignmentCounts(*torch.zeros(4, len(readings), dtype=torch.int64))
-    for begin in range(0, len(pairs), AHEAD):
-        own: dict[int, AlignmentCounts] = {}
 
-        def count(place: int, seen: Trace, begin: int = begin, own: dict[int, AlignmentCounts] = own) -> None:
-            own[place] = count_mask_matches(
-                most(alignment.weights(seen, readings), -1), gold[begin + place], turned=turned
-            )
+def _swap(gold: Gold) -> Gold:
+    """Gold links with source and target exchanged."""
+    sure, possible = (frozenset((target, source) for source, target in links) for links in gold)
+    return Gold(sure, possible)
 
-        some = pairs[begin : begin + AHEAD]
-        direction.look(some, count)
-        for place in range(len(some)):
-            total = total.plus(own.get(place) or count_matches([], gold[begin + place]))
-    best = int(torch.as_tensor(total.aer).argmin())  # of equals the first, which is the simplest
-    direction.settings = replace(readings[best], method=direction.settings.method)
+
+def choose_attention(aligner: Aligner, pairs: Sequence[Texts], golds: Sequence[Gold]) -> None:
+    """Choose the layer, head and shift with the lowest AER, with one link for every target word."""
+    candidates = aligner.candidates(averages=False)
+    totals = [AlignmentCounts() for _ in candidates]
+    for start in range(0, len(pairs), WINDOW):
+        window = pairs[start : start + WINDOW]
+        empty = [count_matches([], gold) for gold in golds[start : start + WINDOW]]
+        counts = {number: [count] * len(candidates) for number, count in enumerate(empty)}
+        for number, traced in aligner.traces(window):
+            weights = attention_weights(traced, candidates)
+            counts[number] = [count_matches(best_links(table, -1), golds[start + number]) for table in weights]
+        for row in counts.values():
+            totals = [total.plus(count) for total, count in zip(totals, row, strict=True)]
+    best = min(range(len(candidates)), key=lambda place: totals[place].aer)  # ties go to the simplest, the first
+    aligner.settings = replace(candidates[best], method=aligner.settings.method)
 
 
 def choose_method(
-    pairs: Sequence[Texts], gold: Sequence[Gold], forward: Direction, backward: Direction | None = None
+    pairs: Sequence[Texts], golds: Sequence[Gold], forward: Aligner, backward: Aligner | None = None
 ) -> AlignmentCounts:
-    """Take the way of joining with the least AER against gold, which is returned."""
+    """Choose the symmetrization method with the lowest AER; returns its counts."""
+    both = [pair for window in _windows(pairs) for pair in _directions(window, forward, backward)]
     totals = {}
-    for apart in (False, True) if backward else (False,):
-        forward.settings = replace(forward.settings, apart=apart)
-        found = [both for some in _windows(pairs) for both in _halves(some, forward, backward)]
-        for method in METHODS:
-            total = AlignmentCounts()
-            for both, right in zip(found, gold, strict=True):
-                total = total.plus(count_matches(join(*both, method), right))
-            totals[method, apart] = total
-    best = min(totals, key=lambda way: float(totals[way].aer))
-    forward.settings = replace(forward.settings, method=best[0], apart=best[1])
+    for method in METHODS:
+        total = AlignmentCounts()
+        for pair, gold in zip(both, golds, strict=True):
+            total = total.plus(count_matches(symmetrize(*pair, method), gold))
+        totals[method] = total
+    best = min(totals, key=lambda method: totals[method].aer)
+    forward.settings = replace(forward.settings, method=best)
     return totals[best]
 
 
-def choose_by_agreement(pairs: Sequence[Texts], forward: Direction, backward: Direction) -> float:
-    """Without gold: take the two readings that agree most, the share of which is returned (Chen et al., 2020).
+def choose_by_agreement(pairs: Sequence[Texts], forward: Aligner, backward: Aligner) -> float:
+    """Without gold, choose the two settings whose links agree most (Chen et al., 2020); returns their agreement.
 
-    Only averages of layers, as in the paper: heads that look at positions alone would agree and know nothing. What is
-    settled stays.
+    Only averages over heads are tried, as in the paper: heads that attend to fixed positions would agree too. Settled
+    settings stay.
     """
-    both, found = torch.zeros(()), [torch.zeros(()), torch.zeros(())]
-    readings = [
-        [direction.settings] if direction.settled else alignment.candidates(*direction.attention_shape, averages=True)
-        for direction in (forward, backward)
+    candidates = [
+        [aligner.settings] if aligner.settled else aligner.candidates(averages=True) for aligner in (forward, backward)
     ]
-    for some in _windows(pairs):
-        seen: list[dict[int, Tensor]] = [{}, {}]
-        turned = [(target, source) for source, target in some]
-        for side, (direction, texts) in enumerate(((forward, some), (backward, turned))):
-
-            def keep(place: int, found: Trace, side: int = side, seen: list[dict[int, Tensor]] = seen) -> None:
-                seen[side][place] = most(alignment.weights(found, readings[side]), -1).float()
-
-            direction.look(texts, keep)
-        for place in sorted(seen[0].keys() & seen[1].keys()):
-            one, other = seen[0][place], seen[1][place].transpose(1, 2)
-            both = both + one.flatten(1) @ other.flatten(1).T
-            found = [total + mask.sum((1, 2)) for total, mask in zip(found, (one, other), strict=True)]
-    agreed = 2 * both / (found[0][..., None] + found[1]).clamp(min=1)
-    best = int(agreed.argmax())
-    if both.dim():  # else no pair could be looked at
-        row, column = divmod(best, len(readings[1]))
-        forward.settings = replace(readings[0][row], method=forward.settings.method)
-        backward.settings = replace(readings[1][column], method=backward.settings.method)
-    return float(agreed.flatten()[best])
+    swapped = [(target, source) for source, target in pairs]
+    links: list[dict[int, list[set[Link]]]] = [{}, {}]
+    for side, (aligner, texts) in enumerate(((forward, list(pairs)), (backward, swapped))):
+        for start in range(0, len(texts), WINDOW):
+            for number, traced in aligner.traces(texts[start : start + WINDOW]):
+                tables = attention_weights(traced, candidates[side])
+                tables = tables if side == 0 else tables.transpose(1, 2)
+                links[side][start + number] = [set(best_links(table, -1 if side == 0 else -2)) for table in tables]
+    common = sorted(links[0].keys() & links[1].keys())
+    if not common:
+        return 0.0
+    agreement = {}
+    for one, here in enumerate(candidates[0]):
+        for two, there in enumerate(candidates[1]):
+            both = [(links[0][number][one], links[1][number][two]) for number in common]
+            shared, all_links = sum(len(a & b) for a, b in both), sum(len(a) + len(b) for a, b in both)
+            agreement[here, there] = 2 * shared / max(all_links, 1)
+    best = max(agreement, key=lambda pair: agreement[pair])
+    forward.settings = replace(best[0], method=forward.settings.method)
+    backward.settings = replace(best[1], method=backward.settings.method)
+    return agreement[best]
