@@ -16,20 +16,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from regard import folders
 from regard.corpora.entries import SELECTIONS, Entry, File, Form, Output, read_entries
 from regard.errors import DataError, did_you_mean
-from regard.folders import (
-    atomic_file,
-    atomic_folder,
-    cache,
-    checksum,
-    clear_os_errors,
-    fsync,
-    fsync_folder,
-    temporary_folder,
-    write_file,
-)
-from regard.text.files import MAX_LINE_BYTES, decompress, open_text
+from regard.folders import cache, checksum, clear_os_errors
+from regard.text.files import decompress, open_text
 
 ENTRIES = read_entries()
 BUILTIN_SIZES = {"train": 50_000, "valid": 1_000, "test": 1_000}  # pairs of the built-in corpus by default
@@ -54,10 +45,13 @@ def locate(entry: Entry) -> str:
     """Where a corpus comes from: `built in`, `local`, `cached`, `download`, or `by hand`."""
     if not entry.forms:
         return "built in"
-    form = _complete_form(entry)
+    form = _usable_form(entry)
     if form is None:
-        return "download" if any(_downloadable(form) for form in entry.forms) else "by hand"
-    return "cached" if _stored(form, form.files[0]) == cache("corpora") / form.folder / form.files[0].name else "local"
+        return "by hand"
+    paths = _stored(form)
+    if len(paths) < len(form.files):
+        return "download"
+    return "cached" if cache("corpora") in paths[form.files[0].name].parents else "local"
 
 
 def table() -> list[dict[str, str]]:
@@ -91,11 +85,10 @@ def get(name: str, out: str | Path, *, force: bool = False, progress: Progress |
         raise DataError(f"{name} is not here and has no address to download it from. {_instructions(entry.forms[0])}")
     names = [output.name for output in form.outputs]
     _check_free(out, names, force=force)
+    stored = _stored(form)
     for file in form.files:
-        if _stored(form, file) is None:
-            _download(name, form, file, progress)
-    stored = {file.name: _stored(form, file) or Path() for file in form.files}
-    for file in form.files:
+        if file.name not in stored:
+            stored[file.name] = _download(form, file, progress)
         _verify(stored[file.name], file.sha256)
     with _written_together(out, names) as folder:
         counts: dict[str, tuple[str, int]] = {}
@@ -141,30 +134,28 @@ def _local() -> Path | None:
     return Path(folder)
 
 
-def _stored(form: Form, file: File) -> Path | None:
-    for place in (_local(), cache("corpora")):
-        if place is not None and (place / form.folder / file.name).is_file():
-            return place / form.folder / file.name
-    return None
-
-
-def _complete_form(entry: Entry) -> Form | None:
-    """The first form whose files are all on this machine."""
-    return next((form for form in entry.forms if all(_stored(form, file) for file in form.files)), None)
+def _stored(form: Form) -> dict[str, Path]:
+    """The paths of the form's files that are on this machine, by name."""
+    paths: dict[str, Path] = {}
+    for place in (cache("corpora"), _local()):  # a local file comes before a cached one
+        if place is not None:
+            candidates = {file.name: place / form.folder / file.name for file in form.files}
+            paths |= {name: path for name, path in candidates.items() if path.is_file()}
+    return paths
 
 
 def _usable_form(entry: Entry) -> Form | None:
-    """The first form that is complete, else the first one that can be downloaded."""
-    return _complete_form(entry) or next((form for form in entry.forms if _downloadable(form)), None)
-
-
-def _downloadable(form: Form) -> bool:
-    return all(file.url or _stored(form, file) for file in form.files)
+    """The first form whose files are all on this machine, else the first one that can be downloaded."""
+    stored = {form: _stored(form) for form in entry.forms}
+    complete = [form for form in entry.forms if len(stored[form]) == len(form.files)]
+    downloadable = [form for form in entry.forms if all(file.url or file.name in stored[form] for file in form.files)]
+    return next(iter((*complete, *downloadable)), None)
 
 
 def _instructions(form: Form) -> str:
     """What to do if a corpus cannot be downloaded."""
-    missing = ", ".join(file.name for file in form.files if _stored(form, file) is None)
+    stored = _stored(form)
+    missing = ", ".join(file.name for file in form.files if file.name not in stored)
     folder = (_local() or cache("corpora")) / form.folder
     return f"Put {missing} into {folder} (REGARD_DATA may name a folder of corpora)"
 
@@ -187,41 +178,39 @@ def _compare(name: str, expected: str, computed: str) -> None:
 # Downloads
 
 
-def _download(name: str, form: Form, file: File, progress: Progress | None) -> None:
+def _download(form: Form, file: File, progress: Progress | None) -> Path:
     """Download a file into the cache, where it appears only if it is complete and has its checksum."""
-    assert file.url is not None
     path = cache("corpora") / form.folder / file.name
     digest = hashlib.sha256()
-    with atomic_file(path, force=True) as copy:
-        try:
-            for chunk in _receive(file, progress):
-                digest.update(chunk)
-                copy.write(chunk)
-        except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
-            reason = error.reason if isinstance(error, urllib.error.URLError) else error
-            raise DataError(
-                f"{name} is not here, and {file.url} cannot be downloaded ({reason}). {_instructions(form)}"
-            ) from error
+    with folders.atomic_file(path, force=True) as copy:
+        for chunk in _receive(form, file, progress):
+            digest.update(chunk)
+            copy.write(chunk)
         if file.sha256:
-            _compare(file.url, file.sha256, digest.hexdigest())
+            _compare(str(file.url), file.sha256, digest.hexdigest())
         else:
-            write_file(path.with_name(path.name + CHECKSUM_SUFFIX), digest.hexdigest() + "\n", force=True)
+            folders.write_file(path.with_name(path.name + CHECKSUM_SUFFIX), digest.hexdigest() + "\n", force=True)
+    return path
 
 
-def _receive(file: File, progress: Progress | None) -> Iterator[bytes]:
+def _receive(form: Form, file: File, progress: Progress | None) -> Iterator[bytes]:
     """The content of a file at its address, in chunks."""
-    request = urllib.request.Request(cast(str, file.url), headers={"User-Agent": "regard"})  # some servers want one
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
-        length = response.headers.get("Content-Length")
-        total = int(length) if length and length.isdigit() else None
-        received = 0
-        while chunk := response.read(CHUNK_BYTES):
-            received += len(chunk)
-            if progress:
-                progress(file.name, received, total)
-            yield chunk
-    if total is not None and received != total:
-        raise ConnectionError(f"the connection ended after {received:,} of {total:,} bytes")
+    received = 0
+    try:
+        request = urllib.request.Request(str(file.url), headers={"User-Agent": "regard"})  # some servers want one
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+            length = response.headers.get("Content-Length")
+            total = int(length) if length and length.isdigit() else None
+            while chunk := response.read(CHUNK_BYTES):
+                received += len(chunk)
+                if progress:
+                    progress(file.name, received, total)
+                yield chunk
+        if total is not None and received != total:
+            raise OSError(f"the connection ended after {received:,} of {total:,} bytes")
+    except (OSError, http.client.HTTPException) as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise DataError(f"{file.url} cannot be downloaded ({reason}). {_instructions(form)}") from error
 
 
 # Writing
@@ -244,28 +233,19 @@ def _read(path: Path, member: str, selection: str) -> Iterator[bytes]:
     """The content of a file or archive member. Archives are never unpacked, so a member's name is never a path."""
     if not member:
         with open_text(path) as stream:
-            yield from _selected(stream, selection, str(path))
+            yield from _selected(stream, selection)
         return
     opened = _zip_member if zipfile.is_zipfile(path) else _tar_member
     try:
         with opened(path, member) as file, decompress(file, f"{path}, {member}") as stream:
-            yield from _selected(stream, selection, f"{path}, {member}")
+            yield from _selected(stream, selection)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, zlib.error, lzma.LZMAError, RuntimeError) as error:
         raise DataError(f"{path} is damaged or not an archive ({error}); delete it and get it again") from error
 
 
-def _selected(stream: BinaryIO, selection: str, name: str) -> Iterator[bytes]:
+def _selected(stream: BinaryIO, selection: str) -> Iterator[bytes]:
     """The selected lines of a stream, or all of it in chunks."""
-    if selection:
-        return SELECTIONS[selection](_lines(stream, name))
-    return iter(lambda: stream.read(CHUNK_BYTES), b"")
-
-
-def _lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    while line := stream.readline(MAX_LINE_BYTES + 1):
-        if len(line) > MAX_LINE_BYTES:
-            raise DataError(f"{name}: a line is longer than {MAX_LINE_BYTES:,} bytes: the file is damaged")
-        yield line
+    return SELECTIONS[selection](stream) if selection else iter(lambda: stream.read(CHUNK_BYTES), b"")
 
 
 @contextmanager
@@ -300,12 +280,12 @@ def _check_free(out: Path, names: list[str], *, force: bool) -> None:
 def _written_together(out: Path, names: list[str]) -> Iterator[Path]:
     """A temporary folder to write into; its files appear in `out` only once all of them are complete."""
     if not os.path.lexists(out):
-        with atomic_folder(out, force=False) as new:
+        with folders.atomic_folder(out, force=False) as new:
             yield new
         return
-    with temporary_folder(out, target=out) as new, clear_os_errors(out):
+    with folders.temporary_folder(out, target=out) as new, clear_os_errors(out):
         yield new
-        fsync_folder(new)
+        folders.fsync_folder(new)
         for name in names:
             os.replace(new / name, out / name)
-        fsync(out)
+        folders.fsync(out)
