@@ -20,6 +20,7 @@ from regard.models import build
 from regard.text.batching import Batch
 from regard.training.data import Data
 from regard.training.distributed import Runtime
+from regard.training.events import Event, UpdateEvent
 from regard.training.loop import Training
 
 WANTED = 600_000
@@ -63,9 +64,9 @@ def regard(config: Config, data: Data, device: str, *, warm: int, updates: int) 
     with tempfile.TemporaryDirectory() as folder, suppress(EnoughError):
         training = Training(Path(folder), build(config.model), config, data, Runtime(find_device(device), 0, 1))
 
-        def watch(kind: str, facts: dict[str, Any]) -> None:
+        def observe(event: Event) -> None:
             number = training.progress.update
-            if kind != "update" or 1 < number < warm:
+            if not isinstance(event, UpdateEvent) or 1 < number < warm:
                 return
             over = number == warm + updates or (number > warm and time.perf_counter() - marks[-1][0] > MOST)
             if number in (1, warm) or over:
@@ -73,7 +74,7 @@ def regard(config: Config, data: Data, device: str, *, warm: int, updates: int) 
             if over:
                 raise EnoughError
 
-        training.run(no_validation, watch)
+        training.run(no_validation, observe)
     (one, _, _), (start, before, first), (end, after, last) = marks
     return {
         "tokens_per_second": round((after - before) / (end - start)),

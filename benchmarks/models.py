@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from benchmarks.measure import in_turn, report
 from regard.config import ModelConfig
 from regard.models import build
-from regard.training.cross_entropy import cross_entropy
+from regard.training.losses import cross_entropy
 
 
 def marian(config: ModelConfig) -> nn.Module:

@@ -31,11 +31,13 @@ from regard.text.dataset import Column, Dataset
 from regard.text.tokenizer import SPECIALS, Tokenizers
 from regard.training import loop
 from regard.training.checkpoint import CheckpointWriter
-from regard.training.cross_entropy import cross_entropy
 from regard.training.data import Data
 from regard.training.distributed import Runtime
-from regard.training.loop import Training, Validation
+from regard.training.events import Event, SaveEvent, UpdateEvent
+from regard.training.loop import Training
+from regard.training.losses import cross_entropy
 from regard.training.optimizer import make_optimizer
+from regard.training.validation import Validation
 
 SHAPES = {
     "tiny": ModelConfig(size=32, heads=2, feed_forward_size=64, encoder_layers=1, decoder_layers=1, vocabulary=512),
@@ -92,7 +94,7 @@ def configured(model: ModelConfig, **train: Any) -> Config:
 
 
 def no_validation(model: nn.Module) -> Validation:
-    return Validation(0.0, {})
+    return Validation(0.0, 0.0)
 
 
 class Marian:
@@ -173,10 +175,10 @@ def in_the_loop(config: Config, others: dict[str, Callable[[Batch], Any]]) -> di
         training = Training(Path(folder), build(config.model), config, data, Runtime(torch.device("cpu"), 0, 1))
         begun = Rotation.now()
 
-        def watch(kind: str, facts: dict[str, Any]) -> None:
+        def observe(event: Event) -> None:
             nonlocal begun
-            view.watch(kind, facts)
-            if kind != "update":
+            view.observe(event)
+            if not isinstance(event, UpdateEvent):
                 return
             turns["regard"].append(Rotation.now().since(begun))
             batch = epoch.make(training.progress.update - 1)
@@ -186,7 +188,7 @@ def in_the_loop(config: Config, others: dict[str, Callable[[Batch], Any]]) -> di
                 turns[name].append(Rotation.now().since(begun))
             begun = Rotation.now()
 
-        training.run(no_validation, watch)
+        training.run(no_validation, observe)
     return {name: found[WARM:] for name, found in turns.items()}
 
 
@@ -284,15 +286,15 @@ def saving(shape: str, rounds: int = 15, device: str = "cpu") -> bool:
             if stops:
                 stops[-1] += time.perf_counter() - begun
 
-    def watch(kind: str, facts: dict[str, Any]) -> None:
-        if kind == "saved":
-            stops.append(facts["seconds"])
-        elif kind == "update":
-            updates.append(facts["seconds"])
+    def observe(event: Event) -> None:
+        if isinstance(event, SaveEvent):
+            stops.append(event.seconds)
+        elif isinstance(event, UpdateEvent):
+            updates.append(event.seconds)
             done()
-            if facts["update"] % every == every - 1:
+            if event.update % every == every - 1:
                 copies.append(copying())
-            if facts["update"] % every == 0:
+            if event.update % every == 0:
                 savers[0].wait()
 
     def copying() -> float:
@@ -306,7 +308,7 @@ def saving(shape: str, rounds: int = 15, device: str = "cpu") -> bool:
         training = Training(Path(folder), build(config.model), config, data, runtime)
         weights = list(parameters(training.model).values())
         places = [torch.empty(weight.shape, pin_memory=weight.is_cuda) for weight in weights]
-        training.run(no_validation, watch)
+        training.run(no_validation, observe)
     size = sum(tensor.nbytes for named in training.state().values() for tensor in named.values())
     before, beside = updates[every - 1 :: every], updates[every::every]
     return report(
@@ -359,7 +361,7 @@ def resident(name: str, shape: str, precision: str, updates: int = 6) -> dict[st
     with tempfile.TemporaryDirectory() as folder:
         training = Training(Path(folder), build(config.model), config, data, Runtime(torch.device("cpu"), 0, 1))
         before = megabytes("VmRSS")
-        training.run(no_validation, lambda kind, facts: None)
+        training.run(no_validation, lambda event: None)
     return {"before": before, "peak": megabytes("VmHWM")}
 
 

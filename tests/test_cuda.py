@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,6 +16,7 @@ from regard.models.lora import add_lora
 from regard.models.recurrent import Layer
 from regard.training import checkpoint
 from regard.training.distributed import Runtime
+from regard.training.events import Event, RollbackEvent, UpdateEvent
 from tests.models.families import ALL, BERTS, GENERATORS
 from tests.training.runs import (
     compare_saves,
@@ -134,19 +134,16 @@ def test_a_training_pass_in_bf16_gives_finite_gradients(name: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["transformer", "rnn-input", "rnn-output", "gpt"])
-def test_an_update_played_from_a_recording_is_the_update(family: str, tmp_path: Path) -> None:
+def test_updates_of_cuda_graphs_equal_eager_ones(family: str, tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path)
     found = {}
     for shapes in (0, 2):
         config = make_config(family, updates=12, batch_shapes=2, precision="fp32").with_values(["model.dropout=0"])
         training = make_training(tmp_path / str(shapes), corpus, config, Runtime(torch.device("cuda"), 0, 1))
-        step = training._prepared()
-        step._records = bool(shapes)
-        batches = training._batches()
-        losses = [training._update(step, batches) for _ in range(12)]
-        batches.close()  # type: ignore[attr-defined]
-        assert bool(step._recordings) is bool(shapes)
-        found[shapes] = [facts["loss"] for facts in losses if facts]
+        training.gradients.uses_graphs = bool(shapes)
+        events = [training.step() for _ in range(12)]
+        assert bool(training.gradients.graphs) is bool(shapes)
+        found[shapes] = [event.loss for event in events if event]
     assert found[2] == pytest.approx(found[0], rel=1e-4)
 
 
@@ -163,7 +160,7 @@ def test_a_full_gpu_takes_its_batches_in_parts_and_learns_the_same(shapes: int, 
         torch.cuda.reset_peak_memory_stats()
         training = make_training(tmp_path / folder, corpus, config, Runtime(torch.device("cuda"), 0, 1))
         losses: list[float] = []
-        training.run(no_validation, lambda kind, facts: losses.append(facts["loss"]) if kind == "update" else None)
+        training.run(no_validation, lambda event: losses.append(event.loss) if isinstance(event, UpdateEvent) else None)
         return losses, training.progress.split
 
     whole, parts = run("whole")
@@ -199,18 +196,18 @@ def test_a_run_goes_back_to_its_start_on_a_gpu_too(shapes: int, tmp_path: Path) 
     def run(folder: str, *, fails: bool) -> list[float]:
         training = make_training(tmp_path / folder, corpus, config, Runtime(torch.device("cuda"), 0, 1))
         if not fails:
-            training.progress.lowered, training.progress.skipped = 0.5, 5
+            training.progress.lr_scale, training.progress.skipped = 0.5, 5
         losses: list[float] = []
 
-        def watch(kind: str, facts: dict[str, Any]) -> None:
-            if kind == "update":
-                losses.append(facts["loss"])
-                if fails and facts["update"] == 2 and not training.progress.skipped:
+        def observe(event: Event) -> None:
+            if isinstance(event, UpdateEvent):
+                losses.append(event.loss)
+                if fails and event.update == 2 and not training.progress.skipped:
                     next(training.model.parameters()).data.fill_(torch.nan)
-            if kind == "fell_back":
+            if isinstance(event, RollbackEvent):
                 losses.clear()
 
-        training.run(no_validation, watch)
+        training.run(no_validation, observe)
         assert training.progress.skipped == 5
         return losses
 

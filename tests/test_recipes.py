@@ -17,6 +17,7 @@ from regard.devices import find_device
 from regard.models import build
 from regard.training.data import Files, make_tokenizers, prepare
 from regard.training.distributed import Runtime
+from regard.training.events import UpdateEvent
 from regard.training.loop import Training
 from tests.training.runs import no_validation, write_corpus
 
@@ -69,6 +70,6 @@ def test_a_recipe_trains(name: str, corpus: Path, tmp_path: Path, monkeypatch: p
     torch.manual_seed(1)
     training = Training(tmp_path / "run", build(config.model), config, data, Runtime(find_device("cpu"), 0, 1))
     losses = []
-    training.run(no_validation, lambda kind, facts: losses.append(facts["loss"]) if kind == "update" else None)
+    training.run(no_validation, lambda event: losses.append(event.loss) if isinstance(event, UpdateEvent) else None)
     assert len(losses) == 2
     assert all(map(math.isfinite, losses))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from regard.inspection.word_alignment import align
     from regard.models import build
     from regard.preflight.check import check
+    from regard.training.train import Run, train
     from regard.translation.explain import explain
     from regard.translation.loading import load
 
@@ -27,6 +28,7 @@ _HOMES = {
     ],
     "regard.preflight.check": ["check"],
     "regard.translation.explain": ["explain"],
+    "regard.training.train": ["Run", "train"],
     "regard.translation.loading": ["load"],
     "regard.models": ["build"],
     "regard.evaluation.evaluate": ["evaluate"],
@@ -50,6 +52,7 @@ __all__ = [
     "MultiHead",
     "RegardError",
     "RequestError",
+    "Run",
     "RunError",
     "align",
     "attend",
@@ -61,6 +64,7 @@ __all__ = [
     "explain",
     "load",
     "preset",
+    "train",
 ]
 
 

@@ -454,17 +454,17 @@ class Config:
             mine[name] = {**mine[name], **section} if both else section
         return self.read(mine)
 
-    def with_values(self, assignments: Iterable[str]) -> Self:
-        """This config with `section.field=value` laid over it."""
+    def with_values(self, assignments: Iterable[str] | Mapping[str, Any]) -> Self:
+        """This config with fields set: `section.field=value`, or a mapping of {"section.field": value}."""
         values = self.values()
-        for assignment in assignments:
-            path, equals, text = assignment.partition("=")
-            section, _, name = path.strip().partition(".")
-            if not equals or not name:
-                raise ConfigError(f"{assignment!r} is not of the form section.field=value")
+        pairs = assignments if isinstance(assignments, Mapping) else parse_assignments(assignments)
+        for path, value in pairs.items():
+            section, _, name = path.partition(".")
+            if not name:
+                raise ConfigError(f"{path!r} is not of the form section.field")
             if section not in values:
                 raise ConfigError(f"There is no section {section}.{did_you_mean(section, values)}")
-            values[section][name] = _parse(text.strip())
+            values[section][name] = value
         return self.read(values)
 
     def values(self) -> dict[str, dict[str, Any]]:
@@ -479,6 +479,17 @@ def _section(name: str, make: Any, values: Mapping[str, Any]) -> Any:
         if key not in known:
             raise ConfigError(f"There is no option {name}.{key}.{did_you_mean(f'{name}.{key}', options)}")
     return make(**values)
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
+    """{"model.size": 256} from ["model.size=256"]."""
+    values = {}
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
+        if not equals or "." not in path:
+            raise ConfigError(f"{assignment!r} is not of the form section.field=value")
+        values[path.strip()] = _parse(text.strip())
+    return values
 
 
 def _parse(text: str) -> Any:

@@ -18,7 +18,7 @@ from regard.models.folder import save_model
 from regard.text.tokenizer import Tokenizers
 from regard.training.data import Files, prepare
 from regard.training.distributed import Runtime
-from regard.training.train import valid_loss
+from regard.training.validation import valid_loss
 from tests.training.runs import learned, make_config, write_corpus
 
 

@@ -25,7 +25,7 @@ def test_the_demo_leaves_a_model_and_pages_and_is_finished_the_second_time(
     def run() -> dict[str, Any]:
         events.clear()
         runtime = Runtime(torch.device("cpu"), 0, 1)
-        return showcase.run(tmp_path, 3, runtime, events.append, lambda kind, _: events.append(kind))
+        return showcase.run(tmp_path, 3, runtime, events.append, lambda event: events.append(type(event).__name__))
 
     found = run()
     assert found["finished"]
@@ -34,10 +34,10 @@ def test_the_demo_leaves_a_model_and_pages_and_is_finished_the_second_time(
     page = (tmp_path / "index.html").read_text()
     linked = ["evaluation.html", *(f"sentence-{number}.html" for number in (1, 2, 3))]
     assert all(f'href="{name}"' in page and (tmp_path / name).exists() for name in linked)
-    assert "update" in events
+    assert "UpdateEvent" in events
     assert 0 < found["training_seconds"] < found["seconds"]
     assert run() == found
-    assert "update" not in events
+    assert "UpdateEvent" not in events
     assert "3  sentences it has never seen" not in events
 
 

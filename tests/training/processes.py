@@ -47,9 +47,10 @@ def run(folder: Path, corpus: Path, processes: int, **asked: Any) -> list[float]
 def main(folder: Path, corpus: Path, asked: dict[str, Any]) -> None:
     import torch
 
-    from regard.training import step
+    from regard.training import gradients
     from regard.training.distributed import init_runtime
-    from tests.training.runs import lacking, make_config, make_training, no_validation
+    from regard.training.events import Event, UpdateEvent
+    from tests.training.runs import make_config, make_training, no_validation, out_of_memory_above
 
     torch.set_num_threads(1)
     family, model, stop, die = (asked.pop(name, None) for name in ("family", "model", "stop", "die"))
@@ -57,22 +58,22 @@ def main(folder: Path, corpus: Path, asked: dict[str, Any]) -> None:
     losses: list[float] = []
     with init_runtime("cpu") as runtime:
 
-        def watch(kind: str, facts: dict[str, Any]) -> None:
-            if kind == "update":
-                losses.append(facts["loss"])
-                if facts["update"] == stop:
+        def observe(event: Event) -> None:
+            if isinstance(event, UpdateEvent):
+                losses.append(event.loss)
+                if event.update == stop:
                     os.kill(os.getpid(), signal.SIGTERM)
-                if facts["update"] == die and runtime.rank == 1 and not (folder / "died").exists():
+                if event.update == die and runtime.rank == 1 and not (folder / "died").exists():
                     (folder / "died").touch()
                     os.kill(os.getpid(), signal.SIGKILL)
 
         if rows is not None and runtime.rank == 1:
-            step.objective = lacking(step.objective, rows)
+            gradients.batch_loss = out_of_memory_above(rows, gradients.batch_loss)
         config = make_config(family or "transformer", **{"save_every": 1000, "validate_every": 1000, **asked})
         shape = {"model": {**config.values()["model"], "dropout": 0.0, **(model or {})}}
         training = make_training(folder, corpus, type(config).read({**config.values(), **shape}), runtime)
         training.resume()
-        training.run(no_validation, watch)
+        training.run(no_validation, observe)
         if runtime.is_main:
             print(json.dumps(losses))
 

@@ -20,7 +20,9 @@ from regard.text.tokenizer import Tokenizer, Tokenizers, train
 from regard.training.checkpoint import CheckpointWriter, checkpoints, load_checkpoint
 from regard.training.data import Data, Files, prepare
 from regard.training.distributed import Runtime
-from regard.training.loop import Training, Validation
+from regard.training.events import Event, SaveEvent
+from regard.training.loop import Training
+from regard.training.validation import Validation
 
 WORDS = """the a small old green house tree river bird child sees hears loves finds under near behind with""".split()  # noqa: SIM905
 
@@ -98,20 +100,24 @@ def make_training(folder: Path, corpus: Path, config: Config, runtime: Runtime |
     return Training(folder, make(), config, data, runtime or Runtime(find_device("cpu"), 0, 1), make)
 
 
+def ignore(event: Event) -> None:
+    """An observer that does nothing."""
+
+
 def no_validation(model: nn.Module) -> Validation:
-    return Validation(0.0, {})
+    return Validation(0.0, 0.0)
 
 
-def lacking(objective: Callable[..., Any], most: int) -> Callable[..., Any]:
-    """The objective on a device whose memory holds so many rows."""
+def out_of_memory_above(rows: int, batch_loss: Callable[..., Any]) -> Callable[..., Any]:
+    """The loss on a device whose memory holds so many rows."""
     import torch
 
-    def held(model: nn.Module, batch: Batch, *rest: Any) -> Any:
-        if len(batch.target_out) > most:
+    def limited(model: nn.Module, batch: Batch, *rest: Any) -> Any:
+        if len(batch.target_out) > rows:
             raise torch.cuda.OutOfMemoryError("as if a GPU were full")
-        return objective(model, batch, *rest)
+        return batch_loss(model, batch, *rest)
 
-    return held
+    return limited
 
 
 def copy_late(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,11 +137,11 @@ def compare_saves(training: Training) -> None:
 
     states = []
 
-    def watch(kind: str, facts: dict[str, Any]) -> None:
-        if kind == "saved":
+    def observe(event: Event) -> None:
+        if isinstance(event, SaveEvent):
             states.append({g: {n: t.clone() for n, t in named.items()} for g, named in training.state().items()})
 
-    training.run(no_validation, watch)
+    training.run(no_validation, observe)
     for path, state in zip(checkpoints(training.folder), states, strict=True):
         saved = load_checkpoint(path).tensors
         for group, named in state.items():

@@ -1,4 +1,4 @@
-"""What is said of a machine is what its maker says."""
+"""The description of the machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.config import TrainConfig
-from regard.training import hardware as machine
+from regard.training import hardware
 from regard.training.distributed import Runtime
 
 
@@ -22,19 +22,19 @@ from regard.training.distributed import Runtime
         ("NVIDIA L40S", "bf16", 0.0),
     ],
 )
-def test_the_peak_of_a_known_card_is_found_by_its_name(
+def test_the_peak_flops_of_a_known_gpu_are_found_by_its_name(
     name: str, precision: str, peak: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: name)
-    monkeypatch.setattr(machine, "numbers", lambda *_: precision)
+    monkeypatch.setattr(hardware, "precision", lambda *_: precision)
     runtime = Runtime(torch.device("cuda"), 0, 2)
-    assert machine.peak(TrainConfig(), runtime) == pytest.approx(2 * peak)
-    assert machine.describe(runtime) == f"2 × {name}"
+    assert hardware.peak_flops(TrainConfig(), runtime) == pytest.approx(2 * peak)
+    assert hardware.describe(runtime) == f"2 × {name}"
 
 
-def test_of_a_cpu_the_cores_are_said_and_no_peak_is_known() -> None:
+def test_a_cpu_is_described_by_its_cores_and_has_no_known_peak() -> None:
     runtime = Runtime(torch.device("cpu"), 0, 1)
-    assert machine.describe(runtime).endswith(f"{machine.cores()} cores")
-    assert machine.peak(TrainConfig(), runtime) == 0
-    assert machine.memory(runtime) is None
-    assert machine.numbers(TrainConfig(precision="bf16"), runtime) == "bf16"
+    assert hardware.describe(runtime).endswith(f"{hardware.cores()} cores")
+    assert hardware.peak_flops(TrainConfig(), runtime) == 0
+    assert hardware.gpu_memory(runtime) is None
+    assert hardware.precision(TrainConfig(precision="bf16"), runtime) == "bf16"

@@ -1,4 +1,4 @@
-"""The loop: exact when it is interrupted, steady when numbers are not."""
+"""The training loop: exact resume, NaN rollback, gradient accumulation, patience and short memory."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ import torch
 from regard.errors import RunError
 from regard.models.folder import named_tensors
 from regard.text.batching import Batch
-from regard.training import loop, step
+from regard.training import gradients, loop
 from regard.training.checkpoint import checkpoints
+from regard.training.events import Event, SplitEvent, UpdateEvent
 from regard.training.journal import read
+from regard.training.validation import Validation
 from tests.training.runs import (
     FAMILIES,
     compare_saves,
     copy_late,
-    lacking,
+    ignore,
     make_config,
     make_training,
     no_validation,
+    out_of_memory_above,
     write_corpus,
 )
 
@@ -41,11 +44,11 @@ def trained(folder: Path, corpus: Path, family: str, stop_after: int | None = No
     training = make_training(folder, corpus, make_config(family, **values))
     training.resume()
 
-    def watch(kind: str, facts: dict[str, object]) -> None:
-        if kind == "update" and facts["update"] == stop_after:
+    def observe(event: Event) -> None:
+        if isinstance(event, UpdateEvent) and event.update == stop_after:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    training.run(no_validation, watch)
+    training.run(no_validation, observe)
     return training
 
 
@@ -56,7 +59,7 @@ def same(one: loop.Training, other: loop.Training) -> None:
 
 
 @pytest.mark.parametrize(("family", "stop_after"), [*((family, 5) for family in FAMILIES), ("transformer", 1)])
-def test_a_run_that_was_stopped_equals_one_that_was_not(
+def test_a_stopped_and_resumed_run_equals_an_uninterrupted_one(
     family: str, stop_after: int, corpus: Path, tmp_path: Path
 ) -> None:
     whole = trained(tmp_path / "whole", corpus, family, ema_decay=0.9)
@@ -76,28 +79,28 @@ def test_a_checkpoint_has_what_was_there_when_it_was_saved_however_late_the_copy
     compare_saves(make_training(tmp_path, corpus, config))
 
 
-def test_ctrl_c_that_a_parent_passes_on_as_sigterm_is_one_wish_to_stop(corpus: Path, tmp_path: Path) -> None:
+def test_ctrl_c_followed_by_sigterm_stops_once(corpus: Path, tmp_path: Path) -> None:
     training = make_training(tmp_path, corpus, make_config("transformer"))
 
-    def watch(kind: str, facts: dict[str, object]) -> None:
-        if kind == "update" and facts["update"] == 5:
+    def observe(event: Event) -> None:
+        if isinstance(event, UpdateEvent) and event.update == 5:
             os.kill(os.getpid(), signal.SIGINT)
             os.kill(os.getpid(), signal.SIGTERM)
 
-    training.run(no_validation, watch)
+    training.run(no_validation, observe)
     assert [path.name for path in checkpoints(tmp_path)][-1] == "update-00000005"
 
 
-def test_the_same_signal_again_ends_a_run_at_once(corpus: Path, tmp_path: Path) -> None:
+def test_the_same_signal_twice_ends_a_run_at_once(corpus: Path, tmp_path: Path) -> None:
     training = make_training(tmp_path, corpus, make_config("transformer"))
 
-    def watch(kind: str, facts: dict[str, object]) -> None:
-        if kind == "update" and facts["update"] == 5:
+    def observe(event: Event) -> None:
+        if isinstance(event, UpdateEvent) and event.update == 5:
             os.kill(os.getpid(), signal.SIGINT)
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        training.run(no_validation, watch)
+        training.run(no_validation, observe)
 
 
 def test_the_journal_of_a_resumed_run_has_every_update_once(corpus: Path, tmp_path: Path) -> None:
@@ -117,14 +120,12 @@ def test_several_epochs_are_resumed_in_the_middle(corpus: Path, tmp_path: Path) 
     same(whole, trained(tmp_path / "stopped", corpus, "transformer", updates=60, batch_tokens=1500))
 
 
-def test_micro_batches_make_the_update_of_the_batches_together(corpus: Path, tmp_path: Path) -> None:
+def test_gradient_accumulation_equals_one_large_batch(corpus: Path, tmp_path: Path) -> None:
     import dataclasses
 
     config = make_config("transformer", gradient_accumulation=2).with_values(["model.dropout=0"])
     training = make_training(tmp_path, corpus, config)
-    prepared = training._prepared()
-    first, second = (next(training._batches()) for _ in range(2))
-    training.cursor = (0, 0)
+    first, second = (next(training.batches) for _ in range(2))
 
     def joined(one: Batch, other: Batch) -> Batch:
         width = max(one.source.shape[1], other.source.shape[1])
@@ -142,37 +143,40 @@ def test_micro_batches_make_the_update_of_the_batches_together(corpus: Path, tmp
             target_tokens=one.target_tokens + other.target_tokens,
         )
 
-    training._update(prepared, iter([first, second]))
+    training.batches = iter([first, second])
+    training.step()
     apart = {name: parameter.grad.clone() for name, parameter in training.model.named_parameters()}
     training.model.load_state_dict(make_training(tmp_path, corpus, training.config).model.state_dict())
     training.progress = dataclasses.replace(training.progress, update=0)
     training.config = training.config.with_values(["train.gradient_accumulation=1"])
-    training._update(prepared, iter([joined(first, second)]))
+    training.batches = iter([joined(first, second)])
+    training.step()
     for name, parameter in training.model.named_parameters():
         torch.testing.assert_close(parameter.grad, apart[name], rtol=1e-4, atol=1e-6)
 
 
-def test_a_batch_with_nothing_to_guess_is_an_update_all_the_same(corpus: Path, tmp_path: Path) -> None:
+def test_a_batch_without_masked_tokens_makes_an_update(corpus: Path, tmp_path: Path) -> None:
     training = make_training(tmp_path, corpus, make_config("bert"))
-    batch = next(training._batches())
+    batch = next(training.batches)
     empty = batch._replace(target_out=torch.zeros_like(batch.target_out), target_tokens=0)
-    facts = training._update(training._prepared(), iter([empty]))
-    assert facts is not None
-    assert facts["loss"] == 0
+    training.batches = iter([empty])
+    event = training.step()
+    assert event is not None
+    assert event.loss == 0
 
 
-def test_an_update_that_is_no_number_is_left_out_and_counted(
+def test_an_update_with_a_nan_loss_is_skipped_and_counted(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
-    cost = step.objective
+    cost = gradients.batch_loss
 
     def sometimes(*arguments: object) -> object:
         calls.append(1)
         found = cost(*arguments)
         return found._replace(loss=found.loss * math.nan) if len(calls) == 3 else found
 
-    monkeypatch.setattr(step, "objective", sometimes)
+    monkeypatch.setattr(gradients, "batch_loss", sometimes)
     training = trained(tmp_path, corpus, "transformer")
     assert training.progress.skipped == 1
     assert [line["update"] for line in read(tmp_path / "journal.jsonl") if line["kind"] == "skipped"] == [3]
@@ -180,10 +184,10 @@ def test_an_update_that_is_no_number_is_left_out_and_counted(
     assert all(parameter.isfinite().all() for parameter in training.model.parameters())
 
 
-def test_a_device_that_is_told_of_the_next_update_before_it_is_asked_about_this_one_learns_the_same(
+def test_queueing_the_next_update_before_the_loss_is_read_changes_nothing(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cost, seen = step.objective, []
+    cost, seen = gradients.batch_loss, []
 
     def sometimes(*arguments: object) -> object:
         seen.append(1)
@@ -194,92 +198,92 @@ def test_a_device_that_is_told_of_the_next_update_before_it_is_asked_about_this_
         monkeypatch.setattr(loop, "runs_ahead", lambda *_: ahead)
         return trained(tmp_path / name, corpus, "transformer", stop_after, ema_decay=0.9)
 
-    monkeypatch.setattr(step, "objective", sometimes)
+    monkeypatch.setattr(gradients, "batch_loss", sometimes)
     waiting = run("waiting", ahead=False)
     seen.clear()
     ahead = run("ahead", ahead=True)
     assert ahead.progress.skipped == waiting.progress.skipped == 3
     same(waiting, ahead)
-    monkeypatch.setattr(step, "objective", cost)
+    monkeypatch.setattr(gradients, "batch_loss", cost)
     whole = run("whole", ahead=True)
     run("stopped", ahead=True, stop_after=5)
     same(whole, run("stopped", ahead=True))
 
 
-def give_no_numbers(monkeypatch: pytest.MonkeyPatch, during: range) -> None:
-    """From one batch to another the loss is no number."""
+def make_loss_nan(monkeypatch: pytest.MonkeyPatch, during: range) -> None:
+    """The loss of these batches is NaN."""
     calls = []
-    cost = step.objective
+    cost = gradients.batch_loss
 
     def for_a_while(*arguments: object) -> object:
         calls.append(1)
         found = cost(*arguments)
         return found._replace(loss=found.loss * math.nan) if len(calls) in during else found
 
-    monkeypatch.setattr(step, "objective", for_a_while)
+    monkeypatch.setattr(gradients, "batch_loss", for_a_while)
 
 
-def test_many_such_updates_in_a_row_go_back_to_the_last_checkpoint_with_a_lower_rate(
+def test_many_nan_losses_in_a_row_roll_back_to_the_last_checkpoint_and_halve_the_learning_rate(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    give_no_numbers(monkeypatch, range(6, 11))
+    make_loss_nan(monkeypatch, range(6, 11))
     training = trained(tmp_path, corpus, "transformer")
-    assert training.progress.lowered == 0.5
+    assert training.progress.lr_scale == 0.5
     assert training.progress.skipped == 5
     assert training.progress.update == 12
-    told = [line for line in read(tmp_path / "journal.jsonl") if line["kind"] in ("skipped", "fell_back")]
-    assert told == [{"kind": "fell_back", "update": 5, "lowered": 0.5, "skipped": 5}]
+    entries = [line for line in read(tmp_path / "journal.jsonl") if line["kind"] in ("skipped", "rollback")]
+    assert entries == [{"kind": "rollback", "update": 5, "lr_scale": 0.5, "skipped": 5}]
 
 
-def test_before_the_first_save_they_go_back_to_the_start_with_a_lower_rate(
+def test_nan_losses_before_the_first_save_roll_back_to_the_start(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = make_config("transformer", save_every=100, ema_decay=0.9)
     slower = make_training(tmp_path / "slower", corpus, config)
-    slower.progress.lowered, slower.progress.skipped = 0.5, 5
-    slower.run(no_validation, lambda *_: None)
-    give_no_numbers(monkeypatch, range(3, 8))
+    slower.progress.lr_scale, slower.progress.skipped = 0.5, 5
+    slower.run(no_validation, ignore)
+    make_loss_nan(monkeypatch, range(3, 8))
     training = make_training(tmp_path / "fell", corpus, config)
-    training.run(no_validation, lambda *_: None)
+    training.run(no_validation, ignore)
     assert training.progress.skipped == 5
     same(slower, training)
 
 
-def trained_past_a_fall(folder: Path, corpus: Path, keep: int) -> loop.Training:
-    """A run that is asked to stop one update after it fell back."""
+def trained_past_a_rollback(folder: Path, corpus: Path, keep: int) -> loop.Training:
+    """A run that is asked to stop one update after it was rolled back."""
     training = make_training(folder, corpus, make_config("transformer", keep_checkpoints=keep, validate_every=100))
     training.resume()
 
-    def watch(kind: str, facts: dict[str, object]) -> None:
-        if kind == "update" and training.progress.lowered < 1:
+    def observe(event: Event) -> None:
+        if isinstance(event, UpdateEvent) and training.progress.lr_scale < 1:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    training.run(no_validation, watch)
+    training.run(no_validation, observe)
     return training
 
 
 @pytest.mark.parametrize("keep", [1, 3])
-def test_they_go_back_to_the_same_checkpoint_though_the_run_was_stopped_after_it(
+def test_a_rollback_ignores_a_checkpoint_that_was_saved_by_a_stop(
     keep: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    give_no_numbers(monkeypatch, range(8, 13))
+    make_loss_nan(monkeypatch, range(8, 13))
     whole = trained(tmp_path / "whole", corpus, "transformer", keep_checkpoints=keep, validate_every=100)
     monkeypatch.undo()
     stopped = trained(tmp_path / "stopped", corpus, "transformer", 6, keep_checkpoints=keep, validate_every=100)
     assert [path.name for path in checkpoints(stopped.folder)][-2:] == ["update-00000004", "update-00000006"]
-    give_no_numbers(monkeypatch, range(2, 7))
-    assert trained_past_a_fall(tmp_path / "stopped", corpus, keep).progress.update == 5
+    make_loss_nan(monkeypatch, range(2, 7))
+    assert trained_past_a_rollback(tmp_path / "stopped", corpus, keep).progress.update == 5
     monkeypatch.undo()
     resumed = trained(tmp_path / "stopped", corpus, "transformer", keep_checkpoints=keep, validate_every=100)
     assert resumed.progress.skipped == whole.progress.skipped == 5
     same(whole, resumed)
 
 
-def test_a_run_that_gives_no_numbers_at_all_ends_with_advice(
+def test_a_run_whose_loss_is_always_nan_ends_with_advice(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cost = step.objective
-    monkeypatch.setattr(step, "objective", lambda *a: cost(*a)._replace(loss=cost(*a).loss * math.inf))
+    cost = gradients.batch_loss
+    monkeypatch.setattr(gradients, "batch_loss", lambda *a: cost(*a)._replace(loss=cost(*a).loss * math.inf))
     with pytest.raises(RunError, match=r"lower train.learning_rate \(0.01\) or use train.precision=fp32"):
         trained(tmp_path, corpus, "transformer")
 
@@ -290,14 +294,14 @@ def test_patience_ends_a_run_that_no_longer_gets_better(corpus: Path, tmp_path: 
     assert training.progress.finished
 
 
-def test_of_validations_that_score_alike_the_one_with_the_lower_loss_is_the_best(corpus: Path, tmp_path: Path) -> None:
+def test_of_equal_scores_the_one_with_the_lower_validation_loss_is_the_best(corpus: Path, tmp_path: Path) -> None:
     losses = iter([3.0, 2.0, 2.5])
     training = make_training(tmp_path, corpus, make_config("transformer", validate_every=4))
-    training.run(lambda _: loop.Validation(0.0, {"valid_loss": next(losses)}), lambda *_: None)
+    training.run(lambda _: Validation(0.0, next(losses)), ignore)
     assert training.progress.best_update == 8
 
 
-def test_old_checkpoints_go_and_the_best_stays(corpus: Path, tmp_path: Path) -> None:
+def test_old_checkpoints_are_deleted_and_the_best_is_kept(corpus: Path, tmp_path: Path) -> None:
     trained(tmp_path, corpus, "transformer", updates=20, save_every=2, validate_every=2, keep_checkpoints=2)
     kept = [path.name for path in checkpoints(tmp_path)]
     assert kept == ["update-00000002", "update-00000018", "update-00000020"]
@@ -308,7 +312,7 @@ def test_the_best_is_saved_between_two_checkpoints_too(corpus: Path, tmp_path: P
     assert [path.name for path in checkpoints(tmp_path)] == ["update-00000003", "update-00000012"]
 
 
-def test_a_checkpoint_that_is_to_be_averaged_stays_whatever_else_is_saved(corpus: Path, tmp_path: Path) -> None:
+def test_checkpoints_to_average_are_kept(corpus: Path, tmp_path: Path) -> None:
     values: dict[str, object] = {
         "save_every": 2,
         "validate_every": 100,
@@ -318,7 +322,7 @@ def test_a_checkpoint_that_is_to_be_averaged_stays_whatever_else_is_saved(corpus
     trained(tmp_path, corpus, "transformer", 11, **values)
     assert [path.name[-2:] for path in checkpoints(tmp_path)] == ["08", "10", "11"]
     training = trained(tmp_path, corpus, "transformer", **values)
-    assert loop.last_saved(12, training.config.train) == [12, 10, 8]
+    assert loop.averaged_updates(12, training.config.train) == [12, 10, 8]
     assert {"08", "10", "12"} <= {path.name[-2:] for path in checkpoints(tmp_path)}
 
 
@@ -336,21 +340,22 @@ def test_the_average_follows_the_weights(corpus: Path, tmp_path: Path) -> None:
 
 
 def trained_plainly(folder: Path, corpus: Path, family: str) -> tuple[list[float], int]:
-    """The losses of a run without dropout, and how often it said that it splits its batches."""
+    """The losses of a run without dropout, and how often it split its batches."""
     folder.mkdir()
     training = make_training(folder, corpus, make_config(family).with_values(["model.dropout=0"]))
-    told: dict[str, list[float]] = {"split": []}
-    training.run(no_validation, lambda kind, facts: told.setdefault(kind, []).append(facts.get("loss", 0.0)))
-    return told["update"], len(told["split"])
+    events: list[Event] = []
+    training.run(no_validation, events.append)
+    losses = [event.loss for event in events if isinstance(event, UpdateEvent)]
+    return losses, sum(isinstance(event, SplitEvent) for event in events)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["transformer", "rnn-input", "gpt", "bert"])
-def test_a_run_out_of_memory_goes_on_with_parts_of_batches(
+def test_a_run_that_is_out_of_memory_splits_its_batches_and_learns_the_same(
     family: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, _ = trained_plainly(tmp_path / "whole", corpus, family)
-    monkeypatch.setattr(step, "objective", lacking(step.objective, 6))
+    monkeypatch.setattr(gradients, "batch_loss", out_of_memory_above(6, gradients.batch_loss))
     split, said = trained_plainly(tmp_path / "split", corpus, family)
     assert said
     assert [line["parts"] for line in read(tmp_path / "split" / "journal.jsonl") if line["kind"] == "split"][-1] > 1
@@ -361,10 +366,10 @@ def test_a_run_out_of_memory_goes_on_with_parts_of_batches(
 @pytest.mark.parametrize(
     "words", ["CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"]
 )
-def test_a_full_memory_is_known_by_whoever_tells_of_it(
+def test_out_of_memory_errors_of_every_library_are_recognised(
     words: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = lacking(step.objective, 6)
+    held = out_of_memory_above(6, gradients.batch_loss)
 
     def told_by_another(*arguments: object) -> object:
         try:
@@ -372,49 +377,49 @@ def test_a_full_memory_is_known_by_whoever_tells_of_it(
         except torch.cuda.OutOfMemoryError:
             raise RuntimeError(words) from None
 
-    monkeypatch.setattr(step, "objective", told_by_another)
+    monkeypatch.setattr(gradients, "batch_loss", told_by_another)
     assert trained(tmp_path, corpus, "transformer").progress.split > 1
 
 
-def test_another_error_is_not_taken_for_a_full_memory(
+def test_other_errors_are_not_taken_for_out_of_memory(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> object:
         raise RuntimeError("no such kernel")
 
-    monkeypatch.setattr(step, "objective", broken)
+    monkeypatch.setattr(gradients, "batch_loss", broken)
     with pytest.raises(RuntimeError, match="no such kernel"):
         trained(tmp_path, corpus, "transformer")
 
 
-def test_a_validation_out_of_memory_is_tried_again_without_what_training_holds(corpus: Path, tmp_path: Path) -> None:
+def test_a_validation_that_is_out_of_memory_is_tried_again_after_freeing_memory(corpus: Path, tmp_path: Path) -> None:
     training, tried = make_training(tmp_path, corpus, make_config("transformer")), []
 
-    def once(model: torch.nn.Module) -> loop.Validation:
+    def once(model: torch.nn.Module) -> Validation:
         tried.append(1)
         if len(tried) == 1:
             raise torch.cuda.OutOfMemoryError("as if a GPU were full")
-        return loop.Validation(1.0)
+        return Validation(1.0, 0.0)
 
-    assert training.run(once, lambda *_: None).best == 1.0
+    assert training.run(once, ignore).best_score == 1.0
     assert len(tried) == 3  # two validations, and the first of them twice
 
 
 def test_a_validation_that_does_not_fit_ends_the_run_with_advice(corpus: Path, tmp_path: Path) -> None:
     training = make_training(tmp_path, corpus, make_config("transformer"))
 
-    def never(model: torch.nn.Module) -> loop.Validation:
+    def never(model: torch.nn.Module) -> Validation:
         raise torch.cuda.OutOfMemoryError("as if a GPU were full")
 
     with pytest.raises(RunError, match=r"smaller train.batch_tokens \(400\) or decode.beams \(5\)"):
-        training.run(never, lambda *_: None)
+        training.run(never, ignore)
 
 
 @pytest.mark.slow
 def test_a_resumed_run_splits_its_batches_as_before(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(step, "objective", lacking(step.objective, 6))
+    monkeypatch.setattr(gradients, "batch_loss", out_of_memory_above(6, gradients.batch_loss))
     whole = trained(tmp_path / "whole", corpus, "transformer")
     trained(tmp_path / "parts", corpus, "transformer", 5)
     resumed = trained(tmp_path / "parts", corpus, "transformer")
@@ -426,6 +431,6 @@ def test_a_resumed_run_splits_its_batches_as_before(
 def test_an_example_that_does_not_fit_alone_ends_the_run_with_advice(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(step, "objective", lacking(step.objective, 0))
+    monkeypatch.setattr(gradients, "batch_loss", out_of_memory_above(0, gradients.batch_loss))
     with pytest.raises(RunError, match=r"one example of \d+ tokens does not fit into the GPU's memory"):
         trained(tmp_path / "out", corpus, "transformer")

@@ -1,4 +1,4 @@
-"""Guided alignment: attention is drawn to links, and where there are none to what both sides agree on."""
+"""Losses: cross-entropy equals torch's, and guided alignment moves attention to the aligned words."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from regard.config import Config
 from regard.errors import ConfigError
@@ -16,13 +17,20 @@ from regard.models import build
 from regard.text.batching import Batch
 from regard.text.tokenizer import Tokenizers
 from regard.training.data import Data, Files, prepare
-from regard.training.losses import check_guided, guided_loss, objective, own_links
+from regard.training.losses import (
+    IGNORE_INDEX,
+    attention_alignment,
+    batch_loss,
+    check_guided_alignment,
+    cross_entropy,
+    guided_alignment_loss,
+)
 from tests.training.runs import learned, make_config, write_corpus
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
-    """Words and the same backwards, with the links that say so."""
+    """Words and the same words backwards, with their alignment."""
     folder = write_corpus(tmp_path_factory.mktemp("linked"))
     os.environ["REGARD_CACHE"] = str(folder / "cache")
     lengths = [len(line.split()) for line in (folder / "a.txt").read_text().splitlines()]
@@ -33,8 +41,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     return prepare([files], None, make_config("transformer"), Tokenizers(tokenizer, tokenizer), lambda _: None)[0]
 
 
-def on_links(data: Data, family: str, guided: float, **train: float) -> float:
-    """The mean of what the guided head gives to linked words after a few updates on one batch."""
+def attention_on_aligned_words(data: Data, family: str, guided: float, **train: float) -> float:
+    """The mean attention of the guided head to aligned words after a few updates on one batch."""
     config = make_config(family, guided_alignment=guided, **train)
     shape = dataclasses.replace(config.model, vocabulary=data.tokenizers.source.size, dropout=0.0, decoder_layers=2)
     torch.manual_seed(1)
@@ -44,52 +52,54 @@ def on_links(data: Data, family: str, guided: float, **train: float) -> float:
     optimizer = torch.optim.Adam(model.parameters(), 0.01)
     for _ in range(25):
         optimizer.zero_grad()
-        (objective(model, batch, config.train).loss / batch.target_tokens).backward()
+        (batch_loss(model, batch, config.train).loss / batch.target_tokens).backward()
         optimizer.step()
     record: dict[str, torch.Tensor] = {}
     with torch.no_grad():
         model(batch, record)
-    given = record["decoder.0.cross"][:, 0]
-    return float((given * (batch.alignment > 0)).sum() / batch.alignment.sum())
+    attention = record["decoder.0.cross"][:, 0]
+    return float((attention * (batch.alignment > 0)).sum() / batch.alignment.sum())
 
 
 @pytest.mark.parametrize("family", ["transformer", "rnn-input", "rnn-output"])
-def test_attention_is_drawn_to_gold_links(data: Data, family: str) -> None:
-    assert on_links(data, family, 1.0) > 1.2 * on_links(data, family, 0.0)
+def test_guided_alignment_moves_attention_to_the_aligned_words(data: Data, family: str) -> None:
+    assert attention_on_aligned_words(data, family, 1.0) > 1.2 * attention_on_aligned_words(data, family, 0.0)
 
 
-def test_r_drop_goes_with_it(data: Data) -> None:
-    assert on_links(data, "transformer", 1.0, r_drop=1.0) > 1.2 * on_links(data, "transformer", 0.0, r_drop=1.0)
+def test_guided_alignment_works_together_with_r_drop(data: Data) -> None:
+    assert attention_on_aligned_words(data, "transformer", 1.0, r_drop=1.0) > 1.2 * attention_on_aligned_words(
+        data, "transformer", 0.0, r_drop=1.0
+    )
 
 
-def test_the_plain_loss_is_that_of_the_words_alone(data: Data) -> None:
+def test_the_negative_log_likelihood_leaves_guided_alignment_out(data: Data) -> None:
     config = make_config("transformer")
     model = build(dataclasses.replace(config.model, vocabulary=data.tokenizers.source.size)).eval()
     batch = data.epoch(0, rank=0, world_size=1).make(0)
-    guided = objective(model, batch, dataclasses.replace(config.train, guided_alignment=1.0))
-    alone = objective(model, batch, config.train)
-    torch.testing.assert_close(guided.plain, alone.plain)
+    guided = batch_loss(model, batch, dataclasses.replace(config.train, guided_alignment=1.0))
+    alone = batch_loss(model, batch, config.train)
+    torch.testing.assert_close(guided.nll, alone.nll)
     assert guided.loss > alone.loss
 
 
-def test_the_guided_loss_is_the_cross_entropy_of_the_first_head() -> None:
+def test_the_guided_alignment_loss_is_the_cross_entropy_of_the_first_head() -> None:
     weights = torch.tensor([[[[0.5, 0.25, 0.25], [0.1, 0.9, 0.0]], [[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]]])
     links = torch.tensor([[[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]])
     expected = -(0.5 * np.log(0.5) + 0.5 * np.log(0.25))
-    assert float(guided_loss(weights, links)) == pytest.approx(expected)
+    assert float(guided_alignment_loss(weights, links)) == pytest.approx(expected)
 
 
-def test_own_links_are_those_both_sides_agree_on() -> None:
+def test_tokens_that_attend_to_each_other_most_are_aligned() -> None:
     weights = torch.tensor([[[[0.8, 0.1, 0.1], [0.6, 0.3, 0.1], [0.35, 0.25, 0.4], [0.0, 0.0, 1.0]]]])
     source, target = torch.tensor([[7, 8, 9]]), torch.tensor([[5, 6, 7, 0]])
     batch = Batch(source, None, target, target, None, 3, 3, np.arange(1))
-    assert own_links(weights, batch)[0].nonzero().tolist() == [[0, 0], [2, 2]]  # the last row is padding
+    assert attention_alignment(weights, batch)[0].nonzero().tolist() == [[0, 0], [2, 2]]  # the last row is padding
 
 
-def test_attention_that_is_spread_evenly_teaches_nothing() -> None:
+def test_uniform_attention_gives_no_alignment() -> None:
     ids = torch.full((1, 6), 7)
     batch = Batch(ids, None, ids, ids, None, 6, 6, np.arange(1))
-    assert own_links(torch.full((1, 2, 6, 6), 1 / 6), batch).sum() == 0
+    assert attention_alignment(torch.full((1, 2, 6, 6), 1 / 6), batch).sum() == 0
 
 
 @pytest.mark.parametrize(
@@ -106,12 +116,12 @@ def test_attention_that_is_spread_evenly_teaches_nothing() -> None:
         (["train.guided_alignment=0.1", "text.bpe_dropout=0.1"], True, "set text.bpe_dropout=0"),
     ],
 )
-def test_what_cannot_be_guided_is_refused(values: list[str], links: bool, message: str) -> None:
+def test_guided_alignment_is_refused_where_it_cannot_work(values: list[str], links: bool, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        check_guided(Config().with_values(values), links=links)
+        check_guided_alignment(Config().with_values(values), alignments=links)
 
 
-def test_a_corpus_without_links_stands_beside_one_with(data: Data, tmp_path: Path) -> None:
+def test_a_corpus_without_alignments_can_be_trained_beside_one_with_them(data: Data, tmp_path: Path) -> None:
     one, two = write_corpus(tmp_path / "one", 100), write_corpus(tmp_path / "two", 60)
     (one / "links").write_text("0-0\n" * 100)
     files = [
@@ -122,3 +132,60 @@ def test_a_corpus_without_links_stands_beside_one_with(data: Data, tmp_path: Pat
     linked = found.columns["links"].lengths > 0
     assert linked.any()
     assert not linked[-20:].any()
+
+
+# Cross-entropy
+
+
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1, 0.6])
+@pytest.mark.parametrize("padded", [False, True])
+def test_loss_and_gradient_equal_those_of_torch(label_smoothing: float, padded: bool) -> None:
+    logits = torch.randn(4, 5, 11, requires_grad=True)
+    labels = torch.randint(1, 11, (4, 5))
+    if padded:
+        labels[1, 3:] = IGNORE_INDEX
+    expected = F.cross_entropy(
+        logits.flatten(0, 1),
+        labels.flatten(),
+        reduction="sum",
+        label_smoothing=label_smoothing,
+        ignore_index=IGNORE_INDEX,
+    )
+    loss, _ = cross_entropy(logits, labels, label_smoothing)
+    torch.testing.assert_close(loss, expected)
+    (wanted,) = torch.autograd.grad(expected / 7, logits)
+    (got,) = torch.autograd.grad(loss / 7, logits)
+    torch.testing.assert_close(got, wanted)
+
+
+def test_without_gradients_the_loss_is_the_same() -> None:
+    logits, labels = torch.randn(3, 11), torch.tensor([1, IGNORE_INDEX, 10])
+    with torch.no_grad():
+        without = cross_entropy(logits, labels, 0.1)
+    torch.testing.assert_close(without, cross_entropy(logits.requires_grad_(), labels, 0.1))
+
+
+@pytest.mark.parametrize("learning", [False, True])
+def test_the_negative_log_likelihood_has_no_label_smoothing_and_no_gradient(learning: bool) -> None:
+    logits, labels = torch.randn(3, 11, requires_grad=learning), torch.tensor([1, IGNORE_INDEX, 10])
+    with torch.set_grad_enabled(learning):
+        _, nll = cross_entropy(logits, labels, 0.3)
+    expected = F.cross_entropy(logits, labels, reduction="sum", ignore_index=IGNORE_INDEX)
+    torch.testing.assert_close(nll, expected.detach())
+    assert not nll.requires_grad
+
+
+def test_the_gradient_equals_finite_differences() -> None:
+    logits = torch.randn(3, 5, requires_grad=True)
+    labels = torch.tensor([1, IGNORE_INDEX, 4])
+    with torch.no_grad():
+        small = 1e-2
+        numeric = torch.zeros_like(logits)
+        for i in range(3):
+            for j in range(5):
+                nudge = torch.zeros_like(logits)
+                nudge[i, j] = small
+                up, down = (cross_entropy(logits.double() + s * nudge, labels, 0.2)[0] for s in (1, -1))
+                numeric[i, j] = (up - down) / (2 * small)
+    (got,) = torch.autograd.grad(cross_entropy(logits, labels, 0.2)[0], logits)
+    torch.testing.assert_close(got, numeric, rtol=1e-3, atol=1e-3)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from regard.inspection import film
-from regard.training import observers as watching
+from regard.training import observers
 from regard.training import tensorboard as board
 from regard.training.card import languages, model_card
 from regard.training.data import Files, prepare
-from regard.training.loop import Progress, Training, Validation
+from regard.training.events import Event, SaveEvent, StartEvent, UpdateEvent, ValidationEvent
+from regard.training.loop import Progress, Training
+from regard.training.validation import Validation
 from tests.training.runs import make_config, make_training, write_corpus
 
 
@@ -28,39 +29,36 @@ def _cached(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGARD_CACHE", str(corpus / "cache"))
 
 
-def looked_at(folder: Path, corpus: Path, told: list[tuple[str, dict[str, Any]]], said: list[str]) -> Training:
+def observed(folder: Path, corpus: Path, events: list[Event], lines: list[str]) -> Training:
     folder.mkdir(exist_ok=True)
     training = make_training(folder, corpus, make_config("transformer", film=2))
     training.resume()
-    watching.watched(
-        training,
-        lambda model: Validation(float(training.progress.update), {"valid_loss": 3.0, "bleu": 1.0}),
-        lambda kind, facts: told.append((kind, facts)),
-        said.append,
-    )
+    with observers.observing(training, events.append, lines.append) as observe:
+        training.run(lambda model: Validation(float(training.progress.update), 3.0, {"bleu": 1.0}), observe)
     return training
 
 
 @pytest.mark.slow
-def test_a_run_is_told_of_drawn_and_filmed(corpus: Path, tmp_path: Path) -> None:
-    told: list[tuple[str, dict[str, Any]]] = []
-    training = looked_at(tmp_path, corpus, told, [])
-    assert [kind for kind, _ in told if kind != "update"] == [
-        "begun",
-        "saved",
-        "validation",
-        "saved",  # the best so far
-        "saved",
-        "validation",
-        "saved",
+def test_a_run_is_observed_drawn_and_filmed(corpus: Path, tmp_path: Path) -> None:
+    events: list[Event] = []
+    training = observed(tmp_path, corpus, events, [])
+    assert [type(event) for event in events if not isinstance(event, UpdateEvent)] == [
+        StartEvent,
+        SaveEvent,
+        ValidationEvent,
+        SaveEvent,  # the best so far
+        SaveEvent,
+        ValidationEvent,
+        SaveEvent,
     ]
-    begun = told[0][1]
-    assert begun["updates"] == 12
-    assert begun["operations"] > 0
-    assert all(facts["seconds"] > 0 for kind, facts in told if kind in ("update", "validation", "saved"))
+    start = events[0]
+    assert isinstance(start, StartEvent)
+    assert start.updates == 12
+    assert start.flops_per_token > 0
+    assert all(event.seconds > 0 for event in events if not isinstance(event, StartEvent))
     assert list(film.frames(tmp_path)) == [6, 12]
     assert list((tmp_path / board.BOARD).iterdir())
-    watching.draw(training)
+    observers.draw(training)
     assert {path.name for path in tmp_path.iterdir()} >= {"training.png", "training.svg", "film.html"}
     assert "BLEU 1.0" in (tmp_path / "film.html").read_text()
 
@@ -68,11 +66,11 @@ def test_a_run_is_told_of_drawn_and_filmed(corpus: Path, tmp_path: Path) -> None
 def test_without_tensorboard_one_line_says_how_to_get_it(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "installed", lambda: False)
-    said: list[str] = []
-    looked_at(tmp_path, corpus, [], said)
-    assert [line for line in said if "regard[tensorboard]" in line] == said
-    assert len(said) == 1
+    monkeypatch.setattr(observers, "installed", lambda: False)
+    lines: list[str] = []
+    observed(tmp_path, corpus, [], lines)
+    assert [line for line in lines if "regard[tensorboard]" in line] == lines
+    assert len(lines) == 1
     assert not (tmp_path / board.BOARD).exists()
 
 
@@ -117,5 +115,5 @@ def test_no_display_is_needed_to_draw(corpus: Path, tmp_path: Path, monkeypatch:
     monkeypatch.delenv("DISPLAY", raising=False)
     assert "DISPLAY" not in os.environ
     training = make_training(tmp_path, corpus, make_config("rnn-none"))
-    watching.draw(training)
+    observers.draw(training)
     assert (tmp_path / "training.png").is_file()

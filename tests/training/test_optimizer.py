@@ -1,4 +1,4 @@
-"""The schedules of the rate, against their formulas, and what an optimizer holds."""
+"""Learning-rate schedules against their formulas, weight decay, and the optimizer's state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 
 from regard.config import TrainConfig
 from regard.models import build
-from regard.training.optimizer import inverse_sqrt, make_optimizer, noam, rate, reserve
+from regard.training.optimizer import allocate_state, inverse_sqrt, learning_rate, make_optimizer, noam
 from tests.models.families import ALL
 
 FAMILIES = {name: ALL[name] for name in ("transformer", "rnn-additive-input-gru", "gpt", "bert")}
@@ -29,9 +29,9 @@ def test_noam_and_inverse_sqrt_are_one_curve(update: int) -> None:
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
 @pytest.mark.parametrize(("updates", "warmup"), [(1, 0), (1, 1), (5, 0), (5, 4), (5, 5)])
-def test_a_rate_falls_from_its_peak_and_every_update_learns(schedule: str, updates: int, warmup: int) -> None:
+def test_a_learning_rate_decays_from_its_peak_and_stays_above_zero(schedule: str, updates: int, warmup: int) -> None:
     config = TrainConfig(learning_rate=1.0, schedule=schedule, updates=updates, warmup=warmup)  # type: ignore[arg-type]
-    rates = [rate(update, config, 64) for update in range(1, updates + 1)]
+    rates = [learning_rate(update, config, 64) for update in range(1, updates + 1)]
     assert rates[max(warmup, 1) - 1] == 1.0
     falling = rates[max(warmup, 1) - 1 :]
     assert falling == sorted(set(falling), reverse=True)
@@ -39,21 +39,21 @@ def test_a_rate_falls_from_its_peak_and_every_update_learns(schedule: str, updat
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_weight_decay_is_for_matrices_and_leaves_embeddings_and_vectors_alone(name: str) -> None:
+def test_weight_decay_applies_to_matrices_and_not_to_embeddings_and_vectors(name: str) -> None:
     model = build(FAMILIES[name])
-    decayed, spared = make_optimizer(model, TrainConfig(weight_decay=0.5)).param_groups
+    decayed, not_decayed = make_optimizer(model, TrainConfig(weight_decay=0.5)).param_groups
     tables = ("source.weight", "target.weight", "token.weight", "position.weight", "types.weight")
     matrices = {n: p for n, p in model.named_parameters() if p.dim() > 1 and not n.endswith(tables)}
     assert {id(parameter) for parameter in decayed["params"]} == {id(parameter) for parameter in matrices.values()}
-    assert len(decayed["params"]) + len(spared["params"]) == len(list(model.parameters()))
-    assert (decayed["weight_decay"], spared["weight_decay"]) == (0.5, 0.0)
+    assert len(decayed["params"]) + len(not_decayed["params"]) == len(list(model.parameters()))
+    assert (decayed["weight_decay"], not_decayed["weight_decay"]) == (0.5, 0.0)
 
 
-def test_an_optimizer_takes_its_memory_without_a_step() -> None:
+def test_allocating_the_state_changes_neither_weights_nor_moments() -> None:
     model = torch.nn.Linear(3, 2)
     before = [parameter.clone() for parameter in model.parameters()]
     optimizer = make_optimizer(model, TrainConfig(weight_decay=0.5))
-    reserve(optimizer)
+    allocate_state(optimizer)
     assert all(torch.equal(*pair) for pair in zip(before, model.parameters(), strict=True))
     assert [parameter.grad for parameter in model.parameters()] == [None, None]
     assert len(optimizer.state) == 2

@@ -57,9 +57,9 @@ def test_sharded_weights_start_over_if_the_loss_is_nan_before_the_first_checkpoi
     corpus: Path, tmp_path: Path
 ) -> None:
     done = start(tmp_path, corpus, 2, learning_rate=1e17, warmup=1, save_every=100, sharded=True)
-    assert "and going back did not help: lower train.learning_rate" in done.stderr
-    lowered = [line["lowered"] for line in read(tmp_path / "journal.jsonl") if line["kind"] == "fell_back"]
-    assert lowered == [0.5**9]  # the journal goes back too
+    assert "and rolling back did not help: lower train.learning_rate" in done.stderr
+    scales = [line["lr_scale"] for line in read(tmp_path / "journal.jsonl") if line["kind"] == "rollback"]
+    assert scales == [0.5**9]  # the journal goes back too
 
 
 def test_a_model_with_a_scalar_weight_cannot_be_sharded(corpus: Path, tmp_path: Path) -> None:

@@ -7,17 +7,33 @@ import dataclasses
 import pytest
 
 from regard.config import Config, find_config
-from regard.training.sizing import CHOSEN, PLANNED, Facts, choose, left_open, seconds, sentence
+from regard.training.sizing import (
+    CHOSEN_FIELDS,
+    PLANNED_FIELDS,
+    Facts,
+    choose,
+    describe,
+    estimated_seconds,
+    unset_fields,
+)
 
 MULTI30K = Facts(
-    examples=29_000, source=15.5, target=16.5, longest=100, device="cuda", memory=140 << 30, cores=8, minutes=0.0
+    examples=29_000,
+    source_length=15.5,
+    target_length=16.5,
+    max_length=100,
+    device="cuda",
+    gpu_memory=140 << 30,
+    cores=8,
+    minutes=None,
 )
-CPU = dataclasses.replace(MULTI30K, device="cpu", memory=0, cores=2)
+CPU = dataclasses.replace(MULTI30K, device="cpu", gpu_memory=0, cores=2)
 
 
 def chosen(facts: Facts, *asked: str) -> Config:
     config = Config().with_values(["model.vocabulary=10000", *asked])
-    return choose(config, left_open(asked, recipe=False, started=False, minutes=bool(facts.minutes)), facts)
+    names = [value.partition("=")[0] for value in asked]
+    return choose(config, unset_fields(names, recipe=False, started=False, minutes=bool(facts.minutes)), facts)
 
 
 def test_multi30k_gets_the_model_of_its_recipe() -> None:
@@ -41,30 +57,30 @@ def test_a_million_pairs_on_a_gpu_get_the_base_transformer() -> None:
 def test_big_needs_a_large_gpu() -> None:
     plenty = dataclasses.replace(MULTI30K, examples=30_000_000)
     assert chosen(plenty).model.size == 1024
-    assert chosen(dataclasses.replace(plenty, memory=8 << 30)).model.size == 512
+    assert chosen(dataclasses.replace(plenty, gpu_memory=8 << 30)).model.size == 512
 
 
 @pytest.mark.parametrize("examples", [100, 29_000, 1_000_000, 100_000_000])
 @pytest.mark.parametrize("family", ["transformer", "rnn"])
 def test_a_cpu_is_done_in_about_three_hours(examples: int, family: str) -> None:
     facts = dataclasses.replace(CPU, examples=examples)
-    assert seconds(chosen(facts, f"model.family={family}"), facts) < 3.2 * 3600
+    assert estimated_seconds(chosen(facts, f"model.family={family}"), facts) < 3.2 * 3600
 
 
 def test_updates_of_several_micro_batches_are_fewer() -> None:
     one, four = chosen(MULTI30K), chosen(MULTI30K, "train.gradient_accumulation=4")
     assert four.train.updates == pytest.approx(one.train.updates / 4, rel=0.1)
-    assert seconds(four, MULTI30K) == pytest.approx(seconds(one, MULTI30K), rel=0.1)
+    assert estimated_seconds(four, MULTI30K) == pytest.approx(estimated_seconds(one, MULTI30K), rel=0.1)
 
 
 @pytest.mark.parametrize("family", ["gpt", "bert"])
 @pytest.mark.parametrize("tokens", [1_000, 300_000, 10**9])
 def test_one_text_gets_a_model_by_its_tokens(family: str, tokens: int) -> None:
-    facts = dataclasses.replace(CPU, examples=tokens // 20, source=0.0, target=20.0, longest=512)
+    facts = dataclasses.replace(CPU, examples=tokens // 20, source_length=0.0, target_length=20.0, max_length=512)
     found = chosen(facts, f"model.family={family}")
     assert found.model.family == family
     assert found.train.batch_tokens >= 1024
-    assert seconds(found, facts) < 3.2 * 3600
+    assert estimated_seconds(found, facts) < 3.2 * 3600
 
 
 def test_with_updates_given_the_cores_of_a_cpu_change_nothing() -> None:
@@ -72,12 +88,12 @@ def test_with_updates_given_the_cores_of_a_cpu_change_nothing() -> None:
     assert chosen(one, "train.updates=500") == chosen(many, "train.updates=500")
 
 
-def test_whoever_says_how_many_updates_gets_them_all() -> None:
+def test_a_run_with_updates_given_does_not_stop_early() -> None:
     assert chosen(CPU).train.patience > 0
     assert chosen(CPU, "train.updates=500").train.patience == 0
 
 
-def test_what_was_asked_is_left_alone() -> None:
+def test_fields_that_are_set_are_kept() -> None:
     asked = [
         "model.size=96",
         "model.dropout=0.05",
@@ -92,27 +108,27 @@ def test_what_was_asked_is_left_alone() -> None:
         assert values[section][name] == float(value), name
 
 
-def test_whoever_averages_checkpoints_gets_no_second_average() -> None:
+def test_averaging_checkpoints_turns_the_moving_average_off() -> None:
     assert chosen(CPU).train.ema_decay > 0
     assert chosen(CPU, "train.average_checkpoints=5").train.ema_decay == 0
 
 
 @pytest.mark.parametrize("asked", ["model.size=200", "model.size=8", "model.heads=64", "model.heads=512"])
 @pytest.mark.parametrize("family", ["transformer", "gpt"])
-def test_heads_and_size_fit_each_other_whichever_was_asked(family: str, asked: str) -> None:
-    facts = CPU if family == "transformer" else dataclasses.replace(MULTI30K, source=0.0)
+def test_size_is_a_multiple_of_heads_whichever_was_set(family: str, asked: str) -> None:
+    facts = CPU if family == "transformer" else dataclasses.replace(MULTI30K, source_length=0.0)
     model = chosen(facts, f"model.family={family}", asked).model
     assert model.size % model.heads == 0
 
 
 @pytest.mark.parametrize("asked", ["train.save_every=7", "train.validate_every=70", "train.updates=3"])
-def test_what_is_validated_is_saved(asked: str) -> None:
+def test_every_validated_update_is_saved(asked: str) -> None:
     found = chosen(CPU, asked).train
     assert found.validate_every % found.save_every == 0
 
 
 def test_a_batch_holds_the_longest_example() -> None:
-    assert chosen(dataclasses.replace(CPU, examples=100, longest=5000)).train.batch_tokens >= 5000
+    assert chosen(dataclasses.replace(CPU, examples=100, max_length=5000)).train.batch_tokens >= 5000
 
 
 def test_little_time_gets_a_smaller_model() -> None:
@@ -120,24 +136,24 @@ def test_little_time_gets_a_smaller_model() -> None:
     assert chosen(minutes).model.size < chosen(hours).model.size
 
 
-def test_a_recipe_leaves_nothing_open_but_what_minutes_plan() -> None:
-    assert left_open([], recipe=True, started=False, minutes=False) == frozenset()
-    assert left_open(["train.warmup=5"], recipe=True, started=False, minutes=True) == PLANNED - {"train.warmup"}
+def test_a_recipe_sets_all_but_what_minutes_plan() -> None:
+    assert unset_fields([], recipe=True, started=False, minutes=False) == frozenset()
+    assert unset_fields(["train.warmup"], recipe=True, started=False, minutes=True) == PLANNED_FIELDS - {"train.warmup"}
 
 
 def test_a_model_to_start_from_keeps_its_shape() -> None:
-    names = left_open([], recipe=False, started=True, minutes=False)
+    names = unset_fields([], recipe=False, started=True, minutes=False)
     assert "train.updates" in names
     assert not [name for name in names if name.startswith("model.")]
 
 
-def test_every_field_that_is_chosen_is_one_of_the_config() -> None:
+def test_every_chosen_field_is_in_the_config() -> None:
     values = Config().values()
-    assert not CHOSEN - {f"{section}.{name}" for section, fields in values.items() for name in fields}
+    assert not CHOSEN_FIELDS - {f"{section}.{name}" for section, fields in values.items() for name in fields}
 
 
-def test_the_choice_is_said_with_its_reason() -> None:
-    assert sentence(chosen(CPU), CPU, "3 h 00 min") == (
+def test_the_choice_is_described_with_its_reason() -> None:
+    assert describe(chosen(CPU), CPU, "3 h 00 min") == (
         "29,000 pairs, 2 cores: a transformer of 4+4 layers of 256 (7.8 million parameters), 8,900 updates of 4,096 "
         "positions, about 3 h 00 min; --minutes sets a time, --recipe another size"
     )

@@ -23,6 +23,7 @@ from regard.models.folder import load_config, load_weights, save_model
 from regard.text.batching import Batch
 from regard.text.tokenizer import Tokenizer, Tokenizers, train
 from regard.training.distributed import Runtime
+from regard.training.events import Event, UpdateEvent
 from regard.training.loop import Training
 from regard.training.optimizer import make_optimizer
 from regard.training.start_from import base_config, check, choose_trained, origin_of, start_from, take_tokenizers
@@ -350,11 +351,11 @@ def trained(folder: Path, corpus: Path, stop_after: int | None = None, **values:
     training = Training(folder, model, config, data, Runtime(find_device("cpu"), 0, 1))
     training.resume()
 
-    def watch(kind: str, facts: dict[str, Any]) -> None:
-        if kind == "update" and facts["update"] == stop_after:
+    def observe(event: Event) -> None:
+        if isinstance(event, UpdateEvent) and event.update == stop_after:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    training.run(no_validation, watch)
+    training.run(no_validation, observe)
     return training
 
 

@@ -22,12 +22,14 @@ from regard.errors import RequestError, RunError
 from regard.training.checkpoint import checkpoints, latest_checkpoint
 from regard.training.data import Files
 from regard.training.distributed import Runtime
+from regard.training.events import Event, UpdateEvent
 from regard.training.journal import read
 from regard.training.loop import Training
-from regard.training.train import Request, run
+from regard.training.request import Request
+from regard.training.train import run
 from regard.translation.translator import Translator
 from tests.conftest import mounted
-from tests.training.runs import make_config, make_training, no_validation, write_corpus
+from tests.training.runs import ignore, make_config, make_training, no_validation, write_corpus
 
 ALONE = Runtime(torch.device("cpu"), 0, 1)
 
@@ -51,11 +53,11 @@ def trained(folder: Path, corpus: Path, stop_after: int = 0, by: int = signal.SI
     training = make_training(folder, corpus, make_config("transformer", **values))
     training.resume()
 
-    def watch(kind: str, facts: dict[str, object]) -> None:
-        if kind == "update" and facts["update"] == stop_after:
+    def observe(event: Event) -> None:
+        if isinstance(event, UpdateEvent) and event.update == stop_after:
             os.kill(os.getpid(), by)
 
-    training.run(no_validation, watch)
+    training.run(no_validation, observe)
     return training
 
 
@@ -81,7 +83,7 @@ def flip(path: Path) -> None:
 
 @pytest.mark.parametrize("part", ["model.safetensors", "optimizer.safetensors", "progress.json", "checksums.json"])
 @pytest.mark.parametrize("damage", [cut, flip, Path.unlink])
-def test_a_damaged_checkpoint_is_said_and_the_one_before_it_goes_on_to_the_same_end(
+def test_a_run_resumes_from_the_checkpoint_before_a_damaged_one(
     damage: Callable[[Path], None], part: str, corpus: Path, whole: Training, tmp_path: Path
 ) -> None:
     trained(tmp_path, corpus, stop_after=9)
@@ -90,14 +92,12 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_it_goes_on_to_the_same_
     assert training.resume()
     assert training.progress.update == 8
     assert training.remarks[0].startswith("update-00000009 was passed over: ")
-    assert training.remarks[1:] == ["what was passed over is now named damaged-update-..."]
-    training.run(no_validation, lambda kind, facts: None)
+    assert training.remarks[1:] == ["damaged checkpoints are now named damaged-update-..."]
+    training.run(no_validation, ignore)
     same(whole, training)
 
 
-def test_a_damaged_checkpoint_does_not_count_among_those_that_are_kept(
-    corpus: Path, whole: Training, tmp_path: Path
-) -> None:
+def test_a_damaged_checkpoint_does_not_count_as_kept(corpus: Path, whole: Training, tmp_path: Path) -> None:
     few: dict[str, object] = {"keep_checkpoints": 2, "validate_every": 100}
     trained(tmp_path, corpus, stop_after=11, **few)
     flip(tmp_path / "checkpoints" / "update-00000011" / "model.safetensors")
@@ -110,21 +110,19 @@ def test_a_damaged_checkpoint_does_not_count_among_those_that_are_kept(
     assert [path.name for path in checkpoints(tmp_path)] == ["update-00000008", "update-00000012"]
 
 
-def test_when_every_checkpoint_is_damaged_the_run_says_so_and_begins_again(
-    corpus: Path, whole: Training, tmp_path: Path
-) -> None:
+def test_a_run_starts_over_when_every_checkpoint_is_damaged(corpus: Path, whole: Training, tmp_path: Path) -> None:
     trained(tmp_path, corpus, stop_after=9)
     for path in checkpoints(tmp_path):
         cut(path / "model.safetensors")
     training = make_training(tmp_path, corpus, make_config("transformer"))
     assert not training.resume()
     assert len(training.remarks) == 4
-    assert training.remarks[-1].startswith("no checkpoint is sound, so training begins again at update 1")
-    training.run(no_validation, lambda kind, facts: None)
+    assert training.remarks[-1].startswith("no checkpoint is intact, so training starts over at update 1")
+    training.run(no_validation, ignore)
     same(whole, training)
 
 
-def test_a_journal_that_was_cut_short_goes_on(corpus: Path, tmp_path: Path) -> None:
+def test_a_truncated_journal_is_continued(corpus: Path, tmp_path: Path) -> None:
     trained(tmp_path, corpus, stop_after=11)
     journal = tmp_path / "journal.jsonl"
     journal.write_bytes(journal.read_bytes()[:-5])
@@ -138,19 +136,19 @@ def test_ctrl_c_saves_first(corpus: Path, whole: Training, tmp_path: Path) -> No
     same(whole, trained(tmp_path, corpus))
 
 
-# What a run goes by
+# Files of a run
 
 
 def request(corpus: Path, out: Path) -> Request:
     config = make_config("transformer", updates=4, metric="loss")
     files = Files(corpus / "a.txt", corpus / "b.txt", False)
-    return Request((files,), None, out, config, fresh=False, minutes=0.0, command="regard train")
+    return Request((files,), None, out, config, "regard train")
 
 
 def start(corpus: Path, out: Path) -> list[str]:
     """A run from files to a model folder; what it says."""
     said: list[str] = []
-    run(request(corpus, out), ALONE, said.append, lambda kind, facts: None)
+    run(request(corpus, out), ALONE, said.append, ignore)
     return said
 
 
@@ -163,7 +161,7 @@ def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "data.txt"])
 @pytest.mark.parametrize("damage", [cut, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"\xff[]")])
-def test_what_a_run_goes_by_is_named_when_it_is_damaged(
+def test_a_damaged_file_of_a_run_is_named(
     damage: Callable[[Path], None], name: str, corpus: Path, finished: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -176,7 +174,7 @@ def test_what_a_run_goes_by_is_named_when_it_is_damaged(
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "data.txt"])
-def test_what_a_run_goes_by_is_named_when_it_is_gone(name: str, corpus: Path, finished: Path, tmp_path: Path) -> None:
+def test_a_missing_file_of_a_run_is_named(name: str, corpus: Path, finished: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     shutil.copytree(finished, out)
     (out / name).unlink()
@@ -194,7 +192,7 @@ def test_a_run_that_was_stopped_before_its_model_was_written_writes_it(
     assert (out / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
 
 
-def test_what_the_last_validation_translated_is_scored_as_if_it_were_translated_again(
+def test_reusing_the_translations_of_the_last_validation_gives_the_same_scores(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = request(corpus, tmp_path / "out")
@@ -207,23 +205,23 @@ def test_what_the_last_validation_translated_is_scored_as_if_it_were_translated_
         return translate(self, texts, **rest)
 
     monkeypatch.setattr(Translator, "translate", counted)
-    monkeypatch.setattr("regard.training.train.VALIDATED", 3)
-    once = run(asked, ALONE, lambda _: None, lambda *_: None).scores
+    monkeypatch.setattr("regard.training.validation.MAX_SENTENCES", 3)
+    once = run(asked, ALONE, lambda _: None, ignore).scores
     held = sizes[-1] + 3
     assert sizes == [3, held - 3]
     (tmp_path / "out" / "model.safetensors").unlink()
-    assert run(asked, ALONE, lambda _: None, lambda *_: None).scores == once
+    assert run(asked, ALONE, lambda _: None, ignore).scores == once
     assert sizes[2:] == [3, held - 3]
 
 
 @pytest.mark.parametrize("damage", [cut, flip])
-def test_a_finished_model_that_was_damaged_is_made_anew(
+def test_a_damaged_finished_model_is_made_again(
     damage: Callable[[Path], None], corpus: Path, finished: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     shutil.copytree(finished, out)
     damage(out / "model.safetensors")
-    assert any("model.safetensors is damaged" in line and "made anew from the checkpoints" in line
+    assert any("model.safetensors is damaged" in line and "made again from the checkpoints" in line
                for line in start(corpus, out))  # fmt: skip
     assert (out / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
     assert (out / "damaged-model.safetensors").exists()
@@ -245,17 +243,17 @@ def test_a_model_that_is_damaged_at_the_end_is_passed_over(corpus: Path, finishe
 
 
 @pytest.mark.slow
-def test_a_run_that_was_stopped_averages_what_one_that_was_not_does(corpus: Path, tmp_path: Path) -> None:
+def test_a_stopped_and_resumed_run_averages_the_same_checkpoints(corpus: Path, tmp_path: Path) -> None:
     config = make_config(
         "transformer", updates=8, save_every=2, average_checkpoints=3, keep_checkpoints=1, metric="loss"
     )
 
     def life(out: Path, stop_after: int = 0) -> bytes:
-        def watch(kind: str, facts: dict[str, object]) -> None:
-            if kind == "update" and facts["update"] == stop_after:
+        def observe(event: Event) -> None:
+            if isinstance(event, UpdateEvent) and event.update == stop_after:
                 os.kill(os.getpid(), signal.SIGTERM)
 
-        run(dataclasses.replace(request(corpus, out), config=config), ALONE, lambda _: None, watch)
+        run(dataclasses.replace(request(corpus, out), config=config), ALONE, lambda _: None, observe)
         return b"" if stop_after else (out / "model.safetensors").read_bytes()
 
     life(tmp_path / "stopped", stop_after=7)
@@ -280,11 +278,11 @@ def test_a_run_that_was_stopped_averages_what_one_that_was_not_does(corpus: Path
         ("train.seed=9223372036854775808", r"train.seed \(9223372036854775808\) must be below 2\^63"),
     ],
 )
-def test_what_no_example_fits_leaves_nothing_behind(value: str, message: str, corpus: Path, tmp_path: Path) -> None:
+def test_a_config_that_cannot_work_writes_nothing(value: str, message: str, corpus: Path, tmp_path: Path) -> None:
     asked = request(corpus, tmp_path / "out")
     config = asked.config.with_values(["model.positions=learned", value])
     with pytest.raises(RequestError, match=message):
-        run(dataclasses.replace(asked, config=config), ALONE, lambda _: None, lambda *_: None)
+        run(dataclasses.replace(asked, config=config), ALONE, lambda _: None, ignore)
     assert not (tmp_path / "out").exists()
 
 
@@ -294,38 +292,38 @@ def test_two_averages_at_once_are_refused(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(
         RequestError, match=r"train.average_checkpoints \(5\) and train.ema_decay \(0.9\) are two averages"
     ):
-        run(dataclasses.replace(asked, config=config), ALONE, lambda _: None, lambda *_: None)
+        run(dataclasses.replace(asked, config=config), ALONE, lambda _: None, ignore)
 
 
 def test_a_text_to_validate_pairs_with_is_refused(corpus: Path, tmp_path: Path) -> None:
     asked = dataclasses.replace(request(corpus, tmp_path / "out"), valid=Files(corpus / "a.txt", None, True))
     with pytest.raises(RequestError, match="--valid must be a SOURCE and a TARGET"):
-        run(asked, ALONE, print, lambda *_: None)
+        run(asked, ALONE, print, ignore)
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_a_file_of_ones_own_is_never_written_over(fresh: bool, corpus: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_of_a_run_is_never_overwritten(fresh: bool, corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "data.txt").write_text("my own\n")
     with pytest.raises(RequestError, match=r"data.txt is not of a run, which would write over it: choose another"):
-        run(dataclasses.replace(request(corpus, tmp_path), fresh=fresh), ALONE, print, lambda *_: None)
+        run(dataclasses.replace(request(corpus, tmp_path), fresh=fresh), ALONE, print, ignore)
     assert [path.name for path in tmp_path.iterdir()] == ["data.txt"]
 
 
-def test_a_text_to_train_on_is_never_written_over(corpus: Path, tmp_path: Path) -> None:
+def test_a_training_text_is_never_overwritten(corpus: Path, tmp_path: Path) -> None:
     shutil.copy(corpus / "a.txt", tmp_path / "card.md")
     files = Files(tmp_path / "card.md", corpus / "b.txt", False)
     with pytest.raises(RequestError, match=r"would write over .*card.md: choose another --out"):
-        run(dataclasses.replace(request(corpus, tmp_path), corpora=(files,)), ALONE, print, lambda *_: None)
+        run(dataclasses.replace(request(corpus, tmp_path), corpora=(files,)), ALONE, print, ignore)
     assert (tmp_path / "card.md").read_bytes() == (corpus / "a.txt").read_bytes()
 
 
 @pytest.mark.slow
-def test_validating_with_the_training_text_is_said(corpus: Path, tmp_path: Path) -> None:
+def test_validating_on_the_training_text_gives_a_warning(corpus: Path, tmp_path: Path) -> None:
     said: list[str] = []
     asked = request(corpus, tmp_path / "out")
-    run(dataclasses.replace(asked, valid=asked.corpora[0]), ALONE, said.append, lambda *_: None)
-    assert "the validation text is the training text: its scores tell nothing of any other" in said
+    run(dataclasses.replace(asked, valid=asked.corpora[0]), ALONE, said.append, ignore)
+    assert "the validation text is the training text: its scores say nothing about other text" in said
 
 
 # Disks
@@ -352,7 +350,7 @@ def unwritable(tmp_path: Path) -> Iterator[Path]:
         yield disk
 
 
-def test_a_full_disk_ends_the_run_with_its_checkpoints_and_it_goes_on_when_there_is_room(
+def test_a_full_disk_ends_the_run_and_keeps_its_checkpoints(
     corpus: Path, whole: Training, small_disk: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(RunError, match="the disk is full"):
@@ -366,13 +364,13 @@ def test_a_full_disk_ends_the_run_with_its_checkpoints_and_it_goes_on_when_there
     same(whole, training)
 
 
-def test_a_journal_that_finds_no_room_is_said_in_one_line(corpus: Path, small_disk: Path) -> None:
+def test_a_journal_on_a_full_disk_is_an_error_of_one_line(corpus: Path, small_disk: Path) -> None:
     page = json.dumps({"update": 0, "words": ""}) + "\n"
     page = json.dumps({"update": 0, "words": "x" * (4096 - len(page))}) + "\n"
     (small_disk / "journal.jsonl").write_text(page)  # the next line needs a page of the disk
     training = make_training(small_disk, corpus, make_config("transformer", save_every=100))
 
-    def fill(kind: str, facts: dict[str, object]) -> None:
+    def fill(event: Event) -> None:
         with suppress(OSError), open(small_disk / "other", "wb", buffering=0) as file:
             while file.write(bytes(512)):
                 pass
@@ -438,7 +436,7 @@ print(json.dumps({"kills": kills, "finished": run, "ends": sorted(ends)}))
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_killed_at_random_moments_the_end_is_the_same_and_no_save_is_lost(corpus: Path, tmp_path: Path) -> None:
+def test_a_run_killed_at_random_moments_ends_the_same_and_loses_no_save(corpus: Path, tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     done = subprocess.run(
         [sys.executable, "-c", KILLED, str(corpus), str(tmp_path), "6"], capture_output=True, text=True, cwd=root

@@ -6,20 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 
+from regard.training.events import RollbackEvent, UpdateEvent, ValidationEvent
 from regard.training.tensorboard import BOARD, Board
 
 accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
 
 
+def make_update(update: int) -> UpdateEvent:
+    return UpdateEvent(update, 9.0 / update, 1.0, 0.1, tokens=50, epoch=0, seconds=0.25)
+
+
 def write(folder: Path, first: int, last: int) -> None:
     with Board(folder, first - 1) as board:
         for update in range(first, last + 1):
-            numbers = {"loss": 9.0 / update, "learning_rate": 0.1, "grad_norm": 1.0, "tokens": 50, "seconds": 0.25}
-            board.watch("update", {"update": update, **numbers})
+            board.observe(make_update(update))
             if update % 20 == 0:
                 sample = {"source": "ein Haus", "reference": "a house", "model": "a home"}
-                board.watch("validation", {"update": update, "valid_loss": 2.0, "bleu": 30.0, "sample": sample})
+                scores = {"valid_loss": 2.0, "bleu": 30.0}
+                board.observe(ValidationEvent(update, scores, sample, True, 1.0, nn.Identity()))
 
 
 def read(folder: Path) -> Any:
@@ -50,12 +56,11 @@ def test_a_resumed_run_has_no_step_twice(tmp_path: Path) -> None:
     assert steps(tmp_path, "validation/bleu") == [20, 40, 60]
 
 
-def test_a_run_that_fell_back_has_no_step_twice(tmp_path: Path) -> None:
+def test_a_run_that_was_rolled_back_has_no_step_twice(tmp_path: Path) -> None:
     with Board(tmp_path, 0) as board:
-        facts = {"loss": 1.0, "learning_rate": 0.1, "grad_norm": 1.0, "tokens": 50}
         for update in (10, 20, 30):
-            board.watch("update", {"update": update, **facts})
-        board.watch("fell_back", {"update": 10})
+            board.observe(make_update(update))
+        board.observe(RollbackEvent(10, 5, 0.5, 5, ()))
         for update in (20, 30):
-            board.watch("update", {"update": update, **facts})
+            board.observe(make_update(update))
     assert steps(tmp_path, "training/loss") == [10, 20, 30]

@@ -17,11 +17,12 @@ import pytest
 from regard import folders
 from regard.devices import find_device
 from regard.models import build
-from regard.training import train as run
+from regard.training import validation
 from regard.training.distributed import Runtime
 from regard.training.journal import read
-from regard.training.train import _calibration, _clear, translations, valid_loss
-from tests.training.runs import lacking, make_config, make_data, write_corpus
+from regard.training.request import clear_folder
+from regard.training.validation import calibrate, translate, valid_loss, validation_set
+from tests.training.runs import make_config, make_data, out_of_memory_above, write_corpus
 
 pytestmark = pytest.mark.slow
 SMALL = [
@@ -92,7 +93,7 @@ def test_a_run_leaves_a_model_folder(trained: Path) -> None:
     assert "![training](training.png)" in (trained / "card.md").read_text()
 
 
-def test_the_same_command_again_says_that_it_is_done(corpus: Path, trained: Path) -> None:
+def test_the_same_command_again_says_that_the_run_is_finished(corpus: Path, trained: Path) -> None:
     before = (trained / "model.safetensors").read_bytes()
     done = train(corpus, trained, "--updates", "20")
     assert done.returncode == 0, done.stderr
@@ -121,7 +122,7 @@ def test_a_size_is_chosen_said_and_kept_on_another_machine(corpus: Path) -> None
     assert (out / "config.json").read_bytes() == config
 
 
-def test_a_run_by_minutes_is_planned_and_goes_on_by_its_plan(corpus: Path) -> None:
+def test_a_run_with_minutes_is_planned_once(corpus: Path) -> None:
     out = corpus / "minutes"
     first = train(corpus, out, "--minutes", "0.5")
     assert first.returncode == 0, first.stderr
@@ -154,7 +155,7 @@ def test_translations_come_line_for_line_empty_lines_too(trained: Path) -> None:
     assert done.stdout.split("\n")[1] == ""
 
 
-def test_a_run_that_was_told_to_stop_goes_on_and_ends_the_same(corpus: Path, trained: Path) -> None:
+def test_a_run_that_was_stopped_resumes_and_ends_the_same(corpus: Path, trained: Path) -> None:
     out = corpus / "stopped"
     running = subprocess.Popen(
         command(corpus, out, "--updates", "20"), stderr=subprocess.PIPE, text=True, env=environment(corpus)
@@ -169,7 +170,7 @@ def test_a_run_that_was_told_to_stop_goes_on_and_ends_the_same(corpus: Path, tra
     assert (out / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
 
 
-def test_a_run_that_was_killed_goes_on_and_ends_the_same(corpus: Path, trained: Path) -> None:
+def test_a_run_that_was_killed_resumes_and_ends_the_same(corpus: Path, trained: Path) -> None:
     out = corpus / "killed"
     for seen in (1, 2):
         running = subprocess.Popen(
@@ -231,9 +232,9 @@ def test_one_text_trains_a_language_model(corpus: Path, family: str) -> None:
         (("--set", "model.family=gpt"), "model.family = gpt learns from one text file, and two were given"),
         (("--also", "a.txt,b.txt"), "--also (a.txt,b.txt) must be SOURCE,TARGET,WEIGHT, such as back.en,back.fr,0.5"),
         (("--also", "a,b,-1"), "the weight of a (-1.0) must be above 0 and at most 1000"),
-        (("--tag", "to French"), "a tag (to French) is one token, without blanks: such as <2fr>"),
+        (("--tag", "to French"), "a tag (to French) is one token, without spaces: such as <2fr>"),
         (("--minutes", "inf"), "--minutes (inf) must be a number of minutes"),
-        (("--device", "tpu"), "--device (tpu) must be one of auto, cpu, cuda, mps"),
+        (("--device", "tpu"), "'tpu' is not one of 'auto', 'cpu', 'cuda', 'mps'"),
     ],
 )
 def test_a_wrong_request_writes_nothing(corpus: Path, tmp_path: Path, more: tuple[str, ...], message: str) -> None:
@@ -275,7 +276,7 @@ def translated(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, input="the old house\nsmall bird\n", capture_output=True, text=True)
 
 
-def test_what_is_sampled_depends_on_the_seed_alone(trained: Path) -> None:
+def test_samples_depend_on_the_seed_alone(trained: Path) -> None:
     first = translated(trained, "--sample", "--seed", "3")
     assert first.returncode == 0, first.stderr
     assert translated(trained, "--sample", "--seed", "3").stdout == first.stdout
@@ -289,7 +290,7 @@ def test_only_the_search_of_a_trained_model_can_be_changed(trained: Path) -> Non
     assert "only decode.FIELD=VALUE can" in refused.stderr
 
 
-def test_what_is_wrong_at_the_end_of_the_validation_files_leaves_nothing_behind(corpus: Path, tmp_path: Path) -> None:
+def test_an_error_at_the_end_of_the_validation_files_leaves_nothing_behind(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "v.en").write_text("the old house\nsmall bird\n")
     (tmp_path / "v.fr").write_text("the old house\n")
     out = tmp_path / "out"
@@ -307,7 +308,7 @@ def test_too_little_data_leaves_nothing_behind(tmp_path: Path, lines: int) -> No
     assert not out.exists()
 
 
-def test_a_vocabulary_that_cannot_be_is_refused(corpus: Path, tmp_path: Path) -> None:
+def test_a_vocabulary_that_is_too_small_is_refused(corpus: Path, tmp_path: Path) -> None:
     done = train(corpus, tmp_path / "out", "--updates", "5", "--set", "text.vocabulary=5")
     assert done.returncode == 2
     assert "text.vocabulary (5) is too small for bpe: it needs 261 or more" in done.stderr
@@ -316,46 +317,48 @@ def test_a_vocabulary_that_cannot_be_is_refused(corpus: Path, tmp_path: Path) ->
 
 def test_confidence_is_calibrated_by_the_validation_sentences(tmp_path: Path) -> None:
     config, data = make_data(write_corpus(tmp_path, lines=3000), make_config("transformer"))
-    results, references = translations(build(config.model).eval(), data, range(len(data.valid)))
-    found = _calibration(data, results, references)
-    assert found.sentences == len(data.valid) >= 50
-    assert found.expected.max_source_length >= max(len(reference) for reference in references)
+    held_out = validation_set(data, None)
+    results = translate(build(config.model).eval(), held_out, range(len(held_out.sources)))
+    calibration = calibrate(held_out, results)
+    assert calibration is not None
+    assert calibration.sentences == len(data.valid) >= 50
+    assert calibration.expected.max_source_length >= max(map(len, held_out.references))
 
 
-def test_a_fresh_start_leaves_no_damaged_checkpoint_behind(tmp_path: Path) -> None:
+def test_starting_over_deletes_damaged_checkpoints(tmp_path: Path) -> None:
     aside = tmp_path / "checkpoints" / "damaged-update-00000003"
     aside.mkdir(parents=True)
-    _clear(tmp_path)
+    clear_folder(tmp_path)
     assert not aside.exists()
 
 
 @pytest.mark.parametrize("family", ["transformer", "rnn-input", "gpt", "bert"])
-def test_the_loss_of_a_validation_in_parts_is_the_loss(
+def test_the_validation_loss_of_split_batches_is_the_same(
     family: str, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, data = make_data(corpus, make_config(family))
     model, runtime = build(config.model).eval(), Runtime(find_device("cpu"), 0, 1)
     whole = valid_loss(model, data, runtime)
-    monkeypatch.setattr(run, "objective", lacking(run.objective, 3))
+    monkeypatch.setattr(validation, "batch_loss", out_of_memory_above(3, validation.batch_loss))
     assert valid_loss(model, data, runtime) == pytest.approx(whole, rel=1e-5)
 
 
-def test_the_loss_of_a_validation_keeps_nothing_for_gradients(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_validation_loss_keeps_nothing_for_gradients(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, data = make_data(corpus, make_config("transformer"))
-    priced, kept = run.objective, list[bool]()
+    batch_loss, requires_grad = validation.batch_loss, list[bool]()
 
-    def watched(*arguments: Any) -> Any:
-        found = priced(*arguments)
-        kept.append(found.loss.requires_grad)
-        return found
+    def observed(*arguments: Any) -> Any:
+        loss = batch_loss(*arguments)
+        requires_grad.append(loss.loss.requires_grad)
+        return loss
 
-    monkeypatch.setattr(run, "objective", watched)
+    monkeypatch.setattr(validation, "batch_loss", observed)
     valid_loss(build(config.model), data, Runtime(find_device("cpu"), 0, 1))
-    assert kept
-    assert not any(kept)
+    assert requires_grad
+    assert not any(requires_grad)
 
 
-def test_a_fresh_start_that_is_refused_leaves_the_finished_run_as_it_was(trained: Path, corpus: Path) -> None:
+def test_a_refused_fresh_start_changes_nothing(trained: Path, corpus: Path) -> None:
     def held() -> dict[str, bytes]:
         return {str(path): path.read_bytes() for path in sorted(trained.rglob("*")) if path.is_file()}
 
@@ -365,7 +368,7 @@ def test_a_fresh_start_that_is_refused_leaves_the_finished_run_as_it_was(trained
     assert held() == before
 
 
-def test_two_vocabularies_are_not_given_one_table_of_embeddings(corpus: Path, tmp_path: Path) -> None:
+def test_two_vocabularies_cannot_share_embeddings(corpus: Path, tmp_path: Path) -> None:
     done = train(corpus, tmp_path / "out", "--updates", "2", "--set", "text.shared=false")
     assert done.returncode == 2
     assert 'set model.tie_embeddings="target"' in done.stderr
@@ -383,7 +386,7 @@ def test_two_vocabularies_are_not_given_one_table_of_embeddings(corpus: Path, tm
         ("config.json", ["--fresh"]),
     ],
 )
-def test_a_file_of_somebody_elses_is_not_written_over(corpus: Path, tmp_path: Path, name: str, more: list[str]) -> None:
+def test_a_file_of_another_program_is_not_overwritten(corpus: Path, tmp_path: Path, name: str, more: list[str]) -> None:
     (tmp_path / name).write_text("mine")
     done = train(corpus, tmp_path, "--updates", "2", *more)
     assert done.returncode == 2
@@ -391,14 +394,14 @@ def test_a_file_of_somebody_elses_is_not_written_over(corpus: Path, tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_a_run_that_was_killed_while_it_began_begins_again(corpus: Path, tmp_path: Path, trained: Path) -> None:
+def test_a_run_that_was_killed_at_its_start_starts_again(corpus: Path, tmp_path: Path, trained: Path) -> None:
     for name in ("data.txt", "tokenizer.json"):
         (tmp_path / name).write_bytes((trained / name).read_bytes())
     assert train(corpus, tmp_path, "--updates", "2").returncode == 0
 
 
 @pytest.mark.parametrize("kept", ["checkpoints", "model.safetensors"])
-def test_a_run_that_lost_its_config_is_neither_gone_on_with_nor_lost(
+def test_a_run_without_its_config_is_neither_resumed_nor_overwritten(
     corpus: Path, tmp_path: Path, trained: Path, kept: str
 ) -> None:
     shutil.copytree(trained, tmp_path / "out")
@@ -407,7 +410,7 @@ def test_a_run_that_lost_its_config_is_neither_gone_on_with_nor_lost(
         shutil.rmtree(tmp_path / "out" / "checkpoints")
     done = train(corpus, tmp_path / "out", "--updates", "20")
     assert done.returncode == 2
-    assert "holds a run, and no config.json to go on by" in done.stderr
+    assert "holds a run without its config.json" in done.stderr
     assert (tmp_path / "out" / kept).exists()
     assert train(corpus, tmp_path / "out", "--updates", "2", "--fresh").returncode == 0
 
@@ -416,36 +419,34 @@ def test_a_run_that_lost_its_config_is_neither_gone_on_with_nor_lost(
     ("more", "said"),
     [
         (["--valid", "", "b.txt"], "the name of a text file is empty"),
-        (["--tag", " "], "is one token, without blanks"),
+        (["--tag", " "], "is one token, without spaces"),
         (["--out", ""], "its name is empty"),
     ],
 )
-def test_an_empty_word_is_refused(corpus: Path, tmp_path: Path, more: list[str], said: str) -> None:
+def test_an_empty_option_is_refused(corpus: Path, tmp_path: Path, more: list[str], said: str) -> None:
     done = train(corpus, tmp_path / "out", "--updates", "2", *more)
     assert done.returncode == 2
     assert said in done.stderr
     assert not (tmp_path / "out").exists()
 
 
-def test_what_can_be_read_only_once_is_not_trained_on(corpus: Path, tmp_path: Path) -> None:
+def test_standard_input_is_not_trained_on(corpus: Path, tmp_path: Path) -> None:
     request = [word.replace(str(corpus / "a.txt"), "-") for word in command(corpus, tmp_path / "out")]
     done = subprocess.run(request, capture_output=True, text=True, input="the bird\n", env=environment(corpus))
     assert done.returncode == 2
     assert "- can be read only once" in done.stderr
 
 
-def test_a_run_whose_numbers_end_before_its_first_save_begins_again_with_a_lower_rate(
-    corpus: Path, tmp_path: Path
-) -> None:
+def test_a_loss_that_is_nan_before_the_first_save_rolls_back_to_the_start(corpus: Path, tmp_path: Path) -> None:
     high = ["train.learning_rate=1e17", "train.warmup=1", "train.save_every=1000", "train.precision=fp32"]
     done = train(corpus, tmp_path / "out", "--updates", "6", *(word for each in high for word in ("--set", each)))
     kinds = [json.loads(line)["kind"] for line in (tmp_path / "out" / "journal.jsonl").read_text().splitlines()]
-    assert "fell_back" in kinds
-    assert "back to update 0, with half the rate" in done.stderr
-    assert "and going back did not help: lower train.learning_rate" in done.stderr
+    assert "rollback" in kinds
+    assert "loss was NaN 5 times in a row: rolled back to update 0, learning rate halved" in done.stderr
+    assert "and rolling back did not help: lower train.learning_rate" in done.stderr
 
 
-def test_a_damaged_cache_is_made_anew(corpus: Path, tmp_path: Path) -> None:
+def test_a_damaged_cache_is_made_again(corpus: Path, tmp_path: Path) -> None:
     own = {**environment(corpus), "REGARD_CACHE": str(tmp_path / "cache")}
     weights = []
     for out in ("one", "two"):
@@ -466,7 +467,7 @@ def test_a_damaged_cache_is_made_anew(corpus: Path, tmp_path: Path) -> None:
         ("tensorboard", "tensorboard is a file, and a folder is wanted"),
     ],
 )
-def test_a_file_where_a_folder_should_be_and_the_other_way_round_is_one_line(
+def test_a_file_in_place_of_a_folder_is_an_error_of_one_line(
     corpus: Path, tmp_path: Path, trained: Path, name: str, said: str
 ) -> None:
     out = tmp_path / "out"
@@ -480,13 +481,13 @@ def test_a_file_where_a_folder_should_be_and_the_other_way_round_is_one_line(
     assert done.stderr.splitlines()[-1].endswith(said)
 
 
-def test_lines_of_a_journal_that_are_none_are_left_out(tmp_path: Path) -> None:
+def test_invalid_lines_of_a_journal_are_ignored(tmp_path: Path) -> None:
     lines = ['{"kind": "update", "update": 1}', '{"update": "x"}', "7", '{"kind": "upd']
     (tmp_path / "journal.jsonl").write_text("\n".join(lines))
     assert read(tmp_path / "journal.jsonl") == [{"kind": "update", "update": 1}]
 
 
-def test_a_worker_that_is_started_again_does_not_begin_anew(corpus: Path, tmp_path: Path, trained: Path) -> None:
+def test_a_worker_restarted_by_torchrun_does_not_start_over(corpus: Path, tmp_path: Path, trained: Path) -> None:
     shutil.copytree(trained, tmp_path / "out")
     request = command(corpus, tmp_path / "out", "--updates", "20", "--fresh")
     again = {**environment(corpus), "TORCHELASTIC_RESTART_COUNT": "1"}

@@ -2,354 +2,206 @@
 
 from __future__ import annotations
 
-import math
 import os
-import sys
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stderr
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from rich.console import Console, ConsoleRenderable, RenderHook
-from rich.control import Control
-from rich.file_proxy import FileProxy
-from rich.segment import ControlType, Segment, Segments
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
 from rich.text import Text
 
-from regard.training.planning import lasting
+from regard.training.events import Event, RollbackEvent, SkipEvent, SplitEvent, ValidationEvent
+from regard.training.observers import PlainLines, Statistics, format_scores
+from regard.training.progress import format_duration
 
-if TYPE_CHECKING:
-    from regard.training.planning import Pace
-
-RECENT = 50  # updates the speed and the loss shown are averaged over
-REFRESH = 0.5  # seconds from one drawing to the next
-PLAIN_EVERY = 60.0  # seconds without a line, after which one is written where there is no terminal
-WIDEST = 100  # columns: longer lines are hard to read, and a terminal made a little narrower leaves these whole
-HISTORY = 512  # losses kept for the curve; beyond it neighbours are joined
+MAX_WIDTH = 100  # columns: longer lines are hard to read
+REFRESH_PER_SECOND = 2
 BARS = " ▁▂▃▄▅▆▇█"
-TROUBLES = {
-    "skipped": "{} updates left out: loss or gradient was no number",
-    "fell_back": "{} times back to the last checkpoint, or the start, with half the rate",
-    "split": "batches are taken in {} parts to fit into memory",
-}
-NAMES = {"bleu": "BLEU", "chrf": "chrF", "valid_loss": "valid loss"}
-
-
-class Curve:
-    """A number's whole history in a few hundred means."""
-
-    def __init__(self) -> None:
-        self._means: list[float] = []
-        self._each, self._sum, self._count = 1, 0.0, 0
-
-    def add(self, value: float) -> None:
-        self._sum, self._count = self._sum + value, self._count + 1
-        if self._count == self._each:
-            self._means.append(self._sum / self._count)
-            self._sum, self._count = 0.0, 0
-        if len(self._means) == HISTORY:
-            pairs = zip(self._means[::2], self._means[1::2], strict=True)
-            self._means, self._each = [(one + other) / 2 for one, other in pairs], 2 * self._each
-
-    def points(self, number: int) -> list[float]:
-        """At most so many means, in order."""
-        means = self._means
-        number = min(number, len(means))
-        bounds = [i * len(means) // number for i in range(number + 1)] if number else []
-        return [sum(means[a:b]) / (b - a) for a, b in pairwise(bounds)]
-
-
-def spark(points: Sequence[float], rows: int) -> list[str]:
-    """Numbers as a skyline of so many rows, the top one first; the lowest has a bar, the highest tenth are alike."""
-    if not points:
-        return []
-    low, high = min(points), sorted(points)[len(points) * 9 // 10]  # the first fall is known: see what came after it
-    full = 8 * rows
-    shares = [min((point - low) / (high - low), 1.0) if high > low else 0.0 for point in points]
-    heights = [1 + round((full - 1) * share) for share in shares]
-    return ["".join(BARS[min(max(height - 8 * row, 0), 8)] for height in heights) for row in range(rows - 1, -1, -1)]
 
 
 class View:
-    """Told of what happens, and showing it."""
+    """Shows the events of a run; on a terminal as a live view below the messages."""
 
     def __init__(self, console: Console, *, live: bool) -> None:
         self._console = console
-        self._screen = Screen(console, self.draw) if live else None
-        self._begun: dict[str, Any] = {"name": "", "updates": 0, "validate_every": 0, "metric": "bleu"}
-        self._update: dict[str, Any] = {}
-        self._recent: deque[tuple[float, int, float]] = deque(maxlen=RECENT)
-        self._losses = Curve()
-        self._validations: list[dict[str, Any]] = []
-        self._troubles: dict[str, int] = {}
-        self._since = self._written = time.monotonic()
-        self._cpu = (self._since, _cpu_seconds())
-        self._busy = 0.0
-        self.pace: Pace | None = None
+        self._statistics, self._lines = Statistics(), PlainLines(self.say)
+        self._problems: dict[str, str] = {}
+        self._skipped = self._rollbacks = 0
+        self._cpu_measured = time.monotonic(), _cpu_seconds()
+        self._cpu_use = 0.0
+        self._live = (
+            Live(self, console=console, refresh_per_second=REFRESH_PER_SECOND, vertical_overflow="crop")
+            if live
+            else None
+        )
 
     def say(self, line: str) -> None:
-        """One line that stays."""
+        """Print a line that stays."""
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-    def watch(self, kind: str, facts: dict[str, Any]) -> None:
-        """What has happened: the run was begun; an update, a validation or a save was made; something went wrong."""
-        now = time.monotonic()
-        took, self._since = facts.get("seconds", now - self._since), now
-        if kind == "begun":
-            self._begun = facts
-            self.pace = facts.get("pace")
-            if self._screen is not None:
-                self._screen.start()
-        elif kind == "update":
-            self._updated(facts, took)
-        elif kind == "validation":
-            self._validations.append(facts)
-            if self.pace is not None:
-                self.pace.validation(took, facts["update"], best=facts["best"])
-            self._write_plain(facts)
-        elif kind == "saved":
-            if self.pace is not None:
-                self.pace.saved(took)
-        else:
-            self._troubles[kind] = facts.get("parts", self._troubles.get(kind, 0) + 1)
+    def observe(self, event: Event) -> None:
+        """Take an event of the run."""
+        if self._live is None:
+            self._lines.observe(event)
+            return
+        self._statistics.observe(event)
+        if isinstance(event, SkipEvent):
+            self._skipped += 1
+            self._problems["skip"] = f"{self._skipped} updates skipped: loss or gradient was NaN"
+        elif isinstance(event, RollbackEvent):
+            self._rollbacks += 1
+            self._problems["rollback"] = f"{self._rollbacks} times rolled back, learning rate halved"
+        elif isinstance(event, SplitEvent):
+            self._problems["split"] = f"batches split into {event.parts} parts to fit into memory"
+        self._live.start()
 
     def stop(self) -> None:
-        """The last drawing stays."""
-        if self._screen is not None:
-            self._screen.stop()
+        """End the live view; its last state stays on the terminal."""
+        if self._live is not None:
+            self._live.stop()
 
-    def _updated(self, facts: dict[str, Any], took: float) -> None:
-        if self.pace is not None:
-            self.pace.update(took)
-        self._update = facts
-        self._recent.append((took, facts["tokens"], facts["loss"]))
-        self._losses.add(facts["loss"])
-        if self._since - self._written > PLAIN_EVERY:
-            self._write_plain(None)
-
-    # Plain lines
-
-    def _write_plain(self, validation: dict[str, Any] | None) -> None:
-        if self._screen is not None:
-            return
-        self._written = self._since
-        parts = [f"update {self._update.get('update', 0):>7,}", f"loss {self._loss():.3f}"]
-        parts += [f"{self._speed():,.0f} tokens/s", *(f"{name} {text}" for name, text in _scores(validation or {}))]
-        if left := self._left():
-            parts.append(f"{lasting(left)} left")
-        if validation and validation.get("best"):
-            parts.append("(best)")
-        self.say("  ".join(parts))
-        for name, text in (validation or {}).get("sample", {}).items():
-            self.say(f"    {name:<11} {' '.join(text.split())}")
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from self.draw(options.max_width, options.size.height - 1)
 
     # Numbers
 
-    def _loss(self) -> float:
-        return sum(loss for _, _, loss in self._recent) / len(self._recent) if self._recent else math.nan
+    def _machine_use(self) -> tuple[str, str]:
+        """The share of the GPU's peak FLOPs where that is known, else of the CPU cores."""
+        start, statistics = self._statistics.start, self._statistics
+        assert start is not None
+        if start.peak_flops:
+            return "of peak", f"{statistics.tokens_per_second * start.flops_per_token / start.peak_flops:.0%}"
+        measured, seconds = self._cpu_measured
+        if time.monotonic() - measured > 2.0:
+            self._cpu_measured = time.monotonic(), _cpu_seconds()
+            self._cpu_use = (self._cpu_measured[1] - seconds) / (self._cpu_measured[0] - measured) / start.cores
+        return f"of {start.cores} cores", f"{min(self._cpu_use, 1.0):.0%}"
 
-    def _speed(self) -> float:
-        """Target tokens a second of training; validations and saves are not counted."""
-        return sum(tokens for _, tokens, _ in self._recent) / (sum(took for took, _, _ in self._recent) or 1.0)
-
-    def _left(self) -> float | None:
-        return self.pace.left(self._update.get("update", 0)) if self.pace is not None else None
-
-    def _used(self) -> tuple[str, str]:
-        """How much of the machine works for the run: of its peak where that is known, else of its processors."""
-        if self._begun.get("peak"):
-            return "of peak", f"{self._speed() * self._begun['operations'] / self._begun['peak']:.0%}"
-        then, spent = self._cpu
-        if self._since - then > 2.0:
-            now = _cpu_seconds()
-            self._busy = (now - spent) / (self._since - then) / self._begun.get("cores", 1)
-            self._cpu = (self._since, now)
-        return f"of {self._begun.get('cores', 1)} cores", f"{min(self._busy, 1.0):.0%}"
-
-    def _tiles(self) -> list[tuple[str, str]]:
-        found = [("loss", f"{self._loss():.3f}")]
-        if self._validations:
-            found += _scores(self._validations[-1])[:1]
-        found += [("tokens/s", f"{self._speed():,.0f}"), self._used()]
-        if memory := self._begun.get("memory", lambda: None)():
-            used, there = memory
-            found.append(("memory", f"{used / 1e9:.3g} of {there / 1e9:.3g} GB"))
-        return [*found, ("rate", f"{self._update.get('learning_rate', 0.0):.2e}"), ("left", lasting(self._left()))]
+    def _numbers(self) -> list[tuple[str, str]]:
+        statistics, start = self._statistics, self._statistics.start
+        assert start is not None
+        numbers = [("loss", f"{statistics.loss:.3f}")]
+        if statistics.validations:
+            numbers += format_scores(statistics.validations[-1])[:1]
+        numbers += [("tokens/s", f"{statistics.tokens_per_second:,.0f}"), self._machine_use()]
+        if memory := start.gpu_memory():
+            reserved, total = memory
+            numbers.append(("memory", f"{reserved / 1e9:.3g} of {total / 1e9:.3g} GB"))
+        if statistics.update is not None:
+            numbers.append(("learning rate", f"{statistics.update.learning_rate:.2e}"))
+        return [*numbers, ("left", format_duration(statistics.seconds_left))]
 
     # The drawing
 
     def draw(self, width: int, height: int) -> list[Text]:
-        """What is seen, top to bottom, in a terminal of this size; what does not fit is left out, the least first."""
-        width = max(min(width, WIDEST), 1)
-        head = [  # in the order they are seen, with the order they are kept in
+        """The lines of the view for a terminal of this size; the least important parts are left out first."""
+        if self._statistics.start is None:
+            return []
+        width = max(min(width, MAX_WIDTH), 1)
+        validations = self._statistics.validations
+        sections = [  # in their order on the screen, with their importance
             (0, [self._title(), self._bar(width)]),
-            (1, _tiled(self._tiles(), width)),
-            (4, [Text(line, "cyan") for line in spark(self._losses.points(width - 2), 2)]),
-            (2, self._trouble_lines()),
+            (1, _columns(self._numbers(), width)),
+            (4, [Text(line, "cyan") for line in sparkline(_means(self._statistics.losses, width - 2), 2)]),
+            (2, [Text(" · ".join(self._problems.values()), "magenta")] if self._problems else []),
+            (3, _validation_table(validations[-4:])),
+            (5, _sample_lines(validations[-1].sample) if validations else []),
         ]
-        for shown, most in ((4, 2), (4, 1), (2, 1)):
-            table = _validation_lines(self._validations[-shown:])
-            sections = [*head, (3, table), (5, self._sample_lines(width, most))]
-            sections = [(rank, lines) for rank, lines in sections if lines]
-            if _height(sections) <= height:
-                break
-        while len(sections) > 1 and _height(sections) > height:
+        sections = [(importance, lines) for importance, lines in sections if lines]
+        while len(sections) > 1 and sum(len(lines) + 1 for _, lines in sections) > height:
             sections.remove(max(sections, key=lambda section: section[0]))
-        found = [line for _, lines in sections for line in [Text(), *lines]]
-        for line in found:
+        drawn = [line for _, lines in sections for line in [Text(), *lines]]
+        for line in drawn:
             line.truncate(width, overflow="ellipsis")
-        return found[-max(height, 1) :]
+        return drawn[-max(height, 1) :]
 
     def _title(self) -> Text:
-        begun = self._begun
-        return Text.assemble((begun["name"], "bold"), (f"  {begun['what']}" if begun.get("what") else "", "dim"))
+        start = self._statistics.start
+        assert start is not None
+        return Text.assemble((str(start.folder), "bold"), (f"  {start.description}", "dim"))
 
     def _bar(self, width: int) -> Text:
-        done, total = self._update.get("update", self._begun.get("update", 0)), max(self._begun["updates"], 1)
+        start, update, validations = self._statistics.start, self._statistics.update, self._statistics.validations
+        assert start is not None
+        done, total = update.update if update else start.update, max(start.updates, 1)
         share = min(done / total, 1.0)
-        said = f"update {done:,} of {total:,}"
-        every = self._begun["validate_every"]
-        validated = self._validations[-1]["update"] if self._validations else 0
-        waiting = bool(done) and (done % every == 0 or done == total) and validated != done
-        end = "  validating" if waiting else f"  {share:4.0%}"
-        room = width - len(said) - 2 - len("  validating")
-        if room < 8:
-            return Text.assemble((said, "bold"), end)
-        full = round(2 * room * share)
-        bar = "━" * (full // 2) + "╸" * (full % 2)
-        return Text.assemble((said, "bold"), "  ", (bar, "green"), ("━" * (room - len(bar)), "bright_black"), end)
-
-    def _trouble_lines(self) -> list[Text]:
-        words = [TROUBLES.get(kind, kind + ": {}").format(number) for kind, number in self._troubles.items()]
-        return [Text(" · ".join(words), "magenta")] if words else []
-
-    def _sample_lines(self, width: int, most: int) -> list[Text]:
-        """A sentence, what it should become and what it became, each in so many lines at most."""
-        sample = self._validations[-1].get("sample", {}) if self._validations else {}
-        lines, room = [], max(width - 11, 8)
-        for name, text in sample.items():
-            label = f"{name:<11}"
-            wrapped = Text(" ".join(text.split())).wrap(self._console, room)
-            for number, part in enumerate(wrapped[:most], 1):
-                part.rstrip()
-                if number == most < len(wrapped):
-                    part.truncate(room - 2)
-                    part.append(" …")
-                part.stylize("bold" if name == "model" else "")
-                lines.append(Text.assemble((label if number == 1 else " " * len(label), "dim"), part))
-        return lines
+        label = f"update {done:,} of {total:,}"
+        is_validated = bool(validations) and validations[-1].update == done
+        is_due = bool(done) and (done % start.validate_every == 0 or done == total)
+        end = "  validating" if is_due and not is_validated else f"  {share:4.0%}"
+        bar_width = width - len(label) - 2 - len("  validating")
+        if bar_width < 8:
+            return Text.assemble((label, "bold"), end)
+        bar = "━" * round(bar_width * share)
+        rest = "━" * (bar_width - len(bar))
+        return Text.assemble((label, "bold"), "  ", (bar, "green"), (rest, "bright_black"), end)
 
 
-def _height(sections: list[tuple[int, list[Text]]]) -> int:
-    return sum(len(lines) + 1 for _, lines in sections)
+def _means(values: Sequence[float], number: int) -> list[float]:
+    """The values as at most `number` means of neighbours."""
+    number = max(0, min(number, len(values)))
+    bounds = [i * len(values) // number for i in range(number + 1)] if number else []
+    return [sum(values[start:end]) / (end - start) for start, end in pairwise(bounds)]
 
 
-def _cpu_seconds() -> float:
-    """What all threads of this process have computed."""
-    spent = os.times()
-    return spent.user + spent.system
+def sparkline(points: Sequence[float], rows: int) -> list[str]:
+    """The points as bars of so many rows; values above the 90th percentile are cut, to show what follows the start."""
+    if not points:
+        return []
+    low, high = min(points), sorted(points)[len(points) * 9 // 10]
+    shares = [min((point - low) / (high - low), 1.0) if high > low else 0.0 for point in points]
+    heights = [1 + round((8 * rows - 1) * share) for share in shares]
+    return ["".join(BARS[min(max(height - 8 * row, 0), 8)] for height in heights) for row in range(rows - 1, -1, -1)]
 
 
-def _scores(validation: dict[str, Any]) -> list[tuple[str, str]]:
-    """The metric, then the loss, as they are read out."""
-    forms = {"bleu": "{:.2f}", "chrf": "{:.2f}", "valid_loss": "{:.3f}"}
-    return [(NAMES[key], form.format(validation[key])) for key, form in forms.items() if key in validation]
-
-
-def _tiled(tiles: list[tuple[str, str]], width: int) -> list[Text]:
-    """Numbers with their names above them, in as many rows as they need."""
+def _columns(numbers: list[tuple[str, str]], width: int) -> list[Text]:
+    """Numbers under their names, in as many rows as they need."""
     rows: list[tuple[Text, Text]] = []
-    for name, value in tiles:
+    for name, value in numbers:
         size = max(len(name), len(value))
         if not rows or len(rows[-1][0]) + size > width:
             rows.append((Text(), Text()))
-        names, values = rows[-1]
-        names.append(f"{name:<{size}}   ", "dim")
-        values.append(f"{value:<{size}}   ", "bold")
+        rows[-1][0].append(f"{name:<{size}}   ", "dim")
+        rows[-1][1].append(f"{value:<{size}}   ", "bold")
     return [line for row in rows for line in row]
 
 
-def _validation_lines(validations: list[dict[str, Any]]) -> list[Text]:
+def _validation_table(validations: Sequence[ValidationEvent]) -> list[Text]:
     """The last validations, the newest first."""
     if not validations:
         return []
-    names = [name for name, _ in _scores(validations[-1])]
+    names = [name for name, _ in format_scores(validations[-1])]
     lines = [Text("".join([f"{'update':>9}", *(f"{name:>12}" for name in names)]), "dim")]
-    best = max((facts["update"] for facts in validations if facts.get("best")), default=None)
-    for number, facts in enumerate(reversed(validations)):
-        line = Text("".join([f"{facts['update']:>9,}", *(f"{text:>12}" for _, text in _scores(facts))]))
-        line.stylize("" if number == 0 else "dim")
-        lines.append(line.append("  best", "green") if facts["update"] == best else line)
+    best = max((event.update for event in validations if event.best), default=None)
+    for number, event in enumerate(reversed(validations)):
+        cells = [f"{event.update:>9,}", *(f"{text:>12}" for _, text in format_scores(event))]
+        line = Text("".join(cells), "" if number == 0 else "dim")
+        lines.append(line.append("  best", "green") if event.update == best else line)
     return lines
 
 
-class Screen:
-    """The part of a terminal that is drawn again and again, below the lines that stay.
-
-    rich's own Live does not know that a terminal made narrower breaks lines, and leaves pieces of them behind.
-    """
-
-    def __init__(self, console: Console, draw: Callable[[int, int], list[Text]]) -> None:
-        self._console, self._draw = console, draw
-        self._widths: list[int] = []
-        self._lock, self._ended = threading.RLock(), threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Draw from now on."""
-        if self._thread is None:
-            self._console.push_render_hook(cast(RenderHook, self))
-            self._console.show_cursor(False)
-            self._thread = threading.Thread(target=self._keep_drawing, name="view", daemon=True)
-            self._thread.start()
-
-    def stop(self) -> None:
-        """Draw once more and leave that."""
-        if self._thread is not None:
-            self._ended.set()
-            self._thread.join()
-            self._thread = None
-            self._console.print(Control())
-            self._console.pop_render_hook()
-            self._console.show_cursor(True)
-            self._console.print("\n")
-
-    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        """What rich prints, with the drawing taken away before it and put back after it, in one piece."""
-        with self._lock:
-            width, height = self._console.size
-            rows = sum(max(1, math.ceil(size / width)) for size in self._widths)  # a narrower terminal breaks lines
-            drawn = self._draw(width, height - 1)
-            self._widths = [line.cell_len for line in drawn]
-            up = f"\x1b[{rows - 1}A" if rows > 1 else ""
-            before = _control(f"{BEGIN}\r{up}\x1b[J" if rows else BEGIN)
-            lines = Text("\n").join(drawn)
-            lines.end, lines.no_wrap = "", True
-            return [before, *renderables, lines, _control(END)]
-
-    def _keep_drawing(self) -> None:
-        while not self._ended.wait(REFRESH):
-            self._console.print(Control())
+def _sample_lines(sample: dict[str, str]) -> list[Text]:
+    """A source sentence, its reference and the model's output, one line each."""
+    return [
+        Text.assemble((f"{name:<11}", "dim"), (" ".join(text.split()), "bold" if name == "model" else ""))
+        for name, text in sample.items()
+    ]
 
 
-BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"  # between them a terminal that knows these shows nothing half drawn
-
-
-def _control(text: str) -> Segments:
-    return Segments([Segment(text, None, [(ControlType.CARRIAGE_RETURN,)])])
+def _cpu_seconds() -> float:
+    """CPU time of all threads of this process."""
+    times = os.times()
+    return times.user + times.system
 
 
 @contextmanager
 def viewing(*, quiet: bool) -> Iterator[View]:
-    """A view on standard error: a drawing where that is a terminal, lines elsewhere."""
+    """A view on standard error: live where that is a terminal, else plain lines."""
     console = Console(stderr=True, quiet=quiet)
-    live = console.is_terminal and not (quiet or console.is_dumb_terminal or console.legacy_windows)
-    view = View(console, live=live)
-    with redirect_stderr(cast(TextIO, FileProxy(console, sys.stderr))) if live else nullcontext():
-        try:
-            yield view
-        finally:
-            view.stop()
+    view = View(console, live=console.is_terminal and not (quiet or console.is_dumb_terminal))
+    try:
+        yield view
+    finally:
+        view.stop()

@@ -36,7 +36,7 @@ def demo(
 
     use_threads(threads)
     with init_runtime(device) as runtime, viewing(quiet=False) as view:
-        found = run(out, updates, runtime, view.say, view.watch)
+        found = run(out, updates, runtime, view.say, view.observe)
     if not found["finished"]:
         view.say(STOPPED)
         raise typer.Exit(128 + found["signal"])

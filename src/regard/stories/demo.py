@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from regard import folders
-from regard.config import Config, find_config
+from regard.config import find_config
 from regard.corpora import catalog
 from regard.counting import count
 from regard.evaluation.evaluate import Evaluation, evaluate
@@ -20,12 +20,10 @@ from regard.inspection import inspector, report
 from regard.inspection.attribution import attention, explain_all
 from regard.models.folder import MODEL
 from regard.training.checkpoint import PROGRESS, latest_checkpoint
-from regard.training.data import Files
 from regard.training.distributed import Runtime
+from regard.training.events import Observer
 from regard.training.journal import read
-from regard.training.loop import Watch
-from regard.training.train import Outcome, Request
-from regard.training.train import run as train
+from regard.training.train import train
 from regard.translation.translator import Result, Translator
 
 RECIPE = "builtin-transformer"
@@ -51,26 +49,26 @@ def corpus(out: Path) -> Path:
     return folder
 
 
-def request(out: Path, config: Config, command: str) -> Request:
-    """What `regard train` would be asked."""
-    data = out / "data"
-    files = Files(data / "train.en", data / "train.fr", False)
-    valid = Files(data / "valid.en", data / "valid.fr", False)
-    return Request((files,), valid, out / "model", config, fresh=False, minutes=0.0, command=command)
-
-
-def run(out: Path, updates: int, runtime: Runtime, say: Say, watch: Watch) -> dict[str, Any]:
+def run(out: Path, updates: int, runtime: Runtime, say: Say, observe: Observer) -> dict[str, Any]:
     """Make, train, score, look: what was found. The same again goes on, and does again only what was not done."""
     begun, before = time.perf_counter(), _trained(out)
     with folders.clear_os_errors(out):
         out.mkdir(parents=True, exist_ok=True)
     say("1  the built-in corpus, English and French, made by a grammar")
     data = corpus(out)
-    config = find_config(RECIPE)
-    if updates:
-        config = config.with_values([f"train.updates={updates}"])
     say("2  a small transformer, from nothing")
-    outcome: Outcome = train(request(out, config, "regard demo"), runtime, say, watch)
+    outcome = train(
+        data / "train.en",
+        data / "train.fr",
+        valid=(data / "valid.en", data / "valid.fr"),
+        out=out / "model",
+        recipe=RECIPE,
+        updates=updates or None,
+        device=runtime.device.type,
+        say=say,
+        observe=observe,
+        call="regard demo",
+    )
     if not outcome.finished:
         return {"finished": False, "signal": outcome.signal}
     if found := _known(out):

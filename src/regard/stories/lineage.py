@@ -30,11 +30,10 @@ from regard.evaluation.metrics import bootstrap_seed, by_length, corpus_scores
 from regard.inspection import race
 from regard.inspection.attribution import Map, attention
 from regard.models import build
-from regard.training.data import Data, Files, make_tokenizers, prepare
+from regard.training.data import Files, make_tokenizers, prepare
 from regard.training.distributed import Runtime
 from regard.training.journal import read
-from regard.training.loop import Validation
-from regard.training.planning import probe
+from regard.training.planning import time_updates
 from regard.translation.translator import Translator
 
 RACERS = {
@@ -57,6 +56,8 @@ SHORT = 30.0  # BLEU that a model must reach on short sentences, or what it does
 HALF, TENTH = 0.5, 0.1  # what it must lose from the shortest bucket to the longest, and what the others may
 SPENT = 0.8  # of the minutes given that training may take; the rest is for sentences, scores and the page
 ASKED_EVERY = 0.5  # seconds from one look at the racers to the next
+
+PROBE_SECONDS = 1.0  # for the time of an update of each racer
 
 TRANSLATED = "test.fr"  # what a racer makes of the test sentences, beside its model
 
@@ -210,7 +211,7 @@ def _seconds(data: Path, device: torch.device) -> dict[str, float]:
             shape = dataclasses.replace(config.model, vocabulary=sides.source.size)
             config = dataclasses.replace(config, model=shape)
             made, _ = prepare([files], valid, config, sides, lambda _: None)
-            found[name] = probe(config, made, Runtime(device, 0, 1), 0.3, _build, _nothing).update
+            found[name] = time_updates(config, made, Runtime(device, 0, 1), PROBE_SECONDS, _build)[0]
         return found
     finally:
         torch.set_num_threads(threads)
@@ -218,10 +219,6 @@ def _seconds(data: Path, device: torch.device) -> dict[str, float]:
 
 def _build(config: Config) -> torch.nn.Module:
     return build(config.model)
-
-
-def _nothing(model: torch.nn.Module, data: Data) -> Validation:
-    return Validation(0.0, {})
 
 
 def _places(device: torch.device) -> int:

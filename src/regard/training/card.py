@@ -15,7 +15,7 @@ from regard.text.files import SUFFIXES
 from regard.training import hardware as machine
 from regard.training.data import Files, validation_report
 from regard.training.loop import Training
-from regard.training.planning import lasting
+from regard.training.progress import format_duration
 
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "calibration": "calibration error"}
 DOES = {"gpt": "writes on", "bert": "fills in masked words"}
@@ -138,8 +138,8 @@ def _course(training: Training, kept: Sequence[int]) -> dict[str, str]:
         "target tokens seen": f"{progress.tokens:,}",
         "weights kept": weights,
         "hardware": machine.describe(runtime),
-        "time": f"{lasting(progress.seconds)} of updates; preparing and validating come on top",
-        "precision": "bf16, weights in fp32" if machine.numbers(settings, runtime) == "bf16" else "fp32",
+        "time": f"{format_duration(progress.seconds)} of updates; preparing and validating come on top",
+        "precision": "bf16, weights in fp32" if machine.precision(settings, runtime) == "bf16" else "fp32",
         "seed": str(settings.seed),
         "versions": f"regard {__version__}, torch {torch.__version__}, Python {platform.python_version()}",
     }

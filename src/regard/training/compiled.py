@@ -1,7 +1,6 @@
-"""Compiled parts: the blocks, embeddings and loss of a model, each compiled once and used by all its layers.
+"""torch.compile for training: blocks, embeddings and loss, each compiled once and shared by all layers.
 
-A whole model takes a compiler minutes, and each layer is like the one before. What stands between the parts stays as it
-is, and so does everything that is not training: decoding, and whoever wants a record.
+Compiling a whole model takes minutes, and its layers are alike. Decoding and recording of attention run uncompiled.
 """
 
 from __future__ import annotations
@@ -18,49 +17,51 @@ from regard.models.blocks import Block
 from regard.models.cache import Cache, NewTokens
 from regard.models.contract import Record
 from regard.models.layers import Embedding
-from regard.training.losses import Price, priced
+from regard.training.losses import LogitsLoss, logits_loss
 
-VARIANTS = 64  # with a mask and without, one row and many, two stacks: more than a compiler allows by itself
+MAX_VARIANTS = 64  # with and without a mask, one row and many, two stacks: more than torch's default of 8
 
 
-def compile_parts(model: nn.Module) -> None:
-    """From here on the model trains with compiled parts."""
-    torch._dynamo.config.cache_size_limit = VARIANTS
-    # a source and a target that happen to be equally long are no rule
+def compile_blocks(model: nn.Module) -> None:
+    """Train this model with compiled blocks and embeddings from here on."""
+    torch._dynamo.config.cache_size_limit = MAX_VARIANTS
+    # a source and a target of equal length by chance must not make their lengths equal in the compiled code
     torch.fx.experimental._config.use_duck_shape = False
     triton = torch._inductor.config.triton
-    if hasattr(triton, "mix_order_reduction"):  # it makes other programs for small batches, a minute each
+    if hasattr(triton, "mix_order_reduction"):  # it compiles another program for small batches, a minute each
         triton.mix_order_reduction = False
-    read, write, embed = (torch.compile(part, dynamic=True) for part in (_read, _write, Embedding.forward))
+    encode, decode, embed = (torch.compile(part, dynamic=True) for part in (_encode, _decode, Embedding.forward))
     for module in model.modules():
         if isinstance(module, Block):
-            _use(module, read, write)
+            _use(module, encode, decode)
         elif isinstance(module, Embedding):
             module.forward = _embedding(module, embed)  # type: ignore[method-assign]
 
 
-def compiled_price() -> Price:
-    """`priced`, compiled: the softmax over the vocabulary is formed once."""
-    price: Price = torch.compile(priced, dynamic=True)
-    return price
+def compiled_logits_loss() -> LogitsLoss:
+    """`logits_loss`, compiled: the softmax over the vocabulary is computed once."""
+    function: LogitsLoss = torch.compile(logits_loss, dynamic=True)
+    return function
 
 
 def _embedding(module: Embedding, embed: Any) -> Any:
-    plain = module.forward
-    return lambda *inputs: embed(module, *inputs) if torch.is_grad_enabled() else plain(*inputs)
+    eager = module.forward
+    return lambda *inputs: embed(module, *inputs) if torch.is_grad_enabled() else eager(*inputs)
 
 
-def _use(block: Block, read: Any, write: Any) -> None:
-    """The names of layers and their records would make each layer a program of its own: they are left out."""
-    plain_encode, plain_decode = block.encode, block.decode
+def _use(block: Block, encode: Any, decode: Any) -> None:
+    """Replace a block's methods; layer names and records are left out, or each layer would be compiled on its own."""
+    eager_encode, eager_decode = block.encode, block.decode
 
-    def reading(x: Tensor, mask: Tensor | None, rotation: Rotation | None, record: Record | None, name: str) -> Tensor:
+    def train_encode(
+        x: Tensor, mask: Tensor | None, rotation: Rotation | None, record: Record | None, name: str
+    ) -> Tensor:
         if record is not None or not torch.is_grad_enabled():
-            return plain_encode(x, mask, rotation, record, name)
-        found: Tensor = read(block, x, mask, rotation)
-        return found
+            return eager_encode(x, mask, rotation, record, name)
+        output: Tensor = encode(block, x, mask, rotation)
+        return output
 
-    def writing(
+    def train_decode(
         x: Tensor,
         layer: int,
         cache: Cache,
@@ -72,22 +73,22 @@ def _use(block: Block, read: Any, write: Any) -> None:
         name: str,
     ) -> tuple[Tensor, Memory]:
         if record is not None or cache.layers or cache.capacity or not torch.is_grad_enabled():
-            return plain_decode(x, layer, cache, new, source, source_mask, rotation, record, name)
-        return write(block, x, new, source, source_mask, rotation), FORGOTTEN
+            return eager_decode(x, layer, cache, new, source, source_mask, rotation, record, name)
+        return decode(block, x, new, source, source_mask, rotation), NO_MEMORY
 
-    block.encode, block.decode = reading, writing  # type: ignore[method-assign]
+    block.encode, block.decode = train_encode, train_decode  # type: ignore[method-assign]
 
 
-def _read(block: Block, x: Tensor, mask: Tensor | None, rotation: Rotation | None) -> Tensor:
+def _encode(block: Block, x: Tensor, mask: Tensor | None, rotation: Rotation | None) -> Tensor:
     return Block.encode(block, x, mask, rotation, None, "")
 
 
-# who learns never goes on from a cache, and to a compiler one that is given back wants gradients
-FORGOTTEN = Memory(torch.empty(0), torch.empty(0))
-NOTHING = Cache((), torch.empty(0), torch.empty(0), length=0, unpadded=True, capacity=0)
+# training never continues from a cache, and a compiled function that returned one would compute its gradient
+NO_MEMORY = Memory(torch.empty(0), torch.empty(0))
+EMPTY_CACHE = Cache((), torch.empty(0), torch.empty(0), length=0, unpadded=True, capacity=0)
 
 
-def _write(
+def _decode(
     block: Block,
     x: Tensor,
     new: NewTokens,
@@ -95,4 +96,4 @@ def _write(
     source_mask: Tensor | None,
     rotation: Rotation | None,
 ) -> Tensor:
-    return Block.decode(block, x, 0, NOTHING, new, source, source_mask, rotation, None, "")[0]
+    return Block.decode(block, x, 0, EMPTY_CACHE, new, source, source_mask, rotation, None, "")[0]

@@ -1,4 +1,4 @@
-"""The machine: what it is called, and the most it could do."""
+"""The machine: its name, cores, GPU memory and peak speed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.config import Config, TrainConfig
 from regard.counting import HARDWARE, work
 from regard.training.data import Data
 from regard.training.distributed import Runtime
-from regard.training.step import precision
+from regard.training.gradients import autocast
 
 
 def describe(runtime: Runtime) -> str:
@@ -25,55 +25,52 @@ def describe(runtime: Runtime) -> str:
 
 
 def cores() -> int:
-    """Those this process may use."""
+    """The CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def numbers(settings: TrainConfig, runtime: Runtime) -> str:
-    """bf16 or fp32: what products are made in."""
-    return "bf16" if precision(settings, runtime.device)._enabled else "fp32"
+def precision(settings: TrainConfig, runtime: Runtime) -> str:
+    """bf16 or fp32: the precision of matrix products."""
+    return "bf16" if autocast(settings, runtime.device)._enabled else "fp32"
 
 
-def peak(settings: TrainConfig, runtime: Runtime) -> float:
-    """Operations a second of all processes by the makers' data sheets; 0: not known."""
+def peak_flops(settings: TrainConfig, runtime: Runtime) -> float:
+    """FLOPs per second of all processes by the makers' data sheets; 0: not known."""
     if runtime.device.type != "cuda":
         return 0.0
     words = re.split(r"[\s-]+", torch.cuda.get_device_name(runtime.device).lower().replace("rtx ", "rtx"))
-    known = next((HARDWARE[word] for word in words if word in HARDWARE), None)  # whole words: an L40S is no L4
-    if known is None:
-        return 0.0
-    return float(getattr(known, numbers(settings, runtime))) * 1e12 * runtime.world_size
+    gpu = next((HARDWARE[word] for word in words if word in HARDWARE), None)  # whole words: an L40S is no L4
+    return 0.0 if gpu is None else float(getattr(gpu, precision(settings, runtime))) * 1e12 * runtime.world_size
 
 
-def memory(runtime: Runtime) -> tuple[int, int] | None:
-    """Bytes of the device that are taken, and that there are."""
+def gpu_memory(runtime: Runtime) -> tuple[int, int] | None:
+    """The reserved and the total bytes of the GPU."""
     if runtime.device.type != "cuda":
         return None
     return torch.cuda.memory_reserved(runtime.device), torch.cuda.get_device_properties(runtime.device).total_memory
 
 
-def available(runtime: Runtime) -> int:
-    """Bytes of the device that this process has or could have; 0: not known. Other programs may hold some."""
+def available_gpu_memory(runtime: Runtime) -> int:
+    """The bytes of the GPU that no other program holds; 0: not known."""
     if runtime.device.type != "cuda":
         return 0
     return torch.cuda.mem_get_info(runtime.device)[0] + torch.cuda.memory_reserved(runtime.device)
 
 
-def operations(config: Config, data: Data) -> float:
-    """What training on one target token takes, at the mean lengths of the data."""
+def flops_per_token(config: Config, data: Data) -> float:
+    """FLOPs of training on one target token, at the mean lengths of the data."""
     passes = 2 if config.train.r_drop else 1
     if config.model.family in ("rnn", "transformer"):
         store = data.train[0]
         source, target = (max(1, round(float(side.mean()))) for side in (store.source_lengths, store.target_lengths))
         return passes * work(config.model, source, target).training / target
     window = min(config.text.context_length, config.model.max_positions)
-    counted = window * (config.text.mask_probability if config.model.family == "bert" else 1.0)
-    return passes * work(config.model, 0, window).training / counted
+    labels = window * (config.text.mask_probability if config.model.family == "bert" else 1.0)
+    return passes * work(config.model, 0, window).training / labels
 
 
 def _processor() -> str:
-    """What the processor is called, where the system says so."""
-    listed = Path("/proc/cpuinfo")
-    lines = listed.read_text(errors="replace").splitlines() if listed.is_file() else []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, "") or platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()

@@ -1,7 +1,7 @@
-"""The loop: batches in, updates out, the same ones whenever it is stopped and started again.
+"""The training loop: batches in, updates out, the same ones whenever it is stopped and resumed.
 
-The order of batches is a function of (seed, epoch) and the randomness of an update of (seed, update, rank), so that
-what a run does next depends on nothing but its checkpoint. What else moves is one small `Progress`.
+The order of batches is a function of (seed, epoch) and the randomness of an update of (seed, update, rank), so that a
+run depends on nothing but its checkpoint. All other state is in `Progress`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import signal
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -35,96 +36,358 @@ from regard.training.checkpoint import (
 )
 from regard.training.data import Data
 from regard.training.distributed import Runtime, full_tensor
+from regard.training.events import (
+    Observer,
+    RollbackEvent,
+    SaveEvent,
+    SkipEvent,
+    SplitEvent,
+    UpdateEvent,
+    ValidationEvent,
+)
+from regard.training.gradients import Gradients
 from regard.training.journal import Journal
-from regard.training.optimizer import make_optimizer, rate, reserve
-from regard.training.step import Step
+from regard.training.optimizer import allocate_state, learning_rate, make_optimizer
+from regard.training.validation import Validation
 
-TOLERATED = 5  # updates in a row whose loss or gradient is no number, before the run goes back and slows down
-LOWERED = 0.5  # what the rate is multiplied by then
-AGREED_EVERY = 10  # updates after which several processes ask each other whether to stop
+MAX_NAN_IN_A_ROW = 5  # updates with a non-finite loss or gradient, before training is rolled back
+ROLLBACK_LR_SCALE = 0.5  # the learning rate is multiplied by it at every rollback
+MIN_LR_SCALE = 1e-3  # a learning rate this much lower has not helped: give up
+JOURNAL_EVERY = 10  # updates between two entries of the journal
+STOP_CHECK_EVERY = 10  # updates after which several processes ask each other whether to stop
+
+Validate = Callable[[nn.Module], Validation]
 
 
 @dataclass
 class Progress:
-    """All that moves in a run besides weights and the optimizer's averages."""
+    """The state of a run besides its tensors."""
 
     update: int = 0
     epoch: int = 0
     batch: int = 0
-    """Global batches of the epoch that are consumed."""
+    """Global batches of the epoch that are used up."""
     tokens: int = 0
     """Target tokens trained on."""
     skipped: int = 0
-    """Updates left out because something was no number."""
-    in_a_row: int = 0
-    lowered: float = 1.0
-    """What the rate is multiplied by since the last fall back."""
+    """Updates skipped because the loss or gradient was NaN or inf."""
+    nan_in_a_row: int = 0
+    lr_scale: float = 1.0
+    """The learning rate is multiplied by it; below 1 after a rollback."""
     split: int = 1
-    """Parts a batch is divided into, since the GPU's memory did not hold it whole."""
-    best: float = -math.inf
-    best_loss: float = math.inf
-    """Of what is equally good, that is the best which is surer of it."""
+    """Parts that a batch is split into because GPU memory is short."""
+    best_score: float | None = None
+    best_loss: float | None = None
+    """Ties go to the lower validation loss."""
     best_update: int = 0
-    stale: int = 0
-    """Validations since the best."""
+    validations_since_best: int = 0
     seconds: float = 0.0
     finished: bool = False
 
 
-class Taken(NamedTuple):
-    """What an update is made from."""
+class PendingUpdate(NamedTuple):
+    """An update whose gradients are computed, or queued on the GPU."""
 
     tokens: int
-    """Of all processes."""
+    """Target tokens of all processes."""
     cursor: tuple[int, int]
-    """The epoch and the batch that come after it."""
-
-
-@dataclass
-class Validation:
-    """What a validation found: higher is better."""
-
-    score: float
-    facts: dict[str, Any] = field(default_factory=dict)
-    results: Sequence[Any] = ()
-    """What was made for it, to be used again where the same weights are scored once more."""
-
-
-Validate = Callable[[nn.Module], Validation]
-Watch = Callable[[str, dict[str, Any]], None]
-"""Told of every update, validation and save, and of what went wrong."""
+    """The epoch and batch that follow."""
 
 
 class Training:
-    """A run in a folder: its model, optimizer and averages, and where it stands."""
+    """A run in a folder: model, optimizer, averaged weights and progress."""
 
     def __init__(
-        self, folder: Path, model: nn.Module, config: Config, data: Data, runtime: Runtime,
-        again: Callable[[], nn.Module] | None = None,
-    ) -> None:  # fmt: skip
-        """`again` makes the model once more as it is at update 0, to begin anew where numbers ended before a save."""
+        self,
+        folder: Path,
+        model: nn.Module,
+        config: Config,
+        data: Data,
+        runtime: Runtime,
+        initial_model: Callable[[], nn.Module] | None = None,
+    ) -> None:
+        """`initial_model` makes the model of update 0 again, for a rollback before the first checkpoint."""
         self.folder, self.config, self.data, self.runtime = folder, config, data, runtime
         self.model = runtime.place(model, sharded=config.train.sharded)
         self.writers = runtime.checkpoint_group(sharded=config.train.sharded)
-        """The processes that write a checkpoint together; None where the main one has all there is."""
+        """The processes that write a checkpoint together; None where the main one writes alone."""
         self.optimizer = make_optimizer(self.model, config.train)
         self.average = {n: p.clone() for n, p in named_tensors(self.model).items()} if config.train.ema_decay else None
+        """The exponential moving average of the weights (train.ema_decay)."""
         self.progress = Progress()
-        self._taken: Taken | None = None
-        """The next update's gradients, where the device was told of them before it was done with the last."""
-        self._ahead = runs_ahead(config, runtime)
-        self._again = again
-        self._saver: CheckpointWriter | None = None
-        self.validated: tuple[int, Validation] | None = None
-        """The last validation of this process, and the update it was of."""
+        self.batches: Iterator[Batch] = self._endless_batches()
+        """This process's part of every global batch, from where the run stands; `step` takes the next ones."""
+        self.last_validation: tuple[int, Validation] | None = None
+        """The update and result of the last validation in this process."""
         self.remarks: list[str] = []
+        """What `resume` found damaged."""
         self.signal = 0
-        """What asked the run to stop."""
+        """The signal that asked the run to stop."""
+        self._cursor = (0, 0)
+        self._pending: PendingUpdate | None = None
+        self._runs_ahead = runs_ahead(config, runtime)
+        self._initial_model = initial_model
+        self._gradients: Gradients | None = None
+        self._journal = Journal(None, 0)
+        self._saver: CheckpointWriter | None = None
+        self._observe: Observer = lambda event: None
+
+    # One update
+
+    def step(self) -> UpdateEvent | None:
+        """Make one update: forward, backward, clip, optimizer, journal.
+
+        Returns None where the loss or gradient was NaN or inf: nothing is changed then, and after several such updates
+        in a row the run is rolled back to its last checkpoint.
+        """
+        start, split = time.perf_counter(), self.progress.split
+        event = self._update()
+        seconds = time.perf_counter() - start
+        self.progress.seconds += seconds
+        if self.progress.split > split:
+            self._observe(SplitEvent(self.progress.update, self.progress.split))
+            self._journal.write("split", self.progress.update, parts=self.progress.split)
+        if event is None:
+            self._observe(SkipEvent(self.progress.update + 1))
+            self._journal.write("skipped", self.progress.update + 1)
+            if self.progress.nan_in_a_row >= MAX_NAN_IN_A_ROW and self._saver is not None:
+                self._roll_back()
+            return None
+        event = dataclasses.replace(event, seconds=seconds)
+        self._observe(event)
+        if event.update % JOURNAL_EVERY == 0 or event.update in (1, self.config.train.updates):
+            self._journal.write("update", **dataclasses.asdict(event) | {"seconds": round(seconds, 6)})
+        return event
+
+    def _update(self) -> UpdateEvent | None:
+        """A GPU runs ahead: it checks by itself whether the loss is finite, and the next update's gradients are queued
+        before this one's loss is read."""
+        settings, progress = self.config.train, self.progress
+        update = progress.update + 1
+        pending, self._pending = self._pending or self._compute_gradients(update + progress.skipped), None
+        grad_norm = full_tensor(nn.utils.clip_grad_norm_(self.model.parameters(), settings.max_grad_norm or math.inf))
+        sums = self.runtime.all_reduce_tensor(torch.stack([self.gradients.nll, grad_norm]))
+        lr = learning_rate(update, settings, self.config.model.size) * progress.lr_scale
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        if self._runs_ahead:
+            self.optimizer.found_inf = 1 - sums.isfinite().all().float()  # type: ignore[attr-defined]
+            self.optimizer.step()
+            if update < settings.updates:
+                self._pending = self._compute_gradients(update + progress.skipped + 1)
+        nll, norm = sums.tolist()  # the only time that an update waits for the GPU
+        progress.epoch, progress.batch = pending.cursor
+        if not math.isfinite(nll) or not math.isfinite(norm):
+            progress.skipped += 1
+            progress.nan_in_a_row += 1
+            return None
+        if not self._runs_ahead:
+            self.optimizer.step()
+        if self.average is not None:
+            self._update_average(update)
+        progress.update, progress.nan_in_a_row = update, 0
+        progress.tokens += pending.tokens
+        tokens, epoch = pending.tokens, progress.epoch
+        return UpdateEvent(update, nll / tokens, norm / self.runtime.world_size, lr, tokens, epoch)
+
+    @property
+    def gradients(self) -> Gradients:
+        """The forward and backward pass, made when it is first needed."""
+        if self._gradients is None:
+            self.model.train()
+            self._gradients = Gradients(self.runtime.wrap(self.model), self.config, self.runtime)
+            if self._runs_ahead and not self.optimizer.state:
+                allocate_state(self.optimizer)
+        return self._gradients
+
+    def _endless_batches(self) -> Iterator[Batch]:
+        """This process's part of every global batch, epoch after epoch."""
+        epoch_number, cursor = self.progress.epoch, self.progress.batch
+        while True:
+            epoch = self.data.epoch(epoch_number, rank=self.runtime.rank, world_size=self.runtime.world_size)
+            with Prefetcher(epoch.make, range(cursor, len(epoch.plan)), device=self.runtime.device) as batches:
+                for batch in batches:
+                    cursor += 1
+                    self._cursor = (epoch_number, cursor) if cursor < len(epoch.plan) else (epoch_number + 1, 0)
+                    yield batch
+            epoch_number, cursor = epoch_number + 1, 0
+
+    def _compute_gradients(self, attempt: int) -> PendingUpdate:
+        """Compute, or queue on the GPU, the gradients of the next micro-batches."""
+        micro_batches = [next(self.batches) for _ in range(self.config.train.gradient_accumulation)]
+        cursor = self._cursor
+        (total,) = self.runtime.all_reduce(sum(batch.target_tokens for batch in micro_batches))
+        tokens = max(int(total), 1)  # masked language modelling may mask no token of a small batch
+        # The mean loss over the tokens of all processes; gradients are averaged over processes, so times their number.
+        while not self._accumulate(micro_batches, self.runtime.world_size / tokens, attempt, last=True):
+            if self._saver is None or not self._saver.free_device_memory():
+                self._split_further(micro_batches)
+        return PendingUpdate(tokens, cursor)
+
+    def _accumulate(self, batches: list[Batch], scale: float, attempt: int, *, last: bool) -> bool:
+        """Compute the gradients of `scale` times the loss; False where GPU memory is too short.
+
+        After the `last` batch the gradients are averaged over all processes.
+        """
+        progress, rank = self.progress, self.runtime.rank
+        torch.manual_seed(_mix_seed(self.config.train.seed, attempt, rank))
+        parts = [part for batch in batches for part in split_batch(batch, progress.split)]
+        self.gradients.zero()
+        try:
+            for number, part in enumerate(parts, 1):
+                self.gradients.accumulate(part, scale, last=last and number == len(parts))
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            if last and self.runtime.world_size > 1:  # the other processes wait for its gradients
+                raise RunError(
+                    f"process {rank} ran out of GPU memory at update {progress.update + 1}: start over (--fresh) with "
+                    f"a smaller train.batch_tokens ({self.config.train.batch_tokens})"
+                ) from error
+            return False
+        return True
+
+    def _split_further(self, batches: list[Batch]) -> None:
+        """Split batches into twice as many parts from here on."""
+        rows, length = max((len(batch.target_out), batch.target_out.shape[1]) for batch in batches)
+        if self.progress.split >= rows:
+            raise RunError(
+                f"one example of {length} tokens does not fit into the GPU's memory: start over (--fresh) with a "
+                f"smaller text.max_length ({self.config.text.max_length}) or model.size ({self.config.model.size})"
+            )
+        self.progress.split *= 2
+        self._free_memory()
+
+    def _free_memory(self) -> None:
+        self.gradients.free_graphs()
+        free_memory()
+
+    def _try_largest_batches(self) -> None:
+        """Several processes try their largest batches without all_reduce, and agree on how to split them.
+
+        A process that ran out of memory during an all_reduce would leave the others waiting.
+        """
+        rank, world = self.runtime.rank, self.runtime.world_size
+        if world == 1 or self.config.train.sharded:
+            return
+        epoch = self.data.epoch(self.progress.epoch, rank=rank, world_size=world)
+        rows, lengths = epoch.plan.shapes[:, 0], epoch.plan.shapes[:, 1:].sum(axis=1)
+        largest = {int(sizes.argmax()) for sizes in (rows, lengths, rows * lengths)}
+        for number in sorted(largest):
+            batch = epoch.make(number).each(lambda tensor: tensor.to(self.runtime.device))
+            while self.runtime.any_process(not self._accumulate([batch], 1.0, 1, last=False)):
+                self._split_further([batch])
+
+    # The run
+
+    def run(self, validate: Validate, observe: Observer) -> Progress:
+        """Train to the last update, or until a signal asks to stop; either way the folder can be resumed."""
+        settings = self.config.train
+        self._observe = observe
+        self._journal = Journal(self.folder / "journal.jsonl" if self.runtime.is_main else None, self.progress.update)
+        self._saver = saver = CheckpointWriter(self.folder, keep=settings.keep_checkpoints, writers=self.writers)
+        copied_first = self.optimizer.register_step_pre_hook(lambda *_: saver.wait_for_copy())
+        with self._closed_at_end(), self._journal, saver, copied_first, _stop_signal() as stop_signal:
+            self._try_largest_batches()
+            while self.progress.update < settings.updates and not self.progress.finished:
+                if self.step() is None:
+                    continue
+                progress = self.progress
+                last = progress.update == settings.updates
+                self.signal = stop_signal()
+                stopping = self._all_stop(bool(self.signal))
+                if progress.update % settings.validate_every == 0 or last:
+                    self._validate(validate)
+                out_of_patience = 0 < settings.patience <= progress.validations_since_best
+                progress.finished = last or out_of_patience
+                is_best = progress.best_update == progress.update and not settings.average_checkpoints
+                if progress.update % settings.save_every == 0 or is_best or progress.finished or stopping:
+                    self._save(saver)
+                if stopping and not progress.finished:
+                    saver.wait()
+                    break
+        return self.progress
+
+    @contextmanager
+    def _closed_at_end(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self._journal, self._saver, self._observe = Journal(None, 0), None, lambda event: None
+            self._restart_batches()  # ends the thread that loads batches
+
+    def _all_stop(self, here: bool) -> bool:
+        """Processes agree every few updates, so that all stop at the same one."""
+        if self.runtime.world_size == 1:
+            return here
+        return self.progress.update % STOP_CHECK_EVERY == 0 and self.runtime.any_process(here)
+
+    def _validate(self, validate: Validate) -> None:
+        start, progress = time.perf_counter(), self.progress
+        with self.averaged(), self.runtime.unsharded(self.model):
+            validation = self._validate_in_memory(validate)
+            # the main process decides for all, or they might not stop together
+            score, loss = (self.runtime.broadcast(number) for number in (validation.score, validation.loss))
+            seconds = time.perf_counter() - start
+            is_best = math.isfinite(score) and math.isfinite(loss)
+            if progress.best_score is not None and progress.best_loss is not None:
+                is_best = is_best and (score, -loss) > (progress.best_score, -progress.best_loss)
+            progress.validations_since_best += 1
+            if is_best:
+                progress.best_score, progress.best_loss, progress.best_update = score, loss, progress.update
+                progress.validations_since_best = 0
+            self.last_validation = progress.update, validation
+            scores, sample = validation.scores, validation.sample
+            self._observe(ValidationEvent(progress.update, scores, sample, is_best, seconds, self.model))
+        self.model.train()
+        entry = scores | ({"sample": sample} if sample else {})
+        self._journal.write("validation", progress.update, **entry, seconds=round(seconds, 3))
+
+    def _validate_in_memory(self, validate: Validate) -> Validation:
+        """Validate; where GPU memory is short, free the CUDA graphs and try again."""
+        try:
+            return validate(self.model)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+        self._free_memory()
+        try:
+            return validate(self.model)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            raise RunError(
+                "validation does not fit into the GPU's memory: start over (--fresh) with a smaller train.batch_tokens "
+                f"({self.config.train.batch_tokens}) or decode.beams ({self.config.decode.beams})"
+            ) from error
+
+    # Averaged weights
+
+    @torch.no_grad()
+    def _update_average(self, update: int) -> None:
+        """The exponential moving average; its decay starts low, so that the random start is soon forgotten."""
+        assert self.average is not None
+        decay = min(self.config.train.ema_decay, (1 + update) / (10 + update))
+        weights = [to_local(tensor) for tensor in named_tensors(self.model).values()]
+        torch._foreach_lerp_([to_local(tensor) for tensor in self.average.values()], weights, 1 - decay)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Give the model its averaged weights, where there are any, for as long as the context lasts."""
+        if self.average is None:
+            yield
+            return
+        weights = {name: tensor.clone() for name, tensor in named_tensors(self.model).items()}
+        copy_weights(self.model, self.average, self.folder)
+        try:
+            yield
+        finally:
+            copy_weights(self.model, weights, self.folder)
 
     # Checkpoints
 
     def state(self) -> dict[str, dict[str, Tensor]]:
-        """Every tensor the run goes on from."""
+        """Every tensor of a checkpoint: weights, optimizer state and averaged weights."""
         names = {id(parameter): name for name, parameter in self.model.named_parameters()}
         optimizer = {
             f"{names[id(parameter)]}:{key}": value
@@ -135,349 +398,125 @@ class Training:
         return groups | ({"average": self.average} if self.average is not None else {})
 
     def resume(self) -> bool:
-        """Go on from the newest checkpoint that is sound, saying which were not; False where there is none."""
-        path = self._newest()
-        if path is None:
-            return False
-        self._load(path)
-        return True
+        """Load the newest intact checkpoint; `remarks` names the damaged ones. False where there is none."""
+        path = self._newest_checkpoint()
+        if path is not None:
+            self._load(path)
+        return path is not None
 
-    def _newest(self, where: Callable[[int], bool] = lambda _: True) -> Path | None:
-        """The checkpoint to go on from: the main process looks, and all take the same."""
+    def _newest_checkpoint(self, where: Callable[[int], bool] = lambda _: True) -> Path | None:
+        """The newest intact checkpoint; the main process chooses it for all."""
         path, self.remarks = latest_checkpoint(self.folder, where=where) if self.runtime.is_main else (None, [])
         if self.remarks:
             rename_damaged(self.folder, path, where=where)
-            begins = "no checkpoint is sound, so training begins again at update 1; " if path is None else ""
-            self.remarks.append(f"{begins}what was passed over is now named damaged-update-...")
+            start = "no checkpoint is intact, so training starts over at update 1; " if path is None else ""
+            self.remarks.append(f"{start}damaged checkpoints are now named damaged-update-...")
         update = int(self.runtime.broadcast(-1 if path is None else update_number(path)))
         return None if update < 0 else checkpoint_path(self.folder, update)
 
-    def _part(self, name: str, saved: Tensor) -> Tensor:
-        """Averages and states are divided as their weights are."""
+    def _local_part(self, name: str, saved: Tensor) -> Tensor:
+        """An empty tensor for this process's shard of a saved one: averages and states are sharded as their weights."""
         weight = dict(self.model.named_parameters()).get(name.partition(":")[0])
         if weight is None or weight.shape != saved.shape:
             return torch.empty_like(saved, device="cpu")
         return torch.empty_like(weight.detach(), dtype=saved.dtype)
 
     def _load(self, path: Path) -> None:
-        found = load_checkpoint(path, check=False, part=self._part if self.writers else None)
-        copy_weights(self.model, found.tensors["model"], path)
+        checkpoint = load_checkpoint(path, check=False, part=self._local_part if self.writers else None)
+        copy_weights(self.model, checkpoint.tensors["model"], path)
         named = dict(self.model.named_parameters())
         self.optimizer.state.clear()
-        for key, value in found.tensors["optimizer"].items():
+        for key, value in checkpoint.tensors["optimizer"].items():
             name, _, kind = key.rpartition(":")
-            place = "cpu" if kind == "step" and self.runtime.device.type == "cpu" else self.runtime.device
-            self.optimizer.state[named[name]][kind] = value.to(place)
+            device = "cpu" if kind == "step" and self.runtime.device.type == "cpu" else self.runtime.device
+            self.optimizer.state[named[name]][kind] = value.to(device)
         if self.average is not None:
-            saved = found.tensors["average"]
+            saved = checkpoint.tensors["average"]
             self.average = {name: saved[name].to(self.runtime.device) for name in named_tensors(self.model)}
         try:
-            self.progress = Progress(**found.progress)
+            self.progress = Progress(**checkpoint.progress)
         except TypeError as error:
             raise FolderError(f"{path} was written by another version of Regard: {error}") from error
+        self._restart_batches()
 
-    def _restart(self, again: Callable[[], nn.Module]) -> None:
-        """Back to update 0, for which there is no checkpoint."""
-        model = again()
+    def _restart(self, initial_model: Callable[[], nn.Module]) -> None:
+        """Start over at update 0, for which there is no checkpoint."""
+        model = initial_model()
         if self.config.train.sharded:
             model = self.runtime.place(model, sharded=True)
         copy_weights(self.model, named_tensors(model), self.folder)
         for values in self.optimizer.state.values():
             for value in values.values():
-                value.zero_()  # as AdamW begins; its memory stays its own
+                value.zero_()  # as AdamW starts; the memory stays allocated
         if self.average is not None:
             self.average = {name: tensor.clone() for name, tensor in named_tensors(self.model).items()}
         self.progress = Progress()
+        self._restart_batches()
 
-    # The story
+    def _restart_batches(self) -> None:
+        """Take batches from where `progress` stands."""
+        self._pending = None
+        self.batches = self._endless_batches()
 
-    def run(self, validate: Validate, watch: Watch) -> Progress:
-        """Train to the last update, or until a signal asks to stop; the folder can be resumed from wherever it ends."""
-        settings, progress = self.config.train, self.progress
-        step = self._prepared()
-        journal = Journal(self.folder / "journal.jsonl" if self.runtime.is_main else None, progress.update)
-        self._saver = saver = CheckpointWriter(self.folder, keep=settings.keep_checkpoints, writers=self.writers)
-        held = self.optimizer.register_step_pre_hook(
-            lambda *_: saver.wait_for_copy()
-        )  # no step changes what is being saved
-        with journal, saver, held, _asked_to_stop() as stop:
-            batches, split = self._batches(), progress.split
-            self._rehearse(step)
-            while progress.update < settings.updates and not progress.finished:
-                begun = time.perf_counter()
-                facts = self._update(step, batches)
-                took = time.perf_counter() - begun
-                progress.seconds += took
-                if progress.split > split:
-                    split = progress.split
-                    watch("split", {"update": progress.update, "parts": split})
-                    journal.write("split", progress.update, parts=split)
-                if facts is None:
-                    watch("skipped", {"update": progress.update + 1})
-                    journal.write("skipped", progress.update + 1)
-                    if progress.in_a_row >= TOLERATED:
-                        self._fall_back(saver)
-                        progress, batches = self.progress, self._batches()
-                        watch("fell_back", {"update": progress.update, "remarks": self.remarks})
-                        journal.take_back(progress.update)
-                        facts = {"lowered": progress.lowered, "skipped": progress.skipped}
-                        journal.write("fell_back", progress.update + 1, **facts)
-                    continue
-                last = progress.update == settings.updates
-                watch("update", {**facts, "update": progress.update, "seconds": took})
-                self.signal = stop()
-                stopping = self._all_asked_to_stop(bool(self.signal))
-                if progress.update % 10 == 0 or progress.update == 1 or last:
-                    journal.write("update", progress.update, **facts, seconds=round(took, 6))
-                if progress.update % settings.validate_every == 0 or last:
-                    self._validate(step, validate, watch, journal)
-                progress.finished = last or (settings.patience > 0 and progress.stale >= settings.patience)
-                best = (
-                    progress.best_update == progress.update and not settings.average_checkpoints
-                )  # it is what is kept
-                if progress.update % settings.save_every == 0 or best or progress.finished or stopping:
-                    self._save(saver, watch)
-                if stopping and not progress.finished:
-                    saver.wait()
-                    break
-        return progress
+    def _save(self, saver: CheckpointWriter) -> None:
+        progress, settings = self.progress, self.config.train
+        if not self.runtime.is_main and not self.writers:
+            return
+        start = time.perf_counter()
+        protect = [progress.update, progress.best_update, *averaged_updates(progress.update, settings)]
+        if not progress.finished and progress.update != progress.best_update:  # a rollback may need it
+            protect.append(progress.update - progress.update % settings.save_every)
+        saver.save(progress.update, self.state(), dataclasses.asdict(progress), protect=protect)
+        self._observe(SaveEvent(progress.update, time.perf_counter() - start))
 
-    def _all_asked_to_stop(self, here: bool) -> bool:
-        """Processes agree on it every few updates, so that all of them stop at the same one."""
-        if self.runtime.world_size == 1:
-            return here
-        return self.progress.update % AGREED_EVERY == 0 and self.runtime.any_process(here)
+    def _roll_back(self) -> None:
+        """The loss was NaN too often in a row: go back to a checkpoint, or the start, and lower the learning rate.
 
-    def _prepared(self) -> Step:
-        self.model.train()
-        step = Step(self.runtime.wrap(self.model), self.config, self.runtime)
-        if self._ahead and not self.optimizer.state:
-            reserve(self.optimizer)
-        return step
-
-    def _batches(self) -> Iterator[Batch]:
-        """This process's share of every global batch from where the run stands, epoch after epoch, without end."""
-        number, cursor = self.progress.epoch, self.progress.batch
-        while True:
-            epoch = self.data.epoch(number, rank=self.runtime.rank, world_size=self.runtime.world_size)
-            with Prefetcher(epoch.make, range(cursor, len(epoch.plan)), device=self.runtime.device) as feed:
-                for batch in feed:
-                    cursor += 1
-                    self.cursor = (number, cursor) if cursor < len(epoch.plan) else (number + 1, 0)
-                    yield batch
-            number, cursor = number + 1, 0
-
-    def _update(self, step: Step, batches: Iterator[Batch]) -> dict[str, Any] | None:
-        """One update from the next micro-batches; None where something was no number, and nothing was changed.
-
-        A GPU is not kept waiting: it sees for itself whether all are numbers, and is told of the next update before it
-        is asked about this one.
+        Not to a checkpoint that was saved because the run was stopped: an uninterrupted run would not have it.
         """
-        settings, progress = self.config.train, self.progress
-        update = progress.update + 1
-        taken, self._taken = self._taken or self._take(step, batches, update + progress.skipped), None
-        norm = full_tensor(nn.utils.clip_grad_norm_(self.model.parameters(), settings.max_grad_norm or math.inf))
-        found = self.runtime.all_reduce_tensor(torch.stack([step.plain, norm]))
-        learning = rate(update, settings, self.config.model.size) * progress.lowered
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning
-        if self._ahead:
-            self.optimizer.found_inf = 1 - found.isfinite().all().float()  # type: ignore[attr-defined]
-            self.optimizer.step()
-            if update < settings.updates:
-                self._taken = self._take(step, batches, update + progress.skipped + 1)
-        loss, length = found.tolist()  # the one time an update waits for the device
-        progress.epoch, progress.batch = taken.cursor
-        if not math.isfinite(loss) or not math.isfinite(length):
-            progress.skipped += 1
-            progress.in_a_row += 1
-            return None
-        if not self._ahead:
-            self.optimizer.step()
-        if self.average is not None:
-            self._follow(update)
-        progress.update, progress.in_a_row = update, 0
-        progress.tokens += taken.tokens
-        return {
-            "loss": loss / taken.tokens,
-            "grad_norm": length / self.runtime.world_size,
-            "learning_rate": learning,
-            "tokens": taken.tokens,
-            "epoch": progress.epoch,
-        }
-
-    def _take(self, step: Step, batches: Iterator[Batch], attempt: int) -> Taken:
-        """The gradients of the next micro-batches, and what of them is known before the device has done anything."""
-        micro = [next(batches) for _ in range(self.config.train.gradient_accumulation)]
-        cursor = self.cursor
-        (tokens,) = self.runtime.all_reduce(sum(batch.target_tokens for batch in micro))
-        tokens = max(tokens, 1)  # a bert may find nothing to guess among words it does not know
-        # The sum over all tokens of all processes; gradients of processes are averaged, so times their number.
-        while not self._gradients(step, micro, self.runtime.world_size / tokens, attempt, last=True):
-            if self._saver is None or not self._saver.free_device_memory():
-                self._split(step, micro)
-        return Taken(int(tokens), cursor)
-
-    def _gradients(self, step: Step, batches: list[Batch], scale: float, attempt: int, *, last: bool) -> bool:
-        """Those of `scale` times the loss, joined with other processes' after the `last`; False: too little memory."""
-        progress, rank = self.progress, self.runtime.rank
-        torch.manual_seed(_mix(self.config.train.seed, attempt, rank))
-        parts = [part for batch in batches for part in split_batch(batch, progress.split)]
-        step.begin()
-        try:
-            for number, part in enumerate(parts, 1):
-                step(part, scale, last=last and number == len(parts))
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            if last and self.runtime.world_size > 1:  # the others wait for its gradients
-                raise RunError(
-                    f"process {rank} ran out of GPU memory at update {progress.update + 1}: begin anew (--fresh) with "
-                    f"a smaller train.batch_tokens ({self.config.train.batch_tokens})"
-                ) from error
-            return False
-        return True
-
-    def _split(self, step: Step, batches: list[Batch]) -> None:
-        """Twice as many parts from here on."""
-        rows, shape = max((len(batch.target_out), batch.target_out.shape[1]) for batch in batches)
-        if self.progress.split >= rows:
-            raise RunError(
-                f"one example of {shape} tokens does not fit into the GPU's memory: begin anew (--fresh) with a "
-                f"smaller text.max_length ({self.config.text.max_length}) or model.size ({self.config.model.size})"
+        assert self._saver is not None
+        self._saver.wait()
+        before, settings = self.progress, self.config.train
+        path = self._newest_checkpoint(
+            lambda update: (
+                update % settings.save_every == 0 or (update == before.best_update and not settings.average_checkpoints)
             )
-        self.progress.split *= 2
-        self._make_room(step)
-
-    def _make_room(self, step: Step) -> None:
-        step.forget()
-        free_memory()
-
-    def _rehearse(self, step: Step) -> None:
-        """Several processes first try their largest batches without each other, and agree on how they are split.
-
-        One that ran out of memory later, amid joining gradients, would leave the others waiting.
-        """
-        rank, world = self.runtime.rank, self.runtime.world_size
-        if world == 1 or self.config.train.sharded:
-            return
-        epoch = self.data.epoch(self.progress.epoch, rank=rank, world_size=world)
-        rows, lengths = epoch.plan.shapes[:, 0], epoch.plan.shapes[:, 1:].sum(axis=1)
-        largest = {int(sizes.argmax()) for sizes in (rows, lengths, rows * lengths)}
-        for number in sorted(largest):
-            batch = epoch.make(number).each(lambda tensor: tensor.to(self.runtime.device))
-            while self.runtime.any_process(not self._gradients(step, [batch], 1.0, 1, last=False)):
-                self._split(step, [batch])
-
-    @torch.no_grad()
-    def _follow(self, update: int) -> None:
-        """The exponential average, quicker at first so that it forgets the random start."""
-        assert self.average is not None
-        decay = min(self.config.train.ema_decay, (1 + update) / (10 + update))
-        ours = [to_local(tensor) for tensor in named_tensors(self.model).values()]
-        torch._foreach_lerp_([to_local(tensor) for tensor in self.average.values()], ours, 1 - decay)
-
-    def _validate(self, step: Step, validate: Validate, watch: Watch, journal: Journal) -> None:
-        begun = time.perf_counter()
-        with self.averaged(), self.runtime.unsharded(self.model):
-            found = self._found(step, validate)
-        found = dataclasses.replace(found, score=self.runtime.broadcast(found.score))  # or they might not stop together
-        self.model.train()
-        took = time.perf_counter() - begun
-        progress = self.progress
-        self.validated = progress.update, found
-        progress.stale += 1
-        loss = self.runtime.broadcast(float(found.facts.get("valid_loss", math.inf)))
-        if (found.score, -loss) > (progress.best, -progress.best_loss):
-            progress.best, progress.best_loss, progress.best_update = found.score, loss, progress.update
-            progress.stale = 0
-        best = progress.best_update == progress.update
-        watch("validation", {**found.facts, "update": progress.update, "best": best, "seconds": took})
-        journal.write("validation", progress.update, **found.facts, seconds=round(took, 3))
-
-    def _found(self, step: Step, validate: Validate) -> Validation:
-        """What a validation finds; where memory is short, the recordings of training have it and give it back."""
-        try:
-            return validate(self.model)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-        self._make_room(step)
-        try:
-            return validate(self.model)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            raise RunError(
-                f"a validation does not fit into the GPU's memory: begin anew (--fresh) with a smaller "
-                f"train.batch_tokens "
-                f"({self.config.train.batch_tokens}) or decode.beams ({self.config.decode.beams})"
-            ) from error
-
-    @contextmanager
-    def averaged(self) -> Iterator[None]:
-        """Inside, the model has the averaged weights where there are any."""
-        if self.average is None:
-            yield
-            return
-        before = {name: tensor.clone() for name, tensor in named_tensors(self.model).items()}
-        copy_weights(self.model, self.average, self.folder)
-        try:
-            yield
-        finally:
-            copy_weights(self.model, before, self.folder)
-
-    def _save(self, saver: CheckpointWriter, watch: Watch) -> None:
-        progress = self.progress
-        if self.runtime.is_main or self.writers:
-            begun = time.perf_counter()
-            settings = self.config.train
-            protect = [progress.update, progress.best_update, *last_saved(progress.update, settings)]
-            if not progress.finished and progress.update != progress.best_update:  # a run may fall back to it
-                protect.append(progress.update - progress.update % settings.save_every)
-            saver.save(progress.update, self.state(), dataclasses.asdict(progress), protect=protect)
-            watch("saved", {"update": progress.update, "seconds": time.perf_counter() - begun})
-
-    def _fall_back(self, saver: CheckpointWriter) -> None:
-        """Too many updates in a row were no numbers: go back to a checkpoint, or the start, with a lower rate.
-
-        Not to one that was saved because somebody stopped the run: one that nothing has stopped has none there.
-        """
-        saver.wait()
-        settings, best = self.config.train, self.progress.best_update
-        path = self._newest(
-            lambda update: not update % settings.save_every or (update == best and not settings.average_checkpoints)
         )
-        lowered, skipped, split = self.progress.lowered * LOWERED, self.progress.skipped, self.progress.split
-        if (path is None and self._again is None) or lowered < 1e-3:
-            tried = ", and going back did not help" if self.progress.lowered < 1 else ""
+        lr_scale = before.lr_scale * ROLLBACK_LR_SCALE
+        if (path is None and self._initial_model is None) or lr_scale < MIN_LR_SCALE:
+            rolled_back = ", and rolling back did not help" if before.lr_scale < 1 else ""
             raise RunError(
-                f"{self.progress.in_a_row} updates in a row gave no number at update {self.progress.update + 1}"
-                f"{tried}: lower train.learning_rate ({self.config.train.learning_rate}) or use train.precision=fp32"
+                f"loss was NaN {before.nan_in_a_row} times in a row at update {before.update + 1}{rolled_back}: "
+                f"lower train.learning_rate ({settings.learning_rate}) or use train.precision=fp32"
             )
         if path is not None:
             self._load(path)
-        elif self._again is not None:
-            self._restart(self._again)
+        elif self._initial_model is not None:
+            self._restart(self._initial_model)
         if self.runtime.is_main:
             delete_after(self.folder, self.progress.update)
-        self._taken = None
-        self.progress = dataclasses.replace(self.progress, lowered=lowered, skipped=skipped, split=split, in_a_row=0)
+        self.progress = dataclasses.replace(
+            self.progress, lr_scale=lr_scale, nan_in_a_row=0, skipped=before.skipped, split=before.split
+        )
+        update, remarks = self.progress.update, tuple(self.remarks)
+        self._observe(RollbackEvent(update, before.nan_in_a_row, lr_scale, before.skipped, remarks))
+        self._journal.take_back(update)
+        self._journal.write("rollback", update + 1, lr_scale=lr_scale, skipped=before.skipped)
 
 
-def last_saved(update: int, settings: TrainConfig) -> list[int]:
+def averaged_updates(update: int, settings: TrainConfig) -> list[int]:
     """The updates whose checkpoints `train.average_checkpoints` averages at this update."""
-    whole = range(update - update % settings.save_every, 0, -settings.save_every)
-    return [update, *(each for each in whole if each != update)][: settings.average_checkpoints]
+    saved = range(update - update % settings.save_every, 0, -settings.save_every)
+    return [update, *(number for number in saved if number != update)][: settings.average_checkpoints]
 
 
 def runs_ahead(config: Config, runtime: Runtime) -> bool:
-    """Whether the device is told of an update before it is done with the last: a GPU works while Python talks."""
+    """Whether the next update is queued before the loss of this one is read: a GPU works while Python prepares."""
     return runtime.device.type == "cuda" and not config.train.sharded
 
 
-def _mix(*numbers: int) -> int:
-    """One seed of several numbers, so that none is like another's neighbour."""
+def _mix_seed(*numbers: int) -> int:
+    """One seed from several numbers; neighbouring numbers give unrelated seeds."""
     value = 0x9E3779B97F4A7C15
     for number in numbers:
         value = ((value ^ number) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
@@ -486,21 +525,24 @@ def _mix(*numbers: int) -> int:
 
 
 @contextmanager
-def _asked_to_stop() -> Iterator[Callable[[], int]]:
-    """The signal, SIGTERM or Ctrl-C, that has come, or 0; the same one again ends the program at once.
+def _stop_signal() -> Iterator[Callable[[], int]]:
+    """Reads the signal, SIGTERM or Ctrl-C, that asked to stop, or 0; the same signal again raises KeyboardInterrupt.
 
-    Not the other: Ctrl-C reaches the parent of a run too, which then ends its children with SIGTERM.
+    Not the other one: Ctrl-C reaches torchrun too, which then ends its processes with SIGTERM.
     """
-    asked: list[int] = []
+    received: list[int] = []
 
-    def hear(number: int, frame: object) -> None:
-        if number in asked:
+    def handle(number: int, frame: object) -> None:
+        if number in received:
             raise KeyboardInterrupt
-        asked.append(number)
+        received.append(number)
 
-    before = {number: signal.signal(number, hear) for number in (signal.SIGTERM, signal.SIGINT)}
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+        yield lambda: 0
+        return
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield lambda: asked[0] if asked else 0
+        yield lambda: received[0] if received else 0
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

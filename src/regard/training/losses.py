@@ -1,114 +1,181 @@
-"""Objectives: what a batch costs, summed over its tokens; the loop divides by the tokens of all processes.
+"""Losses: cross-entropy with label smoothing, R-Drop and guided alignment, for translation, next-token prediction and
+masked language modelling.
 
-B rows, H heads, T target tokens, S source tokens.
+All losses are sums over tokens; the training loop divides by the number of tokens in all processes.
+B rows, H heads, T target tokens, S source tokens, N tokens of a batch, V vocabulary.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard import kernels
 from regard.config import Config, TrainConfig
 from regard.errors import ConfigError
 from regard.models import Record
 from regard.text.batching import Batch
-from regard.training.cross_entropy import IGNORED, cross_entropy
 
-AGREED = 0.3  # of its layer's attention, which a model's own alignment must have; a flat beginning teaches nothing
+IGNORE_INDEX = 0  # the padding id: such labels have no loss
+MIN_ALIGNMENT_WEIGHT = 0.3  # attention weight from which a self-made alignment counts; a flat start teaches nothing
+vocabulary_kernel = kernels.find("vocabulary")
 
 
-class Cost(NamedTuple):
-    """Summed over tokens."""
+class BatchLoss(NamedTuple):
+    """The loss of a batch, summed over its tokens."""
 
     loss: Tensor
-    """What is minimised."""
-    plain: Tensor
-    """Cross-entropy without smoothing or penalties: its mean is the logarithm of the perplexity."""
+    """The training loss, with label smoothing and penalties: this is minimised."""
+    nll: Tensor
+    """The negative log-likelihood, without label smoothing or penalties; exp(nll / tokens) is the perplexity."""
 
 
-Price = Callable[[Tensor, Tensor, float, float], Cost]
+LogitsLoss = Callable[[Tensor, Tensor, float, float], BatchLoss]
 
 
-def objective(model: nn.Module, batch: Batch, config: TrainConfig, price: Price | None = None) -> Cost:
-    """Of a translation, a next token or a masked token: whatever the family's batch asks for.
+def batch_loss(
+    model: nn.Module, batch: Batch, config: TrainConfig, logits_loss_function: LogitsLoss | None = None
+) -> BatchLoss:
+    """The loss of a batch: of translations, next tokens (gpt) or masked tokens (bert).
 
-    With R-Drop the batch passes twice, under different dropout. `price` stands for `priced` where it is compiled.
+    With R-Drop the batch passes through the model twice, with different dropout. `logits_loss_function` is a compiled
+    version of `logits_loss`.
     """
     if config.r_drop:
         batch = batch.each(lambda tensor: torch.cat([tensor, tensor]))
-    logits, extra = _run(model, batch, config)
-    cost = (price or priced)(logits, wanted(logits, batch), config.label_smoothing, config.r_drop)
-    return cost._replace(loss=cost.loss + extra / (2 if config.r_drop else 1))
+    logits, alignment_loss = _forward(model, batch, config)
+    function = logits_loss_function or logits_loss
+    loss, nll = function(logits, _labels(logits, batch), config.label_smoothing, config.r_drop)
+    return BatchLoss(loss + alignment_loss / (2 if config.r_drop else 1), nll)
 
 
-def priced(logits: Tensor, labels: Tensor, smoothing: float, rdrop: float) -> Cost:
-    """What these logits cost."""
-    loss, plain = cross_entropy(logits, labels, smoothing)
-    return Cost(loss / 2 + rdrop * apart(logits, labels) / 4, plain / 2) if rdrop else Cost(loss, plain)
+def logits_loss(logits: Tensor, labels: Tensor, label_smoothing: float, r_drop: float) -> BatchLoss:
+    """Cross-entropy and, where `r_drop` is above 0, the R-Drop penalty of a batch that holds every row twice."""
+    loss, nll = cross_entropy(logits, labels, label_smoothing)
+    if not r_drop:
+        return BatchLoss(loss, nll)
+    return BatchLoss(loss / 2 + r_drop * r_drop_divergence(logits, labels) / 4, nll / 2)
 
 
-def apart(logits: Tensor, labels: Tensor) -> Tensor:
-    """R-Drop (Liang et al., 2021): how far the predictions of two passes lie apart, both ways."""
-    one, other = (part.float().log_softmax(-1) for part in logits.flatten(0, -2).chunk(2))
-    counts = labels.flatten().chunk(2)[0] != IGNORED
-    there = F.kl_div(one, other, reduction="none", log_target=True).sum(-1)
-    back = F.kl_div(other, one, reduction="none", log_target=True).sum(-1)
-    return (there + back).where(counts, 0.0).sum()
-
-
-def _run(model: nn.Module, batch: Batch, config: TrainConfig) -> tuple[Tensor, Tensor | float]:
-    """The logits, and what guided alignment costs."""
+def _forward(model: nn.Module, batch: Batch, config: TrainConfig) -> tuple[Tensor, Tensor | float]:
+    """The logits, and the weighted loss of guided alignment."""
     if not config.guided_alignment:
         return model(batch), 0.0
     record: Record = {}
     logits = model(batch, record)
-    crosses = [name for name in record if name.endswith(".cross")]
-    weights = record[crosses[max(len(crosses) - 2, 0)]]
-    links = own_links(weights, batch) if batch.alignment is None else batch.alignment
-    return logits, config.guided_alignment * guided_loss(weights, links)
+    layers = [name for name in record if name.endswith(".cross")]
+    weights = record[layers[max(len(layers) - 2, 0)]]
+    alignment = attention_alignment(weights, batch) if batch.alignment is None else batch.alignment
+    return logits, config.guided_alignment * guided_alignment_loss(weights, alignment)
 
 
-def guided_loss(weights: Tensor, links: Tensor) -> Tensor:
-    """Cross-entropy of the first head's weights (B, H, T, S) with links (B, T, S), over target tokens that have any.
+def _labels(logits: Tensor, batch: Batch) -> Tensor:
+    """The labels of these logits: the whole target, or for masked language modelling only the masked tokens."""
+    return batch.target_out if logits.dim() == 3 else batch.target_out[batch.target_out != IGNORE_INDEX]
 
-    After Garg et al. (2019): the layer is the last but one, where attention is most like an alignment; of an rnn and of
-    a decoder with one layer, its only one.
+
+# Cross-entropy
+
+
+def cross_entropy(logits: Tensor, labels: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:
+    """The cross-entropy of (..., V) logits with label smoothing, and the negative log-likelihood without it.
+
+    Label smoothing e gives the label a probability of 1 - e and spreads e evenly over the vocabulary. Both are sums
+    over tokens; the second has no gradient.
     """
-    given = weights[:, 0].float().clamp_min(1e-9)  # a source token that is no word has no link, and its zero no weight
-    return -(links * given.log()).sum()
+    logits, labels = logits.flatten(0, -2), labels.flatten()
+    if logits.device.type == "cpu" and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        losses: tuple[Tensor, Tensor] = _InPlace.apply(logits, labels, label_smoothing)  # type: ignore[no-untyped-call]
+        return losses
+    if logits.device.type == "cuda" and vocabulary_kernel is not None:
+        loss, nll = vocabulary_kernel.token_losses(logits, labels, label_smoothing)
+        return loss.sum(), nll.sum()
+    log_p = logits.float().log_softmax(-1)
+    nll = F.nll_loss(log_p, labels, reduction="sum", ignore_index=IGNORE_INDEX)
+    if not label_smoothing:
+        return nll, nll.detach()
+    uniform = -log_p.mean(-1).where(labels != IGNORE_INDEX, 0.0).sum()
+    return (1 - label_smoothing) * nll + label_smoothing * uniform, nll.detach()
+
+
+class _InPlace(torch.autograd.Function):
+    """The same on a CPU, where new memory is slow: the log-probabilities (N, V) become the gradient in place."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, labels: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:
+        log_p = logits.float().log_softmax(-1)
+        counted = labels != IGNORE_INDEX
+        ctx.ignored, ctx.labels, ctx.label_smoothing = (~counted).nonzero()[:, 0], labels[:, None], label_smoothing
+        ctx.log_p, ctx.dtype = log_p, logits.dtype
+        nll = -log_p.gather(1, ctx.labels)[:, 0].where(counted, 0.0).sum()
+        loss = (1 - label_smoothing) * nll
+        if label_smoothing:
+            loss = loss - label_smoothing * log_p.mean(-1).where(counted, 0.0).sum()
+        nll = nll.clone()
+        ctx.mark_non_differentiable(nll)
+        return loss, nll
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        upstream = gradients[0]
+        gradient, ctx.log_p = ctx.log_p.exp_(), None
+        if ctx.label_smoothing:
+            gradient.sub_(ctx.label_smoothing / gradient.shape[-1])
+        gradient.scatter_add_(1, ctx.labels, gradient.new_full(ctx.labels.shape, ctx.label_smoothing - 1))
+        gradient.index_fill_(0, ctx.ignored, 0.0)
+        if upstream != 1:
+            gradient.mul_(upstream)
+        return gradient.to(ctx.dtype), None, None
+
+
+def r_drop_divergence(logits: Tensor, labels: Tensor) -> Tensor:
+    """R-Drop (Liang et al., 2021): the KL divergence between the predictions of the two passes, in both directions."""
+    first, second = (half.float().log_softmax(-1) for half in logits.flatten(0, -2).chunk(2))
+    counted = labels.flatten().chunk(2)[0] != IGNORE_INDEX
+    forward = F.kl_div(first, second, reduction="none", log_target=True).sum(-1)
+    backward = F.kl_div(second, first, reduction="none", log_target=True).sum(-1)
+    return (forward + backward).where(counted, 0.0).sum()
+
+
+# Guided alignment
+
+
+def guided_alignment_loss(weights: Tensor, alignment: Tensor) -> Tensor:
+    """The cross-entropy between the first head's attention (B, H, T, S) and an alignment (B, T, S).
+
+    Follows Garg et al. (2019): it is applied to the last decoder layer but one, where attention is most like an
+    alignment; an rnn or a decoder of one layer has only one. Target tokens without an alignment have no loss.
+    """
+    probabilities = weights[:, 0].float().clamp_min(1e-9)  # padding has weight 0 and no alignment: avoid 0 * -inf
+    return -(alignment * probabilities.log()).sum()
 
 
 @torch.no_grad()
-def own_links(weights: Tensor, batch: Batch) -> Tensor:
-    """The alignment that a layer's heads together show: (B, T, S), one where both tokens look at each other most."""
+def attention_alignment(weights: Tensor, batch: Batch) -> Tensor:
+    """The alignment (B, T, S) in a layer's attention: 1 where a target and a source token attend to each other most."""
     assert batch.source is not None
     mean = weights.detach().float().mean(1)
-    real = (batch.target_out != IGNORED)[:, :, None] & (batch.source != IGNORED)[:, None, :]
+    real = (batch.target_out != IGNORE_INDEX)[:, :, None] & (batch.source != IGNORE_INDEX)[:, None, :]
     mean = mean.where(real, 0.0)
-    best = (mean == mean.amax(-1, keepdim=True)) & (mean == mean.amax(-2, keepdim=True))
-    return (best & (mean >= AGREED)).float()
+    mutual = (mean == mean.amax(-1, keepdim=True)) & (mean == mean.amax(-2, keepdim=True))
+    return (mutual & (mean >= MIN_ALIGNMENT_WEIGHT)).float()
 
 
-def check_guided(config: Config, links: bool) -> None:
-    """Guided alignment is for what looks at a source, and alignments are for it."""
-    if links and not config.train.guided_alignment:
+def check_guided_alignment(config: Config, alignments: bool) -> None:
+    """Refuse guided alignment for models without attention to a source, and alignment files without it."""
+    if alignments and not config.train.guided_alignment:
         raise ConfigError(
             "--alignments are for guided alignment: give its weight, such as --set train.guided_alignment=0.05"
         )
     if not config.train.guided_alignment:
         return
     if config.model.family in ("gpt", "bert"):
-        raise ConfigError(f"train.guided_alignment draws attention to a source, and a {config.model.family} has none")
+        raise ConfigError(f"train.guided_alignment needs attention to a source, and a {config.model.family} has none")
     if config.model.score == "none":
-        raise ConfigError("train.guided_alignment draws attention to a source, and model.score = none has no attention")
-    if links and config.text.bpe_dropout:
-        raise ConfigError("--alignments link words cut in one way: set text.bpe_dropout=0, or leave --alignments out")
-
-
-def wanted(logits: Tensor, batch: Batch) -> Tensor:
-    """The labels of these logits: all of the target, or of a bert only what is to be guessed."""
-    return batch.target_out if logits.dim() == 3 else batch.target_out[batch.target_out != IGNORED]
+        raise ConfigError("train.guided_alignment needs attention to a source, and model.score = none has no attention")
+    if alignments and config.text.bpe_dropout:
+        raise ConfigError("--alignments need one segmentation of each word: set text.bpe_dropout=0, or leave them out")

@@ -1,4 +1,4 @@
-"""The optimizer: AdamW, and the schedules of its rate as pure functions of the update."""
+"""The optimizer, AdamW, and its learning-rate schedules as pure functions of the update."""
 
 from __future__ import annotations
 
@@ -15,42 +15,46 @@ from regard.models.lora import has_frozen_rows
 Schedule = Callable[[int, TrainConfig, int], float]
 
 
-def _warm(update: int, warmup: int) -> float:
+def _warmup(update: int, warmup: int) -> float:
     return min(1.0, update / warmup) if warmup else 1.0
 
 
 def noam(update: int, config: TrainConfig, size: int) -> float:
-    """size^-0.5 min(u^-0.5, u w^-1.5): the paper's, times `rate`."""
+    """The schedule of Vaswani et al. (2017), size^-0.5 min(u^-0.5, u w^-1.5), times `learning_rate`."""
     warmup = max(config.warmup, 1)
     return config.learning_rate / math.sqrt(size) * min(1 / math.sqrt(update), update / math.sqrt(warmup) ** 3)
 
 
 def inverse_sqrt(update: int, config: TrainConfig, size: int) -> float:
-    """The same curve, with its peak given."""
+    """The same curve with `learning_rate` as its peak: linear warm-up, then decay as 1 / sqrt(update)."""
     warmup = max(config.warmup, 1)
     return config.learning_rate * min(update / warmup, math.sqrt(warmup / update))
 
 
 def cosine(update: int, config: TrainConfig, size: int) -> float:
-    """Half a cosine, down to a tenth."""
-    fall = 0.5 * (1 + math.cos(math.pi * _done(update, config, end=config.updates)))
-    return config.learning_rate * _warm(update, config.warmup) * (0.1 + 0.9 * fall)
+    """Linear warm-up, then half a cosine down to a tenth of the peak."""
+    decay = 0.5 * (1 + math.cos(math.pi * _decay_progress(update, config, end=config.updates)))
+    return config.learning_rate * _warmup(update, config.warmup) * (0.1 + 0.9 * decay)
 
 
 def linear(update: int, config: TrainConfig, size: int) -> float:
-    """A straight line that would be at zero after the last update."""
-    return config.learning_rate * _warm(update, config.warmup) * (1 - _done(update, config, end=config.updates + 1))
+    """Linear warm-up, then linear decay that would reach zero after the last update."""
+    return (
+        config.learning_rate
+        * _warmup(update, config.warmup)
+        * (1 - _decay_progress(update, config, end=config.updates + 1))
+    )
 
 
 def constant(update: int, config: TrainConfig, size: int) -> float:
-    """No fall at all."""
-    return config.learning_rate * _warm(update, config.warmup)
+    """Linear warm-up, then no decay."""
+    return config.learning_rate * _warmup(update, config.warmup)
 
 
-def _done(update: int, config: TrainConfig, *, end: int) -> float:
-    """The share of the way from the end of the warm-up, or the first update, to the end."""
-    begin = max(config.warmup, 1)
-    return min(1.0, max(0, update - begin) / max(1, end - begin))
+def _decay_progress(update: int, config: TrainConfig, *, end: int) -> float:
+    """The share of the decay that is over: 0 at the end of the warm-up, 1 at `end`."""
+    start = max(config.warmup, 1)
+    return min(1.0, max(0, update - start) / max(1, end - start))
 
 
 SCHEDULES: dict[str, Schedule] = {
@@ -62,34 +66,21 @@ SCHEDULES: dict[str, Schedule] = {
 }
 
 
-def rate(update: int, config: TrainConfig, size: int) -> float:
-    """The learning rate of update 1, 2, ..."""
+def learning_rate(update: int, config: TrainConfig, size: int) -> float:
+    """The learning rate of update 1, 2, ... for a model of this size."""
     return SCHEDULES[config.schedule](update, config, size)
 
 
-def reserve(optimizer: torch.optim.Optimizer) -> None:
-    """Take the memory of its averages before batches do: these can be halved where too little is left.
-
-    It is a step on which something was no number: nothing else comes of it.
-    """
-    given = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    for parameter in given:
-        parameter.grad = torch.zeros_like(parameter)
-    optimizer.found_inf = torch.ones((), device=given[0].device)  # type: ignore[attr-defined]
-    optimizer.step()
-    optimizer.zero_grad()
-
-
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
-    """AdamW, fused where torch can; weight decay on whole matrices only, biases, norms and embeddings left alone."""
+    """Fused AdamW with weight decay on matrices only: not on biases, norms or embeddings."""
     decayed: list[nn.Parameter] = []
-    spared: list[nn.Parameter] = []
-    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding | Learned)}
+    not_decayed: list[nn.Parameter] = []
+    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding | Learned)}
     for parameter in model.parameters():
         if parameter.requires_grad:
-            matrix = parameter.dim() == 2 and id(parameter) not in tables and not has_frozen_rows(parameter)
-            (decayed if matrix else spared).append(parameter)
-    groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": spared, "weight_decay": 0.0}]
+            is_matrix = parameter.dim() == 2 and id(parameter) not in embeddings and not has_frozen_rows(parameter)
+            (decayed if is_matrix else not_decayed).append(parameter)
+    groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": not_decayed, "weight_decay": 0.0}]
     return torch.optim.AdamW(
         [group for group in groups if group["params"]],
         lr=config.learning_rate,
@@ -97,3 +88,16 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
         eps=1e-9,
         fused=True,
     )
+
+
+def allocate_state(optimizer: torch.optim.Optimizer) -> None:
+    """Allocate AdamW's moments now, before the batches: a batch can be split when memory is short, moments cannot.
+
+    It is a step with `found_inf` set, which changes no weight and no moment.
+    """
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for parameter in parameters:
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.found_inf = torch.ones((), device=parameters[0].device)  # type: ignore[attr-defined]
+    optimizer.step()
+    optimizer.zero_grad()

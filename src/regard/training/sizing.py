@@ -1,4 +1,4 @@
-"""Size: the model and the schedule that suit the data and the machine; pure functions, nothing is measured.
+"""Sizing: a model and a schedule that suit the data and the machine; pure functions that measure nothing.
 
 A run whose updates are given depends on the data and the kind of device alone, so that two machines choose alike.
 """
@@ -13,36 +13,38 @@ from typing import Any, NamedTuple
 from regard.config import Config, ModelConfig, TrainConfig
 from regard.counting import count, work
 
-PLANNED = frozenset({"train.updates", "train.warmup", "train.validate_every", "train.save_every"})
-"""What --minutes decides."""
-CHOSEN = PLANNED | frozenset(
-    [f"model.{name}" for name in "size heads feed_forward_size encoder_layers decoder_layers dropout".split()]  # noqa: SIM905
-    + [f"model.{name}" for name in "norm_placement positions activation scale_embeddings".split()]  # noqa: SIM905
-    + [f"train.{name}" for name in "batch_tokens batch_shapes learning_rate schedule r_drop ema_decay patience".split()]  # noqa: SIM905
-)
-"""What is chosen where neither a recipe nor the user says it."""
+PLANNED_FIELDS = frozenset({"train.updates", "train.warmup", "train.validate_every", "train.save_every"})
+"""The config fields that --minutes decides."""
+CHOSEN_FIELDS = PLANNED_FIELDS | {
+    *("model.size", "model.heads", "model.feed_forward_size", "model.encoder_layers", "model.decoder_layers"),
+    *("model.dropout", "model.norm_placement", "model.positions", "model.activation", "model.scale_embeddings"),
+    *("train.batch_tokens", "train.batch_shapes", "train.learning_rate", "train.schedule", "train.r_drop"),
+    *("train.ema_decay", "train.patience"),
+}
+"""The config fields that are chosen where neither a recipe nor the user sets them."""
 
-CORE = 40e9  # operations a second of one core in training: half of what two idle cores gave a transformer-base
-LONGEST = 3 * 3600.0  # seconds that a run on a CPU may take by that figure, unless its length is given
-EPOCHS, KNOWN = 56.0, 29_000  # Multi30k is good after 6,000 updates of 8,192 positions, 29,000 pairs of about 30
-ENOUGH = 3000  # updates of a run that was given a time, where batches can be small enough
-PASSES = 5.0  # epochs a size should see in the minutes given; a smaller one sees more
-MOST_UPDATES = 100_000  # of the base Transformer of Vaswani et al. (2017)
+CORE_FLOPS = 40e9  # per second in training, of one core: half of what two idle cores gave a transformer-base
+MAX_CPU_SECONDS = 3 * 3600.0  # of a run on a CPU by that figure, unless its length is given
+MULTI30K_POSITIONS = 29_000 * 30  # of an epoch of Multi30k, both sides together
+MULTI30K_EPOCHS = 56.0  # 6,000 updates of 8,192 positions: good there
+MIN_UPDATES_IN_MINUTES = 3000  # of a run with --minutes, where batches can be small enough
+MIN_EPOCHS_IN_MINUTES = 5.0  # that a size should see in --minutes; else a smaller one is chosen
+MAX_UPDATES = 100_000  # of the base Transformer of Vaswani et al. (2017)
 VALIDATIONS = 20  # of a run
-SHAPES_OF_BATCHES = 24, 48  # on a GPU, which waits for Python without CUDA graphs: of a small model, and from 512 on
-BIG = 20 * 2**30  # bytes of a GPU that a transformer-big is trained on
+GRAPH_SHAPES = 24, 48  # shapes of batches for CUDA graphs: of a small model, and of one of size 512 or more
+BIG_GPU_BYTES = 20 * 2**30  # memory of a GPU that a transformer-big is trained on
 
 
 class Shape(NamedTuple):
-    """A model for corpora of at least so many examples (tokens, for one text)."""
+    """A model for corpora of at least `min_examples` examples (tokens for language models)."""
 
-    least: int
+    min_examples: int
     layers: int
     size: int
     heads: int
     feed_forward: int
     dropout: float
-    rdrop: float = 0.0
+    r_drop: float = 0.0
     on_cpu: bool = True
     """Whether a CPU trains it in hours."""
 
@@ -50,8 +52,8 @@ class Shape(NamedTuple):
 # Little data: fewer layers, narrower, more dropout (Sennrich and Zhang 2019; Araabi and Monz 2020). The second is the
 # recipe of Multi30k, the third fairseq's for IWSLT, then Vaswani et al.'s base and big.
 TRANSFORMERS = (
-    Shape(0, 3, 128, 4, 256, 0.3, rdrop=3.0),
-    Shape(10_000, 4, 256, 4, 512, 0.3, rdrop=3.0),
+    Shape(0, 3, 128, 4, 256, 0.3, r_drop=3.0),
+    Shape(10_000, 4, 256, 4, 512, 0.3, r_drop=3.0),
     Shape(100_000, 6, 512, 4, 1024, 0.3, on_cpu=False),
     Shape(1_000_000, 6, 512, 8, 2048, 0.1, on_cpu=False),
     Shape(20_000_000, 6, 1024, 16, 4096, 0.1, on_cpu=False),
@@ -80,76 +82,79 @@ STYLE: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Facts:
-    """What a size is chosen by."""
+    """Facts about the data and the machine that a size is chosen by."""
 
     examples: int
-    source: float
-    target: float
-    """Mean positions of an example's sides; one text has no source."""
-    longest: int
-    """Positions of the longest example, both sides together."""
+    source_length: float
+    """Mean tokens of a source; 0 for language models."""
+    target_length: float
+    max_length: int
+    """Tokens of the longest example, both sides together."""
     device: str
     """cpu, cuda or mps."""
-    memory: int
-    """Bytes of a GPU that are not other programs'; 0: not known."""
+    gpu_memory: int
+    """Bytes that no other program holds; 0: not known."""
     cores: int
-    minutes: float
-    """0: as long as it takes."""
+    minutes: float | None
+    """None: as long as it takes."""
 
     @property
     def positions(self) -> float:
-        """Of an epoch."""
-        return self.examples * (self.source + self.target)
+        """Tokens of an epoch, both sides together."""
+        return self.examples * (self.source_length + self.target_length)
 
     @property
-    def pairs(self) -> bool:
-        return self.source > 0
+    def is_pairs(self) -> bool:
+        return self.source_length > 0
 
     @property
-    def modest(self) -> bool:
-        """Whether there is no CUDA GPU."""
-        return self.device != "cuda"
+    def has_gpu(self) -> bool:
+        return self.device == "cuda"
 
 
-def left_open(asked: Iterable[str], *, recipe: bool, started: bool, minutes: bool) -> frozenset[str]:
-    """What nobody has said, of `section.field=value` that were asked.
+def unset_fields(values: Iterable[str], *, recipe: bool, started: bool, minutes: bool) -> frozenset[str]:
+    """The config fields the user did not set; `values` are the section.field names that are set.
 
-    A recipe says all but what --minutes plans. A model to start from brings its shape, and its rate should not rise.
+    A recipe sets all but what --minutes plans. A model to start from brings its shape and its learning rate.
     """
-    names = CHOSEN if not recipe else PLANNED if minutes else frozenset()
+    names = CHOSEN_FIELDS if not recipe else PLANNED_FIELDS if minutes else frozenset()
     if started:
-        names &= PLANNED | {"train.batch_tokens", "train.patience"}
-    return names - {value.partition("=")[0].strip() for value in asked}
+        names &= PLANNED_FIELDS | {"train.batch_tokens", "train.patience"}
+    return names - set(values)
 
 
-def choose(config: Config, left_open: frozenset[str], facts: Facts) -> Config:
-    """The config with what is left open filled in; what a size would not fit (heads, widths) follows what is given."""
-    shapes = _possible(config.model, facts)
-    config = _with_model(config, left_open, shapes[-1], facts)
+def choose(config: Config, unset: frozenset[str], facts: Facts) -> Config:
+    """Fill in the unset fields; heads and widths follow the size where only that is set."""
+    shapes = _possible_shapes(config.model, facts)
+    config = _with_model(config, unset, shapes[-1], facts)
     for shape in reversed(shapes[:-1]):
-        if not facts.minutes or facts.minutes * 60 >= PASSES * facts.positions * _seconds(config, facts):
+        epoch = facts.positions * _seconds_per_position(config, facts)
+        if not facts.minutes or facts.minutes * 60 >= MIN_EPOCHS_IN_MINUTES * epoch:
             break
-        config = _with_model(config, left_open, shape, facts)
-    return scheduled(config, left_open, facts)
+        config = _with_model(config, unset, shape, facts)
+    return with_batch_tokens(config, unset, facts)
 
 
-def _possible(model: ModelConfig, facts: Facts) -> list[Shape]:
-    """The sizes the data are enough for, smallest first."""
-    amount = facts.examples if facts.pairs else facts.positions
-    enough = [shape for shape in SHAPES[model.family] if shape.least <= amount]
-    if facts.modest:
-        return [shape for shape in enough if shape.on_cpu]
-    return [shape for shape in enough if facts.memory >= BIG or shape.size < 1024]
+def _possible_shapes(model: ModelConfig, facts: Facts) -> list[Shape]:
+    """The shapes that there is enough data for, smallest first."""
+    examples = facts.examples if facts.is_pairs else facts.positions
+    shapes = [shape for shape in SHAPES[model.family] if shape.min_examples <= examples]
+    if not facts.has_gpu:
+        return [shape for shape in shapes if shape.on_cpu]
+    return [shape for shape in shapes if facts.gpu_memory >= BIG_GPU_BYTES or shape.size < 1024]
 
 
-def _with_model(config: Config, left_open: frozenset[str], shape: Shape, facts: Facts) -> Config:
-    given = {name: getattr(config.model, name) for name in ("size", "heads") if f"model.{name}" not in left_open}
-    size, heads = given.get("size", shape.size), given.get("heads", shape.heads)
-    if "size" not in given:
+def _with_model(config: Config, unset: frozenset[str], shape: Shape, facts: Facts) -> Config:
+    size, heads = shape.size, shape.heads
+    if "model.heads" not in unset:
+        heads = config.model.heads
+    if "model.size" in unset:
         size = max(1, round(size / (2 * heads))) * 2 * heads
-    elif "heads" not in given:
-        heads = next(number for number in (shape.heads, 8, 4, 2, 1) if size % number == 0)
-    values = {
+    else:
+        size = config.model.size
+        if "model.heads" in unset:
+            heads = next(number for number in (shape.heads, 8, 4, 2, 1) if size % number == 0)
+    model = {
         "size": size,
         "heads": heads,
         "feed_forward_size": max(1, size * shape.feed_forward // shape.size),
@@ -158,120 +163,117 @@ def _with_model(config: Config, left_open: frozenset[str], shape: Shape, facts: 
         "dropout": shape.dropout,
         **STYLE[config.model.family],
     }
-    # the second pass of R-Drop is cheap on a GPU, which a small model leaves idle
-    training = {
-        "r_drop": 0.0 if facts.modest else shape.rdrop,
+    train: dict[str, Any] = {
+        "r_drop": shape.r_drop if facts.has_gpu else 0.0,  # its second pass is cheap where a GPU is idle
         "ema_decay": 0.0 if config.train.average_checkpoints else 0.999,
     }
-    if not facts.modest and config.model.family == "transformer":
-        training["batch_shapes"] = SHAPES_OF_BATCHES[size >= 512]
-    return _laid_under(config, left_open, {"model": values, "train": training})
+    if facts.has_gpu and config.model.family == "transformer":
+        train["batch_shapes"] = GRAPH_SHAPES[size >= 512]
+    return _fill(config, unset, {"model": model, "train": train})
 
 
-def scheduled(config: Config, left_open: frozenset[str], facts: Facts) -> Config:
-    """The config with the budget, the updates and all that follows from them."""
-    config = _laid_under(config, left_open, {"train": {"batch_tokens": _budget(config, facts)}})
-    updates = _updates(config, facts) if "train.updates" in left_open else config.train.updates
-    return with_updates(config, left_open, updates, facts, every=max(updates // VALIDATIONS, min(100, updates)))
+def with_batch_tokens(config: Config, unset: frozenset[str], facts: Facts) -> Config:
+    """Choose batch_tokens, updates and all that follows from them."""
+    config = _fill(config, unset, {"train": {"batch_tokens": _batch_tokens(config, facts)}})
+    updates = _updates(config, facts) if "train.updates" in unset else config.train.updates
+    return with_updates(config, unset, updates, facts, every=max(updates // VALIDATIONS, min(100, updates)))
 
 
-def with_updates(config: Config, left_open: frozenset[str], updates: int, facts: Facts, *, every: int) -> Config:
-    """The config for so many updates, validated every so many: its warm-up, rate, schedule and saves."""
+def with_updates(config: Config, unset: frozenset[str], updates: int, facts: Facts, *, every: int) -> Config:
+    """Choose warm-up, learning rate, schedule and saves for this many updates, validated `every` so many."""
     warmup = max(1, min(4000, updates // 6))
-    if "train.learning_rate" not in left_open:  # whoever says how high the rate rises knows how fast it can
+    if "train.learning_rate" not in unset:  # a learning rate that was set keeps its warm-up, or a shorter one
         warmup = min(warmup, max(1, config.train.warmup))
     # noam's peak: 0.002 for Multi30k's recipe, 0.0007 for the paper's base; no more than these where runs are short
     size = config.model.size
-    rate = min(0.002 if config.model.family == "transformer" else 0.001, 0.512 / size, (size * warmup) ** -0.5)
-    if "train.save_every" not in left_open:
+    peak = min(0.002 if config.model.family == "transformer" else 0.001, 0.512 / size, (size * warmup) ** -0.5)
+    if "train.save_every" not in unset:
         save = config.train.save_every
-        # the best model is kept only where a validated update is saved too; no more validations than there is time for
+        # the best model is kept only where it is saved too; never more validations than there is time for
         every = math.ceil(every / save) * save if facts.minutes else max(1, every // save) * save
-    elif "train.validate_every" not in left_open:
+    elif "train.validate_every" not in unset:
         every = config.train.validate_every
     values = {
         "updates": updates,
         "warmup": warmup,
-        "learning_rate": float(f"{rate:.1g}"),
+        "learning_rate": float(f"{peak:.1g}"),
         "schedule": "cosine" if facts.minutes else "inverse_sqrt",
         "validate_every": every,
         "save_every": every,
-        # whoever says how long to train means it
-        "patience": VALIDATIONS // 4 if "train.updates" in left_open and not facts.minutes else 0,
+        # with --updates or --minutes a run does not stop early
+        "patience": VALIDATIONS // 4 if "train.updates" in unset and not facts.minutes else 0,
     }
-    return _laid_under(config, left_open, {"train": values})
+    return _fill(config, unset, {"train": values})
 
 
-def _budget(config: Config, facts: Facts) -> int:
-    """It grows as the cube root of the data, from Multi30k's 8,192 to about the paper's 50,000; a power of two.
+def _batch_tokens(config: Config, facts: Facts) -> int:
+    """A power of two that grows with the cube root of the data, from Multi30k's 8,192 to about the paper's 50,000.
 
-    Never more than a hundredth of an epoch, nor than the time given allows for updates enough, or a run would end
-    before it has learned; on a CPU what keeps its cores busy. Never less than the longest example, or 1,024.
+    At most a hundredth of an epoch, and what allows enough updates in --minutes; on a CPU at most 4,096, which keep its
+    cores busy. At least 1,024 and the longest example.
     """
-    grown = 8192 * (facts.positions / (30 * KNOWN)) ** (1 / 3)
-    most = min(grown, facts.positions / 100, 4096 if facts.modest else 65_536)
+    grown = 8192 * (facts.positions / MULTI30K_POSITIONS) ** (1 / 3)
+    most = min(grown, facts.positions / 100, 65_536 if facts.has_gpu else 4096)
     if facts.minutes:
-        most = min(most, 60 * facts.minutes / (ENOUGH * _seconds(config, facts)))
-    return max(1024, 1 << math.floor(math.log2(max(most, 1))), 1 << math.ceil(math.log2(max(facts.longest, 1))))
+        most = min(most, 60 * facts.minutes / (MIN_UPDATES_IN_MINUTES * _seconds_per_position(config, facts)))
+    longest = 1 << math.ceil(math.log2(max(facts.max_length, 1)))
+    return max(1024, 1 << math.floor(math.log2(max(most, 1))), longest)
 
 
 def _updates(config: Config, facts: Facts) -> int:
-    """Fewer epochs the more data there is; on a CPU no more than LONGEST allows; two figures are said."""
-    epochs = min(100.0, max(3.0, EPOCHS * (30 * KNOWN / max(facts.positions, 1)) ** 0.25))
-    updates = min(MOST_UPDATES, epochs * facts.positions / per_update(config.train))
-    if facts.modest:
-        updates = min(updates, LONGEST / (per_update(config.train) * _seconds(config, facts)))
+    """Fewer epochs the more data there is; on a CPU at most MAX_CPU_SECONDS; rounded to two figures."""
+    epochs = min(100.0, max(3.0, MULTI30K_EPOCHS * (MULTI30K_POSITIONS / max(facts.positions, 1)) ** 0.25))
+    updates = min(MAX_UPDATES, epochs * facts.positions / tokens_per_update(config.train))
+    if not facts.has_gpu:
+        seconds = tokens_per_update(config.train) * _seconds_per_position(config, facts)
+        updates = min(updates, MAX_CPU_SECONDS / seconds)
     figures = 10.0 ** max(0, math.floor(math.log10(max(updates, 1))) - 1)
     return max(100, int(round(updates / figures) * figures))
 
 
-def per_update(settings: TrainConfig) -> int:
-    """Positions of an update, all its micro-batches together."""
+def tokens_per_update(settings: TrainConfig) -> int:
+    """Padded tokens of an update, all its micro-batches together."""
     return settings.batch_tokens * settings.gradient_accumulation
 
 
-def seconds(config: Config, facts: Facts) -> float:
-    """How long the updates of this config take on a CPU, by formula."""
-    return config.train.updates * per_update(config.train) * _seconds(config, facts)
+def estimated_seconds(config: Config, facts: Facts) -> float:
+    """The seconds of all updates on a CPU, by formula."""
+    return config.train.updates * tokens_per_update(config.train) * _seconds_per_position(config, facts)
 
 
-def _seconds(config: Config, facts: Facts) -> float:
-    """Of training on one position; more than 8 cores help little, and a GPU is taken for a thousand."""
-    source, target = max(1, round(facts.source)) if facts.pairs else 0, max(1, round(facts.target))
-    if not facts.pairs:
-        target = min(config.text.context_length, config.model.max_positions)
+def _seconds_per_position(config: Config, facts: Facts) -> float:
+    """Of training; more than 8 cores help little, and a GPU counts as a thousand."""
+    if facts.is_pairs:
+        source, target = max(1, round(facts.source_length)), max(1, round(facts.target_length))
+    else:
+        source, target = 0, min(config.text.context_length, config.model.max_positions)
     passes = 2 if config.train.r_drop else 1
-    speed = CORE * (min(facts.cores, 8) if facts.modest else 1000)
+    speed = CORE_FLOPS * (1000 if facts.has_gpu else min(facts.cores, 8))
     return passes * work(config.model, source, target).training / (source + target) / speed
 
 
-def _laid_under(config: Config, left_open: frozenset[str], values: dict[str, dict[str, Any]]) -> Config:
-    """The config with those of the values that are left open."""
-    taken = {
-        section: {name: value for name, value in fields.items() if f"{section}.{name}" in left_open}
-        for section, fields in values.items()
-    }
-    return config.over(taken)
+def _fill(config: Config, unset: frozenset[str], values: dict[str, dict[str, Any]]) -> Config:
+    """The config with those of the values that are unset."""
+    return config.over(
+        {
+            section: {name: value for name, value in fields.items() if f"{section}.{name}" in unset}
+            for section, fields in values.items()
+        }
+    )
 
 
-# What is said
-
-
-def sentence(config: Config, facts: Facts, time: str) -> str:
+def describe(config: Config, facts: Facts, time: str) -> str:
     """`29,000 pairs, 2 cores: a transformer of 4+4 layers of 256 (9.1 million parameters), ...`"""
     model, settings = config.model, config.train
-    data = f"{facts.examples:,} pairs" if facts.pairs else f"{facts.positions:,.0f} tokens"
-    place = f"{facts.cores} core{'s' * (facts.cores != 1)}" if facts.modest else "a GPU"
+    data = f"{facts.examples:,} pairs" if facts.is_pairs else f"{facts.positions:,.0f} tokens"
+    place = "a GPU" if facts.has_gpu else f"{facts.cores} core{'s' * (facts.cores != 1)}"
     minutes = f", {facts.minutes:g} minute{'s' * (facts.minutes != 1)}" if facts.minutes else ""
     layers = {"bert": f"{model.encoder_layers}", "gpt": f"{model.decoder_layers}"}.get(
         model.family, f"{model.encoder_layers}+{model.decoder_layers}"
     )
-    article = "an" if model.family == "rnn" else "a"
-    size = f"{article} {model.family} of {layers} layers of {model.size} ({_million(count(config).total)} parameters)"
-    updates = f"{settings.updates:,} updates of {per_update(settings):,} positions"
+    article, total = "an" if model.family == "rnn" else "a", count(config).total
+    parameters = f"{total / 1e6:.1f} million" if total >= 1e5 else f"{total:,}"
+    size = f"{article} {model.family} of {layers} layers of {model.size} ({parameters} parameters)"
+    updates = f"{settings.updates:,} updates of {tokens_per_update(settings):,} positions"
     end = "" if facts.minutes else f", about {time}; --minutes sets a time, --recipe another size"
     return f"{data}, {place}{minutes}: {size}, {updates}{end}"
-
-
-def _million(number: int) -> str:
-    return f"{number / 1e6:.1f} million" if number >= 1e5 else f"{number:,}"

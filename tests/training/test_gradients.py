@@ -1,4 +1,4 @@
-"""A step gives the same gradients whichever way it is run."""
+"""Gradients are the same eager and compiled."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import torch
 from regard.config import Config
 from regard.models import build
 from regard.training import compiled
-from regard.training.step import compiles
+from regard.training.events import UpdateEvent
+from regard.training.gradients import uses_compile
 from tests.models.families import GENERATORS
-from tests.training.runs import make_config, make_training, no_validation, write_corpus
+from tests.training.runs import ignore, make_config, make_training, no_validation, write_corpus
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 def losses(folder: Path, corpus: Path, config: Config) -> list[float]:
     found: list[float] = []
     training = make_training(folder, corpus, config)
-    training.run(no_validation, lambda kind, facts: found.append(facts["loss"]) if kind == "update" else None)
+    training.run(no_validation, lambda event: found.append(event.loss) if isinstance(event, UpdateEvent) else None)
     return found
 
 
@@ -35,7 +36,7 @@ def losses(folder: Path, corpus: Path, config: Config) -> list[float]:
 @pytest.mark.filterwarnings("ignore:The .grad attribute")
 @pytest.mark.usefixtures("without_kernels")
 @pytest.mark.parametrize("family", ["transformer", "gpt", "bert"])
-def test_compiled_parts_train_as_plain_ones_do(family: str, tmp_path: Path) -> None:
+def test_a_compiled_model_trains_as_an_eager_one(family: str, tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path)
     config = make_config(family, updates=6).with_values(["model.dropout=0", "model.decoder_layers=2"])
     plain = losses(tmp_path / "plain", corpus, config)
@@ -47,7 +48,7 @@ def test_compiled_parts_train_as_plain_ones_do(family: str, tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("without_kernels")
-def test_a_model_with_compiled_parts_decodes_and_records_as_before() -> None:
+def test_a_compiled_model_decodes_and_records_as_before() -> None:
     model = build(GENERATORS["transformer"]).eval()
     source, target = torch.randint(5, 11, (2, 6)), torch.randint(5, 11, (2, 4))
 
@@ -57,7 +58,7 @@ def test_a_model_with_compiled_parts_decodes_and_records_as_before() -> None:
         return model.step(target, model.start(source, record=record), record)[0], record
 
     before, before_record = said()
-    compiled.compile_parts(model)
+    compiled.compile_blocks(model)
     after, after_record = said()
     assert torch.equal(before, after)
     assert before_record.keys() == after_record.keys()
@@ -68,13 +69,10 @@ def test_batches_of_few_shapes_are_trained_on(family: str, tmp_path: Path) -> No
     corpus = write_corpus(tmp_path)
     training = make_training(tmp_path / "run", corpus, make_config(family, batch_shapes=3, updates=20))
     shapes = set()
-    batches = training._batches()
     for _ in range(30):
-        batch = next(batches)
-        shapes.add(tuple(batch.target_out.shape))
-    batches.close()  # type: ignore[attr-defined]
+        shapes.add(tuple(next(training.batches).target_out.shape))
     assert 1 < len(shapes) <= 3
-    assert training.run(no_validation, lambda *_: None).update == 20
+    assert training.run(no_validation, ignore).update == 20
 
 
 @pytest.mark.parametrize(
@@ -88,4 +86,4 @@ def test_batches_of_few_shapes_are_trained_on(family: str, tmp_path: Path) -> No
     ],
 )
 def test_compiling_is_for_long_runs_on_a_gpu(values: dict[str, Any], device: str, expected: bool) -> None:
-    assert compiles(Config.read(values), torch.device(device)) is expected
+    assert uses_compile(Config.read(values), torch.device(device)) is expected

@@ -1,0 +1,181 @@
+"""Gradients of a micro-batch: the forward and backward pass, eager, compiled or replayed as a CUDA graph.
+
+A small model on a GPU waits for Python, which launches thousands of kernels per update. A CUDA graph launches them all
+at once. A graph is captured for one shape of batch, so `train.batch_shapes` limits the number of shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard import kernels
+from regard.config import Config, TrainConfig
+from regard.text.batching import Batch
+from regard.training.compiled import compile_blocks, compiled_logits_loss
+from regard.training.distributed import Runtime
+from regard.training.losses import LogitsLoss, batch_loss
+
+MIN_WORK_TO_COMPILE = (
+    5e10  # updates * batch_tokens * model.size; below, compiling takes longer than it saves (RECORDS.md)
+)
+MAX_GRAPHS = 64  # each graph holds its own copy of the kernels' arguments
+SPARE_BYTES = 64 << 20  # GPU memory left free for a capture beyond what its pass needs
+NO_EXAMPLES = np.zeros(0, np.int64)
+
+Shape = tuple[tuple[int, ...] | None, ...]
+
+
+class CapturedPass(NamedTuple):
+    """A forward and backward pass over batches of one shape, captured as a CUDA graph."""
+
+    graph: torch.cuda.CUDAGraph
+    inputs: Batch
+    """The tensors that the graph reads."""
+
+
+class Gradients:
+    """Accumulates the gradients of micro-batches in the parameters and their negative log-likelihood in `nll`."""
+
+    def __init__(self, wrapped: nn.Module, config: Config, runtime: Runtime) -> None:
+        self._wrapped, self._config, self._runtime = wrapped, config.train, runtime
+        self._parameters = [parameter for parameter in wrapped.parameters() if parameter.requires_grad]
+        self._logits_loss: LogitsLoss | None = None
+        if uses_compile(config, runtime.device):
+            compile_blocks(wrapped)
+            self._logits_loss = compiled_logits_loss()
+        # masked language modelling has as many labels as tokens were masked: its shapes are never the same
+        self.uses_graphs = (
+            bool(config.train.batch_shapes)
+            and runtime.device.type == "cuda"
+            and runtime.world_size == 1
+            and config.model.family != "bert"
+        )
+        self._graphs: dict[Shape, CapturedPass] = {}
+        self._stream = torch.cuda.Stream(runtime.device) if self.uses_graphs else None  # with memory of its own
+        self._scale = torch.zeros((), device=runtime.device)
+        self.nll = torch.zeros((), device=runtime.device)
+
+    @property
+    def graphs(self) -> int:
+        """The number of CUDA graphs captured so far."""
+        return len(self._graphs)
+
+    def zero(self) -> None:
+        """Set the gradients and the loss to zero."""
+        self.nll.zero_()
+        if self.uses_graphs and self._parameters[0].grad is not None:  # the graphs add to these very tensors
+            torch._foreach_zero_([parameter.grad for parameter in self._parameters if parameter.grad is not None])
+        else:
+            for parameter in self._parameters:
+                parameter.grad = None
+
+    def free_graphs(self) -> None:
+        """Delete all CUDA graphs and free their memory."""
+        self._graphs.clear()
+
+    def accumulate(self, batch: Batch, scale: float, *, last: bool) -> None:
+        """Add the gradients of `scale` times the batch's loss; processes average theirs after the `last` one."""
+        batch = batch._replace(source_tokens=0, target_tokens=0, examples=NO_EXAMPLES)  # else each value is recompiled
+        if not self.uses_graphs:
+            self._backward(batch, scale, last=last)
+            return
+        shape = _shape(batch)
+        if shape not in self._graphs and len(self._graphs) < MAX_GRAPHS:
+            self._graphs[shape] = self._capture(batch)
+        if shape not in self._graphs:
+            self._backward(batch, scale, last=last)
+            return
+        graph, inputs = self._graphs[shape]
+        for graph_input, tensor in zip(_tensors(inputs), _tensors(batch), strict=True):
+            graph_input.copy_(tensor, non_blocking=True)
+        self._scale.fill_(scale)
+        graph.replay()
+
+    def _backward(self, batch: Batch, scale: float | Tensor, *, last: bool) -> None:
+        with self._runtime.no_sync(self._wrapped, enabled=not last), autocast(self._config, self._runtime.device):
+            loss, nll = batch_loss(self._wrapped, batch, self._config, self._logits_loss)
+        (loss * scale).backward()
+        self.nll += nll
+
+    def _capture(self, batch: Batch) -> CapturedPass:
+        inputs = batch.each(Tensor.clone)
+        with self._side_effects_undone():
+            self._warm_up(inputs)
+            graph = torch.cuda.CUDAGraph()
+            pool = next(iter(self._graphs.values())).graph.pool() if self._graphs else None
+            # the thread that loads batches allocates memory meanwhile: only errors of this thread count
+            with torch.cuda.graph(graph, pool=pool, stream=self._stream, capture_error_mode="thread_local"):
+                self._backward(inputs, self._scale, last=True)
+        return CapturedPass(graph, inputs)
+
+    def _warm_up(self, batch: Batch) -> None:
+        """Run the pass before its capture, so that libraries choose kernels and allocate their workspaces.
+
+        A capture that runs out of memory leaves torch's allocator locked. So the memory of the pass is measured here,
+        and an out-of-memory error raised before the capture starts.
+        """
+        device = self._runtime.device
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_reserved(device)
+        side, current = self._stream, torch.cuda.current_stream()
+        assert side is not None
+        side.wait_stream(current)
+        try:
+            with torch.cuda.stream(side):
+                for _ in range(1 if self._graphs else 2):  # the very first pass allocates what later ones reuse
+                    self._backward(batch, self._scale, last=True)
+        finally:
+            current.wait_stream(side)
+        needed = torch.cuda.memory_reserved(device) - before
+        torch.cuda.empty_cache()
+        if torch.cuda.mem_get_info(device)[0] < needed + SPARE_BYTES:
+            raise torch.cuda.OutOfMemoryError(f"a CUDA graph needs {needed:,} bytes")
+
+    @contextmanager
+    def _side_effects_undone(self) -> Iterator[None]:
+        """Restore gradients, loss, random state and the current stream at the end."""
+        for parameter in self._parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+        before = [*(gradient.clone() for gradient in gradients), self.nll.clone()]
+        random_state, stream = torch.cuda.get_rng_state(self._runtime.device), torch.cuda.current_stream()
+        try:
+            yield
+        finally:
+            torch.cuda.set_stream(stream)  # a capture that ran out of memory leaves its own stream as the current one
+            torch.cuda.set_rng_state(random_state, self._runtime.device)
+            torch._foreach_copy_([*gradients, self.nll], before)
+
+
+def uses_compile(config: Config, device: torch.device) -> bool:
+    """Whether torch.compile is used: `auto` means in long runs on a GPU, except for rnns."""
+    settings = config.train
+    if settings.compile != "auto":
+        return settings.compile == "yes"
+    if settings.sharded:
+        return False  # torch.compile with sharded weights is not tested
+    is_long = settings.updates * settings.batch_tokens * config.model.size >= MIN_WORK_TO_COMPILE
+    return device.type == "cuda" and kernels.able() and is_long and config.model.family != "rnn"
+
+
+def autocast(config: TrainConfig, device: torch.device) -> torch.autocast:
+    """Matrix products in bf16 where the config asks for it, or by default where the GPU supports it; fp32 weights."""
+    supported = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    bf16 = config.precision == "bf16" or (config.precision == "auto" and supported)
+    return torch.autocast(device.type, torch.bfloat16, enabled=bf16)
+
+
+def _tensors(batch: Batch) -> list[Tensor]:
+    return [value for value in batch if isinstance(value, Tensor)]
+
+
+def _shape(batch: Batch) -> Shape:
+    """The shapes of a batch's tensors: a CUDA graph is replayed for equal shapes only."""
+    return tuple(tuple(value.shape) if isinstance(value, Tensor) else None for value in batch)

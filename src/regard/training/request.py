@@ -1,0 +1,238 @@
+"""A training request: files, folder and config, checked before anything is written."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard import folders
+from regard.config import Config, find_config
+from regard.documents.formats import format_of
+from regard.errors import ConfigError, DataError, FolderError
+from regard.inspection import quality
+from regard.models.folder import CONFIG, MODEL
+from regard.text.tokenizer import FILES as TOKENIZER_FILES
+from regard.training.checkpoint import checkpoints, damaged_checkpoints
+from regard.training.data import Files
+from regard.training.losses import check_guided_alignment
+from regard.training.observers import FILES as OBSERVER_FILES
+from regard.training.sizing import unset_fields
+from regard.training.start_from import base_config
+from regard.training.start_from import check as check_start
+
+IDENTITY = "data.txt"  # the hash of the files that a run is trained on
+DAMAGED_MODEL = f"damaged-{MODEL}"
+RUN_FILES = (
+    *(MODEL, DAMAGED_MODEL, CONFIG, IDENTITY, "journal.jsonl", "card.md", quality.CALIBRATION_FILE, folders.CHECKSUMS),
+    *(*TOKENIZER_FILES, *OBSERVER_FILES),
+)
+
+PathLike = str | Path
+Pair = tuple[PathLike, PathLike | None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for."""
+
+    corpora: tuple[Files, ...]
+    valid: Files | None
+    out: Path
+    config: Config
+    call: str
+    """The command line or Python call, for the card."""
+    unset: frozenset[str] = frozenset()
+    """The config fields that data and machine decide."""
+    origins: tuple[Path, ...] = ()
+    """Finished folders whose weights the run starts from."""
+    minutes: float | None = None
+    fresh: bool = False
+    """Start over, whatever run is in the folder."""
+    start: float = dataclasses.field(default_factory=time.perf_counter)
+    """When the minutes started to run."""
+
+
+def make_request(
+    source: PathLike,
+    target: PathLike | None,
+    *,
+    out: PathLike,
+    valid: PathLike | Pair | None,
+    also: Iterable[Sequence[Any]],
+    tag: str,
+    alignments: PathLike | None,
+    start_from: PathLike | Sequence[PathLike] | None,
+    recipe: str | None,
+    updates: int | None,
+    minutes: float | None,
+    config: Mapping[str, Any] | None,
+    languages: tuple[str, str] | None,
+    fields: tuple[str, str] | None,
+    seed: int | None,
+    fresh: bool,
+    call: str,
+) -> Request:
+    """The request of a call of `train`, with its config found and its files named; nothing is read yet."""
+    values = dict(config or {})
+    if minutes is not None and (updates is not None or "train.updates" in values):
+        raise ConfigError("--updates and --minutes both say how long to train: give one of them")
+    values |= {"train.updates": updates} if updates is not None else {}
+    values |= {"train.seed": seed} if seed is not None else {}
+    names = [start_from] if isinstance(start_from, str | Path) else start_from or []
+    origins = tuple(Path(name) for name in names)
+    settings = base_config(origins)
+    settings = (find_config(recipe, settings) if recipe else settings).with_values(values)
+    tags = [tag, *(str(corpus[3]) for corpus in also if len(corpus) > 3)]
+    known_tags = settings.text.tags.split()
+    settings = settings.over({"text": {"tags": " ".join(dict.fromkeys([*known_tags, *filter(None, tags)]))}})
+    form: dict[str, Any] = {"languages": languages, "fields": fields, "running": settings.text.continuous}
+    family = settings.model.family
+    corpora = [_files(source, target, family=family, tag=tag, alignments=_path(alignments), **form)]
+    for corpus in also:
+        more_source, more_target, weight, *rest = corpus
+        corpora.append(_files(more_source, more_target, weight, family=family, tag="".join(rest), **form))
+    valid_pair = (valid, None) if isinstance(valid, str | Path) else valid
+    return Request(
+        corpora=tuple(corpora),
+        valid=_files(*valid_pair, family=family, tag=tag, **form) if valid_pair is not None else None,
+        out=Path(out),
+        config=settings,
+        call=call,
+        unset=unset_fields(values, recipe=bool(recipe), started=bool(origins), minutes=minutes is not None),
+        origins=origins,
+        minutes=minutes,
+        fresh=fresh,
+    )
+
+
+def _path(name: PathLike | None) -> Path | None:
+    return None if name is None else Path(name)
+
+
+def _files(
+    source: PathLike, target: PathLike | None, weight: float = 1.0, *, family: str, tag: str, **form: Any
+) -> Files:
+    """Two files, one with both sides, or one text for a language model."""
+    if not str(source):
+        raise ConfigError("the name of a text file is empty")
+    for path in map(Path, filter(None, (source, target, form.get("alignments")))):
+        if str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
+            raise ConfigError(f"{path} can be read only once, and training reads its text several times: save it first")
+    single = not target and (format_of(str(source)) is None or family in ("gpt", "bert"))
+    if not 0 < weight <= 1000:
+        raise ConfigError(f"the weight of {source} ({weight}) must be above 0 and at most 1000")
+    if single and tag:
+        raise ConfigError(f"a tag ({tag}) is put before the source of a pair, and {source} is one text")
+    return Files(Path(source), Path(target) if target else None, single, weight, tag=tag, **form)
+
+
+# Checks
+
+
+def check_request(request: Request) -> None:
+    """Refuse a request that cannot work; nothing has been written yet."""
+    config = request.config
+    if request.minutes is not None and not (math.isfinite(request.minutes) and request.minutes > 0):
+        raise ConfigError(f"--minutes ({request.minutes}) must be a number of minutes above 0")
+    if config.train.seed >= 2**63:
+        raise ConfigError(f"train.seed ({config.train.seed}) must be below 2^63")
+    if config.train.average_checkpoints and config.train.ema_decay:
+        raise ConfigError(
+            f"train.average_checkpoints ({config.train.average_checkpoints}) and train.ema_decay "
+            f"({config.train.ema_decay}) are two averages: set one to 0"
+        )
+    _check_texts(request)
+    if config.model.family not in ("gpt", "bert") and not config.text.shared and config.model.tie_embeddings == "all":
+        raise ConfigError(
+            "model.tie_embeddings = all gives both sides the same embeddings, and text.shared = false gives them two "
+            'vocabularies: set model.tie_embeddings="target"'
+        )
+    check_start(config, request.origins, request.out)
+    check_guided_alignment(config, alignments=any(files.alignments for files in request.corpora))
+
+
+def _check_texts(request: Request) -> None:
+    """Refuse text files that are empty, broken, in the way or of the wrong number for the family."""
+    family, single = request.config.model.family, request.config.model.family in ("gpt", "bert")
+    texts = [files for files in (*request.corpora, request.valid) if files is not None]
+    for files in texts:
+        if next(iter(files.read()), None) is None:
+            raise DataError(f"{files.source} is empty")
+    if request.valid is not None:
+        for _ in request.valid.read():  # to the end: an error there should not appear after hours of training
+            pass
+    written = {(request.out / name).resolve() for name in RUN_FILES}
+    for path in (path for files in texts for path in files.paths):
+        if path.resolve() in written:
+            raise ConfigError(f"a run in {request.out} would write over {path}: choose another --out")
+    if any(single != files.single for files in request.corpora):
+        raise ConfigError(
+            f"model.family = {family} learns from one text file, and two were given"
+            if single
+            else f"model.family = {family} learns from pairs: give SOURCE and TARGET, or --set model.family=gpt or bert"
+        )
+    if request.valid is not None and single != request.valid.single:
+        expected = 'one text file and ""' if single else "a SOURCE and a TARGET"
+        raise ConfigError(f"--valid must be {expected}: that is what model.family = {family} learns from")
+    for tag in (files.tag for files in request.corpora):
+        if tag and tag.split() != [tag]:
+            raise ConfigError(f"a tag ({tag}) is one token, without spaces: such as <2fr>")
+
+
+def check_folder(out: Path, *, fresh: bool) -> None:
+    """Refuse a folder with files of our names that are not of a run, and a run that lost its config."""
+    if (out / CONFIG).exists() and not fresh:
+        return
+    present = [name for name in RUN_FILES if (out / name).exists()]
+    if present and not checkpoints(out) and not _has_identity(out):
+        name = IDENTITY if IDENTITY in present else present[0]
+        raise FolderError(f"{out / name} is not of a run, which would write over it: choose another --out")
+    if not fresh and (checkpoints(out) or MODEL in present):
+        raise FolderError(
+            f"{out} holds a run without its {CONFIG}: put it back, start over with --fresh, or choose another --out"
+        )
+
+
+def _has_identity(out: Path) -> bool:
+    """Whether the folder has the hash of a run's data."""
+    path = out / IDENTITY
+    if not path.is_file():
+        return False
+    with folders.clear_os_errors(path, "read"), path.open("rb") as file:
+        return re.fullmatch(rb"[0-9a-f]{64}", file.read(64)) is not None
+
+
+def clear_folder(out: Path) -> None:
+    """Delete the files of a run."""
+    for path in (*checkpoints(out), *damaged_checkpoints(out)):
+        folders.delete(path)
+    for name in RUN_FILES:
+        if (out / name).exists():
+            folders.delete(out / name)
+
+
+def check_unchanged(old: Config, new: Config, out: Path, unset: frozenset[str]) -> None:
+    """Refuse to resume with another config, and name the differences."""
+    may_change = {"train.sharded"} | unset
+    before, now = old.values(), new.values()
+    changes = [
+        f"{section}.{name} was {_shown(before[section][name])} and is now {_shown(value)}"
+        for section, fields in now.items()
+        for name, value in fields.items()
+        if before[section][name] != value and f"{section}.{name}" not in may_change
+    ]
+    if changes:
+        raise FolderError(
+            f"{out} holds a run with another config: {'; '.join(changes)}. Resume with the old values, choose another "
+            "--out, or start over with --fresh"
+        )
+
+
+def _shown(value: Any) -> Any:
+    return "empty" if value == "" else value
