@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-import regard
 from regard.config import Config
 
 ROOT = Path(__file__).parent.parent
@@ -138,18 +137,6 @@ def test_every_import_is_a_declared_dependency() -> None:
     for path in FILES:
         used = {name.split(".")[0] for name in imports(path)} - set(sys.stdlib_module_names) - {"regard"}
         assert used <= known, path
-
-
-def test_the_public_names_are_exactly_those_of_all() -> None:
-    assert sorted(regard._HOME) == sorted(regard.__all__)
-    for name in regard.__all__:
-        assert getattr(regard, name) is not None
-    assert [name for name in dir(regard) if name != "__version__"] == sorted(regard.__all__)
-
-
-def test_an_unknown_public_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'atend'"):
-        _ = regard.atend
 
 
 FIELDS = {

@@ -1,4 +1,4 @@
-"""Regard: the attention lineage as one toolkit. The public names and nothing else; torch comes when one needs it."""
+"""Regard: train, use, measure and inspect sequence models. The public names; each is imported when it is first used."""
 
 from __future__ import annotations
 
@@ -6,73 +6,84 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.attention import Additive, Cosine, General, Memory, MultiHead, attend
-    from regard.config import Config, ModelConfig, preset
-    from regard.counting import count
-    from regard.errors import ConfigError, DataError, FolderError, InputError, RegardError, RequestError, RunError
-    from regard.evaluation.compare import compare
-    from regard.evaluation.evaluate import evaluate
-    from regard.inspection.word_alignment import align
-    from regard.models import build
-    from regard.preflight.check import check
-    from regard.training.train import Run, train
-    from regard.translation.explain import explain
-    from regard.translation.loading import load
-
-_HOMES = {
-    "regard.counting": ["count"],
-    "regard.attention": ["Additive", "Cosine", "General", "Memory", "MultiHead", "attend"],
-    "regard.config": ["Config", "ModelConfig", "preset"],
-    "regard.errors": [
-        "ConfigError", "DataError", "FolderError", "InputError", "RegardError", "RequestError", "RunError",
-    ],
-    "regard.preflight.check": ["check"],
-    "regard.translation.explain": ["explain"],
-    "regard.training.train": ["Run", "train"],
-    "regard.translation.loading": ["load"],
-    "regard.models": ["build"],
-    "regard.evaluation.evaluate": ["evaluate"],
-    "regard.evaluation.compare": ["compare"],
-    "regard.inspection.word_alignment": ["align"],
-}  # fmt: skip
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
+    from regard.attention import Additive as Additive
+    from regard.attention import Cosine as Cosine
+    from regard.attention import General as General
+    from regard.attention import Memory as Memory
+    from regard.attention import MultiHead as MultiHead
+    from regard.attention import attend as attend
+    from regard.config import Config as Config
+    from regard.config import ModelConfig as ModelConfig
+    from regard.config import preset as preset
+    from regard.counting import count as count
+    from regard.errors import ConfigError as ConfigError
+    from regard.errors import DataError as DataError
+    from regard.errors import FolderError as FolderError
+    from regard.errors import InputError as InputError
+    from regard.errors import RegardError as RegardError
+    from regard.errors import RequestError as RequestError
+    from regard.errors import RunError as RunError
+    from regard.evaluation.compare import compare as compare
+    from regard.evaluation.evaluate import evaluate as evaluate
+    from regard.inspection.word_alignment import align as align
+    from regard.models import build as build
+    from regard.preflight.check import check as check
+    from regard.results import Report as Report
+    from regard.results import Table as Table
+    from regard.training.train import Run as Run
+    from regard.training.train import train as train
+    from regard.translation.explain import explain as explain
+    from regard.translation.loading import load as load
+    from regard.translation.reader import Reader as Reader
+    from regard.translation.translator import Translator as Translator
+    from regard.translation.writer import Writer as Writer
 
 __version__ = "0.1.0"
-__all__ = [
-    "Additive",
-    "Config",
-    "ConfigError",
-    "Cosine",
-    "DataError",
-    "FolderError",
-    "General",
-    "InputError",
-    "Memory",
-    "ModelConfig",
-    "MultiHead",
-    "RegardError",
-    "RequestError",
-    "Run",
-    "RunError",
-    "align",
-    "attend",
-    "build",
-    "check",
-    "compare",
-    "count",
-    "evaluate",
-    "explain",
-    "load",
-    "preset",
-    "train",
-]
+
+_MODULES = {
+    # verbs
+    "check": "preflight.check",
+    "count": "counting",
+    "train": "training.train",
+    "load": "translation.loading",
+    "evaluate": "evaluation.evaluate",
+    "compare": "evaluation.compare",
+    "explain": "translation.explain",
+    "align": "inspection.word_alignment",
+    "attend": "attention",
+    "build": "models",
+    "preset": "config",
+    # types
+    "Config": "config",
+    "ModelConfig": "config",
+    "Run": "training.train",
+    "Translator": "translation.translator",
+    "Writer": "translation.writer",
+    "Reader": "translation.reader",
+    "Report": "results",
+    "Table": "results",
+    "MultiHead": "attention",
+    "Memory": "attention",
+    "Additive": "attention",
+    "General": "attention",
+    "Cosine": "attention",
+    # errors
+    "RegardError": "errors",
+    "RequestError": "errors",
+    "ConfigError": "errors",
+    "DataError": "errors",
+    "FolderError": "errors",
+    "InputError": "errors",
+    "RunError": "errors",
+}
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULES:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME[name]), name)
+    return getattr(importlib.import_module(f"regard.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return [*__all__, "__version__"]
