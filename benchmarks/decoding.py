@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from benchmarks.measure import in_turn, report
 from benchmarks.models import marian
 from regard.config import Config, ModelConfig
-from regard.decoding import Begun, Hypothesis, beam, greedy, make_rules
+from regard.decoding import Constraints, Encoded, Hypothesis, beam, greedy
 from regard.inspection.trace import trace
 from regard.interop import names as rename
 from regard.models import build
@@ -45,21 +45,29 @@ def pair() -> tuple[nn.Module, nn.Module]:
 
 
 def searching(
-    model: Any, source: Tensor, beams: int, begun: list[Begun] | None = None
+    model: Any, source: Tensor, beams: int, encoded: list[Encoded] | None = None
 ) -> Callable[[], list[Hypothesis]]:
     """A search of ours that writes STEPS tokens, the end that is forced counted."""
     first = torch.zeros(len(source), dtype=torch.int64)
-    rules = make_rules(end=END, longest=[STEPS - 1] * len(source), shortest=0, no_repeat=0, forbidden=[0])
+    constraints = Constraints(end=END, max_lengths=[STEPS - 1] * len(source), forbidden=[0])
 
     def run() -> list[Hypothesis]:
-        if begun is not None:
-            begun.clear()
+        if encoded is not None:
+            encoded.clear()
         if beams == 1:
-            return greedy(model, source, first, rules=rules, length_penalty=1.0, begun=begun)
+            return greedy(model, source, first, constraints=constraints, length_penalty=1.0, encoded=encoded)
         found = beam(
-            model, source, first, rules=rules, beams=beams, results=1, length_penalty=1.0, coverage_penalty=0.0,
-            diversity=0.0, begun=begun,
-        )  # fmt: skip
+            model,
+            source,
+            first,
+            constraints=constraints,
+            beams=beams,
+            results=1,
+            length_penalty=1.0,
+            coverage_penalty=0.0,
+            diversity_penalty=0.0,
+            encoded=encoded,
+        )
         return [hypotheses[0] for hypotheses in found]
 
     return run
@@ -103,12 +111,12 @@ def in_bf16(ours: nn.Module, theirs: Any, rounds: int) -> bool:
 def tracing(ours: Any, sides: Tokenizers, rounds: int) -> bool:
     """A beam of 5 with the attention of what it chose, the reading of the source kept, against the beam alone."""
     source = torch.randint(5, sides.source.size, (SENTENCES, SOURCE))
-    begun: list[Begun] = []
-    searched, kept = searching(ours, source, 5), searching(ours, source, 5, begun)
+    encoded: list[Encoded] = []
+    searched, kept = searching(ours, source, 5), searching(ours, source, 5, encoded)
 
     def traced() -> None:
         found = kept()
-        trace(ours, source.tolist(), found, sides, begun=begun[0])
+        trace(ours, source.tolist(), found, sides, encoded=encoded[0])
 
     seconds = in_turn({"searched": searched, "traced": traced}, rounds=rounds)
     return report(
@@ -160,7 +168,7 @@ def against_bare_ctranslate2(ours: nn.Module, sides: Tokenizers, beams: int, pre
         config = Config(model=ours.config)  # type: ignore[arg-type]
         save_model(folder, ours, config, {"tokenizer.json": sides.source.text}, force=False)
         translator = Translator.load(folder)
-        translator.use("ctranslate2", precision, folder, steps=False)
+        translator.use("ctranslate2", precision, folder, token_scores=False)
         converted = next(Path(place, "ctranslate2").iterdir())
         threads = torch.get_num_threads()
         bare = ctranslate2.Translator(str(converted), compute_type=TYPES[precision], intra_threads=threads)

@@ -18,7 +18,7 @@ from regard.attention import causal, packed, padding, sinusoidal
 from regard.attention.masks import over_queries
 from regard.config import TrainConfig
 from regard.counting import count
-from regard.decoding import Tree, make_rules
+from regard.decoding import Constraints, Tree
 from regard.decoding import beam as search
 from regard.models.contract import Record, State
 from regard.models.layers import ACTIVATIONS
@@ -268,11 +268,10 @@ class Table:
 
 def tree() -> str:
     trees: list[Tree] = []
-    rules = make_rules(end=5, longest=[4], shortest=0, no_repeat=0, forbidden=())
-    options = {"length_penalty": 1.0, "coverage_penalty": 0.0, "diversity": 0.0}
-    search(
-        Table(), torch.zeros(1, 1).long(), torch.tensor([0]), rules=rules, beams=2, results=2, trees=trees, **options
-    )
+    constraints = Constraints(end=5, max_lengths=[4])
+    options = {"length_penalty": 1.0, "coverage_penalty": 0.0, "diversity_penalty": 0.0}
+    source, first = torch.zeros(1, 1).long(), torch.tensor([0])
+    search(Table(), source, first, constraints=constraints, beams=2, results=2, trees=trees, **options)
     parts, before = [label(40, 110, 56, "begin", BLUE)], [(68.0, 110.0)]
     for step, branches in enumerate(trees[0]):
         x, after = 170 + 140 * step, []

@@ -239,8 +239,6 @@ def test_terms_of_a_glossary_are_counted_and_those_that_are_missing_are_named(fo
     text = out.read_text()
     for term, form in (("bird", "zorblax"), ("X7", "X7")):
         assert (f"glossary: term {term} not placed in line 2" in done.stderr) != (form in text)
-    with pytest.raises(ConfigError, match=r"--terms \(firm\) must be soft or hard"):
-        regard("translate", folders / "translator", "--terms", "firm", text="the bird\n")
 
 
 def test_nothing_is_overwritten_and_least_of_all_the_input(folders: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.decoding import Hypothesis, Rules, beam, greedy, make_rules
+from regard.decoding import Constraints, Hypothesis, beam, greedy
 from regard.models import build
 from tests.models.families import GENERATORS
 
@@ -17,8 +17,8 @@ PAD, BEGIN, END = 0, 1, 2
 LENGTHS = (5, 3, 1, 4)
 NAMES = ["transformer", "transformer-rotary", "rnn-additive-input-lstm", "rnn-dot-output-gru", "rnn-none-input-gru",
          "gpt", "gpt-llama"]  # fmt: skip
-FREE: dict[str, Any] = {"end": END, "shortest": 0, "no_repeat": 0, "forbidden": (PAD, BEGIN)}
-PLAIN: dict[str, Any] = {"length_penalty": 1.0, "coverage_penalty": 0.0, "diversity": 0.0}
+FREE: dict[str, Any] = {"end": END, "min_length": 0, "no_repeat_ngram": 0, "forbidden": (PAD, BEGIN)}
+PLAIN: dict[str, Any] = {"length_penalty": 1.0, "coverage_penalty": 0.0, "diversity_penalty": 0.0}
 
 
 class Batch:
@@ -46,8 +46,8 @@ class Batch:
         width = int(mask.sum(1).max())
         return self.source[list(rows), :width], self.first[list(rows)], mask[:, :width]
 
-    def rules(self, longest: int = 6, **values: Any) -> Rules:
-        return make_rules(longest=[longest] * len(self.source), **{**FREE, **values})
+    def constraints(self, max_length: int = 6, **values: Any) -> Constraints:
+        return Constraints(max_lengths=[max_length] * len(self.source), **{**FREE, **values})
 
     def log_probability(self, row: int, tokens: list[int], *models: nn.Module) -> float:
         """Of the tokens and the end, teacher-forced, the sentence alone."""
@@ -64,11 +64,11 @@ def shaken(model: nn.Module, amount: float = 0.5) -> Any:
     return model.double().eval().requires_grad_(False)
 
 
-def exhaustive(batch: Batch, row: int, longest: int, length_penalty: float) -> list[tuple[float, list[int]]]:
+def exhaustive(batch: Batch, row: int, max_length: int, length_penalty: float) -> list[tuple[float, list[int]]]:
     """Every sentence there is, best first."""
     words = range(3, batch.vocabulary)
     found = []
-    for length in range(longest + 1):
+    for length in range(max_length + 1):
         for tokens in itertools.product(words, repeat=length):
             score = batch.log_probability(row, list(tokens)) / (length + 1) ** length_penalty
             found.append((score, list(tokens)))
@@ -79,24 +79,24 @@ def best(found: list[list[Hypothesis]]) -> list[list[int]]:
     return [hypotheses[0].tokens for hypotheses in found]
 
 
-def search(batch: Batch, data: tuple[Tensor, Tensor, Tensor], rules: Rules, beams: int) -> list[Hypothesis]:
+def search(batch: Batch, data: tuple[Tensor, Tensor, Tensor], constraints: Constraints, beams: int) -> list[Hypothesis]:
     """Greedy or, with more than one beam, beam search; the best hypotheses."""
     if beams == 1:
-        return greedy(batch.model, *data, rules=rules, length_penalty=1.0)
-    return [h[0] for h in beam(batch.model, *data, rules=rules, beams=beams, results=1, **PLAIN)]
+        return greedy(batch.model, *data, constraints=constraints, length_penalty=1.0)
+    return [h[0] for h in beam(batch.model, *data, constraints=constraints, beams=beams, results=1, **PLAIN)]
 
 
-def slow_beam(batch: Batch, row: int, longest: int, beams: int, length_penalty: float) -> list[list[int]]:
+def slow_beam(batch: Batch, row: int, max_length: int, beams: int, length_penalty: float) -> list[list[int]]:
     """Beam search with lists: candidates sorted, the best take the free places, what ends keeps its own."""
     source, first, _ = batch.rows(row)
     living: list[tuple[float, list[int]]] = [(0.0, [])]
     ended: list[tuple[float, list[int]]] = []
-    for length in range(longest + 1):
+    for length in range(max_length + 1):
         candidates = []
         for total, tokens in living:
             target = torch.cat([first, torch.tensor(tokens, dtype=torch.int64)])[None]
             logs = batch.model.step(target, batch.model.start(source))[0][0, -1].log_softmax(-1).tolist()
-            words = [END] if length == longest else range(2, batch.vocabulary)
+            words = [END] if length == max_length else range(2, batch.vocabulary)
             candidates += [(total + logs[word], tokens, word) for word in words]
         places, living = beams - len(ended), []
         for total, tokens, word in sorted(candidates, reverse=True)[:places]:

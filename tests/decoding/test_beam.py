@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from regard.decoding import Hypothesis, Tree, beam, greedy
-from regard.decoding.beam import _different
-from regard.decoding.search import top
+from regard.decoding.beam import _distinct
+from regard.decoding.search import topk
 from regard.errors import InputError
 from tests.decoding.small import END, NAMES, PLAIN, Batch, best, exhaustive, slow_beam
 from tests.models.families import GENERATORS
@@ -23,7 +23,7 @@ PENALTIES = [-0.5, 0.0, 0.6, 1.0, 2.0]
 def test_a_wide_beam_equals_exhaustive_search(name: str, length_penalty: float) -> None:
     batch = Batch(name, vocabulary=5, lengths=(3, 1))
     options = {**PLAIN, "length_penalty": length_penalty}
-    found = beam(batch.model, *batch.data, rules=batch.rules(longest=4), beams=31, results=6, **options)
+    found = beam(batch.model, *batch.data, constraints=batch.constraints(max_length=4), beams=31, results=6, **options)
     for row, hypotheses in enumerate(found):
         expected = exhaustive(batch, row, 4, length_penalty)[:6]
         assert [h.tokens for h in hypotheses] == [tokens for _, tokens in expected]
@@ -36,7 +36,7 @@ def test_a_beam_finds_what_a_slow_one_finds(name: str, length_penalty: float) ->
     batch = Batch(name, vocabulary=6)
     options = {**PLAIN, "length_penalty": length_penalty}
     for row, hypotheses in enumerate(
-        beam(batch.model, *batch.data, rules=batch.rules(), beams=4, results=4, **options)
+        beam(batch.model, *batch.data, constraints=batch.constraints(), beams=4, results=4, **options)
     ):
         assert [h.tokens for h in hypotheses] == slow_beam(batch, row, 6, 4, length_penalty)
 
@@ -46,8 +46,8 @@ def test_a_beam_finds_what_a_slow_one_finds(name: str, length_penalty: float) ->
 def test_a_beam_of_one_is_greedy_search(name: str, length_penalty: float) -> None:
     batch = Batch(name)
     options = {**PLAIN, "length_penalty": length_penalty}
-    found = beam(batch.model, *batch.data, rules=batch.rules(), beams=1, results=1, **options)
-    expected = greedy(batch.model, *batch.data, rules=batch.rules(), length_penalty=length_penalty)
+    found = beam(batch.model, *batch.data, constraints=batch.constraints(), beams=1, results=1, **options)
+    expected = greedy(batch.model, *batch.data, constraints=batch.constraints(), length_penalty=length_penalty)
     assert best(found) == [h.tokens for h in expected]
     assert [h[0].score for h in found] == pytest.approx([h.score for h in expected], abs=1e-6)
 
@@ -58,7 +58,7 @@ def test_stopping_early_never_changes_the_result(
     length_penalty: float, results: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = importlib.import_module("regard.decoding.beam")
-    settled, stops = module._settled, []
+    settled, stops = module._cannot_improve, []
 
     def watched(*given: object) -> torch.Tensor:
         stops.append(settled(*given))
@@ -68,10 +68,12 @@ def test_stopping_early_never_changes_the_result(
     for seed in range(6):
         torch.manual_seed(seed)
         batch = Batch("rnn-dot-output-gru", vocabulary=7)
-        monkeypatch.setattr(module, "_settled", watched)
-        early = beam(batch.model, *batch.data, rules=batch.rules(longest=8), **options)
-        monkeypatch.setattr(module, "_settled", lambda found, *_: torch.zeros(len(found.totals), dtype=torch.bool))
-        late = beam(batch.model, *batch.data, rules=batch.rules(longest=8), **options)
+        monkeypatch.setattr(module, "_cannot_improve", watched)
+        early = beam(batch.model, *batch.data, constraints=batch.constraints(max_length=8), **options)
+        monkeypatch.setattr(
+            module, "_cannot_improve", lambda candidates, *_: torch.zeros(len(candidates.totals), dtype=torch.bool)
+        )
+        late = beam(batch.model, *batch.data, constraints=batch.constraints(max_length=8), **options)
         assert early == late
     assert any(stop.any() for stop in stops)
 
@@ -83,14 +85,14 @@ def test_a_search_stops_when_nothing_can_win(monkeypatch: pytest.MonkeyPatch) ->
     steps = []
     step = batch.model.step
     monkeypatch.setattr(batch.model, "step", lambda *given: (steps.append(1), step(*given))[1])
-    beam(batch.model, *batch.data, rules=batch.rules(longest=100), beams=4, results=1, **PLAIN)
+    beam(batch.model, *batch.data, constraints=batch.constraints(max_length=100), beams=4, results=1, **PLAIN)
     assert len(steps) == 1
 
 
 @all_families
 def test_hypotheses_are_different_and_the_best_comes_first(name: str) -> None:
     batch = Batch(name)
-    for hypotheses in beam(batch.model, *batch.data, rules=batch.rules(), beams=5, results=5, **PLAIN):
+    for hypotheses in beam(batch.model, *batch.data, constraints=batch.constraints(), beams=5, results=5, **PLAIN):
         assert len({tuple(h.tokens) for h in hypotheses}) == 5
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
 
@@ -100,43 +102,50 @@ def test_of_hypotheses_found_twice_the_better_stays_in_its_place() -> None:
         return Hypothesis([token], score, score, True, [score, 0.0])
 
     best, other, again = hypothesis(5, -1.0), hypothesis(6, -2.0), hypothesis(5, -3.0)
-    assert _different([again, other, best]) == [best, other]
+    assert _distinct([again, other, best]) == [best, other]
 
 
-@pytest.mark.parametrize("diversity", [0.0, 0.7])
+@pytest.mark.parametrize("diversity_penalty", [0.0, 0.7])
 @all_families
-def test_every_hypothesis_of_a_list_has_the_models_log_probability(name: str, diversity: float) -> None:
+def test_every_hypothesis_of_a_list_has_the_models_log_probability(name: str, diversity_penalty: float) -> None:
     batch = Batch(name)
-    options = {**PLAIN, "diversity": diversity}
+    options = {**PLAIN, "diversity_penalty": diversity_penalty}
     for row, hypotheses in enumerate(
-        beam(batch.model, *batch.data, rules=batch.rules(), beams=4, results=4, **options)
+        beam(batch.model, *batch.data, constraints=batch.constraints(), beams=4, results=4, **options)
     ):
         for found in hypotheses:
             assert found.log_probability == pytest.approx(batch.log_probability(row, found.tokens), abs=1e-6)
             assert found.score == pytest.approx(found.log_probability / (len(found.tokens) + 1), abs=1e-6)
-            assert sum(found.steps) == pytest.approx(found.log_probability)
+            assert sum(found.log_probabilities) == pytest.approx(found.log_probability)
 
 
 def test_one_group_after_the_other_takes_another_token() -> None:
     batch = Batch("transformer")
-    options = {**PLAIN, "diversity": 1e6}
-    rules = batch.rules(shortest=1)
-    for hypotheses in beam(batch.model, *batch.data, rules=rules, beams=4, results=4, **options):
+    options = {**PLAIN, "diversity_penalty": 1e6}
+    constraints = batch.constraints(min_length=1)
+    for hypotheses in beam(batch.model, *batch.data, constraints=constraints, beams=4, results=4, **options):
         assert len({h.tokens[0] for h in hypotheses}) == 4
 
 
 def test_with_little_diversity_the_groups_find_one_hypothesis() -> None:
     batch = Batch("transformer")
-    found = beam(batch.model, *batch.data, rules=batch.rules(), beams=3, results=3, **{**PLAIN, "diversity": 1e-12})
+    found = beam(
+        batch.model,
+        *batch.data,
+        constraints=batch.constraints(),
+        beams=3,
+        results=3,
+        **{**PLAIN, "diversity_penalty": 1e-12},
+    )
     assert [[h.tokens for h in hypotheses] for hypotheses in found] == [
-        [h.tokens] for h in greedy(batch.model, *batch.data, rules=batch.rules(), length_penalty=1.0)
+        [h.tokens] for h in greedy(batch.model, *batch.data, constraints=batch.constraints(), length_penalty=1.0)
     ]
 
 
 def test_a_coverage_penalty_adds_the_logarithm_of_attention_at_most_one() -> None:
     batch = Batch("transformer")
     options = {**PLAIN, "coverage_penalty": 0.3}
-    found = beam(batch.model, *batch.data, rules=batch.rules(), beams=3, results=3, **options)
+    found = beam(batch.model, *batch.data, constraints=batch.constraints(), beams=3, results=3, **options)
     for row, hypotheses in enumerate(found):
         for hypothesis in hypotheses:
             source, first, _ = batch.rows(row)
@@ -152,29 +161,38 @@ def test_a_coverage_penalty_adds_the_logarithm_of_attention_at_most_one() -> Non
 def test_a_wide_beam_with_a_coverage_penalty_still_finds_the_best() -> None:
     batch = Batch("transformer", vocabulary=5, lengths=(3, 1))
     options = {**PLAIN, "coverage_penalty": 0.5}
-    narrow = beam(batch.model, *batch.data, rules=batch.rules(longest=4), beams=31, results=1, **options)
-    everything = beam(batch.model, *batch.data, rules=batch.rules(longest=4), beams=31, results=31, **options)
+    narrow = beam(batch.model, *batch.data, constraints=batch.constraints(max_length=4), beams=31, results=1, **options)
+    everything = beam(
+        batch.model, *batch.data, constraints=batch.constraints(max_length=4), beams=31, results=31, **options
+    )
     assert best(narrow) == best(everything)
 
 
 def test_coverage_of_a_model_without_attention_is_refused() -> None:
     batch = Batch("rnn-none-input-gru")
     with pytest.raises(InputError, match="does not attend to its source"):
-        beam(batch.model, *batch.data, rules=batch.rules(), beams=2, results=1, **{**PLAIN, "coverage_penalty": 0.1})
+        beam(
+            batch.model,
+            *batch.data,
+            constraints=batch.constraints(),
+            beams=2,
+            results=1,
+            **{**PLAIN, "coverage_penalty": 0.1},
+        )
 
 
 def test_more_results_than_beams_are_refused() -> None:
     batch = Batch("transformer")
-    with pytest.raises(InputError, match="4 results were asked of 3 beams; it must be 1 to 3"):
-        beam(batch.model, *batch.data, rules=batch.rules(), beams=3, results=4, **PLAIN)
+    with pytest.raises(InputError, match="4 results were requested from 3 beams; it must be 1 to 3"):
+        beam(batch.model, *batch.data, constraints=batch.constraints(), beams=3, results=4, **PLAIN)
 
 
-@pytest.mark.parametrize("diversity", [0.0, 0.7])
-def test_a_tree_leads_to_every_hypothesis(diversity: float) -> None:
+@pytest.mark.parametrize("diversity_penalty", [0.0, 0.7])
+def test_a_tree_leads_to_every_hypothesis(diversity_penalty: float) -> None:
     batch = Batch("transformer")
     trees: list[Tree] = []
-    options = {**PLAIN, "diversity": diversity}
-    found = beam(batch.model, *batch.data, rules=batch.rules(), beams=3, results=3, trees=trees, **options)
+    options = {**PLAIN, "diversity_penalty": diversity_penalty}
+    found = beam(batch.model, *batch.data, constraints=batch.constraints(), beams=3, results=3, trees=trees, **options)
     assert len(trees) == len(found)
     for tree, hypotheses in zip(trees, found, strict=True):
         paths = {}
@@ -191,8 +209,10 @@ def test_a_tree_leads_to_every_hypothesis(diversity: float) -> None:
 
 def test_a_tree_changes_no_result() -> None:
     batch = Batch("gpt")
-    plain = beam(batch.model, *batch.data, rules=batch.rules(), beams=3, results=3, **PLAIN)
-    assert beam(batch.model, *batch.data, rules=batch.rules(), beams=3, results=3, trees=[], **PLAIN) == plain
+    plain = beam(batch.model, *batch.data, constraints=batch.constraints(), beams=3, results=3, **PLAIN)
+    assert (
+        beam(batch.model, *batch.data, constraints=batch.constraints(), beams=3, results=3, trees=[], **PLAIN) == plain
+    )
 
 
 @pytest.mark.parametrize("columns", [5000, 5120, 5121])
@@ -201,6 +221,6 @@ def test_the_largest_by_groups_are_the_largest(columns: int) -> None:
     scores[0, -3:] = 10.0 + torch.arange(3)  # in the rest that fills no group
     scores[1] = -torch.inf
     scores[1, [7, 4999]] = torch.tensor([1.0, 2.0])
-    values, ids = top(scores, 4)
+    values, ids = topk(scores, 4)
     torch.testing.assert_close(values, scores.topk(4).values, rtol=0, atol=0)
     torch.testing.assert_close(scores.gather(1, ids), values, rtol=0, atol=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.decoding import alternatives, beam, greedy, limits, make_rules
+from regard.decoding import Constraints, alternatives, beam, greedy, max_lengths
 from regard.errors import InputError, RunError
 from tests.decoding.small import BEGIN, END, FREE, NAMES, PLAIN, Batch, best, search
 from tests.models.families import GENERATORS
@@ -19,7 +19,7 @@ CLOSE = 1e-9
 @every_generator
 def test_greedy_takes_the_most_probable_token_every_time(name: str) -> None:
     batch = Batch(name)
-    found = greedy(batch.model, *batch.data, rules=batch.rules(), length_penalty=1.0)
+    found = greedy(batch.model, *batch.data, constraints=batch.constraints(), length_penalty=1.0)
     for row, hypothesis in enumerate(found):
         source, first, _ = batch.rows(row)
         target = torch.cat([first, torch.tensor(hypothesis.tokens, dtype=torch.int64)])[None]
@@ -34,7 +34,7 @@ def test_greedy_takes_the_most_probable_token_every_time(name: str) -> None:
 @every_generator
 def test_a_log_probability_is_the_teacher_forced_one(name: str, beams: int) -> None:
     batch = Batch(name)
-    for row, hypothesis in enumerate(search(batch, batch.data, batch.rules(), beams)):
+    for row, hypothesis in enumerate(search(batch, batch.data, batch.constraints(), beams)):
         assert hypothesis.log_probability == pytest.approx(batch.log_probability(row, hypothesis.tokens), abs=1e-6)
 
 
@@ -47,11 +47,11 @@ def test_in_single_precision_with_prepacked_weights_the_batch_changes_no_score(
     monkeypatch.setattr("regard.attention.prepacked.USES_BEFORE_PACKING", 0)
     batch = Batch(name)
     batch.model.float()
-    together = search(batch, batch.data, batch.rules(), beams)
+    together = search(batch, batch.data, batch.constraints(), beams)
     for row in range(len(batch.source)):
-        (alone,) = search(batch, batch.rows(row), make_rules(longest=[6], **FREE), beams)
+        (alone,) = search(batch, batch.rows(row), Constraints(max_lengths=[6], **FREE), beams)
         assert alone.tokens == together[row].tokens
-        assert alone.steps == pytest.approx(together[row].steps, abs=1e-5)
+        assert alone.log_probabilities == pytest.approx(together[row].log_probabilities, abs=1e-5)
         assert alone.score == pytest.approx(together[row].score, abs=1e-5)
 
 
@@ -59,11 +59,11 @@ def test_in_single_precision_with_prepacked_weights_the_batch_changes_no_score(
 @all_families
 def test_a_sentence_alone_gives_what_it_gives_in_a_batch_in_any_order(name: str, beams: int) -> None:
     batch = Batch(name)
-    together = search(batch, batch.data, batch.rules(), beams)
+    together = search(batch, batch.data, batch.constraints(), beams)
     order = [2, 0, 3, 1]
-    mixed = search(batch, batch.rows(*order), batch.rules(), beams)
+    mixed = search(batch, batch.rows(*order), batch.constraints(), beams)
     for row, place in enumerate(order):
-        (alone,) = search(batch, batch.rows(place), make_rules(longest=[6], **FREE), beams)
+        (alone,) = search(batch, batch.rows(place), Constraints(max_lengths=[6], **FREE), beams)
         for other in (mixed[row], alone):
             assert other.tokens == together[place].tokens
             assert other.score == pytest.approx(together[place].score, abs=CLOSE)
@@ -73,9 +73,9 @@ def test_a_sentence_alone_gives_what_it_gives_in_a_batch_in_any_order(name: str,
 @all_families
 def test_sentences_of_very_different_lengths_leave_the_batch_and_come_back_in_order(name: str, beams: int) -> None:
     batch = Batch(name)
-    longest = [9, 0, 3, 6]
-    rules = make_rules(longest=longest, **{**FREE, "shortest": 9})
-    assert [len(h.tokens) for h in search(batch, batch.data, rules, beams)] == longest
+    lengths = [9, 0, 3, 6]
+    constraints = Constraints(max_lengths=lengths, **{**FREE, "min_length": 9})
+    assert [len(h.tokens) for h in search(batch, batch.data, constraints, beams)] == lengths
 
 
 @both_searches
@@ -83,19 +83,19 @@ def test_an_end_at_the_first_step_is_an_empty_sentence(beams: int) -> None:
     batch = Batch("rnn-none-input-gru")
     with torch.no_grad():
         batch.model.output_bias[END] = 50.0
-    for hypothesis in search(batch, batch.data, batch.rules(), beams):
+    for hypothesis in search(batch, batch.data, batch.constraints(), beams):
         assert hypothesis.tokens == []
         assert hypothesis.finished
 
 
 @both_searches
-def test_a_sentence_that_reaches_the_longest_length_is_not_finished(beams: int) -> None:
+def test_a_sentence_that_reaches_the_maximum_length_is_not_finished(beams: int) -> None:
     batch = Batch("rnn-none-input-gru")
     with torch.no_grad():
         batch.model.output_bias[END] = -50.0
-    for hypothesis in search(batch, batch.data, batch.rules(longest=4), beams):
+    for hypothesis in search(batch, batch.data, batch.constraints(max_length=4), beams):
         assert len(hypothesis.tokens) == 4
-        assert len(hypothesis.steps) == 5
+        assert len(hypothesis.log_probabilities) == 5
         assert not hypothesis.finished
 
 
@@ -103,34 +103,34 @@ def test_a_sentence_that_reaches_the_longest_length_is_not_finished(beams: int) 
 def test_an_empty_batch_gives_nothing(beams: int) -> None:
     batch = Batch("transformer")
     empty = (batch.source[:0], batch.first[:0], batch.mask[:0])
-    assert search(batch, empty, make_rules(longest=[], **FREE), beams) == []
+    assert search(batch, empty, Constraints(max_lengths=[], **FREE), beams) == []
 
 
 @both_searches
 @pytest.mark.parametrize("name", ["gpt", "gpt-llama"])
 def test_prompts_of_one_token_and_of_many_continue_as_if_alone(name: str, beams: int) -> None:
     batch = Batch(name, lengths=(5, 0, 2))
-    rules = batch.rules()
-    together = search(batch, batch.data, rules, beams)
+    constraints = batch.constraints()
+    together = search(batch, batch.data, constraints, beams)
     for row in range(3):
-        (alone,) = search(batch, batch.rows(row), make_rules(longest=[6], **FREE), beams)
+        (alone,) = search(batch, batch.rows(row), Constraints(max_lengths=[6], **FREE), beams)
         assert alone.tokens == together[row].tokens
 
 
 def test_no_mask_means_no_padding() -> None:
     batch = Batch("transformer", lengths=(4, 4))
     source, first, mask = batch.data
-    with_mask = greedy(batch.model, source, first, mask, rules=batch.rules(), length_penalty=1.0)
+    with_mask = greedy(batch.model, source, first, mask, constraints=batch.constraints(), length_penalty=1.0)
     assert [h.tokens for h in with_mask] == [
-        h.tokens for h in greedy(batch.model, source, first, rules=batch.rules(), length_penalty=1.0)
+        h.tokens for h in greedy(batch.model, source, first, constraints=batch.constraints(), length_penalty=1.0)
     ]
 
 
 @all_families
 def test_a_model_twice_is_the_model(name: str) -> None:
     batch = Batch(name)
-    one = beam(batch.model, *batch.data, rules=batch.rules(), beams=3, results=3, **PLAIN)
-    two = beam([batch.model] * 2, *batch.data, rules=batch.rules(), beams=3, results=3, **PLAIN)
+    one = beam(batch.model, *batch.data, constraints=batch.constraints(), beams=3, results=3, **PLAIN)
+    two = beam([batch.model] * 2, *batch.data, constraints=batch.constraints(), beams=3, results=3, **PLAIN)
     assert [[h.tokens for h in row] for row in one] == [[h.tokens for h in row] for row in two]
     assert [h.score for row in two for h in row] == pytest.approx([h.score for row in one for h in row], abs=1e-6)
 
@@ -138,7 +138,9 @@ def test_a_model_twice_is_the_model(name: str) -> None:
 def test_an_ensembles_probability_is_the_mean_of_its_models() -> None:
     batch = Batch("transformer")
     other = Batch("rnn-dot-output-gru").model
-    for row, found in enumerate(greedy([batch.model, other], *batch.data, rules=batch.rules(), length_penalty=1.0)):
+    for row, found in enumerate(
+        greedy([batch.model, other], *batch.data, constraints=batch.constraints(), length_penalty=1.0)
+    ):
         expected = batch.log_probability(row, found.tokens, batch.model, other)
         assert found.log_probability == pytest.approx(expected, abs=1e-6)
 
@@ -146,14 +148,16 @@ def test_an_ensembles_probability_is_the_mean_of_its_models() -> None:
 def test_models_of_different_vocabularies_are_refused() -> None:
     batch, other = Batch("transformer"), Batch("transformer", vocabulary=13)
     with pytest.raises(InputError, match="models of 12, 13 tokens cannot be averaged"):
-        greedy([batch.model, other.model], *batch.data, rules=batch.rules(), length_penalty=1.0)
+        greedy([batch.model, other.model], *batch.data, constraints=batch.constraints(), length_penalty=1.0)
 
 
 @all_families
 def test_alternatives_are_the_most_probable_next_tokens_each_continued(name: str) -> None:
     batch = Batch(name)
     prefixes = [[5, 6], [], [7], [4, 4, 4]]
-    found = alternatives(batch.model, *batch.data, rules=batch.rules(prefixes=prefixes), count=3, length_penalty=1.0)
+    found = alternatives(
+        batch.model, *batch.data, constraints=batch.constraints(prefixes=prefixes), count=3, length_penalty=1.0
+    )
     for row, (prefix, hypotheses) in enumerate(zip(prefixes, found, strict=True)):
         source, first, _ = batch.rows(row)
         target = torch.cat([first, torch.tensor(prefix, dtype=torch.int64)])[None]
@@ -163,16 +167,18 @@ def test_alternatives_are_the_most_probable_next_tokens_each_continued(name: str
         assert [[*h.tokens, END][len(prefix)] for h in hypotheses] == expected
         for hypothesis, token in zip(hypotheses, expected, strict=True):
             if token != END:
-                rules = make_rules(longest=[6], **FREE, prefixes=[[*prefix, token]])
+                constraints = Constraints(max_lengths=[6], **FREE, prefixes=[[*prefix, token]])
                 assert (
-                    greedy(batch.model, *batch.rows(row), rules=rules, length_penalty=1.0)[0].tokens
+                    greedy(batch.model, *batch.rows(row), constraints=constraints, length_penalty=1.0)[0].tokens
                     == hypothesis.tokens
                 )
 
 
 def test_there_are_no_more_alternatives_than_tokens() -> None:
     batch = Batch("transformer", vocabulary=5)
-    for hypotheses in alternatives(batch.model, *batch.data, rules=batch.rules(), count=9, length_penalty=1.0):
+    for hypotheses in alternatives(
+        batch.model, *batch.data, constraints=batch.constraints(), count=9, length_penalty=1.0
+    ):
         assert len(hypotheses) == 3  # the end and two words
 
 
@@ -182,30 +188,34 @@ def test_wrong_numbers_are_an_error_and_not_a_sentence() -> None:
         batch.model.decoder.blocks[0].attention.out_proj.weight.fill_(torch.nan)
     for beams in (1, 3):
         with pytest.raises(RunError, match="gives no probabilities for sentence 0"):
-            search(batch, batch.data, batch.rules(), beams)
+            search(batch, batch.data, batch.constraints(), beams)
 
 
 def test_first_tokens_are_one_a_sentence() -> None:
     batch = Batch("transformer")
     with pytest.raises(InputError, match=r"first has shape \(2,\); it must hold one token for each of 4 sentences"):
-        greedy(batch.model, batch.source, batch.first[:2], batch.mask, rules=batch.rules(), length_penalty=1.0)
+        greedy(
+            batch.model, batch.source, batch.first[:2], batch.mask, constraints=batch.constraints(), length_penalty=1.0
+        )
 
 
 def test_half_precision_is_searched_in_single() -> None:
     batch = Batch("transformer")
     batch.model.bfloat16()
-    for found in greedy(batch.model, *batch.data, rules=batch.rules(), length_penalty=0.0):
-        assert found.score == pytest.approx(sum(found.steps))
-        assert any(step != torch.tensor(step).bfloat16().item() for step in found.steps)
+    for found in greedy(batch.model, *batch.data, constraints=batch.constraints(), length_penalty=0.0):
+        assert found.score == pytest.approx(sum(found.log_probabilities))
+        assert any(step != torch.tensor(step).bfloat16().item() for step in found.log_probabilities)
 
 
 def test_limits_grow_with_the_source() -> None:
-    assert limits([0, 4, 5], ratio=1.5, extra=10) == [10, 16, 17]
+    assert max_lengths([0, 4, 5], ratio=1.5, extra=10) == [10, 16, 17]
 
 
 def test_greedy_and_a_beam_of_one_begin_with_any_token() -> None:
     batch = Batch("transformer")
     first = torch.full_like(batch.first, BEGIN + 3)
-    one = greedy(batch.model, batch.source, first, batch.mask, rules=batch.rules(), length_penalty=1.0)
-    other = beam(batch.model, batch.source, first, batch.mask, rules=batch.rules(), beams=1, results=1, **PLAIN)
+    one = greedy(batch.model, batch.source, first, batch.mask, constraints=batch.constraints(), length_penalty=1.0)
+    other = beam(
+        batch.model, batch.source, first, batch.mask, constraints=batch.constraints(), beams=1, results=1, **PLAIN
+    )
     assert [h.tokens for h in one] == best(other)

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from regard.cli.app import app
+from regard.decoding.glossary import Term
 from regard.documents import translate as documents
 from regard.documents.formats import read_pairs
 from regard.documents.inline import find, written
@@ -22,7 +23,6 @@ from regard.errors import DataError, FolderError, InputError
 from regard.models import build
 from regard.models.folder import save_model
 from regard.text.tokenizer import Tokenizers
-from regard.translation.glossary import Placed
 from regard.translation.translator import Translator
 from tests.training.runs import learned, make_config, make_data, make_training, no_validation, write_corpus
 
@@ -30,7 +30,7 @@ from tests.training.runs import learned, make_config, make_data, make_training, 
 class Said(NamedTuple):
     text: str
     alignment: list[tuple[int, int]] | None
-    terms: Sequence[Placed] = ()
+    terms: Sequence[Term] = ()
 
 
 def backwards(texts: Sequence[str]) -> list[Said]:
@@ -75,7 +75,7 @@ def test_texts_with_tags_and_without_an_alignment_are_counted() -> None:
 
 def test_terms_are_counted_in_every_text_and_the_missing_ones_named() -> None:
     def translate(texts: Sequence[str]) -> list[Said]:
-        return [Said(text, None, [Placed("bird", "", "missing"), Placed("cat", "chat", "written")]) for text in texts]
+        return [Said(text, None, [Term("bird", "", "missing"), Term("cat", "chat", "written")]) for text in texts]
 
     outcome = Outcome()
     translate_pieces([find("a bird"), find("a bird"), find("{x}")], translate, outcome)

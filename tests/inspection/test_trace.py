@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.decoding import Begun, Hypothesis, Tree, beam, greedy, make_rules
+from regard.decoding import Constraints, Encoded, Hypothesis, Tree, beam, greedy
 from regard.errors import DataError, FolderError, InputError
 from regard.inspection.trace import Trace, make_side, trace, trace_encoder
 from regard.models import BERT, State, build
@@ -44,12 +44,12 @@ class Made:
         self.hypotheses = [self.search(self.model, source, beams, gpt) for source in self.sources]
 
     def search(self, model: Any, ids: list[int], beams: int, gpt: bool) -> Hypothesis:
-        rules = make_rules(longest=[6], **{**FREE, "shortest": 4})
+        constraints = Constraints(max_lengths=[6], **{**FREE, "min_length": 4})
         source, first = (ids[:-1], ids[-1]) if gpt else (ids, START)
         data = (torch.tensor([source]), torch.tensor([first]))
         if beams == 1:
-            return greedy(model, *data, rules=rules, length_penalty=1.0)[0]
-        return beam(model, *data, rules=rules, beams=beams, results=1, trees=self.trees, **PLAIN)[0][0]
+            return greedy(model, *data, constraints=constraints, length_penalty=1.0)[0]
+        return beam(model, *data, constraints=constraints, beams=beams, results=1, trees=self.trees, **PLAIN)[0][0]
 
     def traces(self, **options: Any) -> list[Trace]:
         return trace(self.model, self.sources, self.hypotheses, self.sides, **options)
@@ -98,15 +98,15 @@ def test_a_trace_of_what_the_search_had_read_is_the_same(name: str, beams: int, 
     rows = [source[:2] for source in made.sources]
     source = torch.tensor([row[:-1] if gpt else row for row in rows])
     data = (source, torch.tensor([row[-1] if gpt else START for row in rows]))
-    rules, begun = make_rules(longest=[6] * 3, **{**FREE, "shortest": 4}), list[Begun]()
+    constraints, encoded = Constraints(max_lengths=[6] * 3, **{**FREE, "min_length": 4}), list[Encoded]()
     if beams == 1:
-        hypotheses = greedy(made.model, *data, rules=rules, length_penalty=1.0, begun=begun)
+        hypotheses = greedy(made.model, *data, constraints=constraints, length_penalty=1.0, encoded=encoded)
     else:
-        found = beam(made.model, *data, rules=rules, beams=beams, results=1, begun=begun, **PLAIN)
+        found = beam(made.model, *data, constraints=constraints, beams=beams, results=1, encoded=encoded, **PLAIN)
         hypotheses = [best[0] for best in found]
     again = trace(made.model, rows, hypotheses, made.sides, hidden=True)
     for one, other in zip(
-        trace(made.model, rows, hypotheses, made.sides, begun=begun[0], hidden=True), again, strict=True
+        trace(made.model, rows, hypotheses, made.sides, encoded=encoded[0], hidden=True), again, strict=True
     ):
         for mine, its in ((one.attention, other.attention), (one.hidden, other.hidden)):
             assert list(mine) == list(its)
@@ -118,7 +118,9 @@ def test_a_trace_of_what_the_search_had_read_is_the_same(name: str, beams: int, 
 def test_the_log_probabilities_are_those_of_the_search(name: str, tokenizer: Tokenizer) -> None:
     made = Made(name, tokenizer)
     for found, hypothesis in zip(made.traces(), made.hypotheses, strict=True):
-        torch.testing.assert_close(found.log_probabilities, torch.tensor(hypothesis.steps), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            found.log_probabilities, torch.tensor(hypothesis.log_probabilities), rtol=1e-4, atol=1e-4
+        )
         assert found.target.ids == [*hypothesis.tokens, END]
         assert found.score == hypothesis.score
 

@@ -1,4 +1,4 @@
-"""CTranslate2 says what our own search says."""
+"""CTranslate2 finds the hypotheses that our own search finds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from regard.config import Config, DecodeConfig, ModelConfig
-from regard.decoding import Hypothesis
+from regard.decoding import Hypothesis, SearchOptions, SearchResult
 from regard.errors import ConfigError
 from regard.models import build
 from regard.models.folder import load_model, save_model
 from regard.text.tokenizer import END, SPECIALS, Tokenizers, train
-from regard.translation.translator import Asked, Translator
+from regard.translation.translator import Translator
 from tests.training.runs import make_config, make_data, make_training, no_validation, write_corpus
 
 pytest.importorskip("ctranslate2")
@@ -74,8 +74,10 @@ def both(
     translator = Translator(model, SIDES, Config(model=config.model, decode=DecodeConfig(**decode)))
     translator.use("ctranslate2", "fp32", folder)
     sources = [[*TOKENIZER.encode(text), END] for text in TEXTS]
-    asked = Asked(beams, results, None, prefixes)
-    return translator.search(sources, asked), translator.engine(sources, asked, None)
+    options = SearchOptions(beams, results, prefixes=prefixes)
+    engines = translator.torch_engine, translator.engine
+    ours, theirs = (engine.search(sources, options).hypotheses for engine in engines)
+    return ours, theirs
 
 
 def tokens(found: list[list[Hypothesis]]) -> list[list[list[int]]]:
@@ -87,7 +89,7 @@ def test_a_model_of_every_shape_gives_the_same_probabilities(name: str, tmp_path
     ours, theirs = both(random_folder(tmp_path / "model", **OPTIONS[name]))
     assert tokens(ours) == tokens(theirs)
     for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(other[0].steps, one[0].steps, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(other[0].log_probabilities, one[0].log_probabilities, atol=1e-4, rtol=1e-4)
         assert other[0].score == pytest.approx(one[0].score, abs=1e-4)
         assert other[0].finished == one[0].finished
 
@@ -95,19 +97,19 @@ def test_a_model_of_every_shape_gives_the_same_probabilities(name: str, tmp_path
 @pytest.mark.parametrize(
     "decode", [{"no_repeat_ngram": 2}, {"min_length": 12}, {"max_length_ratio": 0.0, "max_length_extra": 3}], ids=str
 )
-def test_what_may_come_next_is_the_same(decode: dict[str, Any], tmp_path: Path) -> None:
+def test_constraints_are_the_same(decode: dict[str, Any], tmp_path: Path) -> None:
     ours, theirs = both(random_folder(tmp_path / "model", tie_embeddings="none"), **decode)
     assert tokens(ours) == tokens(theirs)
 
 
-def test_translations_begin_with_their_prefix_and_it_counts(tmp_path: Path) -> None:
+def test_a_prefix_begins_the_translation_and_counts_in_its_score(tmp_path: Path) -> None:
     prefixes = [TOKENIZER.encode("the"), [], TOKENIZER.encode("noir noir")]
     ours, theirs = both(random_folder(tmp_path / "model"), prefixes=prefixes)
     assert tokens(ours) == tokens(theirs)
     assert theirs[0][0].log_probability == pytest.approx(ours[0][0].log_probability, abs=1e-3)
 
 
-def test_special_tokens_are_never_written(tmp_path: Path) -> None:
+def test_special_tokens_are_never_generated(tmp_path: Path) -> None:
     folder = random_folder(tmp_path / "model", output_bias=True)
     model, config = load_model(folder)
     with torch.no_grad():
@@ -124,19 +126,24 @@ def test_several_results_are_different_and_the_best_comes_first(tmp_path: Path) 
         assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
 
 
-def test_equal_weights_in_another_shape_are_another_model(tmp_path: Path) -> None:
+def test_equal_weights_with_another_config_are_another_model(tmp_path: Path) -> None:
     both(random_folder(tmp_path / "one"))
     ours, theirs = both(random_folder(tmp_path / "other", positions="sinusoidal_halves"))
     assert tokens(ours) == tokens(theirs)
 
 
-def test_what_is_longer_than_the_positions_goes_to_torch(tmp_path: Path) -> None:
+def test_texts_longer_than_the_positions_are_searched_by_torch(tmp_path: Path) -> None:
     folder = random_folder(tmp_path / "model")
     translator = Translator.load(folder, values=["decode.max_length_ratio=0", "decode.max_length_extra=4096"])
     translator.use("ctranslate2", "fp32", folder)
     called = []
-    translator.search = lambda sources, asked, begun=None: called.append(len(sources)) or []  # type: ignore[method-assign, assignment]
-    translator.engine([[7, END]], Asked(1, 1, None, None), None)
+
+    def search(sources: Any, options: Any) -> SearchResult:
+        called.append(len(sources))
+        return SearchResult([])
+
+    translator.torch_engine.search = search  # type: ignore[method-assign]
+    translator.engine.search([[7, END]], SearchOptions(1))
     assert called == [1]
 
 
@@ -149,14 +156,16 @@ def test_what_is_longer_than_the_positions_goes_to_torch(tmp_path: Path) -> None
         ({"family": "rnn"}, [], "family rnn"),
     ],
 )
-def test_what_it_cannot_run_is_refused(options: dict[str, Any], values: list[str], words: str, tmp_path: Path) -> None:
+def test_an_unsupported_model_is_refused(
+    options: dict[str, Any], values: list[str], words: str, tmp_path: Path
+) -> None:
     folder = random_folder(tmp_path / "model", **options)
     with pytest.raises(ConfigError, match=words):
         Translator.load(folder, values=values).use("ctranslate2", "fp32", folder)
 
 
 @pytest.mark.parametrize(("engine", "precision"), [("ctranslate", "auto"), ("torch", "int8")])
-def test_an_engine_or_precision_that_is_not_there_is_refused(engine: str, precision: str, tmp_path: Path) -> None:
+def test_an_unknown_engine_or_precision_is_refused(engine: str, precision: str, tmp_path: Path) -> None:
     folder = random_folder(tmp_path / "model")
     with pytest.raises(ConfigError, match="there is no --"):
         Translator.load(folder).use(engine, precision, folder)

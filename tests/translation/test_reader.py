@@ -1,4 +1,4 @@
-"""The reader: gaps are filled as the model says, and texts become numbers line for line."""
+"""The reader fills gaps with the model's most probable tokens and embeds texts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def states(reader: Reader, text: str) -> np.ndarray:
     return reader.model.encode(torch.tensor([ids]))[0].numpy()  # type: ignore[no-any-return]
 
 
-def test_a_gap_is_filled_as_the_model_says() -> None:
+def test_a_gap_is_filled_with_the_most_probable_tokens() -> None:
     reader = make()
     ids = [*tokenizer().encode("the old"), MASK, *tokenizer().encode(" sees"), END]
     with torch.no_grad():
@@ -57,7 +57,7 @@ def test_a_gap_is_filled_as_the_model_says() -> None:
     assert found.text == f"the old {found.gaps[0][0].text} sees"
 
 
-def test_both_ways_to_write_a_gap_are_the_same_and_each_is_filled() -> None:
+def test_every_gap_is_filled_whichever_way_it_is_written() -> None:
     one, other = make().fill("the [MASK] sees a [MASK]", top=2), make().fill("the <mask> sees a <mask>", top=2)
     assert one == other
     assert len(one.gaps) == 2
@@ -66,18 +66,18 @@ def test_both_ways_to_write_a_gap_are_the_same_and_each_is_filled() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"), [("the house", "no gap"), ("[MASK]\0", "NUL"), ("[MASK]" + " a" * 50, "reads 16")]
 )
-def test_what_cannot_be_filled_is_refused(text: str, problem: str) -> None:
+def test_a_text_that_cannot_be_filled_is_refused(text: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         make().fill(text, top=1)
 
 
-def test_a_text_is_the_mean_of_its_tokens_or_the_first() -> None:
+def test_an_embedding_is_the_mean_of_the_tokens_or_the_first() -> None:
     reader, seen = make(), states(make(), "the old house")
     assert np.allclose(reader.embed(["the old house"])[0], seen[:-1].mean(0), atol=1e-5)
     assert np.allclose(reader.embed(["the old house"], pool="first")[0], seen[0], atol=1e-5)
 
 
-def test_texts_do_not_depend_on_each_other_and_empty_ones_are_zeros() -> None:
+def test_embeddings_do_not_depend_on_the_batch_and_empty_texts_are_zeros() -> None:
     texts = ["the old house", "", "a", " ", "the small bird sees a house"]
     found = make().embed(texts)
     assert found.dtype == np.float32
@@ -92,7 +92,7 @@ def test_a_text_longer_than_the_positions_is_read_in_parts() -> None:
     assert not np.allclose(make().embed([long]), make().embed([long[:40]]))
 
 
-def test_numbers_of_texts_without_end_are_one_npy_file() -> None:
+def test_embeddings_of_a_stream_are_one_npy_file() -> None:
     texts, file = ["the old house", "", "a bird"], io.BytesIO()
     assert make().save(iter(texts), file, pool="mean", progress=lambda done: None) == 3
     file.seek(0)

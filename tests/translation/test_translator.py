@@ -1,11 +1,11 @@
-"""The translator: one result per text, whatever it is, and the same whatever else is translated with it."""
+"""The translator returns one result per text, whatever the text and whatever else is in the batch."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,14 +13,13 @@ import torch
 
 import regard
 from regard.config import Config
-from regard.decoding import Hypothesis
+from regard.decoding import Hypothesis, SearchOptions, SearchResult
 from regard.errors import ConfigError, FolderError, InputError
 from regard.inspection.quality import CALIBRATION_FILE, Calibration, Expected
 from regard.models import build
 from regard.models.folder import save_model
 from regard.text.tokenizer import END, Tokenizer, Tokenizers, train
-from regard.translation.glossary import Placed
-from regard.translation.translator import Asked, Draft, Result, Search, Translator
+from regard.translation.translator import Result, Translator
 
 TEXT = "the old house sees a small bird , and the river . <2fr>"
 FAMILIES = {
@@ -38,7 +37,9 @@ def tokenizer() -> Tokenizer:
     return train([TEXT] * 3, kind="bpe", vocabulary=300, tags=["<2fr>"])
 
 
-def make(family: str = "transformer", *, seed: int = 0, calibration: Calibration | None = None) -> Translator:
+def make(
+    family: str = "transformer", *values: str, seed: int = 0, calibration: Calibration | None = None
+) -> Translator:
     shape = {
         "size": 16,
         "heads": 2,
@@ -51,17 +52,29 @@ def make(family: str = "transformer", *, seed: int = 0, calibration: Calibration
         "model": {**shape, **FAMILIES[family], "vocabulary": tokenizer().size},
         "text": {"max_length": LONGEST},
         "decode": {"beams": 2, "max_length_ratio": 1.0, "max_length_extra": 4},
-    })  # fmt: skip
+    }).with_values(values)  # fmt: skip
     torch.manual_seed(seed)
     return Translator(build(config.model).eval(), Tokenizers(tokenizer(), tokenizer()), config, calibration=calibration)
 
 
 def save(folder: Path, translator: Translator) -> Path:
     config = dataclasses.replace(
-        translator.config, text=dataclasses.replace(translator.config.text, fingerprint=translator.sides.fingerprint)
+        translator.config,
+        text=dataclasses.replace(translator.config.text, fingerprint=translator.tokenizers.fingerprint),
     )
-    save_model(folder, translator.model, config, {"tokenizer.json": translator.sides.source.text}, force=False)
+    save_model(folder, translator.model, config, {"tokenizer.json": translator.tokenizers.source.text}, force=False)
     return folder
+
+
+class Watched:
+    """The torch engine, whose sources are seen first."""
+
+    def __init__(self, translator: Translator, watch: Callable[[Sequence[Sequence[int]]], None]) -> None:
+        self.translator, self.watch = translator, watch
+
+    def search(self, sources: Sequence[Sequence[int]], options: SearchOptions) -> SearchResult:
+        self.watch(sources)
+        return self.translator.torch_engine.search(sources, options)
 
 
 def calibrated(expected: Expected) -> Calibration:
@@ -73,27 +86,27 @@ def calibrated(expected: Expected) -> Calibration:
     "text",
     ["12 345 !", "😀👩‍👩‍👧", "مرحبا بالعالم", "e\u0301" * 40, "x" * 300, "the bird, " * 12, "你好。" * 9, "\u200f\x01"],
 )
-def test_whatever_can_be_read_gets_an_answer(family: str, text: str) -> None:
+def test_every_readable_text_is_translated(family: str, text: str) -> None:
     beside, result = make(family).translate(["the old house", text])
     assert beside.text == make(family).translate(["the old house"])[0].text
-    assert result.steps
+    assert result.log_probabilities
     assert not any(note.kind == "input" for note in result.warnings)
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800", "caf\udce9"])
-def test_what_is_no_text_is_warned_of_and_harms_no_other(text: str) -> None:
+def test_an_unreadable_text_gets_a_warning_and_changes_no_other(text: str) -> None:
     first, bad, last = make().translate(["the bird", text, "the river"])
     assert (bad.text, [note.kind for note in bad.warnings]) == ("", ["input"])
     assert [first.text, last.text] == [result.text for result in make().translate(["the bird", "the river"])]
 
 
 @pytest.mark.parametrize("text", ["", "  ", "\t"])
-def test_nothing_stays_nothing(text: str) -> None:
+def test_an_empty_text_stays_empty(text: str) -> None:
     assert make().translate([text]) == [Result(text)]
 
 
 @pytest.mark.parametrize("text", ["<2fr>", " <2fr>  ", "<2fr>\n"])
-def test_a_tag_with_nothing_after_it_is_nothing_to_translate(text: str) -> None:
+def test_a_tag_alone_translates_to_an_empty_text(text: str) -> None:
     assert make().translate([text, "the bird"])[0] == Result("")
 
 
@@ -120,33 +133,28 @@ def test_results_do_not_depend_on_the_order_of_texts(family: str) -> None:
 def test_identical_texts_are_translated_once() -> None:
     translator, searched = make(), list[int]()
 
-    def engine(sources, asked, begun):  # type: ignore[no-untyped-def]
-        searched.append(len(sources))
-        return translator.search(sources, asked, begun)
-
-    translator.engine = engine
+    translator.engine = Watched(translator, lambda sources: searched.append(len(sources)))
     assert len(translator.translate(["the bird", "the river", "the bird", "the bird"])) == 4
     assert sum(searched) == 2
 
 
 @pytest.mark.slow
-def test_texts_that_do_not_fit_a_gpu_together_are_searched_in_parts() -> None:
+def test_a_batch_that_does_not_fit_a_gpu_is_halved() -> None:
     chance, translator = random.Random(2), make()
     texts = [" ".join(chance.choices(TEXT.split(), k=chance.randint(1, 6))) for _ in range(30)]
     found, searched = [result.text for result in translator.translate(texts)], list[int]()
 
-    def engine(sources, asked, begun):  # type: ignore[no-untyped-def]
+    def watch(sources: Sequence[Sequence[int]]) -> None:
         if len(sources) > 4:
             raise torch.cuda.OutOfMemoryError("as if a GPU were full")
         searched.append(len(sources))
-        return translator.search(sources, asked, begun)
 
-    translator.engine = engine
+    translator.engine = Watched(translator, watch)
     assert [result.text for result in translator.translate(texts)] == found
     assert len(searched) > 7
 
 
-def test_a_long_text_is_translated_sentence_by_sentence() -> None:
+def test_a_long_text_is_translated_by_sentence() -> None:
     translator = make()
     sentences = ["The old house sees.", "A small bird!", "And the river."]
     whole = translator.translate(["  ".join(sentences)])[0]
@@ -156,11 +164,11 @@ def test_a_long_text_is_translated_sentence_by_sentence() -> None:
     assert whole.log_probability == pytest.approx(sum(result.log_probability for result in alone), abs=1e-4)
 
 
-def test_sentences_that_the_model_can_read_at_once_stay_together() -> None:
+def test_sentences_that_fit_the_model_stay_together() -> None:
     assert not make().translate(["A bird. The sea."])[0].parts
 
 
-def test_a_text_longer_than_those_of_the_validation_is_translated_sentence_by_sentence() -> None:
+def test_a_text_longer_than_the_validation_texts_is_translated_by_sentence() -> None:
     assert (
         len(make(calibration=calibrated(Expected(max_source_length=10))).translate(["A bird. The sea."])[0].parts) == 2
     )
@@ -176,27 +184,27 @@ def test_a_sentence_longer_than_the_model_reads_is_split_with_a_warning() -> Non
     assert len(result.parts) > 2
 
 
-def test_a_translation_that_had_no_end_is_warned_of() -> None:
-    translator = make()
-    translator.config = translator.config.with_values(["decode.min_length=500"])  # it may end nowhere but at the limit
+def test_a_translation_cut_at_the_maximum_length_gets_a_warning() -> None:
+    translator = make("transformer", "decode.min_length=500")  # it may end only at the maximum length
     assert "unfinished" in [note.kind for note in translator.translate(["the bird"])[0].warnings]
 
 
-def test_a_translation_that_ended_by_itself_is_not_said_to_be_unfinished() -> None:
+def test_a_finished_translation_gets_no_warning_of_its_end() -> None:
     translator = make("rnn")
     with torch.no_grad():
         dict(translator.model.named_parameters())["output_bias"][END] = 1000
     assert "unfinished" not in [note.kind for note in translator.translate(["the bird"])[0].warnings]
 
 
-def given(*tokens: str, finished: Sequence[bool] | None = None) -> Search:
-    """An engine that finds these, best first."""
+class Fixed:
+    """An engine that returns these texts for every sentence, best first."""
 
-    def engine(sources, asked, begun):  # type: ignore[no-untyped-def]
-        ends = finished or [True] * len(tokens)
-        return [[_hypothesis(*each) for each in zip(range(len(tokens)), tokens, ends, strict=True)] for _ in sources]
+    def __init__(self, *texts: str, finished: Sequence[bool] | None = None) -> None:
+        ends = finished or [True] * len(texts)
+        self.hypotheses = [_hypothesis(*each) for each in zip(range(len(texts)), texts, ends, strict=True)]
 
-    return engine
+    def search(self, sources: Sequence[Sequence[int]], options: SearchOptions) -> SearchResult:
+        return SearchResult([self.hypotheses for _ in sources])
 
 
 def _hypothesis(place: int, text: str, finished: bool) -> Hypothesis:
@@ -204,9 +212,9 @@ def _hypothesis(place: int, text: str, finished: bool) -> Hypothesis:
     return Hypothesis(ids, -1.0 - place, -1.0 - place, finished, [-1.0 - place] * (len(ids) + 1))
 
 
-def test_of_drafts_that_read_alike_the_best_counts_and_stays_first() -> None:
+def test_of_hypotheses_with_the_same_text_the_best_is_kept() -> None:
     translator = make()
-    translator.engine = given("a bird", "the river", "a bird", finished=[True, True, False])
+    translator.engine = Fixed("a bird", "the river", "a bird", finished=[True, True, False])
     result = translator.translate(["the bird"], alternatives=2, trace=True)[0]
     assert [(each.text, each.score) for each in (result, *result.alternatives)] == [
         ("a bird", -1.0),
@@ -220,11 +228,10 @@ def test_of_drafts_that_read_alike_the_best_counts_and_stays_first() -> None:
 def test_every_part_of_a_text_has_its_tag() -> None:
     translator, read = make(), list[str]()
 
-    def engine(sources, asked, begun):  # type: ignore[no-untyped-def]
-        read.extend(translator.sides.source.decode(ids) for ids in sources)
-        return translator.search(sources, asked, begun)
+    def watch(sources: Sequence[Sequence[int]]) -> None:
+        read.extend(translator.tokenizers.source.decode(ids) for ids in sources)
 
-    translator.engine = engine
+    translator.engine = Watched(translator, watch)
     translator.translate(["<2fr> The old house sees. A small bird. And the river."])
     translator.translate(["the bird"], tag="<2fr>")
     assert len(read) == 4
@@ -236,9 +243,8 @@ def test_an_unknown_tag_is_refused_and_the_known_one_named() -> None:
         make().translate(["a"], tag="<2fi>")
 
 
-def test_a_text_that_fits_without_its_tag_only_is_translated_in_parts() -> None:
-    translator = make("learned")
-    translator.config = translator.config.with_values(["text.max_length=39"])  # all that the positions have room for
+def test_a_text_that_fits_only_without_its_tag_is_split() -> None:
+    translator = make("learned", "text.max_length=39")  # all that the positions have places for
     words = ["the", "bird", "sees", "a", "house"] * 20
     text = next(
         " ".join(words[:size]) for size in range(90, 0, -1) if len(tokenizer().encode(" ".join(words[:size]))) == 39
@@ -248,7 +254,7 @@ def test_a_text_that_fits_without_its_tag_only_is_translated_in_parts() -> None:
     assert results[1].text == translator.translate(["the bird"], tag="<2fr>")[0].text
 
 
-def test_one_text_is_not_taken_for_a_list_of_letters() -> None:
+def test_a_single_string_is_refused() -> None:
     with pytest.raises(InputError, match="put it in brackets"):
         make().translate("the bird")
 
@@ -259,12 +265,12 @@ def test_a_prefix_longer_than_the_positions_is_refused() -> None:
 
 
 def test_fewer_beams_than_one_are_refused() -> None:
-    with pytest.raises(InputError, match="0 beams were asked for; it must be at least 1"):
+    with pytest.raises(InputError, match=r"beams \(0\) must be at least 1"):
         make().translate(["the bird"], beams=0)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_white_space_around_a_sentence_takes_nothing_from_its_result(family: str) -> None:
+def test_white_space_around_a_sentence_does_not_change_its_result(family: str) -> None:
     bare, spaced = make(family).translate(["the bird", "the bird\n"], trace=True, alternatives=1)
     assert spaced.text == bare.text + "\n"
     assert spaced.trace is not None
@@ -273,7 +279,7 @@ def test_white_space_around_a_sentence_takes_nothing_from_its_result(family: str
     assert [each.text for each in spaced.alternatives] == [each.text + "\n" for each in bare.alternatives]
 
 
-def test_a_trace_has_hidden_states_and_the_tree_when_asked_for() -> None:
+def test_a_trace_has_hidden_states_and_the_tree_on_request() -> None:
     plain, deep = (make().translate(["the bird"], trace=True, **how)[0].trace
                    for how in ({}, {"hidden": True, "tree": True}))  # fmt: skip
     assert plain is not None
@@ -284,29 +290,24 @@ def test_a_trace_has_hidden_states_and_the_tree_when_asked_for() -> None:
     assert deep.target.text == plain.target.text
 
 
-def test_a_tree_is_not_told_of_a_search_that_a_glossary_changes() -> None:
-    with pytest.raises(InputError, match="glossary"):
-        make().translate(["the bird"], tree=True, terms=Shouting())
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_trace_is_of_the_translation(family: str) -> None:
     result = make(family).translate(["the old house", "a bird"], trace=True)[0]
     assert result.trace is not None
     assert result.trace.source.text == "the old house"
     assert result.trace.target.text == result.text
-    assert result.trace.log_probabilities.tolist() == pytest.approx(list(result.steps), abs=1e-4)
+    assert result.trace.log_probabilities.tolist() == pytest.approx(list(result.log_probabilities), abs=1e-4)
     assert (result.alignment is None) == (family == "rnn-none")
 
 
-def test_an_alignment_is_of_the_words_of_the_text_without_its_tag() -> None:
+def test_an_alignment_does_not_count_the_tag() -> None:
     plain = make().translate(["the old house"], align=True, tag="<2fr>")[0]
     assert plain.alignment is not None
     assert plain.trace is None
     assert {source for source, _ in plain.alignment} <= {0, 1, 2}
 
 
-def test_the_alignment_of_a_text_in_parts_is_that_of_the_whole() -> None:
+def test_alignments_of_parts_are_joined() -> None:
     text = "The old house sees. A small bird! And the river."
     result = make().translate([text], align=True)[0]
     assert result.alignment is not None
@@ -323,17 +324,15 @@ def test_alternatives_differ_and_come_best_first() -> None:
     assert scores == sorted(scores, reverse=True)
 
 
-def test_with_diversity_alternatives_differ_more() -> None:
+def test_a_diversity_penalty_makes_alternatives_differ_more() -> None:
     def different(values: list[str]) -> int:
-        translator = make("rnn")
-        translator.config = translator.config.with_values(values)
-        results = translator.translate(["the old house", "a bird", "the river sees"], alternatives=3)
+        results = make("rnn", *values).translate(["the old house", "a bird", "the river sees"], alternatives=3)
         return sum(len({text.text[:1] for text in (each, *each.alternatives)}) for each in results)
 
     assert different(["decode.diversity_penalty=5"]) > different([])
 
 
-def test_alternatives_at_a_place_are_words_that_follow_the_prefix_the_most_probable_first() -> None:
+def test_alternatives_at_a_place_follow_the_prefix_best_first() -> None:
     translator = make("rnn")
     found = translator.alternatives_at("the old house", "the small", 4)
     assert len({each.word for each in found}) == len(found) > 1
@@ -347,16 +346,16 @@ def test_alternatives_at_a_place_are_words_that_follow_the_prefix_the_most_proba
 
 
 @pytest.mark.parametrize("text", ["", "the bird\nthe river", "a\0b"])
-def test_alternatives_at_a_place_are_of_one_sentence(text: str) -> None:
-    with pytest.raises(InputError, match="of one sentence"):
+def test_alternatives_at_a_place_need_one_sentence(text: str) -> None:
+    with pytest.raises(InputError, match="need one sentence"):
         make().alternatives_at(text, "", 3)
 
 
-def test_torch_searches_again_after_another_engine(tmp_path: Path) -> None:
+def test_the_torch_engine_can_be_chosen_again(tmp_path: Path) -> None:
     translator = make()
-    translator.engine = given("a bird")
+    translator.engine = Fixed("a bird")
     translator.use("torch", "fp32", tmp_path)
-    assert translator.engine == translator.search
+    assert translator.engine is translator.torch_engine
 
 
 def test_translations_begin_with_the_prefix() -> None:
@@ -364,8 +363,8 @@ def test_translations_begin_with_the_prefix() -> None:
     assert all(result.text.startswith("the small") for result in results)
 
 
-def test_what_is_drawn_depends_on_the_seed_alone() -> None:
-    one, same, other = (make().translate(["the old house"], drawn_with=seed)[0].text for seed in (1, 1, 2))
+def test_a_sample_depends_on_the_seed_alone() -> None:
+    one, same, other = (make().translate(["the old house"], seed=seed)[0].text for seed in (1, 1, 2))
     assert one == same != other
 
 
@@ -379,7 +378,7 @@ def test_confidence_comes_from_the_calibration_of_the_folder(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_model_joined_with_itself_translates_as_it_does_alone(family: str, tmp_path: Path) -> None:
+def test_an_ensemble_of_a_model_with_itself_translates_like_the_model(family: str, tmp_path: Path) -> None:
     folder = save(tmp_path / "a", make(family))
     alone, twice = (regard.load(name).translate(["the old house"])[0] for name in (folder, f"{folder}+{folder}"))
     assert alone.text == twice.text
@@ -388,13 +387,13 @@ def test_a_model_joined_with_itself_translates_as_it_does_alone(family: str, tmp
 
 def test_models_of_different_tokenizers_are_not_joined(tmp_path: Path) -> None:
     other = make()
-    other.sides = Tokenizers(*[train(["quite another text"], kind="bpe", vocabulary=300, tags=["<2fr>"])] * 2)
+    other.tokenizers = Tokenizers(*[train(["quite another text"], kind="bpe", vocabulary=300, tags=["<2fr>"])] * 2)
     one, two = save(tmp_path / "a", make()), save(tmp_path / "b", other)
     with pytest.raises(FolderError, match="another tokenizer"):
         regard.load(f"{one}+{two}")
 
 
-def test_a_stream_is_read_no_further_than_asked() -> None:
+def test_a_stream_is_read_no_further_than_requested() -> None:
     read = list[int]()
 
     def texts() -> Iterator[str]:
@@ -405,21 +404,6 @@ def test_a_stream_is_read_no_further_than_asked() -> None:
     stream = make().stream(texts(), lines=4)
     next(stream)
     assert len(read) == 4
-
-
-class Shouting:
-    """Terms that change all that is written."""
-
-    def drafts(self, translator, texts, sources, asked: Asked, begun):  # type: ignore[no-untyped-def]
-        found = translator.drafts(texts, sources, asked, begun)
-        return [[Draft(each.hypothesis, each.text + "!") for each in drafts] for drafts in found]
-
-    def torn(self, text: str, parts: Sequence[str]) -> list[Placed]:
-        return []
-
-
-def test_terms_may_write_in_the_place_of_the_search() -> None:
-    assert make().translate(["the bird"], terms=Shouting())[0].text.endswith("!")
 
 
 def test_a_result_without_a_trace_cannot_be_drawn(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The writer: what follows a prompt, token by token, however long."""
+"""The writer generates text after a prompt, token by token, however long."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from regard.models import GPT, build
 from regard.models.folder import save_model
 from regard.text.tokenizer import END, Tokenizer, train
 from regard.translation.translator import Translator
-from regard.translation.writer import Writer, _Shown
+from regard.translation.writer import Writer, _IncrementalDecoder
 
 FAMILIES = {"learned": {"positions": "learned"}, "rotary": {"positions": "rotary"}, "sinusoidal": {}}
 
@@ -45,7 +45,7 @@ def make(family: str = "learned", *, running: bool = True) -> Writer:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_text_grows_longer_than_the_positions(family: str) -> None:
+def test_a_text_may_be_longer_than_the_positions(family: str) -> None:
     assert make(family).generate("the old", tokens=50).tokens == 50
 
 
@@ -61,18 +61,18 @@ def test_greedy_takes_the_most_probable_token_of_the_model(family: str) -> None:
     assert writer.generate("the old house", tokens=1, temperature=0).text == best
 
 
-def test_what_is_drawn_depends_on_the_seed() -> None:
+def test_a_sample_depends_on_the_seed() -> None:
     one, same, other = (make().generate("the", tokens=20, seed=seed).text for seed in (1, 1, 2))
     assert one == same != other
 
 
-def test_the_stream_is_the_text() -> None:
-    told = list(make().stream("the", tokens=40, seed=3))
-    assert "".join(each.text for each in told) == make().generate("the", tokens=40, seed=3).text
-    assert len(told) == 40
+def test_the_streamed_tokens_are_the_generated_text() -> None:
+    tokens = list(make().stream("the", tokens=40, seed=3))
+    assert "".join(token.text for token in tokens) == make().generate("the", tokens=40, seed=3).text
+    assert len(tokens) == 40
 
 
-def test_a_stop_ends_the_text_before_it() -> None:
+def test_the_text_ends_before_a_stop_text() -> None:
     whole = make().generate("the", tokens=40, seed=3).text
     stop = whole[10:12]
     cut = make().generate("the", tokens=40, seed=3, stop=[stop])
@@ -81,11 +81,11 @@ def test_a_stop_ends_the_text_before_it() -> None:
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_nothing_is_a_prompt_too(running: bool) -> None:
+def test_an_empty_prompt_is_continued(running: bool) -> None:
     assert make(running=running).generate(tokens=3).tokens >= 1
 
 
-def test_white_space_that_is_no_token_is_a_prompt_too() -> None:
+def test_a_prompt_of_white_space_without_tokens_is_continued() -> None:
     own = train(["the old house sees a small bird"] * 3, kind="wordpiece", vocabulary=300)
     writer = make()
     writer = Writer(GPT(dataclasses.replace(writer.config.model, vocabulary=own.size)).eval(), own, writer.config)
@@ -94,35 +94,35 @@ def test_white_space_that_is_no_token_is_a_prompt_too() -> None:
 
 
 @pytest.mark.parametrize("family", ["rotary", "sinusoidal"])
-def test_room_that_grows_changes_nothing_that_is_written(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_growing_cache_does_not_change_the_text(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = make(family).generate("the old", tokens=40, temperature=0)
-    monkeypatch.setattr("regard.translation.writer.BLOCK", 2)
+    monkeypatch.setattr("regard.translation.writer.INITIAL_CAPACITY", 2)
     grown = make(family).generate("the old", tokens=40, temperature=0)
     assert grown.text == whole.text
     assert grown.log_probability == pytest.approx(whole.log_probability, abs=1e-3)
 
 
-def test_a_text_without_end_can_be_asked_for() -> None:
+def test_any_number_of_tokens_can_be_requested() -> None:
     assert next(make("rotary").stream("the", tokens=10**15)).log_probability < 0
 
 
-def test_a_running_text_never_ends_by_itself() -> None:
+def test_continuous_text_never_ends_by_itself() -> None:
     writer = make("rotary")
     with torch.no_grad():
         cast(GPT, writer.models[0]).target.token.weight[END] += 100 * torch.randn(16)
     assert not writer.generate("the", tokens=30).finished
 
 
-def test_a_character_is_shown_when_all_its_bytes_are_there() -> None:
+def test_a_character_is_streamed_when_all_its_bytes_are_there() -> None:
     ids = tokenizer().encode("a😀b")
-    shown = _Shown(tokenizer(), [], [])
-    pieces = [shown.add(number, last=False)[0] for number in ids]
+    decoder = _IncrementalDecoder(tokenizer(), [], [])
+    pieces = [decoder.add(number, last=False)[0] for number in ids]
     assert "".join(pieces) == "a😀b"
     assert not any("\N{REPLACEMENT CHARACTER}" in piece for piece in pieces)
 
 
 @pytest.mark.parametrize("prompt", ["a\0", "\ud800"])
-def test_a_prompt_that_is_no_text_is_refused(prompt: str) -> None:
+def test_an_unreadable_prompt_is_refused(prompt: str) -> None:
     with pytest.raises(InputError, match="the prompt cannot be read"):
         make().generate(prompt, tokens=1)
 

@@ -17,6 +17,7 @@ from regard.cli.options import Beams, Device, Force, Json, Languages, Threads, V
 from regard.errors import ConfigError, DataError, did_you_mean
 
 if TYPE_CHECKING:
+    from regard.decoding.glossary import Glossary
     from regard.documents.translate import Outcome, Told
     from regard.translation.translator import Result, Translator
 
@@ -49,9 +50,6 @@ def translate(
         Path | None, typer.Option(metavar="TSV", help="Source terms and, after tabs or |, what they may be called.")
     ] = None,
     keep: Annotated[Path | None, typer.Option(metavar="FILE", help="Words and /patterns/ that are copied.")] = None,
-    terms: Annotated[
-        str, typer.Option(metavar="soft or hard", help="Of --glossary and --keep: favour terms, or force them.")
-    ] = "soft",
     ignore_case: Annotated[bool, typer.Option("--ignore-case", help="Of --glossary: AGREEMENT is agreement.")] = False,
     tags: Annotated[
         str, typer.Option(metavar="auto, on or off", help="Keep <tags> and {names} in place; auto: where some are.")
@@ -87,16 +85,16 @@ def translate(
     _can_draw(trace, file, str(out or ""), force=force)
     use_threads(threads)
     translator = Translator.load(folder, find_device(device), values)
-    translator.use(engine, precision, folder, steps="confidence" in names)
+    translator.use(engine, precision, folder, token_scores="confidence" in names)
     how: dict[str, Any] = {
         "beams": beams or None,
-        "drawn_with": seed if sample else None,
+        "seed": seed if sample else None,
         "alternatives": alternatives,
         "prefix": prefix,
         "tag": tag,
         "align": "alignment" in names,
         "warn": "warnings" in names,
-        "terms": _terms(glossary, keep, terms, ignore_case),
+        "glossary": _glossary(glossary, keep, ignore_case),
     }
     if document and out is not None:
         codes = two("--languages", languages, "codes", "en,fr")
@@ -207,14 +205,12 @@ def _tell_unaligned(texts: int) -> None:
         print(f"regard: this model does not say which word became which: {placed}; look at them", file=sys.stderr)
 
 
-def _terms(glossary: Path | None, keep: Path | None, mode: str, ignore_case: bool) -> Any:
-    from regard.translation.glossary import Glossary, Terminology
+def _glossary(glossary: Path | None, keep: Path | None, ignore_case: bool) -> Glossary | None:
+    from regard.decoding.glossary import Glossary
 
-    if mode not in ("soft", "hard"):
-        raise ConfigError(f"--terms ({mode}) must be soft or hard")
     if glossary is None and keep is None:
         return None
-    return Terminology(Glossary.read(glossary, keep, ignore_case=ignore_case), mode)  # type: ignore[arg-type]
+    return Glossary.read(glossary, keep, ignore_case=ignore_case)
 
 
 def _counted(counts: Counter[str]) -> str:

@@ -1,46 +1,28 @@
-"""Search: how a model's probabilities become sentences; a model is known by its two verbs alone."""
+"""Decoding: greedy search, beam search and sampling over any model with `start` and `step`."""
 
 from __future__ import annotations
 
 from regard.decoding.beam import Branch, Tree, beam
-from regard.decoding.constraints import (
-    Edges,
-    Forbidden,
-    Form,
-    NoRepeat,
-    Rule,
-    Rules,
-    Shortest,
-    Terms,
-    Want,
-    Written,
-    limits,
-    make_rules,
-)
+from regard.decoding.constraints import Constraints, max_lengths
+from regard.decoding.engine import Engine, SearchOptions, SearchResult, TorchEngine
 from regard.decoding.greedy import alternatives, greedy
 from regard.decoding.sampling import sample
-from regard.decoding.search import Begun, Hypothesis, Models
+from regard.decoding.search import Encoded, Hypothesis, Models
 
 __all__ = [
-    "Begun",
     "Branch",
-    "Edges",
-    "Forbidden",
-    "Form",
+    "Constraints",
+    "Encoded",
+    "Engine",
     "Hypothesis",
     "Models",
-    "NoRepeat",
-    "Rule",
-    "Rules",
-    "Shortest",
-    "Terms",
+    "SearchOptions",
+    "SearchResult",
+    "TorchEngine",
     "Tree",
-    "Want",
-    "Written",
     "alternatives",
     "beam",
     "greedy",
-    "limits",
-    "make_rules",
+    "max_lengths",
     "sample",
 ]

@@ -1,4 +1,4 @@
-"""Sampling: tokens drawn as the model weighs them.
+"""Sampling: draw tokens with the model's probabilities.
 
 R rows (hypotheses), V vocabulary.
 """
@@ -11,88 +11,109 @@ from math import log
 import torch
 from torch import Tensor
 
-from regard.decoding.constraints import NEVER, Rules
+from regard.decoding.constraints import NEVER, Constraints
 from regard.decoding.greedy import most_probable
-from regard.decoding.search import Begun, Hypothesis, Models, walk
+from regard.decoding.search import Encoded, Hypothesis, Models, decode
 from regard.errors import InputError
 
 
 def sample(
-    models: Models, source: Tensor, first: Tensor, mask: Tensor | None = None, *, rules: Rules, samples: int, seed: int,
-    temperature: float, top_k: int, top_p: float, min_p: float, length_penalty: float,
-    begun: list[Begun] | None = None,
-) -> list[list[Hypothesis]]:  # fmt: skip
-    """`samples` hypotheses for each sentence, in the order drawn; `first` is as for `greedy`.
+    models: Models,
+    source: Tensor,
+    first: Tensor,
+    mask: Tensor | None = None,
+    *,
+    constraints: Constraints,
+    samples: int,
+    seed: int,
+    temperature: float,
+    top_k: int,
+    top_p: float,
+    min_p: float,
+    length_penalty: float,
+    encoded: list[Encoded] | None = None,
+) -> list[list[Hypothesis]]:
+    """Draw `samples` hypotheses for each sentence; `first` and `encoded` are as in `greedy`.
 
-    What is drawn depends on the seed, the sentence and the number of the sample, not on what else is in the batch.
+    A sample depends on the seed, the sentence and the number of the sample, not on the rest of the batch.
     Log-probabilities are the model's, whatever the temperature.
     """
     _check(samples, temperature, top_k, top_p, min_p)
-    places = 1 + max((rules.limit(sentence) for sentence in range(len(source))), default=0)
-    chances = _chances(source, first, mask, rules, samples, seed, places)  # (B, samples, places)
+    lengths = 1 + max((constraints.max_length(sentence) for sentence in range(len(source))), default=0)
+    uniform = _uniform(source, first, mask, constraints, samples, seed, lengths)  # (B, samples, lengths)
 
-    def choose(scores: Tensor, place: int, sentences: list[int]) -> tuple[Tensor, Tensor]:
+    def choose(scores: Tensor, length: int, sentences: list[int]) -> tuple[Tensor, Tensor]:
         if temperature == 0:
-            return most_probable(scores, place, sentences)
+            return most_probable(scores, length, sentences)
         drawn = draw(
             restrict(scores / temperature, top_k=top_k, top_p=top_p, min_p=min_p),
-            chances[sentences, :, place].flatten().to(scores.device),
+            uniform[sentences, :, length].flatten().to(scores.device),
         )
         return drawn, scores.gather(1, drawn[:, None])[:, 0]
 
-    return walk(models, source, first, mask, rules, choose, copies=samples, length_penalty=length_penalty, begun=begun)
+    return decode(
+        models,
+        source,
+        first,
+        mask,
+        constraints,
+        choose,
+        copies=samples,
+        length_penalty=length_penalty,
+        encoded=encoded,
+    )
 
 
 def restrict(scores: Tensor, *, top_k: int, top_p: float, min_p: float) -> Tensor:
-    """The same (R, V) scores with -inf for what may not be drawn, one restriction after the other.
+    """The scores (R, V) with -inf for tokens that may not be drawn, one restriction after the other.
 
-    top_k leaves the k largest (0: all); top_p the fewest of the largest that together have at least that share; min_p
-    those at least that fraction as probable as the largest.
+    top_k keeps the k most probable tokens (0: all), top_p the fewest of the most probable that together have at least
+    that probability, min_p those at least that fraction as probable as the most probable one.
     """
     if 0 < top_k < scores.shape[-1]:
         least = scores.topk(top_k).values[:, -1:]
         scores = scores.masked_fill(scores < least, NEVER)
     if top_p < 1:
         ordered, places = scores.sort(stable=True, descending=True)
-        shares = ordered.softmax(-1)
-        enough = shares.cumsum(-1) - shares >= top_p  # those before have the share already
-        enough[:, 0] = False
-        scores = torch.full_like(scores, NEVER).scatter_(1, places, ordered.masked_fill(enough, NEVER))
+        probabilities = ordered.softmax(-1)
+        excess = probabilities.cumsum(-1) - probabilities >= top_p  # the tokens before are enough already
+        excess[:, 0] = False
+        scores = torch.full_like(scores, NEVER).scatter_(1, places, ordered.masked_fill(excess, NEVER))
     if min_p > 0:
         least = scores.amax(-1, keepdim=True) + log(min_p)
         scores = scores.masked_fill(scores < least, NEVER)
     return scores
 
 
-def draw(scores: Tensor, chances: Tensor) -> Tensor:
-    """The token of each row at which the summed probability passes the row's chance, a number from 0 up to 1: (R,)."""
-    sums = scores.double().softmax(-1).cumsum(-1)
-    total = sums[:, -1:]
-    sought = torch.minimum(chances[:, None].double() * total, torch.nextafter(total, torch.zeros_like(total)))
-    return torch.searchsorted(sums, sought, right=True)[:, 0]
+def draw(scores: Tensor, uniform: Tensor) -> Tensor:
+    """(R,) tokens drawn by inverting the cumulative distribution at the uniform numbers (R,) from [0, 1)."""
+    cumulative = scores.double().softmax(-1).cumsum(-1)
+    total = cumulative[:, -1:]
+    sought = torch.minimum(uniform[:, None].double() * total, torch.nextafter(total, torch.zeros_like(total)))
+    return torch.searchsorted(cumulative, sought, right=True)[:, 0]
 
 
-def _chances(
-    source: Tensor, first: Tensor, mask: Tensor | None, rules: Rules, samples: int, seed: int, places: int
+def _uniform(
+    source: Tensor, first: Tensor, mask: Tensor | None, constraints: Constraints, samples: int, seed: int, lengths: int
 ) -> Tensor:
-    """(B, samples, places) numbers from 0 up to 1 that a sentence has wherever it stands."""
-    texts = source.tolist() if mask is None else [row[real].tolist() for row, real in zip(source, mask, strict=True)]
-    chances = torch.empty(len(texts), samples, places, dtype=torch.float64)
-    for number, (text, begin) in enumerate(zip(texts, first.tolist(), strict=True)):
+    """(B, samples, lengths) uniform random numbers that depend on the sentence and not on its place in the batch."""
+    rows = source.tolist() if mask is None else [row[real].tolist() for row, real in zip(source, mask, strict=True)]
+    numbers = torch.empty(len(rows), samples, lengths, dtype=torch.float64)
+    for sentence, (ids, begin) in enumerate(zip(rows, first.tolist(), strict=True)):
         for copy in range(samples):
             # Seeded by text: Python hashes it the same way on every machine.
-            own = random.Random(f"{seed} {copy} {text} {begin} {list(rules.prefix(number))}")
-            chances[number, copy] = torch.tensor([own.random() for _ in range(places)], dtype=torch.float64)
-    return chances
+            generator = random.Random(f"{seed} {copy} {ids} {begin} {list(constraints.prefix(sentence))}")
+            numbers[sentence, copy] = torch.tensor([generator.random() for _ in range(lengths)], dtype=torch.float64)
+    return numbers
 
 
 def _check(samples: int, temperature: float, top_k: int, top_p: float, min_p: float) -> None:
     if samples < 1:
-        raise InputError(f"{samples} samples were asked for; it must be at least 1")
+        raise InputError(f"samples ({samples}) must be at least 1")
     if not temperature >= 0:
         raise InputError(f"the temperature ({temperature}) must be at least 0")
     if top_k < 0:
         raise InputError(f"top_k ({top_k}) must be at least 0")
-    for name, share in (("top_p", top_p), ("min_p", min_p)):
-        if not 0 <= share <= 1:
-            raise InputError(f"{name} ({share}) must be from 0 to 1")
+    for name, value in (("top_p", top_p), ("min_p", min_p)):
+        if not 0 <= value <= 1:
+            raise InputError(f"{name} ({value}) must be from 0 to 1")

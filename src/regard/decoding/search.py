@@ -1,6 +1,6 @@
-"""What all searches share: the hypotheses, one step of all models, and who stays in the batch.
+"""What all searches share: hypotheses, one step of all models, and the sentences that remain in the batch.
 
-B sentences still searched, n hypotheses of each, R = B·n rows, t tokens written, S source tokens, V vocabulary.
+B sentences in the batch, n hypotheses of each, R = B·n rows, t tokens so far, S source tokens, V vocabulary.
 """
 
 from __future__ import annotations
@@ -13,262 +13,265 @@ import torch
 from torch import Tensor
 
 from regard.attention.prepacked import prepack
-from regard.decoding.constraints import Rules, Written
+from regard.decoding.constraints import Constraints
 from regard.errors import InputError, RunError
 from regard.models.contract import Generator, Record, State, reorder, tree_map
 
 Models = Generator | Sequence[Generator]
-"""One model, or several of one vocabulary whose probabilities are averaged."""
+"""One model, or an ensemble with one vocabulary whose probabilities are averaged."""
 
-GROUP = 128  # columns of which `top` looks at the largest first
-LEAVE = 8  # a copy of the state costs about as much as an eighth of the batch in one step
+TOPK_GROUP = 128  # columns of which `topk` compares the maxima first
+COPY_COST = 8  # copying the state costs about as much as one step of an eighth of the batch
 
 
 class Hypothesis(NamedTuple):
-    """One way to write a sentence."""
+    """One output for a sentence."""
 
     tokens: list[int]
-    """Without the first and the end."""
+    """Without the begin and end tokens."""
     score: float
-    """What hypotheses are ranked by: the log-probability, normalised as the search was told."""
+    """The log-probability with length and coverage penalties; hypotheses are ranked by it."""
     log_probability: float
-    """Of the tokens and the end."""
+    """Of all tokens and the end token."""
     finished: bool
-    """It ended by itself; False: it was ended at the longest length allowed."""
-    steps: list[float]
-    """Log-probability of every token and the end."""
+    """False: it was cut at the maximum length."""
+    log_probabilities: list[float]
+    """Of every token and the end token."""
 
 
-class Past(NamedTuple):
-    """What the hypotheses left, one row each: what the models remember, and what the search noted."""
-
-    models: tuple[Any, ...]
-    rules: tuple[Any, ...]
-    tokens: Tensor
-    """(R, t)"""
-    steps: Tensor
-    """(R, t) their log-probabilities."""
-    coverage: Tensor | None
-    """(R, S) attention each source token got so far, where it is watched."""
-
-
-class Begun(NamedTuple):
-    """What a model's `start` gave: a list of these, passed to a search, saves whoever traces it a second reading."""
+class Encoded(NamedTuple):
+    """What a model's `start` returned for a batch of sources, so that a trace does not encode them again."""
 
     state: State
     record: Record
 
+    def select(self, rows: Tensor) -> Encoded:
+        """The sentences of these rows; a sentence may come several times."""
+        memory = tree_map(lambda x: x.index_select(0, rows), self.state.memory)
+        record = {name: x.index_select(0, rows) for name, x in self.record.items()}
+        return Encoded(reorder(self.state._replace(memory=memory), rows), record)
 
-# A search's State has the models' memories as its memory, and a Past: so that all of it is reordered as one.
+
+class History(NamedTuple):
+    """What belongs to the hypotheses, one row each."""
+
+    caches: tuple[Any, ...]
+    """The `State.past` of every model."""
+    tokens: Tensor
+    """(R, t)"""
+    log_probabilities: Tensor
+    """(R, t)"""
+    coverage: Tensor | None
+    """(R, S) attention that each source token got so far, for a coverage penalty."""
 
 
-def as_list(models: Models) -> list[Generator]:
-    """The models, as a search uses them fastest."""
-    found = list(models) if isinstance(models, Sequence) else [models]
-    if not found:
+# The State of a search has the models' memories as its memory and a History as its past, so that one call reorders all.
+
+
+def prepare(models: Models) -> list[Generator]:
+    """The models as a list, with their weights laid out for fast decoding."""
+    ensemble = list(models) if isinstance(models, Sequence) else [models]
+    if not ensemble:
         raise InputError("there is no model to search with")
-    return [prepack(model) for model in found]
+    return [prepack(model) for model in ensemble]
 
 
-def begin(
-    models: list[Generator], source: Tensor, first: Tensor, mask: Tensor | None, rules: Rules,
-    begun: list[Begun] | None, *, watch: bool,
-) -> State:  # fmt: skip
-    """Read the source (B, S); the first tokens (B,) are what the first step will be given."""
+def start(
+    models: list[Generator],
+    source: Tensor,
+    first: Tensor,
+    mask: Tensor | None,
+    constraints: Constraints,
+    encoded: list[Encoded] | None,
+    *,
+    coverage: bool,
+) -> State:
+    """Encode the sources (B, S); `first` (B,) are the tokens of the first step."""
     rows = len(source)
-    rules.check(rows)
+    constraints.check(rows)
     if first.shape != (rows,):
         raise InputError(f"first has shape {tuple(first.shape)}; it must hold one token for each of {rows} sentences")
     if mask is not None and bool(mask.all()):
         mask = None  # without one the kernels are faster
-    steps = 1 + max(rules.limit(sentence) for sentence in range(rows))
-    records: list[Record | None] = [None if begun is None else {} for _ in models]
-    states = [
-        model.start(source, mask, record, capacity=steps + (0 if _remembers(model, source) else source.shape[1]))
-        for model, record in zip(models, records, strict=True)
-    ]
-    if begun is not None:
-        begun.extend(Begun(state, record or {}) for state, record in zip(states, records, strict=True))
-    coverage = torch.zeros(source.shape, device=source.device) if watch else None
-    past = Past(
-        models=tuple(state.past for state in states),
-        rules=rules.start(rows, source.device),
+    steps = 1 + max(constraints.max_length(sentence) for sentence in range(rows))
+    records: list[Record | None] = [None if encoded is None else {} for _ in models]
+    states = [model.start(source, mask, record, capacity=steps) for model, record in zip(models, records, strict=True)]
+    if encoded is not None:
+        encoded.extend(Encoded(state, record or {}) for state, record in zip(states, records, strict=True))
+    history = History(
+        caches=tuple(state.past for state in states),
         tokens=first.new_empty(rows, 0),
-        steps=torch.empty(rows, 0, device=source.device),
-        coverage=coverage,
+        log_probabilities=torch.empty(rows, 0, device=source.device),
+        coverage=torch.zeros(source.shape, device=source.device) if coverage else None,
     )
-    return State(tuple(state.memory for state in states), past)
-
-
-def _remembers(model: Generator, source: Tensor) -> bool:
-    """The source stays in the memory: it takes no room in the past. Asked with no sentences, it costs nothing."""
-    found: list[Tensor] = []
-    tree_map(lambda x: (found.append(x), x)[1], model.start(source[:0, :1]).memory)  # type: ignore[func-returns-value]
-    return bool(found)
+    return State(tuple(state.memory for state in states), history)
 
 
 def step(
-    models: list[Generator], tokens: Tensor, state: State, rules: Rules, sentences: list[int]
+    models: list[Generator], tokens: Tensor, state: State, constraints: Constraints, sentences: list[int]
 ) -> tuple[Tensor, State]:
-    """The log-probabilities (R, V) of what may follow (R, 1) tokens."""
-    past: Past = state.past
-    watch = past.coverage is not None
-    logs, after, seen = [], [], []
-    for model, memory, before in zip(models, state.memory, past.models, strict=True):
-        record: Record | None = {} if watch else None
-        logits, there = model.step(tokens, State(memory, before), record)
+    """The log-probabilities (R, V) of what may follow the tokens (R, 1), and the new state."""
+    history: History = state.past
+    logs, caches, attention = [], [], []
+    for model, memory, cache in zip(models, state.memory, history.caches, strict=True):
+        record: Record | None = None if history.coverage is None else {}
+        logits, after = model.step(tokens, State(memory, cache), record)
         half = logits.dtype in (torch.float16, torch.bfloat16)
         logs.append(torch.log_softmax(logits[:, -1], -1, dtype=torch.float32 if half else None))
-        after.append(there.past)
+        caches.append(after.past)
         if record is not None:
-            seen.append(looked_at(record))
-    attention = None
-    if past.coverage is not None:
-        attention = torch.stack(seen).mean(0)
-        past = past._replace(coverage=past.coverage + attention)
-    scores = logs[0] if len(logs) == 1 else mean(logs)
-    ruled = rules.apply(scores, Written(past.tokens, sentences, attention), past.rules)
-    return scores, state._replace(past=past._replace(models=tuple(after), rules=ruled))
+            attention.append(mean_cross_attention(record))
+    if history.coverage is not None:
+        history = history._replace(coverage=history.coverage + torch.stack(attention).mean(0))
+    scores = logs[0] if len(logs) == 1 else mean_probability(logs)
+    constraints.apply(scores, history.tokens, sentences)
+    return scores, state._replace(past=history._replace(caches=tuple(caches)))
 
 
-def mean(logs: list[Tensor]) -> Tensor:
-    """The logarithm of the mean of probabilities given as logarithms."""
-    if any(log.shape != logs[0].shape for log in logs):
-        sizes = ", ".join(str(log.shape[-1]) for log in logs)
+def mean_probability(logs: list[Tensor]) -> Tensor:
+    """The logarithm of the mean of the models' probabilities, which are given as logarithms."""
+    if any(each.shape != logs[0].shape for each in logs):
+        sizes = ", ".join(str(each.shape[-1]) for each in logs)
         raise InputError(f"models of {sizes} tokens cannot be averaged: they must have one vocabulary")
     return torch.stack(logs).logsumexp(0) - log(len(logs))
 
 
-def looked_at(record: Record) -> Tensor:
+def mean_cross_attention(record: Record) -> Tensor:
     """(R, S): the cross-attention of the last token, averaged over layers and heads."""
     layers = [weights[:, :, -1].mean(1) for name, weights in record.items() if name.endswith(".cross")]
     if not layers:
-        raise InputError("this model does not attend to its source: a coverage penalty or a watching rule needs that")
+        raise InputError("this model does not attend to its source: a coverage penalty needs that")
     return torch.stack(layers).mean(0).float()
 
 
-def write(past: Past, tokens: Tensor, steps: Tensor) -> Past:
-    """One more token (R,) with its log-probability (R,) for every row."""
-    return past._replace(
-        tokens=torch.cat([past.tokens, tokens[:, None]], 1), steps=torch.cat([past.steps, steps[:, None]], 1)
+def append(history: History, tokens: Tensor, log_probabilities: Tensor) -> History:
+    """The history with one more token (R,) in every row."""
+    return history._replace(
+        tokens=torch.cat([history.tokens, tokens[:, None]], 1),
+        log_probabilities=torch.cat([history.log_probabilities, log_probabilities[:, None]], 1),
     )
 
 
-# Who stays.
+# The batch: rows are reordered, and finished sentences leave.
 
 
-def move(state: State, rows: list[int]) -> State:
-    """Hypothesis i becomes the old hypothesis `rows[i]`; nothing that stays is copied, older states are overwritten."""
-    moved = [row for row, old in enumerate(rows) if row != old]
+def reorder_rows(state: State, rows: list[int]) -> State:
+    """Make row i the old row `rows[i]`; only rows that change are copied, in place."""
     if len(rows) != len(state.past.tokens):
         return reorder(state, torch.tensor(rows, device=state.past.tokens.device))
+    moved = [row for row, old in enumerate(rows) if row != old]
     if moved:
-        here, there = torch.tensor([moved, [rows[row] for row in moved]], device=state.past.tokens.device)
-        full = tuple(past.filled() if hasattr(past, "filled") else past for past in state.past.models)
-        tree_map(lambda x: x.index_copy_(0, here, x.index_select(0, there)), state.past._replace(models=full))
+        to_rows, from_rows = torch.tensor([moved, [rows[row] for row in moved]], device=state.past.tokens.device)
+        filled = tuple(cache.filled() if hasattr(cache, "filled") else cache for cache in state.past.caches)
+        tree_map(lambda x: x.index_copy_(0, to_rows, x.index_select(0, from_rows)), state.past._replace(caches=filled))
     return state
 
 
-def leave(state: State, stay: list[int], rows: list[int]) -> State:
-    """Only these sentences, and for hypotheses these rows."""
-    kept = torch.tensor(stay, device=state.past.tokens.device)
+def keep_sentences(state: State, sentences: list[int], rows: list[int]) -> State:
+    """The state with only these sentences of the batch, and these rows of hypotheses."""
+    kept = torch.tensor(sentences, device=state.past.tokens.device)
     memory = tree_map(lambda x: x.index_select(0, kept), state.memory)
     return reorder(state._replace(memory=memory), torch.tensor(rows, device=kept.device))
 
 
-def staying(done: list[bool]) -> list[int]:
-    """Which sentences of the batch stay: all of them, until enough are done for a copy to pay."""
-    worth = sum(done) * LEAVE >= len(done)
-    return [row for row, is_done in enumerate(done) if not (worth and is_done)]
+def remaining(finished: list[bool]) -> list[int]:
+    """The sentences that stay in the batch: all, until enough are finished for a copy of the rest to pay."""
+    worthwhile = sum(finished) * COPY_COST >= len(finished)
+    return [row for row, is_finished in enumerate(finished) if not (worthwhile and is_finished)]
 
 
-# Choosing.
-
-
-def top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest of each row and where they stand, largest first: (R, V) -> (R, count) each."""
+def topk(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` largest values of each row and their columns, largest first: (R, V) -> (R, count) each."""
     columns = scores.shape[1]
     count = min(count, columns)
-    if columns < 4 * GROUP * (count + 1):
+    if columns < 4 * TOPK_GROUP * (count + 1):
         return scores.topk(count)
-    # The largest are in the groups with the largest maxima, and a maximum is far cheaper than a selection.
-    whole = columns - columns % GROUP
-    groups = scores[:, :whole].unflatten(1, (-1, GROUP))
+    # The largest values are in the groups with the largest maxima, and a maximum is far cheaper than a selection.
+    whole = columns - columns % TOPK_GROUP
+    groups = scores[:, :whole].unflatten(1, (-1, TOPK_GROUP))
     chosen = groups.amax(-1).topk(count).indices
-    near = groups.gather(1, chosen[:, :, None].expand(-1, -1, GROUP)).flatten(1)
-    values, places = torch.cat([near, scores[:, whole:]], 1).topk(count)
-    group = chosen.gather(1, (places // GROUP).clamp(max=count - 1))
-    inside = count * GROUP
-    return values, torch.where(places < inside, group * GROUP + places % GROUP, places - inside + whole)
+    candidates = groups.gather(1, chosen[:, :, None].expand(-1, -1, TOPK_GROUP)).flatten(1)
+    values, places = torch.cat([candidates, scores[:, whole:]], 1).topk(count)
+    group = chosen.gather(1, (places // TOPK_GROUP).clamp(max=count - 1))
+    inside = count * TOPK_GROUP
+    return values, torch.where(places < inside, group * TOPK_GROUP + places % TOPK_GROUP, places - inside + whole)
 
 
-class Harvest:
-    """Hypotheses as they end; they stay on the device until all have."""
+class FinishedHypotheses:
+    """Finished hypotheses; they stay on the device until the search is over."""
 
-    def __init__(self, rules: Rules) -> None:
-        self.rules = rules
-        self.ended: list[tuple[list[int], Tensor, Tensor, Tensor]] = []
+    def __init__(self, constraints: Constraints) -> None:
+        self.constraints = constraints
+        self.batches: list[tuple[list[int], Tensor, Tensor, Tensor]] = []
 
-    def add(self, sentences: list[int], tokens: Tensor, steps: Tensor, scores: Tensor) -> None:
-        """Sentence numbers, (k, t) tokens, (k, t + 1) log-probabilities, (k,) scores."""
-        self.ended.append((sentences, tokens, steps, scores))
+    def add(self, sentences: list[int], tokens: Tensor, log_probabilities: Tensor, scores: Tensor) -> None:
+        """Add k hypotheses of these sentences: (k, t) tokens, (k, t + 1) log-probabilities, (k,) scores."""
+        self.batches.append((sentences, tokens, log_probabilities, scores))
 
-    def collect(self, sentences: int) -> list[list[Hypothesis]]:
-        """For each sentence in the order asked all its hypotheses, the shorter ones first."""
-        found: list[list[Hypothesis]] = [[] for _ in range(sentences)]
-        for numbers, tokens, steps, scores in self.ended:
+    def collect(self, count: int) -> list[list[Hypothesis]]:
+        """All hypotheses of each of `count` sentences, the shorter ones first."""
+        by_sentence: list[list[Hypothesis]] = [[] for _ in range(count)]
+        for sentences, tokens, log_probabilities, scores in self.batches:
             length = tokens.shape[1]
-            rows = zip(numbers, tokens.tolist(), scores.tolist(), steps.tolist(), strict=True)
-            for number, ids, score, logs in rows:
-                finished = length < self.rules.limit(number)
-                found[number].append(Hypothesis(ids, score, sum(logs), finished, logs))
-        for number, hypotheses in enumerate(found):
+            rows = zip(sentences, tokens.tolist(), scores.tolist(), log_probabilities.tolist(), strict=True)
+            for sentence, ids, score, logs in rows:
+                finished = length < self.constraints.max_length(sentence)
+                by_sentence[sentence].append(Hypothesis(ids, score, sum(logs), finished, logs))
+        for sentence, hypotheses in enumerate(by_sentence):
             if not hypotheses or any(isnan(hypothesis.score) for hypothesis in hypotheses):
-                raise RunError(f"the model gives no probabilities for sentence {number}: its numbers are not finite")
-        return found
+                raise RunError(f"the model gives no probabilities for sentence {sentence}: its logits are not finite")
+        return by_sentence
 
 
 Choose = Callable[[Tensor, int, list[int]], tuple[Tensor, Tensor]]
-"""From (R, V) log-probabilities, the tokens written and the sentences: (R,) tokens and their log-probabilities."""
+"""From (R, V) log-probabilities, the number of tokens so far and the sentences: (R,) tokens and log-probabilities."""
 
 
 @torch.inference_mode()
-def walk(
-    models: Models, source: Tensor, first: Tensor, mask: Tensor | None, rules: Rules, choose: Choose, *, copies: int,
-    length_penalty: float, begun: list[Begun] | None = None,
-) -> list[list[Hypothesis]]:  # fmt: skip
-    """`copies` hypotheses of each sentence, every one going its own way; they come back in the order of the copies."""
+def decode(
+    models: Models,
+    source: Tensor,
+    first: Tensor,
+    mask: Tensor | None,
+    constraints: Constraints,
+    choose: Choose,
+    *,
+    copies: int,
+    length_penalty: float,
+    encoded: list[Encoded] | None = None,
+) -> list[list[Hypothesis]]:
+    """Decode `copies` hypotheses of each sentence, none depending on another, token by token as `choose` says."""
     if not len(source):
         return []
-    models, harvest = as_list(models), Harvest(rules)
-    state = begin(models, source, first, mask, rules, begun, watch=rules.watches)
-    state = move(state, [row for row in range(len(source)) for _ in range(copies)])
+    models, hypotheses = prepare(models), FinishedHypotheses(constraints)
+    state = start(models, source, first, mask, constraints, encoded, coverage=False)
+    state = reorder_rows(state, [row for row in range(len(source)) for _ in range(copies)])
     sentences, tokens = list(range(len(source))), first.repeat_interleave(copies)
-    going = [list(range(copies)) for _ in sentences]  # the copies of each sentence that have not ended
-    order: list[list[int]] = [[] for _ in sentences]  # in which they end
-    for place in range(1 + max(rules.limit(sentence) for sentence in sentences)):
-        scores, state = step(models, tokens[:, None], state, rules, sentences)
-        tokens, logs = choose(scores, place, sentences)
-        ends = (tokens == rules.end).tolist()
-        gone = [(row, copy) for row, left in enumerate(going) for copy in left if ends[row * copies + copy]]
-        if gone:
-            index = torch.tensor([row * copies + copy for row, copy in gone], device=tokens.device)
-            steps = torch.cat([state.past.steps[index], logs[index, None]], 1)
-            score = steps.sum(1) / (place + 1) ** length_penalty
-            harvest.add([sentences[row] for row, _ in gone], state.past.tokens[index], steps, score)
-            for row, copy in gone:
-                going[row].remove(copy)
+    active = [list(range(copies)) for _ in sentences]  # the unfinished copies of each sentence
+    order: list[list[int]] = [[] for _ in sentences]  # the copies of each sentence as they finished
+    for length in range(1 + max(constraints.max_length(sentence) for sentence in sentences)):
+        scores, state = step(models, tokens[:, None], state, constraints, sentences)
+        tokens, logs = choose(scores, length, sentences)
+        is_end = (tokens == constraints.end).tolist()
+        ended = [(row, copy) for row, left in enumerate(active) for copy in left if is_end[row * copies + copy]]
+        if ended:
+            index = torch.tensor([row * copies + copy for row, copy in ended], device=tokens.device)
+            log_probabilities = torch.cat([state.past.log_probabilities[index], logs[index, None]], 1)
+            score = log_probabilities.sum(1) / (length + 1) ** length_penalty
+            numbers = [sentences[row] for row, _ in ended]
+            hypotheses.add(numbers, state.past.tokens[index], log_probabilities, score)
+            for row, copy in ended:
+                active[row].remove(copy)
                 order[sentences[row]].append(copy)
-        stay = staying([not left for left in going])
+        stay = remaining([not left for left in active])
         if not stay:
             break
-        state = state._replace(past=write(state.past, tokens, logs))
-        if len(stay) < len(going):
+        state = state._replace(past=append(state.past, tokens, logs))
+        if len(stay) < len(active):
             rows = [row * copies + copy for row in stay for copy in range(copies)]
-            state, tokens = leave(state, stay, rows), tokens[torch.tensor(rows, device=tokens.device)]
-            sentences, going = [sentences[row] for row in stay], [going[row] for row in stay]
-    found = harvest.collect(len(source))
+            state, tokens = keep_sentences(state, stay, rows), tokens[torch.tensor(rows, device=tokens.device)]
+            sentences, active = [sentences[row] for row in stay], [active[row] for row in stay]
     return [
-        [hypotheses[copies_.index(copy)] for copy in range(copies)]
-        for hypotheses, copies_ in zip(found, order, strict=True)
+        [by_end[ends.index(copy)] for copy in range(copies)]
+        for by_end, ends in zip(hypotheses.collect(len(source)), order, strict=True)
     ]

@@ -26,7 +26,7 @@ from regard.text.ordering import READ_AHEAD_CHARACTERS, READ_AHEAD_TEXTS, read_a
 from regard.text.sentences import text_problem
 
 if TYPE_CHECKING:
-    from regard.translation.glossary import Placed
+    from regard.decoding.glossary import Term
     from regard.translation.translator import Result, Translator
 
 TOLD = 20  # problems that are named one by one
@@ -41,7 +41,7 @@ class Linked(Protocol):
     @property
     def alignment(self) -> Sequence[Link] | None: ...
     @property
-    def terms(self) -> Sequence[Placed]: ...
+    def terms(self) -> Sequence[Term]: ...
 
 
 Translate = Callable[[Sequence[str]], Sequence[Linked]]
@@ -112,8 +112,8 @@ def translate_pieces(texts: Sequence[Sequence[Piece]], translate: Translate, out
 def count_terms(where: int | str, result: Linked, outcome: Outcome) -> None:
     """What became of the terms in a line or a text."""
     for term in result.terms:
-        outcome.terms[term.how] += 1
-        if term.how == "missing":
+        outcome.terms[term.status] += 1
+        if term.status == "missing":
             outcome.missing.add(where, term.source)
 
 
@@ -135,7 +135,7 @@ def stream(
 
     Lines without any, and unless `always` those with no more than entities and addresses, are translated as they are.
     """
-    own = translator.sides.source.tags
+    own = translator.tokenizers.source.tags
     for window in read_ahead(texts, lines, READ_AHEAD_CHARACTERS):
         pieces = [[text] if text_problem(text) else find(text, own) for text in window]
         bare = [take_out(each) if always or is_tagged(each) else None for each in pieces]

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
+from regard.decoding.glossary import Glossary
 from regard.errors import ConfigError, DataError
 from regard.evaluation import perplexity
 from regard.evaluation.metrics import (
@@ -43,7 +44,6 @@ from regard.inspection.quality import Expected, QualityWarning, find_warnings
 from regard.models.folder import load_config
 from regard.results import Report, Table
 from regard.text.files import read_lines
-from regard.translation.glossary import Glossary
 from regard.translation.loading import load
 from regard.translation.reader import Reader
 from regard.translation.translator import Translator

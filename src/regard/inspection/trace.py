@@ -26,7 +26,7 @@ from regard.text.scripts import UNSPACED_SCRIPTS, script
 from regard.text.tokenizer import END, PAD, SPECIALS, START, TEXTLESS_TOKENS, Tokenizer, Tokenizers
 
 if TYPE_CHECKING:
-    from regard.decoding import Begun, Hypothesis, Tree
+    from regard.decoding import Encoded, Hypothesis, Tree
     from regard.models import BERT
 
 KINDS = ("encoder", "decoder", "cross")
@@ -194,12 +194,12 @@ class Trace:
 @torch.inference_mode()
 def trace(
     model: Generator, sources: Sequence[Sequence[int]], hypotheses: Sequence[Hypothesis], sides: Tokenizers, *,
-    begun: Begun | None = None, texts: Sequence[str] | None = None, target_texts: Sequence[str] | None = None,
+    encoded: Encoded | None = None, texts: Sequence[str] | None = None, target_texts: Sequence[str] | None = None,
     trees: Sequence[Tree] | None = None, hidden: bool = False, top: int = 5,
 ) -> list[Trace]:  # fmt: skip
     """What a model did for each of its hypotheses, by one pass over all of them.
 
-    `sources` are the ids it was given, the end included; of a gpt, the whole prompt. `begun` is what a search of the
+    `sources` are the ids it was given, the end included; of a gpt, the whole prompt. `encoded` is what a search of the
     same sources kept of its reading, which then is not done again. `texts` are those the sources were made from,
     `target_texts` those of hypotheses that were given: without them their words are those the ids stand for. Of several
     models that searched together pass one: attention belongs to one.
@@ -215,10 +215,10 @@ def trace(
         state = model.start(before[:, :0])
     else:
         before, _ = padded([[START, *target[:-1]] for target in targets], device)
-        if begun is None:
+        if encoded is None:
             state = model.start(*padded(sources, device), record)
         else:
-            state, record = begun.state, dict(begun.record)
+            state, record = encoded.state, dict(encoded.record)
     logits, _ = model.step(before, state, record)
     steps = _steps(logits, begins, targets, top)
     attention, states = _kept(record, hidden)

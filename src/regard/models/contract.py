@@ -43,8 +43,8 @@ class Generator(Protocol):
         """Encode the source (B, S). `mask` (B, S) is True for tokens and False for padding at the end of a row.
 
         Without a mask there is no padding. For a gpt the source is the prompt before the first token of `step`, and may
-        be empty. With `capacity`, for decoding without gradients, caches for that many tokens are allocated now and
-        written in place, so each state can be used only once.
+        be empty. With `capacity`, for decoding without gradients, caches for that many tokens of `step` are allocated
+        now and written in place, so each state can be used only once.
         """
 
     def step(self, tokens: Tensor, state: State, record: Record | None = None) -> tuple[Tensor, State]:

@@ -42,7 +42,7 @@ class GPT(nn.Module):
         check_tokens(source, self.config.vocabulary, "source")
         mask = checked_mask(mask, source, "source")
         check_capacity(capacity)
-        cache = empty_cache(len(source), source.device, capacity)
+        cache = empty_cache(len(source), source.device, capacity and source.shape[1] + capacity)
         if source.shape[1]:
             _, cache = self._decode(source, cache, mask, record)
         return State((), cache)

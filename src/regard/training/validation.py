@@ -167,8 +167,8 @@ def calibrate(held_out: ValidationSet, results: Sequence[Result]) -> quality.Cal
     references = held_out.references[: len(results)]
     chrf = sentence_scores(_texts(results), references, metrics=["chrf"])
     judged = [
-        quality.CalibrationExample(source, reference, score["chrf"], result.steps)
+        quality.CalibrationExample(source, reference, score["chrf"], result.log_probabilities)
         for source, reference, score, result in zip(held_out.sources, references, chrf, results, strict=False)
-        if result.steps
+        if result.log_probabilities
     ]
     return quality.calibrate(judged) if len(judged) >= quality.MIN_SENTENCES else None

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from regard.config import ModelConfig
-from regard.decoding import Hypothesis, Tree, greedy
+from regard.decoding import Hypothesis, SearchOptions, greedy
 from regard.errors import ConfigError, InputError
 from regard.folders import write_file
 from regard.inspection import attribution, inspector
@@ -28,7 +28,7 @@ from regard.text.sentences import text_problem
 from regard.text.tokenizer import END, Tokenizers
 from regard.translation.loading import load
 from regard.translation.reader import GAP, Reader
-from regard.translation.translator import Asked, Translator
+from regard.translation.translator import Translator
 from regard.translation.writer import Writer
 
 GPT_TOKENS = 24  # tokens that a gpt generates after the prompt
@@ -169,20 +169,30 @@ def explain(
 
 
 def _trace_translator(translator: Translator, text: str, target: str | None, beams: int | None) -> Trace:
-    sides, trees = translator.sides, list[Tree]()
-    source = [*sides.source.encode(text), END]
-    if len(source) - 1 > translator.longest:
+    tokenizers = translator.tokenizers
+    source = [*tokenizers.source.encode(text), END]
+    if len(source) - 1 > translator.max_length:
         raise InputError(
-            f"the sentence has {len(source) - 1} tokens and this model reads {translator.longest}: explain a part of it"
+            f"the sentence has {len(source) - 1} tokens and this model reads {translator.max_length}: explain a part"
         )
+    encoded = trees = None
     if target:
-        hypothesis = _given(sides.target.encode(target))
+        hypothesis = _given(tokenizers.target.encode(target))
         _check_positions(translator.model, len(hypothesis.tokens) + 1)
     else:
-        options = Asked(beams or translator.config.decode.beams, 1, None, None)
-        hypothesis = translator.search([source], options, trees=trees)[0][0]
-    model = cast(Generator, translator.model)
-    return trace(model, [source], [hypothesis], sides, texts=[text], trees=trees or None, hidden=True, top=TOP)[0]
+        options = SearchOptions(beams or translator.config.decode.beams, keep_encoded=True, keep_trees=True)
+        ((hypothesis, *_),), encoded, trees = translator.torch_engine.search([source], options)
+    return trace(
+        cast(Generator, translator.model),
+        [source],
+        [hypothesis],
+        tokenizers,
+        encoded=encoded,
+        texts=[text],
+        trees=trees,
+        hidden=True,
+        top=TOP,
+    )[0]
 
 
 def _trace_writer(writer: Writer, prompt: str, target: str | None) -> Trace:
@@ -203,15 +213,15 @@ def _trace_writer(writer: Writer, prompt: str, target: str | None) -> Trace:
             cast(list[Generator], writer.models),
             source.to(writer.device),
             first.to(writer.device),
-            rules=writer.rules(tokens),
+            constraints=writer.constraints(tokens),
             length_penalty=writer.config.decode.length_penalty,
         )[0]
-    sides = Tokenizers(tokenizer, tokenizer)
-    return trace(cast(Generator, model), [before], [hypothesis], sides, texts=[prompt], hidden=True, top=TOP)[0]
+    tokenizers = Tokenizers(tokenizer, tokenizer)
+    return trace(cast(Generator, model), [before], [hypothesis], tokenizers, texts=[prompt], hidden=True, top=TOP)[0]
 
 
 def _trace_reader(reader: Reader, text: str) -> Trace:
-    ids = reader.gapped(GAP.split(text))
+    ids = reader.encode_with_gaps(GAP.split(text))
     reader.check_length(ids)
     return trace_encoder(reader.model, [ids], reader.tokenizer, texts=[text], hidden=True, top=TOP)[0]
 

@@ -1,4 +1,4 @@
-"""The reader: a bert fills gaps in a text, and says what a text means as numbers.
+"""The reader: a bert fills gaps in a text and embeds texts as vectors.
 
 B texts, S tokens.
 """
@@ -23,13 +23,13 @@ from regard.text.ordering import READ_AHEAD_CHARACTERS, READ_AHEAD_TEXTS, batch_
 from regard.text.sentences import text_problem
 from regard.text.tokenizer import MASK, PAD, SPECIALS, UNKNOWN, Tokenizer
 
-POSITIONS = {"cpu": 2048, "mps": 8192, "cuda": 65536}  # padded, read at once
-MOST = 10**15  # lines of a file
+BATCH_POSITIONS = {"cpu": 2048, "mps": 8192, "cuda": 65536}  # padded tokens encoded at once
+MAX_LINES = 10**15  # of a file; the header of an .npy file has room for it
 GAP = re.compile(r"\[MASK\]|<mask>")
 
 
 class Guess(NamedTuple):
-    """What may stand in a gap."""
+    """A token that may stand in a gap."""
 
     text: str
     probability: float
@@ -41,7 +41,7 @@ class Filled(NamedTuple):
     text: str
     """With the best guess in every gap."""
     gaps: list[list[Guess]]
-    """The guesses for each, best first; each gap is guessed on its own."""
+    """The guesses for each gap, best first; gaps are filled independently."""
 
 
 class Reader:
@@ -52,11 +52,11 @@ class Reader:
 
     @classmethod
     def load(cls, folder: str | Path, device: torch.device | str = "cpu") -> Reader:
-        """The reader in a model folder."""
+        """Load a model folder."""
         if len(split_folders(folder)) > 1:
             raise FolderError(f"{folder} are several berts, and they cannot be joined: give one")
-        models, sides, config = load_ensemble(folder, device, ("bert",), "does not read texts with gaps")
-        return cls(cast(BERT, models[0]), sides.source, config)
+        models, tokenizers, config = load_ensemble(folder, device, ("bert",), "does not read texts with gaps")
+        return cls(cast(BERT, models[0]), tokenizers.source, config)
 
     @property
     def device(self) -> torch.device:
@@ -67,27 +67,28 @@ class Reader:
         """The `top` most probable tokens for every [MASK] or <mask> of a text."""
         _check(text)
         if top < 1:
-            raise InputError(f"{top} guesses were asked for; it must be at least 1")
+            raise InputError(f"top ({top}) must be at least 1")
         pieces = GAP.split(text)
         if len(pieces) == 1:
             raise InputError("the text has no gap: write [MASK] where a word is to be guessed")
-        ids = self.gapped(pieces)
+        ids = self.encode_with_gaps(pieces)
         self.check_length(ids)
         tokens = torch.tensor([ids], device=self.device)
         places = [place for place, token in enumerate(ids) if token == MASK]
         logits = self.model.logits(self.model.encode(tokens)[0, places]).float()
-        shares = logits.softmax(-1)
-        shares[:, [place for place in range(len(SPECIALS)) if place != UNKNOWN]] = -1
-        values, best = shares.topk(min(top, shares.shape[-1] - len(SPECIALS)))
-        gaps = [
-            [Guess(*each) for each in zip(self._words(numbers, ids[place - 1] if place else PAD), own, strict=True)]
-            for numbers, own, place in zip(best.tolist(), values.tolist(), places, strict=True)
-        ]
+        probabilities = logits.softmax(-1)
+        probabilities[:, [token for token in range(len(SPECIALS)) if token != UNKNOWN]] = -1
+        values, best = probabilities.topk(min(top, probabilities.shape[-1] - len(SPECIALS)))
+        gaps = []
+        for tokens_of_gap, values_of_gap, place in zip(best.tolist(), values.tolist(), places, strict=True):
+            words = self.tokenizer.token_texts(tokens_of_gap, ids[place - 1] if place else PAD)
+            words = [word.strip() or word for word in words]
+            gaps.append([Guess(word, value) for word, value in zip(words, values_of_gap, strict=True)])
         filled = pieces[0] + "".join(guesses[0].text + after for guesses, after in zip(gaps, pieces[1:], strict=True))
         return Filled(filled, gaps)
 
     def embed(self, texts: Sequence[str], *, pool: str = "mean") -> NDArray[np.float32]:
-        """(B, size): the mean of what each text's tokens became, or its first token; nothing but zeros without text.
+        """(B, size): the mean of each text's token states, or the state of its first token; zeros for an empty text.
 
         A text longer than the model can read is read in parts, and the mean is over all of them.
         """
@@ -95,78 +96,73 @@ class Reader:
             raise InputError(f"pool ({pool}) must be mean or first")
         for text in texts:
             _check(text)
-        before, after = self._around
-        rows: list[tuple[int, list[int]]] = []
-        room = self.model.config.max_positions - len(before) - len(after)
+        before, after = self._special_tokens
+        rows: list[tuple[int, list[int]]] = []  # the text each row belongs to, and its ids
+        size = self.model.config.max_positions - len(before) - len(after)
         for number, ids in enumerate(self.tokenizer.encode_batch([text if text.strip() else "" for text in texts])):
-            starts = range(0, len(ids), room) if pool == "mean" else range(min(len(ids), 1))
-            rows += [(number, [*before, *ids[start : start + room], *after]) for start in starts]
+            starts = range(0, len(ids), size) if pool == "mean" else range(min(len(ids), 1))
+            rows += [(number, [*before, *ids[start : start + size], *after]) for start in starts]
         sums = np.zeros((len(texts), self.model.config.size), np.float64)
         counts = np.zeros(len(texts), np.int64)
-        names = [texts[number] for number, _ in rows]
-        for places in batch_by_length([len(ids) for _, ids in rows], names, POSITIONS[self.device.type]):
+        lengths, names = [len(ids) for _, ids in rows], [texts[number] for number, _ in rows]
+        for places in batch_by_length(lengths, names, BATCH_POSITIONS[self.device.type]):
             batch = [rows[place] for place in places]
             for (number, ids), states in zip(batch, self._encode([ids for _, ids in batch]), strict=True):
-                kept = states[:1] if pool == "first" else states[len(before) : len(ids) - len(after)]
-                sums[number] += kept.sum(0, dtype=torch.float64).numpy()
-                counts[number] += len(kept)
+                pooled = states[:1] if pool == "first" else states[len(before) : len(ids) - len(after)]
+                sums[number] += pooled.sum(0, dtype=torch.float64).numpy()
+                counts[number] += len(pooled)
         return (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
 
     def save(self, texts: Iterable[str], file: BinaryIO, *, pool: str, progress: Callable[[int], None]) -> int:
-        """Write what `embed` gives for texts without end into an open .npy file; how many there were comes back."""
+        """Write the embeddings of any number of texts into an open .npy file; returns the number of texts."""
         size, lines = self.model.config.size, 0
-        _write_head(file, MOST, size)  # as long as the one that is known at the end
+        _write_header(file, MAX_LINES, size)  # as long as the final header
         begin = file.tell()
         for window in read_ahead(texts, READ_AHEAD_TEXTS, READ_AHEAD_CHARACTERS):
             file.write(self.embed(window, pool=pool).astype("<f4", copy=False).tobytes())
             lines += len(window)
             progress(lines)
         file.seek(0)
-        _write_head(file, lines, size)
+        _write_header(file, lines, size)
         assert file.tell() == begin
         file.seek(0, 2)
         return lines
 
     @torch.inference_mode()
     def _encode(self, rows: Sequence[Sequence[int]]) -> Tensor:
-        """(B, S, size), in memory."""
+        """(B, S, size), on the CPU."""
         width = max(map(len, rows))
         tokens = torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows], device=self.device)
         mask = torch.tensor([[place < len(row) for place in range(width)] for row in rows], device=self.device)
         return self.model.encode(tokens, mask=mask).float().cpu()
 
     @property
-    def _around(self) -> tuple[list[int], list[int]]:
-        """The special tokens before and after a text; a running text has none."""
+    def _special_tokens(self) -> tuple[list[int], list[int]]:
+        """The special tokens before and after a text; continuous text has none."""
         return ([], []) if self.config.text.continuous else self.tokenizer.surrounding_tokens
 
-    def gapped(self, pieces: Sequence[str]) -> list[int]:
-        """The ids of a text, a mask between its pieces."""
-        before, after = self._around
+    def encode_with_gaps(self, pieces: Sequence[str]) -> list[int]:
+        """The ids of a text, with a mask between its pieces."""
+        before, after = self._special_tokens
         ids = list(before)
-        apart = self.config.text.tokenizer == "characters"  # else a word brings the blank before it
+        characters = self.config.text.tokenizer == "characters"  # other tokens include the space before a word
         for place, piece in enumerate(pieces):
-            own = piece if apart or place == len(pieces) - 1 else piece.removesuffix(" ")
-            ids += [*[MASK] * bool(place), *self.tokenizer.encode(own)]
+            text = piece if characters or place == len(pieces) - 1 else piece.removesuffix(" ")
+            ids += [*[MASK] * bool(place), *self.tokenizer.encode(text)]
         return ids + list(after)
 
-    def _words(self, ids: Sequence[int], after: int) -> list[str]:
-        pieces = self.tokenizer.token_texts(ids, after)
-        return [piece.strip() or piece for piece in pieces]
-
     def check_length(self, ids: Sequence[int]) -> None:
-        if len(ids) > self.model.config.max_positions:
+        positions = self.model.config.max_positions
+        if len(ids) > positions:
             raise InputError(
-                f"the text has {len(ids)} tokens and this bert reads {self.model.config.max_positions}: leave out "
-                f"what is far "
-                "from the gap"
+                f"the text has {len(ids)} tokens and this bert reads {positions}: leave out what is far from the gap"
             )
 
 
-def _write_head(file: BinaryIO, lines: int, size: int) -> None:
-    """The head of a .npy file, with room for any number of lines."""
-    head = {"descr": "<f4", "fortran_order": False, "shape": (lines, size)}
-    np.lib.format.write_array_header_1_0(file, head)
+def _write_header(file: BinaryIO, lines: int, size: int) -> None:
+    """Write the header of an .npy file."""
+    header = {"descr": "<f4", "fortran_order": False, "shape": (lines, size)}
+    np.lib.format.write_array_header_1_0(file, header)
 
 
 def _check(text: str) -> None:

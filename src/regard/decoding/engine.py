@@ -1,0 +1,160 @@
+"""Engines: source token ids in, hypotheses out, as the decode section of a config says.
+
+B sentences, S source tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, cast
+
+import torch
+from torch import Tensor, nn
+
+from regard.config import DecodeConfig, ModelConfig
+from regard.decoding.beam import Tree, beam
+from regard.decoding.constraints import Constraints, max_lengths
+from regard.decoding.greedy import alternatives, greedy
+from regard.decoding.sampling import sample
+from regard.decoding.search import Encoded, Hypothesis
+from regard.models import Generator
+from regard.text.tokenizer import END, MASK, PAD, START, UNKNOWN
+
+FORBIDDEN = (PAD, START, UNKNOWN, MASK)
+
+Ids = Sequence[Sequence[int]]
+
+
+class SearchOptions(NamedTuple):
+    """How a batch of sentences is searched."""
+
+    beams: int
+    results: int = 1
+    """Hypotheses of each sentence, best first."""
+    seed: int | None = None
+    """Sample with this seed instead of searching."""
+    prefixes: Ids | None = None
+    """Target ids that each hypothesis begins with."""
+    keep_encoded: bool = False
+    """Return what the first model encoded, for a trace."""
+    keep_trees: bool = False
+    """Return all branches of the beam search."""
+
+
+class SearchResult(NamedTuple):
+    """The hypotheses of a batch of sentences."""
+
+    hypotheses: list[list[Hypothesis]]
+    encoded: Encoded | None = None
+    trees: list[Tree] | None = None
+
+
+class Engine(Protocol):
+    """Whatever finds hypotheses: PyTorch, or CTranslate2."""
+
+    def search(self, sources: Ids, options: SearchOptions) -> SearchResult:
+        """The best hypotheses for each source; ids include the end token."""
+
+
+class TorchEngine:
+    """Searches with PyTorch: one model, or an ensemble."""
+
+    def __init__(self, models: Sequence[nn.Module], settings: DecodeConfig) -> None:
+        self.models, self.settings = list(models), settings
+
+    @property
+    def max_positions(self) -> int | None:
+        """Tokens of a side that all position tables have places for, without the begin or end token."""
+        configs = [cast(ModelConfig, model.config) for model in self.models]
+        return min((config.max_positions - 1 for config in configs if config.has_position_table), default=None)
+
+    def max_lengths(self, sources: Ids) -> list[int]:
+        """Tokens that the output for each source may have, without the end token."""
+        settings, positions = self.settings, self.max_positions
+        lengths = max_lengths(
+            [len(ids) for ids in sources], ratio=settings.max_length_ratio, extra=settings.max_length_extra
+        )
+        return lengths if positions is None else [min(length, positions) for length in lengths]
+
+    def search(self, sources: Ids, options: SearchOptions) -> SearchResult:
+        """The best hypotheses for each source, or samples; sentences are searched together."""
+        settings, models = self.settings, cast(list[Generator], self.models)
+        source, first, mask = self._tensors(sources)
+        constraints = self._constraints(sources, options.prefixes)
+        encoded: list[Encoded] | None = [] if options.keep_encoded else None
+        trees: list[Tree] | None = None
+        if options.seed is not None:
+            hypotheses = sample(
+                models,
+                source,
+                first,
+                mask,
+                constraints=constraints,
+                samples=options.results,
+                seed=options.seed,
+                temperature=settings.temperature,
+                top_k=settings.top_k,
+                top_p=settings.top_p,
+                min_p=settings.min_p,
+                length_penalty=settings.length_penalty,
+                encoded=encoded,
+            )
+        elif options.beams == 1:
+            best = greedy(
+                models,
+                source,
+                first,
+                mask,
+                constraints=constraints,
+                length_penalty=settings.length_penalty,
+                encoded=encoded,
+            )
+            hypotheses = [[hypothesis] for hypothesis in best]
+        else:
+            trees = [] if options.keep_trees else None
+            hypotheses = beam(
+                models,
+                source,
+                first,
+                mask,
+                constraints=constraints,
+                beams=options.beams,
+                results=options.results,
+                length_penalty=settings.length_penalty,
+                coverage_penalty=settings.coverage_penalty,
+                diversity_penalty=settings.diversity_penalty,
+                trees=trees,
+                encoded=encoded,
+            )
+        return SearchResult(hypotheses, encoded[0] if encoded else None, trees or None)
+
+    def alternatives(self, source_ids: Sequence[int], prefix: Sequence[int], count: int) -> list[Hypothesis]:
+        """The `count` most probable tokens after a prefix, each continued greedily."""
+        source, first, mask = self._tensors([source_ids])
+        return alternatives(
+            cast(list[Generator], self.models),
+            source,
+            first,
+            mask,
+            constraints=self._constraints([source_ids], [prefix]),
+            count=count,
+            length_penalty=self.settings.length_penalty,
+        )[0]
+
+    def _tensors(self, sources: Ids) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The sources (B, S), the first tokens (B,), and the mask of the sources."""
+        device = next(self.models[0].parameters()).device
+        width = max(map(len, sources))
+        source = torch.tensor([[*ids, *[PAD] * (width - len(ids))] for ids in sources], device=device)
+        mask = source != PAD if any(len(ids) != width for ids in sources) else None
+        return source, torch.full((len(sources),), START, device=device), mask
+
+    def _constraints(self, sources: Ids, prefixes: Ids | None) -> Constraints:
+        return Constraints(
+            end=END,
+            max_lengths=self.max_lengths(sources),
+            prefixes=prefixes,
+            min_length=self.settings.min_length,
+            no_repeat_ngram=self.settings.no_repeat_ngram,
+            forbidden=FORBIDDEN,
+        )

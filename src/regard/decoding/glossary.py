@@ -1,0 +1,369 @@
+"""Glossary: find terms in a source, and put them into its translation where the model attended to them.
+
+T target tokens, S source tokens.
+
+The model decodes as it does without a glossary, so that words it has never seen do not disturb it. Where its output
+lacks a term, the term replaces the words that attended most to the term's source.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.errors import DataError, InputError
+from regard.text.files import read_lines
+from regard.text.scripts import UNSPACED_SCRIPTS, script_of
+from regard.text.tokenizer import TEXTLESS_TOKENS
+
+MIN_ATTENTION = 0.05  # of a target word on a term's source, to be replaced by the term
+SIMILAR_ATTENTION = 0.8  # of the best word's attention: words that attend as much are compared by length
+NEIGHBOUR_ATTENTION = 0.5  # of a neighbour on a term's source, to be replaced together with the best word
+WORD_ATTENTION = 0.25  # of a neighbour on one word of the term, to be replaced together with the best word
+MAX_FUNCTION_WORD = 3  # letters of an article or a preposition
+OPENING = "'’([{«“-/¿¡"  # after these a word begins without a space
+BEFORE_CAPITALS = ".!?…:>" + OPENING  # after these a sentence may begin; > ends a tag
+
+Status = Literal["written", "placed", "missing"]
+STATUSES: tuple[Status, ...] = ("written", "placed", "missing")
+Span = tuple[int, int]
+Key = tuple[str, ...]
+
+
+# Words.
+
+
+def word_spans(text: str) -> list[Span]:
+    """Start and end of every word and punctuation mark; in scripts without spaces, of every character."""
+    spans: list[Span] = []
+    for kind, group in groupby(enumerate(text), key=lambda item: _kind(item[1])):
+        places = [place for place, _ in group]
+        if kind == "word":
+            spans.append((places[0], places[-1] + 1))
+        elif kind == "single":
+            spans += [(place, place + 1) for place in places]
+    return spans
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _kind(character: str) -> str:
+    if character.isspace():
+        return "space"
+    if script_of(character) in UNSPACED_SCRIPTS:
+        return "single"
+    is_letter = character.isalnum() or character == "_" or unicodedata.category(character)[0] == "M"
+    return "word" if is_letter else "single"
+
+
+def _key(text: str, *, ignore_case: bool) -> Key:
+    words = [text[slice(*span)] for span in word_spans(text)]
+    return tuple(word.casefold() for word in words) if ignore_case else tuple(words)
+
+
+def _overlap(a: Span, b: Span) -> bool:
+    return a[0] < b[1] and b[0] < a[1]
+
+
+def _capitalized(word: str) -> str:
+    return word[:1].upper() + word[1:]
+
+
+# Finding terms.
+
+
+class Match(NamedTuple):
+    """A term where it stands in a source."""
+
+    start: int
+    end: int
+    source: str
+    forms: tuple[str, ...]
+    """The target may have any of them; the first is put there if the model writes none."""
+    copied: bool
+    """The source is copied, to the byte."""
+
+
+@dataclass(frozen=True)
+class Glossary:
+    """Terms of the source language with their forms in the target language, and words that are copied."""
+
+    terms: Mapping[Key, tuple[str, ...]]
+    patterns: tuple[re.Pattern[str], ...]
+    """What is copied beside the `copied` words."""
+    copied: frozenset[Key]
+    ignore_case: bool
+    """Of the terms; copied words always have to match in case."""
+
+    @classmethod
+    def make(
+        cls, terms: Iterable[tuple[str, Sequence[str]]] = (), keep: Iterable[str] = (), *, ignore_case: bool = False
+    ) -> Glossary:
+        """A glossary of (source, forms) and of words to copy; those between slashes are regular expressions."""
+        forms_of: dict[Key, tuple[str, ...]] = {}
+        for source, forms in terms:
+            key = _key(source, ignore_case=ignore_case)
+            if not key or not forms or not all(form.strip() for form in forms):
+                raise InputError(f"the term {source!r} must have a source and at least one target form")
+            forms_of[key] = tuple(dict.fromkeys([*forms_of.get(key, ()), *(form.strip() for form in forms)]))
+        patterns, words = [], []
+        for word in keep:
+            if len(word) > 2 and word[0] == word[-1] == "/":
+                try:
+                    patterns.append(re.compile(word[1:-1]))
+                except re.error as error:
+                    raise InputError(f"{word} is not a regular expression: {error}") from error
+            else:
+                words.append(_key(word, ignore_case=False))
+        return cls(forms_of, tuple(patterns), frozenset(filter(None, words)), ignore_case)
+
+    @classmethod
+    def read(cls, glossary: Path | None, keep: Path | None, *, ignore_case: bool = False) -> Glossary:
+        """Read a TSV of source terms and target forms, and a list of words to copy."""
+        terms = [] if glossary is None else [_parse_row(*line) for line in _content_lines(glossary)]
+        words = [] if keep is None else [line.strip() for line, _ in _content_lines(keep)]
+        try:
+            return cls.make(terms, words, ignore_case=ignore_case)
+        except InputError as error:
+            raise DataError(f"{glossary if keep is None else keep}: {error}") from error
+
+    def find(self, text: str) -> list[Match]:
+        """The terms in a text, in order; of overlapping terms the longest counts."""
+        spans = word_spans(text)
+        matches: list[Match] = []
+        candidates = [*self._find_copied(text, spans), *self._find_terms(text, spans)]
+        for match in sorted(candidates, key=lambda match: (match.start - match.end, match.start)):
+            if not any(_overlap(match[:2], other[:2]) for other in matches):
+                matches.append(match)
+        return sorted(matches)
+
+    def divided(self, text: str, parts: Sequence[str]) -> list[Term]:
+        """The terms of a text that are in none of the parts it is translated in."""
+        in_parts = Counter(match.source for part in parts for match in self.find(part))
+        lost = Counter(match.source for match in self.find(text)) - in_parts
+        return [Term(source, "", "missing") for source in lost.elements()]
+
+    @functools.cached_property
+    def _lengths(self) -> tuple[set[int], set[int]]:
+        """The numbers of words that copied words and terms have."""
+        return {len(key) for key in self.copied}, {len(key) for key in self.terms}
+
+    def _find_copied(self, text: str, spans: Sequence[Span]) -> Iterator[Match]:
+        matches = (match for pattern in self.patterns for match in pattern.finditer(text) if match[0].strip())
+        found = [_whole_words(spans, match.span()) for match in matches]
+        found += [span for span, _ in _find_keys(text, spans, self.copied, self._lengths[0], lambda key, _: key)]
+        for start, end in found:
+            yield Match(start, end, text[start:end], (text[start:end],), copied=True)
+
+    def _find_terms(self, text: str, spans: Sequence[Span]) -> Iterator[Match]:
+        def normalize(key: Key, first: int) -> Key:
+            if self.ignore_case:
+                return tuple(word.casefold() for word in key)
+            begins = first == 0 or text[spans[first - 1][0]] in BEFORE_CAPITALS
+            if begins and key not in self.terms:  # a capital there may be the sentence's
+                return (key[0][:1].lower() + key[0][1:], *key[1:])
+            return key
+
+        for (start, end), key in _find_keys(text, spans, self.terms, self._lengths[1], normalize):
+            yield Match(start, end, text[start:end], self.terms[key], copied=False)
+
+
+def _whole_words(spans: Sequence[Span], span: Span) -> Span:
+    """The span widened to whole words."""
+    first = bisect_right(spans, span[0], key=lambda word: word[1])
+    last = bisect_left(spans, span[1], key=lambda word: word[0]) - 1
+    return spans[first][0], spans[last][1]
+
+
+def _find_keys(
+    text: str, spans: Sequence[Span], keys: Container[Key], lengths: Iterable[int], normalize: Callable[[Key, int], Key]
+) -> Iterator[tuple[Span, Key]]:
+    """Where the words of a text, normalized, are one of the keys."""
+    for length in lengths:
+        for first in range(len(spans) - length + 1):
+            words = spans[first : first + length]
+            key = normalize(tuple(text[slice(*span)] for span in words), first)
+            if key in keys:
+                yield (words[0][0], words[-1][1]), key
+
+
+def _content_lines(path: Path) -> Iterator[tuple[str, str]]:
+    """The lines of a file that are neither empty nor a comment, and where they stand."""
+    for line, origin in read_lines(path):
+        if line.strip() and not line.startswith("# "):
+            yield line, str(origin)
+
+
+def _parse_row(line: str, where: str) -> tuple[str, list[str]]:
+    source, *columns = line.split("\t")
+    forms = [form.strip() for column in columns for form in column.split("|") if form.strip()]
+    if not source.strip() or not forms:
+        raise DataError(
+            f"{where}: {line[:40]!r} must be a source term, a tab and its target term; more forms after | or more tabs"
+        )
+    return source.strip(), forms
+
+
+# Placing terms.
+
+
+class Term(NamedTuple):
+    """What became of a term of the source."""
+
+    source: str
+    """As it stands in the source."""
+    form: str
+    """As it stands in the translation; empty if it is missing."""
+    status: Status
+    """Written by the model, placed in the place of the model's word, or missing."""
+
+
+class TokenAttention(NamedTuple):
+    """The attention of target tokens to source tokens, and where the tokens stand in their texts."""
+
+    weights: Tensor
+    """(T, S)"""
+    source: Sequence[Span]
+    target: Sequence[Span]
+
+
+def token_spans(ids: Sequence[int], subwords: Sequence[str]) -> list[Span]:
+    """Where each token stands in the text without the space before it; (0, 0) for special tokens."""
+    spans, end = [], 0
+    for token, subword in zip(ids, subwords, strict=True):
+        if token in TEXTLESS_TOKENS:
+            spans.append((0, 0))
+            continue
+        start, end = end + len(subword) - len(subword.lstrip()), end + len(subword)
+        spans.append((start, end))
+    return spans
+
+
+def proportional(target_tokens: int, source_tokens: int) -> Tensor:
+    """(T, S) weights along the diagonal, which stand for the attention of a model that has none."""
+    target = torch.arange(target_tokens + 1) / target_tokens
+    source = torch.arange(source_tokens + 1) / source_tokens
+    low = torch.maximum(target[:-1, None], source[None, :-1])
+    high = torch.minimum(target[1:, None], source[None, 1:])
+    return (high - low).clamp(min=0) * target_tokens
+
+
+def find_forms(text: str, matches: Sequence[Match]) -> list[Span | None]:
+    """Where a form of each term stands in a translation; no part of it counts for two terms."""
+    spans = word_spans(text)
+    starts, ends = {start for start, _ in spans}, {end for _, end in spans}
+    found: list[Span | None] = [None] * len(matches)
+    for number in sorted(range(len(matches)), key=lambda number: -max(map(len, matches[number].forms))):
+        match = matches[number]
+        forms = [*match.forms] if match.copied else [*match.forms, *map(_capitalized, match.forms)]
+        for form in sorted(dict.fromkeys(forms), key=len, reverse=True):
+            first = 0
+            while found[number] is None and (start := text.find(form, first)) >= 0:
+                first, end = start + 1, start + len(form)
+                free = not any(span and _overlap((start, end), span) for span in found)
+                allowed = form in match.forms or start == (spans[0][0] if spans else 0)  # a sentence begins here
+                if free and allowed and start in starts and end in ends:
+                    found[number] = start, end
+    return found
+
+
+def place_terms(text: str, matches: Sequence[Match], attention: TokenAttention | None) -> tuple[str, list[Term]]:
+    """The translation with its missing terms in the place of the words that attended to them, and all terms."""
+    written = find_forms(text, matches)
+    if attention is not None and None in written:
+        text = _replace(text, matches, written, attention)
+    terms = []
+    for match, before, span in zip(matches, written, find_forms(text, matches), strict=True):
+        if span is None:
+            terms.append(Term(match.source, "", "missing"))
+        else:
+            terms.append(Term(match.source, text[slice(*span)], "placed" if before is None else "written"))
+    return text, terms
+
+
+def _replace(text: str, matches: Sequence[Match], written: Sequence[Span | None], attention: TokenAttention) -> str:
+    words = [span for span in word_spans(text) if _kind(text[span[0]]) == "word" or script_of(text[span[0]])]
+    by_word = [_mean_rows(attention, span) for span in words]
+    used = {number for number, span in enumerate(words) for other in written if other and _overlap(span, other)}
+    weights = {
+        number: _term_weights(by_word, attention.source, match)
+        for number, match in enumerate(matches)
+        if written[number] is None
+    }
+    replaced: dict[int, Span] = {}
+    for number in sorted(weights, key=lambda number: -max((max(row) for row in weights[number]), default=0.0)):
+        chosen = _choose_words(weights[number], used, [text[slice(*span)] for span in words])
+        if chosen:
+            used |= set(chosen)
+            replaced[number] = words[chosen[0]][0], words[chosen[-1]][1]
+    for number in sorted(replaced, key=lambda number: -replaced[number][0]):
+        start, end = replaced[number]
+        form, copied = matches[number].forms[0], matches[number].copied
+        begins = text[start].isupper() and not text[:start].strip()
+        text = text[:start] + (_capitalized(form) if begins and not copied else form) + text[end:]
+    return text
+
+
+def _mean_rows(attention: TokenAttention, word: Span) -> Tensor:
+    """(S,): the attention of a target word, averaged over its tokens."""
+    tokens = [number for number, span in enumerate(attention.target) if _overlap(span, word)]
+    return attention.weights[tokens].mean(0) if tokens else attention.weights.new_zeros(attention.weights.shape[1])
+
+
+def _term_weights(by_word: Sequence[Tensor], source: Sequence[Span], match: Match) -> list[list[float]]:
+    """For each target word, its attention on every source word of the term."""
+    words = [(match.start + start, match.start + end) for start, end in word_spans(match.source)]
+    tokens = [[number for number, span in enumerate(source) if _overlap(span, word)] for word in words]
+    shared = Counter(number for numbers in tokens for number in numbers)  # a token of two words counts half for each
+    return [[sum(float(row[n]) / shared[n] for n in numbers) for numbers in tokens] for row in by_word]
+
+
+def _choose_words(weights: Sequence[Sequence[float]], used: set[int], words: Sequence[str]) -> list[int]:
+    """The adjacent target words that a term replaces: those with most attention on it.
+
+    An article attends to its noun, sometimes as much as the noun itself does: of words with similar attention the
+    longer one is taken, and short neighbours stay.
+    """
+    free = [number for number in range(len(weights)) if number not in used]
+    total = {number: sum(weights[number]) for number in free}
+    most = max(total.values(), default=0.0)
+    if most < MIN_ATTENTION:
+        return []
+    similar = [number for number in free if total[number] >= SIMILAR_ATTENTION * most]
+    best = max(similar, key=lambda number: (len(words[number]), total[number]))
+    neighbours = {
+        number for number in similar if total[number] >= NEIGHBOUR_ATTENTION and _is_content_word(words[number])
+    }
+    for column in zip(*weights, strict=True) if len(weights[best]) > 1 else ():  # the words of a term of several words
+        strongest = max(free, key=column.__getitem__)
+        neighbours |= {strongest} if column[strongest] >= WORD_ATTENTION else set()
+    chosen = [best]
+    for step in (-1, 1):
+        while True:
+            edge = chosen[0] if step < 0 else chosen[-1]
+            reach = next((far for far in (1, 2) if edge + step * far in neighbours), 0)  # over at most one other word
+            between = [edge + step * far for far in range(1, reach + 1)]
+            if not reach or used & set(between):
+                break
+            chosen = sorted([*chosen, *between])
+    return chosen
+
+
+def _is_content_word(word: str) -> bool:
+    return len(word) > MAX_FUNCTION_WORD or script_of(word[0]) in UNSPACED_SCRIPTS
+
+
+def count_statuses(terms: Iterable[Term]) -> dict[str, int]:
+    """How many terms were written, placed or are missing."""
+    counts = Counter(term.status for term in terms)
+    return {status: counts[status] for status in STATUSES}
