@@ -1,4 +1,4 @@
-"""Every planted fault is warned of, sound translations are not, and confidence means what it says."""
+"""Faults give warnings, good translations give none, and confidence is calibrated."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from regard.inspection.quality import (
     calibrate,
     calibration_error,
     confidence,
-    coverage,
-    dispersion,
     features,
     find_warnings,
     fit,
@@ -55,7 +53,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("kind", "source", "target"), FAULTS)
-def test_a_planted_fault_is_warned_of(kind: str, source: str, target: str) -> None:
+def test_a_fault_in_a_translation_gives_a_warning(kind: str, source: str, target: str) -> None:
     found = find_warnings(source, target, expected=LATIN)
     assert kind in [warned.kind for warned in found]
     assert all(warned.message for warned in found)
@@ -77,18 +75,18 @@ def test_a_planted_fault_is_warned_of(kind: str, source: str, target: str) -> No
         ("😀", "😀"),
     ],
 )
-def test_a_sound_translation_is_not_warned_of(source: str, target: str) -> None:
+def test_a_good_translation_gives_no_warning(source: str, target: str) -> None:
     assert find_warnings(source, target, expected=LATIN) == []
 
 
-def test_a_name_in_latin_letters_is_at_home_in_other_scripts() -> None:
+def test_a_name_in_latin_letters_gives_no_warning_in_other_scripts() -> None:
     assert (
         find_warnings("I bought an iPhone today.", "Я сегодня купил iPhone.", expected=Expected(script="Cyrillic"))
         == []
     )
 
 
-def test_without_learning_a_script_that_needs_fewer_letters_is_not_short() -> None:
+def test_without_learned_lengths_chinese_is_not_too_short() -> None:
     source = "The old man sits on a bench in the park every morning and reads the newspaper to his wife and her sister."
     assert find_warnings(source, "老人每天早上坐在公园的长凳上给妻子和她的妹妹读报纸。") == []
 
@@ -104,7 +102,7 @@ def test_the_expected_script_and_lengths_are_learned_from_pairs() -> None:
 @pytest.mark.parametrize(
     "text", ["a" * 100_000, "9" * 100_000, "a.b@" * 25_000, "12:30 " * 4_000, "<a " * 33_000, "\ud800 \0 \u202e"]
 )
-def test_no_text_is_too_odd_to_be_looked_at(text: str) -> None:
+def test_any_text_can_be_checked(text: str) -> None:
     assert find_warnings(text, text + " ") is not None
     assert find_warnings(text, "") is not None
 
@@ -122,23 +120,23 @@ def diagonal(size: int = 7) -> list[list[float]]:
     ("row", "message"),
     [
         ([0.005] * 6 + [0.97], "of the attention was on words"),
-        ([0.0, 0.97, *[0.006] * 5], "looking at “b” alone"),
+        ([0.0, 0.97, *[0.006] * 5], "attended to “b” alone"),
         ([1 / 7] * 7, "in the same way"),
     ],
 )
-def test_a_source_that_is_ignored_is_warned_of(row: list[float], message: str) -> None:
+def test_an_ignored_source_gives_a_warning(row: list[float], message: str) -> None:
     found = find_warnings(WORDS, "u v w x y z", made(WORDS, "u v w x y z", [row] * 7, [row] * 7))
     assert [warned.kind for warned in found] == ["ignored"]
     assert message in found[0].message
 
 
-def test_one_layer_that_looks_is_enough() -> None:
+def test_one_layer_that_attends_to_the_source_is_enough() -> None:
     still = [[1 / 7] * 7] * 7
     assert find_warnings(WORDS, "u v w x y z", made(WORDS, "u v w x y z", still, diagonal())) == []
 
 
-def test_attention_that_goes_with_the_words_is_never_said_to_ignore_them() -> None:
-    """In any order, with noise, half of it on the end, and a layer that looks everywhere alike."""
+def test_attention_that_follows_the_words_gives_no_warning() -> None:
+    """In any order, with noise, half of it on the end token, and with a uniform layer."""
     chance = random.Random(5)
     for _ in range(200):
         words = chance.randint(4, 20)
@@ -163,16 +161,6 @@ def test_a_model_without_attention_gives_no_warning_of_it() -> None:
     assert find_warnings(WORDS, "u v w x y z", made(WORDS, "u v w x y z")) == []
 
 
-def test_coverage_adds_up_to_the_tokens_written() -> None:
-    trace = made(WORDS, "u v w x y z", diagonal())
-    assert coverage(trace) == pytest.approx([1.0] * 7)
-    assert sum(coverage(trace)) == pytest.approx(len(trace.target.ids))
-
-
-def test_dispersion_is_zero_at_one_word_and_one_at_all() -> None:
-    assert dispersion(made("a b", "x", [[1.0, 0.0, 0.0], [1 / 3] * 3])) == pytest.approx([0.0, 1.0], abs=1e-5)
-
-
 # Confidence.
 
 
@@ -183,7 +171,7 @@ def judged(count: int) -> tuple[list[list[float]], list[bool]]:
     return rows, [chance.random() < 1 / (1 + math.exp(-(3 + 4 * row[0]))) for row in rows]
 
 
-def test_confidence_is_as_often_right_as_it_says() -> None:
+def test_confidence_is_calibrated() -> None:
     fitted = fit(*judged(2000), Expected())
     assert fitted.error < 0.05
     fresh, good = judged(4000)
@@ -195,18 +183,18 @@ def test_confidence_is_as_often_right_as_it_says() -> None:
     assert calibration_error(guesses, good) < 0.05
 
 
-def test_overconfidence_is_an_error_of_calibration() -> None:
+def test_overconfidence_is_a_calibration_error() -> None:
     assert calibration_error([0.9] * 100, [True] * 50 + [False] * 50) == pytest.approx(0.4)
 
 
-def test_a_translation_is_good_when_it_comes_close_to_its_reference() -> None:
+def test_a_translation_is_good_if_its_chrf_is_at_least_60() -> None:
     judged = [CalibrationExample("a b", "x y", 100.0 - 2 * number, [-0.1 * number] * 3) for number in range(60)]
     found = calibrate(judged)
     assert found.good == pytest.approx(21 / 60)  # those of chrF 60 and more
     assert confidence(judged[0].steps, found) > 0.9 > 0.1 > confidence(judged[-1].steps, found)
 
 
-def test_a_calibration_comes_back_from_its_folder(tmp_path: Path) -> None:
+def test_a_calibration_is_read_back_from_its_folder(tmp_path: Path) -> None:
     fitted = fit(*judged(100), Expected(script="Latin", min_ratio=0.5, max_ratio=2.0))
     assert Calibration.load(tmp_path) is None
     (tmp_path / CALIBRATION_FILE).write_text(fitted.as_text())
@@ -246,8 +234,8 @@ def test_a_calibration_needs_enough_sentences() -> None:
         fit(*judged(10), Expected())
 
 
-def test_a_translation_without_steps_has_nothing_to_be_sure_of() -> None:
-    with pytest.raises(InputError, match="without steps"):
+def test_a_translation_without_tokens_has_no_confidence() -> None:
+    with pytest.raises(InputError, match="without tokens"):
         features([])
 
 
@@ -256,7 +244,7 @@ def test_a_warning_can_be_written_as_json() -> None:
     assert json.loads(json.dumps([warned._asdict() for warned in found]))[0]["kind"] == "length"
 
 
-# Crying wolf.
+# False alarms.
 
 
 def lines(path: Path) -> list[str]:
@@ -276,7 +264,7 @@ def lines(path: Path) -> list[str]:
     ],
 )
 @pytest.mark.parametrize("learned", [False, True])
-def test_references_are_hardly_ever_warned_of(
+def test_references_hardly_ever_give_a_warning(
     corpora: Path, corpus: str, source: str, target: str, learned: bool
 ) -> None:
     def pairs(name: str) -> list[tuple[str, str]]:
@@ -291,7 +279,7 @@ def test_references_are_hardly_ever_warned_of(
     assert sum(map(bool, found)) <= 0.03 * len(references)
 
 
-def test_where_nearly_all_were_good_no_translation_has_a_confidence(tmp_path: Path) -> None:
+def test_without_bad_translations_there_is_no_confidence(tmp_path: Path) -> None:
     rows = [[-0.01 * place, -0.1, 2.0] for place in range(300)]
     found = fit(rows, [place != 7 for place in range(300)], Expected.from_pairs([("a b", "c d")]))
     assert confidence([-0.1, -0.2], found) is None
