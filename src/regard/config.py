@@ -20,6 +20,8 @@ TokenizerKind = Literal["bpe", "unigram", "wordpiece", "characters", "words"]
 
 CLEANING = ("empty", "long", "ratio", "control", "copy", "script", "duplicate")  # in the order they are tried
 EXACT_TOKENIZERS = ("bpe", "characters")  # these give back every text as it was
+MAX_LAYERS = 1_000
+MAX_SIZE = 10_000_000  # of any one dimension of a model: far more than any computer can hold
 PRODUCT_SCORES = ("dot", "scaled_dot", "cosine")  # these compare two vectors of one size as they are
 
 
@@ -96,19 +98,12 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         check_types("model", self)
-        for name in (
-            "vocabulary",
-            "size",
-            "heads",
-            "feed_forward_size",
-            "encoder_layers",
-            "decoder_layers",
-            "max_positions",
-        ):
-            at_least("model", self, name, 1)
+        for name in ("encoder_layers", "decoder_layers"):
+            in_range("model", self, name, 1, MAX_LAYERS)
+        for name in ("vocabulary", "size", "heads", "feed_forward_size", "max_positions", "token_types"):
+            in_range("model", self, name, 1, MAX_SIZE)
         for name in ("target_vocabulary", "embedding", "encoder_size", "output_size", "key_value_heads"):
-            at_least("model", self, name, 0)
-        at_least("model", self, "token_types", 1)
+            in_range("model", self, name, 0, MAX_SIZE)
         for name in ("dropout", "attention_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"model.{name} ({getattr(self, name)}) must be at least 0 and below 1")
@@ -498,6 +493,14 @@ def _parse(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+
+
+def in_range(section: str, config: Any, name: str, low: int, high: int) -> None:
+    value = getattr(config, name)
+    if value < low:
+        raise ConfigError(f"{section}.{name} ({value}) must be at least {low}")
+    if value > high:
+        raise ConfigError(f"{section}.{name} ({value}) must be at most {high:,}")
 
 
 def at_least(section: str, config: Any, name: str, least: int) -> None:

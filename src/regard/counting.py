@@ -1,293 +1,157 @@
-"""Accounting: parameters by part, FLOPs, bytes and time, by formula; nothing is allocated and torch is not imported.
+"""Count what a model costs: parameters by part, FLOPs, memory, training time and price; no weights are allocated.
 
 S source tokens, T target tokens, B sentences in a batch.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import dataclasses
+import functools
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from regard.config import Config, ModelConfig, find_config
-from regard.errors import ConfigError, FolderError, did_you_mean
+from regard.errors import ConfigError, did_you_mean
+from regard.results import Report, Table
+
+SENTENCE_TOKENS = 32  # of source and target, where none are given
+BATCH_SENTENCES = 32
+TRAINING_TOKENS = 1e9
+UTILISATION = 0.3  # share of the peak FLOP/s that training reaches
+LINK = 50.0  # GB/s
+PRECISIONS = {"fp32": 4, "bf16": 2}  # bytes of a number
+
 
 # Parameters
+
+Shape = tuple[int, ...]
+Tree = dict[str, Any]  # nested: a shape, or a Tree by name
 
 
 @dataclass(frozen=True)
 class Part:
-    """A named part of a model: its own parameters by a formula, or those of its parts, `times` over."""
+    """A part of a model: a module, a parameter, or `times` equal layers."""
 
     name: str
-    formula: str = ""
-    own: int = 0
+    formula: str
+    each: int
+    """Parameters of one copy."""
     parts: tuple[Part, ...] = ()
     times: int = 1
-    where: tuple[str, ...] = ()
-    """Prefixes of the names its parameters have in the built model."""
-
-    @property
-    def each(self) -> int:
-        return self.own + sum(part.total for part in self.parts)
 
     @property
     def total(self) -> int:
         return self.each * self.times
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         values: dict[str, Any] = {"name": self.name, "total": self.total}
         if self.formula:
             values["formula"] = self.formula
         if self.times > 1:
             values |= {"times": self.times, "each": self.each}
         if self.parts:
-            values["parts"] = [part.as_dict() for part in self.parts]
+            values["parts"] = [part.to_dict() for part in self.parts]
         return values
 
 
-@dataclass(frozen=True)
-class Count:
-    """The parameters of a model, by part."""
+def parameter_shapes(config: ModelConfig) -> dict[str, Shape]:
+    """The shape of every parameter by name, from the model built on the meta device."""
+    from regard.models import build  # torch is imported only when something is counted
 
-    name: str
-    config: ModelConfig
-    tree: tuple[Part, ...]
-
-    @property
-    def total(self) -> int:
-        return sum(part.total for part in self.tree)
-
-    @property
-    def parts(self) -> dict[str, int]:
-        return {part.name: part.total for part in self.tree}
-
-    @property
-    def remarks(self) -> list[str]:
-        """What a reader of the number should know."""
-        return _remarks(self)
-
-    def as_dict(self) -> dict[str, Any]:
-        tree = [part.as_dict() for part in self.tree]
-        return {"total": self.total, "parts": self.parts, "tree": tree, "remarks": self.remarks}
+    return {name: tuple(parameter.shape) for name, parameter in build(config, "meta").named_parameters()}
 
 
-def count(model: str | Path | Config | ModelConfig) -> Count:
-    """The parameters of a preset, a recipe, a folder or a config, by formula."""
-    if isinstance(model, ModelConfig):
-        return Count(model.family, model, FAMILIES[model.family](model))
-    config = model if isinstance(model, Config) else find_config(str(model))
-    name = config.model.family if isinstance(model, Config) else str(model)
-    return Count(name, config.model, FAMILIES[config.model.family](config.model))
-
-
-def _matrix(name: str, inputs: int, outputs: int, bias: bool = True, **kwargs: Any) -> Part:
-    formula = f"{inputs:,} × {outputs:,}" + (f" + {outputs:,}" if bias else "")
-    return Part(name, formula, inputs * outputs + (outputs if bias else 0), **kwargs)
-
-
-def _table(name: str, rows: int, size: int, **kwargs: Any) -> Part:
-    return Part(name, f"{rows:,} × {size:,}", rows * size, **kwargs)
-
-
-def _vector(name: str, size: int, **kwargs: Any) -> Part:
-    return Part(name, f"{size:,}", size, **kwargs)
-
-
-def _norm(config: ModelConfig, name: str = "norm", **kwargs: Any) -> Part:
-    if config.norm == "rms":
-        return Part(name, f"{config.size:,}", config.size, **kwargs)
-    return Part(name, f"2 × {config.size:,}", 2 * config.size, **kwargs)
-
-
-def _embeddings(
-    config: ModelConfig, name: str, vocabulary: int, where: str, types: int = 0, norm: bool = False
-) -> Part:
-    parts = [_table("tokens", vocabulary, config.size)]
-    if config.has_position_table:
-        parts.append(_table("positions", config.max_positions, config.size))
-    if types:
-        parts.append(_table("types", types, config.size))
-    if norm:
-        parts.append(_norm(config))
-    return Part(name, parts=tuple(parts), where=(where,))
-
-
-def _sides(config: ModelConfig) -> list[tuple[str, int, str]]:
-    if config.tie_embeddings == "all":
-        return [("embeddings", config.vocabulary, "source.")]
-    source = ("source embeddings", config.vocabulary, "source.")
-    return [source, ("target embeddings", config.target_vocabulary_size, "target.")]
-
-
-def _attention(config: ModelConfig, name: str) -> Part:
-    size, keys = config.size, config.kv_heads * config.head_size
-    parts = [
-        _matrix("query", size, size, config.bias),
-        _matrix("key", size, keys, config.bias),
-        _matrix("value", size, keys, config.bias),
-        _matrix("join", size, size, config.bias),
-    ]
-    head = config.head_size
-    if config.score_name == "additive":
-        parts.append(Part("score", f"v, b: 2 × {head:,}", 2 * head))
-    elif config.score_name == "general":
-        parts.append(_matrix("score", head, head, bias=False))
-    elif config.score_name == "cosine":
-        parts.append(Part("score", "temperature", 1))
-    return Part(name, parts=tuple(parts))
-
-
-def _layer(config: ModelConfig, name: str, times: int, cross: bool, where: str) -> Part:
-    inner = config.feed_forward_size
-    widen = [_matrix("gate", config.size, inner, config.bias)] if config.gated else []
-    widen += [_matrix("widen", config.size, inner, config.bias), _matrix("narrow", inner, config.size, config.bias)]
-    parts = [_attention(config, "attention")]
-    if cross:
-        parts.append(_attention(config, "cross attention"))
-    parts.append(Part("feed-forward", parts=tuple(widen)))
-    parts.append(Part("norms", parts=(_norm(config, "norm", times=3 if cross else 2),)))
-    return Part(name, parts=tuple(parts), times=times, where=(where,))
-
-
-def _final_norm(config: ModelConfig, where: str) -> tuple[Part, ...]:
-    return (_norm(config, "final norm", where=(where,)),) if config.norm_placement == "pre" else ()
-
-
-def _output(config: ModelConfig, size: int, bias: bool) -> Part:
-    parts = []
-    if config.tie_embeddings == "none":
-        parts.append(_matrix("matrix", size, config.target_vocabulary_size, bias=False))
-    if bias:
-        parts.append(_vector("bias", config.target_vocabulary_size))
-    formula = "" if config.tie_embeddings == "none" else "the embeddings once more (tied)"
-    return Part("output", formula, parts=tuple(parts), where=("output",))
-
-
-def _transformer(config: ModelConfig) -> tuple[Part, ...]:
-    norm = config.embedding_norm
-    embeddings = [_embeddings(config, name, vocabulary, where, norm=norm) for name, vocabulary, where in _sides(config)]
-    encoder = (_layer(config, "layers", config.encoder_layers, cross=False, where="encoder.blocks."),)
-    decoder = (_layer(config, "layers", config.decoder_layers, cross=True, where="decoder.blocks."),)
-    return (
-        *embeddings,
-        Part("encoder", parts=encoder + _final_norm(config, "encoder.norm."), where=("encoder.",)),
-        Part("decoder", parts=decoder + _final_norm(config, "decoder.norm."), where=("decoder.",)),
-        _output(config, config.size, config.output_bias),
-    )
-
-
-def _gpt(config: ModelConfig) -> tuple[Part, ...]:
-    return (
-        _embeddings(config, "embeddings", config.vocabulary, "target.", norm=config.embedding_norm),
-        _layer(config, "layers", config.decoder_layers, cross=False, where="decoder.blocks."),
-        *_final_norm(config, "decoder.norm."),
-        _output(config, config.size, config.output_bias),
-    )
-
-
-def _bert(config: ModelConfig) -> tuple[Part, ...]:
-    parts = [
-        _embeddings(config, "embeddings", config.vocabulary, "source.", types=config.token_types, norm=True),
-        _layer(config, "layers", config.encoder_layers, cross=False, where="encoder.blocks."),
-        *_final_norm(config, "encoder.norm."),
-    ]
-    if config.pooler:
-        parts.append(_matrix("pooler", config.size, config.size, where=("pooler.",)))
-    if config.mlm_head:
-        parts.append(_masked_head(config))
+def part_tree(config: ModelConfig, shapes: Mapping[str, Shape]) -> tuple[Part, ...]:
+    """The parts of a model, from the names and shapes of its parameters."""
+    tree: Tree = {}
+    for name, shape in shapes.items():
+        branch = tree
+        *path, leaf = _part_name(config, name).split(".")
+        for step in path:
+            branch = branch.setdefault(step, {})
+        branch[leaf] = shape
+    output = tree.pop("output", None)
+    parts = [_make_part(name, branch) for name, branch in tree.items()]
+    if config.family != "bert":
+        parts.append(_make_part("output", output) if output else Part("output", "tied to the embeddings", 0))
     return tuple(parts)
 
 
-def _masked_head(config: ModelConfig) -> Part:
-    dense = _matrix("dense", config.size, config.size)
-    return Part("head", parts=(dense, _norm(config), _vector("bias", config.vocabulary)), where=("head.",))
-
-
-def _recurrent(config: ModelConfig, inputs: int, size: int, name: str, times: int = 1) -> Part:
-    gates = _gates(config)
-    formula = f"{gates} gates × {size:,} × ({inputs:,} + {size:,} + 2)"
-    return Part(name, formula, gates * size * (inputs + size + 2), times=times)
-
-
-def _gates(config: ModelConfig) -> int:
-    return 3 if config.cell == "gru" else 4
-
-
-def _rnn(config: ModelConfig) -> tuple[Part, ...]:
-    size, width, context = config.size, config.embedding_size, config.encoder_state_size
-    attends, directions = config.score != "none", 2 if config.bidirectional else 1
-    into_cell = config.feed == "input"
-    embeddings = [_table(name, vocabulary, width, where=(where,)) for name, vocabulary, where in _sides(config)]
-    encoder = tuple(
-        _recurrent(config, width if i == 0 else context, config.direction_size, f"layer {i}", directions)
-        for i in range(config.encoder_layers)
-    )
-    first = width + (context if into_cell else 0)
-    decoder = tuple(
-        _recurrent(config, first if i == 0 else size, size, f"layer {i}") for i in range(config.decoder_layers)
-    )
-    states = config.decoder_layers * (1 if config.cell == "gru" else 2)
-    bridge = _matrix("bridge", config.direction_size if attends else context, states * size, where=("bridge.",))
-    attention = _rnn_attention(config)
-    if into_cell:
-        deep = _matrix("maxout", size + width + context, 2 * config.deep_output_size)
-    else:
-        deep = _matrix("first layer", context + size, config.deep_output_size)
-    logits = _output(config, config.deep_output_size, bias=True)
-    output = Part("output", logits.formula, parts=(deep, *logits.parts), where=("deep_output.", "output"))
-    return (
-        *embeddings,
-        Part("encoder", parts=encoder, where=("encoder.",)),
-        bridge,
-        *attention,
-        Part("decoder", parts=decoder, where=("decoder.",)),
-        output,
-    )
-
-
-def _rnn_attention(config: ModelConfig) -> tuple[Part, ...]:
-    size, context = config.size, config.encoder_state_size
-    parts: dict[str, tuple[Part, ...]] = {
-        "additive": (
-            _matrix("W_s", size, size, bias=False),
-            _matrix("W_h", context, size, bias=False),
-            Part("v, b", f"2 × {size:,}", 2 * size),
-        ),
-        "general": (_matrix("W", size, context, bias=False),),
-        "cosine": (Part("temperature", "1", 1),),
+def _part_name(config: ModelConfig, name: str) -> str:
+    """The name of a parameter in the tree of parts."""
+    one_table = config.family in ("bert", "gpt") or config.tie_embeddings == "all"
+    prefixes = {
+        "source.": "embeddings." if one_table else "source embeddings.",
+        "target.": "embeddings." if one_table else "target embeddings.",
+        "query_proj.": "attention.query_proj.",
+        "key_proj.": "attention.key_proj.",
+        "score.": "attention.score.",
+        "deep_output.": "output.deep_output.",
+        "output_bias": "output.bias",
     }
-    if config.score_name not in parts:
-        return ()
-    return (Part("attention", parts=parts[config.score_name], where=("query_proj.", "key_proj.", "score.")),)
+    if config.family in ("bert", "gpt"):  # one stack: its layers are parts of the model itself
+        stack = "encoder" if config.family == "bert" else "decoder"
+        prefixes |= {f"{stack}.blocks.": "layers.", f"{stack}.norm.": "final norm."}
+    if config.family == "transformer":
+        prefixes |= {f"{stack}.blocks.": f"{stack}.layers." for stack in ("encoder", "decoder")}
+    for prefix, part in prefixes.items():
+        if name.startswith(prefix):
+            return part + name.removeprefix(prefix)
+    return name
 
 
-FAMILIES = {"rnn": _rnn, "transformer": _transformer, "bert": _bert, "gpt": _gpt}
+def _make_part(name: str, branch: Tree | Shape) -> Part:
+    if isinstance(branch, tuple):
+        return Part(name, _formula([branch]), math.prod(branch))
+    if len(branch) == 1:
+        return _make_part(name, *branch.values())
+    if all(isinstance(shape, tuple) for shape in branch.values()):  # a module with weights and biases
+        shapes = list(branch.values())
+        return Part(name, _formula(shapes), sum(map(math.prod, shapes)))
+    parts = tuple(_make_part(key, value) for key, value in branch.items())
+    if all(key.isdigit() for key in branch):
+        if len({dataclasses.replace(part, name="") for part in parts}) == 1:
+            return dataclasses.replace(parts[0], name=name, times=len(parts))
+        parts = tuple(dataclasses.replace(part, name=f"layer {part.name}") for part in parts)
+    return Part(name, "", sum(part.total for part in parts), parts)
 
 
-def _remarks(counted: Count) -> list[str]:
-    config, remarks = counted.config, []
+def _formula(shapes: Sequence[Shape]) -> str:
+    """The number of parameters as a sum of products, such as 768 × 3,072 + 3,072."""
+    biased = any(len(shape) == 1 for shape in shapes)  # a linear layer: inputs × outputs + outputs
+    terms = []
+    for shape in dict.fromkeys(shapes):
+        factors = [shapes.count(shape)] * (shapes.count(shape) > 1) + [*(reversed(shape) if biased else shape)]
+        terms.append(" × ".join(f"{factor:,}" for factor in factors) or "1")
+    return " + ".join(terms)
+
+
+def _notes(config: ModelConfig, total: int) -> list[str]:
+    """Remarks on well-known numbers of parameters."""
+    notes = []
     if config.family == "bert" and not config.mlm_head:
-        remarks.append(f"with the tied masked-token head: {counted.total + _masked_head(config).total:,}")
-    if config.family == "bert" and counted.total == 109_482_240:
-        remarks.append(
+        with_head = parameter_shapes(dataclasses.replace(config, mlm_head=True))
+        notes.append(f"with the tied masked-token head: {sum(map(math.prod, with_head.values())):,}")
+    if config.family == "bert" and total == 109_482_240:
+        notes.append(
             "a much-copied count of 109,786,368 gives each of the 12 heads a bias of 768 numbers; a head has 64, so "
             "12 layers × 3 projections × (12 × 768 − 768) = 304,128 are counted that do not exist"
         )
-    for total, rounded in ((63_082_496, "65 M"), (214_245_376, "213 M")):
-        if config.family == "transformer" and counted.total == total:
-            remarks.append(f"the paper's table has {rounded}, rounded")
-    return remarks
+    for exact, rounded in ((63_082_496, "65 M"), (214_245_376, "213 M")):
+        if config.family == "transformer" and total == exact:
+            notes.append(f"the paper's table has {rounded}, rounded")
+    return notes
 
 
-# Work
+# FLOPs
 
 
 @dataclass(frozen=True)
-class Work:
-    """Floating-point operations of one sentence (pair), forward: matrix products only, a multiply and an add as two."""
+class Flops:
+    """FLOPs of one sentence (pair), forward: matrix products only, a multiply-add counts as two."""
 
     source: int
     target: int
@@ -299,172 +163,157 @@ class Work:
 
     @property
     def training(self) -> int:
-        """Forward and backward: the backward pass does each product twice more."""
+        """Forward and backward: the backward pass needs two products for each product of the forward pass."""
         return 3 * self.forward
 
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "source": self.source,
-            "target": self.target,
-            "forward": self.forward,
-            "training": self.training,
-            "forward_per_token": self.forward / self.target,
-            "training_per_token": self.training / self.target,
-            "parts": dict(self.parts),
-        }
+    @property
+    def forward_per_token(self) -> float:
+        return self.forward / self.target
+
+    @property
+    def training_per_token(self) -> float:
+        return self.training / self.target
+
+    def to_dict(self) -> dict[str, Any]:
+        derived = ("forward", "training", "forward_per_token", "training_per_token")
+        return {**dataclasses.asdict(self), **{name: getattr(self, name) for name in derived}}
 
 
-def work(config: ModelConfig, source: int, target: int) -> Work:
-    """What one sentence of S source and T target tokens costs; of a bert or gpt T is the length of the text."""
+def count_flops(config: ModelConfig, source: int, target: int) -> Flops:
+    """FLOPs of a sentence of S source and T target tokens; for a bert or gpt, T is the length of the text."""
     if config.family == "rnn":
-        return Work(source, target, _rnn_work(config, source, target))
+        return Flops(source, target, _rnn_flops(config, source, target))
     size, keys = config.size, config.kv_heads * config.head_size
-    turn = 2 * size * config.head_size if config.score_name == "general" else 0  # q W of one token
-    project = 2 * (2 * size * size + 2 * size * keys) + turn  # query, join, key and value of one token
-    inner = 2 * (3 if config.gated else 2) * size * config.feed_forward_size
-    look = 4 * size  # one query on one key: the score and the sum
+    score = 2 * size * config.head_size if config.score_name == "general" else 0  # q W of one token
+    projections = 2 * (2 * size * size + 2 * size * keys) + score  # query, output, key and value of one token
+    feed_forward = 2 * (3 if config.gated else 2) * size * config.feed_forward_size
+    pair = 4 * size  # one query and one key: the score and the weighted sum
+
+    def layers(number: int, tokens: int) -> int:
+        return number * tokens * (projections + feed_forward + pair * tokens)
+
     if config.family == "bert":
-        layers = config.encoder_layers * target * (project + inner + look * target)
         head = target * 2 * size * (size + config.vocabulary) if config.mlm_head else 0
-        return Work(0, target, {"layers": layers, "pooler": 2 * size * size * config.pooler, "head": head})
+        pooler = 2 * size * size * config.pooler
+        return Flops(0, target, {"layers": layers(config.encoder_layers, target), "pooler": pooler, "head": head})
     logits = target * 2 * size * config.target_vocabulary_size
     if config.family == "gpt":
-        layers = config.decoder_layers * target * (project + inner + look * target)
-        return Work(0, target, {"layers": layers, "output": logits})
-    encoder = config.encoder_layers * source * (project + inner + look * source)
-    ask, remember = 2 * 2 * size * size + turn, 2 * 2 * size * keys
-    cross = config.decoder_layers * (target * (ask + look * source) + source * remember)
-    decoder = config.decoder_layers * target * (project + inner + look * target)
-    return Work(source, target, {"encoder": encoder, "decoder": decoder, "cross attention": cross, "output": logits})
+        return Flops(0, target, {"layers": layers(config.decoder_layers, target), "output": logits})
+    queries, memory = 2 * 2 * size * size + score, 2 * 2 * size * keys
+    cross = config.decoder_layers * (target * (queries + pair * source) + source * memory)
+    parts = {
+        "encoder": layers(config.encoder_layers, source),
+        "decoder": layers(config.decoder_layers, target),
+        "cross attention": cross,
+        "output": logits,
+    }
+    return Flops(source, target, parts)
 
 
-def _rnn_work(config: ModelConfig, source: int, target: int) -> dict[str, int]:
-    size, width, context, gates = config.size, config.embedding_size, config.encoder_state_size, _gates(config)
-    directions = 2 if config.bidirectional else 1
-    reading = width + (config.encoder_layers - 1) * context + config.encoder_layers * config.direction_size
-    encoder = source * directions * 2 * gates * config.direction_size * reading
+def _rnn_flops(config: ModelConfig, source: int, target: int) -> dict[str, int]:
+    size, width, context = config.size, config.embedding_size, config.encoder_state_size
+    gates, directions = 3 if config.cell == "gru" else 4, 2 if config.bidirectional else 1
+    inputs = width + (config.encoder_layers - 1) * context + config.encoder_layers * config.direction_size
+    encoder = source * directions * 2 * gates * config.direction_size * inputs
     first = width + (context if config.feed == "input" else 0)
     decoder = target * 2 * gates * size * (first + (config.decoder_layers - 1) * size + config.decoder_layers * size)
     states = config.decoder_layers * (1 if config.cell == "gru" else 2)
     bridge = 2 * states * size * (config.direction_size if config.score != "none" else context)
     attention = 0
-    if config.score != "none":
-        attention = target * source * 2 * (size if config.score_name == "additive" else context)  # the scores
-        attention += target * source * 2 * context  # the contexts
+    if config.score != "none":  # the scores and the weighted sums
+        attention = target * source * 2 * ((size if config.score_name == "additive" else context) + context)
     if config.score_name == "additive":
         attention += target * 2 * size * size + source * 2 * size * context
     elif config.score_name == "general":
         attention += target * 2 * size * context
     if config.feed == "input":
-        deep = target * 2 * (size + width + context) * 2 * config.deep_output_size
+        deep_output = target * 2 * (size + width + context) * 2 * config.deep_output_size
     else:
-        deep = target * 2 * (size + context) * config.deep_output_size
-    output = deep + target * 2 * config.deep_output_size * config.target_vocabulary_size
+        deep_output = target * 2 * (size + context) * config.deep_output_size
+    output = deep_output + target * 2 * config.deep_output_size * config.target_vocabulary_size
     return {"encoder": encoder, "bridge": bridge, "attention": attention, "decoder": decoder, "output": output}
 
 
-# Bytes
-
-PRECISIONS = {"fp32": 4, "bf16": 2}
+# Memory
 
 
 @dataclass(frozen=True)
-class Bytes:
-    """Memory of a training run and of decoding, in bytes."""
+class Memory:
+    """Bytes of a training run and of the caches in decoding."""
 
     weights: int
     gradients: int
     optimizer: int
     activations: int
-    """An estimate: what the backward pass needs of one batch, without the allocator's slack."""
+    """An estimate: what the backward pass needs of one batch, without the allocator's overhead."""
     cache_per_token: int
-    """Of decoding: what one more target token adds to the keys and values held, per hypothesis."""
+    """In decoding: keys and values of one more target token, per hypothesis."""
     cache_per_source_token: int
 
     @property
     def training(self) -> int:
         return self.weights + self.gradients + self.optimizer + self.activations
 
-    def as_dict(self) -> dict[str, int]:
-        return {**self.__dict__, "training": self.training}
+    def to_dict(self) -> dict[str, int]:
+        return {**dataclasses.asdict(self), "training": self.training}
 
 
-def memory(config: ModelConfig, parameters: int, batch: int, source: int, target: int, precision: str) -> Bytes:
-    """What a batch of B pairs needs. In bf16 the master weights, gradients and Adam's two averages stay in fp32."""
-    if precision not in PRECISIONS:
-        raise ConfigError(f"There is no precision {precision}.{did_you_mean(precision, PRECISIONS)}")
+def estimate_memory(
+    config: ModelConfig, parameters: int, batch: int, source: int, target: int, precision: str
+) -> Memory:
+    """Memory for B pairs in a batch. In bf16 the master weights, gradients and Adam's two averages stay in fp32."""
     number = PRECISIONS[precision]
-    weights = parameters * (4 if precision == "fp32" else 6)
-    return Bytes(
-        weights=weights,
+    low, fp32 = _activations(config, source, target)
+    cache = 2 * config.decoder_layers * config.kv_heads * config.head_size
+    if config.family in ("rnn", "bert"):
+        cache = 0
+    source_cache = cache if config.family == "transformer" else 0
+    if config.family == "rnn" and config.score != "none":
+        source_cache = config.encoder_state_size + (config.size if config.score_name == "additive" else 0)
+    return Memory(
+        weights=parameters * (4 if precision == "fp32" else 6),
         gradients=4 * parameters,
         optimizer=8 * parameters,
-        activations=batch * _activations(config, source, target).bytes(number),
-        cache_per_token=number * _cache(config),
-        cache_per_source_token=number * _source_cache(config),
+        activations=batch * (number * low + 4 * fp32),
+        cache_per_token=number * cache,
+        cache_per_source_token=number * source_cache,
     )
 
 
-def _cache(config: ModelConfig) -> int:
-    if config.family in ("rnn", "bert"):
-        return 0
-    return 2 * config.decoder_layers * config.kv_heads * config.head_size
-
-
-def _source_cache(config: ModelConfig) -> int:
-    if config.family == "rnn":
-        if config.score == "none":
-            return 0
-        return config.encoder_state_size + (config.size if config.score_name == "additive" else 0)
-    return _cache(config) if config.family == "transformer" else 0
-
-
-@dataclass(frozen=True)
-class Kept:
-    """Numbers the backward pass needs: those autocast narrows, and those that stay wide (norms, the loss)."""
-
-    narrow: int
-    wide: int
-
-    def bytes(self, number: int) -> int:
-        # In fp32 the loss reuses the logits' place; in bf16 both the narrow logits and the wide ones are held.
-        return number * self.narrow + 4 * self.wide
-
-
-def _activations(config: ModelConfig, source: int, target: int) -> Kept:
-    """What is kept per sentence, counted on what the operations save, dropout masks included."""
-    size, inner, head = config.size, config.feed_forward_size, config.kv_heads * config.head_size
+def _activations(config: ModelConfig, source: int, target: int) -> tuple[int, int]:
+    """Numbers that autograd keeps per sentence, dropout masks included: in the chosen precision, and always in fp32
+    (norms and the loss; in fp32 the loss reuses the memory of the logits, in bf16 both are held)."""
     if config.family == "rnn":
         return _rnn_activations(config, source, target)
-    feed = inner * {"relu": 1, "swiglu": 4}.get(config.activation, 2)
-    formed = 0 if config.score_name != "additive" else config.heads * config.head_size
-    layer = 7 * size + 2 * head + feed  # a token's query, key, value, context, what goes into products, masks
+    size, keys = config.size, config.kv_heads * config.head_size
+    inner = config.feed_forward_size * {"relu": 1, "swiglu": 4}.get(config.activation, 2)
+    scores = size if config.score_name == "additive" else 0  # of one query and one key; fused kernels keep none
+    layer = 7 * size + 2 * keys + inner  # query, key, value, context, inputs of products and masks of one token
     norms = 2 * size
     if config.family == "bert":
-        narrow = target * (config.encoder_layers * (layer + formed * target) + 4 * size)
-        wide = target * (config.encoder_layers * norms + size + config.mlm_head * (size + config.vocabulary))
-        return Kept(narrow, wide)
-    if config.family == "gpt":
-        narrow = target * (config.decoder_layers * (layer + formed * target) + 2 * size)
-        return Kept(narrow, target * (config.decoder_layers * norms + config.target_vocabulary_size + size))
-    narrow = source * (config.encoder_layers * (layer + formed * source) + 2 * size)
-    narrow += target * (config.decoder_layers * (layer + formed * target) + 2 * size)
-    narrow += config.decoder_layers * (target * (5 * size + formed * source) + source * 2 * head)
-    wide = source * config.encoder_layers * norms + target * (config.decoder_layers * (norms + size) + size)
-    return Kept(narrow, wide + target * config.target_vocabulary_size)
+        low = target * (config.encoder_layers * (layer + scores * target) + 4 * size)
+        fp32 = target * (config.encoder_layers * norms + size + config.mlm_head * (size + config.vocabulary))
+        return low, fp32
+    low = target * (config.decoder_layers * (layer + scores * target) + 2 * size)
+    fp32 = target * (config.decoder_layers * norms + config.target_vocabulary_size + size)
+    if config.family == "transformer":
+        low += source * (config.encoder_layers * (layer + scores * source) + 2 * size)
+        low += config.decoder_layers * (target * (5 * size + scores * source) + source * 2 * keys)
+        fp32 += source * config.encoder_layers * norms + target * config.decoder_layers * size
+    return low, fp32
 
 
-def _rnn_activations(config: ModelConfig, source: int, target: int) -> Kept:
+def _rnn_activations(config: ModelConfig, source: int, target: int) -> tuple[int, int]:
     size, width, context = config.size, config.embedding_size, config.encoder_state_size
-    state = 7 if config.cell == "gru" else 10  # gates and states of one step, for each number of the state
+    state = 7 if config.cell == "gru" else 10  # gates and states of one step, per number of the state
     encoder = source * (2 * width + config.encoder_layers * (state + 3) * context)
     decoder = target * (2 * width + config.decoder_layers * (state + 2) * size)
     attention = source * target * size if config.score_name == "additive" else target * (context + size)
-    deep = target * (size + context + 4 * config.deep_output_size)
-    wide = target * config.target_vocabulary_size + (attention if config.score != "none" else 0)
-    if config.feed == "input" and config.score != "none":  # its cell is not one kernel: sums and gates stay wide
-        return Kept(encoder + deep, wide + decoder)
-    return Kept(encoder + decoder + deep, wide)
+    output = target * (size + context + 4 * config.deep_output_size)
+    fp32 = target * config.target_vocabulary_size + (attention if config.score != "none" else 0)
+    if config.feed == "input" and config.score != "none":  # decoded step by step, without a fused kernel: in fp32
+        return encoder + output, fp32 + decoder
+    return encoder + decoder + output, fp32
 
 
 # Time
@@ -472,7 +321,7 @@ def _rnn_activations(config: ModelConfig, source: int, target: int) -> Kept:
 
 @dataclass(frozen=True)
 class Hardware:
-    """One device, by its maker's data sheet: dense rates in TFLOP/s, memory in GB."""
+    """One device from its data sheet: dense peak in TFLOP/s, memory in GB."""
 
     fp32: float
     bf16: float
@@ -493,59 +342,25 @@ HARDWARE = {
 
 
 @dataclass(frozen=True)
-class Duration:
-    """How long a training of so many target tokens takes on so many devices at a given share of their peak."""
+class Time:
+    """The time to train on a number of target tokens: training FLOPs / (peak × utilisation × devices)."""
 
-    hardware: str
-    devices: int
-    utilisation: float
-    tokens: float
     seconds: float
     tokens_per_second: float
-    price: float
-    """Of one device for an hour, as given; 0: not given."""
-
-    @property
-    def device_hours(self) -> float:
-        return self.devices * self.seconds / 3600
-
-    def as_dict(self) -> dict[str, Any]:
-        values = {**self.__dict__, "device_hours": self.device_hours}
-        return values | ({"cost": self.device_hours * self.price} if self.price else {})
-
-
-def duration(
-    done: Work, *, hardware: str, tokens: float, utilisation: float, precision: str, devices: int, price: float
-) -> Duration:
-    """Time = training operations / (peak × utilisation × devices)."""
-    if hardware not in HARDWARE:
-        raise ConfigError(f"There is no hardware {hardware}.{did_you_mean(hardware, HARDWARE)}")
-    if not 0 < utilisation <= 1:
-        raise ConfigError(f"utilisation ({utilisation}) must be above 0 and at most 1: the share of the peak reached")
-    for name, number in (("tokens", tokens), ("devices", devices)):
-        if not 1 <= number <= 1e30:
-            raise ConfigError(f"{name} ({number:g}) must be from 1 to 1e30")
-    if not 0 <= price < float("inf"):
-        raise ConfigError(f"price ({price}) must be at least 0")
-    peak = getattr(HARDWARE[hardware], precision) * 1e12
-    per_token = done.training / done.target
-    rate = peak * utilisation * devices / per_token
-    return Duration(hardware, devices, utilisation, tokens, tokens / rate, rate, price)
-
-
-# Many devices
+    device_hours: float
+    cost: float | None
 
 
 @dataclass(frozen=True)
 class Scale:
-    """One update on so many devices, whole weights on each (DDP) or divided among them (FSDP2)."""
+    """One update on many devices, with the weights whole on each (DDP) or sharded (FSDP2)."""
 
     devices: int
     sharded: bool
     compute: float
-    """Seconds, of the device with the most sentences."""
+    """Seconds of the device with the most sentences."""
     communication: float
-    """Seconds, none of them hidden behind the computation: the worst case."""
+    """Seconds, in the worst case: not overlapped with the computation."""
     tokens: int
     memory: float
     """Bytes on each device."""
@@ -554,82 +369,260 @@ class Scale:
     def seconds(self) -> float:
         return self.compute + self.communication
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         derived = {"seconds": self.seconds, "tokens_per_second": self.tokens / self.seconds}
-        return {**self.__dict__, **derived, "computing": self.compute / self.seconds}
+        return {**dataclasses.asdict(self), **derived, "computing": self.compute / self.seconds}
 
 
-def scale(
-    counted: Count,
-    done: Work,
-    needed: Bytes,
+def _gathered_parameters(shapes: Mapping[str, Shape]) -> int:
+    """Sharded parameters that a device gathers at a time: two layers, and everything outside the layers."""
+    layers: dict[str, int] = {}
+    outside = 0
+    for name, shape in shapes.items():
+        stack, blocks, rest = name.partition(".blocks.")
+        if blocks:
+            layer = f"{stack}.{rest.split('.')[0]}"
+            layers[layer] = layers.get(layer, 0) + math.prod(shape)
+        else:
+            outside += math.prod(shape)
+    return outside + min(sum(layers.values()), 2 * max(layers.values(), default=0))
+
+
+# The verb
+
+
+@dataclass(frozen=True)
+class Count(Report):
+    """What a model costs; `total` is its number of parameters."""
+
+    name: str
+    config: ModelConfig
+    shapes: Mapping[str, Shape]
+    flops: Flops
+    batch: int
+    precision: str
+    hardware: str | None
+    tokens: float
+    utilisation: float
+    devices: int
+    price: float | None
+    gpus: Sequence[int]
+    link: float
+
+    @functools.cached_property
+    def tree(self) -> tuple[Part, ...]:
+        """The parts of the model, with parts of their own."""
+        return part_tree(self.config, self.shapes)
+
+    @property
+    def total(self) -> int:
+        """Parameters of the model; those that are shared count once."""
+        return sum(map(math.prod, self.shapes.values()))
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """Parameters of the top-level parts."""
+        return {part.name: part.total for part in self.tree}
+
+    @property
+    def notes(self) -> list[str]:
+        """Remarks on well-known numbers of parameters."""
+        return _notes(self.config, self.total)
+
+    @property
+    def memory(self) -> Memory:
+        flops = self.flops
+        return estimate_memory(self.config, self.total, self.batch, flops.source, flops.target, self.precision)
+
+    @property
+    def time(self) -> Time | None:
+        if self.hardware is None:
+            return None
+        rate = self.devices * self._device_speed / self.flops.training_per_token
+        hours = self.devices * self.tokens / rate / 3600
+        return Time(self.tokens / rate, rate, hours, hours * self.price if self.price else None)
+
+    @property
+    def scale(self) -> list[Scale]:
+        """One update on each number of GPUs, with whole and with sharded weights."""
+        return [self._scale(devices, sharded) for devices in self.gpus for sharded in (False, True)]
+
+    @property
+    def _device_speed(self) -> float:
+        assert self.hardware is not None
+        peak: float = getattr(HARDWARE[self.hardware], self.precision)
+        return peak * 1e12 * self.utilisation
+
+    def _scale(self, devices: int, sharded: bool) -> Scale:
+        """docs/scale.md has the formulas."""
+        memory, total = self.memory, self.total
+        sentences = -(-self.batch // devices)  # of the device with the most
+        # DDP: an all-reduce of the gradients, 2 × 4P. FSDP: two all-gathers and a reduce-scatter, 3 × 4P.
+        sent = (3 if sharded else 2) * 4 * total * (devices - 1) / devices
+        held: float = memory.weights + memory.gradients + memory.optimizer
+        if sharded and devices > 1:
+            gathered = _gathered_parameters(self.shapes) / total * (memory.weights + memory.gradients)
+            held = (4 * total + memory.gradients + memory.optimizer) / devices + gathered
+        return Scale(
+            devices,
+            sharded,
+            compute=sentences * self.flops.training / self._device_speed,
+            communication=sent / (self.link * 1e9),
+            tokens=self.batch * self.flops.target,
+            memory=held + memory.activations * sentences / self.batch,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        tree = [part.to_dict() for part in self.tree]
+        values: dict[str, Any] = {
+            "name": self.name,
+            "parameters": {"total": self.total, "parts": self.parts, "tree": tree, "notes": self.notes},
+            "flops": self.flops.to_dict(),
+            "memory": {"precision": self.precision, "batch": self.batch, **self.memory.to_dict()},
+        }
+        if self.time is not None:
+            setup = {name: getattr(self, name) for name in ("hardware", "devices", "utilisation", "tokens", "price")}
+            values["time"] = {**setup, **dataclasses.asdict(self.time)}
+        return values | ({"scale": [scale.to_dict() for scale in self.scale]} if self.gpus else {})
+
+    def tables(self) -> list[Table]:
+        rows = [row for part in self.tree for row in _part_rows(part, 0)]
+        rows.append(("total", "", f"{self.total:,}"))
+        tables = [Table(("part", "formula", "parameters"), rows, f"{self.name}: {self.total:,} parameters")]
+        tables += [Table(("",), [(note,)]) for note in self.notes]
+        tables.append(Table(("", ""), [*self._cost_rows(), *self._time_rows()]))
+        return [*tables, self._scale_table()] if self.gpus else tables
+
+    def _cost_rows(self) -> list[tuple[str, str]]:
+        flops, memory = self.flops, self.memory
+        tokens = f"{flops.source} source and {flops.target} target tokens" if flops.source else f"{flops.target} tokens"
+        weights = "fp32" if self.precision == "fp32" else "fp32 master weights and bf16 copies"
+        rows = [
+            (f"FLOPs per token, forward, in a sentence of {tokens}", _si(flops.forward_per_token, "FLOP")),
+            ("FLOPs per token, forward and backward", _si(flops.training_per_token, "FLOP")),
+            (f"weights: {weights}", _si(memory.weights, "B")),
+            ("gradients: fp32", _si(memory.gradients, "B")),
+            ("optimizer: Adam's two averages, fp32", _si(memory.optimizer, "B")),
+            (f"activations, about, for a batch of {self.batch} sentences", _si(memory.activations, "B")),
+            ("memory for training", _si(memory.training, "B")),
+            ("cache per target token and hypothesis", _si(memory.cache_per_token, "B")),
+            ("cache per source token", _si(memory.cache_per_source_token, "B")),
+        ]
+        return [row for row in rows if row[1] != "0 B"]
+
+    def _time_rows(self) -> list[tuple[str, str]]:
+        if self.time is None or self.hardware is None:
+            return []
+        card = HARDWARE[self.hardware]
+        speed = f"{self.utilisation:.0%} of the peak of {self.devices} × {self.hardware}"
+        fits = "fits" if self.memory.training <= card.memory * 1e9 else "does not fit"
+        rows = [
+            (f"time for {self.tokens:,.0f} target tokens at {speed}", _duration(self.time.seconds)),
+            ("target tokens per second", f"{self.time.tokens_per_second:,.0f}"),
+            (f"memory of one {self.hardware}, which this batch {fits} ({card.source})", f"{card.memory:g} GB"),
+        ]
+        if self.time.cost is not None:
+            rows.append((f"cost at {self.price:g} per device and hour", f"{self.time.cost:,.2f}"))
+        return rows
+
+    def _scale_table(self) -> Table:
+        assert self.hardware is not None
+        columns = ("GPUs", "weights", "update", "computing", "tokens/s", "memory each")
+        title = f"one update of {self.batch:,} sentences; each {self.hardware} sends {self.link:g} GB/s"
+        rows = []
+        for scale in self.scale:
+            milliseconds = 1000 * scale.seconds
+            update = f"{milliseconds:,.1f} ms" if milliseconds < 100 else f"{milliseconds:,.0f} ms"
+            weights, computing = "sharded" if scale.sharded else "whole", f"{scale.compute / scale.seconds:.0%}"
+            memory = _si(scale.memory, "B")
+            if scale.memory > HARDWARE[self.hardware].memory * 1e9:
+                memory += " (too much)"
+            tokens = f"{scale.tokens / scale.seconds:,.0f}"
+            rows.append((f"{scale.devices:,}", weights, update, computing, tokens, memory))
+        return Table(columns, rows, title)
+
+
+def count(
+    model: str | Path | Config | ModelConfig,
     *,
-    devices: int,
-    sharded: bool,
-    hardware: str,
-    batch: int,
-    precision: str,
-    utilisation: float,
-    link: float,
-) -> Scale:
-    """An update of `batch` sentences in all, on devices that each send `link` GB/s; docs/scale.md has the formulas."""
-    if not 1 <= devices <= 10**6:
-        raise ConfigError(f"gpus ({devices}) must be from 1 to 1,000,000")
-    if not 0 < link < float("inf"):
-        raise ConfigError(f"link ({link}) must be above 0: the GB/s each device can send")
-    alone = -(-batch // devices)  # sentences of the device that has the most
-    one = duration(
-        done,
-        hardware=hardware,
-        tokens=alone * done.target,
-        utilisation=utilisation,
-        precision=precision,
-        devices=1,
-        price=0.0,
-    )
-    # Gradients are summed and spread (2 × 4P), or weights brought together twice and gradients summed (3 × 4P).
-    sent = (3 if sharded else 2) * 4 * counted.total * (devices - 1) / devices
-    held = needed.weights + needed.gradients + needed.optimizer
-    if sharded and devices > 1:
-        masters = 4 * counted.total + needed.gradients + needed.optimizer
-        together = _together(counted) / counted.total * (needed.weights + needed.gradients)
-        held = int(masters / devices + together)
-    memory = held + needed.activations * alone / batch
-    return Scale(devices, sharded, one.seconds, sent / (link * 1e9), batch * done.target, memory)
+    values: Iterable[str] = (),
+    source: int | None = None,
+    target: int | None = None,
+    batch: int = BATCH_SENTENCES,
+    precision: str = "bf16",
+    hardware: str | None = None,
+    tokens: float = TRAINING_TOKENS,
+    utilisation: float = UTILISATION,
+    devices: int = 1,
+    price: float | None = None,
+    gpus: Sequence[int] = (),
+    link: float = LINK,
+) -> Count:
+    """Count the parameters of a preset, recipe, model folder or config, and estimate FLOPs, memory, time and cost.
+
+    `values` are `section.field=value`. By default a sentence has 32 source and 32 target tokens, and a text fills the
+    context of a bert or gpt. Time, cost (`price` per device and hour) and scale (`gpus`) need `hardware`.
+    """
+    if (price or gpus) and not hardware:
+        raise ConfigError(f"{'price' if price else 'gpus'} needs hardware, to know how fast a device is")
+    if hardware and hardware not in HARDWARE:
+        raise ConfigError(f"There is no hardware {hardware}.{did_you_mean(hardware, HARDWARE)}")
+    if precision not in PRECISIONS:
+        raise ConfigError(f"There is no precision {precision}.{did_you_mean(precision, PRECISIONS)}")
+    _check_range("utilisation", utilisation, 1e-6, 1)
+    _check_range("batch", batch, 1, 1e9)
+    _check_range("tokens", tokens, 1, 1e30)
+    _check_range("link", link, 1e-6, 1e9)
+    _check_range("price", price or 0, 0, 1e9)
+    for number in (devices, *gpus):
+        _check_range("devices", number, 1, 1e6)
+    config = _model_config(model, values)
+    name = str(model) if isinstance(model, str | Path) else config.family
+    flops = count_flops(config, *_lengths(config, source, target))
+    shapes = parameter_shapes(config)
+    speed = (hardware, tokens, utilisation, devices, price, gpus, link)
+    return Count(name, config, shapes, flops, batch, precision, *speed)
 
 
-def _together(counted: Count) -> int:
-    """Parameters of divided weights that a device has whole at a time: two layers, and all that is in no layer."""
-    layers = [part for part in _parts(counted.tree) if any(name.endswith("blocks.") for name in part.where)]
-    outside = counted.total - sum(part.total for part in layers)
-    return min(counted.total, outside + 2 * max((part.each for part in layers), default=0))
+def _check_range(name: str, number: float, low: float, high: float) -> None:
+    if not low <= number <= high:
+        raise ConfigError(f"{name} ({number:g}) must be from {low:g} to {high:g}")
 
 
-def _parts(tree: tuple[Part, ...]) -> list[Part]:
-    return [inner for part in tree for inner in (part, *_parts(part.parts))]
+def _model_config(model: str | Path | Config | ModelConfig, values: Iterable[str]) -> ModelConfig:
+    if isinstance(model, ModelConfig):
+        model = Config(model=model)
+    config = model if isinstance(model, Config) else find_config(str(model))
+    return config.with_values(values).model
 
 
-# Folders
+def _lengths(config: ModelConfig, source: int | None, target: int | None) -> tuple[int, int]:
+    """The tokens of source and target, by default as many as fit."""
+    longest = max(target or 0, (source or 0) if config.family == "transformer" else 0)
+    if config.has_position_table and longest > config.max_positions:
+        raise ConfigError(f"a sentence of {longest} tokens is longer than model.max_positions ({config.max_positions})")
+    usual = min(SENTENCE_TOKENS, config.max_positions) if config.has_position_table else SENTENCE_TOKENS
+    return source or usual, target or (config.max_positions if config.family in ("bert", "gpt") else usual)
 
 
-def stored(folder: Path) -> int | None:
-    """Parameters in a folder's `model.safetensors`, read off its header; None where there is no such file."""
-    path = folder / "model.safetensors"
-    if not path.exists():
-        return None
-    try:
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            if not 0 < length <= 100_000_000:
-                raise ValueError("its header has no sensible length")
-            header = json.loads(file.read(length))
-        total = 0
-        for name, tensor in header.items():
-            if name != "__metadata__":
-                size = 1
-                for side in tensor["shape"]:
-                    size *= int(side)
-                total += size
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FolderError(f"{path} is damaged: {error}") from error
-    return total
+def _part_rows(part: Part, depth: int) -> list[tuple[str, str, str]]:
+    formula = part.formula
+    if part.times > 1:
+        formula = f"{part.times} × ({formula})" if formula else f"{part.times} × {part.each:,}"
+    rows = [("  " * depth + part.name, formula, f"{part.total:,}")]
+    return rows + [row for inner in part.parts for row in _part_rows(inner, depth + 1)]
+
+
+def _si(number: float, unit: str) -> str:
+    for prefix in ("", "k", "M", "G", "T", "P"):
+        if number < 1000:
+            return f"{number:.3g} {prefix}{unit}"
+        number /= 1000
+    return f"{number:.3g} E{unit}"
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds:.3g} seconds"

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from regard.config import Config, TrainConfig
-from regard.counting import HARDWARE, work
+from regard.counting import HARDWARE, count_flops
 from regard.training.data import Data
 from regard.training.distributed import Runtime
 from regard.training.gradients import autocast
@@ -63,10 +63,10 @@ def flops_per_token(config: Config, data: Data) -> float:
     if config.model.family in ("rnn", "transformer"):
         store = data.train[0]
         source, target = (max(1, round(float(side.mean()))) for side in (store.source_lengths, store.target_lengths))
-        return passes * work(config.model, source, target).training / target
+        return passes * count_flops(config.model, source, target).training / target
     window = min(config.text.context_length, config.model.max_positions)
     labels = window * (config.text.mask_probability if config.model.family == "bert" else 1.0)
-    return passes * work(config.model, 0, window).training / labels
+    return passes * count_flops(config.model, 0, window).training / labels
 
 
 def _processor() -> str:

@@ -265,7 +265,7 @@ def fit_memory(
 
     def estimate(batch_tokens: int) -> int:
         rows = passes * math.ceil(batch_tokens / runtime.world_size / (2 * half))
-        return counting.memory(config.model, parameters, rows, half, half, precision).training
+        return counting.estimate_memory(config.model, parameters, rows, half, half, precision).training
 
     while batch_tokens > facts.max_length and estimate(batch_tokens) > MAX_MEMORY_SHARE * facts.gpu_memory:
         batch_tokens //= 2

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from regard.config import Config, ModelConfig, TrainConfig
-from regard.counting import count, work
+from regard.counting import count, count_flops
 
 PLANNED_FIELDS = frozenset({"train.updates", "train.warmup", "train.validate_every", "train.save_every"})
 """The config fields that --minutes decides."""
@@ -249,7 +249,7 @@ def _seconds_per_position(config: Config, facts: Facts) -> float:
         source, target = 0, min(config.text.context_length, config.model.max_positions)
     passes = 2 if config.train.r_drop else 1
     speed = CORE_FLOPS * (1000 if facts.has_gpu else min(facts.cores, 8))
-    return passes * work(config.model, source, target).training / (source + target) / speed
+    return passes * count_flops(config.model, source, target).training / (source + target) / speed
 
 
 def _fill(config: Config, unset: frozenset[str], values: dict[str, dict[str, Any]]) -> Config:
