@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.documents.inline import DEEPEST, Mark, Piece, find, put_back, take_out, written
+from regard.documents.inline import MAX_DEPTH, Piece, Tag, extract_tags, insert_tags, join_pieces, split_tags
 
 Links = list[tuple[int, int]]
 
 
 def through(source: str, target: str, links: Links | None) -> str:
-    return written(put_back(take_out(find(source)), target, links))
+    return join_pieces(insert_tags(extract_tags(split_tags(source)), target, links))
 
 
 def raws(text: str) -> list[str]:
-    return [piece.raw for piece in find(text) if isinstance(piece, Mark)]
+    return [piece.raw for piece in split_tags(text) if isinstance(piece, Tag)]
 
 
 # Finding.
@@ -53,13 +53,13 @@ def test_words_are_not_taken_for_marks(text: str) -> None:
 
 
 def test_a_models_own_tag_is_a_word_to_it() -> None:
-    assert find("<fr> a text", own={"<fr>"}) == ["<fr> a text"]
+    assert split_tags("<fr> a text", model_tags={"<fr>"}) == ["<fr> a text"]
 
 
 @settings(deadline=None)
 @given(st.text(alphabet="a <>/b{}%s&;\"'()$@.x:!-", max_size=60))
 def test_pieces_joined_are_the_text(text: str) -> None:
-    assert written(find(text)) == text
+    assert join_pieces(split_tags(text)) == text
 
 
 LONG = 100_000
@@ -71,7 +71,7 @@ RUNS = ["<", "{", "&", "%", "%0", "<a ", "<a '", "<!--", "{n, plural,", "{n,plur
 def test_a_long_run_of_what_might_become_a_mark_takes_no_time(begin: str) -> None:
     for run in RUNS:
         text = (begin + LONG // len(run) * run)[:LONG]
-        assert written(find(text)) == text
+        assert join_pieces(split_tags(text)) == text
 
 
 # Taking out.
@@ -90,7 +90,7 @@ def test_a_long_run_of_what_might_become_a_mark_takes_no_time(begin: str) -> Non
     ],
 )
 def test_words_read_on_where_marks_were(text: str, bare: str) -> None:
-    assert take_out(find(text)).text == bare
+    assert extract_tags(split_tags(text)).text == bare
 
 
 # Putting back.
@@ -146,18 +146,18 @@ def test_links_between_tokens_of_text_without_blanks_are_spread_over_its_letters
 
 
 def test_a_pair_that_crosses_another_opens_before_it_closes() -> None:
-    pieces: list[Piece] = [Mark("[1", "open", "1"), "a ", Mark("[2", "open", "2"), "b", Mark("1]", "close", "1")]
-    pieces += [" c", Mark("2]", "close", "2")]
+    pieces: list[Piece] = [Tag("[1", "open", "1"), "a ", Tag("[2", "open", "2"), "b", Tag("1]", "close", "1")]
+    pieces += [" c", Tag("2]", "close", "2")]
     for links in ([(0, 2), (1, 1), (2, 0)], [(0, 0), (1, 1), (2, 2)]):
-        text = written(put_back(take_out(pieces), "X Y Z", links))
+        text = join_pieces(insert_tags(extract_tags(pieces), "X Y Z", links))
         assert text.index("[1") < text.index("1]")
         assert text.index("[2") < text.index("2]")
 
 
 def test_a_mark_in_the_text_never_breaks_an_element_around_it() -> None:
-    pieces: list[Piece] = [Mark("&lt;b>", "open", "b"), "one ", Mark("<g>", "open", "g", firm=True), "two"]
-    pieces += [Mark("&lt;/b>", "close", "b"), " three", Mark("</g>", "close", "g", firm=True)]
-    text = written(put_back(take_out(pieces), "A B C", [(0, 2), (1, 1), (2, 0)]))
+    pieces: list[Piece] = [Tag("&lt;b>", "open", "b"), "one ", Tag("<g>", "open", "g", element=True), "two"]
+    pieces += [Tag("&lt;/b>", "close", "b"), " three", Tag("</g>", "close", "g", element=True)]
+    text = join_pieces(insert_tags(extract_tags(pieces), "A B C", [(0, 2), (1, 1), (2, 0)]))
     assert text.index("<g>") < text.index("B") < text.index("</g>")
 
 
@@ -191,11 +191,11 @@ TOKENS = st.sampled_from(
 )
 @settings(max_examples=150, deadline=None)
 def test_every_mark_comes_out_once_and_words_are_kept(source: str, target: list[str], links: Links | None) -> None:
-    bare = take_out(find(source))
+    bare = extract_tags(split_tags(source))
     sizes = len(bare.text.split()), len(target)
     inside = None if links is None else [(i, j) for i, j in links if i < sizes[0] and j < sizes[1]]
-    pieces = put_back(bare, " ".join(target), inside)
-    assert sorted(piece.raw for piece in pieces if isinstance(piece, Mark)) == sorted(raws(source))
+    pieces = insert_tags(bare, " ".join(target), inside)
+    assert sorted(piece.raw for piece in pieces if isinstance(piece, Tag)) == sorted(raws(source))
     assert "".join("".join(piece for piece in pieces if isinstance(piece, str)).split()) == "".join(target)
 
 
@@ -216,10 +216,10 @@ TREES = st.recursive(st.sampled_from(["one ", "two ", "three, ", "<x/>", "{n} "]
 @settings(max_examples=150, deadline=None)
 def test_well_formed_stays_well_formed(parts: list[str], size: int, chance: Random) -> None:
     source = " ".join(parts)
-    bare = take_out(find(source))
+    bare = extract_tags(split_tags(source))
     everything = list(product(range(len(bare.text.split())), range(size)))
     links = chance.sample(everything, min(size, len(everything)))
-    text = written(put_back(bare, " ".join(f"w{i}" for i in range(size)), links))
+    text = join_pieces(insert_tags(bare, " ".join(f"w{i}" for i in range(size)), links))
     stack = []
     for close, name in re.findall(r"<(/?)([gh])>", text):
         if close:
@@ -230,6 +230,6 @@ def test_well_formed_stays_well_formed(parts: list[str], size: int, chance: Rand
 
 
 def test_marks_nested_deeper_than_anything_sensible_still_come_out_once() -> None:
-    deep = 4 * DEEPEST
+    deep = 4 * MAX_DEPTH
     text = through("<b>" * deep + "word" + "</b>" * deep, "mot", [(0, 0)])
     assert (text.count("<b>"), text.count("</b>")) == (deep, deep)

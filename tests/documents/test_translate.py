@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -16,14 +16,15 @@ from regard.cli.app import app
 from regard.decoding.glossary import Term
 from regard.documents import translate as documents
 from regard.documents.formats import read_pairs
-from regard.documents.inline import find, written
-from regard.documents.markup import po_entries
-from regard.documents.translate import Outcome, stream, translate_file, translate_pieces
+from regard.documents.inline import join_pieces, split_tags
+from regard.documents.outcome import Outcome
+from regard.documents.po import read_messages
+from regard.documents.translate import translate_file, translate_lines, translate_pieces
 from regard.errors import DataError, FolderError, InputError
 from regard.models import build
 from regard.models.folder import save_model
 from regard.text.tokenizer import Tokenizers
-from regard.translation.translator import Translator
+from regard.translation.translator import Result, Translator
 from tests.training.runs import learned, make_config, make_data, make_training, no_validation, write_corpus
 
 
@@ -62,14 +63,14 @@ def pairs(folder: Path, name: str, **options: Any) -> list[tuple[str, str]]:
 
 def test_texts_keep_their_tags_and_placeholders() -> None:
     lines = ["the <b>red</b> car", "no tags here", "", "{x}", "  Hello {name}!"]
-    found = translate_pieces([find(line) for line in lines], backwards, Outcome())
-    assert [written(each) for each in found] == ["CAR <b>RED</b> THE", "HERE TAGS NO", "", "{x}", "  HELLO {name}!"]
+    found = translate_pieces([split_tags(line) for line in lines], backwards, Outcome())
+    assert [join_pieces(each) for each in found] == ["CAR <b>RED</b> THE", "HERE TAGS NO", "", "{x}", "  HELLO {name}!"]
 
 
 def test_texts_with_tags_and_without_an_alignment_are_counted() -> None:
     outcome = Outcome()
-    found = translate_pieces([find("a <b>b</b> c"), find("plain")], without_links, outcome)
-    assert [written(each) for each in found] == ["A <b>B</b> C", "PLAIN"]
+    found = translate_pieces([split_tags("a <b>b</b> c"), split_tags("plain")], without_links, outcome)
+    assert [join_pieces(each) for each in found] == ["A <b>B</b> C", "PLAIN"]
     assert outcome.unaligned == 1
 
 
@@ -78,7 +79,7 @@ def test_terms_are_counted_in_every_text_and_the_missing_ones_named() -> None:
         return [Said(text, None, [Term("bird", "", "missing"), Term("cat", "chat", "written")]) for text in texts]
 
     outcome = Outcome()
-    translate_pieces([find("a bird"), find("a bird"), find("{x}")], translate, outcome)
+    translate_pieces([split_tags("a bird"), split_tags("a bird"), split_tags("{x}")], translate, outcome)
     assert outcome.terms == {"missing": 2, "written": 2}
     assert outcome.missing.first == [("a bird", "bird")] * 2
 
@@ -285,7 +286,7 @@ def test_a_message_gets_its_translation(tmp_path: Path, before: str, after: str)
     rest = '\nmsgid "last"\nmsgstr "dernier"\n\n#~ msgid "gone"\n#~ msgstr "parti"\n'
     data, _ = through(tmp_path, "a.po", f"{HEADER}\n{before}{rest}")
     assert data.decode() == f"{HEADER}\n{after}{rest}"
-    assert list(po_entries(io.BytesIO(data), "out", Outcome().skipped))
+    assert list(read_messages(io.BytesIO(data), "out", Outcome().skipped))
 
 
 def test_a_language_with_one_form_gets_the_plural(tmp_path: Path) -> None:
@@ -316,7 +317,7 @@ def test_messages_are_translated_anew_on_request(tmp_path: Path) -> None:
         ("a.xlf", unit("<target>x</target>"), "a.xlf:6: a <trans-unit> has no <source>"),
         ("a.xlf", '<!DOCTYPE xliff [<!ENTITY e "x">]><xliff/>', "a.xlf:1: the entity e is declared in the file"),
         ("a.xlf", b"<?xml version='1.0' encoding='klingon'?><xliff/>", "a.xlf:1: the encoding klingon is not known"),
-        ("a.xlf", b"<?xml version='1.0' encoding='utf-16'?><xliff/>", "a.xlf:1: the file says that it is utf-16"),
+        ("a.xlf", b"<?xml version='1.0' encoding='utf-16'?><xliff/>", "a.xlf:1: the file declares the encoding utf-16"),
         ("a.xlf", b"<xliff>\n\xff</xliff>", "there is text that is not utf-8"),
         ("a.xlf", "", "a.xlf is empty"),
         ("a.po", 'msgid "a"\nmsgstr "b\n', "a.po:2: "),
@@ -381,6 +382,10 @@ def test_a_long_document_needs_no_more_memory_than_a_short_one(
 # With models.
 
 
+def tagged(translator: Translator, lines: list[str], **options: Any) -> Iterator[Result]:
+    return translate_lines(translator.translate, lines, model_tags=translator.tokenizers.source.tags, **options)
+
+
 @pytest.mark.parametrize(("family", "unaligned"), [("transformer", 0), ("rnn-input", 0), ("rnn-none", 3)])
 def test_tags_come_through_a_model_of_any_family(tmp_path: Path, family: str, unaligned: int) -> None:
     config = make_config(family)
@@ -389,7 +394,7 @@ def test_tags_come_through_a_model_of_any_family(tmp_path: Path, family: str, un
     translator = Translator(build(config.model).eval(), Tokenizers(tokenizer, tokenizer), config)
     lines = ["the <b>old</b> house", "plain", "", "{x}", "see {y} &amp; <i>the river</i>.", "a%s &amp; %d b", "&amp;"]
     outcome = Outcome()
-    found = [result.text for result in stream(translator, lines, outcome=outcome, always=False, beams=1)]
+    found = [result.text for result in tagged(translator, lines, outcome=outcome, always=False, beams=1)]
     assert [raws(text) for text in found[4:6]] == [sorted(raws(line)) for line in lines[4:6]]
     assert raws(found[0]) == raws(lines[0])
     assert found[2:4] == ["", "{x}"]
@@ -405,12 +410,12 @@ def test_a_line_with_tags_that_is_no_text_has_an_empty_translation(tmp_path: Pat
     config = config.over({"model": {"vocabulary": tokenizer.size}})
     translator = Translator(build(config.model).eval(), Tokenizers(tokenizer, tokenizer), config)
     outcome = Outcome()
-    (found,) = stream(translator, [line], outcome=outcome, always=True)
+    (found,) = tagged(translator, [line], outcome=outcome, always=True)
     assert (found.text, [note.kind for note in found.warnings], outcome.unaligned) == ("", ["input"], 0)
 
 
 def raws(text: str) -> list[str]:
-    return sorted(piece.raw for piece in find(text) if not isinstance(piece, str))
+    return sorted(piece.raw for piece in split_tags(text) if not isinstance(piece, str))
 
 
 @pytest.mark.slow

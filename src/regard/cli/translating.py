@@ -18,7 +18,7 @@ from regard.errors import ConfigError, DataError, did_you_mean
 
 if TYPE_CHECKING:
     from regard.decoding.glossary import Glossary
-    from regard.documents.translate import Outcome, Told
+    from regard.documents.outcome import Outcome, Problems
     from regard.translation.translator import Result, Translator
 
 ADDED = ("score", "confidence", "warnings", "alignment")  # what --add may name
@@ -133,9 +133,9 @@ def _can_draw(trace: Path | None, *others: str, force: bool) -> None:
 def _is_document(file: str, out: Path | None, *, plain: bool) -> bool:
     """Whether a file is translated in place; then what is asked for must have room in it."""
     from regard.documents.formats import format_of
-    from regard.documents.translate import DOCUMENTS
+    from regard.documents.translate import FILLERS
 
-    if format_of(file) not in DOCUMENTS:
+    if format_of(file) not in FILLERS:
         return False
     if out is None or not plain:
         wrong = "needs --out FILE" if out is None else "has no room for --alternatives or --trace"
@@ -178,7 +178,7 @@ def _document(
         raise typer.Exit(1)
 
 
-def _tell_failed(failed: Told, file: str, so: str) -> None:
+def _tell_failed(failed: Problems, file: str, so: str) -> None:
     from regard.text.files import display_name
 
     for line, problem in failed.first:
@@ -187,7 +187,7 @@ def _tell_failed(failed: Told, file: str, so: str) -> None:
         print(f"regard: and {more:,} more such line{'s' * (more != 1)}", file=sys.stderr)
 
 
-def _failures(failed: Told) -> dict[str, Any]:
+def _failures(failed: Problems) -> dict[str, Any]:
     """For a report: how many lines failed, and the first of them."""
     return {"failures": failed.count, "failed": [{"line": line, "problem": problem} for line, problem in failed.first]}
 
@@ -246,7 +246,7 @@ class Job:
     def __init__(
         self, file: str, out: Path | None, *, jsonl: bool, field: str, names: Sequence[str], force: bool, tags: str
     ) -> None:
-        from regard.documents.translate import Outcome
+        from regard.documents.outcome import Outcome
 
         self.tags, self.outcome = tags, Outcome()
         self.file, self.out, self.force = file, out, force
@@ -368,7 +368,8 @@ def _stream(job: Job, translator: Translator) -> Callable[..., Iterator[Result]]
 
     if job.tags == "off":
         return translator.stream
-    return partial(documents.stream, translator, outcome=job.outcome, always=job.tags == "on")
+    options: dict[str, Any] = {"model_tags": translator.tokenizers.source.tags, "always": job.tags == "on"}
+    return partial(documents.translate_lines, translator.translate, outcome=job.outcome, **options)
 
 
 @contextmanager
@@ -469,7 +470,7 @@ def embed(
     """What a bert makes of every line, as numbers; of an empty line, zeros. Exits 1 where a line could not be read."""
     from regard.cli import tables
     from regard.devices import find_device, use_threads
-    from regard.documents.translate import Told
+    from regard.documents.outcome import Problems
     from regard.folders import atomic_file
     from regard.text.files import open_text
     from regard.translation.reader import Reader
@@ -478,7 +479,7 @@ def embed(
     use_threads(threads)
     reader = Reader.load(folder, find_device(device))
     total = _count(file) if sys.stderr.isatty() else None
-    failed = Told()
+    failed = Problems()
 
     def texts(lines: Iterable[Line]) -> Iterator[str]:
         for number, line in enumerate(lines, 1):

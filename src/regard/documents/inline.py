@@ -1,6 +1,6 @@
-"""Inline marks: tags and placeholders taken out of a sentence, and put back where its words went.
+"""Inline tags: tags and placeholders are taken out of a sentence and inserted where the alignment says.
 
-Positions in a target of T words are whole numbers: 4t is the gap before word t and 4T the end; 4t + 1 and 4t + 2 stand
+Positions in a target of T words are integers: 4t is the gap before word t and 4T the end; 4t + 1 and 4t + 2 stand
 inside word t, between its letters and the punctuation before and after them.
 """
 
@@ -16,18 +16,18 @@ from typing import Literal, NamedTuple
 from regard.text.alignments import Link
 
 
-class Mark(NamedTuple):
-    """What is not words: it must come out as it went in."""
+class Tag(NamedTuple):
+    """An inline tag or a placeholder, which must be in the translation as it is."""
 
     raw: str
     side: Literal["open", "close", "alone"] = "alone"
     name: str = ""
-    """Which opening and closing marks belong together."""
-    firm: bool = False
-    """An XML element: what it encloses must stay well-formed, whatever else is opened and closed."""
+    """Opening and closing tags of the same name belong together."""
+    element: bool = False
+    """Whether it is a tag of the XML document itself, which must stay well-formed whatever the text contains."""
 
 
-Piece = str | Mark
+Piece = str | Tag
 
 TAG = r"</?[A-Za-z][\w:.-]*(?:\s(?:[^<>\"']|\"[^\"<]*\"|'[^'<]*')*)?/?>|<!--[^<>]*-->"  # <b>, </g>, <x id="1"/>
 PLACEHOLDER = (
@@ -38,451 +38,440 @@ PLACEHOLDER = (
 )
 ADDRESS = r"\bhttps?://[^\s<>\"]*[\w/]|\b[\w.+-]{1,64}@[\w-]+\.[\w.-]*\w"
 ENTITY = r"&(?:[A-Za-z][A-Za-z0-9]{1,30}|#\d{1,7}|#x[0-9A-Fa-f]{1,6});"
-MARK = re.compile(f"(?P<tag>{TAG})|{PLACEHOLDER}|{ADDRESS}|{ENTITY}")
-TEXT = re.compile(f"{ADDRESS}|{ENTITY}")  # these stand in plain text too, and a model may have learned them
+INLINE = re.compile(f"(?P<tag>{TAG})|{PLACEHOLDER}|{ADDRESS}|{ENTITY}")
+PLAIN_TEXT = re.compile(f"{ADDRESS}|{ENTITY}")  # plain text has these too, and a model may have learned them
 
-EMPTY = {"br", "hr", "img", "input", "wbr"}  # of HTML: these have no closing tag
+VOID_ELEMENTS = {"br", "hr", "img", "input", "wbr"}  # of HTML: they have no closing tag
 CLOSERS = {"(": ")", "[": "]", '"': '"', "'": "'", "«": "»", "“": "”", "‘": "’", "„": "“"}
-CLINGING = set(",.;:!?…)]}»”’、。，！？")  # punctuation that stands at the word before it
-NEAR = 8  # words either side of a mark whose links say where it goes
-DEEPEST = 50  # pairs inside one another; what is opened deeper encloses nothing
+CLOSING_PUNCTUATION = set(",.;:!?…)]}»”’、。，！？")  # stands at the word before it
+MAX_DISTANCE = 8  # words from a tag whose alignment decides where it goes
+MAX_DEPTH = 50  # nested pairs in a text; deeper tags are placed one by one
 
 
-def find(text: str, own: Collection[str] = ()) -> list[Piece]:
-    """A text as words and marks; joined again they are the text. A model's own tags, such as <fr>, are words to it."""
+def split_tags(text: str, model_tags: Collection[str] = ()) -> list[Piece]:
+    """Split a text into words and tags; joined they are the text. Tags the model knows, such as <fr>, are words."""
     pieces: list[Piece] = []
     end = 0
-    for match in MARK.finditer(text):
+    for match in INLINE.finditer(text):
         start, stop = match.span()
-        if match[0] in own:
+        if match[0] in model_tags:
             continue
-        tag = match["tag"]
-        if tag is None and start > end and text[stop : stop + 1] == CLOSERS.get(text[start - 1], "none"):
-            start, stop = start - 1, stop + 1  # (%s) and "%s" are kept as they are: without %s they say nothing
-        pieces += [text[end:start]] * (start > end)
-        pieces.append(_tag(tag) if tag else Mark(text[start:stop]))
+        raw = match["tag"]
+        if raw is None and start > end and text[stop : stop + 1] == CLOSERS.get(text[start - 1], "none"):
+            start, stop = start - 1, stop + 1  # (%s) and "%s": the brackets mean nothing without the placeholder
+        if start > end:
+            pieces.append(text[end:start])
+        pieces.append(_parse_tag(raw) if raw else Tag(text[start:stop]))
         end = stop
     return pieces + [text[end:]] * (end < len(text))
 
 
-def _tag(raw: str) -> Mark:
+def _parse_tag(raw: str) -> Tag:
     name = re.match(r"</?([A-Za-z][\w:.-]*)", raw)
-    if name is None or raw.endswith("/>") or name[1].lower() in EMPTY:
-        return Mark(raw)
-    return Mark(raw, "close" if raw.startswith("</") else "open", name[1])
+    if name is None or raw.endswith("/>") or name[1].lower() in VOID_ELEMENTS:
+        return Tag(raw)
+    return Tag(raw, "close" if raw.startswith("</") else "open", name[1])
 
 
-def is_tagged(pieces: Iterable[Piece]) -> bool:
-    """Whether there are tags or placeholders: more than an entity or an address, which plain text has too."""
-    return any(isinstance(piece, Mark) and not TEXT.fullmatch(piece.raw) for piece in pieces)
+def has_tags(pieces: Iterable[Piece]) -> bool:
+    """Whether there are tags or placeholders beside the entities and addresses that plain text has too."""
+    return any(isinstance(piece, Tag) and not PLAIN_TEXT.fullmatch(piece.raw) for piece in pieces)
 
 
-def written(pieces: Iterable[Piece]) -> str:
-    """Pieces as one text."""
+def join_pieces(pieces: Iterable[Piece]) -> str:
+    """Words and tags as one text."""
     return "".join(piece if isinstance(piece, str) else piece.raw for piece in pieces)
 
 
-# Taking out.
+# Extracting tags
 
 
 @dataclass(eq=False)
-class Placed:
-    """A mark, where it stood among the words, and whether it stood apart from what was before and after it."""
+class PlacedTag:
+    """A tag, where it stood in the text, and whether spaces stood beside it."""
 
-    mark: Mark
+    tag: Tag
     at: int
-    """Characters of the bare text before it."""
-    before: bool | None
-    """A blank; None: it began the text."""
-    after: bool | None
-    breaks: bool = False
-    """It stood between two words that nothing else kept apart, as <br/> does."""
+    """Characters of the text without tags before it."""
+    space_before: bool | None
+    """None at the beginning of the text."""
+    space_after: bool | None
+    """None at its end."""
+    separates: bool = False
+    """Whether nothing else separated the words before and after it, as with <br/>."""
 
 
-class Bare(NamedTuple):
-    """A text without its marks, and the marks."""
+class Extracted(NamedTuple):
+    """A text without its tags, the tags, and the white space around the text."""
 
     text: str
-    marks: list[Placed]
-    lead: str
-    trail: str
+    tags: list[PlacedTag]
+    leading: str
+    trailing: str
 
     @property
     def has_words(self) -> bool:
         return any(letter.isalnum() for letter in self.text)
 
 
-def take_out(pieces: Sequence[Piece]) -> Bare:
-    """The words alone, and what is needed to put the marks back."""
-    whole = list(pieces)
-    lead = trail = ""
-    if whole and isinstance(whole[0], str):
-        lead = whole[0][: len(whole[0]) - len(whole[0].lstrip())]
-        whole[0] = whole[0].lstrip()
-    if whole and isinstance(whole[-1], str):
-        trail = whole[-1][len(whole[-1].rstrip()) :]
-        whole[-1] = whole[-1].rstrip()
-    whole = [piece for piece in whole if piece]
-    text, marks = "", list[Placed]()
-    waiting: list[Placed] = []
-    blank = False  # among the marks that wait for the next words, or before them
-    for i, piece in enumerate(whole):
-        if isinstance(piece, Mark):
-            before, after = _blank(whole, i - 1, -1), _blank(whole, i + 1, 0)
-            waiting.append(Placed(piece, len(text), before, after))
+def extract_tags(pieces: Sequence[Piece]) -> Extracted:
+    """Take the tags out of a text, and keep what is needed to insert them into its translation."""
+    pieces = list(pieces)
+    leading = trailing = ""
+    if pieces and isinstance(pieces[0], str):
+        leading = pieces[0][: len(pieces[0]) - len(pieces[0].lstrip())]
+        pieces[0] = pieces[0].lstrip()
+    if pieces and isinstance(pieces[-1], str):
+        trailing = pieces[-1][len(pieces[-1].rstrip()) :]
+        pieces[-1] = pieces[-1].rstrip()
+    pieces = [piece for piece in pieces if piece]
+    text, tags = "", list[PlacedTag]()
+    waiting: list[PlacedTag] = []  # tags since the last words
+    space = False  # since the last words
+    for i, piece in enumerate(pieces):
+        if isinstance(piece, Tag):
+            waiting.append(PlacedTag(piece, len(text), _has_space(pieces, i - 1, -1), _has_space(pieces, i + 1, 0)))
         elif piece.isspace():
-            blank = True
+            space = True
         else:
-            between = _between(text, piece, waiting, blank or piece[:1].isspace())
+            separator = _separator(text, piece, waiting, space or piece[:1].isspace())
             for placed in waiting:
-                placed.at = len(text) + (len(between) if placed.mark.side == "open" else 0)
-            marks += waiting
-            text += between + piece.strip()
-            waiting, blank = [], piece[-1:].isspace()
+                placed.at = len(text) + (len(separator) if placed.tag.side == "open" else 0)
+            tags += waiting
+            text += separator + piece.strip()
+            waiting, space = [], piece[-1:].isspace()
     for placed in waiting:
         placed.at = len(text)
-    return Bare(text, marks + waiting, lead, trail)
+    return Extracted(text, tags + waiting, leading, trailing)
 
 
-def _blank(pieces: Sequence[Piece], i: int, edge: int) -> bool | None:
-    """Whether the piece beside a mark has a blank on the mark's side."""
+def _has_space(pieces: Sequence[Piece], i: int, edge: int) -> bool | None:
+    """Whether the piece beside a tag has a space at the edge next to it."""
     if not 0 <= i < len(pieces):
         return None
     piece = pieces[i]
     return isinstance(piece, str) and piece[edge].isspace()
 
 
-def _between(text: str, piece: str, waiting: Sequence[Placed], blank: bool) -> str:
-    """What parts the words before some marks from those after them, now that the marks are gone."""
+def _separator(text: str, piece: str, tags: Sequence[PlacedTag], space: bool) -> str:
+    """What separates the words before some tags from those after them when the tags are gone."""
     if not text:
         return ""
-    if blank:
-        clings = waiting and piece[0] in CLINGING  # "Hello {name}!" is "Hello!" without it
-        return "" if clings else " "
-    sides = [placed.mark.side for placed in waiting]
-    parts = "alone" in sides or ("close" in sides and "open" in sides)
-    if parts and text[-1].isalnum() and piece[0].isalnum():
-        for placed in waiting:
-            placed.breaks = True
+    if space:
+        return "" if tags and piece[0] in CLOSING_PUNCTUATION else " "  # "Hello {name}!" becomes "Hello!"
+    sides = [placed.tag.side for placed in tags]
+    separate = "alone" in sides or ("close" in sides and "open" in sides)
+    if separate and text[-1].isalnum() and piece[0].isalnum():
+        for placed in tags:
+            placed.separates = True
         return " "
     return ""
 
 
-# Putting back.
+# Inserting tags
 
 
 class Word(NamedTuple):
-    """Where a word stands in its text, and where its letters do."""
+    """Where a word stands in its text (start, end), and where its letters do (first, last)."""
 
     start: int
     end: int
     first: int
     last: int
-    spoken: bool
-    """It has letters, and is not a punctuation mark that stands apart."""
+    has_letters: bool
 
 
-def words_of(text: str) -> list[Word]:
-    """The words of a text: what blanks part."""
-    found, end = [], 0
-    for word in text.split():
-        start = text.index(word, end)
-        end = start + len(word)
-        found.append(_word(text, start, end))
-    return found
-
-
-def _word(text: str, start: int, end: int) -> Word:
+def _make_word(text: str, start: int, end: int) -> Word:
     letters = [i for i in range(start, end) if text[i].isalnum()]
     first, last = (letters[0], letters[-1] + 1) if letters else (start, end)
     return Word(start, end, first, last, bool(letters))
 
 
-def _counted(text: str, linked: Iterable[int]) -> list[Word]:
-    """The words that links count; where blanks do not part words these are tokens, taken to be alike long."""
-    words, most = words_of(text), max(linked, default=-1) + 1
-    if most <= len(words):
+def _aligned_words(text: str, indices: Iterable[int]) -> list[Word]:
+    """The words that an alignment counts; in text without spaces these are tokens, assumed to be of equal length."""
+    words = [_make_word(text, *match.span()) for match in re.finditer(r"\S+", text)]
+    count = max(indices, default=-1) + 1
+    if count <= len(words):
         return words
-    edges = [place * len(text) // most for place in range(most + 1)]
-    return [_word(text, start, end) for start, end in pairwise(edges)]
+    edges = [i * len(text) // count for i in range(count + 1)]
+    return [_make_word(text, start, end) for start, end in pairwise(edges)]
 
 
 @dataclass(eq=False)
 class Node:
-    """A mark by itself, or a pair with all that stood inside it."""
+    """A single tag, or a pair of tags with all that stood inside, and its position in the target."""
 
     order: int
-    opening: Placed
-    closing: Placed | None = None
+    opening: PlacedTag
+    closing: PlacedTag | None = None
     inside: list[Node] = field(default_factory=list)
     start: int = 0
     end: int = 0
-    targets: list[int] = field(default_factory=list)
+    words: list[int] = field(default_factory=list)
+    """Target words aligned to the words inside."""
 
 
-def put_back(bare: Bare, target: str, links: Sequence[Link] | None) -> list[Piece]:
-    """The target with every mark in it once: pairs around the words that theirs became, the others beside them.
+def insert_tags(extracted: Extracted, target: str, alignment: Sequence[Link] | None) -> list[Piece]:
+    """The target with every tag once: pairs around the words aligned to theirs, single tags beside them.
 
-    `links` say which word of the source and which of the target belong together; without any, places are kept in
-    proportion.
+    Without an alignment, positions are kept in proportion to the length.
     """
-    if not bare.marks:
-        return [piece for piece in (bare.lead, target, bare.trail) if piece]
-    links = links or []
-    ours = _counted(bare.text, (source for source, _ in links))
-    theirs = _counted(target, (target for _, target in links))
-    tree, crossing = _tree(bare.marks)
-    places = _Places(ours, theirs, links)
-    places.arrange(tree, 0, 4 * len(theirs))
-    merged = _merged(target, theirs, _in_order(list(_flat(tree)), crossing))
-    return [piece for piece in (bare.lead, *merged, bare.trail) if piece]
+    if not extracted.tags:
+        return [piece for piece in (extracted.leading, target, extracted.trailing) if piece]
+    alignment = alignment or []
+    source_words = _aligned_words(extracted.text, (source for source, _ in alignment))
+    target_words = _aligned_words(target, (target for _, target in alignment))
+    nodes, crossing = _build_tree(extracted.tags)
+    _Placement(source_words, target_words, alignment).place(nodes, 0, 4 * len(target_words))
+    merged = _merge(target, target_words, _keep_order(list(_flatten(nodes)), crossing))
+    return [piece for piece in (extracted.leading, *merged, extracted.trailing) if piece]
 
 
-def _tree(marks: Sequence[Placed]) -> tuple[list[Node], list[tuple[Placed, Placed]]]:
-    """Pairs that enclose, the rest by itself; and the pairs that cross others, whose order must be kept."""
+def _build_tree(tags: Sequence[PlacedTag]) -> tuple[list[Node], list[tuple[PlacedTag, PlacedTag]]]:
+    """Nested pairs and single tags as a tree; and pairs that cross others, whose order must be kept."""
     root: list[Node] = []
     stack: list[Node] = []
-    crossing: list[tuple[Placed, Placed]] = []
-    crossed: list[Placed] = []
-    for order, placed in enumerate(marks):
-        here = stack[-1].inside if stack else root
-        if placed.mark.side == "open" and (placed.mark.firm or len(stack) < DEEPEST):
+    crossing: list[tuple[PlacedTag, PlacedTag]] = []
+    crossed: list[PlacedTag] = []
+
+    def unnest() -> PlacedTag:
+        """Make the innermost open tag a single one."""
+        node = stack.pop()
+        (stack[-1].inside if stack else root).extend(node.inside)
+        node.inside = []
+        return node.opening
+
+    for order, placed in enumerate(tags):
+        siblings = stack[-1].inside if stack else root
+        if placed.tag.side == "open" and (placed.tag.element or len(stack) < MAX_DEPTH):
             stack.append(Node(order, placed))
-            here.append(stack[-1])
-        elif placed.mark.side == "close" and _is_open(stack, placed):
+            siblings.append(stack[-1])
+        elif placed.tag.side == "close" and _is_open(stack, placed):
             while not _belong(stack[-1].opening, placed):
-                crossed.append(stack[-1].opening)
-                _dissolve(stack.pop(), stack[-1].inside)
+                crossed.append(unnest())
             stack.pop().closing = placed
         else:
-            partner = next((o for o in reversed(crossed) if placed.mark.side == "close" and _belong(o, placed)), None)
-            if partner is not None:
-                crossed.remove(partner)
-                crossing.append((partner, placed))
-            here.append(Node(order, placed))
+            if placed.tag.side == "close":
+                partner = next((opening for opening in reversed(crossed) if _belong(opening, placed)), None)
+                if partner is not None:
+                    crossed.remove(partner)
+                    crossing.append((partner, placed))
+            siblings.append(Node(order, placed))
     while stack:
-        node = stack.pop()
-        _dissolve(node, stack[-1].inside if stack else root)
+        unnest()
     return root, crossing
 
 
-def _belong(opening: Placed, closing: Placed) -> bool:
-    return opening.mark.name == closing.mark.name and opening.mark.firm == closing.mark.firm
+def _belong(opening: PlacedTag, closing: PlacedTag) -> bool:
+    return opening.tag.name == closing.tag.name and opening.tag.element == closing.tag.element
 
 
-def _is_open(stack: Sequence[Node], closing: Placed) -> bool:
-    """Whether a closing mark has its opening one before it, with no firm one between them."""
+def _is_open(stack: Sequence[Node], closing: PlacedTag) -> bool:
+    """Whether the opening tag of a closing one is open, with no element of the document opened between them."""
     for node in reversed(stack):
         if _belong(node.opening, closing):
             return True
-        if node.opening.mark.firm and not closing.mark.firm:
+        if node.opening.tag.element and not closing.tag.element:
             return False
     return False
 
 
-def _dissolve(node: Node, around: list[Node]) -> None:
-    """An opening mark that nothing closes encloses nothing."""
-    around += node.inside
-    node.inside = []
+class _Placement:
+    """Finds the positions of tags in the target."""
 
+    def __init__(self, source: list[Word], target: list[Word], alignment: Sequence[Link]) -> None:
+        self.source, self.target = source, target
+        self.aligned: list[list[int]] = [[] for _ in source]  # target words of each source word
+        for i, j in alignment:
+            self.aligned[i].append(j)
 
-class _Places:
-    """Finds where in the target the marks of a source go."""
-
-    def __init__(self, ours: list[Word], theirs: list[Word], links: Sequence[Link]) -> None:
-        self.ours, self.theirs = ours, theirs
-        self.linked: list[list[int]] = [[] for _ in ours]
-        self.starts, self.ends = [word.start for word in ours], [word.end for word in ours]
-        self.lasts = [word.last for word in ours]
-        for source, target in links:
-            self.linked[source].append(target)
-
-    def arrange(self, nodes: list[Node], low: int, high: int) -> None:
-        """Give the marks that stand side by side their places between two positions, pairs apart from one another."""
-        pairs = [node for node in nodes if self.span(node, low, high)]
-        pairs.sort(key=lambda node: (sum(node.targets) / len(node.targets), node.order))
-        for one, other in pairwise(pairs):
-            if one.end > other.start:
-                cut = _cut(one, other)
-                one.start, one.end = min(one.start, cut), min(one.end, cut)
-                other.start, other.end = max(other.start, cut), max(other.end, cut)
-        spans = set(map(id, pairs))
+    def place(self, nodes: list[Node], low: int, high: int) -> None:
+        """Give sibling nodes positions between two others; pairs do not overlap."""
+        pairs = [node for node in nodes if self.place_pair(node, low, high)]
+        pairs.sort(key=lambda node: (sum(node.words) / len(node.words), node.order))
+        for left, right in pairwise(pairs):
+            if left.end > right.start:
+                cut = _best_cut(left, right)
+                left.start, left.end = min(left.start, cut), min(left.end, cut)
+                right.start, right.end = max(right.start, cut), max(right.end, cut)
+        placed = set(map(id, pairs))
         for node in nodes:
-            if id(node) not in spans:
-                node.start = node.end = _outside(self.gap(node.opening, low, high), pairs, node.order)
+            if id(node) not in placed:
+                node.start = node.end = _outside(self.find_gap(node.opening, low, high), pairs, node.order)
         for node in nodes:
             if node.closing is not None:
-                self.arrange(node.inside, node.start, node.end)
+                self.place(node.inside, node.start, node.end)
         nodes.sort(key=lambda node: (node.start, node.end, node.order))
 
-    def span(self, node: Node, low: int, high: int) -> bool:
-        """Whether a pair encloses words; then its span is the smallest that covers what they became."""
+    def place_pair(self, node: Node, low: int, high: int) -> bool:
+        """Place a pair around the words aligned to those inside it; False if it has no words inside."""
         if node.closing is None:
             return False
-        opening, closing = node.opening, node.closing
-        inside = range(bisect_right(self.ends, opening.at), bisect_left(self.starts, closing.at))
-        if not inside or opening.at == closing.at:
+        opening, closing = node.opening.at, node.closing.at
+        first = bisect_right(self.source, opening, key=lambda word: word.end)
+        last = bisect_left(self.source, closing, key=lambda word: word.start) - 1
+        if first > last or opening == closing:
             return False
-        if len(inside) == len(self.ours):
-            first, last = self.ours[0], self.ours[-1]
-            node.start = 0 if opening.at <= first.start else self.letters(0)
-            node.end = 4 * len(self.theirs) if closing.at >= last.end else self.letters_end(len(self.theirs) - 1)
-            node.targets = list(range(len(self.theirs)))
+        before, after = self.source[first], self.source[last]
+        node.words = sorted({j for words in self.aligned[first : last + 1] for j in words})
+        if last - first + 1 == len(self.source):
+            node.start = 0 if opening <= before.start else self.letters_start(0)
+            node.end = 4 * len(self.target) if closing >= after.end else self.letters_end(len(self.target) - 1)
+            node.words = list(range(len(self.target)))
+        elif node.words:
+            # Punctuation that stood outside stays outside.
+            bare_start = before.first <= opening or before.first == before.start
+            bare_end = after.last == after.end or closing <= after.last
+            node.start = self.letters_start(node.words[0]) if bare_start else 4 * node.words[0]
+            node.end = self.letters_end(node.words[-1]) if bare_end else 4 * node.words[-1] + 4
         else:
-            node.targets = sorted({target for i in inside for target in self.linked[i]})
-            if node.targets:
-                first, last = self.ours[inside[0]], self.ours[inside[-1]]
-                # Punctuation that was not inside stays outside, and where there was none, none comes in.
-                bare_start, bare_end = first.first <= opening.at or first.first == first.start, last.last == last.end
-                start, end = node.targets[0], node.targets[-1]
-                node.start = self.letters(start) if bare_start else 4 * start
-                node.end = self.letters_end(end) if bare_end or closing.at <= last.last else 4 * end + 4
-            else:
-                ends = sorted((self.gap(opening, low, high), self.gap(closing, low, high)))
-                node.start, node.end = ends
-                node.targets = list(range(ends[0] // 4, max(ends[1] // 4, ends[0] // 4 + 1)))
+            node.start, node.end = sorted(self.find_gap(tag, low, high) for tag in (node.opening, node.closing))
+            node.words = list(range(node.start // 4, max(node.end // 4, node.start // 4 + 1)))
         node.start, node.end = (min(max(place, low), high) for place in (node.start, max(node.start, node.end)))
-        node.targets = node.targets or [0]
+        node.words = node.words or [0]
         return True
 
-    def letters(self, word: int) -> int:
-        """The position before the letters of a word, or of the first after it that has any."""
-        word = next((i for i in range(word, len(self.theirs)) if self.theirs[i].spoken), word)
-        if not self.theirs or self.theirs[word].first == self.theirs[word].start:
+    def letters_start(self, word: int) -> int:
+        """The position before the letters of a word, or of the first word after it that has letters."""
+        word = next((i for i in range(word, len(self.target)) if self.target[i].has_letters), word)
+        if not self.target or self.target[word].first == self.target[word].start:
             return 4 * max(word, 0)
         return 4 * word + 1
 
     def letters_end(self, word: int) -> int:
-        """The position after the letters of a word, or of the last before it that has any."""
-        word = next((i for i in range(word, -1, -1) if self.theirs[i].spoken), word)
-        if not self.theirs or self.theirs[word].last == self.theirs[word].end:
+        """The position after the letters of a word, or of the last word before it that has letters."""
+        word = next((i for i in range(word, -1, -1) if self.target[i].has_letters), word)
+        if not self.target or self.target[word].last == self.target[word].end:
             return 4 * (word + 1)
         return 4 * word + 2
 
-    def gap(self, placed: Placed, low: int, high: int) -> int:
-        """The gap between target words that the fewest links cross, near ones counting more."""
-        middle = bisect_right(self.lasts, placed.at)
-        left, right = (2.0 if glued is False else 1.0 for glued in (placed.before, placed.after))
-        near = [
-            (i, target, (left if i < middle else right) / 2 ** (middle - 1 - i if i < middle else i - middle))
-            for i in range(max(middle - NEAR, 0), min(middle + NEAR, len(self.ours)))
-            for target in self.linked[i]
-        ]
+    def find_gap(self, placed: PlacedTag, low: int, high: int) -> int:
+        """The gap between target words that the fewest alignment links cross; near words count more."""
+        middle = bisect_right(self.source, placed.at, key=lambda word: word.last)
+        links = []  # before the tag?, target word, weight
+        for i in range(max(middle - MAX_DISTANCE, 0), min(middle + MAX_DISTANCE, len(self.source))):
+            before = i < middle
+            glued = (placed.space_before if before else placed.space_after) is False
+            weight = (2.0 if glued else 1.0) / 2 ** (middle - 1 - i if before else i - middle)
+            links += [(before, j, weight) for j in self.aligned[i]]
         first, last = -(-low // 4), high // 4
-        even = round(len(self.theirs) * middle / len(self.ours)) if self.ours else 0
-        candidates = {even, *(place for _, target, _ in near for place in (target, target + 1))}
-        candidates = {min(max(place, first), max(first, last)) for place in candidates}
+        proportional = round(len(self.target) * middle / len(self.source)) if self.source else 0
+        candidates = {proportional, *(gap for _, j, _ in links for gap in (j, j + 1))}
 
-        def cost(place: int) -> tuple[float, int, int]:
-            crossed = sum(weight for i, target, weight in near if (i < middle) != (target < place))
-            return crossed, abs(place - even), place
+        def cost(gap: int) -> tuple[float, int, int]:
+            crossed = sum(weight for before, j, weight in links if before != (j < gap))
+            return crossed, abs(gap - proportional), gap
 
-        best = min(candidates, key=cost)
-        # Before the punctuation of its left word if it stood there: "Hello {name}!"
-        if best and middle and self.ours[middle - 1].last <= placed.at < self.ours[middle - 1].end:
-            return min(max(self.letters_end(best - 1), low), high)
-        return min(max(4 * best, low), high)
+        best = min({min(max(gap, first), max(first, last)) for gap in candidates}, key=cost)
+        position = 4 * best
+        if best and middle and self.source[middle - 1].last <= placed.at < self.source[middle - 1].end:
+            position = self.letters_end(best - 1)  # it stood before the punctuation of its word: "Hello {name}!"
+        return min(max(position, low), high)
 
 
-def _cut(one: Node, other: Node) -> int:
-    """Where two pairs that overlap in the target part, so that the fewest words are on the wrong side."""
-    low, high = max(one.start, other.start), one.end
+def _best_cut(left: Node, right: Node) -> int:
+    """Where to separate two overlapping pairs, so that the fewest words are on the wrong side."""
+    low, high = max(left.start, right.start), left.end
+
+    def wrong_words(position: int) -> tuple[int, int]:
+        word = (position + 2) // 4
+        return len(left.words) - bisect_left(left.words, word) + bisect_left(right.words, word), position
+
     candidates: list[int] = [low, high, *range(-(-low // 4) * 4, high, 4)]
-
-    def wrong(place: int) -> tuple[int, int]:
-        word = (place + 2) // 4
-        ours = len(one.targets) - bisect_left(one.targets, word)
-        return ours + bisect_left(other.targets, word), place
-
-    return min(candidates, key=wrong)
+    return min(candidates, key=wrong_words)
 
 
-def _outside(place: int, pairs: Sequence[Node], order: int) -> int:
-    """A mark that stood outside a pair stays outside."""
+def _outside(position: int, pairs: Sequence[Node], order: int) -> int:
+    """A tag that stood outside a pair stays outside."""
     for pair in pairs:
-        if pair.start < place < pair.end:
-            to_start, to_end = place - pair.start, pair.end - place
+        if pair.start < position < pair.end:
+            to_start, to_end = position - pair.start, pair.end - position
             before = to_start < to_end or (to_start == to_end and order < pair.order)
             return pair.start if before else pair.end
-    return place
+    return position
 
 
-def _flat(nodes: Sequence[Node]) -> Iterator[tuple[int, Placed]]:
+def _flatten(nodes: Sequence[Node]) -> Iterator[tuple[int, PlacedTag]]:
     for node in nodes:
         yield node.start, node.opening
-        yield from _flat(node.inside)
+        yield from _flatten(node.inside)
         if node.closing is not None:
             yield node.end, node.closing
 
 
-def _in_order(ordered: list[tuple[int, Placed]], crossing: Sequence[tuple[Placed, Placed]]) -> list[tuple[int, Placed]]:
-    """Pairs that cross others close after they open."""
-    places = {id(placed): i for i, (_, placed) in enumerate(ordered)}
-    late = {id(closing): opening for opening, closing in crossing if places[id(closing)] < places[id(opening)]}
-    moved = {id(opening): closing for opening, closing in crossing if id(closing) in late}
-    found = []
-    for place, placed in ordered:
-        if id(placed) not in late:
-            found.append((place, placed))
-        if id(placed) in moved:
-            found.append((place, moved[id(placed)]))
-    return found
+def _keep_order(
+    tags: list[tuple[int, PlacedTag]], crossing: Sequence[tuple[PlacedTag, PlacedTag]]
+) -> list[tuple[int, PlacedTag]]:
+    """Move the closing tags of crossing pairs after their opening tags."""
+    indices = {id(placed): i for i, (_, placed) in enumerate(tags)}
+    early = {id(opening): closing for opening, closing in crossing if indices[id(closing)] < indices[id(opening)]}
+    moved = set(map(id, early.values()))
+    ordered = []
+    for position, placed in tags:
+        if id(placed) not in moved:
+            ordered.append((position, placed))
+        if id(placed) in early:
+            ordered.append((position, early[id(placed)]))
+    return ordered
 
 
-# Writing.
-
-
-def _merged(target: str, words: Sequence[Word], ordered: Sequence[tuple[int, Placed]]) -> list[Piece]:
-    """Words and marks in one row."""
-    groups: dict[int, list[Placed]] = {}
-    for place, placed in ordered:
-        groups.setdefault(place, []).append(placed)
+def _merge(target: str, words: Sequence[Word], tags: Sequence[tuple[int, PlacedTag]]) -> list[Piece]:
+    """Words and tags in order."""
+    groups: dict[int, list[PlacedTag]] = {}
+    for position, placed in tags:
+        groups.setdefault(position, []).append(placed)
     pieces: list[Piece] = []
     end = 0
     for i, word in enumerate(words):
-        blank = target[end : word.start]
-        alone = not word.spoken  # French writes "Bonjour !"
-        pieces += _gap(groups.get(4 * i, []), blank, first=i == 0, last=False, tight=i > 0 and not blank, alone=alone)
+        space = target[end : word.start]
+        punctuation = not word.has_letters  # French writes "Bonjour !"
+        group = groups.get(4 * i, [])
+        pieces += _spaced(group, space, first=i == 0, tight=i > 0 and not space, punctuation=punctuation)
         pieces.append(target[word.start : word.first])
-        pieces += _gap(groups.get(4 * i + 1, []), "", first=True, last=False)
+        pieces += _spaced(groups.get(4 * i + 1, []), "", first=True)
         pieces.append(target[word.first : word.last])
-        pieces += _gap(groups.get(4 * i + 2, []), "", first=False, last=True)
+        pieces += _spaced(groups.get(4 * i + 2, []), "", last=True)
         pieces.append(target[word.last : word.end])
         end = word.end
-    pieces += _gap(groups.get(4 * len(words), []), "", first=not words, last=True)
+    pieces += _spaced(groups.get(4 * len(words), []), "", first=not words, last=True)
     return [piece for piece in pieces if piece]
 
 
-def _gap(
-    marks: Sequence[Placed], blank: str, *, first: bool, last: bool, tight: bool = False, alone: bool = False
+def _spaced(
+    tags: Sequence[PlacedTag],
+    space: str,
+    *,
+    first: bool = False,
+    last: bool = False,
+    tight: bool = False,
+    punctuation: bool = False,
 ) -> list[Piece]:
-    """The marks between two words, with blanks where they had them, and one at least where the words need one."""
-    if not marks:
-        return [blank]
-    around = [None, *marks, None]
-    wanted = [_apart(before, after) and not tight for before, after in pairwise(around)]
-    wanted[0] &= not first
-    wanted[-1] &= not last
-    if blank and not any(wanted) and not any(placed.breaks for placed in marks):
-        clinging = [placed.mark.side == "close" or _clings(placed) for placed in marks]
-        wanted[[*clinging, False].index(False)] = True
-    wanted[-1] |= bool(blank) and alone
+    """The tags between two words with spaces where they had some, and at least one where the words need it."""
+    if not tags:
+        return [space]
+    spaces = [_had_space(before, after) and not tight for before, after in pairwise([None, *tags, None])]
+    spaces[0] &= not first
+    spaces[-1] &= not last
+    if space and not any(spaces) and not any(placed.separates for placed in tags):
+        attached = [placed.tag.side == "close" or _is_attached(placed) for placed in tags]
+        spaces[[*attached, False].index(False)] = True
+    spaces[-1] |= bool(space) and punctuation
     pieces: list[Piece] = []
-    for i, wants in enumerate(wanted):
-        if wants:
-            pieces.append(blank or " ")
-        pieces += [placed.mark for placed in marks[i : i + 1]]
+    for i, wanted in enumerate(spaces):
+        pieces += [space or " "] * wanted
+        pieces += [placed.tag for placed in tags[i : i + 1]]
     return pieces
 
 
-def _clings(placed: Placed) -> bool:
-    return placed.mark.side == "alone" and placed.before is False and placed.after is not False
+def _is_attached(placed: PlacedTag) -> bool:
+    """Whether a single tag stood directly after a word and apart from what followed."""
+    return placed.tag.side == "alone" and placed.space_before is False and placed.space_after is not False
 
 
-def _apart(before: Placed | None, after: Placed | None) -> bool:
-    """Whether a blank stood between two neighbours; inside a pair, only if one was there."""
-    opened = before if before and before.mark.side == "open" else None
-    closes = after if after and after.mark.side == "close" else None
+def _had_space(before: PlacedTag | None, after: PlacedTag | None) -> bool:
+    """Whether a space stood between two neighbours; inside a pair, only if there was one."""
+    opened = before if before and before.tag.side == "open" else None
+    closes = after if after and after.tag.side == "close" else None
     if opened or closes:
-        return bool((opened and opened.after) or (closes and closes.before))
-    return bool((before and before.after is not False) or (after and after.before is not False))
+        return bool((opened and opened.space_after) or (closes and closes.space_before))
+    return bool((before and before.space_after is not False) or (after and after.space_before is not False))
