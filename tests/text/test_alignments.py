@@ -10,7 +10,7 @@ import pytest
 from regard.config import CLEANING
 from regard.documents.formats import read_pairs
 from regard.errors import DataError
-from regard.text import dataset as corpus
+from regard.text import dataset, preparation
 from regard.text.alignments import parse_alignment, read_alignments, read_gold, token_alignment
 from regard.text.batching import collate
 from regard.text.cleaning import Cleaning
@@ -34,20 +34,20 @@ def tokenizer() -> Tokenizer:
 
 def stored(folder: Path, tokenizer: Tokenizer, tag: str = "") -> Dataset:
     rules = Cleaning(rules=CLEANING, max_length=50, max_length_ratio=9.0)
-    made = corpus.prepare(
-        folder, lambda: PAIRS, identity="x", tokenizers=[tokenizer, tokenizer], cleaning=rules, tag=tag, links=True
+    made = preparation.prepare(
+        folder, lambda: PAIRS, identity="x", tokenizers=[tokenizer, tokenizer], cleaning=rules, tag=tag, alignments=True
     )
     return Dataset.open(made)
 
 
 def linked(store: Dataset, tokenizer: Tokenizer, example: int) -> set[tuple[str, str]]:
     """The words that the links of a batch join."""
-    batch = collate(store, np.arange(len(store)), room=None, exact=False)
+    batch = collate(store, np.arange(len(store)), shape=None, unpadded=False)
     source, target = store.pair(example)
     words = []
     for ids in (source, target):
         text = tokenizer.decode(ids)
-        words.append([text.split()[word] for word in tokenizer.words([text])[0]])
+        words.append([text.split()[word] for word in tokenizer.word_ids([text])[0]])
     return {(words[0][s], words[1][t]) for t, s in batch.alignment[example].nonzero().tolist()}
 
 
@@ -66,7 +66,7 @@ def test_a_tag_before_the_source_moves_its_words(tmp_path: Path, tokenizer: Toke
 
 
 def test_what_a_target_token_gives_sums_to_one(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    batch = collate(stored(tmp_path, tokenizer), np.arange(3), room=None, exact=False)
+    batch = collate(stored(tmp_path, tokenizer), np.arange(3), shape=None, unpadded=False)
     sums = batch.alignment.sum(-1)
     assert set(sums.unique().tolist()) == {0.0, 1.0}
     assert (sums[0] == 1).sum() == batch.target_out[0].ne(0).sum() - 1  # all but </s>
@@ -74,26 +74,26 @@ def test_what_a_target_token_gives_sums_to_one(tmp_path: Path, tokenizer: Tokeni
 
 def test_links_are_taken_along_by_a_part_of_a_corpus(tmp_path: Path, tokenizer: Tokenizer) -> None:
     whole = stored(tmp_path, tokenizer)
-    part = corpus.join([whole, whole]).take(np.array([4, 0]))
+    part = dataset.join([whole, whole]).take(np.array([4, 0]))
     assert linked(part, tokenizer, 0) == linked(whole, tokenizer, 1)
 
 
 def test_every_token_of_a_word_is_linked_to_every_token_of_the_other() -> None:
-    found = token_alignment([(0, 1)], source=[0, 0, 1], target=[0, 1, 1])
+    found = token_alignment([(0, 1)], [0, 0, 1], [0, 1, 1])
     assert [(link >> 16, link & 0xFFFF) for link in found] == [(1, 0), (1, 1), (2, 0), (2, 1)]
 
 
 @pytest.mark.parametrize("word", ["1", "a-b", "1-", "-1-2", "1p2"])
 def test_what_is_no_link_is_refused(word: str) -> None:
-    with pytest.raises(DataError, match=r"gold, line 3: .* is no link; links are i-j"):
+    with pytest.raises(DataError, match=r"gold, line 3: .* is no alignment; alignments are i-j"):
         parse_alignment(f"0-0 {word}", "gold, line 3")
 
 
 @pytest.mark.parametrize(
     ("links", "message"),
     [
-        ("0-0\n", "there are more lines of pairs than 1 links"),
-        ("0-0\n\n0-0\n", "there are more lines of links than 2 pairs"),
+        ("0-0\n", "there are more lines of pairs than 1 alignments"),
+        ("0-0\n\n0-0\n", "there are more lines of alignments than 2 pairs"),
         ("0-0\n0-1\n", "line 2: 0-1 is beyond the 1 words of the target"),
     ],
 )
@@ -107,7 +107,7 @@ def test_links_that_do_not_belong_to_the_pairs_are_refused(tmp_path: Path, links
 def test_links_without_a_single_one_are_refused(tmp_path: Path) -> None:
     for name, text in (("a", "one\n"), ("b", "eins\n"), ("links", " \n")):
         (tmp_path / name).write_text(text)
-    with pytest.raises(DataError, match="links has no links: there is nothing to learn from"):
+    with pytest.raises(DataError, match="links has no alignments: there is nothing to learn from"):
         list(read_alignments(read_pairs(tmp_path / "a", tmp_path / "b"), tmp_path / "links"))
 
 
@@ -120,7 +120,7 @@ def gold_of(folder: Path, name: str, text: str) -> list[tuple[set[tuple[int, int
 
 
 def test_gold_without_a_single_link_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="gold has no links"):
+    with pytest.raises(DataError, match="gold has no alignments"):
         gold_of(tmp_path, "gold", "\n")
 
 
@@ -130,7 +130,7 @@ def test_gold_links_are_sure_or_possible_and_sure_ones_are_possible_too(tmp_path
 
 def test_a_talp_file_counts_words_from_one(tmp_path: Path) -> None:
     assert gold_of(tmp_path, "gold.talp", "1-1 3p2\n") == [({(0, 0)}, {(0, 0), (2, 1)})]
-    with pytest.raises(DataError, match=r"line 1: 0-1 begins to count at 0"):
+    with pytest.raises(DataError, match=r"line 1: 0-1 counts words from 0"):
         gold_of(tmp_path, "gold.talp", "0-1\n")
 
 
@@ -138,7 +138,7 @@ def test_a_talp_file_counts_words_from_one(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("0-3\n", "0-3 is beyond the 3 words of the target .words are counted from 0"),
-        ("0x1\n", "'0x1' is no gold link"),
+        ("0x1\n", "'0x1' is no gold alignment"),
     ],
 )
 def test_gold_that_cannot_be_is_refused(tmp_path: Path, text: str, said: str) -> None:

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from regard.text.batching import Batch, Prefetcher, Stream, collate, masked, packed, packed_masked, pairs, split_batch
+from regard.text.batching import Batch, Prefetcher, Stream, collate, packed, packed_masked, pairs, split_batch
 from regard.text.dataset import Column, Dataset
-from regard.text.ordering import Plan, Shape, choose_shapes, plan, plan_shapes, windows
+from regard.text.ordering import BatchPlan, Shape, choose_shapes, plan_batches, plan_shapes, plan_windows
 from regard.text.tokenizer import END, MASK, PAD, SPECIALS, START
 
 ALL = {"rank": 0, "world_size": 1}
@@ -23,7 +23,7 @@ ALL = {"rank": 0, "world_size": 1}
 def column(rows: list[list[int]]) -> Column:
     lengths = np.array([len(row) for row in rows], np.int32)
     flat = np.array([number for row in rows for number in row], np.uint16)
-    return Column((flat,), np.zeros(len(rows), np.uint8), np.cumsum(lengths, dtype=np.int64) - lengths, lengths)
+    return Column.of(flat, lengths)
 
 
 def store(**sides: list[list[int]]) -> Dataset:
@@ -33,11 +33,10 @@ def store(**sides: list[list[int]]) -> Dataset:
 
 PAIRS = store(source=[[7, 8, END], [9, END], [7, 7, END]], target=[[10, END], [11, 12, 13, END], [14, END]])
 TEXTS = store(text=[[10 + n % 50] * (n % 7) + [20 + n % 9, END] for n in range(60)])
-TEXT_PLAN = plan(TEXTS.text.lengths, None, budget=64, seed=1, epoch=0)
 
 
-def whole(examples: list[int], room: Shape | None = None, exact: bool = False) -> Batch:
-    return collate(PAIRS, np.array(examples, np.int64), room=room, exact=exact)
+def whole(examples: list[int], shape: Shape | None = None, unpadded: bool = False) -> Batch:
+    return collate(PAIRS, np.array(examples, np.int64), shape=shape, unpadded=unpadded)
 
 
 # Pairs
@@ -56,7 +55,7 @@ def test_the_mask_is_true_for_real_tokens() -> None:
 
 
 def test_sources_of_one_length_need_no_mask() -> None:
-    assert whole([0, 2], exact=True).mask is None
+    assert whole([0, 2], unpadded=True).mask is None
 
 
 def test_the_target_goes_in_behind_a_start() -> None:
@@ -75,7 +74,7 @@ def test_real_tokens_are_counted() -> None:
 
 
 def test_a_fixed_shape_has_empty_rows() -> None:
-    batch = whole([0], room=Shape(2, 4, 3))
+    batch = whole([0], shape=Shape(2, 4, 3))
     assert batch.source is not None
     assert batch.target_in is not None
     assert batch.source.tolist() == [[7, 8, END, PAD], [PAD] * 4]
@@ -113,7 +112,7 @@ def test_a_batch_without_rows_is_not_split() -> None:
 
 
 def test_a_plan_gives_every_pair_once() -> None:
-    found = plan(PAIRS.source_lengths, PAIRS.target_lengths, budget=14, seed=1, epoch=0)
+    found = plan_batches(PAIRS.source_lengths, PAIRS.target_lengths, batch_tokens=14, seed=1, epoch=0)
     make = pairs(PAIRS, found, **ALL)
     assert sorted(np.concatenate([make(n).examples for n in range(len(found))]).tolist()) == [0, 1, 2]
 
@@ -122,77 +121,20 @@ def test_the_plan_says_which_batches_have_no_mask() -> None:
     rng = np.random.default_rng(0)
     rows = [[[9] * int(n) + [END] for n in rng.integers(1, 6, 200)] for _ in range(2)]
     many = store(source=rows[0], target=rows[1])
-    shapes = choose_shapes(many.source_lengths, many.target_lengths, budget=80, most=6, exact=True)
-    found = plan_shapes(many.source_lengths, many.target_lengths, shapes, seed=1, epoch=0, exact=True)
+    shapes = choose_shapes(many.source_lengths, many.target_lengths, batch_tokens=80, count=6, equal_lengths=True)
+    found = plan_shapes(many.source_lengths, many.target_lengths, shapes, seed=1, epoch=0, equal_lengths=True)
     make = pairs(many, found, **ALL)
-    assert [make(n).mask is None for n in range(len(found))] == found.exact.tolist()
-    assert found.exact.any()
-
-
-# Masked tokens
-
-
-def masked_by(found: Plan, **options: Any) -> Any:
-    given = {"share": 0.15, "vocabulary": 100, "seed": 1, "epoch": 0, **ALL} | options
-    return masked(TEXTS, found, **given)
-
-
-def by_example(found: Plan, **options: Any) -> dict[int, list[int]]:
-    make = masked_by(found, **options)
-    rows: dict[int, list[int]] = {}
-    for number in range(len(found)):
-        batch = make(number)
-        for place, example in enumerate(batch.examples.tolist()):
-            rows[example] = batch.source[place].tolist()[: TEXTS.text.lengths[example]]
-    return rows
-
-
-def test_tokens_to_guess_are_the_real_ones() -> None:
-    batch = masked_by(TEXT_PLAN)(0)
-    for row, example in zip(batch.target_out.tolist(), batch.examples.tolist(), strict=True):
-        original = TEXTS.text.ids(example).tolist()
-        assert all(guess in (PAD, token) for guess, token in zip(row, original, strict=False))
-
-
-def test_special_tokens_are_never_guessed() -> None:
-    batch = masked_by(TEXT_PLAN, share=0.99)(0)
-    assert not {START, END, MASK} & set(batch.target_out.flatten().tolist())
-
-
-def test_every_row_has_something_to_guess() -> None:
-    batch = masked_by(TEXT_PLAN, share=0.01)(0)
-    assert (batch.target_out != PAD).any(dim=1).all()
-
-
-def test_what_is_hidden_does_not_depend_on_the_batch() -> None:
-    other = plan(TEXTS.text.lengths, None, budget=200, seed=9, epoch=4)
-    assert by_example(TEXT_PLAN) == by_example(other)
-
-
-@pytest.mark.parametrize("other", [{"seed": 2}, {"epoch": 1}])
-def test_another_seed_or_epoch_hides_other_tokens(other: dict[str, int]) -> None:
-    assert by_example(TEXT_PLAN) != by_example(TEXT_PLAN, **other)
-
-
-def test_of_the_tokens_to_guess_most_are_hidden_and_a_tenth_replaced() -> None:
-    long = store(text=[[50] * 400 + [END] for _ in range(100)])
-    found = plan(long.text.lengths, None, budget=50_000, seed=1, epoch=0)
-    batch = masked(long, found, share=0.15, vocabulary=10_000, seed=1, epoch=0, **ALL)(0)
-    assert batch.source is not None
-    shown = batch.source[batch.target_out != PAD]
-    shares = [float((shown == MASK).float().mean()), float((shown == 50).float().mean())]
-    assert batch.target_tokens == 100 * 60
-    assert shares == pytest.approx([0.8, 0.1], abs=0.02)
-    assert int(shown[(shown != MASK)].min()) >= len(SPECIALS)
+    assert [make(n).mask is None for n in range(len(found))] == found.unpadded.tolist()
+    assert found.unpadded.any()
 
 
 # Packed rows
 
 
 ORDER = np.arange(60)
-STREAM = Stream(TEXTS.text, ORDER, running=False)
+STREAM = Stream(TEXTS.text, ORDER, continuous=False)
 FLAT = np.concatenate([TEXTS.text.ids(n) for n in range(60)]).tolist()
-WINDOWS = windows(len(STREAM), length=32, budget=96, seed=1, epoch=0)
+WINDOWS = plan_windows(len(STREAM), length=32, batch_tokens=96, seed=1, epoch=0)
 
 
 def test_every_token_of_a_window_is_guessed_once() -> None:
@@ -225,33 +167,84 @@ def test_segments_count_the_texts_of_a_row() -> None:
 
 
 def test_a_stream_may_be_read_in_another_order() -> None:
-    stream = Stream(TEXTS.text, ORDER[::-1].copy(), running=False)
-    window = stream.window(np.array([0]), int(TEXTS.text.lengths[59]))
+    stream = Stream(TEXTS.text, ORDER[::-1].copy(), continuous=False)
+    window = stream.windows(np.array([0]), int(TEXTS.text.lengths[59]))
     assert window.ids[0].tolist() == TEXTS.text.ids(59).tolist()
 
 
 def test_a_running_text_has_no_seams() -> None:
-    stream = Stream(TEXTS.text, ORDER, running=True)
+    stream = Stream(TEXTS.text, ORDER, continuous=True)
     flat = [number for number in FLAT if number != END]
-    found = stream.window(np.array([0, 7, len(flat) - 32]), 32)
+    found = stream.windows(np.array([0, 7, len(flat) - 32]), 32)
     assert len(stream) == len(flat)
     assert found.ids.tolist() == [flat[:32], flat[7:39], flat[-32:]]
-    assert found.before.tolist() == [[START, *flat[:31]], flat[6:38], flat[-33:-1]]
+    assert found.previous.tolist() == [[START, *flat[:31]], flat[6:38], flat[-33:-1]]
 
 
-def test_packed_rows_hide_what_single_texts_hide() -> None:
-    make = packed_masked(STREAM, WINDOWS, segments=True, share=0.15, vocabulary=100, seed=1, epoch=0, **ALL)
-    batch = make(0)
+def masked(stream: Stream = STREAM, plan: BatchPlan = WINDOWS, **options: Any) -> Batch:
+    chosen = {"segments": True, "mask_probability": 0.15, "vocabulary": 100, "seed": 1, "epoch": 0, **ALL} | options
+    return packed_masked(stream, plan, **chosen)(0)
+
+
+def test_tokens_to_predict_are_counted() -> None:
+    batch = masked()
     assert batch.mask is None
     assert batch.target_tokens == int((batch.target_out != PAD).sum()) > 0
 
 
+def test_tokens_to_predict_are_the_real_ones() -> None:
+    batch = masked()
+    for row, start in zip(batch.target_out.tolist(), batch.examples.tolist(), strict=True):
+        original = FLAT[start : start + 32]
+        assert all(token in (PAD, real) for token, real in zip(row, original, strict=True))
+
+
+def test_special_tokens_are_never_masked() -> None:
+    assert not {START, END, MASK} & set(masked(mask_probability=0.99).target_out.flatten().tolist())
+
+
+def test_every_row_has_something_to_predict() -> None:
+    assert (masked(mask_probability=0.01).target_out != PAD).any(dim=1).all()
+
+
+def test_masked_tokens_do_not_depend_on_the_batch() -> None:
+    def by_start(plan: BatchPlan) -> dict[int, list[int]]:
+        make = packed_masked(STREAM, plan, segments=True, mask_probability=0.15, vocabulary=100, seed=1, epoch=0, **ALL)
+        batches = [make(number) for number in range(len(plan))]
+        return {
+            int(start): row.tolist()
+            for batch in batches
+            for start, row in zip(batch.examples, batch.source, strict=True)
+        }
+
+    other = plan_windows(len(STREAM), length=32, batch_tokens=200, seed=1, epoch=0)
+    assert by_start(WINDOWS) == by_start(other)
+
+
+@pytest.mark.parametrize("other", [{"seed": 2}, {"epoch": 1}])
+def test_another_seed_or_epoch_masks_other_tokens(other: dict[str, int]) -> None:
+    assert masked().source.tolist() != masked(**other).source.tolist()
+
+
+def test_of_the_tokens_to_predict_most_are_masked_and_a_tenth_replaced() -> None:
+    long = store(text=[[50] * 400 + [END] for _ in range(100)])
+    stream = Stream(long.text, np.arange(100), continuous=True)
+    plan = plan_windows(len(stream), length=400, batch_tokens=50_000, seed=1, epoch=0, cover_all=True)
+    batch = masked(stream, plan, vocabulary=10_000)
+    assert batch.source is not None
+    shown = batch.source[batch.target_out != PAD]
+    shares = [float((shown == MASK).float().mean()), float((shown == 50).float().mean())]
+    assert batch.target_tokens == 100 * 60
+    assert shares == pytest.approx([0.8, 0.1], abs=0.02)
+    assert int(shown[(shown != MASK)].min()) >= len(SPECIALS)
+
+
 def test_a_text_that_is_read_twice_in_an_epoch_hides_other_tokens() -> None:
-    stream = Stream(TEXTS.text, np.array([3, 5, 3]), running=False)
+    stream = Stream(TEXTS.text, np.array([3, 5, 3]), continuous=False)
     length, other = (int(TEXTS.text.lengths[text]) for text in (3, 5))
-    found = stream.window(np.array([0, length + other]), length)
+    found = stream.windows(np.array([0, length + other]), length)
     assert found.ids[0].tolist() == found.ids[1].tolist()
-    assert found.example[0].tolist() != found.example[1].tolist()
+    assert found.text[0].tolist() != found.text[1].tolist()
 
 
 def test_ranks_share_the_windows() -> None:
@@ -269,7 +262,9 @@ def numbered(number: int) -> Batch:
 
 
 def test_batches_come_in_order() -> None:
-    assert [batch.source_tokens for batch in Prefetcher(numbered, range(20), device="cpu", ahead=3)] == list(range(20))
+    assert [batch.source_tokens for batch in Prefetcher(numbered, range(20), device="cpu", prefetch=3)] == list(
+        range(20)
+    )
 
 
 def test_a_feed_goes_on_where_it_is_told() -> None:
@@ -301,7 +296,7 @@ def test_only_so_many_batches_are_made_ahead() -> None:
         made.append(number)
         return numbered(number)
 
-    found = Prefetcher(make, range(100), device="cpu", ahead=2)
+    found = Prefetcher(make, range(100), device="cpu", prefetch=2)
     next(found)
     time.sleep(0.05)
     assert len(made) <= 5
@@ -321,7 +316,7 @@ def test_no_thread_is_left_when_all_is_read() -> None:
 
 def test_no_thread_is_left_when_reading_stops_early() -> None:
     def use() -> None:
-        for batch in Prefetcher(numbered, range(10_000), device="cpu", ahead=2):
+        for batch in Prefetcher(numbered, range(10_000), device="cpu", prefetch=2):
             if batch.source_tokens == 3:
                 break
 
@@ -330,7 +325,7 @@ def test_no_thread_is_left_when_reading_stops_early() -> None:
 
 def test_no_thread_is_left_when_nothing_is_read() -> None:
     def use() -> None:
-        Prefetcher(numbered, range(10_000), device="cpu", ahead=2)
+        Prefetcher(numbered, range(10_000), device="cpu", prefetch=2)
 
     assert threads_after(use) == 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,15 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.config import CLEANING
-from regard.errors import DataError, FolderError, InputError
-from regard.text import cleaning
-from regard.text import dataset as corpus
+from regard.errors import DataError, FolderError, InputError, RunError
+from regard.text import cleaning, preparation
 from regard.text.cleaning import Cleaning
-from regard.text.dataset import Column, Dataset, groups, identity, join, prepare, split, variant_of
+from regard.text.dataset import Column, Dataset, group_by_text, join, split
+from regard.text.preparation import identity_of, prepare
 from regard.text.tokenizer import END, Tokenizer, train
 
 Examples = list[tuple[str, ...]]
 RULES = Cleaning(rules=CLEANING, max_length=50, max_length_ratio=4.0)
+UNCLEANED = Cleaning(rules=("empty",), max_length=50, max_length_ratio=4.0)
 PAIRS: Examples = [(f"the house number {n} is red", f"la maison numéro {n} est rouge") for n in range(200)]
 
 
@@ -49,8 +51,10 @@ def test_pairs_come_back(make: Callable[..., Path], tokenizer: Tokenizer) -> Non
 
 
 @pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1] + b"?")])
-@pytest.mark.parametrize("name", ["ids.arrow", "digests.npy", "corpus.json", "checksums.json"])
-def test_a_damaged_corpus_is_made_anew_where_somebody_looks(
+@pytest.mark.parametrize(
+    "name", ["source.ids.bin", "source.offsets.bin", "digests.bin", "corpus.json", "checksums.json"]
+)
+def test_a_damaged_corpus_is_prepared_again_when_it_is_verified(
     make: Callable[..., Path], name: str, harm: Callable[[Path], object]
 ) -> None:
     folder = make()
@@ -58,7 +62,7 @@ def test_a_damaged_corpus_is_made_anew_where_somebody_looks(
     harm(folder / name)
     said: list[str] = []
     assert make(damaged=said.append) == folder
-    assert said == [f"{folder} was damaged, and is made anew"]
+    assert said == [f"{folder} was damaged and is prepared again"]
     assert (folder / name).read_bytes() == before
     make(damaged=said.append)
     assert len(said) == 1
@@ -72,7 +76,7 @@ def test_every_text_ends_with_the_end(make: Callable[..., Path]) -> None:
 def test_ids_are_views_of_what_is_mapped(make: Callable[..., Path]) -> None:
     store = Dataset.open(make())
     source, _ = store.pair(7)
-    assert np.shares_memory(source, store.source.files[0])
+    assert np.shares_memory(source, store.source.arrays[0])
 
 
 def test_lengths_are_those_of_the_ids(make: Callable[..., Path]) -> None:
@@ -85,7 +89,7 @@ def test_ids_are_as_small_as_the_vocabulary_allows(
     make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, size: int, kind: type
 ) -> None:
     monkeypatch.setattr(Tokenizer, "size", size)
-    assert Dataset.open(make()).source.files[0].dtype == kind
+    assert Dataset.open(make()).source.arrays[0].dtype == kind
 
 
 def test_single_texts_make_a_corpus_of_one_column(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
@@ -124,8 +128,8 @@ def test_other_text_tokenizers_or_rules_are_another_corpus(make: Callable[..., P
         make(),
         make(PAIRS[1:]),
         make(tokenizers=[other, other]),
-        make(cleaning=Cleaning(rules=("empty",), max_length=50, max_length_ratio=4.0)),
-        make(dropout=0.1, variants=1),
+        make(cleaning=UNCLEANED),
+        make(bpe_dropout=0.1, variants=1),
     }
     assert len(folders) == 5
 
@@ -133,19 +137,19 @@ def test_other_text_tokenizers_or_rules_are_another_corpus(make: Callable[..., P
 def test_the_identity_of_files_is_what_they_hold(tmp_path: Path) -> None:
     for name, text in (("a", "one"), ("b", "one"), ("c", "two")):
         (tmp_path / name).write_text(text, encoding="utf-8")
-    assert identity([tmp_path / "a"]) == identity([tmp_path / "b"]) != identity([tmp_path / "c"])
+    assert identity_of([tmp_path / "a"]) == identity_of([tmp_path / "b"]) != identity_of([tmp_path / "c"])
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nothing\.en cannot be read"):
-        identity([tmp_path / "nothing.en"])
+        identity_of([tmp_path / "nothing.en"])
 
 
 def test_nothing_is_left_of_a_preparation_that_failed(make: Callable[..., Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="lone surrogate"):
         make(
             [*PAIRS, ("half \ud83d", "moitié")],
-            cleaning=Cleaning(rules=("empty",), max_length=50, max_length_ratio=4.0),
+            cleaning=UNCLEANED,
         )
     assert [path for path in (tmp_path / "cache").iterdir() if path.is_dir()] == []
 
@@ -154,13 +158,8 @@ def test_what_a_killed_preparation_left_is_swept_away(make: Callable[..., Path],
     folder = make()
     partial = folder.with_name(f".{folder.name}.partial")
     folder.rename(partial)
-    (partial / "ids.7.arrow").touch()
-    assert not (make() / "ids.7.arrow").exists()
-
-
-def test_another_tokenizer_is_refused(make: Callable[..., Path]) -> None:
-    with pytest.raises(FolderError, match="another tokenizer"):
-        Dataset.open(make()).check("0123456789abcdef", "runs/en-fr")
+    (partial / "source.7.ids.bin").touch()
+    assert not (make() / "source.7.ids.bin").exists()
 
 
 def test_a_folder_of_another_kind_is_named(tmp_path: Path) -> None:
@@ -170,15 +169,9 @@ def test_a_folder_of_another_kind_is_named(tmp_path: Path) -> None:
 
 def test_damaged_ids_are_named(make: Callable[..., Path]) -> None:
     folder = make()
-    (folder / "ids.arrow").write_bytes(b"ARROW1" + bytes(40))
-    with pytest.raises(FolderError, match=r"ids\.arrow"):
+    (folder / "target.ids.bin").write_bytes(bytes(40))
+    with pytest.raises(FolderError, match=r"target\.ids\.bin is damaged: it has 40 bytes"):
         Dataset.open(folder)
-
-
-def test_progress_hears_how_far_it_is(make: Callable[..., Path]) -> None:
-    heard: list[int] = []
-    make(progress=heard.append)
-    assert heard == [200]
 
 
 # Several processes
@@ -189,11 +182,11 @@ def test_progress_hears_how_far_it_is(make: Callable[..., Path]) -> None:
 def test_ids_do_not_depend_on_who_made_them(
     make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, dropout: float
 ) -> None:
-    monkeypatch.setattr(corpus, "ALONE", 1)
+    monkeypatch.setattr(preparation, "CHUNKS_BEFORE_WORKERS", 1)
     monkeypatch.setattr(cleaning, "CHUNK_SIZE", 16)
     files = []
     for workers in (1, 2):
-        folder = make([*PAIRS, *PAIRS[:20]], workers=workers, dropout=dropout, variants=2, seed=3)
+        folder = make([*PAIRS, *PAIRS[:20]], workers=workers, bpe_dropout=dropout, variants=2, seed=3)
         files.append({path.name: path.read_bytes() for path in folder.iterdir()})
         for path in folder.iterdir():
             path.unlink()
@@ -209,22 +202,45 @@ def test_a_script_without_a_main_guard_may_prepare(tmp_path: Path) -> None:
         "from regard.text import cleaning, dataset\n"
         "from regard.text.tokenizer import train\n"
         "print('begun')\n"
-        "dataset.ALONE, cleaning.CHUNK_SIZE = 0, 8\n"
+        "preparation.CHUNKS_BEFORE_WORKERS, cleaning.CHUNK_SIZE = 0, 8\n"
         "tokenizer = train(['a b c'], kind='bpe', vocabulary=300)\n"
         "rules = cleaning.Cleaning(rules=(), max_length=9, max_length_ratio=9.0)\n"
         "given = {'identity': 'x', 'tokenizers': [tokenizer], 'cleaning': rules, 'workers': 2}\n"
-        "dataset.prepare(Path('cache'), lambda: [('a',)] * 20, **given)\n",
+        "preparation.prepare(Path('cache'), lambda: [('a',)] * 20, **given)\n",
         encoding="utf-8",
     )
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == "begun\n"
 
 
+def die(number: int, columns: object) -> None:
+    os._exit(1)
+
+
+@pytest.fixture
+def two_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparation, "CHUNKS_BEFORE_WORKERS", 0)
+    monkeypatch.setattr(cleaning, "CHUNK_SIZE", 16)
+
+
+@pytest.mark.usefixtures("two_workers")
+def test_an_error_in_a_worker_keeps_its_type(make: Callable[..., Path]) -> None:
+    with pytest.raises(InputError, match="lone surrogate"):
+        make([*PAIRS[:20], ("half \ud83d", "moitié")], cleaning=UNCLEANED, workers=2)
+
+
+@pytest.mark.usefixtures("two_workers")
+def test_a_worker_that_dies_is_noticed(make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparation, "_encode_chunk", die)
+    with pytest.raises(RunError, match="a process that prepares the corpus has died"):
+        make(workers=2)
+
+
 # Dropout
 
 
 def test_variants_say_the_same_in_other_tokens(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
-    folder = make(dropout=0.4, variants=2)
+    folder = make(bpe_dropout=0.4, variants=2)
     plain, one, two = (Dataset.open(folder, variant=variant) for variant in range(3))
     texts = [[tokenizer.decode(store.pair(n)[0]) for n in range(len(store))] for store in (plain, one, two)]
     assert texts[0] == texts[1] == texts[2]
@@ -232,29 +248,21 @@ def test_variants_say_the_same_in_other_tokens(make: Callable[..., Path], tokeni
 
 
 def test_one_word_is_cut_in_several_ways(make: Callable[..., Path]) -> None:
-    store = Dataset.open(make(dropout=0.4, variants=1), variant=1)
+    store = Dataset.open(make(bpe_dropout=0.4, variants=1), variant=1)
     assert len({int(length) for length in store.source_lengths[100:]}) > 2
 
 
 def test_the_seed_decides_the_variants(make: Callable[..., Path]) -> None:
-    one, two = (Dataset.open(make(dropout=0.4, variants=1, seed=seed), variant=1) for seed in (1, 2))
+    one, two = (Dataset.open(make(bpe_dropout=0.4, variants=1, seed=seed), variant=1) for seed in (1, 2))
     assert one.source_lengths.tolist() != two.source_lengths.tolist()
 
 
 def test_no_variant_is_longer_than_allowed(make: Callable[..., Path]) -> None:
     longest = int(Dataset.open(make()).target_lengths.max()) - 1
     rules = Cleaning(rules=("long",), max_length=longest, max_length_ratio=4.0)
-    store = Dataset.open(make(dropout=0.9, variants=1, cleaning=rules), variant=1)
+    store = Dataset.open(make(bpe_dropout=0.9, variants=1, cleaning=rules), variant=1)
     assert len(store) == len(PAIRS)
     assert store.target_lengths.max() <= longest + 1
-
-
-def test_epochs_take_the_variants_in_turn() -> None:
-    assert [variant_of(epoch, 3) for epoch in range(5)] == [1, 2, 3, 1, 2]
-
-
-def test_without_dropout_every_epoch_reads_the_same() -> None:
-    assert variant_of(7, 0) == 0
 
 
 def test_a_variant_that_was_not_made_is_refused(make: Callable[..., Path]) -> None:
@@ -289,8 +297,14 @@ def test_corpora_of_different_tokenizers_are_not_joined(make: Callable[..., Path
 
 def in_memory(digests: list[tuple[int, ...]]) -> Dataset:
     lengths = np.arange(len(digests), dtype=np.int32)
-    column = Column((np.zeros(0, np.uint16),), np.zeros(len(digests), np.uint8), lengths.astype(np.int64), lengths)
+    column = Column.of(np.zeros(0, np.uint16), lengths)
     return Dataset({"source": column, "target": column}, np.array(digests, np.uint64).reshape(-1, 2), {})
+
+
+def parts(digests: list[tuple[int, int]], size: int) -> tuple[Dataset, Dataset]:
+    dataset = in_memory(digests)
+    kept, held_out = split(dataset, size)
+    return dataset.take(kept), dataset.take(held_out)
 
 
 pairs_of_sentences = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), min_size=100, max_size=200)
@@ -299,7 +313,7 @@ pairs_of_sentences = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)
 @given(pairs_of_sentences)
 @settings(max_examples=40)
 def test_a_held_out_part_shares_no_sentence(digests: list[tuple[int, int]]) -> None:
-    kept, held = split(in_memory(digests), 2000)
+    kept, held = parts(digests, 2000)
     for side in range(2):
         assert not set(kept.digests[:, side].tolist()) & set(held.digests[:, side].tolist())
 
@@ -307,30 +321,30 @@ def test_a_held_out_part_shares_no_sentence(digests: list[tuple[int, int]]) -> N
 @given(pairs_of_sentences)
 @settings(max_examples=40)
 def test_a_split_loses_nothing(digests: list[tuple[int, int]]) -> None:
-    kept, held = split(in_memory(digests), 2000)
+    kept, held = parts(digests, 2000)
     assert sorted([*kept.source_lengths.tolist(), *held.source_lengths.tolist()]) == list(range(len(digests)))
 
 
 def test_the_held_out_part_has_the_size_asked() -> None:
     digests = [(n, n + 1_000_000) for n in range(1000)]
-    assert len(split(in_memory(digests), 15)[1]) == 15
-    assert len(split(in_memory(digests), 2000)[1]) == 20
+    assert len(parts(digests, 15)[1]) == 15
+    assert len(parts(digests, 2000)[1]) == 20
 
 
 def test_what_is_held_out_does_not_depend_on_the_order_of_lines() -> None:
     digests = [(n, n + 1_000_000) for n in range(1000)]
-    parts = [split(in_memory(lines), 10)[1].digests[:, 0].tolist() for lines in (digests, digests[::-1])]
-    assert sorted(parts[0]) == sorted(parts[1])
+    held_out = [parts(lines, 10)[1].digests[:, 0].tolist() for lines in (digests, digests[::-1])]
+    assert sorted(held_out[0]) == sorted(held_out[1])
 
 
 def test_a_sentence_that_everyone_uses_stays_in_training() -> None:
     digests = [(1, n) for n in range(500)] + [(n, n) for n in range(1000, 1500)]
-    assert 1 not in split(in_memory(digests), 2000)[1].digests[:, 0]
+    assert 1 not in parts(digests, 2000)[1].digests[:, 0]
 
 
 def test_groups_reach_through_chains() -> None:
     chain = [(n // 2, (n + 1) // 2) for n in range(100)]
-    assert len(set(groups(np.array(chain, np.uint64)).tolist())) == 1
+    assert len(set(group_by_text(np.array(chain, np.uint64)).tolist())) == 1
 
 
 def test_the_record_is_json_a_person_can_read(make: Callable[..., Path]) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from regard.errors import DataError
 from regard.text import files as streams
-from regard.text.files import lines, list_files, one_line, open_text, running, uncompressed_name
+from regard.text.files import continuous_text, lines, list_files, one_line, open_text, uncompressed_name
 
 COMPRESS = {
     "gz": gzip.compress,
@@ -279,7 +279,7 @@ def test_the_bare_name_has_no_suffix_of_compression(name):
 
 def flowing(folder, data):
     with open_text(put(folder, "a.txt", data)) as stream:
-        return list(running(stream, "a.txt"))
+        return list(continuous_text(stream, "a.txt"))
 
 
 def test_a_running_text_comes_as_it_stands(tmp_path):

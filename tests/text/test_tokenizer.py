@@ -24,11 +24,11 @@ from regard.text.tokenizer import (
     SPECIALS,
     TARGET_FILE,
     UNKNOWN,
-    Lines,
+    CorpusEncoder,
     Tokenizer,
     Tokenizers,
     check_fingerprint,
-    dropped,
+    drop_merges,
     suggest_vocabulary,
     train,
     train_sides,
@@ -72,7 +72,7 @@ def tokenizers() -> dict[str, Tokenizer]:
     return {kind: train(TEXTS, kind=kind, vocabulary=600, tags=["<2fr>"]) for kind in KINDS}  # type: ignore[arg-type]
 
 
-def cut(lines: Lines, texts: list[str]) -> list[list[int]]:
+def cut(lines: CorpusEncoder, texts: list[str]) -> list[list[int]]:
     ids, lengths = lines(texts)
     return [row.tolist() for row in np.split(ids, np.cumsum(lengths)[:-1])]
 
@@ -102,7 +102,7 @@ def test_every_line_of_a_corpus_comes_back(
 ) -> None:
     with gzip.open(corpora / name, "rt", encoding="utf-8", newline="\n") as file:
         lines = [line.removesuffix("\n") for line in file]
-    rows = cut(Lines([tokenizers[kind]]), lines)
+    rows = cut(CorpusEncoder([tokenizers[kind]]), lines)
     assert [tokenizers[kind].decode(row) for row in rows] == lines
 
 
@@ -289,31 +289,32 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
 def test_many_lines_are_cut_as_one_is(tokenizers: dict[str, Tokenizer], kind: str, texts: list[str]) -> None:
     tokenizer = tokenizers[kind]
     texts = [*texts, "the red hat"]
-    assert cut(Lines([tokenizer]), texts) == [[*ids, END] for ids in tokenizer.encode_batch(texts)]
+    assert cut(CorpusEncoder([tokenizer]), texts) == [[*ids, END] for ids in tokenizer.encode_batch(texts)]
 
 
 def test_words_that_were_forgotten_are_cut_the_same(
     tokenizers: dict[str, Tokenizer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("regard.text.tokenizer.KNOWN_WORDS", 6)
-    lines = Lines([tokenizers["bpe"], dropped(tokenizers["bpe"], 0.5, seed=1, table=0)])
+    lines = CorpusEncoder([tokenizers["bpe"], drop_merges(tokenizers["bpe"], 0.5, seed=1, table=0)])
     rows = [row for text in TEXTS[:4] * 2 for row in cut(lines, [text])]
     assert rows == [[*tokenizers["bpe"].encode(text), END] for text in TEXTS[:4] * 2]
 
 
 def test_dropout_cuts_words_in_other_ways(tokenizers: dict[str, Tokenizer]) -> None:
     plain = tokenizers["bpe"]
-    assert dropped(plain, 0.5, seed=1, table=0).encode(TEXTS[0]) != plain.encode(TEXTS[0])
+    assert drop_merges(plain, 0.5, seed=1, table=0).encode(TEXTS[0]) != plain.encode(TEXTS[0])
 
 
 def test_dropout_keeps_the_text(tokenizers: dict[str, Tokenizer]) -> None:
     plain = tokenizers["bpe"]
-    assert plain.decode(dropped(plain, 0.5, seed=1, table=0).encode(TEXTS[0])) == TEXTS[0]
+    assert plain.decode(drop_merges(plain, 0.5, seed=1, table=0).encode(TEXTS[0])) == TEXTS[0]
 
 
 def test_seed_and_table_decide_what_dropout_drops(tokenizers: dict[str, Tokenizer]) -> None:
     texts = [
-        dropped(tokenizers["bpe"], 0.2, seed=seed, table=table).text for seed, table in [(1, 0), (1, 0), (2, 0), (1, 1)]
+        drop_merges(tokenizers["bpe"], 0.2, seed=seed, table=table).text
+        for seed, table in [(1, 0), (1, 0), (2, 0), (1, 1)]
     ]
     assert texts[0] == texts[1]
     assert len(set(texts)) == 3
@@ -356,7 +357,7 @@ def test_an_unknown_rule_is_refused_with_the_nearest() -> None:
 def test_every_token_knows_its_word(kind: str) -> None:
     tokenizer = train(["the old house", "qu'un été"] * 9, kind=kind, vocabulary=700, lowercase=True)
     text = "  The été  qu'un house "
-    words = tokenizer.words([text])[0]
+    words = tokenizer.word_ids([text])[0]
     assert len(words) == len(tokenizer.encode(text))
     assert sorted(set(words)) == [0, 1, 2, 3]
     assert words == sorted(words)

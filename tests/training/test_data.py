@@ -129,7 +129,7 @@ def running(folder: Path, kind: str) -> tuple[Data, Tokenizer, list[str]]:
     text = {"tokenizer": kind, "continuous": True, "context_length": 24}
     config = Config.read({"model": {"family": "gpt", "vocabulary": tokenizer.size}, "text": text})
     said: list[str] = []
-    files = Files(folder / "text.txt", None, True, running=True)
+    files = Files(folder / "text.txt", None, True, continuous=True)
     return prepare([files], None, config, Tokenizers(tokenizer, tokenizer), said.append)[0], tokenizer, said
 
 
@@ -164,6 +164,6 @@ def test_a_running_text_is_trained_on_as_it_stands(tmp_path: Path, monkeypatch: 
 def test_a_running_text_has_no_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     data, tokenizer, _ = running(tmp_path / "text", "characters")
-    files = Files(tmp_path / "text" / "text.txt", None, True, 2.0, running=True)
+    files = Files(tmp_path / "text" / "text.txt", None, True, 2.0, continuous=True)
     with pytest.raises(ConfigError, match="weights of --also must be 1"):
         prepare([files], None, data.config, Tokenizers(tokenizer, tokenizer), lambda _: None)

@@ -129,7 +129,7 @@ def test_a_corpus_without_alignments_can_be_trained_beside_one_with_them(data: D
         Files(two / "a.txt", two / "b.txt", False),
     ]
     found = prepare(files, None, make_config("transformer"), data.tokenizers, lambda _: None)[0].train[0]
-    linked = found.columns["links"].lengths > 0
+    linked = found.columns["alignment"].lengths > 0
     assert linked.any()
     assert not linked[-20:].any()
 

@@ -268,7 +268,7 @@ def test_a_stopped_and_resumed_run_averages_the_same_checkpoints(corpus: Path, t
     [
         (
             "train.batch_tokens=5",
-            r"train.batch_tokens \(5\) has no room for a pair of \d+ positions: set train.batch_tokens=\d+ or more",
+            r"train.batch_tokens \(5\) is too small for a pair of \d+ tokens: set train.batch_tokens=\d+ or more",
         ),
         (
             "model.max_positions=4",

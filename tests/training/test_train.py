@@ -446,16 +446,16 @@ def test_a_loss_that_is_nan_before_the_first_save_rolls_back_to_the_start(corpus
     assert "and rolling back did not help: lower train.learning_rate" in done.stderr
 
 
-def test_a_damaged_cache_is_made_again(corpus: Path, tmp_path: Path) -> None:
+def test_a_damaged_cache_is_prepared_again(corpus: Path, tmp_path: Path) -> None:
     own = {**environment(corpus), "REGARD_CACHE": str(tmp_path / "cache")}
     weights = []
     for out in ("one", "two"):
         request = command(corpus, tmp_path / out, "--updates", "2")
         done = subprocess.run(request, capture_output=True, text=True, env=own)
         assert done.returncode == 0
-        assert done.stderr.count("was damaged, and is made anew") == (out == "two")
+        assert done.stderr.count("was damaged and is prepared again") == (out == "two")
         weights.append((tmp_path / out / "model.safetensors").read_bytes())
-        for path in (tmp_path / "cache" / "prepared").rglob("ids.arrow"):
+        for path in (tmp_path / "cache" / "prepared").rglob("*.ids.bin"):
             path.write_bytes(path.read_bytes()[::-1])
     assert weights[0] == weights[1]
 

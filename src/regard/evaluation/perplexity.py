@@ -23,7 +23,7 @@ from regard.results import Report, Table
 from regard.text import ordering
 from regard.text.batching import MakeBatch, Prefetcher, Stream, packed, packed_masked
 from regard.text.dataset import Column
-from regard.text.files import read_lines, read_running
+from regard.text.files import read_lines, read_continuous
 from regard.text.tokenizer import END, PAD, Tokenizer
 from regard.translation.reader import Reader
 from regard.translation.writer import Writer
@@ -102,7 +102,7 @@ def measure(
         raise ConfigError(f"{system} is an ensemble: give one language model")
     module, config = model.models[0] if isinstance(model, Writer) else model.model, model.config
     if config.text.continuous:
-        texts = list(read_running(str(text)))
+        texts = list(read_continuous(str(text)))
         whole = "".join(texts)
         words, characters = len(whole.split()) + whole.count("\n"), len(whole)
     else:
@@ -130,15 +130,17 @@ def _windows(texts: Sequence[str], tokenizer: Tokenizer, config: Config) -> tupl
     """The batches of a text cut into windows, their number, the number of tokens and the length of a window."""
     ids = [np.array([*own, END], np.int64) for own in tokenizer.encode_batch(list(texts))]
     lengths = np.array([len(own) for own in ids], np.int32)
-    starts = np.cumsum(lengths, dtype=np.int64) - lengths
-    column = Column((np.concatenate(ids),), np.zeros(len(ids), np.uint8), starts, lengths)
-    stream = Stream(column, np.arange(len(ids)), running=config.text.continuous)
+    column = Column.of(np.concatenate(ids), lengths)
+    stream = Stream(column, np.arange(len(ids)), continuous=config.text.continuous)
     length = min(config.text.context_length, config.model.max_positions, len(stream))
-    plan = ordering.windows(len(stream), length=length, budget=max(BATCH_TOKENS, length), seed=0, epoch=0, whole=True)
+    batch_tokens = max(BATCH_TOKENS, length)
+    plan = ordering.plan_windows(
+        len(stream), length=length, batch_tokens=batch_tokens, seed=0, epoch=0, cover_all=True
+    )
     options: dict[str, Any] = {"rank": 0, "world_size": 1, "segments": config.text.isolate_texts}
     if config.model.family == "gpt":
         return packed(stream, plan, **options), len(plan), len(stream), length
-    masking: dict[str, Any] = {"share": config.text.mask_probability, "vocabulary": config.model.vocabulary}
+    masking: dict[str, Any] = {"mask_probability": config.text.mask_probability, "vocabulary": config.model.vocabulary}
     return packed_masked(stream, plan, **options, **masking, seed=SEED, epoch=0), len(plan), len(stream), length
 
 

@@ -1,6 +1,6 @@
-"""Batches: examples as padded tensors, made ahead of the device that needs them.
+"""Batching: examples as padded tensors, collated by a background thread while the device computes.
 
-B rows, S source positions, T target positions.
+B rows, S source length, T target length.
 """
 
 from __future__ import annotations
@@ -16,41 +16,40 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.text.alignments import PLACES
-from regard.text.dataset import Column, Dataset
-from regard.text.ordering import Plan, Shape, fractions, key, scatter, turns
+from regard.text.alignments import MAX_TOKENS
+from regard.text.dataset import Column, Dataset, Places
+from regard.text.ordering import BatchPlan, Shape, fractions, key, repeat_numbers, scatter
 from regard.text.tokenizer import MASK, PAD, SPECIALS, START
 
-HIDDEN, REPLACED = 0.8, 0.1  # of the tokens to guess become <mask>, and another token; the rest stays (Devlin et al.)
-READ_AHEAD_TEXTS = 8  # batches that wait for the device
+MASKED, REPLACED = 0.8, 0.1  # of the tokens to predict become <mask>, or another token; the rest stay (Devlin et al.)
+PREFETCH = 8  # batches that wait for the device
 
 Ids = NDArray[np.int64]
-Places = NDArray[np.int64]
 
 
 class Batch(NamedTuple):
-    """What a model is trained on at once, whatever its family.
+    """A training batch of any model family.
 
-    Pairs have all of source and target. A gpt has no source; a bert has a source, some of it hidden, and no target_in.
+    Pairs have a source and a target. A gpt has no source; a bert has a source, partly masked, and no target_in.
     """
 
     source: Tensor | None
     """(B, S) ids, each row ended by </s>."""
     mask: Tensor | None
-    """(B, S) True for real tokens; None where all are."""
+    """(B, S) True for real tokens; None if there is no padding."""
     target_in: Tensor | None
-    """(B, T) ids that begin with <s>."""
+    """(B, T) ids, beginning with <s>."""
     target_out: Tensor
-    """(B, T) the ids to guess, ended by </s>; 0 where there is nothing to guess. (B, S) for a bert."""
+    """(B, T) the ids to predict, ended by </s>; 0 where there is nothing to predict. (B, S) for a bert."""
     segments: Tensor | None
-    """(B, T) or (B, S) from 1: the text of a packed row that a token belongs to; None where it does not matter."""
+    """(B, T) or (B, S) the number of a token's text within its packed row, from 1; None if texts see each other."""
     source_tokens: int
     target_tokens: int
-    """Real tokens of the source, and tokens to guess."""
+    """Real tokens of the source, and tokens to predict."""
     examples: Places
-    """Which examples these are; where the rows begin in the stream, for packed ones."""
+    """The examples; for packed rows where they start in the stream."""
     alignment: Tensor | None = None
-    """(B, T, S) how much of each target token each source token should get, by word alignments; rows sum to 1 or 0."""
+    """(B, T, S) the attention that word alignments ask for; each row sums to 1, or to 0 where there is none."""
 
     def each(self, function: Callable[[Tensor], Tensor]) -> Batch:
         """The batch with a function applied to its tensors."""
@@ -60,81 +59,83 @@ class Batch(NamedTuple):
         return self._replace(**changed)
 
 
+MakeBatch = Callable[[int], Batch]
+"""Returns the batch with a number: this process's shard of it."""
+
+
 def split_batch(batch: Batch, parts: int) -> list[Batch]:
-    """The batch as so many of about as many rows each, or one a row: what is too much for a device at once."""
+    """The batch as several of about as many rows each, at least one, to fit in the memory of a device."""
     rows = len(batch.target_out)
     if parts == 1 or rows < 2:
         return [batch]
-    each = -(-rows // parts)
-    return [_part(batch, slice(first, first + each)) for first in range(0, rows, each)]
+    size = -(-rows // parts)
+    return [_rows_of(batch, slice(first, first + size)) for first in range(0, rows, size)]
 
 
-def _part(batch: Batch, some: slice) -> Batch:
-    part = batch.each(lambda tensor: tensor[some])
-    source = int((part.source != PAD).sum()) if part.source is not None else 0
+def _rows_of(batch: Batch, rows: slice) -> Batch:
+    part = batch.each(lambda tensor: tensor[rows])
     return part._replace(
-        source_tokens=source,
+        source_tokens=int((part.source != PAD).sum()) if part.source is not None else 0,
         target_tokens=int((part.target_out != PAD).sum()),
-        examples=batch.examples[some],
+        examples=batch.examples[rows],
     )
-
-
-MakeBatch = Callable[[int], Batch]
-"""The batch of a number: what a process trains on at that place of the epoch."""
 
 
 # Pairs
 
 
-def pairs(store: Dataset, plan: Plan, *, rank: int, world_size: int) -> MakeBatch:
-    """The batches of a plan over pairs, or this process's share of each."""
+def pairs(dataset: Dataset, plan: BatchPlan, *, rank: int, world_size: int) -> MakeBatch:
+    """The batches of a plan over pairs, or this process's shard of each."""
 
     def make(number: int) -> Batch:
-        examples = plan.share(number, rank=rank, world_size=world_size)
-        return collate(store, examples, room=plan.room(number, world_size=world_size), exact=bool(plan.exact[number]))
+        examples = plan.shard(number, rank=rank, world_size=world_size)
+        shape = plan.shard_shape(number, world_size=world_size)
+        return collate(dataset, examples, shape=shape, unpadded=bool(plan.unpadded[number]))
 
     return make
 
 
-def collate(store: Dataset, examples: Places, *, room: Shape | None, exact: bool) -> Batch:
-    """Pairs as one batch: as wide as the longest, or of a given shape with empty rows at the end.
+def collate(dataset: Dataset, examples: Places, *, shape: Shape | None, unpadded: bool) -> Batch:
+    """Pairs as one batch, as wide as the longest or of a given shape with empty rows at the end.
 
-    `exact` where all sources are as long as the batch is wide: it has no mask then. Rows without an example need none.
+    `unpadded` says that all sources are as long as the batch is wide, and no mask is needed.
     """
-    source, lengths = _pad(store.source, examples, room and (room.rows, room.source))
-    target_out, _ = _pad(store.target, examples, room and (room.rows, room.target))
+    source, lengths = _pad(dataset.source, examples, shape and (shape.rows, shape.source))
+    target_out, _ = _pad(dataset.target, examples, shape and (shape.rows, shape.target))
     real = target_out != PAD
     target_in = np.empty_like(target_out)
     target_in[:, :1] = START
     target_in[:, 1:] = target_out[:, :-1]
     target_in[~real] = PAD
+    alignments = dataset.columns.get("alignment")
     return Batch(
         source=torch.from_numpy(source),
-        mask=None if exact else torch.from_numpy(source != PAD),
+        mask=None if unpadded else torch.from_numpy(source != PAD),
         target_in=torch.from_numpy(target_in),
         target_out=torch.from_numpy(target_out),
         segments=None,
         source_tokens=int(lengths.sum()),
         target_tokens=int(real.sum()),
         examples=examples,
-        alignment=_spread(store.columns["links"], examples, target_out, source) if "links" in store.columns else None,
+        alignment=None if alignments is None else _attention_targets(alignments, examples, target_out, source),
     )
 
 
-def _spread(column: Column, examples: Places, target: Ids, source: Ids) -> Tensor:
-    """(B, T, S) the links of these examples, those of a target token evenly."""
-    spread = np.zeros((*target.shape, source.shape[1]), np.float32)
+def _attention_targets(column: Column, examples: Places, target: Ids, source: Ids) -> Tensor:
+    """(B, T, S) the alignments of these examples; each target token divides its attention evenly."""
+    weights = np.zeros((*target.shape, source.shape[1]), np.float32)
     links = column.gather(examples).astype(np.int64)
-    spread[np.repeat(np.arange(len(examples)), column.lengths[examples]), links // PLACES, links % PLACES] = 1
-    spread /= np.maximum(spread.sum(-1, keepdims=True), 1)
-    return torch.from_numpy(spread)
+    rows = np.repeat(np.arange(len(examples)), column.lengths[examples])
+    weights[rows, links // MAX_TOKENS, links % MAX_TOKENS] = 1
+    weights /= np.maximum(weights.sum(-1, keepdims=True), 1)
+    return torch.from_numpy(weights)
 
 
 def _pad(column: Column, examples: Places, size: tuple[int, int] | None) -> tuple[Ids, NDArray[np.int32]]:
-    """(B, S) the ids of these examples with padding behind, and their lengths.
+    """(B, S) the ids of these examples with padding on the right, and their lengths.
 
-    Without examples one row of padding: a process that has no share of a batch takes part all the same. It is two wide,
-    since one step leaves the cell of an rnn out, and processes must have gradients of the same weights.
+    A process without examples gets one row of padding, so that it takes part in the update. The row has two columns:
+    one step leaves out the cell of an rnn, and all processes must have gradients of the same weights.
     """
     lengths = column.lengths[examples]
     rows, width = size or ((len(examples), int(lengths.max())) if len(examples) else (1, 2))
@@ -143,161 +144,101 @@ def _pad(column: Column, examples: Places, size: tuple[int, int] | None) -> tupl
     return padded, lengths
 
 
-# Masked tokens, for bert
-
-
-def masked(
-    store: Dataset, plan: Plan, *, rank: int, world_size: int, share: float, vocabulary: int, seed: int, epoch: int
-) -> MakeBatch:
-    """The batches of a plan over single texts, some of their tokens to be guessed.
-
-    Which ones depends on (seed, epoch), the example and the place in it alone, not on who shares its batch.
-    """
-
-    def make(number: int) -> Batch:
-        examples = plan.share(number, rank=rank, world_size=world_size)
-        room = plan.room(number, world_size=world_size)
-        ids, _ = _pad(store.text, examples, room and (room.rows, room.source))
-        owner = np.zeros(len(ids), np.uint64)
-        owner[: len(examples)] = examples
-        random = _random(owner[:, None], np.arange(ids.shape[1], dtype=np.uint64), seed, epoch)
-        return _guess(ids, random, share, vocabulary, None, None if plan.exact[number] else ids != PAD, examples)
-
-    return make
-
-
-def _random(example: NDArray[np.uint64], place: NDArray[np.uint64], seed: int, epoch: int) -> NDArray[np.uint64]:
-    """A random number for each place of each example."""
-    return scatter(scatter(example + key(seed, epoch)) + place)
-
-
-def _guess(
-    ids: Ids,
-    random: NDArray[np.uint64],
-    share: float,
-    vocabulary: int,
-    segments: Ids | None,
-    mask: NDArray[np.bool_] | None,
-    examples: Places,
-) -> Batch:
-    """A batch whose tokens with the least random numbers are to be guessed: a share of each row, one at least."""
-    real = ids >= len(SPECIALS)
-    ranked = np.argsort(np.where(real, random, np.iinfo(np.uint64).max), axis=1, kind="stable")
-    rank = np.empty_like(ranked)
-    np.put_along_axis(rank, ranked, np.arange(ids.shape[1])[None], axis=1)
-    wanted = np.maximum(np.rint(share * real.sum(axis=1)), 1)
-    chosen = real & (rank < wanted[:, None])
-    fate = fractions(scatter(random))
-    other = len(SPECIALS) + (scatter(random + np.uint64(1)) % np.uint64(max(vocabulary - len(SPECIALS), 1))).astype(
-        np.int64
-    )
-    shown = np.where(fate < HIDDEN, MASK, np.where(fate < HIDDEN + REPLACED, other, ids))
-    return Batch(
-        source=torch.from_numpy(np.where(chosen, shown, ids)),
-        mask=None if mask is None else torch.from_numpy(mask),
-        target_in=None,
-        target_out=torch.from_numpy(np.where(chosen, ids, PAD)),
-        segments=None if segments is None else torch.from_numpy(segments),
-        source_tokens=int((ids != PAD).sum()),
-        target_tokens=int(chosen.sum()),
-        examples=examples,
-    )
-
-
 # Packed rows, for gpt and bert
 
 
-class Window(NamedTuple):
+class Windows(NamedTuple):
     """Rows cut out of a stream of texts."""
 
     ids: Ids
     """(B, T)"""
-    before: Ids
-    """(B, T) the token before each, <s> where a text begins."""
+    previous: Ids
+    """(B, T) the token before each; <s> where a text begins."""
     segments: Ids
     """(B, T) the number of the text within its row, from 1."""
-    example: Places
+    text: Places
+    """(B, T) which text a token belongs to; a text that is read twice has two numbers."""
     offset: Places
-    """(B, T) which text a token is from, one that is read twice having two numbers, and where it stands in it."""
+    """(B, T) the position of a token in its text."""
 
 
 class Stream:
-    """Texts one after the other, each ended by </s>, in the order of the store or in another one.
+    """Texts one after the other in a given order, each ended by </s>.
 
-    With `running` they are the pieces of one text, and no token tells where one ends.
+    With `continuous` they are parts of one text, without </s> between them.
     """
 
-    def __init__(self, column: Column, order: Places, *, running: bool) -> None:
-        self._column = replace(column, lengths=column.lengths - 1) if running else column
+    def __init__(self, column: Column, order: Places, *, continuous: bool) -> None:
+        self._column = replace(column, lengths=column.lengths - 1) if continuous else column
         self._order = order
-        self._running = running
+        self._continuous = continuous
         self._ends = np.cumsum(self._column.lengths[order], dtype=np.int64)
-        self._names = order + len(column.lengths) * turns(order)
+        self._texts = order + len(column.lengths) * repeat_numbers(order)
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
 
-    def window(self, starts: Places, length: int) -> Window:
-        """The `length` tokens from each of the places."""
+    def windows(self, starts: Places, length: int) -> Windows:
+        """The `length` tokens from each start."""
         first = np.searchsorted(self._ends, starts, side="right")
         last = np.searchsorted(self._ends, starts + length - 1, side="right")
         counts = last - first + 1  # texts that each row has a part of
         row = np.repeat(np.arange(len(starts)), counts)
         segment = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-        text = first[row] + segment
-        example = self._order[text]
-        begins = self._ends[text] - self._column.lengths[example]
-        left = np.maximum(starts[row], begins)
-        right = np.minimum(starts[row] + length, self._ends[text])
+        place = first[row] + segment
+        example = self._order[place]
+        text_start = self._ends[place] - self._column.lengths[example]
+        left = np.maximum(starts[row], text_start)
+        right = np.minimum(starts[row] + length, self._ends[place])
         sizes = right - left
         shape = (len(starts), length)
-        ids = self._column.gather(example, left - begins, sizes).astype(np.int64).reshape(shape)
-        spread = np.arange(ids.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        offset = (np.repeat(left - begins, sizes) + spread).reshape(shape)
-        owner = np.repeat(self._names[text], sizes).reshape(shape)
-        before = np.empty_like(ids)
-        before[:, 1:] = ids[:, :-1]
-        before[:, 0] = self._before(starts)
-        if not self._running:
-            before[offset == 0] = START
-        return Window(ids, before, np.repeat(segment + 1, sizes).reshape(shape), owner, offset)
+        ids = self._column.gather(example, left - text_start, sizes).astype(np.int64).reshape(shape)
+        within = np.arange(ids.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        offset = (np.repeat(left - text_start, sizes) + within).reshape(shape)
+        previous = np.empty_like(ids)
+        previous[:, 1:] = ids[:, :-1]
+        previous[:, 0] = self._previous(starts)
+        if not self._continuous:
+            previous[offset == 0] = START
+        segments = np.repeat(segment + 1, sizes).reshape(shape)
+        return Windows(ids, previous, segments, np.repeat(self._texts[place], sizes).reshape(shape), offset)
 
-    def _before(self, places: Places) -> Ids:
-        """The token before each of the places; <s> before the first."""
-        found = np.full(len(places), START)
-        inside = places > 0
-        text = np.searchsorted(self._ends, places[inside] - 1, side="right")
-        example = self._order[text]
-        offset = places[inside] - 1 - (self._ends[text] - self._column.lengths[example])
-        found[inside] = self._column.gather(example, offset, np.ones(len(text), np.int64))
-        return found
+    def _previous(self, starts: Places) -> Ids:
+        """The token before each start; <s> before the first."""
+        tokens = np.full(len(starts), START)
+        inside = starts > 0
+        place = np.searchsorted(self._ends, starts[inside] - 1, side="right")
+        example = self._order[place]
+        offset = starts[inside] - 1 - (self._ends[place] - self._column.lengths[example])
+        tokens[inside] = self._column.gather(example, offset, np.ones(len(place), np.int64))
+        return tokens
 
 
-def _rows(stream: Stream, starts: Places, length: int) -> Window:
-    """The rows that begin there; without any one row of padding, for a process that has no share of a batch."""
+def _cut(stream: Stream, starts: Places, length: int) -> Windows:
+    """The windows from these starts; without any, one row of padding for a process without examples."""
     if len(starts):
-        return stream.window(starts, length)
-    found = stream.window(np.zeros(1, np.int64), length)
-    return found._replace(ids=np.full_like(found.ids, PAD))
+        return stream.windows(starts, length)
+    windows = stream.windows(np.zeros(1, np.int64), length)
+    return windows._replace(ids=np.full_like(windows.ids, PAD))
 
 
-def packed(stream: Stream, plan: Plan, *, rank: int, world_size: int, segments: bool) -> MakeBatch:
-    """Rows without padding in which every token of the stream is guessed from those before it, for a gpt.
+def packed(stream: Stream, plan: BatchPlan, *, rank: int, world_size: int, segments: bool) -> MakeBatch:
+    """Rows without padding in which every token is predicted from those before it, for a gpt.
 
-    With `segments` a model can keep the texts of a row apart; without, a text sees the one before it too.
+    With `segments` a model can keep the texts of a row apart.
     """
 
     def make(number: int) -> Batch:
-        starts = plan.share(number, rank=rank, world_size=world_size)
-        found = _rows(stream, starts, plan.shape(number).source)
+        starts = plan.shard(number, rank=rank, world_size=world_size)
+        windows = _cut(stream, starts, plan.shape(number).source)
         return Batch(
             source=None,
             mask=None,
-            target_in=torch.from_numpy(found.before),
-            target_out=torch.from_numpy(found.ids),
-            segments=torch.from_numpy(found.segments) if segments else None,
+            target_in=torch.from_numpy(windows.previous),
+            target_out=torch.from_numpy(windows.ids),
+            segments=torch.from_numpy(windows.segments) if segments else None,
             source_tokens=0,
-            target_tokens=found.ids.size if len(starts) else 0,
+            target_tokens=windows.ids.size if len(starts) else 0,
             examples=starts,
         )
 
@@ -306,47 +247,79 @@ def packed(stream: Stream, plan: Plan, *, rank: int, world_size: int, segments: 
 
 def packed_masked(
     stream: Stream,
-    plan: Plan,
+    plan: BatchPlan,
     *,
     rank: int,
     world_size: int,
     segments: bool,
-    share: float,
+    mask_probability: float,
     vocabulary: int,
     seed: int,
     epoch: int,
 ) -> MakeBatch:
-    """Rows without padding, some of their tokens to be guessed, for a bert."""
+    """Rows without padding in which some tokens are masked and predicted, for a bert.
+
+    Which ones is a function of (seed, epoch), the text and the position in it. At least one is masked in every row.
+    """
 
     def make(number: int) -> Batch:
-        starts = plan.share(number, rank=rank, world_size=world_size)
-        found = _rows(stream, starts, plan.shape(number).source)
-        random = _random(found.example.astype(np.uint64), found.offset.astype(np.uint64), seed, epoch)
-        kept_apart = found.segments if segments else None
-        return _guess(found.ids, random, share, vocabulary, kept_apart, None, starts)
+        starts = plan.shard(number, rank=rank, world_size=world_size)
+        windows = _cut(stream, starts, plan.shape(number).source)
+        ids = windows.ids
+        random = scatter(scatter(windows.text.astype(np.uint64) + key(seed, epoch)) + windows.offset.astype(np.uint64))
+        chosen = _choose(ids, random, mask_probability)
+        return Batch(
+            source=torch.from_numpy(np.where(chosen, _corrupt(ids, random, vocabulary), ids)),
+            mask=None,
+            target_in=None,
+            target_out=torch.from_numpy(np.where(chosen, ids, PAD)),
+            segments=torch.from_numpy(windows.segments) if segments else None,
+            source_tokens=int((ids != PAD).sum()),
+            target_tokens=int(chosen.sum()),
+            examples=starts,
+        )
 
     return make
 
 
-# The feed
+def _choose(ids: Ids, random: NDArray[np.uint64], probability: float) -> NDArray[np.bool_]:
+    """The tokens to predict: of each row those with the smallest random numbers, and no special tokens."""
+    ordinary = ids >= len(SPECIALS)
+    order = np.argsort(np.where(ordinary, random, np.iinfo(np.uint64).max), axis=1, kind="stable")
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.arange(ids.shape[1])[None], axis=1)
+    count = np.maximum(np.rint(probability * ordinary.sum(axis=1)), 1)
+    chosen: NDArray[np.bool_] = ordinary & (rank < count[:, None])
+    return chosen
+
+
+def _corrupt(ids: Ids, random: NDArray[np.uint64], vocabulary: int) -> Ids:
+    """What stands in the source instead of each token if it is to be predicted."""
+    fraction = fractions(scatter(random))
+    ordinary = np.uint64(max(vocabulary - len(SPECIALS), 1))
+    replacement = len(SPECIALS) + (scatter(random + np.uint64(1)) % ordinary).astype(np.int64)
+    return np.where(fraction < MASKED, MASK, np.where(fraction < MASKED + REPLACED, replacement, ids))
+
+
+# Prefetching
 
 
 class Prefetcher:
-    """The batches of some numbers on the device, made by a thread while the device works.
+    """Batches on the device, collated ahead by a thread.
 
-    An epoch goes on at batch n with `range(n, len(plan))`: what came before is not made again. When all is read, or the
-    feed is closed or let go of, the thread ends.
+    To resume an epoch at batch n, pass `range(n, len(plan))`. The thread ends when all batches are read, or when the
+    prefetcher is closed or deleted.
     """
 
     def __init__(
-        self, make: MakeBatch, numbers: Iterable[int], *, device: torch.device | str, ahead: int = READ_AHEAD_TEXTS
+        self, make: MakeBatch, numbers: Iterable[int], *, device: torch.device | str, prefetch: int = PREFETCH
     ) -> None:
         self._device = torch.device(device)
-        self._ready: Queue[Any] = Queue(maxsize=ahead)
+        self._ready: Queue[Any] = Queue(maxsize=prefetch)
         self._stop = threading.Event()
-        # the thread knows the queue and not the feed, or nobody could ever let go of the feed
-        work = (make, numbers, self._ready, self._stop, self._device.type == "cuda")
-        self._thread = threading.Thread(target=_fill, args=work, name="regard-prefetch", daemon=True)
+        # without a reference to the prefetcher itself, or it would never be deleted
+        arguments = (make, numbers, self._ready, self._stop, self._device.type == "cuda")
+        self._thread = threading.Thread(target=_fill, args=arguments, name="regard-prefetch", daemon=True)
         self._thread.start()
 
     def __iter__(self) -> Prefetcher:
@@ -355,18 +328,18 @@ class Prefetcher:
     def __next__(self) -> Batch:
         if self._stop.is_set():
             raise StopIteration
-        found = self._ready.get()
-        if isinstance(found, Batch):
-            return found.each(lambda tensor: tensor.to(self._device, non_blocking=True))
+        item = self._ready.get()
+        if isinstance(item, Batch):
+            return item.each(lambda tensor: tensor.to(self._device, non_blocking=True))
         self.close()
-        if found is not None:
-            raise found
+        if item is not None:
+            raise item
         raise StopIteration
 
     def close(self) -> None:
-        """End the thread; what it has made is dropped."""
+        """End the thread and drop its batches."""
         self._stop.set()
-        while self._thread.is_alive():  # it may wait for room
+        while self._thread.is_alive():  # it may wait for a free place in the queue
             try:
                 self._ready.get(timeout=0.01)
             except Empty:
@@ -388,7 +361,7 @@ def _fill(make: MakeBatch, numbers: Iterable[int], ready: Queue[Any], stop: thre
             batch = make(number)
             if stop.is_set():
                 return
-            ready.put(batch.each(Tensor.pin_memory) if pin else batch)  # pinned memory is copied while the device works
+            ready.put(batch.each(Tensor.pin_memory) if pin else batch)  # pinned memory is copied asynchronously
         ready.put(None)
-    except BaseException as error:  # whatever it is, the one who waits must hear of it
+    except BaseException as error:  # raised again by the thread that reads
         ready.put(error)

@@ -146,7 +146,7 @@ def _text(line: bytes, name: str, number: int) -> str | DataError:
         )
 
 
-def running(stream: BinaryIO, name: str) -> Iterator[str]:
+def continuous_text(stream: BinaryIO, name: str) -> Iterator[str]:
     """The text of a stream of UTF-8 as it stands, line ends included, in pieces: lines, or parts of very long ones."""
     with io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
         number = 0
@@ -346,7 +346,7 @@ def read_lines(path: str | Path) -> Iterator[tuple[str, Origin]]:
     return read()
 
 
-def read_running(path: str | Path, begin: int = 0, end: int | None = None) -> Iterator[str]:
+def read_continuous(path: str | Path, begin: int = 0, end: int | None = None) -> Iterator[str]:
     """The characters of one text, or of a folder of texts one after the other, from `begin` to before `end`.
 
     In pieces which, joined, are the text: line ends are in it, and nothing is left out.
@@ -357,7 +357,7 @@ def read_running(path: str | Path, begin: int = 0, end: int | None = None) -> It
         place = 0
         for file in files:
             with open_text(file) as stream:
-                for piece in running(stream, display_name(file)):
+                for piece in continuous_text(stream, display_name(file)):
                     first, last = begin - place, len(piece) if end is None else end - place
                     place += len(piece)
                     if last <= 0:

@@ -133,7 +133,7 @@ class Tokenizer:
         check_texts(texts)
         return [encoding.ids for encoding in self._engine.encode_batch_fast(texts, add_special_tokens=False)]
 
-    def words(self, texts: Sequence[str]) -> list[list[int]]:
+    def word_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Which word of its text each token is of, words counted from 0 between blanks; a blank is of the next word."""
         check_texts(texts)
         found = []
@@ -432,7 +432,7 @@ def _add_bytes(values: dict[str, Any], reserved: int) -> None:
     model["byte_fallback"] = True
 
 
-def dropped(tokenizer: Tokenizer, dropout: float, *, seed: int, table: int) -> Tokenizer:
+def drop_merges(tokenizer: Tokenizer, dropout: float, *, seed: int, table: int) -> Tokenizer:
     """The tokenizer without some of its merges, at random; (seed, table) alone decides which.
 
     BPE dropout (Provilkov et al., 2020) passes over a merge for one step of one word; here a merge is left out for
@@ -527,12 +527,12 @@ def _sample(texts: Iterable[str]) -> tuple[list[str], int]:
 # Whole corpora
 
 
-class Lines:
+class CorpusEncoder:
     """Many lines to ids: each word is cut once and remembered.
 
     No token reaches across a blank that is followed by something, so a line is the sum of its words; the few lines
-    where blanks stand together go to the library whole. With several tokenizers (`dropped` ones) the caller says which
-    of them cuts which word.
+    where blanks stand together go to the library whole. With several tokenizers (see `drop_merges`) the caller chooses
+    one for each word.
     """
 
     def __init__(self, tokenizers: Sequence[Tokenizer]) -> None:

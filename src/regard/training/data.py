@@ -1,11 +1,11 @@
-"""Data: from text files to the batches of every epoch, prepared once and found again."""
+"""Training data: from text files to the batches of every epoch; corpora are prepared once and kept in the cache."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,45 +13,45 @@ from regard.config import Config, TextConfig
 from regard.documents.formats import read_pairs
 from regard.errors import ConfigError, DataError
 from regard.folders import cache
-from regard.text import dataset as corpus
-from regard.text import ordering
+from regard.text import ordering, preparation
 from regard.text.alignments import read_alignments
 from regard.text.batching import MakeBatch, Stream, packed, packed_masked, pairs
 from regard.text.cleaning import Cleaning
-from regard.text.dataset import Dataset, Places
-from regard.text.files import read_lines, read_running
+from regard.text.dataset import Dataset, Places, join, split
+from regard.text.files import read_continuous, read_lines
 from regard.text.tokenizer import Tokenizer, Tokenizers, suggest_vocabulary
 from regard.text.tokenizer import train as train_tokenizer
 
-LEAST = 4096  # positions of a validation batch at least
+MIN_VALIDATION_BATCH_TOKENS = 4096  # positions of a validation batch, where train.batch_tokens is smaller
+CACHE = "prepared"  # the folder of the cache that holds prepared corpora
 
 
 @dataclass(frozen=True)
 class Files:
-    """What the user has: two files, or one that holds both sides or a single text."""
+    """The files of a corpus: two, or one that holds both sides or a single text."""
 
     source: Path
     target: Path | None
     single: bool
-    """One text, for a language model."""
+    """A single text, for a language model."""
     weight: float = 1.0
     """How many times an epoch has it."""
     languages: tuple[str, str] | None = None
     fields: tuple[str, str] | None = None
-    running: bool = False
-    """The text is one, from beginning to end (`text.continuous`)."""
-    begin: int = 0
+    continuous: bool = False
+    """The file is one text from beginning to end (`text.continuous`)."""
+    start: int = 0
     end: int | None = None
-    """The characters of a running text that are meant."""
+    """The first character of a continuous text that is used, and the first one after it."""
     tag: str = ""
-    """Put before every source, to tell one kind of pair from another."""
+    """Put before every source, to tell kinds of pairs apart."""
     alignments: Path | None = None
-    """Word alignments of the pairs, line for line."""
+    """Word alignments of the pairs, line by line."""
 
     def read(self) -> Iterator[tuple[str, ...]]:
-        """Every example; of a running text its pieces."""
-        if self.running:
-            return ((piece,) for piece in read_running(self.source, self.begin, self.end))
+        """Every example; of a continuous text its lines."""
+        if self.continuous:
+            return ((line,) for line in read_continuous(self.source, self.start, self.end))
         if self.single:
             return ((line,) for line, _ in read_lines(self.source))
         pairs = read_pairs(self.source, self.target, languages=self.languages, fields=self.fields)
@@ -64,16 +64,16 @@ class Files:
         given = [path for path in (self.source, self.target, self.alignments) if path]
         return [path for top in given for path in (sorted(top.iterdir()) if top.is_dir() else [top])]
 
-    @property
     def identity(self) -> str:
-        """The hash of what the files hold, and which part of a running text is meant."""
-        return corpus.identity(self.paths) + (f"[{self.begin}:{self.end}]" if self.running else self.tag)
+        """The hash of the content of the files, with the part of a continuous text or the tag."""
+        part = f"[{self.start}:{self.end}]" if self.continuous else self.tag
+        return preparation.identity_of(self.paths) + part
 
 
 class Epoch(NamedTuple):
     """The batches of one epoch."""
 
-    plan: ordering.Plan
+    plan: ordering.BatchPlan
     make: MakeBatch
 
 
@@ -88,241 +88,243 @@ class Data:
         valid: Dataset,
         shares: Sequence[tuple[int, float]],
     ) -> None:
-        self.config, self.tokenizers, self.valid, self.shares = config, tokenizers, valid, shares
+        self.config, self.tokenizers, self.valid = config, tokenizers, valid
         self.train = train
-        """The corpora as one, and where BPE dropout cuts them anew, their variants: the epochs take them in turn."""
-        self._chosen: tuple[int, list[ordering.Shape]] | None = None
+        """All corpora as one dataset; with BPE dropout its variants, which the epochs use in turn."""
+        self.shares = shares
+        """The number of examples and the weight of each corpus."""
+        self._shapes: tuple[int, list[ordering.Shape]] | None = None
 
     def epoch(self, number: int, *, rank: int, world_size: int) -> Epoch:
-        """The training batches of an epoch, which (seed, epoch) alone decides."""
-        store, settings = self.train[number % len(self.train)], self.config.train
+        """The training batches of an epoch, a function of (seed, epoch)."""
+        dataset, settings = self.train[number % len(self.train)], self.config.train
         sizes, weights = zip(*self.shares, strict=True)
         examples = None
         if set(weights) != {1.0}:
-            examples = ordering.mix(sizes, weights, seed=settings.seed, epoch=number)
-        return self._batches(store, settings.seed, number, rank, world_size, settings.batch_tokens, examples)
-
-    def _shapes(self, budget: int) -> list[ordering.Shape]:
-        """The few shapes of all epochs, which hold every variant of the corpora."""
-        if self._chosen is None or self._chosen[0] != budget:
-            lengths = [
-                np.concatenate([getattr(store, side) for store in self.train])
-                for side in ("source_lengths", "target_lengths")
-            ]
-            settings = self.config.train
-            shapes = ordering.choose_shapes(
-                *lengths, budget=budget, most=settings.batch_shapes, exact=settings.equal_lengths
-            )
-            self._chosen = budget, shapes
-        return self._chosen[1]
+            examples = ordering.mix_corpora(sizes, weights, seed=settings.seed, epoch=number)
+        order: dict[str, Any] = {"seed": settings.seed, "epoch": number}
+        if self.config.model.family in ("gpt", "bert"):
+            return self._packed(dataset, examples, rank=rank, world_size=world_size, **order)
+        order |= {"examples": examples, "equal_lengths": settings.equal_lengths}
+        lengths = dataset.source_lengths, dataset.target_lengths
+        if settings.batch_shapes:
+            plan = ordering.plan_shapes(*lengths, self._batch_shapes(), **order)
+        else:
+            plan = ordering.plan_batches(*lengths, batch_tokens=settings.batch_tokens, **order)
+        return Epoch(plan, pairs(dataset, plan, rank=rank, world_size=world_size))
 
     def validation(self) -> Epoch:
         """The validation batches, always the same."""
-        return self._batches(self.valid, 0, 0, 0, 1, max(self.config.train.batch_tokens, LEAST), None)
+        settings, valid = self.config.train, self.valid
+        if self.config.model.family in ("gpt", "bert"):
+            return self._packed(valid, None, seed=0, epoch=0, rank=0, world_size=1)
+        batch_tokens = max(settings.batch_tokens, MIN_VALIDATION_BATCH_TOKENS)
+        plan = ordering.plan_batches(
+            valid.source_lengths,
+            valid.target_lengths,
+            batch_tokens=batch_tokens,
+            seed=0,
+            epoch=0,
+            equal_lengths=settings.equal_lengths,
+        )
+        return Epoch(plan, pairs(valid, plan, rank=0, world_size=1))
 
-    def _batches(
-        self, store: Dataset, seed: int, epoch: int, rank: int, world_size: int, budget: int, examples: Places | None
+    def _batch_shapes(self) -> list[ordering.Shape]:
+        """The shapes of all training batches, which fit every variant of the corpora."""
+        settings = self.config.train
+        if self._shapes is None or self._shapes[0] != settings.batch_tokens:
+            source = np.concatenate([dataset.source_lengths for dataset in self.train])
+            target = np.concatenate([dataset.target_lengths for dataset in self.train])
+            shapes = ordering.choose_shapes(
+                source,
+                target,
+                batch_tokens=settings.batch_tokens,
+                count=settings.batch_shapes,
+                equal_lengths=settings.equal_lengths,
+            )
+            self._shapes = settings.batch_tokens, shapes
+        return self._shapes[1]
+
+    def _packed(
+        self, dataset: Dataset, examples: Places | None, *, seed: int, epoch: int, rank: int, world_size: int
     ) -> Epoch:
-        config, text = self.config, self.config.text
-        if config.model.family in ("rnn", "transformer"):
-            lengths, exact = (store.source_lengths, store.target_lengths), config.train.equal_lengths
-            if config.train.batch_shapes and store is not self.valid:
-                shapes = self._shapes(budget)
-                plan = ordering.plan_shapes(*lengths, shapes, seed=seed, epoch=epoch, examples=examples, exact=exact)
-            else:
-                plan = ordering.plan(*lengths, budget=budget, seed=seed, epoch=epoch, examples=examples, exact=exact)
-            return Epoch(plan, pairs(store, plan, rank=rank, world_size=world_size))
-        chosen = np.arange(len(store)) if examples is None else ordering.in_laps(examples)
-        stream = Stream(store.text, chosen, running=text.continuous)
-        length = min(text.context_length, config.model.max_positions, len(stream))
-        cut = {"length": length, "budget": max(budget, length), "seed": seed, "epoch": epoch}
-        plan = ordering.windows(len(stream), **cut, whole=store is self.valid)
-        if config.model.family == "gpt":
-            return Epoch(plan, packed(stream, plan, rank=rank, world_size=world_size, segments=text.isolate_texts))
+        """Windows of packed texts, for a gpt or bert; of validation text every token."""
+        text, model, is_valid = self.config.text, self.config.model, dataset is self.valid
+        order = np.arange(len(dataset)) if examples is None else ordering.in_passes(examples)
+        stream = Stream(dataset.text, order, continuous=text.continuous)
+        length = min(text.context_length, model.max_positions, len(stream))
+        batch_tokens = self.config.train.batch_tokens
+        batch_tokens = max(batch_tokens, MIN_VALIDATION_BATCH_TOKENS if is_valid else 0, length)
+        plan = ordering.plan_windows(
+            len(stream), length=length, batch_tokens=batch_tokens, seed=seed, epoch=epoch, cover_all=is_valid
+        )
+        options = {"rank": rank, "world_size": world_size}
+        if model.family == "gpt":
+            return Epoch(plan, packed(stream, plan, segments=text.isolate_texts, **options))
         make = packed_masked(
             stream,
             plan,
-            rank=rank,
-            world_size=world_size,
             segments=text.isolate_texts,
-            share=text.mask_probability,
-            vocabulary=config.model.vocabulary,
+            mask_probability=text.mask_probability,
+            vocabulary=model.vocabulary,
             seed=seed,
             epoch=epoch,
+            **options,
         )
         return Epoch(plan, make)
 
 
 def make_tokenizers(corpora: Sequence[Files], text: TextConfig, say: Callable[[str], None]) -> Tokenizers:
-    """The tokenizers of a run, learned from its training text."""
+    """The tokenizers of a run, trained on its training text."""
     single = corpora[0].single
 
-    def learned(texts: Callable[[], Iterable[str]]) -> Tokenizer:
+    def learn(*columns: int) -> Tokenizer:
+        def texts() -> Iterable[str]:
+            return (example[column] for files in corpora for example in files.read() for column in columns)
+
         size = text.vocabulary
         if not size:
             size, reason = suggest_vocabulary(texts(), kind=text.tokenizer)
             say(f"vocabulary: {size:,} ({reason})")
         say(f"learning {size:,} tokens")
-        found = train_tokenizer(
+        tokenizer = train_tokenizer(
             texts(), kind=text.tokenizer, vocabulary=size, lowercase=text.lowercase, tags=text.tags.split()
         )
-        if text.vocabulary and found.size > text.vocabulary:
+        if text.vocabulary and tokenizer.size > text.vocabulary:
             raise ConfigError(
-                f"text.vocabulary ({size}) is too small for {text.tokenizer}: it needs {found.size} or more"
+                f"text.vocabulary ({size}) is too small for {text.tokenizer}: it needs {tokenizer.size} or more"
             )
-        return found
-
-    def column(*numbers: int) -> Callable[[], Iterable[str]]:
-        return lambda: (example[number] for files in corpora for example in files.read() for number in numbers)
+        return tokenizer
 
     if single or text.shared:
-        both = learned(column(*range(1 if single else 2)))
-        return Tokenizers(both, both)
-    return Tokenizers(learned(column(0)), learned(column(1)))
+        shared = learn(0) if single else learn(0, 1)
+        return Tokenizers(shared, shared)
+    return Tokenizers(learn(0), learn(1))
 
 
 def prepare(
-    corpora: Sequence[Files], valid: Files | None, config: Config, sides: Tokenizers, say: Callable[[str], None],
+    corpora: Sequence[Files],
+    valid: Files | None,
+    config: Config,
+    tokenizers: Tokenizers,
+    say: Callable[[str], None],
     damaged: Callable[[str], None] | None = None,
-) -> tuple[Data, str]:  # fmt: skip
-    """Clean, cut into ids and keep what is trained and validated on; with it, a hash of all the files.
+) -> tuple[Data, str]:
+    """Prepare the training and validation data, or find it in the cache; returns it with a hash of all the files.
 
-    What was kept before is taken as it is, or, where somebody is told of what is `damaged`, read through first.
+    With `damaged` the files in the cache are verified first; it is called with a message before a damaged corpus is
+    prepared again.
     """
-    rules = Cleaning.from_config(config.text)
-    apart = [valid] if valid else []
-    if config.text.continuous:
+    text = config.text
+    valid_files = [valid] if valid else []
+    if text.continuous:
         if any(files.weight != 1 for files in corpora):
             raise ConfigError(
                 "text.continuous reads a text once, from beginning to end: the weights of --also must be 1"
             )
-        if not apart:
-            corpora, apart = _without_end(corpora, say)
-    identities = [f"{files.identity}*{files.weight:g}" for files in corpora]
-    linked = any(files.alignments for files in corpora)
-    kept = [
-        _stored(
-            files, identity, config, sides, rules, damaged, variants=config.text.bpe_dropout_variants, linked=linked
+        if not valid_files:
+            corpora, valid_files = _without_end(corpora, say)
+    cleaning = Cleaning.from_config(text)
+    aligned = any(files.alignments for files in corpora)
+
+    def stored(files: Files, identity: str, rules: Cleaning, *, training: bool) -> Path:
+        unaligned = training and aligned and files.alignments is None  # beside corpora that have alignments
+        return preparation.prepare(
+            cache(CACHE),
+            (lambda: ((*pair, "") for pair in files.read())) if unaligned else files.read,
+            identity=identity,
+            tokenizers=[tokenizers.source] if files.single else tokenizers,
+            cleaning=rules,
+            bpe_dropout=text.bpe_dropout if training else 0.0,
+            variants=text.bpe_dropout_variants if training else 0,
+            seed=config.train.seed,
+            tag=files.tag,
+            alignments=aligned and training,
+            damaged=damaged,
         )
-        for files, identity in zip(corpora, identities, strict=True)
-    ]
-    variants = range(1, 1 + config.text.bpe_dropout_variants) if config.text.bpe_dropout else range(1)
-    stores = [corpus.join([Dataset.open(folder, variant=number) for folder in kept]) for number in variants]
-    sizes = [len(Dataset.open(folder)) for folder in kept]
-    for folder in kept:
-        say(Dataset.open(folder).record["report"]["text"])
-    made: list[Path] = []
-    if apart:
-        lenient = Cleaning(
-            rules=("empty", "long"), max_length=rules.max_length, max_length_ratio=rules.max_length_ratio
-        )
-        lenient = rules if config.text.continuous else lenient
-        identities += [files.identity for files in apart]
-        made = [
-            _stored(files, files.identity, config, sides, lenient, damaged, variants=0, linked=False) for files in apart
+
+    identities = [f"{files.identity()}*{files.weight:g}" for files in corpora]
+    folders = [stored(files, name, cleaning, training=True) for files, name in zip(corpora, identities, strict=True)]
+    plain = [Dataset.open(folder) for folder in folders]
+    sizes = [len(dataset) for dataset in plain]
+    variants = range(1, 1 + text.bpe_dropout_variants) if text.bpe_dropout else range(1)
+    train = [join([Dataset.open(folder, variant=number) for folder in folders]) for number in variants]
+    for dataset in plain:
+        say(_report(dataset))
+    if valid_files:
+        lenient = cleaning if text.continuous else replace(cleaning, rules=("empty", "long"))
+        valid_identities = [files.identity() for files in valid_files]
+        valid_parts = [
+            Dataset.open(stored(files, name, lenient, training=False))
+            for files, name in zip(valid_files, valid_identities, strict=True)
         ]
-        held = corpus.join([Dataset.open(folder) for folder in made])
+        identities += valid_identities
+        held_out = join(valid_parts)
+        _refuse_empty(valid_files, held_out, valid_parts, "validate with")
     else:
-        whole = corpus.join([Dataset.open(folder) for folder in kept])
-        train, held = corpus.split(whole, config.text.held_out)
-        chosen = _where(train, whole)
-        bounds = np.cumsum([0, *sizes])
-        sizes = np.histogram(chosen, bins=bounds)[0].tolist() if len(chosen) else sizes
-        stores = [store.take(chosen) for store in stores]
+        whole = join(plain)
+        kept, held = split(whole, text.held_out)
+        held_out, train = whole.take(held), [dataset.take(kept) for dataset in train]
+        sizes = np.histogram(kept, bins=np.cumsum([0, *sizes]))[0].tolist() if len(kept) else sizes
         say(f"held out {len(held):,} {'texts' if corpora[0].single else 'pairs'} for validation")
-    _refuse_nothing(corpora, stores[0], kept, "train on")
-    _refuse_nothing(apart, held, made, "validate with")
-    if said := validation_report(held) if apart else "":
-        say(said)
-    if not len(held) and not config.text.held_out:
+    _refuse_empty(corpora, train[0], plain, "train on")
+    if valid_files and (report := validation_report(held_out)):
+        say(report)
+    if not len(held_out) and not text.held_out:
         raise ConfigError("text.held_out=0 keeps nothing to validate with: give --valid files, or leave it out")
-    if not len(held):
+    if not len(held_out):
         raise DataError(
-            f"{corpora[0].source} leaves {len(stores[0]):,} examples to train on and {len(held):,} to validate with: "
+            f"{corpora[0].source} leaves {len(train[0]):,} examples to train on and 0 to validate with: "
             "it needs at least 50, or --valid files of their own"
         )
     shares = [(size, files.weight) for size, files in zip(sizes, corpora, strict=True)]
-    return Data(config, sides, stores, held, shares), "+".join(identities)
+    return Data(config, tokenizers, train, held_out, shares), "+".join(identities)
 
 
 def validation_report(valid: Dataset) -> str:
-    """What is said of --valid files of which something was left out; else nothing."""
-    report = valid.record["report"]
-    return f"validation: {report['text']}" if report["left_out"] else ""
+    """One line about what was left out of the --valid files; "" if nothing was."""
+    return f"validation: {_report(valid)}" if valid.record["report"]["left_out"] else ""
 
 
-def _refuse_nothing(files: Sequence[Files], found: Dataset, kept: Sequence[Path], use: str) -> None:
-    if files and not len(found):
-        reports = "; ".join(Dataset.open(folder).record["report"]["text"] for folder in kept)
-        raise DataError(f"{files[0].source} leaves nothing to {use}: {reports}")
+def _report(dataset: Dataset) -> str:
+    return str(dataset.record["report"]["text"])
+
+
+def _refuse_empty(files: Sequence[Files], dataset: Dataset, parts: Sequence[Dataset], use: str) -> None:
+    if not len(dataset):
+        raise DataError(f"{files[0].source} leaves nothing to {use}: {'; '.join(map(_report, parts))}")
 
 
 def check_lengths(data: Data, config: Config) -> None:
-    """Refuse a config that some pair does not fit, however it is cut: better now than in an epoch to come."""
+    """Refuse a config that some pair does not fit: better now than in a later epoch."""
     if config.model.family not in ("rnn", "transformer"):
         return
-    budget, shape = config.train.batch_tokens, config.model
-    for store, room in (*((store, budget) for store in data.train), (data.valid, max(budget, LEAST))):
-        positions = int((store.source_lengths + store.target_lengths).max())
-        longest = int(max(store.source_lengths.max(), store.target_lengths.max()))
-        if positions > room:
+    batch_tokens, model = config.train.batch_tokens, config.model
+    limits = [*((dataset, batch_tokens) for dataset in data.train)]
+    limits.append((data.valid, max(batch_tokens, MIN_VALIDATION_BATCH_TOKENS)))
+    for dataset, capacity in limits:
+        pair_length = int((dataset.source_lengths + dataset.target_lengths).max())
+        length = int(max(dataset.source_lengths.max(), dataset.target_lengths.max()))
+        if pair_length > capacity:
             raise ConfigError(
-                f"train.batch_tokens ({budget}) has no room for a pair of {positions} positions: set "
-                f"train.batch_tokens="
-                f"{positions} or more, or a smaller text.max_length ({config.text.max_length})"
+                f"train.batch_tokens ({batch_tokens}) is too small for a pair of {pair_length} tokens: set "
+                f"train.batch_tokens={pair_length} or more, or a smaller text.max_length ({config.text.max_length})"
             )
-        if shape.family == "transformer" and shape.has_position_table and longest > shape.max_positions:
+        if model.family == "transformer" and model.has_position_table and length > model.max_positions:
             raise ConfigError(
-                f"a sentence has {longest} tokens with its end, and model.max_positions is {shape.max_positions}: set "
-                f"text.max_length="
-                f"{shape.max_positions - 1}, or without --from model.max_positions={longest} or more, or "
-                f"model.positions=sinusoidal "
-                "or rotary"
+                f"a sentence has {length} tokens with its end, and model.max_positions is {model.max_positions}: set "
+                f"text.max_length={model.max_positions - 1}, or without --from model.max_positions={length} or more, "
+                "or model.positions=sinusoidal or rotary"
             )
 
 
 def _without_end(corpora: Sequence[Files], say: Callable[[str], None]) -> tuple[list[Files], list[Files]]:
-    """Running texts without, and with only, the tenth of their characters that is validated on."""
-    parts: tuple[list[Files], list[Files]] = ([], [])
+    """Continuous texts without their last tenth of characters, and these last tenths."""
+    train, valid = [], []
     for files in corpora:
-        size = sum(len(piece) for (piece,) in files.read())
+        size = sum(len(line) for (line,) in files.read())
         end = size * 9 // 10
-        parts[0].append(replace(files, end=end))
-        parts[1].append(replace(files, begin=end))
+        train.append(replace(files, end=end))
+        valid.append(replace(files, start=end))
         say(f"held out the last {size - end:,} of {size:,} characters of {files.source} for validation")
-    return parts
-
-
-def _where(part: Dataset, whole: Dataset) -> Places:
-    """Which examples of a corpus a part of it holds."""
-    first = next(iter(part.columns))
-    places = [np.stack([store.columns[first].file, store.columns[first].starts]) for store in (whole, part)]
-    keys = [place[0].astype(np.int64) << 48 | place[1].astype(np.int64) for place in places]
-    return np.flatnonzero(np.isin(*keys))
-
-
-def _stored(
-    files: Files,
-    identity: str,
-    config: Config,
-    sides: Tokenizers,
-    rules: Cleaning,
-    damaged: Callable[[str], None] | None,
-    *,
-    variants: int,
-    linked: bool,
-) -> Path:
-    return corpus.prepare(
-        cache("prepared"),
-        # Beside a corpus with links, one without has empty ones.
-        (lambda: ((*pair, "") for pair in files.read())) if linked and files.alignments is None else files.read,
-        identity=identity,
-        tokenizers=[sides.source] if files.single else [sides.source, sides.target],
-        cleaning=rules,
-        dropout=config.text.bpe_dropout if variants else 0.0,
-        variants=variants,
-        seed=config.train.seed,
-        tag=files.tag,
-        links=linked,
-        damaged=damaged,
-    )
+    return train, valid

@@ -91,7 +91,7 @@ def make_request(
     tags = [tag, *(str(corpus[3]) for corpus in also if len(corpus) > 3)]
     known_tags = settings.text.tags.split()
     settings = settings.over({"text": {"tags": " ".join(dict.fromkeys([*known_tags, *filter(None, tags)]))}})
-    form: dict[str, Any] = {"languages": languages, "fields": fields, "running": settings.text.continuous}
+    form: dict[str, Any] = {"languages": languages, "fields": fields, "continuous": settings.text.continuous}
     family = settings.model.family
     corpora = [_files(source, target, family=family, tag=tag, alignments=_path(alignments), **form)]
     for corpus in also:

@@ -1,0 +1,401 @@
+"""Preparation: a corpus is cleaned and tokenized once, by all cores, into a folder of the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from itertools import chain, islice
+from pathlib import Path
+from types import ModuleType
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.errors import DataError, FolderError, RunError
+from regard.folders import atomic_folder, clear_os_errors, delete, verify, write_checksums
+from regard.text.alignments import parse_alignment, token_alignment
+from regard.text.cleaning import (
+    KEPT,
+    Chunk,
+    Cleaning,
+    CleaningReport,
+    Columns,
+    DigestSet,
+    Reasons,
+    chunks,
+    find_duplicates,
+    judge_lengths,
+    judge_texts,
+    usual_scripts,
+)
+from regard.text.dataset import DIGESTS_FILE, FORMAT, RECORD_FILE, Ids, Places, column_files
+from regard.text.ordering import noise
+from regard.text.overlap import Digests
+from regard.text.tokenizer import DROPOUT_TABLES, CorpusEncoder, Tokenizer, drop_merges, fingerprint_of, take
+
+if sys.platform != "win32":
+    import fcntl
+
+CHUNKS_BEFORE_WORKERS = 8  # encoded here first: starting workers takes about as long
+CHUNKS_PER_WORKER = 2  # one being encoded and one waiting
+SIDES = {1: ("text",), 2: ("source", "target")}
+
+Encoded = tuple[Ids, Places]
+"""The ids of many texts one after the other, and the length of each."""
+
+
+class Settings(NamedTuple):
+    """Everything that the result of a chunk depends on, beside its number and text."""
+
+    tokenizers: tuple[str, ...]
+    """tokenizer.json of each side."""
+    cleaning: Cleaning
+    bpe_dropout: float
+    variants: int
+    seed: int
+    tag: str
+    """Put before every source after cleaning."""
+    alignments: bool
+    """Examples have a third text, their word alignment."""
+    scripts: tuple[str, ...] = ()
+    """The usual script of each side, taken from the first chunk."""
+
+
+def identity_of(paths: Iterable[Path]) -> str:
+    """The hash of the content of files."""
+    digest = hashlib.sha256()
+    for path in paths:
+        try:
+            with open(path, "rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        except OSError as error:
+            raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+    return digest.hexdigest()
+
+
+def prepare(
+    cache: Path,
+    read: Callable[[], Iterable[Sequence[str]]],
+    *,
+    identity: str,
+    tokenizers: Sequence[Tokenizer],
+    cleaning: Cleaning,
+    bpe_dropout: float = 0.0,
+    variants: int = 0,
+    seed: int = 0,
+    tag: str = "",
+    alignments: bool = False,
+    workers: int | None = None,
+    damaged: Callable[[str], None] | None = None,
+) -> Path:
+    """The folder of a prepared corpus in `cache`, which is made if it is not there.
+
+    `read()` gives (source, target) for two tokenizers, (text,) for one, and (source, target, word alignment) with
+    `alignments`. The folder's name is a hash of `identity`, the hash of what is read, and of all settings. Ids do not
+    depend on the number of `workers`. With `damaged` the files are verified first; it is called with a message before
+    a damaged corpus is prepared again.
+    """
+    variants = variants if bpe_dropout else 0
+    assert not (alignments and variants)
+    texts = tuple(tokenizer.text for tokenizer in tokenizers)
+    settings = Settings(texts, cleaning, bpe_dropout, variants, seed, tag, alignments)
+    fingerprint = fingerprint_of(tokenizers)
+    dropout = (bpe_dropout, variants, seed) if bpe_dropout else ()
+    made_from = (FORMAT, identity, len(tokenizers), fingerprint, asdict(cleaning), dropout, tag, alignments)
+    name = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:20]
+    folder = cache / name
+    if _is_prepared(folder, check=damaged is not None):
+        return folder
+    with clear_os_errors(cache):
+        cache.mkdir(parents=True, exist_ok=True)
+    with _locked(cache / f".{name}.lock"):
+        if _is_prepared(folder, check=damaged is not None):  # by another process, while this one waited
+            return folder
+        if folder.exists() and damaged is not None:
+            damaged(f"{folder} was damaged and is prepared again")
+            delete(folder)
+        with atomic_folder(folder, force=False) as partial:
+            sizes = [tokenizer.size for tokenizer in tokenizers]
+            record = _write(partial, read, settings, sizes, _cores() if workers is None else workers)
+            record |= {"identity": identity, "tokenizer": fingerprint}
+            text = json.dumps(record, ensure_ascii=False, indent=2) + "\n"
+            (partial / RECORD_FILE).write_text(text, encoding="utf-8")
+            write_checksums(partial)
+    return folder
+
+
+def _is_prepared(folder: Path, *, check: bool) -> bool:
+    """Whether a corpus is there and, on request, all its files are as they were written."""
+    if not check or not folder.exists():
+        return folder.exists()
+    try:
+        return RECORD_FILE in verify(folder)
+    except FolderError as error:
+        if isinstance(error.__cause__, PermissionError):  # it may belong to another user
+            raise
+        return False
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One process at a time; the lock ends with the process. On Windows there is no lock."""
+    with clear_os_errors(path), open(path, "w", encoding="utf-8") as file:
+        if sys.platform != "win32":
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _write(
+    folder: Path,
+    read: Callable[[], Iterable[Sequence[str]]],
+    settings: Settings,
+    vocabularies: list[int],
+    workers: int,
+) -> dict[str, Any]:
+    """Write the arrays of a corpus; returns its record."""
+    sides = SIDES[len(vocabularies)]
+    types = {name: _id_type(size) for name, size in zip(sides, vocabularies, strict=True)}
+    if settings.alignments:
+        types["alignment"] = "uint32"
+    stream = chunks(read(), len(types))
+    first = list(islice(stream, 1))
+    if first:
+        settings = settings._replace(scripts=usual_scripts(first[0][: len(sides)]))
+    report = CleaningReport(settings.cleaning, noun="pairs" if len(sides) == 2 else "lines")
+    seen = DigestSet()
+    with ExitStack() as stack:
+
+        def opened(name: str) -> BinaryIO:
+            return stack.enter_context(open(folder / name, "wb"))
+
+        digests_file = opened(DIGESTS_FILE)
+        writers = [
+            [
+                ColumnWriter(*(opened(file) for file in column_files(name, variant)), kind=kind)
+                for name, kind in types.items()
+            ]
+            for variant in range(settings.variants + 1)
+        ]
+        for columns, chunk in _encode_all(chain(first, stream), settings, workers):
+            reasons = find_duplicates(chunk.reasons, chunk.digests, settings.cleaning, seen)
+            report.add(reasons, columns[: len(sides)])
+            kept = reasons == KEPT
+            np.stack([digests[kept] for digests in chunk.digests], axis=1).astype("<u8").tofile(digests_file)
+            unique = kept[chunk.reasons == KEPT]
+            for column_writers, encoded_columns in zip(writers, chunk.variants, strict=True):
+                for writer, encoded in zip(column_writers, encoded_columns, strict=True):
+                    writer.add(*_select(encoded, unique))
+    return {
+        "format": FORMAT,
+        "examples": report.kept,
+        "sides": len(sides),
+        "columns": types,
+        "variants": settings.variants,
+        "scripts": list(settings.scripts),
+        "report": report.to_dict(),
+    }
+
+
+def _id_type(vocabulary: int) -> str:
+    return "uint16" if vocabulary <= 1 << 16 else "uint32"
+
+
+def _select(encoded: Encoded, flags: NDArray[np.bool_]) -> Encoded:
+    ids, lengths = encoded
+    if flags.all():
+        return encoded
+    return take(ids, (np.cumsum(lengths) - lengths)[flags], lengths[flags]), lengths[flags]
+
+
+class ColumnWriter:
+    """Appends examples to the two files of a column."""
+
+    def __init__(self, ids_file: BinaryIO, offsets_file: BinaryIO, *, kind: str) -> None:
+        self._ids, self._offsets = ids_file, offsets_file
+        self._type = np.dtype(kind).newbyteorder("<")
+        self._end = 0
+        np.zeros(1, "<i8").tofile(offsets_file)
+
+    def add(self, ids: Ids, lengths: Places) -> None:
+        ids.astype(self._type, copy=False).tofile(self._ids)
+        offsets = self._end + np.cumsum(lengths)
+        offsets.astype("<i8", copy=False).tofile(self._offsets)
+        self._end += len(ids)
+
+
+# Chunks
+
+
+class EncodedChunk(NamedTuple):
+    """The result of cleaning and tokenizing a chunk."""
+
+    reasons: Reasons
+    digests: tuple[Digests, ...]
+    variants: list[list[Encoded]]
+    """The ids of the examples that are kept, by variant and column."""
+
+
+class ChunkEncoder:
+    """Cleans and tokenizes chunks; the result depends on the settings, the chunk's number and its text alone."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._tokenizers = [Tokenizer(text) for text in settings.tokenizers]
+        plain: dict[str, CorpusEncoder] = {}  # sides that share a tokenizer share its cache of words
+        dropout: dict[str, CorpusEncoder] = {}
+        for tokenizer in self._tokenizers:
+            if tokenizer.text not in plain:
+                plain[tokenizer.text] = CorpusEncoder([tokenizer])
+            if settings.variants and tokenizer.text not in dropout:
+                tables = range(DROPOUT_TABLES)
+                dropout[tokenizer.text] = CorpusEncoder(
+                    [drop_merges(tokenizer, settings.bpe_dropout, seed=settings.seed, table=table) for table in tables]
+                )
+        self._plain = [plain[text] for text in settings.tokenizers]
+        self._dropout = [dropout[text] for text in settings.tokenizers] if dropout else []
+        types = [np.dtype(_id_type(tokenizer.size)) for tokenizer in self._tokenizers]
+        self._types = [*types, *[np.dtype(np.uint32)] * settings.alignments]
+
+    def __call__(self, number: int, columns: Columns) -> EncodedChunk:
+        cleaning, tag, sides = self._settings.cleaning, self._settings.tag, len(self._plain)
+        chunk = Chunk.of(columns[:sides], self._settings.scripts)
+        reasons = judge_texts(chunk, cleaning)
+        kept = np.flatnonzero(reasons == KEPT).tolist()
+        if len(kept) < len(reasons):
+            columns = tuple([column[place] for place in kept] for column in columns)
+        if tag:
+            columns = ([f"{tag} {line}" for line in columns[0]], *columns[1:])
+        encoded = [encode(column) for encode, column in zip(self._plain, columns[:sides], strict=True)]
+        reasons[kept] = judge_lengths([lengths - 1 for _, lengths in encoded], cleaning)
+        fits = reasons[kept] == KEPT
+        if self._settings.alignments:
+            encoded.append(self._encode_alignments(columns))
+        variants = [encoded]
+        for variant in range(1, self._settings.variants + 1):
+            variants.append(
+                [self._encode_variant(columns[side], encoded[side], side, variant, number) for side in range(sides)]
+            )
+        selected = [
+            [
+                _select((ids.astype(kind), lengths), fits)
+                for (ids, lengths), kind in zip(variant, self._types, strict=True)
+            ]
+            for variant in variants
+        ]
+        return EncodedChunk(reasons, chunk.digests, selected)
+
+    def _encode_alignments(self, columns: Columns) -> Encoded:
+        """The word alignments of a chunk as alignments of tokens."""
+        source_words, target_words = (
+            tokenizer.word_ids(column) for tokenizer, column in zip(self._tokenizers, columns, strict=False)
+        )
+        shift = 1 if self._settings.tag else 0  # the tag is the first word
+        rows = [
+            token_alignment([(i + shift, j) for i, j in parse_alignment(text, "alignments")], source, target)
+            for text, source, target in zip(columns[2], source_words, target_words, strict=True)
+        ]
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        return np.fromiter(chain.from_iterable(rows), np.uint32, int(lengths.sum())), lengths
+
+    def _encode_variant(self, lines: list[str], plain: Encoded, side: int, variant: int, number: int) -> Encoded:
+        """A side of a chunk with BPE dropout; texts that would become too long are encoded without it."""
+        seed, cleaning = self._settings.seed, self._settings.cleaning
+
+        def choose(count: int) -> Places:
+            return (noise(count, seed, variant, number, side) % np.uint64(DROPOUT_TABLES)).astype(np.int64)
+
+        ids, lengths = self._dropout[side](lines, choose)
+        too_long = lengths - 1 > cleaning.max_length
+        if "long" not in cleaning.rules or not too_long.any():
+            return ids, lengths
+        plain_ids, plain_lengths = plain
+        plain_starts = len(ids) + np.cumsum(plain_lengths) - plain_lengths
+        starts = np.where(too_long, plain_starts, np.cumsum(lengths) - lengths)
+        lengths = np.where(too_long, plain_lengths, lengths)
+        return take(np.concatenate([ids, plain_ids]), starts, lengths), lengths
+
+
+# Worker processes
+
+
+def _encode_all(stream: Iterator[Columns], settings: Settings, workers: int) -> Iterator[tuple[Columns, EncodedChunk]]:
+    """Every chunk with its result, in order."""
+    numbered = enumerate(stream)
+    encode = ChunkEncoder(settings)
+    for number, columns in islice(numbered, CHUNKS_BEFORE_WORKERS) if workers > 1 else numbered:
+        yield columns, encode(number, columns)
+    del encode
+    if following := list(islice(numbered, 1)):
+        yield from _encode_in_parallel(chain(following, numbered), settings, workers)
+
+
+def _encode_in_parallel(
+    numbered: Iterator[tuple[int, Columns]], settings: Settings, workers: int
+) -> Iterator[tuple[Columns, EncodedChunk]]:
+    pending: deque[tuple[Columns, Future[EncodedChunk]]] = deque()
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(settings,))
+    try:
+        for number, columns in numbered:
+            with _empty_main_module():
+                pending.append((columns, pool.submit(_encode_chunk, number, columns)))
+            if len(pending) >= CHUNKS_PER_WORKER * workers:
+                columns, future = pending.popleft()
+                yield columns, future.result()
+        for columns, future in pending:
+            yield columns, future.result()
+    except BrokenProcessPool as error:
+        raise RunError("a process that prepares the corpus has died; there may be too little memory") from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _empty_main_module() -> Iterator[None]:
+    """Start workers without importing the user's script again, which may lack an `if __name__ == "__main__"`."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+_encoder: ChunkEncoder | None = None  # of a worker process
+
+
+def _start_worker(settings: Settings) -> None:
+    global _encoder
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the main process, which ends its workers
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there is a worker for every core
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    _encoder = ChunkEncoder(settings)
+
+
+def _exit_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _encode_chunk(number: int, columns: Columns) -> EncodedChunk:
+    assert _encoder is not None
+    return _encoder(number, columns)
