@@ -63,7 +63,7 @@ def test_a_recipe_trains(name: str, corpus: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("REGARD_CACHE", str(corpus / "cache"))
     config = find_config(name).with_values(["train.updates=2", "train.batch_tokens=256", "text.context_length=32"])
     single = config.model.family in ("gpt", "bert")
-    files = [Files(corpus / "a.txt", None if single else corpus / "b.txt", single, running=config.text.continuous)]
+    files = [Files(corpus / "a.txt", None if single else corpus / "b.txt", single, continuous=config.text.continuous)]
     sides = make_tokenizers(files, config.text, lambda _: None)
     config = dataclasses.replace(config, model=dataclasses.replace(config.model, vocabulary=sides.source.size))
     data, _ = prepare(files, None, config, sides, lambda _: None)

@@ -199,7 +199,7 @@ def test_a_script_without_a_main_guard_may_prepare(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "from pathlib import Path\n"
-        "from regard.text import cleaning, dataset\n"
+        "from regard.text import cleaning, preparation\n"
         "from regard.text.tokenizer import train\n"
         "print('begun')\n"
         "preparation.CHUNKS_BEFORE_WORKERS, cleaning.CHUNK_SIZE = 0, 8\n"

@@ -23,7 +23,7 @@ from regard.results import Report, Table
 from regard.text import ordering
 from regard.text.batching import MakeBatch, Prefetcher, Stream, packed, packed_masked
 from regard.text.dataset import Column
-from regard.text.files import read_lines, read_continuous
+from regard.text.files import read_continuous, read_lines
 from regard.text.tokenizer import END, PAD, Tokenizer
 from regard.translation.reader import Reader
 from regard.translation.writer import Writer
@@ -134,9 +134,7 @@ def _windows(texts: Sequence[str], tokenizer: Tokenizer, config: Config) -> tupl
     stream = Stream(column, np.arange(len(ids)), continuous=config.text.continuous)
     length = min(config.text.context_length, config.model.max_positions, len(stream))
     batch_tokens = max(BATCH_TOKENS, length)
-    plan = ordering.plan_windows(
-        len(stream), length=length, batch_tokens=batch_tokens, seed=0, epoch=0, cover_all=True
-    )
+    plan = ordering.plan_windows(len(stream), length=length, batch_tokens=batch_tokens, seed=0, epoch=0, cover_all=True)
     options: dict[str, Any] = {"rank": 0, "world_size": 1, "segments": config.text.isolate_texts}
     if config.model.family == "gpt":
         return packed(stream, plan, **options), len(plan), len(stream), length
