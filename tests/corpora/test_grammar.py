@@ -459,7 +459,7 @@ def verb_named(base: str) -> lexicon.Verb:
 def test_a_participle_agrees_with_an_object_pronoun() -> None:
     derivation = Derivation(random.Random(1).random, relative_clause)
     subject = derivation.one_word_noun_phrase(("family",), "oblique", False)
-    form = next(form for form, _ in function_words.VERB_FORMS["active"]["past"] if form.form == "past")
+    form = next(form for form in function_words.VERB_FORMS["active"]["past"] if form.form == "past")
     words = derivation.verb_group(verb_named("keep"), form, subject, pronoun=ObjectPronoun("them", "les", 3))
     assert [word for word, _ in words] == ["les", "a", "gardées"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,11 +34,6 @@ class Form(NamedTuple):
     folder: str
     files: tuple[File, ...]
     outputs: tuple[Output, ...]
-
-    @property
-    def verified(self) -> bool:
-        """Whether the checksums of all files are known."""
-        return all(file.sha256 for file in self.files)
 
 
 class Entry(NamedTuple):
@@ -90,34 +86,24 @@ def talks(lines: Iterable[bytes]) -> Iterator[bytes]:
             yield line + b"\n"
 
 
-def talks_to_train(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """All but every 23rd sentence, the usual training part of IWSLT14."""
-    return (line for number, line in enumerate(talks(lines), 1) if number % 23)
+def talks_part(lines: Iterable[bytes], *, valid: bool) -> Iterator[bytes]:
+    """The usual division of IWSLT14: every 23rd sentence is for validation, the others are for training."""
+    return (line for number, line in enumerate(talks(lines), 1) if (number % 23 == 0) == valid)
 
 
-def talks_to_validate(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Every 23rd sentence, the usual validation part of IWSLT14."""
-    return (line for number, line in enumerate(talks(lines), 1) if number % 23 == 0)
-
-
-def first_column(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The first column of a TSV file."""
-    return (_columns(line)[0] + b"\n" for line in lines)
-
-
-def second_column(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The second column of a TSV file."""
-    return (_columns(line)[1] + b"\n" for line in lines)
-
-
-def _columns(line: bytes) -> list[bytes]:
-    columns = line.rstrip(b"\r\n").split(b"\t")
-    if len(columns) < 2:
-        raise DataError(f"a line of a TSV file has no tab ({line[:40]!r}): this is not the expected file")
-    return columns
+def column(lines: Iterable[bytes], index: int) -> Iterator[bytes]:
+    """One of the first two columns of a TSV file."""
+    for line in lines:
+        columns = line.rstrip(b"\r\n").split(b"\t")
+        if len(columns) < 2:
+            raise DataError(f"a line of a TSV file has no tab ({line[:40]!r}): this is not the expected file")
+        yield columns[index] + b"\n"
 
 
 SELECTIONS: dict[str, Callable[[Iterable[bytes]], Iterator[bytes]]] = {
-    function.__name__: function
-    for function in (segments, talks_to_train, talks_to_validate, first_column, second_column)
+    "segments": segments,
+    "talks_to_train": partial(talks_part, valid=False),
+    "talks_to_validate": partial(talks_part, valid=True),
+    "first_column": partial(column, index=0),
+    "second_column": partial(column, index=1),
 }

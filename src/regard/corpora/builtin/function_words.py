@@ -101,8 +101,8 @@ ETRE, AVOIR = conjugate("être"), conjugate("avoir")
 COMPOUND_TENSES = {"past": "present", "perfect": "present", "pluperfect": "imperfect"}  # tense of their auxiliary
 
 
-def _verb_form(english: str, entry: str) -> tuple[VerbForm, int]:
-    """A verb form and its weight, from `"did not BASE" = "past, 6"`."""
+def _verb_form(english: str, entry: str) -> list[VerbForm]:
+    """A verb form, repeated by its weight, from a line such as `"did not BASE" = "past, 6"`."""
     tense, weight, *traits = entry.split(", ")
     rest, parts = f" {english} ", []
     for options in (NEGATIONS, ADVERBS, ("be", "been", "being"), ("BASE", "PRESENT", "PAST", "PARTICIPLE", "GERUND")):
@@ -111,17 +111,16 @@ def _verb_form(english: str, entry: str) -> tuple[VerbForm, int]:
         parts.append(part)
     negation, adverb, link, form = parts
     length, habitual, dated = len(english.split()), "habitual" in traits, "undated" not in traits
-    return VerbForm(rest.strip(), negation, adverb, link, form.lower(), tense, length, habitual, dated), int(weight)
+    return [VerbForm(rest.strip(), negation, adverb, link, form.lower(), tense, length, habitual, dated)] * int(weight)
 
 
 VERB_FORMS = {
-    voice: {frame: tuple(_verb_form(*row) for row in forms.items()) for frame, forms in frames.items()}
+    voice: {frame: [form for row in forms.items() for form in _verb_form(*row)] for frame, forms in frames.items()}
     for voice, frames in WORDS["verb_forms"].items()
 }
 # A negated opinion would need the subjunctive: `ne pense pas que`.
 VERB_FORMS["affirmative"] = {
-    frame: tuple((form, weight) for form, weight in forms if not form.negation)
-    for frame, forms in VERB_FORMS["active"].items()
+    frame: [form for form in forms if not form.negation] for frame, forms in VERB_FORMS["active"].items()
 }
 INFINITIVE = VerbForm("", "", "", "", "base", "", 1, False, False)
 NEGATED_INFINITIVE = INFINITIVE._replace(negation="not")

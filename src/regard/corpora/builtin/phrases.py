@@ -382,10 +382,8 @@ class Derivation:
         ambiguous = verb is not None and verb.base == verb.past and self.frame in ("past", "present")  # `they read`
         dated = self.opens_with_time and not self.depth
         habitual = habitual or (dated and self.frame == "present")
-        universal, narrative, length = subject.universal, self.narrative, n if n < 6 else 6
-        return self.pick(
-            verb_forms(voice, self.frame, length, stative, ambiguous, habitual, dated, universal, narrative)
-        )
+        conditions = (stative, ambiguous, habitual, dated, subject.universal, self.narrative)
+        return self.pick(verb_forms(voice, self.frame, n if n < 6 else 6, conditions))
 
     def verb_group(
         self,
@@ -590,21 +588,12 @@ def adjunct_lengths(n: int, times: str, manner: bool, place: bool) -> tuple[tupl
 
 
 @cache
-def verb_forms(
-    voice: str,
-    frame: str,
-    length: int,
-    stative: bool,
-    ambiguous: bool,
-    habitual: bool,
-    dated: bool,
-    universal: bool,
-    narrative: bool,
-) -> tuple[VerbForm, ...]:
-    """The verb forms that fit, each repeated by its weight."""
+def verb_forms(voice: str, frame: str, length: int, conditions: tuple[bool, ...]) -> tuple[VerbForm, ...]:
+    """The verb forms of at most `length` words that fit the conditions of `Derivation.verb_form`."""
+    stative, ambiguous, habitual, dated, universal, narrative = conditions
     fitting = [
-        (form, weight)
-        for form, weight in words.VERB_FORMS[voice][frame]
+        form
+        for form in words.VERB_FORMS[voice][frame]
         if form.length <= length
         and not (stative and (form.form == "gerund" or form.tense == "perfect"))
         and not (ambiguous and form.form in ("past", "present"))
@@ -612,9 +601,9 @@ def verb_forms(
         and not (narrative and form.tense == "perfect")
     ]
     best = [
-        (form, weight)
-        for form, weight in fitting
+        form
+        for form in fitting
         if (form.habitual or not habitual)
         and not (dated and (not form.dated or form.adverb or form.negation in ("never", "no longer")))
     ]
-    return tuple(form for form, weight in best or fitting for _ in range(weight))
+    return tuple(best or fitting)
