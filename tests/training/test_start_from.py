@@ -26,7 +26,14 @@ from regard.training.distributed import Runtime
 from regard.training.events import Event, UpdateEvent
 from regard.training.loop import Training
 from regard.training.optimizer import make_optimizer
-from regard.training.start_from import base_config, check, choose_trained, origin_of, start_from, take_tokenizers
+from regard.training.start_from import (
+    base_config,
+    check_start,
+    load_start,
+    origin_checksums,
+    reuse_tokenizers,
+    set_trained,
+)
 from regard.translation.translator import Translator
 from tests.training.runs import make_config, make_data, no_validation, write_corpus
 
@@ -74,8 +81,8 @@ def fitted(folder: Path, sides: Tokenizers, *values: str) -> ModelConfig:
 def test_with_the_same_tokenizer_all_weights_are_kept(one: tuple[Path, nn.Module, Tokenizers]) -> None:
     folder, theirs, sides = one
     model = build(fitted(folder, sides))
-    said = start_from(model, [folder], sides).said
-    assert said.endswith(f"kept {len(list(model.parameters()))} of {len(list(model.parameters()))} tensors")
+    said = load_start(model, [folder], sides).report
+    assert said.endswith(f"copied {len(list(model.parameters()))} of {len(list(model.parameters()))} tensors")
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), theirs.parameters(), strict=True))
 
 
@@ -85,34 +92,34 @@ def test_the_shape_and_the_tokenizer_are_those_of_the_folder(one: tuple[Path, nn
     config = base_config([folder]).with_values(["train.learning_rate=0.1"])
     assert config.model.size == 16
     assert config.train == dataclasses.replace(Config().train, learning_rate=0.1)
-    taken = take_tokenizers([folder], config.text, said.append)
+    taken = reuse_tokenizers([folder], config.text, said.append)
     assert taken is not None
     assert taken.fingerprint == sides.fingerprint
-    assert said == [f"the tokenizer of {folder} is taken over"]
+    assert said == [f"the tokenizer of {folder} is used"]
 
 
 @pytest.mark.parametrize("layers", [1, 3])
 def test_layers_are_matched_by_number(one: tuple[Path, nn.Module, Tokenizers], layers: int) -> None:
     folder, theirs, sides = one
     model = build(fitted(folder, sides, f"model.encoder_layers={layers}"))
-    said = start_from(model, [folder], sides).said
+    said = load_start(model, [folder], sides).report
     ours = model.get_parameter("encoder.blocks.0.attention.in_proj.weight")
     assert torch.equal(ours, theirs.get_parameter("encoder.blocks.0.attention.in_proj.weight"))
-    assert ("; new: encoder.blocks.*.attention" if layers == 3 else "; not taken: encoder.blocks.*.attention") in said
+    assert ("; new: encoder.blocks.*.attention" if layers == 3 else "; not used: encoder.blocks.*.attention") in said
 
 
-def test_what_was_tied_may_come_apart(one: tuple[Path, nn.Module, Tokenizers]) -> None:
+def test_tied_embeddings_can_be_untied(one: tuple[Path, nn.Module, Tokenizers]) -> None:
     folder, theirs, sides = one
     model = build(fitted(folder, sides, "model.tie_embeddings=none"))
-    assert "new" not in start_from(model, [folder], sides).said
+    assert "new" not in load_start(model, [folder], sides).report
     for name in ("source.token.weight", "target.token.weight", "output.weight"):
         assert torch.equal(model.get_parameter(name), theirs.get_parameter("source.token.weight"))
 
 
-def test_a_folder_of_which_nothing_fits_is_refused(one: tuple[Path, nn.Module, Tokenizers]) -> None:
+def test_a_folder_whose_weights_do_not_fit_is_refused(one: tuple[Path, nn.Module, Tokenizers]) -> None:
     folder, _, sides = one
-    with pytest.raises(FolderError, match=r"nothing of .* fits this model"):
-        start_from(build(fitted(folder, sides, "model.size=8", "model.feed_forward_size=9")), [folder], sides)
+    with pytest.raises(FolderError, match=r"no weights of .* fit this model"):
+        load_start(build(fitted(folder, sides, "model.size=8", "model.feed_forward_size=9")), [folder], sides)
 
 
 # Another vocabulary
@@ -125,7 +132,7 @@ def test_tokens_of_the_same_text_keep_their_rows(tmp_path: Path, shape: dict[str
     old, new = tokenizer(), tokenizer(["the old river", "a small river bird"] * 5)
     folder, theirs = make_folder(tmp_path / "old", Tokenizers(old, old), **shape)
     model = build(fitted(folder, Tokenizers(new, new)))
-    said = start_from(model, [folder], Tokenizers(new, new)).said
+    said = load_start(model, [folder], Tokenizers(new, new)).report
     shared = {token: place for place, token in enumerate(old.tokens(range(old.size)))}
     places = [(number, shared[token]) for number, token in enumerate(new.tokens(range(new.size))) if token in shared]
     assert 261 < len(places) < new.size
@@ -137,32 +144,32 @@ def test_tokens_of_the_same_text_keep_their_rows(tmp_path: Path, shape: dict[str
         assert all(torch.equal(ours[name][i], before[name][j]) for i, j in places), name
 
 
-def test_new_tokens_have_the_spread_of_the_old(one: tuple[Path, nn.Module, Tokenizers]) -> None:
+def test_new_tokens_have_the_standard_deviation_of_the_old(one: tuple[Path, nn.Module, Tokenizers]) -> None:
     folder, theirs, _ = one
     new = tokenizer([f"word{number}" for number in range(400)] * 3, 900)
     model = build(fitted(folder, Tokenizers(new, new)))
-    start_from(model, [folder], Tokenizers(new, new))
+    load_start(model, [folder], Tokenizers(new, new))
     fresh = model.get_parameter("source.token.weight")[400:].detach()
     before = theirs.get_parameter("source.token.weight").detach()
     assert float(fresh.std()) == pytest.approx(float(before.std()), rel=0.1)
 
 
-def test_a_section_that_asks_for_another_tokenizer_gets_one(one: tuple[Path, nn.Module, Tokenizers]) -> None:
+def test_a_text_section_that_asks_for_another_tokenizer_gets_one(one: tuple[Path, nn.Module, Tokenizers]) -> None:
     folder, _, _ = one
     said: list[str] = []
     text = base_config([folder]).with_values(["text.vocabulary=300"]).text
-    assert take_tokenizers([folder], text, said.append) is None
-    assert said == [f"the tokenizer of {folder} is not taken over: text asks for another one"]
+    assert reuse_tokenizers([folder], text, said.append) is None
+    assert said == [f"the tokenizer of {folder} is not used: the text section asks for another one"]
 
 
-def test_tags_are_added_to_a_tokenizer_that_is_taken_over(one: tuple[Path, nn.Module, Tokenizers]) -> None:
+def test_tags_are_added_to_a_reused_tokenizer(one: tuple[Path, nn.Module, Tokenizers]) -> None:
     folder, theirs, sides = one
-    taken = take_tokenizers([folder], base_config([folder]).with_values(["text.tags=<2fr>"]).text, lambda _: None)
+    taken = reuse_tokenizers([folder], base_config([folder]).with_values(["text.tags=<2fr>"]).text, lambda _: None)
     assert taken is not None
     assert taken.shared
     assert taken.source.encode("<2fr> the old house")[0] == sides.source.size
     model = build(fitted(folder, taken))
-    assert f"{sides.source.size} keep their embedding, 1 is new" in start_from(model, [folder], taken).said
+    assert f"{sides.source.size} keep their embedding, 1 is new" in load_start(model, [folder], taken).report
     rows = model.get_parameter("source.token.weight")[: sides.source.size]
     assert torch.equal(rows, theirs.get_parameter("source.token.weight"))
 
@@ -172,7 +179,7 @@ def test_each_side_keeps_its_own_rows(tmp_path: Path) -> None:
     new = Tokenizers(tokenizer(["the river"] * 5), old.target)
     folder, theirs = make_folder(tmp_path / "two", old, tie_embeddings="target")
     model = build(fitted(folder, new))
-    assert "source tokens" in start_from(model, [folder], new).said
+    assert "source tokens" in load_start(model, [folder], new).report
     assert torch.equal(model.get_parameter("target.token.weight"), theirs.get_parameter("target.token.weight"))
 
 
@@ -186,13 +193,13 @@ def test_two_berts_make_a_transformer(tmp_path: Path, same: bool) -> None:
     berts = [make_folder(tmp_path / str(i), Tokenizers(t, t), family="bert") for i, t in enumerate((first, second))]
     origins = [folder for folder, _ in berts]
     config = base_config(origins)
-    check(config, origins, tmp_path / "out")
-    taken = take_tokenizers(origins, config.text, lambda _: None)
+    check_start(config, origins, tmp_path / "out")
+    taken = reuse_tokenizers(origins, config.text, lambda _: None)
     assert taken is not None
     assert taken.shared == same
     target = 0 if taken.shared else taken.target.size
     model = build(dataclasses.replace(config.model, vocabulary=taken.source.size, target_vocabulary=target))
-    said = start_from(model, origins, taken).said
+    said = load_start(model, origins, taken).report
     assert "; new: decoder.blocks.*.cross.in_proj.weight" in said
     assert torch.equal(model.get_parameter("source.token.weight"), berts[0][1].get_parameter("source.token.weight"))
     assert torch.equal(model.get_parameter("target.token.weight"), berts[1][1].get_parameter("source.token.weight"))
@@ -227,22 +234,22 @@ def berts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         ("score", "auto", "dot"),
     ],
 )
-def test_what_the_weights_of_two_berts_decide_is_not_asked_otherwise(
+def test_a_shape_that_two_berts_do_not_have_is_refused(
     berts: list[Path], tmp_path: Path, field: str, given: str, asked: str
 ) -> None:
     config = base_config(berts).with_values([f"model.{field}={asked}"])
     with pytest.raises(ConfigError) as refused:
-        check(config, berts, tmp_path / "out")
+        check_start(config, berts, tmp_path / "out")
     assert str(refused.value) == (
         f"two bert folders give model.{field} = {given}, and model.{field} = {asked} was asked: "
         f"leave model.{field} alone"
     )
 
 
-def test_all_that_is_asked_otherwise_of_two_berts_is_named_at_once(berts: list[Path], tmp_path: Path) -> None:
+def test_all_fields_that_two_berts_do_not_allow_are_named_at_once(berts: list[Path], tmp_path: Path) -> None:
     config = base_config(berts).with_values(["model.size=64", "model.norm=rms"])
     with pytest.raises(ConfigError, match=r"model.norm = rms were asked: leave model.size and model.norm alone"):
-        check(config, berts, tmp_path / "out")
+        check_start(config, berts, tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -256,12 +263,12 @@ def test_all_that_is_asked_otherwise_of_two_berts_is_named_at_once(berts: list[P
         "key_value_heads=2",
     ],
 )
-def test_what_the_weights_of_two_berts_leave_open_may_be_asked(berts: list[Path], tmp_path: Path, value: str) -> None:
+def test_fields_that_two_berts_leave_open_can_be_set(berts: list[Path], tmp_path: Path, value: str) -> None:
     config = base_config(berts).with_values([f"model.{value}"])
-    check(config, berts, tmp_path / "out")
-    sides = take_tokenizers(berts, config.text, lambda _: None)
+    check_start(config, berts, tmp_path / "out")
+    sides = reuse_tokenizers(berts, config.text, lambda _: None)
     assert sides is not None
-    new = start_from(build(dataclasses.replace(config.model, vocabulary=sides.source.size)), berts, sides).new
+    new = load_start(build(dataclasses.replace(config.model, vocabulary=sides.source.size)), berts, sides).new
     assert new
     assert all(".cross" in name for name in new)
 
@@ -269,21 +276,18 @@ def test_what_the_weights_of_two_berts_leave_open_may_be_asked(berts: list[Path]
 # What is refused
 
 
-def test_a_family_is_called_by_its_article(one: tuple[Path, nn.Module, Tokenizers], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^an rnn cannot start from a transformer "):
-        check(Config().with_values(["model.family=rnn"]), [one[0]], tmp_path / "out")
-
-
-def test_what_cannot_begin_is_refused(one: tuple[Path, nn.Module, Tokenizers], tmp_path: Path) -> None:
+def test_a_start_that_does_not_fit_is_refused(one: tuple[Path, nn.Module, Tokenizers], tmp_path: Path) -> None:
     folder, _, sides = one
     bert, _ = make_folder(tmp_path / "bert", sides, family="bert")
     config = base_config([folder])
     with pytest.raises(ConfigError, match=r"say which, with --from FOLDER"):
-        check(Config().with_values(["train.lora_rank=4"]), [], tmp_path / "out")
+        check_start(Config().with_values(["train.lora_rank=4"]), [], tmp_path / "out")
     with pytest.raises(ConfigError, match=r"--from and --out are the same folder"):
-        check(config, [folder], folder)
-    with pytest.raises(ConfigError, match=r"a transformer cannot start from a bert .*--from BERT --from BERT"):
-        check(config, [bert], tmp_path / "out")
+        check_start(config, [folder], folder)
+    with pytest.raises(
+        ConfigError, match=r"model.family = transformer cannot start from bert .*--from BERT --from BERT"
+    ):
+        check_start(config, [bert], tmp_path / "out")
     with pytest.raises(ConfigError, match=r"takes two bert models, and one is model.family = transformer"):
         base_config([folder, bert])
     with pytest.raises(ConfigError, match=r"and 3 were given"):
@@ -292,12 +296,14 @@ def test_what_cannot_begin_is_refused(one: tuple[Path, nn.Module, Tokenizers], t
         base_config([tmp_path / "nowhere"])
     (folder / "model.safetensors").unlink()
     with pytest.raises(FolderError, match=r"has no model.safetensors"):
-        check(config, [folder], tmp_path / "out")
+        check_start(config, [folder], tmp_path / "out")
 
 
-def test_another_origin_has_another_identity(one: tuple[Path, nn.Module, Tokenizers], tmp_path: Path) -> None:
+def test_folders_with_other_weights_have_other_checksums(
+    one: tuple[Path, nn.Module, Tokenizers], tmp_path: Path
+) -> None:
     other, _ = make_folder(tmp_path / "other", one[2])
-    assert origin_of([one[0]]) != origin_of([other])
+    assert origin_checksums([one[0]]) != origin_checksums([other])
 
 
 # What is trained
@@ -312,9 +318,9 @@ def test_another_origin_has_another_identity(one: tuple[Path, nn.Module, Tokeniz
         ("decoder.blocks.0.* source", {"source", "decoder.blocks.0"}),
     ],
 )
-def test_what_is_like_a_pattern_is_frozen(patterns: str, frozen: set[str]) -> None:
+def test_parameters_that_match_a_pattern_are_frozen(patterns: str, frozen: set[str]) -> None:
     model = build(ModelConfig(**SHAPE, vocabulary=50))
-    said = choose_trained(model, Config().with_values([f"train.freeze={patterns}"]), {})
+    said = set_trained(model, Config().with_values([f"train.freeze={patterns}"]), {})
     still = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
     assert still == {name for name, _ in model.named_parameters() if name.startswith(tuple(f"{f}." for f in frozen))}
     trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
@@ -328,11 +334,9 @@ def test_what_is_like_a_pattern_is_frozen(patterns: str, frozen: set[str]) -> No
         ("*", "train.freeze leaves nothing to train"),
     ],
 )
-def test_patterns_that_make_no_sense_are_refused(patterns: str, message: str) -> None:
+def test_a_pattern_without_a_match_is_refused(patterns: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        choose_trained(
-            build(ModelConfig(**SHAPE, vocabulary=50)), Config().with_values([f"train.freeze={patterns}"]), {}
-        )
+        set_trained(build(ModelConfig(**SHAPE, vocabulary=50)), Config().with_values([f"train.freeze={patterns}"]), {})
 
 
 @pytest.fixture(scope="module")
@@ -347,7 +351,7 @@ def trained(folder: Path, corpus: Path, stop_after: int | None = None, **values:
     config, data = make_data(corpus, make_config("transformer", ema_decay=0.9, **values))
     torch.manual_seed(1)
     model = build(config.model)
-    choose_trained(model, config, {})
+    set_trained(model, config, {})
     training = Training(folder, model, config, data, Runtime(find_device("cpu"), 0, 1))
     training.resume()
 
@@ -360,7 +364,9 @@ def trained(folder: Path, corpus: Path, stop_after: int | None = None, **values:
 
 
 @pytest.mark.parametrize("values", [{"freeze": "encoder.* source.token"}, {"lora_rank": 2}])
-def test_a_run_of_which_little_is_trained_goes_on_exactly(corpus: Path, tmp_path: Path, values: dict[str, Any]) -> None:
+def test_a_run_with_frozen_weights_or_lora_resumes_exactly(
+    corpus: Path, tmp_path: Path, values: dict[str, Any]
+) -> None:
     whole = trained(tmp_path / "whole", corpus, **values).state()
     stopped = trained(tmp_path / "parts", corpus, 5, **values)
     assert stopped.progress.update == 5
@@ -371,7 +377,7 @@ def test_a_run_of_which_little_is_trained_goes_on_exactly(corpus: Path, tmp_path
             assert torch.equal(tensor, resumed[group][name]), f"{group}: {name}"
 
 
-def test_what_is_frozen_stays_and_has_no_moments(corpus: Path, tmp_path: Path) -> None:
+def test_frozen_weights_do_not_change_and_have_no_optimizer_state(corpus: Path, tmp_path: Path) -> None:
     training = trained(tmp_path / "run", corpus, freeze="encoder")
     torch.manual_seed(1)
     before = build(training.config.model)
@@ -381,23 +387,23 @@ def test_what_is_frozen_stays_and_has_no_moments(corpus: Path, tmp_path: Path) -
 
 
 def adapted(origins: list[Path], *values: str) -> tuple[nn.Module, str]:
-    """A model from folders, with adapters, and what is said of it."""
+    """A model from folders, with LoRA, and its report."""
     config = base_config(origins).with_values(["train.lora_rank=2", *values])
-    sides = take_tokenizers(origins, config.text, lambda _: None)
+    sides = reuse_tokenizers(origins, config.text, lambda _: None)
     assert sides is not None
     target = 0 if sides.shared else sides.target.size
     model = build(dataclasses.replace(config.model, vocabulary=sides.source.size, target_vocabulary=target))
-    return model, choose_trained(model, config, start_from(model, origins, sides).new)
+    return model, set_trained(model, config, load_start(model, origins, sides).new)
 
 
 @pytest.mark.parametrize(
     "shape", [{}, {"family": "rnn"}, {"tie_embeddings": "none", "output_bias": True}, {"family": "gpt"}]
 )
-def test_beside_adapters_a_new_tag_is_learned_and_no_other_row_moves(tmp_path: Path, shape: dict[str, Any]) -> None:
+def test_with_lora_a_new_tag_is_trained_and_no_other_row_changes(tmp_path: Path, shape: dict[str, Any]) -> None:
     sides = Tokenizers(*[tokenizer()] * 2)
     folder, _ = make_folder(tmp_path / "one", sides, **shape)
     model, said = adapted([folder], "text.tags=<2fr>")
-    assert said.endswith("parameters are trained (adapters of rank 2, and what is new)")
+    assert said.endswith("parameters are trained (LoRA of rank 2, and new parameters)")
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     ids = torch.tensor([[5, 9, sides.source.size]])
     optimizer = make_optimizer(model, TrainConfig(learning_rate=0.1, weight_decay=0.1))
@@ -415,7 +421,7 @@ def test_beside_adapters_a_new_tag_is_learned_and_no_other_row_moves(tmp_path: P
     assert said.startswith(f"{trained:,} of ")
 
 
-def test_beside_adapters_the_cross_attention_of_two_berts_is_trained_whole(tmp_path: Path) -> None:
+def test_with_lora_the_cross_attention_of_two_berts_is_fully_trained(tmp_path: Path) -> None:
     sides = Tokenizers(*[tokenizer()] * 2)
     model, _ = adapted([make_folder(tmp_path / str(i), sides, family="bert")[0] for i in range(2)])
     for name, parameter in model.named_parameters():
@@ -475,15 +481,15 @@ def origin(corpus: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_run_from_a_folder_says_what_it_takes_and_is_not_taken_up_from_elsewhere(
+def test_a_run_reports_what_it_copies_and_does_not_resume_from_another_folder(
     corpus: Path, origin: Path, tmp_path: Path
 ) -> None:
     words = ("--updates", "5", "--from", str(origin))
     said = trains(corpus, tmp_path / "out", *words)
-    assert f"the tokenizer of {origin} is taken over" in said
+    assert f"the tokenizer of {origin} is used" in said
     tensors = len(load_weights(origin))
-    assert f"from {origin}: kept {tensors} of {tensors} tensors" in said
-    assert "is taken over" not in trains(corpus, tmp_path / "out", *words)
+    assert f"from {origin}: copied {tensors} of {tensors} tensors" in said
+    assert "is used" not in trains(corpus, tmp_path / "out", *words)
     trains(corpus, tmp_path / "other", "--updates", "5", "--from", str(origin), "--set", "train.seed=2")
     paths = [str(corpus / "a.txt"), str(corpus / "b.txt"), "--out", str(tmp_path / "out"), *SMALL]
     refused = regard(corpus, "train", *paths, "--updates", "5", "--from", str(tmp_path / "other"))
@@ -505,11 +511,11 @@ def test_another_shape_than_that_of_two_berts_is_refused_in_one_line(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
-def test_adapters_end_as_a_plain_folder(corpus: Path, origin: Path, tmp_path: Path, processes: int) -> None:
+def test_lora_is_merged_into_a_plain_model(corpus: Path, origin: Path, tmp_path: Path, processes: int) -> None:
     out = tmp_path / "out"
     words = ("--updates", "10", "--from", str(origin), "--set", "train.lora_rank=2")
     said = trains(corpus, out, *words, processes=processes)
-    assert "are trained (adapters of rank 2)" in said
+    assert "are trained (LoRA of rank 2)" in said
     before, after = load_weights(origin), load_weights(out)
     assert before.keys() == after.keys()
     changed = {name for name in before if not torch.equal(before[name], after[name])}
@@ -521,7 +527,7 @@ def test_adapters_end_as_a_plain_folder(corpus: Path, origin: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_what_is_frozen_is_saved_as_it_came_with_two_processes(corpus: Path, origin: Path, tmp_path: Path) -> None:
+def test_frozen_weights_are_saved_unchanged_with_two_processes(corpus: Path, origin: Path, tmp_path: Path) -> None:
     words = ("--updates", "5", "--from", str(origin), "--set", "train.freeze=encoder")
     trains(corpus, tmp_path / "out", *words, processes=2)
     before, after = load_weights(origin), load_weights(tmp_path / "out")
@@ -530,7 +536,7 @@ def test_what_is_frozen_is_saved_as_it_came_with_two_processes(corpus: Path, ori
 
 
 @pytest.mark.slow
-def test_a_model_of_two_directions_knows_them_by_one_token_each(corpus: Path, tmp_path: Path) -> None:
+def test_a_model_of_two_directions_has_one_tag_for_each(corpus: Path, tmp_path: Path) -> None:
     also = f"{corpus}/b.txt,{corpus}/a.txt,1,<2a>"
     trains(corpus, tmp_path / "out", "--updates", "5", "--tag", "<2b>", "--also", also, *TINY)
     assert load_config(tmp_path / "out").text.tags == "<2b> <2a>"

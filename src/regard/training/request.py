@@ -23,8 +23,7 @@ from regard.training.data import Files
 from regard.training.losses import check_guided_alignment
 from regard.training.observers import FILES as OBSERVER_FILES
 from regard.training.sizing import unset_fields
-from regard.training.start_from import base_config
-from regard.training.start_from import check as check_start
+from regard.training.start_from import base_config, check_start
 
 IDENTITY = "data.txt"  # the hash of the files that a run is trained on
 DAMAGED_MODEL = f"damaged-{MODEL}"

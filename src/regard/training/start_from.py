@@ -1,4 +1,4 @@
-"""The start: what a run takes over from finished folders, what of it is trained, and a report of both."""
+"""Start from finished models: their config, tokenizers and weights, and which parameters are trained (freeze, LoRA)."""
 
 from __future__ import annotations
 
@@ -21,68 +21,64 @@ from regard.models.lora import New, add_lora
 from regard.models.warm_start import check_asked, warm_config, warm_start
 from regard.text.tokenizer import Tokenizer, Tokenizers
 
-ROWS = {
+TOKEN_ROWS = {
     "source.token.weight": 0, "source.weight": 0, "head.bias": 0,
     "target.token.weight": 1, "target.weight": 1, "output.weight": 1, "output_bias": 1,
 }  # fmt: skip
-"""Tensors with one row a token, and the side whose tokens they are."""
-TOKENIZER = ("tokenizer", "vocabulary", "shared", "lowercase")  # fields of text that ask for another tokenizer
-SHOWN = 4  # names in a report before it counts the rest
+"""Tensors with one row per token, and whose tokens: 0 for the source, 1 for the target."""
+TOKENIZER_FIELDS = ("tokenizer", "vocabulary", "shared", "lowercase")  # of the text section
+MAX_NAMES_SHOWN = 4
 
 
 def base_config(origins: Sequence[Path]) -> Config:
-    """The config that a run from these folders has where nothing else is said: their shape and text, our training."""
+    """The defaults of a run that starts from these folders: their model, text and decode sections."""
     if not origins:
         return Config()
-    found = [load_config(folder) for folder in origins]
-    if len(found) > 2:
-        raise ConfigError(f"--from takes one folder, or two of berts, and {len(found)} were given")
-    text = dataclasses.replace(found[0].text, fingerprint="")
-    if len(found) == 1:
-        return Config(model=found[0].model, text=text, decode=found[0].decode)
-    shape = warm_config(found[0].model, found[1].model)
-    return Config(model=shape, text=dataclasses.replace(text, shared=_join(origins).shared, continuous=False))
+    configs = [load_config(folder) for folder in origins]
+    if len(configs) > 2:
+        raise ConfigError(f"--from takes one folder, or two of berts, and {len(configs)} were given")
+    text = dataclasses.replace(configs[0].text, fingerprint="")
+    if len(configs) == 1:
+        return Config(model=configs[0].model, text=text, decode=configs[0].decode)
+    model = warm_config(configs[0].model, configs[1].model)
+    return Config(
+        model=model, text=dataclasses.replace(text, shared=_load_tokenizers(origins).shared, continuous=False)
+    )
 
 
-def check(config: Config, origins: Sequence[Path], out: Path) -> None:
-    """Refuse what cannot begin."""
+def check_start(config: Config, origins: Sequence[Path], out: Path) -> None:
+    """Refuse a config that these folders do not fit."""
     if config.train.lora_rank and not origins:
-        raise ConfigError("train.lora_rank are trained beside the weights of a model: say which, with --from FOLDER")
+        raise ConfigError("train.lora_rank adds LoRA to the weights of a model: say which, with --from FOLDER")
     if config.train.lora_rank and config.train.sharded:
-        raise ConfigError("train.lora_rank are too small to divide among processes: set train.sharded=false")
+        raise ConfigError("train.lora_rank does not work with train.sharded: set train.sharded=false")
     for folder in origins:
         if folder.resolve() == out.resolve():
-            raise ConfigError(f"--from and --out are the same folder ({out}): give the new model one of its own")
+            raise ConfigError(f"--from and --out are the same folder ({out}): choose another --out")
         if not (folder / MODEL).is_file():
-            load_weights(folder)  # says why not
-    theirs = {load_config(folder).model.family for folder in origins}
-    wanted = "bert" if len(origins) == 2 else config.model.family
-    if theirs - {wanted}:
-        raise ConfigError(
-            f"{_a(config.model.family)} cannot start from {_a('/'.join(sorted(theirs - {wanted})))} ({origins[0]})"
-            + ("; two bert folders make a transformer: --from BERT --from BERT" if theirs == {"bert"} else "")
-        )
-    if len(origins) == 2 and config.model.family != "transformer":
-        raise ConfigError(f"two bert folders make a transformer, and model.family is {config.model.family}")
+            load_weights(folder)  # raises an error that says why it is missing
+    family, wanted = config.model.family, "bert" if len(origins) == 2 else config.model.family
+    others = {load_config(folder).model.family for folder in origins} - {wanted}
+    if others:
+        hint = "; two bert folders make a transformer: --from BERT --from BERT" if others == {"bert"} else ""
+        raise ConfigError(f"model.family = {family} cannot start from {'/'.join(sorted(others))} ({origins[0]}){hint}")
     if len(origins) == 2:
+        if family != "transformer":
+            raise ConfigError(f"two bert folders make a transformer, and model.family is {family}")
         base = base_config(origins)
         check_asked(config.model, base.model)
-        if _asks_for_another(config.text, base.text):
+        if _has_other_tokenizer(config.text, base.text):
             raise ConfigError(
-                "a run from two bert folders keeps their tokenizers: leave text.tokenizer and its like alone"
+                f"a run from two bert folders uses their tokenizers: do not set text.{', text.'.join(TOKENIZER_FIELDS)}"
             )
 
 
-def _a(family: str) -> str:
-    return f"an {family}" if family.startswith("rnn") else f"a {family}"
-
-
-def origin_of(origins: Iterable[Path]) -> str:
-    """What tells the weights and tokenizers of these folders from others."""
+def origin_checksums(origins: Iterable[Path]) -> str:
+    """The checksums of the weights and tokenizers of these folders."""
     return " ".join(
         "+".join(
-            sum_
-            for name, sum_ in sorted(folders.read_checksums(folder).items())
+            checksum
+            for name, checksum in sorted(folders.read_checksums(folder).items())
             if name == MODEL or "tokenizer" in name
         )
         for folder in origins
@@ -92,28 +88,27 @@ def origin_of(origins: Iterable[Path]) -> str:
 # Tokenizers
 
 
-def take_tokenizers(origins: Sequence[Path], text: TextConfig, say: Callable[[str], None]) -> Tokenizers | None:
-    """The folders' tokenizers, with the tags a run needs more; None where the text section asks for another one."""
+def reuse_tokenizers(origins: Sequence[Path], text: TextConfig, say: Callable[[str], None]) -> Tokenizers | None:
+    """The folders' tokenizers with the tags of this run; None without folders or if the text section differs."""
     if not origins:
         return None
-    if len(origins) == 1 and _asks_for_another(text, load_config(origins[0]).text):
-        say(f"the tokenizer of {origins[0]} is not taken over: text asks for another one")
+    if len(origins) == 1 and _has_other_tokenizer(text, load_config(origins[0]).text):
+        say(f"the tokenizer of {origins[0]} is not used: the text section asks for another one")
         return None
-    theirs = _join(origins)
-    source = theirs.source.with_tags(text.tags.split())
-    target = source if theirs.shared else theirs.target
-    new = [tag for tag in source.tags if tag not in theirs.source.tags]
-    said = f"tokenizer of {origins[0]} is" if theirs.shared else f"tokenizers of {' and '.join(map(str, origins))} are"
-    say(f"the {said} taken over" + (f", with {' '.join(new)} as new" if new else ""))
-    return Tokenizers(source, target)
+    tokenizers = _load_tokenizers(origins)
+    source = tokenizers.source.with_tags(text.tags.split())
+    tags = [tag for tag in source.tags if tag not in tokenizers.source.tags]
+    subject = f"tokenizer of {origins[0]} is" if tokenizers.shared else f"tokenizers of {_join(origins)} are"
+    say(f"the {subject} used" + (f", with the new tag{'s' * (len(tags) > 1)} {' '.join(tags)}" if tags else ""))
+    return Tokenizers(source, source if tokenizers.shared else tokenizers.target)
 
 
-def _asks_for_another(text: TextConfig, theirs: TextConfig) -> bool:
-    return any(getattr(text, name) != getattr(theirs, name) for name in TOKENIZER)
+def _has_other_tokenizer(text: TextConfig, base: TextConfig) -> bool:
+    return any(getattr(text, name) != getattr(base, name) for name in TOKENIZER_FIELDS)
 
 
-def _join(origins: Sequence[Path]) -> Tokenizers:
-    """The tokenizers of one folder, or of the source sides of two."""
+def _load_tokenizers(origins: Sequence[Path]) -> Tokenizers:
+    """The tokenizers of one folder, or the source tokenizers of two."""
     first, *others = (Tokenizers.load(folder) for folder in origins)
     if not others:
         return first
@@ -121,149 +116,156 @@ def _join(origins: Sequence[Path]) -> Tokenizers:
     return Tokenizers(first.source, first.source if same else others[0].source)
 
 
+def _join(origins: Sequence[Path]) -> str:
+    return " and ".join(map(str, origins))
+
+
 # Weights
 
 
 class Started(NamedTuple):
-    """What a model took over: in words, and what of it began at random."""
+    """A line that says which weights were copied, and the parameters that were initialised at random."""
 
-    said: str
+    report: str
     new: New
 
 
-def start_from(model: nn.Module, origins: Sequence[Path], sides: Tokenizers) -> Started:
-    """Give a new model the weights of folders, as far as they fit, and say what moved."""
-    return _from_berts(model, origins, sides) if len(origins) == 2 else _from_one(model, origins[0], sides)
+def load_start(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers) -> Started:
+    """Copy the weights of the folders into a new model as far as they fit."""
+    if not origins:
+        return Started("", {})
+    if len(origins) == 2:
+        return _start_from_berts(model, origins, tokenizers)
+    return _start_from_one(model, origins[0], tokenizers)
 
 
-def _from_berts(model: nn.Module, origins: Sequence[Path], sides: Tokenizers) -> Started:
+def _start_from_berts(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers) -> Started:
     assert isinstance(model, Transformer)
-    if model.config.tie_embeddings == "all" and not sides.shared:
+    if model.config.tie_embeddings == "all" and not tokenizers.shared:
         raise ConfigError(
             "model.tie_embeddings = all needs one tokenizer, and the two berts have two: set "
             'model.tie_embeddings="target"'
         )
-    theirs = Tokenizers(*(Tokenizers.load(folder).source for folder in origins))
-    moved = [
-        _recut(load_weights(folder), Tokenizers(before, before), Tokenizers(now, now))
-        for folder, before, now in zip(origins, theirs, sides, strict=True)
+    old = Tokenizers(*(Tokenizers.load(folder).source for folder in origins))
+    weights = [
+        _map_tokens(load_weights(folder), Tokenizers(before, before), Tokenizers(now, now))
+        for folder, before, now in zip(origins, old, tokenizers, strict=True)
     ]
-    report = warm_start(model, *moved)
-    new = _new_rows(report.copied, theirs, sides) | dict.fromkeys(report.new)
-    return Started(f"from {origins[0]} and {origins[1]}: {report}; new: {_shorten(report.new)}", new)
+    report = warm_start(model, *weights)
+    new = _new_rows(report.copied, old, tokenizers) | dict.fromkeys(report.new)
+    return Started(f"from {_join(origins)}: {report}; new: {_shorten(report.new)}", new)
 
 
-def _from_one(model: nn.Module, folder: Path, sides: Tokenizers) -> Started:
-    theirs, stored, first = Tokenizers.load(folder), load_weights(folder), _first_names(folder)
-    weights = _recut({name: stored[owner] for name, owner in first.items()}, theirs, sides)
-    ours = dict(model.named_parameters())
-    kept = [name for name, parameter in ours.items() if name in weights and weights[name].shape == parameter.shape]
-    if not kept:
-        raise FolderError(f"nothing of {folder} fits this model: leave the model section as it is in that folder")
+def _start_from_one(model: nn.Module, folder: Path, tokenizers: Tokenizers) -> Started:
+    old, stored, aliases = Tokenizers.load(folder), load_weights(folder), _stored_names(folder)
+    weights = _map_tokens({name: stored[alias] for name, alias in aliases.items()}, old, tokenizers)
+    parameters = dict(model.named_parameters())
+    copied = [name for name, tensor in parameters.items() if name in weights and weights[name].shape == tensor.shape]
+    if not copied:
+        raise FolderError(f"no weights of {folder} fit this model: use the model section of that folder")
     with torch.no_grad():
-        for name in kept:
-            ours[name].copy_(weights[name])
-    new = [name for name in ours if name not in kept]
-    unused = sorted(set(stored) - {first[name] for name in kept})
-    report = [f"from {folder}: kept {len(kept):,} of {len(ours):,} tensors", *_tokens_report(theirs, sides)]
+        for name in copied:
+            parameters[name].copy_(weights[name])
+    new = [name for name in parameters if name not in copied]
+    unused = sorted(set(stored) - {aliases[name] for name in copied})
+    report = [f"from {folder}: copied {len(copied):,} of {len(parameters):,} tensors"]
+    report += _describe_tokens(old, tokenizers)
     report += [f"new: {_shorten(new)}"] if new else []
-    report += [f"not taken: {_shorten(unused)}"] if unused else []
-    return Started("; ".join(report), _new_rows(kept, theirs, sides) | dict.fromkeys(new))
+    report += [f"not used: {_shorten(unused)}"] if unused else []
+    return Started("; ".join(report), _new_rows(copied, old, tokenizers) | dict.fromkeys(new))
 
 
-def _new_rows(kept: Iterable[str], theirs: Tokenizers, ours: Tokenizers) -> dict[str, Tensor | None]:
-    """Of tensors with one row a token, which rows are of tokens that the folder did not have."""
-    new = [torch.tensor(_places(*pair)) < 0 for pair in zip(theirs, ours, strict=True)]
-    return {name: new[ROWS[name]] for name in kept if name in ROWS and new[ROWS[name]].any()}
-
-
-def _first_names(folder: Path) -> dict[str, str]:
-    """Every name a parameter of a folder's model goes by, and the one it is stored under."""
-    shape = load_config(folder).model
-    model = build(shape, "meta")
+def _stored_names(folder: Path) -> dict[str, str]:
+    """Every name of a parameter in a folder's model, and the name it is stored under (tied parameters have several)."""
+    config = load_config(folder).model
+    model = build(config, "meta")
     stored = {id(parameter): name for name, parameter in model.named_parameters()}
     names = {name: stored[id(parameter)] for name, parameter in model.named_parameters(remove_duplicate=False)}
     embeddings = next((names[name] for name in ("target.token.weight", "target.weight") if name in names), None)
-    if embeddings is not None and shape.tie_embeddings != "none":
+    if embeddings is not None and config.tie_embeddings != "none":
         names["output.weight"] = embeddings
     return names
 
 
-def _recut(weights: Mapping[str, Tensor], theirs: Tokenizers, ours: Tokenizers) -> dict[str, Tensor]:
-    """The same weights with a row for each of our tokens: theirs by its text, or a new one.
+def _map_tokens(weights: Mapping[str, Tensor], old: Tokenizers, new: Tokenizers) -> dict[str, Tensor]:
+    """The weights with one row for each new token: the old row of the same text, or a random one.
 
-    New rows are drawn from a normal distribution with the mean and the spread of theirs: they stand among the others,
-    and a softmax is not upset by them.
+    Random rows have the mean and standard deviation of the old rows, so that their logits are like the others.
     """
-    places = [_places(*pair) for pair in zip(theirs, ours, strict=True)]
-    found = dict(weights)
-    for name, side in ROWS.items():
-        if name in weights and (len(weights[name]) != ours[side].size or places[side] != list(range(ours[side].size))):
-            rows = weights[name].float()
-            spread = rows.std(0, correction=0) if rows.dim() > 1 else 0.0
-            fresh = rows.mean(0) + spread * torch.randn(ours[side].size, *rows.shape[1:])
-            known = torch.tensor(places[side])
-            fresh[known >= 0] = rows[known[known >= 0]]
-            found[name] = fresh.to(weights[name].dtype)
-    return found
+    mapped = dict(weights)
+    for name, side in TOKEN_ROWS.items():
+        rows = _old_rows(old[side], new[side])
+        if name in weights and (len(weights[name]) != len(rows) or not rows.equal(torch.arange(len(rows)))):
+            table = weights[name].float()
+            deviation = table.std(0, correction=0) if table.dim() > 1 else 0.0
+            mapped_table = table.mean(0) + deviation * torch.randn(len(rows), *table.shape[1:])
+            mapped_table[rows >= 0] = table[rows[rows >= 0]]
+            mapped[name] = mapped_table.to(weights[name].dtype)
+    return mapped
 
 
-def _places(theirs: Tokenizer, ours: Tokenizer) -> list[int]:
-    """Where each of our tokens stands among theirs, by its text; -1: nowhere."""
-    known = {token: place for place, token in enumerate(theirs.tokens(range(theirs.size)))}
-    return [known.get(token, -1) for token in ours.tokens(range(ours.size))]
+def _old_rows(old: Tokenizer, new: Tokenizer) -> Tensor:
+    """The old id of each new token, matched by text; -1 if there is none."""
+    ids = {token: number for number, token in enumerate(old.tokens(range(old.size)))}
+    return torch.tensor([ids.get(token, -1) for token in new.tokens(range(new.size))])
 
 
-def _tokens_report(theirs: Tokenizers, ours: Tokenizers) -> list[str]:
+def _new_rows(copied: Iterable[str], old: Tokenizers, new: Tokenizers) -> dict[str, Tensor | None]:
+    """Of the copied tensors with one row per token, the mask of rows of new tokens."""
+    masks = [_old_rows(*pair) < 0 for pair in zip(old, new, strict=True)]
+    return {name: masks[TOKEN_ROWS[name]] for name in copied if name in TOKEN_ROWS and masks[TOKEN_ROWS[name]].any()}
+
+
+def _describe_tokens(old: Tokenizers, new: Tokenizers) -> list[str]:
     lines: list[str] = []
-    for name, before, now in zip(("source ", "target "), theirs, ours, strict=True):
-        if before.fingerprint != now.fingerprint and not (lines and ours.shared and theirs.shared):
-            kept = sum(place >= 0 for place in _places(before, now))
-            side = "" if ours.shared and theirs.shared else name
-            new = now.size - kept
-            lines.append(
-                f"of {now.size:,} {side}tokens {kept:,} keep their embedding, {new:,} {'is' if new == 1 else 'are'} new"
-            )
+    one_side = old.shared and new.shared
+    for name, before, now in zip(("source ", "target "), old, new, strict=True):
+        if before.fingerprint != now.fingerprint and not (lines and one_side):
+            kept = int((_old_rows(before, now) >= 0).sum())
+            added = now.size - kept
+            side, verb = "" if one_side else name, "is" if added == 1 else "are"
+            lines.append(f"of {now.size:,} {side}tokens {kept:,} keep their embedding, {added:,} {verb} new")
     return lines
 
 
 def _shorten(names: Sequence[str]) -> str:
-    """Names, those of the same place in several layers as one."""
-    alike = list(dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name) for name in names))
-    more = f" and {len(alike) - SHOWN:,} more" if len(alike) > SHOWN else ""
-    return ", ".join(alike[:SHOWN]) + more
+    """A few names; those that differ only in the number of their layer are shown once."""
+    distinct = list(dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name) for name in names))
+    more = f" and {len(distinct) - MAX_NAMES_SHOWN:,} more" if len(distinct) > MAX_NAMES_SHOWN else ""
+    return ", ".join(distinct[:MAX_NAMES_SHOWN]) + more
 
 
-# What is trained
+# Trained parameters
 
 
-def choose_trained(model: nn.Module, config: Config, new: New) -> str:
-    """Freeze what the config says, or put adapters on, and say how much is left; "" where all is trained."""
+def set_trained(model: nn.Module, config: Config, new: New) -> str:
+    """Freeze parameters or add LoRA as the config says; a line about it, or "" if all parameters are trained."""
     settings = config.train
     if settings.lora_rank:
         trained = add_lora(model, settings.lora_rank, new)
-        how = f"adapters of rank {settings.lora_rank}" + (", and what is new" if new else "")
+        method = f"LoRA of rank {settings.lora_rank}" + (", and new parameters" if new else "")
     elif settings.freeze:
         _freeze(model, settings.freeze.split())
         trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-        how = f"frozen: {settings.freeze}"
+        method = f"frozen: {settings.freeze}"
     else:
         return ""
-    return f"{trained:,} of {sum(p.numel() for p in model.parameters()):,} parameters are trained ({how})"
+    total = sum(parameter.numel() for parameter in model.parameters())
+    return f"{trained:,} of {total:,} parameters are trained ({method})"
 
 
 def _freeze(model: nn.Module, patterns: Iterable[str]) -> None:
-    """No gradient for parameters whose name, or the name of a part they are in, is like a pattern."""
-    named = dict(model.named_parameters(remove_duplicate=False))
+    """Freeze the parameters whose name, or the name of a module they are in, matches a pattern."""
+    parameters = dict(model.named_parameters(remove_duplicate=False))
     for pattern in patterns:
-        found = [name for name in named if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
-        if not found:
-            parts = {name.rsplit(".", depth)[0] for name in named for depth in range(name.count(".") + 1)}
-            close = did_you_mean(pattern, parts)
-            hint = close if close.startswith(" Did") else ""
-            examples = ", ".join(list(named)[:: max(1, len(named) // 3)][:3])
+        matches = [name for name in parameters if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
+        if not matches:
+            modules = {name.rsplit(".", depth)[0] for name in parameters for depth in range(name.count(".") + 1)}
+            suggestion = did_you_mean(pattern, modules)
+            hint = suggestion if suggestion.startswith(" Did") else ""
+            examples = ", ".join(list(parameters)[:: max(1, len(parameters) // 3)][:3])
             raise ConfigError(f"train.freeze: no parameter is called {pattern}.{hint} Names are such as {examples}")
-        for name in found:
-            named[name].requires_grad_(False)
+        for name in matches:
+            parameters[name].requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ConfigError("train.freeze leaves nothing to train")

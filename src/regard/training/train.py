@@ -58,8 +58,7 @@ from regard.training.request import (
     clear_folder,
     make_request,
 )
-from regard.training.start_from import Started, choose_trained, origin_of, take_tokenizers
-from regard.training.start_from import start_from as load_start
+from regard.training.start_from import load_start, origin_checksums, reuse_tokenizers, set_trained
 from regard.training.validation import ValidationSet, final_scores, validate, validation_set
 from regard.translation.loading import load
 
@@ -253,7 +252,7 @@ def _start(request: Request, runtime: Runtime, say: Say) -> tuple[ValidationSet,
     same names. The config is written last.
     """
     out, text = request.out, request.config.text
-    tokenizers = take_tokenizers(request.origins, text, say) or make_tokenizers(request.corpora, text, say)
+    tokenizers = reuse_tokenizers(request.origins, text, say) or make_tokenizers(request.corpora, text, say)
     config = _with_vocabulary(request.config, tokenizers)
     held_out, identity = _prepare(request, config, tokenizers, say, check_cache=True)
     config = settle(
@@ -297,7 +296,7 @@ def _with_vocabulary(config: Config, tokenizers: Tokenizers) -> Config:
 
 def _identity(request: Request, data: str) -> str:
     """What distinguishes runs of the same config: the hash of the data, and the model they started from."""
-    return f"{data}\nfrom {origin_of(request.origins)}" if request.origins else data
+    return f"{data}\nfrom {origin_checksums(request.origins)}" if request.origins else data
 
 
 def _check_identity(request: Request, data: str) -> None:
@@ -317,9 +316,9 @@ def _make_model(
     """The model of update 0, and remarks about the model it starts from."""
     torch.manual_seed(config.train.seed)
     model = build(config.model, device)
-    started = load_start(model, request.origins, tokenizers) if request.origins else Started("", {})
-    trained = choose_trained(model, config, started.new)
-    return model, [line for line in (started.said, trained) if line]
+    start = load_start(model, request.origins, tokenizers)
+    trained = set_trained(model, config, start.new)
+    return model, [line for line in (start.report, trained) if line]
 
 
 def _has_model(out: Path, say: Say) -> bool:
