@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.decoding import Hypothesis
 from regard.errors import ConfigError, InputError
 from regard.inspection import attribution
-from regard.inspection.trace import Trace, trace, trace_encoder
+from regard.inspection.trace import Trace, sum_by_word, trace, trace_encoder
 from regard.models import State, build
 from regard.text.tokenizer import END, MASK, START, Tokenizer, Tokenizers, train
 from tests.decoding.small import shaken
@@ -58,7 +58,7 @@ class Bag(nn.Module):
 
 
 @pytest.mark.parametrize("method", ["gradient", "ablation"])
-def test_a_word_is_traced_to_the_word_it_came_from_wherever_that_stands(method: str, tokenizer: Tokenizer) -> None:
+def test_every_method_attributes_a_copied_word_to_its_source(method: str, tokenizer: Tokenizer) -> None:
     model = Bag(tokenizer.size)
     source, written = [*tokenizer.encode("old cat sat mat"), END], tokenizer.encode("mat cat old")
     told = Hypothesis(written, 0.0, 0.0, True, [])
@@ -67,28 +67,28 @@ def test_a_word_is_traced_to_the_word_it_came_from_wherever_that_stands(method: 
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "gpt-llama"])
-def test_gradients_add_up_to_what_the_words_changed(
+def test_integrated_gradients_add_up_to_the_change_of_the_log_probability(
     name: str, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attribution, "POINTS", 64)  # a norm bends sharply where embeddings are nearly nothing
     model, found = seen(name, tokenizer)
-    target = attribution._asked(found)
+    target = attribution._explained_tokens(found)
     with torch.no_grad():
         whole = attribution.log_probabilities(model, [found.source.ids], target)[0]
-        with attribution._faded(model, 0.0):
+        with attribution._scaled_embeddings(model, 0.0):
             nothing = attribution.log_probabilities(model, [found.source.ids], target)[0]
     given = attribution.explain(found, "gradient", model).values[0, 0].sum(1)
     torch.testing.assert_close(given, whole - nothing, atol=0.02, rtol=0.01)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_of_the_model_is_left_changed(name: str, tokenizer: Tokenizer) -> None:
+def test_the_model_is_unchanged_afterwards(name: str, tokenizer: Tokenizer) -> None:
     model, found = seen(name, tokenizer)
     attribution.explain_all(found, model)
     assert not any(module._forward_hooks for module in model.modules())
 
 
-def test_ablation_is_what_the_log_probability_loses_without_the_word(tokenizer: Tokenizer) -> None:
+def test_ablation_is_the_loss_of_log_probability_without_the_word(tokenizer: Tokenizer) -> None:
     model, found = seen("transformer", tokenizer)
     without = [number for place, number in enumerate(found.source.ids) if place != 2]
     with torch.no_grad():
@@ -97,7 +97,7 @@ def test_ablation_is_what_the_log_probability_loses_without_the_word(tokenizer: 
     torch.testing.assert_close(lost, found.log_probabilities - logs, atol=1e-5, rtol=1e-4)
 
 
-def test_of_a_gpt_a_word_is_missed_only_by_what_comes_after_it(tokenizer: Tokenizer) -> None:
+def test_ablation_in_a_gpt_changes_only_later_words(tokenizer: Tokenizer) -> None:
     model, found = seen("gpt", tokenizer)
     lost = attribution.explain(found, "ablation", model).values[0, 0]
     begin = len(found.source.words)
@@ -106,17 +106,17 @@ def test_of_a_gpt_a_word_is_missed_only_by_what_comes_after_it(tokenizer: Tokeni
     assert (lost[later] != 0).all()
 
 
-def test_a_masked_word_of_a_bert_is_explained_by_its_best_guess(tokenizer: Tokenizer) -> None:
+def test_a_masked_word_of_a_bert_is_explained_by_its_best_prediction(tokenizer: Tokenizer) -> None:
     model, _ = seen("bert", tokenizer)
     ids = [tokenizer.id("Ġold"), MASK, END] if "Ġold" in tokenizer.text else [5, MASK, END]
     found = trace_encoder(model, [ids], tokenizer)[0]
-    assert attribution._asked(found)[1] == found.alternatives[1][0].id
+    assert attribution._explained_tokens(found)[1] == found.alternatives[1][0].id
 
 
 @pytest.mark.parametrize(
     ("name", "kind"), [("transformer", "cross"), ("transformer", "encoder"), ("bert", "encoder"), ("gpt", "decoder")]
 )
-def test_what_is_rolled_out_are_shares_of_a_whole(name: str, kind: str, tokenizer: Tokenizer) -> None:
+def test_rollout_gives_shares_that_sum_to_one(name: str, kind: str, tokenizer: Tokenizer) -> None:
     model, found = seen(name, tokenizer)
     rows = attribution.explain(found, "rollout", model, kind).values[0, 0]
     assert (rows >= 0).all()
@@ -127,17 +127,17 @@ def test_rollout_halves_every_layer_with_its_residual() -> None:
     one, two = torch.tensor([[0.2, 0.8], [0.6, 0.4]]), torch.tensor([[1.0, 0.0], [0.5, 0.5]])
     half = torch.eye(2) / 2
     expected = (two / 2 + half) @ (one / 2 + half)
-    torch.testing.assert_close(attribution.rolled(torch.stack([one, two])), expected)
+    torch.testing.assert_close(attribution.rollout_self(torch.stack([one, two])), expected)
 
 
-def test_rollout_across_follows_the_encoder_and_leaves_out_what_was_written() -> None:
+def test_cross_rollout_follows_the_encoder_and_leaves_out_the_written_words() -> None:
     encoder, decoder = torch.eye(2)[None], torch.eye(2)[None]
     cross = torch.tensor([[[0.9, 0.1], [0.3, 0.7]]])
-    torch.testing.assert_close(attribution.rolled_across(encoder, decoder, cross), cross[0])
+    torch.testing.assert_close(attribution.rollout_cross(encoder, decoder, cross), cross[0])
 
 
 @pytest.mark.parametrize("name", ["transformer", "transformer-grouped"])
-def test_value_weighted_attention_is_the_length_of_what_a_look_brought(name: str, tokenizer: Tokenizer) -> None:
+def test_value_is_the_norm_of_the_projected_values(name: str, tokenizer: Tokenizer) -> None:
     model, found = seen(name, tokenizer)
     record: dict[str, Tensor] = {}
     with torch.no_grad():
@@ -159,7 +159,7 @@ def test_value_weighted_attention_is_the_length_of_what_a_look_brought(name: str
     torch.testing.assert_close(shown.joined[1], vectors.norm(dim=-1))
 
 
-def test_value_weighted_attention_of_an_rnn_is_the_weight_times_the_length_of_the_state(tokenizer: Tokenizer) -> None:
+def test_value_of_an_rnn_is_the_weight_times_the_norm_of_the_state(tokenizer: Tokenizer) -> None:
     model, found = seen("rnn-additive-input-gru", tokenizer)
     record: dict[str, Tensor] = {}
     with torch.no_grad():
@@ -171,11 +171,11 @@ def test_value_weighted_attention_of_an_rnn_is_the_weight_times_the_length_of_th
 def test_subwords_are_summed_into_words() -> None:
     rows, columns = side("a b", 2), side("c")
     tokens = torch.arange(10.0).reshape(5, 2)
-    summed = attribution.by_word(tokens, rows, columns)
+    summed = sum_by_word(tokens, rows, columns)
     assert summed.tolist() == [[2.0, 4.0], [10.0, 12.0], [8.0, 9.0]]
 
 
-def test_a_layer_and_a_head_are_found_under_their_numbers(tokenizer: Tokenizer) -> None:
+def test_a_layer_and_a_head_are_chosen_by_number(tokenizer: Tokenizer) -> None:
     _, found = seen("transformer", tokenizer)
     where, values = attribution.explain(found, "attention").picture(0, 3)
     assert where == "layer 0, head 3"
@@ -187,12 +187,12 @@ def test_a_layer_and_a_head_are_found_under_their_numbers(tokenizer: Tokenizer) 
     [
         ("attention", None, 9, "no cross layer 9: they count from 0 to 1"),
         ("gradient", None, 1, "gradient has no layers and heads"),
-        ("gradient", "encoder", None, "of a transformer that is cross"),
-        ("rollout", "decoder", None, "rollout shows encoder and cross"),
+        ("gradient", "encoder", None, "for a transformer the kind is cross"),
+        ("rollout", "decoder", None, "rollout has the kinds encoder and cross"),
         ("value", None, None, "value needs the model"),
     ],
 )
-def test_what_cannot_be_shown_is_said(
+def test_a_map_that_does_not_exist_is_refused_with_a_reason(
     method: str, kind: str | None, layer: int | None, message: str, tokenizer: Tokenizer
 ) -> None:
     model, found = seen("transformer", tokenizer)
@@ -200,9 +200,9 @@ def test_what_cannot_be_shown_is_said(
         attribution.explain(found, method, None if method == "value" else model, kind).picture(layer)
 
 
-def test_an_rnn_without_attention_says_so_and_still_has_gradient_and_ablation(tokenizer: Tokenizer) -> None:
+def test_an_rnn_without_attention_has_gradient_and_ablation(tokenizer: Tokenizer) -> None:
     model, found = seen("rnn-none-input-gru", tokenizer)
-    with pytest.raises(InputError, match="has no attention to show: --method gradient"):
+    with pytest.raises(InputError, match="has no attention to show: use --method gradient"):
         attribution.explain(found, "attention", model)
     assert [shown.method for shown in attribution.explain_all(found, model)] == ["gradient", "ablation"]
 

@@ -69,7 +69,7 @@ def test_the_title_says_model_method_layer_and_head() -> None:
 
 
 def test_the_meaning_of_the_method_is_under_it() -> None:
-    assert any("A look is not a reason" in text for text in texts(svg(drawn(" ".join("abcdefghijkl")))))
+    assert any("not why it wrote" in text for text in texts(svg(drawn(" ".join("abcdefghijkl")))))
 
 
 def test_sixty_words_get_labels_that_do_not_touch() -> None:

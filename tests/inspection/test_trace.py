@@ -92,7 +92,7 @@ def test_the_weights_are_those_used_while_decoding(name: str, beams: int, tokeni
 
 @all_families
 @pytest.mark.parametrize("beams", [1, 3])
-def test_a_trace_of_what_the_search_had_read_is_the_same(name: str, beams: int, tokenizer: Tokenizer) -> None:
+def test_a_trace_that_reuses_the_encoder_of_the_search_is_the_same(name: str, beams: int, tokenizer: Tokenizer) -> None:
     made = Made(name, tokenizer)
     gpt = "gpt" in name
     rows = [source[:2] for source in made.sources]
@@ -126,7 +126,7 @@ def test_the_log_probabilities_are_those_of_the_search(name: str, tokenizer: Tok
 
 
 @all_families
-def test_every_step_offers_the_chosen_token_where_it_is_among_the_best(name: str, tokenizer: Tokenizer) -> None:
+def test_the_alternatives_of_every_step_include_the_chosen_token(name: str, tokenizer: Tokenizer) -> None:
     made = Made(name, tokenizer)
     for found in made.traces(top=made.sides.target.size):
         for number, log_probability, step in zip(
@@ -138,7 +138,7 @@ def test_every_step_offers_the_chosen_token_where_it_is_among_the_best(name: str
 
 
 @all_families
-def test_a_trace_made_alone_is_the_one_made_together(name: str, tokenizer: Tokenizer) -> None:
+def test_a_trace_does_not_depend_on_its_batch(name: str, tokenizer: Tokenizer) -> None:
     made = Made(name, tokenizer)
     for row, together in enumerate(made.traces()):
         alone = trace(made.model, made.sources[row : row + 1], made.hypotheses[row : row + 1], made.sides)[0]
@@ -147,7 +147,7 @@ def test_a_trace_made_alone_is_the_one_made_together(name: str, tokenizer: Token
 
 
 @all_families
-def test_every_attention_has_its_tokens_along_its_axes(name: str, tokenizer: Tokenizer) -> None:
+def test_attention_has_its_tokens_along_its_axes(name: str, tokenizer: Tokenizer) -> None:
     made = Made(name, tokenizer)
     config = GENERATORS[name]
     heads = 1 if config.family == "rnn" else config.heads
@@ -160,7 +160,7 @@ def test_every_attention_has_its_tokens_along_its_axes(name: str, tokenizer: Tok
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".json"])
 @all_families
-def test_a_trace_comes_back_from_its_file(name: str, suffix: str, tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_a_trace_is_read_back_from_its_file(name: str, suffix: str, tmp_path: Path, tokenizer: Tokenizer) -> None:
     made = Made(name, tokenizer, beams=2)
     for number, found in enumerate(made.traces(hidden=True, trees=made.trees)):
         found.save(tmp_path / f"{number}{suffix}")
@@ -170,7 +170,7 @@ def test_a_trace_comes_back_from_its_file(name: str, suffix: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", BERTS)
-def test_a_bert_is_traced_by_what_it_reads(name: str, tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_a_bert_has_encoder_attention_and_predictions(name: str, tmp_path: Path, tokenizer: Tokenizer) -> None:
     model = build(dataclasses.replace(BERTS[name], vocabulary=tokenizer.size)).eval()
     assert isinstance(model, BERT)
     ids = [START, *tokenizer.encode("the old"), MASK, END]
@@ -182,7 +182,7 @@ def test_a_bert_is_traced_by_what_it_reads(name: str, tmp_path: Path, tokenizer:
     assert Trace.load(tmp_path / "read.safetensors").as_json() == found.as_json()
 
 
-def test_the_tree_names_its_pieces(tokenizer: Tokenizer) -> None:
+def test_the_tree_has_subwords(tokenizer: Tokenizer) -> None:
     made = Made("transformer", tokenizer, beams=2)
     found = made.traces(trees=made.trees)[0]
     allowed = [[branch for branch in step if math.isfinite(branch.log_probability)] for step in made.trees[0]]
@@ -216,7 +216,7 @@ def test_every_word_of_the_text_is_a_word_of_the_trace(kind: Any) -> None:
     assert "".join(found.subwords[:-1]) == text
 
 
-def test_pieces_of_half_characters_belong_to_the_word_they_become() -> None:
+def test_tokens_of_half_characters_belong_to_their_word() -> None:
     tokenizer = train(["a"], kind="bpe", vocabulary=0)  # bytes alone
     ids = tokenizer.encode("né 日本")
     found = make_side(tokenizer, ids)
@@ -225,17 +225,17 @@ def test_pieces_of_half_characters_belong_to_the_word_they_become() -> None:
     assert "".join(found.subwords) == "né 日本"
 
 
-def test_in_a_script_without_blanks_every_token_is_a_word() -> None:
+def test_in_a_script_without_spaces_every_token_is_a_word() -> None:
     tokenizer = train(["日本語"] * 3, kind="characters", vocabulary=300)
     assert make_side(tokenizer, tokenizer.encode("日本語")).words == ["日", "本", "語"]
 
 
-def test_an_empty_target_is_its_end_alone(tokenizer: Tokenizer) -> None:
+def test_an_empty_target_is_its_end_token(tokenizer: Tokenizer) -> None:
     assert make_side(tokenizer, [END]).words == ["</s>"]
     assert make_side(tokenizer, []).words == []
 
 
-def test_attention_between_words_sums_what_is_looked_at_and_averages_who_looks(tokenizer: Tokenizer) -> None:
+def test_attention_by_word_is_summed_over_columns_and_averaged_over_rows(tokenizer: Tokenizer) -> None:
     words = train(["b a"] * 3, kind="bpe", vocabulary=300)  # knows " a", and z and q as letters
     found = dataclasses.replace(
         Made("transformer", tokenizer).traces()[0],
