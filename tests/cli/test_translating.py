@@ -1,4 +1,4 @@
-"""The commands that use a model: one line out per line in, and a clear word on every line that is none."""
+"""translate writes one line per input line and names every line that could not be read; generate, fill and embed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def regard(*words: str | Path, text: str | bytes = "") -> Any:
     return done
 
 
-def test_one_line_comes_out_for_each_that_goes_in(folders: Path) -> None:
+def test_every_input_line_gives_one_output_line(folders: Path) -> None:
     text = "the bird\n\n  \nthe old house. The river sees a small bird.\r\nthe bird"
     done = regard("translate", folders / "translator", text=text)
     lines = done.stdout.split("\n")
@@ -50,7 +50,7 @@ def test_one_line_comes_out_for_each_that_goes_in(folders: Path) -> None:
     assert lines[0] == lines[4]
 
 
-def test_a_line_that_cannot_be_read_is_empty_and_named_and_the_rest_is_translated(folders: Path) -> None:
+def test_an_unreadable_line_gives_an_empty_line_and_a_message(folders: Path) -> None:
     done = regard("translate", folders / "translator", text=b"the bird\na\0b\ncaf\xe9\nthe bird\n")
     lines = done.stdout.split("\n")
     assert done.exit_code == 1
@@ -60,13 +60,13 @@ def test_a_line_that_cannot_be_read_is_empty_and_named_and_the_rest_is_translate
     assert "standard input:3: byte 4 of the line (0xE9) is not UTF-8" in done.stderr
 
 
-def test_a_sentence_that_had_to_be_split_is_told_of(folders: Path) -> None:
+def test_a_split_sentence_is_reported(folders: Path) -> None:
     done = regard("translate", folders / "translator", text="the bird, " * 30 + "\nthe bird\n")
     assert done.exit_code == 0
     assert "1 line had a sentence too long to be read at once" in done.stderr
 
 
-def test_objects_keep_their_fields_and_get_a_translation(folders: Path) -> None:
+def test_json_objects_keep_their_fields_and_get_a_translation(folders: Path) -> None:
     rows = ['{"id": 1, "en": "the bird"}', "no json", "", '{"id": 2}', '{"en": "\\ud800"}']
     how = ("--jsonl", "--field", "en", "--add", "score,warnings,alignment", "--alternatives", "1")
     done = regard("translate", folders / "translator", *how, text="\n".join(rows))
@@ -80,7 +80,7 @@ def test_objects_keep_their_fields_and_get_a_translation(folders: Path) -> None:
     assert done.exit_code == 1
 
 
-def test_an_object_comes_out_as_it_was_written(folders: Path) -> None:
+def test_a_json_object_is_written_as_it_was_read(folders: Path) -> None:
     row = '{ "pi":3.14159265358979323846264338327950288, "text": "the bird","n": 1%s, "half": "\\ud800"' % ("0" * 5000)
     done = regard("translate", folders / "translator", "--jsonl", text=f"{row} }}\n")
     assert done.exit_code == 0
@@ -88,7 +88,7 @@ def test_an_object_comes_out_as_it_was_written(folders: Path) -> None:
     assert json.loads(done.stdout, parse_int=str)["translation"]
 
 
-def test_an_object_is_nested_as_deep_as_can_be_read_or_has_an_error_alone(folders: Path) -> None:
+def test_json_nested_too_deeply_fails_alone(folders: Path) -> None:
     rows = [f'{{"text": "the bird", "x": {"[" * deep}{"]" * deep}}}' for deep in (600, 100_000, 1)]
     done = regard("translate", folders / "translator", "--jsonl", text="\n".join(rows))
     deep, deepest, last = map(json.loads, done.stdout.splitlines())
@@ -96,7 +96,7 @@ def test_an_object_is_nested_as_deep_as_can_be_read_or_has_an_error_alone(folder
     assert deepest["error"] == "this JSON is nested too deeply to be read"
 
 
-def test_a_field_that_is_there_is_never_overwritten(folders: Path) -> None:
+def test_an_existing_field_is_never_overwritten(folders: Path) -> None:
     rows = [
         '{"text": "the bird", "translation": "mine"}',
         '{"text": "the bird", "score": 1}',
@@ -111,7 +111,7 @@ def test_a_field_that_is_there_is_never_overwritten(folders: Path) -> None:
     assert done.exit_code == 1
 
 
-def test_only_the_first_of_many_bad_lines_are_kept(folders: Path, tmp_path: Path) -> None:
+def test_only_the_first_failed_lines_are_listed(folders: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.txt"
     done = regard("translate", folders / "translator", "--json", "--out", out, text="a\0\n" * 25)
     report = json.loads(done.stdout)
@@ -131,7 +131,7 @@ def test_output_is_utf_8_whatever_the_locale(folders: Path, monkeypatch: pytest.
     assert written.getvalue().startswith("caf\u00e9 ".encode())
 
 
-def test_a_full_gpu_is_one_line(
+def test_a_full_gpu_gives_a_message_of_one_line(
     folders: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*_: object, **__: object) -> None:
@@ -149,7 +149,7 @@ def test_a_full_gpu_is_one_line(
     )
 
 
-def test_the_picture_is_of_the_first_translation_that_was_written(
+def test_the_trace_is_of_the_first_translated_line(
     folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[Result] = []
@@ -164,7 +164,7 @@ def test_the_picture_is_of_the_first_translation_that_was_written(
     assert drawn[0].trace.source.text == "the old house"
 
 
-def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_translated(folders: Path, tmp_path: Path) -> None:
+def test_an_invalid_trace_file_is_refused_before_translating(folders: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"a\.pdf must end in"):
         regard(
             "translate", folders / "translator", "--trace", tmp_path / "a.pdf", "--out", tmp_path / "out", text="a\n"
@@ -172,7 +172,7 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_translated
     assert not (tmp_path / "out").exists()
 
 
-def test_without_a_line_to_translate_there_is_no_picture_and_that_is_said(folders: Path, tmp_path: Path) -> None:
+def test_without_a_translated_line_there_is_no_trace_and_a_message(folders: Path, tmp_path: Path) -> None:
     done = regard("translate", folders / "translator", "--trace", tmp_path / "a.html", text="\n\n")
     assert done.stdout == "\n\n"
     assert "no line was translated, so there is nothing to draw" in done.stderr
@@ -181,7 +181,7 @@ def test_without_a_line_to_translate_there_is_no_picture_and_that_is_said(folder
 PO = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "the%s bird"\nmsgstr ""\n'
 
 
-def test_a_message_that_is_no_text_stays_and_is_named(folders: Path, tmp_path: Path) -> None:
+def test_an_unreadable_message_of_a_document_stays_and_is_reported(folders: Path, tmp_path: Path) -> None:
     path, out = tmp_path / "a.po", tmp_path / "b.po"
     path.write_text(PO % "\\000")
     done = regard("translate", folders / "translator", path, "--out", out)
@@ -198,9 +198,7 @@ XLIFF = (
 
 
 @pytest.mark.parametrize(("name", "text"), [("a.po", PO % ""), ("a.xlf", XLIFF)])
-def test_terms_are_brought_into_documents_and_counted_there(
-    folders: Path, tmp_path: Path, name: str, text: str
-) -> None:
+def test_terms_are_placed_and_counted_in_documents(folders: Path, tmp_path: Path, name: str, text: str) -> None:
     path, out, glossary = tmp_path / name, tmp_path / f"b{name}", tmp_path / "terms.tsv"
     path.write_text(text)
     glossary.write_text("bird\tzorblax\n")
@@ -219,7 +217,7 @@ def test_alternatives_follow_on_the_same_line(folders: Path) -> None:
     assert second == ""
 
 
-def test_a_report_as_json_needs_a_file_to_write_to(folders: Path, tmp_path: Path) -> None:
+def test_json_needs_an_output_file(folders: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="give --out"):
         regard("translate", folders / "translator", "--json", text="a\n")
     done = regard("translate", folders / "translator", "--json", "--out", tmp_path / "out.txt", text="the bird\n\0\n")
@@ -228,7 +226,7 @@ def test_a_report_as_json_needs_a_file_to_write_to(folders: Path, tmp_path: Path
     assert len((tmp_path / "out.txt").read_text().split("\n")) == 3
 
 
-def test_terms_of_a_glossary_are_counted_and_those_that_are_missing_are_named(folders: Path, tmp_path: Path) -> None:
+def test_terms_are_counted_and_missing_ones_are_named(folders: Path, tmp_path: Path) -> None:
     glossary, keep, out = tmp_path / "terms.tsv", tmp_path / "keep.txt", tmp_path / "out"
     glossary.write_text("bird\tzorblax\n")
     keep.write_text("/X\\d/\n")
@@ -241,7 +239,7 @@ def test_terms_of_a_glossary_are_counted_and_those_that_are_missing_are_named(fo
         assert (f"glossary: term {term} not placed in line 2" in done.stderr) != (form in text)
 
 
-def test_nothing_is_overwritten_and_least_of_all_the_input(folders: Path, tmp_path: Path) -> None:
+def test_existing_files_and_the_input_are_not_overwritten(folders: Path, tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_text("the bird\n")
     with pytest.raises(FolderError, match="is an input file"):
@@ -251,26 +249,26 @@ def test_nothing_is_overwritten_and_least_of_all_the_input(folders: Path, tmp_pa
         regard("translate", folders / "translator", path, "--out", tmp_path / "out.txt")
 
 
-def test_the_prompt_and_what_follows_are_written(folders: Path) -> None:
+def test_generate_prints_the_prompt_and_its_continuation(folders: Path) -> None:
     done = regard("generate", folders / "gpt", "the old", "--tokens", "5", "--greedy")
     assert done.stdout.startswith("the old")
     answer = json.loads(regard("generate", folders / "gpt", "the old", "--tokens", "5", "--greedy", "--json").stdout)
     assert done.stdout == f"the old{answer['text']}\n"
 
 
-def test_gaps_are_filled_on_the_terminal_and_as_json(folders: Path) -> None:
+def test_fill_prints_guesses_or_json(folders: Path) -> None:
     answer = json.loads(regard("fill", folders / "bert", "the [MASK] sees", "--top", "2", "--json").stdout)
     assert len(answer["gaps"][0]) == 2
     assert answer["text"] in regard("fill", folders / "bert", "the [MASK] sees").stdout
 
 
-def test_every_line_becomes_a_row_of_numbers(folders: Path, tmp_path: Path) -> None:
+def test_embed_writes_one_row_a_line(folders: Path, tmp_path: Path) -> None:
     regard("embed", folders / "bert", "--out", tmp_path / "x.npy", text="the bird\n\nthe old house\n")
     found = np.load(tmp_path / "x.npy")
     assert (found.shape, found.dtype) == ((3, 16), np.float32)
 
 
-def test_a_line_that_cannot_be_read_becomes_zeros_and_is_named(folders: Path, tmp_path: Path) -> None:
+def test_embed_gives_zeros_for_an_unreadable_line_and_a_message(folders: Path, tmp_path: Path) -> None:
     done = regard("embed", folders / "bert", "--out", tmp_path / "x.npy", text=b"the bird\n\xff\nthe bird\n")
     first, bad, last = np.load(tmp_path / "x.npy")
     assert (done.exit_code, bad.any()) == (1, False)
@@ -284,7 +282,7 @@ def test_a_line_that_cannot_be_read_becomes_zeros_and_is_named(folders: Path, tm
     [(("translate", "gpt"), "regard generate"), (("generate", "translator"), "regard translate"),
      (("fill", "gpt", "[MASK]"), "regard generate"), (("translate", "bert"), "regard fill")],
 )  # fmt: skip
-def test_a_folder_of_another_family_is_refused_with_what_it_is_for(
+def test_a_folder_of_another_family_is_refused_with_the_right_command(
     folders: Path, words: tuple[str, ...], right: str
 ) -> None:
     with pytest.raises(FolderError, match=right):
