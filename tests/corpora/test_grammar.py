@@ -9,6 +9,7 @@ import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -19,7 +20,7 @@ from regard.corpora.builtin.function_words import ADVERBS
 from regard.corpora.builtin.grammar import object_relative, passive, relative_clause
 from regard.corpora.builtin.morphology import conjugate
 from regard.corpora.builtin.phrases import Derivation, NounPhrase, ObjectPronoun
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.slow  # thousands of sentences are derived
 
@@ -39,12 +40,14 @@ def spread() -> list[Pair]:
     return list(sentences(3_000, seed=4, lengths="uniform"))
 
 
+@cache
 def bare(text: str) -> list[str]:
     """The words of a text, without punctuation and the capital at the start."""
     words = [word.strip(".,") for word in text.split()]
     return [words[0][0].lower() + words[0][1:], *words[1:]]
 
 
+@cache
 def apart(text: str) -> list[str]:
     """The words of a French text with elided ones apart: l' accord."""
     words: list[str] = []
@@ -651,6 +654,11 @@ def test_every_word_of_the_lexicon_occurs(many: list[Pair]) -> None:
     assert {word for english, _ in phrases for word in english} <= said
     tables = (lexicon.MONTHS, lexicon.DAYS, lexicon.NUMBERS, ADVERBS, lexicon.MANNER_ADVERBS)
     assert {word for table in tables for word in table} <= said
+
+
+def test_an_unknown_kind_of_noun_suggests_a_known_one() -> None:
+    with pytest.raises(DataError, match=r"no kind of noun familly\. Did you mean family\?"):
+        lexicon.kinds_of("leader familly")
 
 
 def test_the_lexicon_is_large_and_each_english_word_has_one_entry() -> None:

@@ -17,9 +17,11 @@ from regard.corpora.builtin.morphology import (
     indefinite_article,
 )
 from regard.corpora.builtin.words import LEXICON
+from regard.errors import DataError, did_you_mean
 
 MASCULINE, FEMININE = 0, 1
 SINGULAR, PLURAL = 0, 1
+GENDERS = {"m": MASCULINE, "f": FEMININE, "masculine": MASCULINE, "feminine": FEMININE}
 
 Phrase = tuple[tuple[str, ...], tuple[tuple[str, Positions], ...]]
 
@@ -97,8 +99,10 @@ def kinds_of(names: str) -> tuple[str, ...]:
     kinds: dict[str, None] = {}
     for name in names.split():
         kinds.update(dict.fromkeys(LEXICON["groups"].get(name, name).split()))
-    unknown = [kind for kind in kinds if kind not in LEXICON["nouns"]]
-    assert not unknown, unknown
+    for kind in kinds:
+        if kind not in LEXICON["nouns"]:
+            known = [*LEXICON["groups"], *LEXICON["nouns"]]
+            raise DataError(f"The word lists have no kind of noun {kind}.{did_you_mean(kind, known)}")
     return tuple(kinds)
 
 
@@ -116,7 +120,7 @@ def phrase(english: str, french: str) -> Phrase:
 def _noun(english: str, entry: str, kind: str) -> Noun:
     french, gender, *plural = entry.split(", ")
     forms = (french, plural[0] if plural else french_plural(french))
-    return Noun((english, english_plural(english)), forms, "mf".index(gender), kind, indefinite_article(english))
+    return Noun((english, english_plural(english)), forms, GENDERS[gender], kind, indefinite_article(english))
 
 
 def _adjective(english: str, entry: dict[str, str], precedes: bool) -> Adjective:
@@ -164,20 +168,18 @@ ALL_VERBS = tuple(
     _verb(english, entry, pattern) for pattern, verbs in LEXICON["verbs"].items() for english, entry in verbs.items()
 )
 FIRST_NAMES = tuple(
-    Name(name, name, "mf".index(gender[0]))
-    for gender, names in LEXICON["first_names"].items()
-    for name in names.split()
+    Name(name, name, GENDERS[gender]) for gender, names in LEXICON["first_names"].items() for name in names.split()
 )
 CITIES = tuple(Name(english, french, MASCULINE) for english, french in LEXICON["cities"].items())
 COUNTRIES = tuple(
-    Name(english, french, "mf".index(gender[0]))
+    Name(english, french, GENDERS[gender])
     for gender, countries in LEXICON["countries"].items()
     for english, french in countries.items()
 )
 INSTITUTIONS = tuple(
     Institution(
         phrase(english, entry.partition(", ")[0]),
-        "mf".index(entry[-1]),
+        GENDERS[entry[-1]],
         PLURAL if entry.startswith("les ") else SINGULAR,
     )
     for english, entry in LEXICON["institutions"].items()
