@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from regard.inspection import race
+from regard.inspection import charts, race
 from regard.inspection.attribution import attention
 from tests.inspection.traces import made
 
-LOOK = attention(made("one two", "un deux", [[1.0, 0.0, 0.0]] * 3), "cross")
-LOOKS = {"none": "le chat", "dot": LOOK}
+MAP = attention(made("one two", "un deux", [[1.0, 0.0, 0.0]] * 3), "cross")
+MAPS = {"none": "le chat", "dot": MAP}
 
 
 def racer(name: str, parts: dict[str, int], curve: list[tuple[float, float]]) -> dict[str, Any]:
@@ -33,10 +33,10 @@ def drawn(curve: list[tuple[float, float]] = [(2.0, 5.0), (9.0, 1.0)], **more: A
     racers = [racer("none", {"a": 9, "c": 1}, curve), racer("dot", {"a": 9, "b": 1, "c": 1}, curve)]
     verdicts = [verdict("none", holds=True), verdict("dot", holds=False)]
     found = {"racers": racers, "verdicts": verdicts, "updates": 7, "device": "cpu", "sentences": 100, **more}
-    return race.page(found, LOOKS)
+    return race.page(found, MAPS)
 
 
-def test_each_claim_stands_over_the_models_it_is_about() -> None:
+def test_each_claim_is_above_its_models() -> None:
     without, looking = re.findall(r"<tbody><tr><th class=.claim.*?</tbody>", drawn())
     assert "Without attention" in without
     assert re.findall(r"none|dot", without) == ["none"]
@@ -49,25 +49,25 @@ def test_a_verdict_says_whether_it_holds_and_by_how_much() -> None:
     assert "40.0 → 20.0</td><td>−50%" in page
 
 
-def test_without_verdicts_nothing_is_claimed() -> None:
+def test_without_verdicts_there_are_no_claims() -> None:
     assert "claim" not in drawn(verdicts=[]).partition("<main")[2]
 
 
-def test_every_racer_is_named_at_the_end_of_its_line() -> None:
-    names = re.findall(r'<g class="label s(\d)">.*?<text[^>]*>(.*?)</text>', drawn())
-    assert sorted(names) == [("0", "none")] * 2 + [("1", "dot")] * 2
+def test_every_racer_is_named_in_the_legends() -> None:
+    legends = re.findall(r'<ul class="legend">(.*?)</ul>', drawn())
+    assert [re.findall(r"none|dot", legend) for legend in legends] == [["none", "dot"]] * 2
 
 
-def test_time_is_told_in_minutes_where_it_takes_some() -> None:
+def test_long_times_are_shown_in_minutes() -> None:
     assert "seconds of training" in drawn()
     assert "minutes of training" in drawn([(100.0, 5.0), (1000.0, 0.1)])
 
 
 def test_a_race_without_validations_says_so() -> None:
-    assert "No validation was made." in drawn([])
+    assert "There was no validation." in drawn([])
 
 
-def test_parts_stand_in_the_order_of_the_model_that_has_most() -> None:
+def test_parts_are_in_the_order_of_the_model_with_the_most_parts() -> None:
     page = drawn()
     assert re.findall(r'<tr><th scope="row">([abc])</th>', page) == ["a", "b", "c"]
     assert '<td class="soft">–</td>' in page
@@ -83,16 +83,16 @@ def test_parts_stand_in_the_order_of_the_model_that_has_most() -> None:
     ],
 )
 def test_an_axis_has_round_numbers(low: float, high: float, marks: list[float]) -> None:
-    assert list(race._round(low, high)) == pytest.approx(marks)
+    assert list(charts.round_ticks(low, high)) == pytest.approx(marks)
 
 
 def test_a_logarithmic_axis_has_ones_twos_and_fives() -> None:
-    assert race._decades(0.04, 2.5) == pytest.approx([0.05, 0.1, 0.2, 0.5, 1, 2])
+    assert charts.log_ticks(0.04, 2.5) == pytest.approx([0.05, 0.1, 0.2, 0.5, 1, 2])
 
 
 def test_a_logarithmic_axis_between_them_has_round_numbers() -> None:
-    assert race._decades(7.28, 8.77) == pytest.approx([7.5, 8, 8.5])
+    assert charts.log_ticks(7.28, 8.77) == pytest.approx([7.5, 8, 8.5])
 
 
-def test_a_model_that_looks_at_nothing_shows_what_it_writes() -> None:
+def test_a_model_without_attention_shows_its_translation() -> None:
     assert "le chat" in drawn()

@@ -38,11 +38,6 @@ def facts() -> dict:
     return score_translations(Translations(HYPOTHESIS), [REFERENCE], sources=REFERENCE).to_dict()
 
 
-def wide(page: str) -> str:
-    """Without the charts of narrow pages."""
-    return re.sub(r'<svg class="chart narrow".*?</svg>', "", page)
-
-
 class Tags(HTMLParser):
     """Whether every element is closed in order."""
 
@@ -61,7 +56,7 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_is_whole_and_loads_nothing(facts: dict) -> None:
+def test_the_page_is_self_contained(facts: dict) -> None:
     page = evaluation_page("a & b", facts, [row()], "so many")
     parser = Tags()
     parser.feed(page)
@@ -70,7 +65,7 @@ def test_the_page_is_whole_and_loads_nothing(facts: dict) -> None:
     assert "<h1>a &amp; b</h1>" in page
 
 
-def test_what_is_in_the_texts_stays_text(facts: dict) -> None:
+def test_markup_in_texts_is_escaped(facts: dict) -> None:
     page = evaluation_page("x", facts, [row("the <script> </script>", "la </script> verte")], "y")
     assert "la </script> verte" not in page
     assert "&lt;verte&gt;" in page
@@ -78,54 +73,29 @@ def test_what_is_in_the_texts_stays_text(facts: dict) -> None:
 
 def test_every_point_of_a_chart_has_its_interval(facts: dict) -> None:
     page = evaluation_page("x", facts, [], "y")
-    points = re.findall(r'<g class="point.*?</g>', wide(page))
+    points = re.findall(r'<g class="point.*?</g>', page)
     assert len(points) == len(facts["by_length"]) + sum(each["words"] > 0 for each in facts["by_frequency"])
     assert all('<path class="interval"' in point for point in points)
 
 
-def test_a_bucket_so_small_that_it_has_no_interval_is_not_drawn(facts: dict) -> None:
+def test_a_bucket_without_an_interval_is_not_drawn(facts: dict) -> None:
     one = {"from": 61, "to": None, "sentences": 1, "bleu": 40.0, "low": 40.0, "high": 40.0, "small": True}
     page = evaluation_page("x", {**facts, "by_length": [one]}, [], "y")
     assert ">too few</text>" in page
     assert '61+, 1: too few to say"' in page
 
 
-def test_a_small_bucket_is_hollow_and_what_leads_to_it_is_dashed(facts: dict) -> None:
+def test_a_small_bucket_is_hollow_and_its_line_is_dashed(facts: dict) -> None:
     few = {"from": 1, "to": 9, "sentences": 4, "bleu": 40.0, "low": 30.0, "high": 50.0, "small": True}
     many = {**few, "from": 10, "to": 19, "small": False}
     page = evaluation_page("x", {**facts, "by_length": [few, many], "by_frequency": []}, [], "y")
-    assert re.findall(r'<g class="([^"]*)"', wide(page)) == ["point s0 few", "point s0"]
-    assert re.findall(r'<line class="(path [^"]*)"', wide(page)) == ["path s0 few"]
+    assert re.findall(r'<g class="([^"]*)"', page) == ["point s0 few", "point s0"]
+    assert re.findall(r'<line class="(path [^"]*)"', page) == ["path s0 few"]
 
 
-def test_a_chart_is_drawn_for_a_wide_page_and_for_a_narrow_one(facts: dict) -> None:
-    page = evaluation_page("x", {**facts, "by_frequency": []}, [], "y")
-    drawn = re.findall(r'<svg class="chart (\w+)".*?</svg>', page)
-    assert drawn == ["wide", "narrow"] * (len(drawn) // 2)
-
-
-def test_labels_lie_apart_and_as_near_as_they_can() -> None:
-    assert report.apart([50.0, 10.0, 52.0, 51.0], 12, 0, 200) == [50.0, 10.0, 74.0, 62.0]
-
-
-def test_labels_at_the_edge_are_pushed_back() -> None:
-    assert report.apart([99.0, 98.0], 12, 0, 100) == [100.0, 88.0]
-
-
-def test_names_stand_beside_the_ends_of_lines_where_there_is_room() -> None:
-    drawn = report.drawing(
-        ["one", "two"], "", "", lambda size: report.labels(size, ["one", "two"], [(9.0, 50.0), None])
-    )
-    wide, narrow = re.findall(r"<svg class=.chart.*?</svg>", drawn)
-    assert ">one</text>" in wide
-    assert "two" not in wide
-    assert "one" not in narrow
-    assert drawn.endswith("two</li></ul>")
-
-
-def test_what_words_are_counted_in_is_told_by_the_name_of_the_file(facts: dict) -> None:
+def test_the_axis_of_frequencies_names_the_file(facts: dict) -> None:
     page = evaluation_page("x", {**facts, "frequencies_from": "far/away/<train>.fr"}, [], "y")
-    assert '<p class="across">times a word is in &lt;train&gt;.fr; below, how many words</p>' in page
+    assert '<p class="across">frequency of a word in &lt;train&gt;.fr; below, the number of words</p>' in page
 
 
 def test_a_sentence_opens_its_trace(facts: dict) -> None:
@@ -160,24 +130,24 @@ def test_fifty_long_traces_stay_below_three_megabytes(facts: dict) -> None:
 def test_a_comparison_has_a_series_and_a_list_of_n_grams_for_each_system() -> None:
     systems = {"one": HYPOTHESIS, "two": worse(REFERENCE, 0.1, 4)}
     found = compare_translations(systems, REFERENCE, lengths=[12]).to_dict()
-    page = comparison_page("x", found, [row()._replace(why="better")], "y")
-    assert len(re.findall(r'<g class="point', wide(page))) == 2 * len(found["by_length"])
+    page = comparison_page("x", found, [row()._replace(kind="better")], "y")
+    assert len(re.findall(r'<g class="point', page)) == 2 * len(found["by_length"])
     assert "two has, one lacks" in page
     assert "one has, two lacks" in page
 
 
 def test_a_badge_says_who_is_better_than_whom(facts: dict) -> None:
     outputs = [Output(name, "la maison", {"chrf": 1.0}) for name in ("new", "<old>")]
-    page = evaluation_page("x", facts, [row()._replace(why="better", outputs=outputs)], "y")
+    page = evaluation_page("x", facts, [row()._replace(kind="better", outputs=outputs)], "y")
     assert "new better than &lt;old&gt;</span>" in page
 
 
-def test_what_was_right_once_is_no_finding() -> None:
+def test_an_ngram_that_is_right_once_is_not_listed() -> None:
     assert report._ngrams([{"words": "la maison", "here": 1, "there": 0}]) == "<li>nothing more than once</li>"
 
 
 @pytest.mark.slow
-def test_a_trace_that_is_opened_keeps_its_own_looks(facts: dict, browser: Any, tmp_path: Path) -> None:
+def test_an_opened_trace_keeps_its_style(facts: dict, browser: Any, tmp_path: Path) -> None:
     page = evaluation_page("x", facts, [row()], "y")
     with Opened(browser, tmp_path / "x.html", page, viewport={"width": 1280, "height": 900}) as opened:
         opened.page.locator("details.trace summary").click()
@@ -191,8 +161,6 @@ def test_a_phone_is_wide_enough_for_a_report(facts: dict, browser: Any, tmp_path
     page = evaluation_page("x", facts, [row()], "y")
     with Opened(browser, tmp_path / "x.html", page, viewport={"width": 360, "height": 740}) as opened:
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= 360
-        assert opened.page.locator(".chart.narrow").first.is_visible()
-        assert not opened.page.locator(".chart.wide").first.is_visible()
 
 
 @pytest.mark.slow

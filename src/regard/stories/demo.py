@@ -16,7 +16,7 @@ from regard.config import find_config
 from regard.corpora import catalog
 from regard.counting import count
 from regard.evaluation.evaluate import Evaluation, evaluate
-from regard.inspection import inspector, report
+from regard.inspection import charts, inspector, report
 from regard.inspection.attribution import attention, explain_all
 from regard.models.folder import MODEL
 from regard.training.checkpoint import PROGRESS, latest_checkpoint
@@ -161,7 +161,7 @@ def _page(facts: Mapping[str, Any], found: Mapping[str, Any], looked: Sequence[R
             ("to train", _time(facts["training_seconds"]), f"{facts['parameters']:,} parameters, from nothing"),
             ("in all", _time(facts["seconds"]), "corpus, training, scores, pictures"),
         ),
-        report.heats(
+        charts.heatmaps(
             "What it looked at",
             "Rows: the words it wrote; columns: the words it read. The stronger the colour, the more it looked there,"
             " all heads together.",
@@ -209,7 +209,7 @@ def _curves(path: Path) -> str:
     if not path.exists():
         return ""
     drawn = path.read_text(encoding="utf-8")
-    return report.figure("How it learned", "From the journal of the run.", drawn[drawn.index("<svg") :])
+    return charts.figure("How it learned", "From the journal of the run.", drawn[drawn.index("<svg") :])
 
 
 def _time(seconds: float) -> str:
