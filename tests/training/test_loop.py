@@ -405,16 +405,6 @@ def test_a_validation_that_is_out_of_memory_is_tried_again_after_freeing_memory(
     assert len(tried) == 3  # two validations, and the first of them twice
 
 
-def test_a_validation_that_does_not_fit_ends_the_run_with_advice(corpus: Path, tmp_path: Path) -> None:
-    training = make_training(tmp_path, corpus, make_config("transformer"))
-
-    def never(model: torch.nn.Module) -> Validation:
-        raise torch.cuda.OutOfMemoryError("as if a GPU were full")
-
-    with pytest.raises(RunError, match=r"smaller train.batch_tokens \(400\) or decode.beams \(5\)"):
-        training.run(never, ignore)
-
-
 @pytest.mark.slow
 def test_a_resumed_run_splits_its_batches_as_before(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -351,15 +351,7 @@ class Training:
             if not is_out_of_memory(error):
                 raise
         self._free_memory()
-        try:
-            return validate(self.model)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            raise RunError(
-                "validation does not fit into the GPU's memory: start over (--fresh) with a smaller train.batch_tokens "
-                f"({self.config.train.batch_tokens}) or decode.beams ({self.config.decode.beams})"
-            ) from error
+        return validate(self.model)
 
     # Averaged weights
 

@@ -18,7 +18,6 @@ from torch import nn
 
 from regard import counting
 from regard.config import Config, TrainConfig
-from regard.errors import RunError
 from regard.memory import free_memory
 from regard.training import hardware
 from regard.training.data import Data
@@ -39,7 +38,7 @@ from regard.training.sizing import (
 from regard.training.validation import MAX_SENTENCES, ValidationSet, validate
 
 MIN_UPDATES = 10  # of a run with --minutes, however short
-MIN_PROBED_UPDATES = 12
+MAX_PROBED_UPDATES = 60
 SLOW_UPDATES = 4  # the first of them, not counted: they choose kernels and allocate memory
 PROBE_SHARE = 0.06  # of --minutes that the probe may take
 VALIDATION_SHARE = 0.1  # of --minutes that validations may take
@@ -74,7 +73,7 @@ def settle(
     if chooses_size:
         config = choose(config, unset, facts)
         if runtime.device.type == "cuda" and "train.batch_tokens" in unset:
-            config = fit_memory(config, unset, data, runtime, facts, make_model)
+            config = fit_memory(config, unset, runtime, facts)
     if minutes or runtime.device.type == "cuda":
         probe = run_probe(config, held_out, runtime, minutes or 1.0, make_model)
         if minutes:
@@ -127,8 +126,6 @@ class Probe(NamedTuple):
     validation: float
     final: float
     """Scoring and writing the finished model."""
-    reused: float = 0.0
-    """Saved of `final` where the last validation is the best."""
     untrained_factor: float = 1.0
     """How many times as long a validation takes while the model does not end its sentences."""
 
@@ -141,8 +138,7 @@ class Probe(NamedTuple):
         early = range(every, min(updates, UPDATES_TO_END_SENTENCES), every)
         later = (updates - 1) // every - len(early)
         validations = sum(map(self._factor, early)) + later + self._factor(updates)
-        final = self.final - (self.reused if every >= updates else 0.0)
-        return validations * self.validation + self._factor(updates) * final
+        return validations * self.validation + self._factor(updates) * self.final
 
     def _factor(self, update: int) -> float:
         return 1 + (self.untrained_factor - 1) * max(0.0, 1 - update / UPDATES_TO_END_SENTENCES)
@@ -174,16 +170,12 @@ def time_updates(
         training.batches = cycle(islice(training.batches, SLOW_UPDATES * config.train.gradient_accumulation))
     seconds: list[float] = []
     graphs: list[int] = []
-    start, least = time.perf_counter(), SLOW_UPDATES + 3 if uses_graphs else 3
-    while len(seconds) < MIN_PROBED_UPDATES or (
-        len(seconds) < 5 * MIN_PROBED_UPDATES and time.perf_counter() - start < limit
-    ):
-        before = time.perf_counter()
+    least = SLOW_UPDATES + 3 if uses_graphs else 3
+    while len(seconds) < least or (sum(seconds) < limit and len(seconds) < MAX_PROBED_UPDATES):
+        start = time.perf_counter()
         training.step()
-        seconds.append(time.perf_counter() - before)
+        seconds.append(time.perf_counter() - start)
         graphs.append(training.gradients.graphs)
-        if len(seconds) >= least and time.perf_counter() - start > 2 * limit:
-            break
     update = mean_seconds(seconds[SLOW_UPDATES if uses_graphs else min(SLOW_UPDATES, len(seconds) // 3) :])
     return update, _warm_up_seconds(seconds, update, graphs, shapes=config.train.batch_shapes), training.model
 
@@ -226,8 +218,7 @@ def _time_validation(
         final = seconds if translates else translation
         # in large batches a longer search costs about half of what it does in small ones
         untrained_factor = max(1.0, (1 + untrained / translation) / 2)
-    reused = validation if translates and not config.train.average_checkpoints else 0.0
-    return Probe(0.0, 0.0, validation, final * size, reused, untrained_factor)
+    return Probe(0.0, 0.0, validation, final * size, untrained_factor)
 
 
 def plan(config: Config, unset: frozenset[str], probe: Probe, facts: Facts, start: float) -> Config:
@@ -254,54 +245,24 @@ def plan(config: Config, unset: frozenset[str], probe: Probe, facts: Facts, star
 # Memory
 
 
-def fit_memory(
-    config: Config, unset: frozenset[str], data: Data, runtime: Runtime, facts: Facts, make_model: MakeModel
-) -> Config:
-    """Halve `train.batch_tokens` until the largest batches fit into the GPU's memory: by formula first, then tried."""
+def fit_memory(config: Config, unset: frozenset[str], runtime: Runtime, facts: Facts) -> Config:
+    """Halve `train.batch_tokens` until batches of the longest examples fit into the GPU's memory, by formula.
+
+    Where that is still too much, the loop splits batches.
+    """
     parameters = counting.count(config).total
     precision = "fp32" if config.train.precision == "fp32" else "bf16"
     passes, half = 2 if config.train.r_drop else 1, max(1, facts.max_length // 2)
     batch_tokens = config.train.batch_tokens
 
-    def estimate(batch_tokens: int) -> int:
+    def needed(batch_tokens: int) -> int:
         rows = passes * math.ceil(batch_tokens / runtime.world_size / (2 * half))
         return counting.estimate_memory(config.model, parameters, rows, half, half, precision).training
 
-    while batch_tokens > facts.max_length and estimate(batch_tokens) > MAX_MEMORY_SHARE * facts.gpu_memory:
+    while batch_tokens > facts.max_length and needed(batch_tokens) > MAX_MEMORY_SHARE * facts.gpu_memory:
         batch_tokens //= 2
-    while not fits(
-        replace(config, train=replace(config.train, batch_tokens=batch_tokens)), data, runtime, facts, make_model
-    ):
-        batch_tokens //= 2
-        if batch_tokens < facts.max_length:
-            raise RunError(
-                f"a batch of one example of {facts.max_length} positions does not fit into the GPU's memory: "
-                f"lower text.max_length ({config.text.max_length}) or model.size ({config.model.size})"
-            )
     config = replace(config, train=replace(config.train, batch_tokens=batch_tokens))
     return with_batch_tokens(config, unset - {"train.batch_tokens"}, facts)
-
-
-def fits(config: Config, data: Data, runtime: Runtime, facts: Facts, make_model: MakeModel) -> bool:
-    """Whether updates on the longest and the largest batch fit into the GPU's memory, unsplit and with a reserve."""
-    training = Training(Path(), make_model(config), config, with_config(data, config), Runtime(runtime.device, 0, 1))
-    epoch = training.data.epoch(0, rank=0, world_size=runtime.world_size)
-    shapes, lengths = epoch.plan.shapes, epoch.plan.shapes[:, 1:].sum(axis=1)
-    torch.cuda.reset_peak_memory_stats(runtime.device)
-    try:
-        numbers = {int(sizes.argmax()) for sizes in (lengths, shapes[:, 0] * lengths)}
-        training.batches = cycle(
-            epoch.make(number).each(lambda tensor: tensor.to(runtime.device)) for number in numbers
-        )
-        for _ in numbers:
-            training.step()
-        fitted = training.progress.split == 1
-    except RunError:  # not even one row fits
-        fitted = False
-    peak = torch.cuda.max_memory_reserved(runtime.device)
-    del training
-    free_memory()
-    return fitted and peak <= MAX_MEMORY_SHARE * facts.gpu_memory
 
 
 def with_config(data: Data, config: Config) -> Data:
@@ -317,8 +278,7 @@ def time_left(config: Config, data: Data, runtime: Runtime) -> TimeLeft:
     facts, size = gather_facts(data, runtime, None), len(data.valid)
     length = facts.source_length + facts.target_length
     updates = size * length / 3 / config.train.batch_tokens  # the loss: no backward pass
-    translates = facts.is_pairs and config.train.metric != "loss"
-    if translates:
+    if facts.is_pairs and config.train.metric != "loss":
         slower = DECODING_COST[runtime.device.type] * config.decode.beams / 3
         updates += slower * min(size, MAX_SENTENCES) * length / config.train.batch_tokens
     updates /= (2 if config.train.r_drop else 1) * config.train.gradient_accumulation
@@ -326,5 +286,4 @@ def time_left(config: Config, data: Data, runtime: Runtime) -> TimeLeft:
         config.train,
         validation_updates=updates,
         final_validations=max(1.0, size / MAX_SENTENCES) if facts.is_pairs else 1.0,
-        reuses_last=translates and not config.train.average_checkpoints,
     )

@@ -16,17 +16,13 @@ MIN_UPDATES = 4  # before anything is estimated: the first ones are slow
 class TimeLeft:
     """Observes updates, validations and saves, and estimates the seconds until the model is finished."""
 
-    def __init__(
-        self, settings: TrainConfig, *, validation_updates: float, final_validations: float, reuses_last: bool = False
-    ) -> None:
+    def __init__(self, settings: TrainConfig, *, validation_updates: float, final_validations: float) -> None:
         """Before the first validation, it is taken to last as long as `validation_updates` updates. Scoring the
-        finished model lasts `final_validations` validations, one fewer where it `reuses_last` and that
-        was the best."""
-        self._settings, self._validation_updates = settings, validation_updates
-        self._final_validations, self._reuses_last = final_validations, reuses_last
+        finished model lasts as long as `final_validations` validations."""
+        self._settings = settings
+        self._validation_updates, self._final_validations = validation_updates, final_validations
         self._updates: deque[float] = deque(maxlen=RECENT_UPDATES)
         self._validation = self._save = 0.0
-        self._all_validated = False
 
     def observe(self, event: Event) -> None:
         """Take the seconds of an update, a validation or a save."""
@@ -36,9 +32,6 @@ class TimeLeft:
             self._save = event.seconds
         elif isinstance(event, ValidationEvent):
             self._validation = event.seconds  # the last counts: a model that ends its sentences translates faster
-            self._all_validated = event.update == self._settings.updates
-            if self._all_validated and event.best and self._reuses_last:
-                self._final_validations = max(0.0, self._final_validations - 1)
 
     def seconds(self, update: int) -> float | None:
         """From here to the finished model; None during the first updates."""
@@ -50,7 +43,7 @@ class TimeLeft:
         """The seconds after this update, where each update takes `update_seconds`."""
         settings = self._settings
         validation = self._validation or self._validation_updates * update_seconds
-        validations = 0 if self._all_validated else _remaining(update, settings.updates, settings.validate_every)
+        validations = _remaining(update, settings.updates, settings.validate_every)
         saves = _remaining(update, settings.updates, settings.save_every) + 1
         updates = settings.updates - update
         return updates * update_seconds + (validations + self._final_validations) * validation + saves * self._save
@@ -65,7 +58,7 @@ def mean_seconds(seconds: list[float]) -> float:
 
 def _remaining(update: int, updates: int, every: int) -> int:
     """How often something that happens every so many updates, and at the last one, is still to happen."""
-    return max(0, math.ceil(updates / every) - update // every)
+    return 0 if update >= updates else max(0, math.ceil(updates / every) - update // every)
 
 
 def format_duration(seconds: float | None) -> str:

@@ -22,7 +22,6 @@ from regard.training.checkpoint import checkpoints, damaged_checkpoints
 from regard.training.data import Files
 from regard.training.losses import check_guided_alignment
 from regard.training.observers import FILES as OBSERVER_FILES
-from regard.training.sizing import unset_fields
 from regard.training.start_from import base_config, check_start
 
 IDENTITY = "data.txt"  # the hash of the files that a run is trained on
@@ -33,7 +32,6 @@ RUN_FILES = (
 )
 
 PathLike = str | Path
-Pair = tuple[PathLike, PathLike | None]
 
 
 @dataclass(frozen=True)
@@ -57,78 +55,31 @@ class Request:
     """When the minutes started to run."""
 
 
-def make_request(
-    source: PathLike,
-    target: PathLike | None,
-    *,
-    out: PathLike,
-    valid: PathLike | Pair | None,
-    also: Iterable[Sequence[Any]],
-    tag: str,
-    alignments: PathLike | None,
-    start_from: PathLike | Sequence[PathLike] | None,
-    recipe: str | None,
-    updates: int | None,
-    minutes: float | None,
-    config: Mapping[str, Any] | None,
-    languages: tuple[str, str] | None,
-    fields: tuple[str, str] | None,
-    seed: int | None,
-    fresh: bool,
-    call: str,
-) -> Request:
-    """The request of a call of `train`, with its config found and its files named; nothing is read yet."""
-    values = dict(config or {})
-    if minutes is not None and (updates is not None or "train.updates" in values):
-        raise ConfigError("--updates and --minutes both say how long to train: give one of them")
-    values |= {"train.updates": updates} if updates is not None else {}
-    values |= {"train.seed": seed} if seed is not None else {}
-    names = [start_from] if isinstance(start_from, str | Path) else start_from or []
-    origins = tuple(Path(name) for name in names)
-    settings = base_config(origins)
-    settings = (find_config(recipe, settings) if recipe else settings).with_values(values)
-    tags = [tag, *(str(corpus[3]) for corpus in also if len(corpus) > 3)]
-    known_tags = settings.text.tags.split()
-    settings = settings.over({"text": {"tags": " ".join(dict.fromkeys([*known_tags, *filter(None, tags)]))}})
-    form: dict[str, Any] = {"languages": languages, "fields": fields, "continuous": settings.text.continuous}
-    family = settings.model.family
-    corpora = [_files(source, target, family=family, tag=tag, alignments=_path(alignments), **form)]
-    for corpus in also:
-        more_source, more_target, weight, *rest = corpus
-        corpora.append(_files(more_source, more_target, weight, family=family, tag="".join(rest), **form))
-    valid_pair = (valid, None) if isinstance(valid, str | Path) else valid
-    return Request(
-        corpora=tuple(corpora),
-        valid=_files(*valid_pair, family=family, tag=tag, **form) if valid_pair is not None else None,
-        out=Path(out),
-        config=settings,
-        call=call,
-        unset=unset_fields(values, recipe=bool(recipe), started=bool(origins), minutes=minutes is not None),
-        origins=origins,
-        minutes=minutes,
-        fresh=fresh,
-    )
+def find_settings(
+    values: Mapping[str, Any], *, recipe: str | None, origins: Sequence[Path], tags: Iterable[str]
+) -> Config:
+    """The config of the recipe and the folders a run starts from, with `values` set; every tag becomes a token."""
+    config = base_config(origins)
+    config = (find_config(recipe, config) if recipe else config).with_values(values)
+    return config.over({"text": {"tags": " ".join(dict.fromkeys([*config.text.tags.split(), *filter(None, tags)]))}})
 
 
-def _path(name: PathLike | None) -> Path | None:
-    return None if name is None else Path(name)
-
-
-def _files(
-    source: PathLike, target: PathLike | None, weight: float = 1.0, *, family: str, tag: str, **form: Any
+def text_files(
+    config: Config, source: PathLike, target: PathLike | None, weight: float = 1.0, tag: str = "", **options: Any
 ) -> Files:
-    """Two files, one with both sides, or one text for a language model."""
+    """Two files, one with both sides, or one text for a language model; `options` are fields of Files."""
     if not str(source):
         raise ConfigError("the name of a text file is empty")
-    for path in map(Path, filter(None, (source, target, form.get("alignments")))):
+    for path in map(Path, filter(None, (source, target, options.get("alignments")))):
         if str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
             raise ConfigError(f"{path} can be read only once, and training reads its text several times: save it first")
-    single = not target and (format_of(str(source)) is None or family in ("gpt", "bert"))
+    single = not target and (format_of(str(source)) is None or config.model.family in ("gpt", "bert"))
     if not 0 < weight <= 1000:
         raise ConfigError(f"the weight of {source} ({weight}) must be above 0 and at most 1000")
     if single and tag:
         raise ConfigError(f"a tag ({tag}) is put before the source of a pair, and {source} is one text")
-    return Files(Path(source), Path(target) if target else None, single, weight, tag=tag, **form)
+    options["continuous"] = config.text.continuous
+    return Files(Path(source), Path(target) if target else None, single, weight, tag=tag, **options)
 
 
 # Checks

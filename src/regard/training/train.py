@@ -21,7 +21,7 @@ from regard import folders
 from regard.config import Config, from_json, to_json
 from regard.counting import count
 from regard.devices import use_threads
-from regard.errors import FolderError, RegardError
+from regard.errors import ConfigError, FolderError, RegardError
 from regard.inspection import quality
 from regard.models import build
 from regard.models.folder import CONFIG, MODEL, copy_weights, save_model
@@ -49,15 +49,16 @@ from regard.training.planning import settle, with_config
 from regard.training.request import (
     DAMAGED_MODEL,
     IDENTITY,
-    Pair,
     PathLike,
     Request,
     check_folder,
     check_request,
     check_unchanged,
     clear_folder,
-    make_request,
+    find_settings,
+    text_files,
 )
+from regard.training.sizing import unset_fields
 from regard.training.start_from import load_start, origin_checksums, reuse_tokenizers, set_trained
 from regard.training.validation import ValidationSet, final_scores, validate, validation_set
 from regard.translation.loading import load
@@ -114,7 +115,7 @@ def train(
     target: PathLike | None = None,
     *,
     out: PathLike,
-    valid: PathLike | Pair | None = None,
+    valid: PathLike | tuple[PathLike, PathLike | None] | None = None,
     also: Sequence[Sequence[Any]] = (),
     tag: str = "",
     alignments: PathLike | None = None,
@@ -147,12 +148,31 @@ def train(
     say, observe: called with every message and every event (regard.training.events); the default prints lines.
     call: what the model card names as the call that made the model.
     """
+    call = call or _python_call(locals())
+    if minutes is not None and (updates is not None or "train.updates" in (config or {})):
+        raise ConfigError("--updates and --minutes both say how long to train: give one of them")
+    values = {"train.updates": updates, "train.seed": seed}
+    values = {**(config or {}), **{name: value for name, value in values.items() if value is not None}}
+    folders_to_start_from = [start_from] if isinstance(start_from, str | Path) else start_from or []
+    origins = tuple(map(Path, folders_to_start_from))
+    settings = find_settings(values, recipe=recipe, origins=origins, tags=[tag, *("".join(c[3:]) for c in also)])
+    options: dict[str, Any] = {"languages": languages, "fields": fields}
+    alignment_file = None if alignments is None else Path(alignments)
+    corpora = [text_files(settings, source, target, tag=tag, alignments=alignment_file, **options)]
+    corpora += [text_files(settings, *corpus, **options) for corpus in also]
+    valid_pair = (valid, None) if isinstance(valid, str | Path) else valid
+    request = Request(
+        corpora=tuple(corpora),
+        valid=None if valid_pair is None else text_files(settings, *valid_pair, tag=tag, **options),
+        out=Path(out),
+        config=settings,
+        call=call,
+        unset=unset_fields(values, recipe=bool(recipe), started=bool(origins), minutes=minutes is not None),
+        origins=origins,
+        minutes=minutes,
+        fresh=fresh,
+    )
     say = say or (lambda line: print(line, file=sys.stderr))
-    request = make_request(
-        source, target, out=out, valid=valid, also=also, tag=tag, alignments=alignments, start_from=start_from,
-        recipe=recipe, updates=updates, minutes=minutes, config=config, languages=languages, fields=fields, seed=seed,
-        fresh=fresh, call=call or _python_call(locals()),
-    )  # fmt: skip
     with _threads_restored(threads), init_runtime(device) as runtime, _random_state_restored(runtime.device):
         try:
             return run(request, runtime, say, observe or PlainLines(say).observe)
