@@ -38,3 +38,10 @@ def supports_bf16(device_type: str) -> bool:
         return False
     in_hardware = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     return bool(in_hardware and torch.ops.mkldnn._is_mkldnn_bf16_supported())  # the latter obeys ONEDNN_MAX_CPU_ISA
+
+
+def bf16_warning(device_type: str) -> str:
+    """A line for users who ask for bf16 on a CPU that emulates it; empty elsewhere."""
+    if device_type != "cpu" or supports_bf16("cpu"):
+        return ""
+    return "bf16 is much slower than fp32 on this CPU, which has no bf16 instructions (AVX512-BF16 or AMX): use fp32"

@@ -97,7 +97,7 @@ def translate(
     Every input line gives one output line. Exits 1 if a line could not be read; its translation is empty.
     """
     from regard.decoding.glossary import Glossary
-    from regard.devices import find_device, use_threads
+    from regard.devices import bf16_warning, find_device, use_threads
     from regard.translation.translator import Translator
 
     names = _check_added(add, jsonl)
@@ -109,6 +109,8 @@ def translate(
     use_threads(threads)
     translator = Translator.load(folder, find_device(device), values)
     translator.use(engine, precision, folder, token_scores="confidence" in names)
+    if precision == "bf16" and (slow := bf16_warning(translator.device.type)):
+        print(f"regard: {slow}", file=sys.stderr)
     options: dict[str, Any] = {
         "beams": beams,
         "seed": seed if sample else None,

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from regard import kernels
 from regard.config import Config, TrainConfig
+from regard.devices import supports_bf16
 from regard.text.batching import Batch
 from regard.training.compiled import compile_blocks, compiled_logits_loss
 from regard.training.distributed import Runtime
@@ -167,7 +168,7 @@ def uses_compile(config: Config, device: torch.device) -> bool:
 
 def autocast(config: TrainConfig, device: torch.device) -> torch.autocast:
     """Matrix products in bf16 where the config asks for it, or by default where the GPU supports it; fp32 weights."""
-    supported = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    supported = device.type == "cuda" and supports_bf16("cuda")
     bf16 = config.precision == "bf16" or (config.precision == "auto" and supported)
     return torch.autocast(device.type, torch.bfloat16, enabled=bf16)
 

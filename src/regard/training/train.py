@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from regard import folders
 from regard.config import Config, from_json, to_json
 from regard.counting import count
-from regard.devices import use_threads
+from regard.devices import bf16_warning, use_threads
 from regard.errors import ConfigError, FolderError, RegardError
 from regard.inspection import quality
 from regard.models import build
@@ -246,6 +246,8 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
     make_model = lambda: _make_model(request, config, tokenizers)[0]  # noqa: E731
     training = Training(out, model, config, held_out.data, runtime, make_model)
     say(f"{count(config).total:,} parameters, {len(held_out.data.train[0]):,} examples to train on")
+    if config.train.precision == "bf16" and (slow := bf16_warning(runtime.device.type)):
+        say(slow)
     resumed = training.resume()
     progress = training.progress
     done = progress.finished and bool(runtime.broadcast(runtime.is_main and _has_model(out, say)))

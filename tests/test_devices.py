@@ -1,0 +1,60 @@
+"""CPUs without bf16 instructions: fp32 by default, a warning for bf16, and no crash."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.devices import bf16_warning, supports_bf16
+
+pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="needs oneDNN")
+
+PASS = """
+import torch
+from regard.config import ModelConfig
+from regard.devices import bf16_warning, supports_bf16
+from regard.models import build
+assert not supports_bf16("cpu")
+assert "much slower than fp32" in bf16_warning("cpu")
+config = ModelConfig(family="rnn", cell="lstm", size=16, vocabulary=20, decoder_layers=2, encoder_layers=2)
+model, tokens = build(config), torch.randint(3, 20, (2, 5))
+with torch.autocast("cpu", torch.bfloat16):
+    logits, _ = model.step(tokens, model.start(tokens))
+logits.float().sum().backward()
+with torch.inference_mode():
+    model.bfloat16().eval().step(tokens, model.start(tokens))
+"""
+
+
+def without_bf16(*command: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run Python as if the CPU had no AVX-512."""
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    return subprocess.run([sys.executable, *command], capture_output=True, text=True, env=environment, cwd=folder)
+
+
+def test_an_lstm_trains_and_decodes_in_bf16_on_a_cpu_without_bf16() -> None:
+    done = without_bf16("-c", PASS)
+    assert done.returncode == 0, done.stderr
+
+
+def test_training_in_bf16_on_a_cpu_without_bf16_warns_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("".join(f"a b c {number}\n" for number in range(80)))
+    (tmp_path / "b").write_text("".join(f"d e f {number}\n" for number in range(80)))
+    options = {
+        "model.family": "rnn", "model.cell": "lstm", "model.size": 16, "text.tokenizer": "words", "text.held_out": 4,
+        "train.updates": 2, "train.precision": "bf16", "train.batch_tokens": 256,
+    }  # fmt: skip
+    values = [word for name, value in options.items() for word in ("--set", f"{name}={value}")]
+    done = without_bf16("-m", "regard", "train", "a", "b", "--out", "run", *values, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len([line for line in done.stderr.splitlines() if "bf16 is much slower" in line]) == 1
+
+
+def test_no_warning_where_bf16_is_fast() -> None:
+    assert bf16_warning("cuda") == ""
+    assert bool(bf16_warning("cpu")) != supports_bf16("cpu")
