@@ -1,4 +1,4 @@
-"""The config: what is wrong, where, and what would be right."""
+"""The config: values are checked, and an error says what is wrong, where, and what would be right."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from regard.config import PRESETS, Config, ModelConfig, find_config, from_json, from_toml, preset, to_json
+from regard.config import PRESETS, Config, ModelConfig, find_config, from_json, preset, to_json
 from regard.errors import ConfigError, FolderError
 
 
@@ -15,7 +15,9 @@ from regard.errors import ConfigError, FolderError
     [
         ({"size": 100, "heads": 8}, r"model.size \(100\) must be a multiple of model.heads \(8\)"),
         ({"heads": 8, "key_value_heads": 3}, r"model.heads \(8\) must be a multiple of model.key_value_heads \(3\)"),
-        ({"size": 0}, r"model.size \(0\) must be at least 1"),
+        ({"size": 0}, r"model.size \(0\) must be from 1 to 10,000,000"),
+        ({"size": 10**9}, r"model.size \(1000000000\) must be from 1 to 10,000,000"),
+        ({"encoder_layers": 10**4}, r"model.encoder_layers \(10000\) must be from 1 to 1,000"),
         ({"size": "512"}, r"model.size \('512'\) must be a whole number"),
         ({"size": True}, r"model.size \(True\) must be a whole number"),
         ({"bias": 1}, r"model.bias \(1\) must be true or false"),
@@ -32,7 +34,7 @@ from regard.errors import ConfigError, FolderError
         ({"norm_epsilon": 0.0}, r"model.norm_epsilon \(0.0\) must be a number above 0"),
     ],
 )
-def test_an_unsound_value_is_refused_with_field_value_and_remedy(values: dict[str, object], message: str) -> None:
+def test_a_wrong_value_is_refused_with_its_field_and_a_fix(values: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ModelConfig(**values)
 
@@ -51,7 +53,7 @@ def test_an_unsound_value_is_refused_with_field_value_and_remedy(values: dict[st
         ({"text": {"continuous": True, "isolate_texts": True}}, "text.isolate_texts keeps its lines apart: choose one"),
     ],
 )
-def test_values_that_cannot_be_are_refused_with_what_can(values: dict[str, object], message: str) -> None:
+def test_unknown_names_and_wrong_combinations_are_refused_with_a_fix(values: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message.replace("?", r"\?")):
         Config.read(values)
 
@@ -77,7 +79,7 @@ def test_assignments_are_read_as_toml_and_else_as_text() -> None:
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_config_comes_back_from_json_as_it_was(name: str, tmp_path) -> None:
+def test_a_config_survives_json(name: str, tmp_path) -> None:
     (tmp_path / "config.json").write_text(to_json(preset(name)))
     assert from_json(tmp_path / "config.json") == preset(name)
     assert find_config(str(tmp_path)) == preset(name)
@@ -90,20 +92,20 @@ def test_a_recipe_is_toml(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("content", ["[model", "\0", "[]"])
-def test_a_damaged_recipe_is_one_line(content: str, tmp_path) -> None:
+def test_a_damaged_recipe_is_one_clear_error(content: str, tmp_path) -> None:
     (tmp_path / "x.toml").write_text(content)
     with pytest.raises(ConfigError, match=r"x.toml"):
-        from_toml(tmp_path / "x.toml")
+        find_config(str(tmp_path / "x.toml"))
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"3", b"\xff\xfe", b"{" * 100_000, json.dumps({"model": []}).encode()])
-def test_a_damaged_config_json_is_one_line(content: bytes, tmp_path) -> None:
+def test_a_damaged_config_json_is_one_clear_error(content: bytes, tmp_path) -> None:
     (tmp_path / "config.json").write_bytes(content)
     with pytest.raises(ConfigError):
         from_json(tmp_path / "config.json")
 
 
-def test_a_folder_that_is_no_model_is_said_to_be_none(tmp_path) -> None:
+def test_a_folder_without_a_config_is_not_a_model_folder(tmp_path) -> None:
     with pytest.raises(FolderError, match=r"is not a model folder: it has no config.json"):
         find_config(str(tmp_path))
 
@@ -111,6 +113,12 @@ def test_a_folder_that_is_no_model_is_said_to_be_none(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("name", "nearest"), [("bert-bas", "bert-base"), ("gpt-2", "gpt2"), ("rnnsearch", "rnnsearch-50")]
 )
-def test_an_unknown_preset_is_answered_with_the_nearest(name: str, nearest: str) -> None:
+def test_an_unknown_preset_suggests_the_nearest(name: str, nearest: str) -> None:
     with pytest.raises(ConfigError, match=rf"There is no preset, recipe or folder {name}. Did you mean {nearest}"):
         find_config(name)
+
+
+def test_a_folder_of_an_older_version_is_refused_in_one_line(tmp_path) -> None:
+    (tmp_path / "config.json").write_text('{"train": {"budget": 4096}}')
+    with pytest.raises(ConfigError, match=r"config.json has the field train.budget of another version of Regard"):
+        find_config(str(tmp_path))

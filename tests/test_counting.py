@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import regard
 from regard.config import ConfigError, ModelConfig
 from regard.counting import Part, Scale, count, count_flops, estimate_memory
+from regard.devices import supports_bf16
 from regard.models import build
 from tests.models.families import ALL, GENERATORS
 
@@ -207,6 +208,8 @@ def saved_bytes(config: ModelConfig, batch: int, source: int, target: int, bf16:
 )  # fmt: skip
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_activation_estimate_is_within_a_quarter_of_what_autograd_keeps(name: str, precision: str) -> None:
+    if precision == "bf16" and not supports_bf16("cpu"):
+        pytest.skip("without bf16 instructions other kernels run, which keep other tensors")
     config = dataclasses.replace(
         ALL[name], size=64, feed_forward_size=256, encoder_layers=3, decoder_layers=3, max_positions=64
     )
@@ -251,8 +254,8 @@ def test_time_is_flops_over_speed() -> None:
         ({"gpus": [8], "link": 0.0}, r"link \(0\) must be from 1e-06 to 1e\+09"),
         ({"gpus": [8], "hardware": None}, "gpus needs hardware, to know how fast a device is"),
         ({"target": 2000}, r"a sentence of 2000 tokens is longer than model.max_positions \(1024\)"),
-        ({"values": ["model.size=96000000000000"]}, "model.size .* must be at most 10,000,000"),
-        ({"values": ["model.decoder_layers=1000000"]}, "model.decoder_layers .* must be at most 1,000"),
+        ({"values": ["model.size=96000000000000"]}, "model.size .* must be from 1 to 10,000,000"),
+        ({"values": ["model.decoder_layers=1000000"]}, "model.decoder_layers .* must be from 1 to 1,000"),
     ],
 )
 def test_a_wrong_option_is_one_clear_error(options: dict[str, object], message: str) -> None:

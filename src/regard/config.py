@@ -1,9 +1,10 @@
-"""What a run is: one frozen record in sections, from TOML, JSON, presets and `section.field=value`."""
+"""The config: a frozen dataclass in sections, read from presets, TOML, JSON and `section.field=value`."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,11 +19,11 @@ Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu"]
 Score = Literal["auto", "none", "additive", "dot", "scaled_dot", "general", "cosine"]
 TokenizerKind = Literal["bpe", "unigram", "wordpiece", "characters", "words"]
 
-CLEANING = ("empty", "long", "ratio", "control", "copy", "script", "duplicate")  # in the order they are tried
-EXACT_TOKENIZERS = ("bpe", "characters")  # these give back every text as it was
+CLEANING = ("empty", "long", "ratio", "control", "copy", "script", "duplicate")  # in the order they are applied
+EXACT_TOKENIZERS = ("bpe", "characters")  # these decode to exactly the text they encoded
 MAX_LAYERS = 1_000
 MAX_SIZE = 10_000_000  # of any one dimension of a model: far more than any computer can hold
-PRODUCT_SCORES = ("dot", "scaled_dot", "cosine")  # these compare two vectors of one size as they are
+PRODUCT_SCORES = ("dot", "scaled_dot", "cosine")  # these need query and key of the same size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,106 +31,94 @@ class ModelConfig:
     """The shape of a model. The defaults are the base Transformer of Vaswani et al. (2017)."""
 
     family: Family = "transformer"
-    """rnn, transformer, bert or gpt."""
+    """The model family: rnn, transformer, bert or gpt."""
     vocabulary: int = 37000
-    """Tokens known: of the source, and of the target too where target_vocabulary is 0."""
+    """Size of the source vocabulary, and of the target vocabulary where target_vocabulary is 0."""
     target_vocabulary: int = 0
-    """Tokens known on the target side; 0: one vocabulary for both."""
+    """Size of the target vocabulary; 0: one vocabulary for both sides."""
     size: int = 512
-    """Width of the model: of its layers, or of a recurrent decoder's state."""
+    """Hidden size of the layers, or of the state of a recurrent decoder."""
     embedding: int = 0
-    """Width of the embeddings of an rnn; 0: model.size."""
+    """Size of the embeddings of an rnn; 0: model.size."""
     encoder_size: int = 0
-    """State of one direction of a recurrent encoder; 0: so that its directions together have model.size."""
+    """State size of one direction of a recurrent encoder; 0: both directions together have model.size."""
     output_size: int = 0
-    """Width of an rnn's layer below the softmax; 0: that of the embeddings."""
+    """Size of the layer below the softmax of an rnn; 0: the size of its embeddings."""
     heads: int = 8
-    """Attention heads of a layer."""
+    """Attention heads per layer."""
     key_value_heads: int = 0
-    """Heads of keys and values, each shared by several query heads; 0: one for each."""
+    """Heads of keys and values, each shared by several query heads (grouped-query attention); 0: model.heads."""
     feed_forward_size: int = 2048
-    """Width inside the feed-forward layers."""
+    """Hidden size of the feed-forward layers."""
     encoder_layers: int = 6
-    """Layers that read."""
+    """Number of encoder layers."""
     decoder_layers: int = 6
-    """Layers that write."""
+    """Number of decoder layers."""
     max_positions: int = 512
-    """Rows of a learned position table; sinusoidal and rotary positions have no end."""
+    """Size of a learned position table; sinusoidal and rotary positions have no limit."""
     positions: Positions = "sinusoidal"
-    """sinusoidal (the paper's), sinusoidal_halves (all sines, then all cosines), learned or rotary."""
+    """Positions: sinusoidal (the paper's), sinusoidal_halves (all sines, then all cosines), learned or rotary."""
     rotary_base: float = 10000.0
-    """Longest wavelength of rotary positions, in units of 2 pi."""
+    """Base of the wavelengths of rotary positions."""
     norm: Literal["layer", "rms"] = "layer"
     """LayerNorm or RMSNorm."""
     norm_placement: Literal["post", "pre"] = "post"
-    """After each residual sum (the paper) or before each sub-layer, with one more norm at the end."""
+    """Post-norm (after each residual sum, the paper's) or pre-norm (before each sub-layer, and once at the end)."""
     norm_epsilon: float = 1e-5
-    """What keeps a norm from dividing by zero."""
+    """Epsilon of the norms, against division by zero."""
     embedding_norm: bool = False
-    """Normalise the embeddings before the first layer of a transformer (bert always does)."""
+    """Normalise the embeddings before the first layer of a transformer (a bert always does)."""
     scale_embeddings: bool = True
-    """Multiply the embeddings of a transformer by the root of model.size."""
+    """Multiply the embeddings of a transformer by the square root of model.size."""
     activation: Activation = "relu"
-    """relu, gelu, gelu_tanh (GPT-2's), silu or swiglu (gated: a third matrix)."""
+    """Feed-forward activation: relu, gelu, gelu_tanh (GPT-2's), silu or swiglu (gated, with a third matrix)."""
     bias: bool = True
-    """Biases in the layers' matrices."""
+    """Whether linear layers have biases."""
     output_bias: bool = False
-    """A bias on the logits of a transformer or gpt."""
+    """Whether the logits of a transformer or gpt have a bias."""
     tie_embeddings: Literal["all", "target", "none"] = "all"
-    """Share source, target and output embeddings; target and output only; none."""
+    """Weight tying: source, target and output embeddings (all), target and output (target), or none."""
     dropout: float = 0.1
-    """Dropout on embeddings and on what each sub-layer adds."""
+    """Dropout on embeddings and on the output of each sub-layer."""
     attention_dropout: float = 0.0
     """Dropout on attention weights."""
     token_types: int = 2
-    """Segment types of a bert."""
+    """Number of segment types of a bert."""
     pooler: bool = True
-    """A bert's dense layer on its first token."""
+    """Whether a bert has a pooler, a dense layer on its first token."""
     mlm_head: bool = True
-    """A bert's head that names the masked tokens, tied to its embeddings."""
+    """Whether a bert has a masked-language-model head, tied to its embeddings."""
     cell: Literal["gru", "lstm"] = "gru"
-    """Cell of an rnn."""
+    """Recurrent cell of an rnn: gru or lstm."""
     bidirectional: bool = True
-    """An rnn's encoder reads both ways."""
+    """Whether the encoder of an rnn is bidirectional."""
     score: Score = "auto"
-    """How queries are compared with keys; none: one fixed vector; auto: additive in an rnn, else scaled_dot."""
+    """Attention score; none: one fixed context vector; auto: additive in an rnn, else scaled_dot."""
     feed: Literal["input", "output"] = "input"
-    """Where an rnn's context goes: into the cell (attention from s(t-1)) or beside s(t) to the output."""
+    """Where the context of an rnn goes: into the cell (attention from s(t-1)) or to the output, beside s(t)."""
 
     def __post_init__(self) -> None:
         check_types("model", self)
-        for name in ("encoder_layers", "decoder_layers"):
-            in_range("model", self, name, 1, MAX_LAYERS)
-        for name in ("vocabulary", "size", "heads", "feed_forward_size", "max_positions", "token_types"):
-            in_range("model", self, name, 1, MAX_SIZE)
-        for name in ("target_vocabulary", "embedding", "encoder_size", "output_size", "key_value_heads"):
-            in_range("model", self, name, 0, MAX_SIZE)
-        for name in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"model.{name} ({getattr(self, name)}) must be at least 0 and below 1")
+        check_range("model", self, "encoder_layers decoder_layers", 1, MAX_LAYERS)
+        check_range("model", self, "vocabulary size heads feed_forward_size max_positions token_types", 1, MAX_SIZE)
+        check_range("model", self, "target_vocabulary embedding encoder_size output_size key_value_heads", 0, MAX_SIZE)
+        check_share("model", self, "dropout attention_dropout")
         for name in ("norm_epsilon", "rotary_base"):
-            if not 0 < getattr(self, name) < float("inf"):
+            if not 0 < getattr(self, name) < math.inf:
                 raise ConfigError(f"model.{name} ({getattr(self, name)}) must be a number above 0")
         if self.family == "rnn":
             self._check_recurrent()
         else:
-            self._check_attentive()
-        if (
-            self.tie_embeddings == "all"
-            and self.family in ("rnn", "transformer")
-            and self.target_vocabulary
-            not in (
-                0,
-                self.vocabulary,
-            )
-        ):
+            self._check_transformer()
+        two_vocabularies = self.family in ("rnn", "transformer") and self.target_vocabulary not in (0, self.vocabulary)
+        if self.tie_embeddings == "all" and two_vocabularies:
             raise ConfigError(
                 f"model.tie_embeddings = all needs one vocabulary, and model.target_vocabulary "
-                f"({self.target_vocabulary}) is not "
-                f'model.vocabulary ({self.vocabulary}): set model.target_vocabulary=0 or model.tie_embeddings="target"'
+                f"({self.target_vocabulary}) is not model.vocabulary ({self.vocabulary}): "
+                'set model.target_vocabulary=0 or model.tie_embeddings="target"'
             )
 
-    def _check_attentive(self) -> None:
+    def _check_transformer(self) -> None:
         if self.size % self.heads:
             raise ConfigError(f"model.size ({self.size}) must be a multiple of model.heads ({self.heads})")
         if self.heads % self.kv_heads:
@@ -140,7 +129,7 @@ class ModelConfig:
             raise ConfigError(f"model.score = none is for model.family = rnn: a {self.family} is made of attention")
         if self.positions == "rotary" and self.head_size % 2:
             raise ConfigError(
-                "model.positions = rotary turns pairs of numbers: model.size / model.heads "
+                "model.positions = rotary rotates pairs of numbers: model.size / model.heads "
                 f"({self.size} / {self.heads} = {self.head_size}) must be even"
             )
         if self.positions == "rotary" and self.family == "bert":
@@ -158,11 +147,10 @@ class ModelConfig:
         if self.tie_embeddings != "none" and self.deep_output_size != self.embedding_size:
             raise ConfigError(
                 f"model.tie_embeddings = {self.tie_embeddings} uses the embeddings ({self.embedding_size}) as the "
-                f"output matrix: set "
-                f'model.output_size={self.embedding_size} or model.tie_embeddings="none"'
+                f'output matrix: set model.output_size={self.embedding_size} or model.tie_embeddings="none"'
             )
 
-    # What the zeros stand for.
+    # Values that follow from the fields
 
     @property
     def head_size(self) -> int:
@@ -179,22 +167,22 @@ class ModelConfig:
 
     @property
     def direction_size(self) -> int:
-        """State of one direction of a recurrent encoder."""
+        """State size of one direction of a recurrent encoder."""
         return self.encoder_size or self.size // (2 if self.bidirectional else 1)
 
     @property
     def encoder_state_size(self) -> int:
-        """What a recurrent encoder says of one source token."""
+        """Size of a recurrent encoder's state of one source token, both directions together."""
         return self.direction_size * (2 if self.bidirectional else 1)
 
     @property
     def deep_output_size(self) -> int:
-        """Width of the layer below an rnn's softmax."""
+        """Size of the layer below an rnn's softmax."""
         return self.output_size or self.embedding_size
 
     @property
     def target_vocabulary_size(self) -> int:
-        """Size of the vocabulary that is written."""
+        """Size of the vocabulary that the model generates."""
         return (self.family in ("rnn", "transformer") and self.target_vocabulary) or self.vocabulary
 
     @property
@@ -205,7 +193,7 @@ class ModelConfig:
 
     @property
     def has_position_table(self) -> bool:
-        """Whether positions are looked up, so that no sentence is longer than model.max_positions."""
+        """Whether positions are a learned table, which limits sentences to model.max_positions."""
         return self.positions == "learned" or self.family == "bert"
 
     @property
@@ -215,54 +203,47 @@ class ModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TextConfig:
-    """From text to ids: how it is cut, and which lines are left out."""
+    """From text to token ids: tokenization and cleaning."""
 
     tokenizer: TokenizerKind = "bpe"
-    """bpe (of bytes: nothing is unknown), unigram, wordpiece, characters or words."""
+    """Kind of tokenizer: bpe (byte-level: nothing is unknown), unigram, wordpiece, characters or words."""
     vocabulary: int = 0
-    """Tokens to learn, special ones included; 0: as many as the data suggest."""
+    """Vocabulary size to learn, special tokens included; 0: chosen from the data."""
     shared: bool = True
-    """One tokenizer for both sides of a pair; with two, model.tie_embeddings is target or none."""
+    """One tokenizer for both sides; with two, model.tie_embeddings is target or none."""
     lowercase: bool = False
-    """Read capitals as small letters."""
+    """Lowercase the text."""
     bpe_dropout: float = 0.0
-    """Share of merges left out at random in training, so that words are seen cut in several ways."""
+    """BPE dropout: the probability that a merge is skipped in training, so that words are split in several ways."""
     bpe_dropout_variants: int = 8
-    """Differently cut copies of the corpus that bpe_dropout makes; the epochs take them in turn."""
+    """Number of differently tokenized copies of the corpus for BPE dropout; the epochs take turns."""
     tags: str = ""
-    """Tokens of your own that are never cut, such as <2fr>, with blanks between."""
+    """Tokens of your own that are never split, such as <2fr>, separated by spaces."""
     max_length: int = 256
-    """Tokens a sentence may have."""
+    """Maximum number of tokens of a sentence."""
     max_length_ratio: float = 4.0
-    """How many times as long as the other side a side may be, in tokens (3 are added to both for short ones)."""
+    """Maximum ratio between the lengths of the two sides, in tokens (3 are added to both for short ones)."""
     cleaning: str = " ".join(CLEANING)
-    """What is left out: empty, long, ratio, control (characters), copy (of the source), script, duplicate."""
+    """Cleaning rules: empty, long, ratio, control (characters), copy (of the source), script, duplicate."""
     held_out: int = 2000
-    """Pairs kept apart for validation when none are given, never more than 2 in 100; of running text the last tenth."""
+    """Pairs held out for validation without --valid, at most 2 %; of a running text the last tenth."""
     continuous: bool = False
-    """A text file is one running text, for a gpt or bert: line ends are tokens too, and nothing is left out."""
+    """Read a text file as one running text, for a gpt or bert: line ends are tokens, and nothing is cleaned."""
     context_length: int = 512
-    """Tokens a row has when texts are packed for a gpt or bert."""
+    """Tokens per row when texts are packed for a gpt or bert."""
     isolate_texts: bool = False
-    """Packed texts do not see each other."""
+    """Packed texts do not attend to each other."""
     mask_probability: float = 0.15
-    """Share of the tokens a bert has to guess."""
+    """Share of the tokens that a bert has to predict."""
     fingerprint: str = ""
-    """Of the tokenizer a model was trained with; training writes it, and another tokenizer is refused."""
+    """Hash of the tokenizer the model was trained with. Written by training; another tokenizer is refused."""
 
     def __post_init__(self) -> None:
         check_types("text", self)
-        for name, least in (
-            ("vocabulary", 0),
-            ("bpe_dropout_variants", 1),
-            ("max_length", 1),
-            ("held_out", 0),
-            ("context_length", 2),
-        ):
-            at_least("text", self, name, least)
-        for name in ("bpe_dropout", "mask_probability"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"text.{name} ({getattr(self, name)}) must be at least 0 and below 1")
+        check_range("text", self, "vocabulary held_out", 0)
+        check_range("text", self, "bpe_dropout_variants max_length", 1)
+        check_range("text", self, "context_length", 2)
+        check_share("text", self, "bpe_dropout mask_probability")
         if self.bpe_dropout and self.tokenizer != "bpe":
             raise ConfigError(f"text.bpe_dropout is for text.tokenizer = bpe, and it is {self.tokenizer}")
         if self.continuous and self.tokenizer not in EXACT_TOKENIZERS:
@@ -286,133 +267,114 @@ class TrainConfig:
     """How a model is trained."""
 
     updates: int = 20000
-    """Optimizer updates in all."""
+    """Total number of optimizer updates."""
     batch_tokens: int = 8192
-    """Positions, padded, of source and target together in a micro-batch, over all processes."""
+    """Padded source and target tokens in a micro-batch, over all processes."""
     gradient_accumulation: int = 1
-    """Micro-batches an update is made of."""
+    """Micro-batches per update."""
     equal_lengths: bool = False
-    """Only sources of one length share a batch: no padding mask is needed, and more batches are."""
+    """Batch only sources of equal length: no padding mask is needed, but there are more batches."""
     batch_shapes: int = 0
-    """Batches come in so many shapes, which a GPU replays as CUDA graphs: small models need no less; 0: in any."""
+    """Number of different batch shapes, which a GPU replays as CUDA graphs (for small models); 0: any shape."""
     compile: Literal["auto", "yes", "no"] = "auto"
-    """torch.compile; auto: on a GPU, in runs long enough to win back the time it takes."""
+    """Use torch.compile; auto: on a GPU, in runs long enough to gain from it."""
     sharded: bool = False
-    """Weights and optimizer are divided among the processes (FSDP2): for models that do not fit one GPU."""
+    """Shard weights and optimizer over the processes (FSDP2), for models that do not fit one GPU."""
     learning_rate: float = 0.0007
-    """Highest learning rate; of noam the factor before size^-0.5."""
+    """Peak learning rate; for noam, the factor before size^-0.5."""
     schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "inverse_sqrt"
-    """How the rate falls after the warm-up."""
+    """How the learning rate falls after the warm-up."""
     warmup: int = 1000
-    """Updates over which the rate rises from zero."""
+    """Updates over which the learning rate rises from zero."""
     weight_decay: float = 0.0
     """Decoupled weight decay of the matrices (AdamW)."""
     beta2: float = 0.98
-    """How long Adam remembers squared gradients."""
+    """Adam's decay rate of squared gradients."""
     max_grad_norm: float = 1.0
-    """Largest norm of a gradient; 0: any."""
+    """Gradient clipping: the maximum norm of the gradient; 0: no clipping."""
     label_smoothing: float = 0.1
     """Label smoothing: the share of each target spread evenly over the vocabulary."""
     r_drop: float = 0.0
-    """Weight of R-Drop: two passes with different dropout are drawn to each other; 0: one pass."""
+    """Weight of the R-Drop loss, which draws two passes with different dropout together; 0: off."""
     guided_alignment: float = 0.0
-    """Weight of guided alignment: a head is drawn to word alignments (--alignments), or to its layer's own; 0: none."""
+    """Weight of the guided alignment loss: a head learns --alignments, or the attention of its layer; 0: off."""
     freeze: str = ""
-    """Parameters that stay as they are, such as encoder.* or source.token, with blanks between."""
+    """Parameters that are not trained, such as encoder.* or source.token, separated by spaces."""
     lora_rank: int = 0
-    """Rank of the small matrices that alone are trained, beside those of a model given by --from; 0: none."""
+    """LoRA: rank of the matrices trained beside the frozen weights of --from; 0: train all weights."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """bf16 keeps the weights in fp32; auto: bf16 on a GPU that has it, else fp32."""
+    """Precision of matrix products (weights stay in fp32); auto: bf16 on a GPU that supports it, else fp32."""
     ema_decay: float = 0.0
-    """Of the exponential average of the weights that is validated and kept; 0: none."""
+    """Decay of the exponential moving average of the weights, which is validated and kept; 0: off."""
     average_checkpoints: int = 0
-    """Average the last so many checkpoints at the end; 0: none."""
+    """Average the weights of this many last checkpoints at the end; 0: off."""
     validate_every: int = 1000
-    """Updates from one validation to the next."""
+    """Updates between validations."""
     save_every: int = 1000
-    """Updates from one checkpoint to the next."""
+    """Updates between checkpoints."""
     keep_checkpoints: int = 3
     """Checkpoints kept beside the best."""
     patience: int = 0
-    """Validations without improvement after which training ends; 0: never."""
+    """Early stopping: end after this many validations without improvement; 0: never."""
     metric: Literal["bleu", "chrf", "loss"] = "bleu"
-    """What the best model is chosen by."""
+    """Metric that chooses the best checkpoint."""
     film: int = 0
-    """Validation sentences whose attention is kept at every validation, and drawn as a film at the end."""
+    """Validation sentences whose attention is recorded at every validation and shown as a film at the end."""
     seed: int = 1
-    """Of all randomness."""
+    """Seed of all random choices."""
 
     def __post_init__(self) -> None:
         check_types("train", self)
-        for name in (
-            "updates",
-            "batch_tokens",
-            "gradient_accumulation",
-            "validate_every",
-            "save_every",
-            "keep_checkpoints",
-        ):
-            at_least("train", self, name, 1)
-        for name in ("batch_shapes", "warmup", "average_checkpoints", "patience", "film", "seed", "lora_rank"):
-            at_least("train", self, name, 0)
-        for name in ("learning_rate", "weight_decay", "max_grad_norm", "r_drop", "guided_alignment"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ConfigError(f"train.{name} ({getattr(self, name)}) must be at least 0")
-        for name in ("label_smoothing", "ema_decay", "beta2"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"train.{name} ({getattr(self, name)}) must be at least 0 and below 1")
+        positive = "updates batch_tokens gradient_accumulation validate_every save_every keep_checkpoints"
+        check_range("train", self, positive, 1)
+        check_range("train", self, "batch_shapes warmup average_checkpoints patience film seed lora_rank", 0)
+        check_range("train", self, "learning_rate weight_decay max_grad_norm r_drop guided_alignment", 0)
+        check_share("train", self, "label_smoothing ema_decay beta2")
         if self.lora_rank and self.freeze:
-            raise ConfigError(
-                "train.lora_rank freezes all but the adapters, so train.freeze has nothing left: give one"
-            )
+            raise ConfigError("train.lora_rank freezes all weights but LoRA's, so train.freeze has no effect: give one")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeConfig:
-    """How a model's probabilities become sentences."""
+    """Search and sampling."""
 
     beams: int = 5
-    """Hypotheses kept side by side; 1: greedy."""
+    """Beam size; 1: greedy search."""
     length_penalty: float = 1.0
-    """Power of the length that log-probabilities are divided by; 0: short ones win."""
+    """Length penalty: log-probabilities are divided by the length to this power; 0: none, short outputs win."""
     coverage_penalty: float = 0.0
-    """Weight of the penalty for source words that got little attention."""
+    """Weight of the coverage penalty, for source words that got little attention."""
     diversity_penalty: float = 0.0
-    """Penalty for tokens other groups of the beam have chosen; with alternatives, they differ more."""
+    """Penalty for tokens that other groups of the beam chose, so that alternatives differ more."""
     max_length_ratio: float = 3.0
-    """How many times as long as its source a translation may become, in tokens,"""
+    """Maximum length of a translation, as a multiple of the source's tokens,"""
     max_length_extra: int = 10
-    """and how many tokens more."""
+    """plus this many tokens."""
     min_length: int = 0
-    """Tokens a translation has at least."""
+    """Minimum number of tokens of a translation."""
     no_repeat_ngram: int = 0
-    """Length of the n-grams that may not come twice; 0: all may."""
+    """Size of n-grams that may not repeat; 0: all may."""
     temperature: float = 1.0
-    """Of sampling: below 1 the probable becomes more so."""
+    """Sampling temperature; below 1, probable tokens become more probable."""
     top_k: int = 0
-    """Sample from so many of the most probable tokens; 0: from all."""
+    """Sample from this many of the most probable tokens; 0: from all."""
     top_p: float = 1.0
-    """Sample from the most probable tokens that together have this probability."""
+    """Nucleus sampling: sample from the most probable tokens whose probabilities sum to this."""
     min_p: float = 0.0
-    """Sample from tokens that have at least this share of the most probable one's probability."""
+    """Sample from tokens with at least this fraction of the highest probability."""
 
     def __post_init__(self) -> None:
         check_types("decode", self)
-        if not 1 <= self.beams <= 100:
-            raise ConfigError(f"decode.beams ({self.beams}) must be from 1 to 100")
-        for name in ("max_length_extra", "min_length", "no_repeat_ngram", "top_k"):
-            at_least("decode", self, name, 0)
-        for name in ("length_penalty", "coverage_penalty", "diversity_penalty", "max_length_ratio", "temperature"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ConfigError(f"decode.{name} ({getattr(self, name)}) must be at least 0")
-        for name in ("top_p", "min_p"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"decode.{name} ({getattr(self, name)}) must be from 0 to 1")
+        check_range("decode", self, "beams", 1, 100)
+        check_range("decode", self, "max_length_extra min_length no_repeat_ngram top_k", 0)
+        penalties = "length_penalty coverage_penalty diversity_penalty"
+        check_range("decode", self, f"{penalties} max_length_ratio temperature", 0)
+        check_range("decode", self, "top_p min_p", 0, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """A whole run, section by section."""
+    """The config of a run: model, text, train and decode."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     text: TextConfig = field(default_factory=TextConfig)
@@ -426,13 +388,13 @@ class Config:
             )
         if self.train.film and (self.model.family in ("gpt", "bert") or self.model.score == "none"):
             raise ConfigError(
-                "train.film shows what a translator looks at in its source, and this model does not look: "
+                "train.film shows the attention of a translator to its source, and this model has none: "
                 "set train.film=0, model.family=transformer, or rnn with a model.score"
             )
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
-        """A config from nested plain values; unknown names are refused with the nearest known one."""
+        """A config from nested plain values; an unknown name is an error that suggests the nearest one."""
         sections = {f.name: f.default_factory for f in dataclasses.fields(cls)}
         for name, section in values.items():
             if name not in sections:
@@ -442,12 +404,12 @@ class Config:
         return cls(**{name: _section(name, make, values.get(name, {})) for name, make in sections.items()})
 
     def over(self, values: Mapping[str, Any]) -> Self:
-        """This config with nested plain values laid over it."""
-        mine: dict[str, Any] = self.values()
+        """This config with some fields replaced by nested plain values."""
+        merged: dict[str, Any] = self.values()
         for name, section in values.items():
-            both = name in mine and isinstance(section, Mapping)
-            mine[name] = {**mine[name], **section} if both else section
-        return self.read(mine)
+            both = name in merged and isinstance(section, Mapping)
+            merged[name] = {**merged[name], **section} if both else section
+        return self.read(merged)
 
     def with_values(self, assignments: Iterable[str] | Mapping[str, Any]) -> Self:
         """This config with fields set: `section.field=value`, or a mapping of {"section.field": value}."""
@@ -463,7 +425,7 @@ class Config:
         return self.read(values)
 
     def values(self) -> dict[str, dict[str, Any]]:
-        """Nested plain values, all fields, ready for JSON."""
+        """All fields as nested plain values, ready for JSON."""
         return dataclasses.asdict(self)
 
 
@@ -488,29 +450,32 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
 
 
 def _parse(text: str) -> Any:
-    """A value as TOML would read it; anything TOML does not know is a string."""
+    """Parse a value as TOML; anything else is a string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
 
 
-def in_range(section: str, config: Any, name: str, low: int, high: int) -> None:
-    value = getattr(config, name)
-    if value < low:
-        raise ConfigError(f"{section}.{name} ({value}) must be at least {low}")
-    if value > high:
-        raise ConfigError(f"{section}.{name} ({value}) must be at most {high:,}")
+def check_range(section: str, config: Any, names: str, low: float, high: float = math.inf) -> None:
+    """Check that fields, named with spaces between, are finite and from `low` to `high`."""
+    for name in names.split():
+        value = getattr(config, name)
+        if not low <= value <= high or value == math.inf:
+            limit = f"from {low:g} to {high:,}" if high < math.inf else f"at least {low:g}"
+            raise ConfigError(f"{section}.{name} ({value}) must be {limit}")
 
 
-def at_least(section: str, config: Any, name: str, least: int) -> None:
-    value = getattr(config, name)
-    if value < least:
-        raise ConfigError(f"{section}.{name} ({value}) must be at least {least}")
+def check_share(section: str, config: Any, names: str) -> None:
+    """Check that fields, named with spaces between, are at least 0 and below 1."""
+    for name in names.split():
+        value = getattr(config, name)
+        if not 0 <= value < 1:
+            raise ConfigError(f"{section}.{name} ({value}) must be at least 0 and below 1")
 
 
 def check_types(section: str, config: Any) -> None:
-    """Every field holds what its annotation says: numbers are numbers, a choice is one of the choices."""
+    """Check every field against its annotation: its type, or one of the choices of a Literal."""
     for name, hint in get_type_hints(type(config)).items():
         value = getattr(config, name)
         if get_origin(hint) is Literal:
@@ -524,7 +489,7 @@ def check_types(section: str, config: Any) -> None:
             raise ConfigError(f"{section}.{name} ({value!r}) must be {kind}")
 
 
-# Known shapes. bert's are as published: without the masked-token head, which training adds.
+# Published models. The berts are without the masked-token head, which training adds.
 _BERT = {
     "family": "bert",
     "vocabulary": 30522,
@@ -575,20 +540,15 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def preset(name: str) -> Config:
-    """A known shape by name."""
+    """The config of a published model, such as bert-base."""
     if name not in PRESETS:
         raise ConfigError(f"There is no preset {name}.{did_you_mean(name, PRESETS)}")
     return Config.read({"model": PRESETS[name]})
 
 
-def from_toml(path: Path) -> Config:
-    """A recipe file."""
-    return Config.read(_load(path, lambda text: tomllib.loads(text)))
-
-
 def from_json(path: Path) -> Config:
-    """The `config.json` of a model folder."""
-    return Config.read(_load(path, json.loads))
+    """Read the `config.json` of a model folder."""
+    return Config.read(_load_json(path))
 
 
 def _load(path: Path, parse: Any) -> dict[str, Any]:
@@ -603,13 +563,22 @@ def _load(path: Path, parse: Any) -> dict[str, Any]:
     return values
 
 
+def _load_json(path: Path) -> dict[str, Any]:
+    values, known = _load(path, json.loads), Config().values()
+    for section, fields in values.items():
+        for name in fields if isinstance(fields, Mapping) and section in known else ():
+            if name not in known[section]:
+                raise ConfigError(f"{path} has the field {section}.{name} of another version of Regard: train it again")
+    return values
+
+
 def to_json(config: Config) -> str:
     """The text of `config.json`."""
     return json.dumps(config.values(), indent=2, allow_nan=False) + "\n"
 
 
 def is_folder(path: Path) -> bool:
-    """Whether there is such a folder; a name no file can have is none."""
+    """Whether there is such a folder; False for names that no file can have."""
     try:
         return path.is_dir()
     except (OSError, ValueError):
@@ -617,7 +586,7 @@ def is_folder(path: Path) -> bool:
 
 
 def find_config(name: str, base: Config | None = None) -> Config:
-    """The config behind a preset's name, a recipe's name or file, or a model folder; the rest is as in `base`."""
+    """The config of a preset, a recipe (a name or a TOML file) or a model folder; other fields are those of `base`."""
     return (base or Config()).over(_find_values(name))
 
 
@@ -628,7 +597,7 @@ def _find_values(name: str) -> dict[str, Any]:
     if is_folder(path):
         if not (path / "config.json").is_file():
             raise FolderError(f"{name} is not a model folder: it has no config.json")
-        return _load(path / "config.json", json.loads)
+        return _load_json(path / "config.json")
     if path.suffix == ".toml":
         return _load(path, tomllib.loads)
     recipes = {recipe.stem: recipe for recipe in (Path(__file__).parent / "recipes").glob("*.toml")}

@@ -545,7 +545,7 @@ class Count(Report):
 def count(
     model: str | Path | Config | ModelConfig,
     *,
-    values: Iterable[str] = (),
+    values: Iterable[str] | Mapping[str, Any] = (),
     source: int | None = None,
     target: int | None = None,
     batch: int = BATCH_SENTENCES,
@@ -560,8 +560,8 @@ def count(
 ) -> Count:
     """Count the parameters of a preset, recipe, model folder or config, and estimate FLOPs, memory, time and cost.
 
-    `values` are `section.field=value`. By default a sentence has 32 source and 32 target tokens, and a text fills the
-    context of a bert or gpt. Time, cost (`price` per device and hour) and scale (`gpus`) need `hardware`.
+    `values` are `section.field=value` or a mapping. By default a sentence has 32 source and 32 target tokens; a text
+    fills the context of a bert or gpt. Time, cost (`price` per device and hour) and scale (`gpus`) need `hardware`.
     """
     if (price or gpus) and not hardware:
         raise ConfigError(f"{'price' if price else 'gpus'} needs hardware, to know how fast a device is")
@@ -589,7 +589,7 @@ def _check_range(name: str, number: float, low: float, high: float) -> None:
         raise ConfigError(f"{name} ({number:g}) must be from {low:g} to {high:g}")
 
 
-def _model_config(model: str | Path | Config | ModelConfig, values: Iterable[str]) -> ModelConfig:
+def _model_config(model: str | Path | Config | ModelConfig, values: Iterable[str] | Mapping[str, Any]) -> ModelConfig:
     if isinstance(model, ModelConfig):
         model = Config(model=model)
     config = model if isinstance(model, Config) else find_config(str(model))
