@@ -1,4 +1,4 @@
-"""The commands that tell the story, as a user types them."""
+"""The commands demo and lineage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.stories import lineage
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), SystemExit(128 + signal.SIGTERM)], ids=["Ctrl-C", "SIGTERM"])
-def test_a_race_that_is_stopped_says_once_how_it_goes_on(
+def test_a_stopped_race_says_once_how_to_resume(
     stop: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def stopped(*_: Any, **__: Any) -> None:
@@ -22,4 +22,4 @@ def test_a_race_that_is_stopped_says_once_how_it_goes_on(
     monkeypatch.setattr(lineage, "run", stopped)
     with pytest.raises(type(stop)):
         stories.lineage(tmp_path)
-    assert capsys.readouterr().err == "stopped; the same command goes on from there\n"
+    assert capsys.readouterr().err == "stopped; the same command resumes\n"

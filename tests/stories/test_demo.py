@@ -1,31 +1,33 @@
-"""The demo: one command from nothing to a page, and the same command again does nothing twice."""
+"""The demo: one command makes a model and its pages; the same command again repeats nothing."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from regard.cli.stories import next_commands
 from regard.errors import FolderError
-from regard.stories import demo as showcase
-from regard.training.distributed import Runtime
+from regard.stories import demo
+from regard.training.events import Observer
+
+
+def run_demo(out: Path, say: Callable[[str], None] = lambda _: None, observe: Observer = lambda _: None) -> Any:
+    return demo.run(out, updates=3, device="cpu", say=say, observe=observe)
 
 
 @pytest.mark.slow
-def test_the_demo_leaves_a_model_and_pages_and_is_finished_the_second_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(showcase, "SIZES", {"train": 300, "valid": 20, "test": 20})
+def test_the_demo_writes_a_model_and_pages_and_repeats_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "SIZES", {"train": 300, "valid": 20, "test": 20})
     events: list[str] = []
 
     def run() -> dict[str, Any]:
         events.clear()
-        runtime = Runtime(torch.device("cpu"), 0, 1)
-        return showcase.run(tmp_path, 3, runtime, events.append, lambda event: events.append(type(event).__name__))
+        results: dict[str, Any] = run_demo(tmp_path, events.append, lambda event: events.append(type(event).__name__))
+        return results
 
     found = run()
     assert found["finished"]
@@ -38,27 +40,23 @@ def test_the_demo_leaves_a_model_and_pages_and_is_finished_the_second_time(
     assert 0 < found["training_seconds"] < found["seconds"]
     assert run() == found
     assert "UpdateEvent" not in events
-    assert "3  sentences it has never seen" not in events
+    assert "3  score it on sentences it has not seen" not in events
 
 
 @pytest.mark.slow
-def test_a_demo_that_lost_a_page_draws_it_again_and_counts_the_training_of_before(
+def test_a_missing_page_is_written_again_and_the_earlier_training_time_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(showcase, "SIZES", {"train": 300, "valid": 20, "test": 20})
-
-    def run() -> dict[str, Any]:
-        return showcase.run(tmp_path, 3, Runtime(torch.device("cpu"), 0, 1), lambda _: None, lambda *_: None)
-
-    found = run()
+    monkeypatch.setattr(demo, "SIZES", {"train": 300, "valid": 20, "test": 20})
+    found = run_demo(tmp_path)
     (tmp_path / "evaluation.html").unlink()
-    again = run()
+    again = run_demo(tmp_path)
     assert (tmp_path / "evaluation.html").exists()
     assert again["training_seconds"] == found["training_seconds"]
     assert again["seconds"] > again["training_seconds"]
 
 
-def test_what_to_try_next_are_commands_there_are(tmp_path: Path) -> None:
+def test_the_commands_to_try_next_exist(tmp_path: Path) -> None:
     from regard.cli.app import app
 
     names = {command.callback.__name__ for command in app.registered_commands if command.callback}
@@ -68,9 +66,9 @@ def test_what_to_try_next_are_commands_there_are(tmp_path: Path) -> None:
         assert words[1] in names
 
 
-def test_a_demo_that_cannot_be_written_is_refused_before_it_says_anything(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "demo").touch()
     said: list[str] = []
     with pytest.raises(FolderError, match="a folder is wanted"):
-        showcase.run(tmp_path / "demo", 0, Runtime(torch.device("cpu"), 0, 1), said.append, lambda *_: None)
+        run_demo(tmp_path / "demo", said.append)
     assert not said

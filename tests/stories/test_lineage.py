@@ -1,4 +1,4 @@
-"""The race: every family runs, what is finished stays, and what the notes claim is judged by figures."""
+"""The race: every family is trained and scored once, and the papers' claim is checked."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def test_a_claim_holds_as_its_figures_say(name: str, scores: tuple[float, ...], 
     assert verdict["holds"] is holds
 
 
-def test_a_bucket_of_few_sentences_decides_nothing() -> None:
+def test_a_bucket_of_few_sentences_is_ignored() -> None:
     without = racer("no attention", 40.0, 10.0, 39.0)
     without["by_length"][-1]["small"] = True
     (verdict,) = lineage.verdicts({"racers": [without]})
     assert verdict["last"] == 10.0
 
 
-def test_several_seeds_are_a_mean_and_the_band_between_them() -> None:
-    joined = lineage._joined([Bucket(1, 10, 50, score, score - 5, score + 5) for score in (30.0, 40.0)])
+def test_several_seeds_give_their_mean_lowest_and_highest_score() -> None:
+    joined = lineage._mean_bucket([Bucket(1, 10, 50, score, score - 5, score + 5) for score in (30.0, 40.0)])
     assert (joined["bleu"], joined["low"], joined["high"]) == (35.0, 30.0, 40.0)
 
 
@@ -75,22 +75,20 @@ def test_the_page_shows_every_racer_and_escapes_their_names() -> None:
     assert "https://" not in page
 
 
-def test_the_racers_are_of_one_size() -> None:
-    totals = [count(find_config(recipe)).total for recipe in lineage.RACERS.values()]
+def test_all_models_have_about_the_same_number_of_parameters() -> None:
+    totals = [count(find_config(recipe)).total for recipe in lineage.RECIPES.values()]
     assert max(totals) <= 1.1 * min(totals)
 
 
 @pytest.mark.slow
-def test_a_race_is_run_scored_and_drawn_and_run_again_it_is_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    racers = {name: lineage.RACERS[name] for name in ("no attention", "transformer")}
-    monkeypatch.setattr(lineage, "RACERS", racers)
+def test_a_race_is_trained_scored_and_drawn_and_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    racers = {name: lineage.RECIPES[name] for name in ("no attention", "transformer")}
+    monkeypatch.setattr(lineage, "RECIPES", racers)
     told: list[str] = []
 
     def run() -> dict[str, Any]:
         return lineage.run(
-            tmp_path, minutes=0, updates=4, seeds=1, device=torch.device("cpu"), sizes=SMALL, say=told.append,
+            tmp_path, minutes=None, updates=4, seeds=1, device=torch.device("cpu"), sizes=SMALL, say=told.append,
             show=lambda entries, updates: told.extend(state for _, state in entries),
         )  # fmt: skip
 
@@ -104,36 +102,36 @@ def test_a_race_is_run_scored_and_drawn_and_run_again_it_is_finished(
     assert not told
 
 
-def test_a_validation_between_two_updates_written_lies_between_their_times(tmp_path: Path) -> None:
+def test_the_time_of_a_validation_is_interpolated_between_journal_entries(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal.jsonl", 0) as journal:
         journal.write("update", 1, seconds=2.0)
         journal.write("validation", 4, valid_loss=5.0)
         journal.write("validation", 8, valid_loss=4.0)
         journal.write("update", 10, seconds=1.0)
-    assert lineage._curve(lineage.Entry("dot", 1, tmp_path)) == [(5.0, 5.0), (9.0, 4.0)]
+    assert lineage._loss_curve(lineage.Racer("dot", 1, tmp_path)) == [(5.0, 5.0), (9.0, 4.0)]
 
 
-def test_a_folder_with_other_sentences_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_another_corpus_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "race.txt").write_text("{}\n")
-    with pytest.raises(FolderError, match="holds other sentences"):
-        lineage._corpus(tmp_path / "data", SMALL, lambda _: None)
+    with pytest.raises(FolderError, match="holds a corpus with other settings"):
+        lineage._make_corpus(tmp_path / "data", SMALL, lambda _: None)
 
 
 @pytest.mark.slow
-def test_a_racer_that_fails_says_why(tmp_path: Path) -> None:
-    entry = lineage.Entry("transformer", 1, tmp_path / "runs" / "transformer-1")
+def test_a_model_that_fails_is_reported_with_its_last_line(tmp_path: Path) -> None:
+    entry = lineage.Racer("transformer", 1, tmp_path / "runs" / "transformer-1")
     with pytest.raises(RunError, match=r"transformer did not finish: .*does not exist"):
         lineage._train([entry], tmp_path / "nowhere", 4, torch.device("cpu"), lambda *_: None)
 
 
-def test_on_a_gpu_racers_play_recorded_updates_of_more_sentences_and_all_alike(tmp_path: Path) -> None:
-    entries = [lineage.Entry(name, 1, tmp_path / name) for name in lineage.RACERS]
+def test_on_a_gpu_all_models_use_larger_batches_of_few_shapes(tmp_path: Path) -> None:
+    entries = [lineage.Racer(name, 1, tmp_path / name) for name in lineage.RECIPES]
     commands = [" ".join(lineage._command(entry, tmp_path, 100, torch.device("cuda"))) for entry in entries]
     assert all("train.batch_tokens=3072" in command and "train.batch_shapes=24" in command for command in commands)
 
 
-def test_where_there_is_no_terminal_each_start_and_end_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_each_start_and_end_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with tables.racing() as show:
         for states in (("running", "waiting"), ("running", "waiting"), ("finished", "running")):
             show([(name, state, 1) for name, state in zip(("dot 1", "none 1"), states, strict=True)], 4)

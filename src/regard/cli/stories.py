@@ -1,52 +1,51 @@
-"""The commands that tell the story: demo and lineage."""
+"""The commands that show everything at once: demo and lineage."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.options import Device, Json, Threads, parse_path
+from regard.cli.options import Device, Json, OutFolder, Threads, examples
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
-    from regard.stories.lineage import Entry
+    from collections.abc import Sequence
 
-STOPPED = "stopped; the same command goes on from there"
+    from regard.stories.lineage import Racer
+
+STOPPED = "stopped; the same command resumes"
 
 
+@examples("regard demo", "regard demo --out /tmp/demo --updates 500")
 def demo(
-    out: Annotated[
-        Path, typer.Option(parser=parse_path, metavar="FOLDER", help="The folder of everything it makes.")
-    ] = Path("demo"),
-    updates: Annotated[int, typer.Option(min=0, help="Train for so many; 0: as the recipe says.")] = 0,
+    out: OutFolder = Path("demo"),
+    updates: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Updates to train for. By default as the recipe says.")
+    ] = None,
     device: Device = "auto",
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """The whole story on the built-in corpus in minutes: train, evaluate, explain."""
+    """Train, score and explain an English-French translator in minutes, on the built-in corpus."""
     from regard.cli.live import viewing
     from regard.devices import use_threads
     from regard.stories.demo import run
-    from regard.training.distributed import init_runtime
 
     use_threads(threads)
-    with init_runtime(device) as runtime, viewing(quiet=False) as view:
-        found = run(out, updates, runtime, view.say, view.observe)
-    if not found["finished"]:
+    with viewing(quiet=False) as view:
+        results = run(out, updates=updates, device=device, say=view.say, observe=view.observe)
+    if not results["finished"]:
         view.say(STOPPED)
-        raise typer.Exit(128 + found["signal"])
+        raise typer.Exit(128 + results["signal"])
     if as_json:
-        return print(json.dumps(found, indent=2, ensure_ascii=False))
-    bleu = found["bleu"]
-    view.say(
-        f"BLEU {bleu['score']:.1f} on {found['sentences']:,} unseen sentences, after {found['seconds']:.0f} s in all"
-    )
-    for pair in found["translations"]:
+        return print(json.dumps(results, indent=2, ensure_ascii=False))
+    score, sentences, seconds = results["bleu"]["score"], results["sentences"], results["seconds"]
+    view.say(f"BLEU {score:.1f} on {sentences:,} unseen sentences, after {seconds:.0f} s in all")
+    for pair in results["translations"]:
         view.say(f"    {pair['source']}\n    {pair['text']}")
     view.say(f"\nOpen {out / 'index.html'} in a browser. Then try:")
     for line in next_commands(out):
@@ -55,7 +54,7 @@ def demo(
 
 
 def next_commands(out: Path) -> list[str]:
-    """What to do after the demo."""
+    """Commands to try after the demo."""
     model = out / "model"
     return [
         f'echo "The old teacher sees a small bird." | regard translate {model}',
@@ -64,16 +63,21 @@ def next_commands(out: Path) -> list[str]:
     ]
 
 
+@examples("regard lineage --out race --minutes 40", "regard lineage --out race --updates 4000 --seeds 3 --device cuda")
 def lineage(
-    out: Annotated[Path, typer.Option(parser=parse_path, metavar="FOLDER", help="The folder of the race.")],
-    minutes: Annotated[float, typer.Option(min=0, help="Plan the whole race for this long.")] = 0.0,
-    updates: Annotated[int, typer.Option(min=0, help="Of every model; 0: 4,000, or what --minutes allows.")] = 0,
-    seeds: Annotated[int, typer.Option(min=1, max=20, help="Race so many times, for bands.")] = 1,
-    pairs: Annotated[int, typer.Option(min=0, help="Sentence pairs to train on; 0: 60,000.")] = 0,
+    out: OutFolder,
+    minutes: Annotated[float | None, typer.Option(metavar="M", min=0.1, help="Minutes for the whole race.")] = None,
+    updates: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Updates of every model. By default 4,000.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(metavar="N", min=1, max=20, help="Runs of every model, for bands.")] = 1,
+    pairs: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Sentence pairs to train on. By default 60,000.")
+    ] = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """The race of the families: BLEU against sentence length, without attention and with each kind of it."""
+    """Race the families: BLEU against sentence length for RNNs without and with attention and a Transformer."""
     from regard.cli import tables
     from regard.devices import find_device
     from regard.stories.lineage import SIZES, run
@@ -85,25 +89,23 @@ def lineage(
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    asked: dict[str, Any] = {"minutes": minutes, "updates": updates, "seeds": seeds, "sizes": sizes}
     try:
-        with tables.racing() as show:
-            found = run(out, **asked, device=find_device(device), say=say, show=_standings(show))
+        with tables.racing() as show_bars:
+
+            def show(racers: Sequence[tuple[Racer, str]], total: int) -> None:
+                show_bars([(f"{racer.name} {racer.seed}", state, racer.update) for racer, state in racers], total)
+
+            place = find_device(device)
+            results = run(
+                out, minutes=minutes, updates=updates, seeds=seeds, device=place, sizes=sizes, say=say, show=show
+            )
     except (KeyboardInterrupt, SystemExit):  # Ctrl-C and SIGTERM
         say(STOPPED)
         raise
     if as_json:
-        return print(json.dumps(found, indent=2))
-    for each in found["verdicts"]:
-        mark = "as the notes say" if each["holds"] else "not as the notes say"
-        say(f"{each['name']:>13}: BLEU {each['first']:.1f} on short, {each['last']:.1f} on long sentences ({mark})")
+        return print(json.dumps(results, indent=2))
+    for verdict in results["verdicts"]:
+        claim = "as the papers say" if verdict["holds"] else "not as the papers say"
+        scores = f"BLEU {verdict['first']:.1f} on short, {verdict['last']:.1f} on long sentences"
+        say(f"{verdict['name']:>13}: {scores} ({claim})")
     return say(f"open {out / 'index.html'} in a browser")
-
-
-def _standings(show: Any) -> Any:
-    """What a terminal shows of the racers: name, seed, where each stands and how far it has come."""
-
-    def told(entries: Sequence[tuple[Entry, str]], updates: int) -> None:
-        show([(f"{entry.name} {entry.seed}", state, entry.update) for entry, state in entries], updates)
-
-    return told

@@ -1,7 +1,8 @@
-"""The demo: the whole story on the built-in corpus in minutes, and everything it says is measured as it is said."""
+"""The demo: make a corpus, train a translator, score it and explain some sentences, in minutes, with one web page."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,207 +10,161 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from regard import folders
-from regard.config import find_config
 from regard.corpora import catalog
 from regard.counting import count
 from regard.evaluation.evaluate import Evaluation, evaluate
-from regard.inspection import charts, inspector, report
-from regard.inspection.attribution import attention, explain_all
+from regard.inspection import charts, report
+from regard.inspection.attribution import attention
 from regard.models.folder import MODEL
 from regard.training.checkpoint import PROGRESS, latest_checkpoint
-from regard.training.distributed import Runtime
 from regard.training.events import Observer
 from regard.training.journal import read
 from regard.training.train import train
-from regard.translation.translator import Result, Translator
+from regard.translation.explain import Explanation, explain
+from regard.translation.loading import load
 
 RECIPE = "builtin-transformer"
 SIZES = {"train": 50_000, "valid": 300, "test": 500}
 SENTENCES = (
-    "The agreement on the European Economic Area was signed in August 1992.",
+    "The agreement on the European Economic Area was signed in August 1992.",  # from Bahdanau et al. (2015)
     "The small green house is near the old river.",
     "Sophie's old uncle will not sell the small white horses.",
 )
-"""The first is Bahdanau's: its adjectives come in another order in French."""
-
 PAGES = ("index.html", "evaluation.html", *(f"sentence-{number}.html" for number in range(1, 1 + len(SENTENCES))))
-FACTS = "demo.json"  # what was found, and of which model
+FACTS = "demo.json"
 
 Say = Callable[[str], None]
 
 
-def corpus(out: Path) -> Path:
-    """The built-in sentences, written once."""
-    folder = out / "data"
-    if not (folder / "test.fr").exists():
-        catalog.write_builtin(folder, force=True, sizes=SIZES)
-    return folder
-
-
-def run(out: Path, updates: int, runtime: Runtime, say: Say, observe: Observer) -> dict[str, Any]:
-    """Make, train, score, look: what was found. The same again goes on, and does again only what was not done."""
-    begun, before = time.perf_counter(), _trained(out)
+def run(out: Path, *, updates: int | None, device: str, say: Say, observe: Observer) -> dict[str, Any]:
+    """Run the demo in a folder and return its results; the same call again resumes and does only what is missing."""
+    start, seconds_before = time.perf_counter(), _training_seconds(out)
     with folders.clear_os_errors(out):
         out.mkdir(parents=True, exist_ok=True)
-    say("1  the built-in corpus, English and French, made by a grammar")
-    data = corpus(out)
-    say("2  a small transformer, from nothing")
-    outcome = train(
-        data / "train.en",
-        data / "train.fr",
-        valid=(data / "valid.en", data / "valid.fr"),
-        out=out / "model",
-        recipe=RECIPE,
-        updates=updates or None,
-        device=runtime.device.type,
-        say=say,
-        observe=observe,
-        call="regard demo",
-    )
-    if not outcome.finished:
-        return {"finished": False, "signal": outcome.signal}
-    if found := _known(out):
-        say("it was finished before, and nothing is done again")
-        return found
-    say("3  sentences it has never seen")
-    scored = _scored(out, data, runtime.device)
-    say("4  what it looked at")
-    looked = _looked(out, runtime.device)
-    facts = {
-        "model": folders.read_checksums(out / "model")[MODEL],
+    model, data = out / "model", out / "data"
+    say("1  make the built-in English-French corpus from a grammar")
+    if not (data / "test.fr").exists():
+        catalog.write_builtin(data, force=True, sizes=SIZES)
+    say("2  train a small Transformer from random weights")
+    valid = data / "valid.en", data / "valid.fr"
+    options: dict[str, Any] = {"recipe": RECIPE, "updates": updates, "device": device, "call": "regard demo"}
+    trained = train(data / "train.en", data / "train.fr", out=model, valid=valid, say=say, observe=observe, **options)
+    if not trained.finished:
+        return {"finished": False, "signal": trained.signal}
+    if results := _saved_results(out):
+        say("the demo was finished before")
+        return results
+    say("3  score it on sentences it has not seen")
+    scores = evaluate(model, source=data / "test.en", reference=data / "test.fr", device=device)
+    assert isinstance(scores, Evaluation)
+    scores.save(out / "evaluation.html", force=True)
+    say("4  explain three sentences by its attention")
+    explanations = _explain(model, out, device)
+    results = {
+        "model": folders.read_checksums(model)[MODEL],
         "finished": True,
-        "bleu": scored["bleu"],
-        "sentences": scored["sentences"],
-        "parameters": count(find_config(str(out / "model"))).total,
-        "training_seconds": _trained(out),
-        "seconds": time.perf_counter() - begun + before,
+        "bleu": scores.to_dict()["bleu"],
+        "sentences": len(scores.sentences),
+        "parameters": count(model).total,
+        "training_seconds": _training_seconds(out),
+        "seconds": time.perf_counter() - start + seconds_before,
         "translations": [
-            {"source": source, "text": result.text} for source, result in zip(SENTENCES, looked, strict=True)
+            {"source": source, "text": explanation.trace.target.text}
+            for source, explanation in zip(SENTENCES, explanations, strict=True)
         ],
     }
-    folders.write_file(out / PAGES[0], _page(facts, scored, looked, out), force=True)
-    folders.write_file(out / FACTS, json.dumps(facts, indent=2, ensure_ascii=False) + "\n", force=True)
-    return facts
+    page = _page(results, scores.to_dict(), explanations, model / "training.svg")
+    folders.write_file(out / "index.html", page, force=True)
+    folders.write_file(out / FACTS, json.dumps(results, indent=2, ensure_ascii=False) + "\n", force=True)
+    return results
 
 
-def _trained(out: Path) -> float:
-    """Seconds of updates and validations until the last save, whenever they were."""
+def _training_seconds(out: Path) -> float:
+    """The seconds of updates and validations up to the last checkpoint."""
     path, _ = latest_checkpoint(out / "model")
     if path is None:
         return 0.0
-    done = json.loads((path / PROGRESS).read_bytes())
-    lines = read(out / "model" / "journal.jsonl")
-    validations = [line for line in lines if line["kind"] == "validation" and line["update"] <= done["update"]]
-    return float(done["seconds"] + sum(line["seconds"] for line in validations))
+    progress = json.loads((path / PROGRESS).read_bytes())
+    validations = (
+        entry["seconds"]
+        for entry in read(out / "model" / "journal.jsonl")
+        if entry["kind"] == "validation" and entry["update"] <= progress["update"]
+    )
+    return float(progress["seconds"] + sum(validations))
 
 
-def _known(out: Path) -> dict[str, Any] | None:
-    """What was found before of this very model, where all that came of it is there."""
+def _saved_results(out: Path) -> dict[str, Any] | None:
+    """The results of an earlier call, if they are of this model and all pages are there."""
     if not all((out / name).is_file() for name in (FACTS, *PAGES)):
         return None
     try:
-        found: dict[str, Any] = json.loads((out / FACTS).read_bytes())
-    except ValueError:
+        results = json.loads((out / FACTS).read_bytes())
+        return results if results["model"] == folders.read_checksums(out / "model")[MODEL] else None
+    except (ValueError, KeyError, TypeError):
         return None
-    return (
-        found
-        if isinstance(found, dict) and found.get("model") == folders.read_checksums(out / "model")[MODEL]
-        else None
-    )
 
 
-def _scored(out: Path, data: Path, device: torch.device) -> dict[str, Any]:
-    """The test set, translated and scored, with its report."""
-    scored = evaluate(out / "model", source=data / "test.en", reference=data / "test.fr", device=device)
-    assert isinstance(scored, Evaluation)
-    scored.save(out / "evaluation.html", force=True)
-    return scored.to_dict()
-
-
-def _looked(out: Path, device: torch.device) -> list[Result]:
-    """The sentences with all there is to see of them, each as a page too."""
-    translator = Translator.load(out / "model", device)
-    results = translator.translate(SENTENCES, trace=True)
-    for number, result in enumerate(results, 1):
-        assert result.trace is not None
-        maps = explain_all(result.trace, translator.model)
-        page = inspector.page(result.trace, maps, title=result.text, warned=result.warnings)
-        folders.write_file(out / f"sentence-{number}.html", page, force=True)
-    return results
+def _explain(model: Path, out: Path, device: str) -> list[Explanation]:
+    """Explain the sentences, and write a page for each."""
+    translator = load(model, device)
+    explanations = [explain(translator, sentence) for sentence in SENTENCES]
+    for number, explanation in enumerate(explanations, 1):
+        titled = dataclasses.replace(explanation, title=explanation.trace.target.text)
+        titled.save(out / f"sentence-{number}.html", force=True)
+    return explanations
 
 
 # The page
 
 
-def _page(facts: Mapping[str, Any], found: Mapping[str, Any], looked: Sequence[Result], out: Path) -> str:
-    """Where a person begins to click."""
-    bleu = facts["bleu"]
+def _page(
+    results: Mapping[str, Any], scores: Mapping[str, Any], explanations: Sequence[Explanation], curves: Path
+) -> str:
+    bleu = results["bleu"]
+    traces = [explanation.trace for explanation in explanations]
     rows = [
-        report.Row(number, "shown", source, [], [report.Output("translation", result.text, {}, trace=result.trace)])
-        for number, (source, result) in enumerate(zip(SENTENCES, looked, strict=True), 1)
+        report.Row(number, "shown", source, [], [report.Output("translation", trace.target.text, {}, trace=trace)])
+        for number, (source, trace) in enumerate(zip(SENTENCES, traces, strict=True), 1)
+    ]
+    interval = f"95 % interval {bleu['low']:.1f} to {bleu['high']:.1f}, {results['sentences']:,} unseen sentences"
+    cards = [
+        ("BLEU", f"{bleu['score']:.1f}", interval),
+        ("training", _time(results["training_seconds"]), f"{results['parameters']:,} parameters, from random weights"),
+        ("in all", _time(results["seconds"]), "corpus, training, scores, pages"),
     ]
     parts = [
-        _cards(
-            (
-                "BLEU",
-                f"{bleu['score']:.1f}",
-                f"{bleu['low']:.1f} to {bleu['high']:.1f}, {facts['sentences']:,} unseen sentences",
-            ),
-            ("to train", _time(facts["training_seconds"]), f"{facts['parameters']:,} parameters, from nothing"),
-            ("in all", _time(facts["seconds"]), "corpus, training, scores, pictures"),
-        ),
+        '<div class="cards">' + "".join(map(_card, cards)) + "</div>",
         charts.heatmaps(
-            "What it looked at",
-            "Rows: the words it wrote; columns: the words it read. The stronger the colour, the more it looked there,"
-            " all heads together.",
-            {result.text: attention(result.trace, "cross") for result in looked if result.trace is not None},
+            "Attention",
+            "Rows: the words it wrote; columns: the words it read. Stronger colour: more attention; mean of all heads.",
+            {trace.target.text: attention(trace, "cross") for trace in traces},
         ),
         _links(),
-        report.by_length(found["by_length"]),
-        _curves(out / "model" / "training.svg"),
+        report.by_length(scores["by_length"]),
     ]
-    about = (
-        "From English to French, trained on this machine on sentences a grammar wrote; all figures were measured then."
-    )
+    if curves.exists():
+        svg = curves.read_text(encoding="utf-8")
+        parts.append(charts.figure("Training", "From the journal of the run.", svg[svg.index("<svg") :]))
+    about = "English to French, trained on this machine with sentences of a grammar. All numbers were measured here."
     return report.page("What a small Transformer learned in minutes", about, parts, rows)
 
 
-def _cards(*cards: tuple[str, str, str]) -> str:
-    return '<div class="cards">' + "".join(
-        f'<section class="card score"><h2>{escape(name)}</h2><p class="big">{escape(value)}</p>'
-        f'<p class="interval">{escape(note)}</p></section>'
-        for name, value, note in cards
-    ) + "</div>"  # fmt: skip
+def _card(card: tuple[str, str, str]) -> str:
+    name, value, note = map(escape, card)
+    return (
+        f'<section class="card score"><h2>{name}</h2><p class="big">{value}</p><p class="interval">{note}</p></section>'
+    )
 
 
 def _links() -> str:
-    pages = [
-        (
-            "evaluation.html",
-            "The evaluation",
-            "scores with intervals, by length and frequency, and fifty telling sentences",
-        ),
-        *(
-            (f"sentence-{number}.html", sentence, "every head, every step")
-            for number, sentence in enumerate(SENTENCES, 1)
-        ),
-    ]
+    evaluation = ("Evaluation", "scores with intervals, by length and word frequency, and fifty sentences")
+    texts = [evaluation, *((sentence, "every layer and head") for sentence in SENTENCES)]
     items = "".join(
         f'<li><a href="{name}">{escape(title)}</a> <span class="soft">{escape(note)}</span></li>'
-        for name, title, note in pages
+        for name, (title, note) in zip(PAGES[1:], texts, strict=True)
     )
-    return f'<section class="card"><h2>Look further</h2><ul>{items}</ul></section>'
-
-
-def _curves(path: Path) -> str:
-    """How the training went, as the run drew it."""
-    if not path.exists():
-        return ""
-    drawn = path.read_text(encoding="utf-8")
-    return charts.figure("How it learned", "From the journal of the run.", drawn[drawn.index("<svg") :])
+    return f'<section class="card"><h2>More pages</h2><ul>{items}</ul></section>'
 
 
 def _time(seconds: float) -> str:

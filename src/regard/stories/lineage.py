@@ -1,7 +1,7 @@
-"""The lineage race: every family on the same sentences, short and long, and what attention makes of the long ones.
+"""The lineage race: train every family on the same corpus and compare BLEU on short and long sentences.
 
-Each racer is a run of its own, `python -m regard train ...`, so that what stops is gone on with, and what is finished
-is not trained again.
+Each model is trained by its own process, `python -m regard train ...`, so an interrupted race resumes and finished
+models are not trained again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from regard.config import Config, find_config
 from regard.corpora import catalog
 from regard.counting import count
 from regard.errors import FolderError, RunError
-from regard.evaluation.metrics import bootstrap_seed, by_length, corpus_scores
+from regard.evaluation.metrics import Bucket, bootstrap_seed, by_length, corpus_scores
 from regard.inspection import race
 from regard.inspection.attribution import Map, attention
 from regard.models import build
@@ -34,9 +34,10 @@ from regard.training.data import Files, make_tokenizers, prepare
 from regard.training.distributed import Runtime
 from regard.training.journal import read
 from regard.training.planning import time_updates
+from regard.translation.explain import explain
 from regard.translation.translator import Translator
 
-RACERS = {
+RECIPES = {
     "no attention": "builtin-rnn-none",
     "additive": "builtin-rnn",
     "dot": "builtin-rnn-dot",
@@ -44,28 +45,27 @@ RACERS = {
     "cosine": "builtin-rnn-cosine",
     "transformer": "builtin-transformer",
 }
-WITHOUT = "no attention"
+BASELINE = "no attention"
+SLOWEST_FIRST = ("additive", "cosine", "general", "dot", "transformer", BASELINE)
 SIZES = {"train": 60_000, "valid": 300, "test": 1_600}
-MADE = {"lengths": "uniform", "max_length": 80}
-LENGTHS = (10, 20, 30, 40, 50, 60, 70)  # where buckets of reference words end
+CORPUS: dict[str, Any] = {"lengths": "uniform", "max_length": 80}
+LENGTHS = (10, 20, 30, 40, 50, 60, 70)  # upper limits of the buckets, in reference words
 UPDATES = 4000
-GRAPHS = 24  # shapes of batches on a GPU, which plays recorded updates: token by token, Python would be far too slow
-ROWS = 2  # times as many sentences in an update of a GPU, which takes hardly longer for them
+GPU_BATCH_SHAPES = 24  # CUDA graphs: an RNN launches its kernels token by token
+GPU_BATCH_FACTOR = 2  # larger batches hardly take longer on a GPU
 SENTENCE = "The agreement on the European Economic Area was signed in August 1992."
-SHORT = 30.0  # BLEU that a model must reach on short sentences, or what it does on long ones would mean nothing
-HALF, TENTH = 0.5, 0.1  # what it must lose from the shortest bucket to the longest, and what the others may
-SPENT = 0.8  # of the minutes given that training may take; the rest is for sentences, scores and the page
-ASKED_EVERY = 0.5  # seconds from one look at the racers to the next
-
-PROBE_SECONDS = 1.0  # for the time of an update of each racer
-
-TRANSLATED = "test.fr"  # what a racer makes of the test sentences, beside its model
+MIN_BLEU = 30.0  # on short sentences: a model below has not learned the task
+BASELINE_LOSS, ATTENTION_LOSS = 0.5, 0.1  # of BLEU from short to long: the least without, the most with attention
+TRAINING_SHARE = 0.8  # of --minutes; the rest is for the corpus, scores and the page
+POLL_SECONDS = 0.5
+PROBE_SECONDS = 1.0  # to time the updates of one model
+TRANSLATIONS = "test.fr"  # in a model's folder
 
 Say = Callable[[str], None]
 
 
-class Entry(NamedTuple):
-    """A racer with a seed."""
+class Racer(NamedTuple):
+    """A model with its seed and folder."""
 
     name: str
     seed: int
@@ -73,48 +73,55 @@ class Entry(NamedTuple):
 
     @property
     def update(self) -> int:
-        """How far it has come."""
-        lines = read(self.folder / "journal.jsonl")
-        return int(lines[-1]["update"]) if lines else 0
+        """The last update in its journal."""
+        entries = read(self.folder / "journal.jsonl")
+        return int(entries[-1]["update"]) if entries else 0
 
     @property
     def finished(self) -> bool:
         return (self.folder / "model.safetensors").exists()
 
 
-Show = Callable[[Sequence[tuple[Entry, str]], int], None]
-"""Told now and then where every racer stands (waiting, running, finished), and how many updates there are."""
+Show = Callable[[Sequence[tuple[Racer, str]], int], None]
+"""Called with every racer, its state (waiting, running, finished), and the number of updates."""
 
 
 def run(
-    out: Path, *, minutes: float, updates: int, seeds: int, device: torch.device, sizes: Mapping[str, int], say: Say,
+    out: Path,
+    *,
+    minutes: float | None,
+    updates: int | None,
+    seeds: int,
+    device: torch.device,
+    sizes: Mapping[str, int],
+    say: Say,
     show: Show,
-) -> dict[str, Any]:  # fmt: skip
-    """Train all, score all, write the page: what was found, as `race.json` has it."""
-    begun = time.perf_counter()
-    bootstrap_seed()  # a wrong one is said now, not after the training
-    with folders.lock_folder(out), _counted(out / "spent.txt", begun) as before:
-        data = _corpus(out / "data", sizes, say)
-        plan = _plan(out, data, minutes, updates, seeds, device, say)
-        entries = [
-            Entry(name, seed, out / "runs" / f"{name.replace(' ', '-')}-{seed}")
+) -> dict[str, Any]:
+    """Train all models, score them and write the page; returns the results, which are also in `race.json`."""
+    start = time.perf_counter()
+    bootstrap_seed()  # raises an error about a wrong SACREBLEU_SEED now, not after the training
+    with folders.lock_folder(out), _elapsed(out / "spent.txt", start) as seconds_before:
+        data = _make_corpus(out / "data", sizes, say)
+        planned = _plan_updates(out, data, minutes, updates, seeds, device, say)
+        racers = [
+            Racer(name, seed, out / "runs" / f"{name.replace(' ', '-')}-{seed}")
             for seed in range(1, seeds + 1)
-            for name in RACERS
+            for name in RECIPES
         ]
-        if found := _known(out, entries):
-            return found
-        _train(entries, data, plan, device, show)
-        found = _scores(entries, data, device, say)
-        found |= {"updates": plan, "seconds": before + time.perf_counter() - begun, "device": device.type}
-        found["verdicts"] = verdicts(found)
-        folders.write_file(out / "index.html", race.page(found, _looks(entries, device)), force=True)
-        folders.write_file(out / "race.json", json.dumps(found, indent=2) + "\n", force=True)
-    return found
+        if saved := _saved_results(out, racers):
+            return saved
+        _train(racers, data, planned, device, show)
+        results = _score(racers, data, device, say)
+        results |= {"updates": planned, "seconds": seconds_before + time.perf_counter() - start, "device": device.type}
+        results["verdicts"] = verdicts(results)
+        folders.write_file(out / "index.html", race.page(results, _attention_maps(racers, device)), force=True)
+        folders.write_file(out / "race.json", json.dumps(results, indent=2) + "\n", force=True)
+    return results
 
 
 @contextmanager
-def _counted(path: Path, begun: float) -> Iterator[float]:
-    """The seconds a race took before it was stopped; those of now are added, however it ends."""
+def _elapsed(path: Path, start: float) -> Iterator[float]:
+    """The seconds of earlier calls, kept in a file; the seconds of this call are added when it ends."""
     try:
         before = float(path.read_text())
     except (OSError, ValueError):
@@ -122,59 +129,55 @@ def _counted(path: Path, begun: float) -> Iterator[float]:
     try:
         yield before
     finally:
-        folders.write_file(path, f"{before + time.perf_counter() - begun}\n", force=True)
+        folders.write_file(path, f"{before + time.perf_counter() - start}\n", force=True)
 
 
-def _known(out: Path, entries: Sequence[Entry]) -> dict[str, Any] | None:
-    """What was found before, where these racers are finished, scored and drawn."""
-    path, there = out / "race.json", all((entry.folder / TRANSLATED).exists() for entry in entries)
-    if not (there and path.is_file() and (out / "index.html").is_file()):
+def _saved_results(out: Path, racers: Sequence[Racer]) -> dict[str, Any] | None:
+    """The results of an earlier call, if all racers are scored and the page is there."""
+    paths = [out / "race.json", out / "index.html", *(racer.folder / TRANSLATIONS for racer in racers)]
+    if not all(path.is_file() for path in paths):
         return None
     try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
-        return found if sum(racer["seeds"] for racer in found["racers"]) == len(entries) else None
+        results: dict[str, Any] = json.loads(paths[0].read_bytes())
+        return results if sum(racer["seeds"] for racer in results["racers"]) == len(racers) else None
     except (ValueError, KeyError, TypeError):
         return None
 
 
-# Sentences
-
-
-def _corpus(folder: Path, sizes: Mapping[str, int], say: Say) -> Path:
-    """Built-in sentences, as many of every length up to eighty words."""
-    wanted = json.dumps({"sizes": dict(sizes), "made": MADE}, sort_keys=True)
+def _make_corpus(folder: Path, sizes: Mapping[str, int], say: Say) -> Path:
+    """Write the built-in corpus with equally many sentences of every length."""
+    settings = json.dumps({"sizes": dict(sizes), "made": CORPUS}, sort_keys=True)
     record = folder / "race.txt"
     if record.exists():
-        if record.read_text(encoding="utf-8").strip() != wanted:
-            raise FolderError(f"{folder} holds other sentences than are asked for: choose another --out")
+        if record.read_text(encoding="utf-8").strip() != settings:
+            raise FolderError(f"{folder} holds a corpus with other settings: choose another --out")
         return folder
-    say(f"writing {sum(sizes.values()):,} sentence pairs of 2 to {MADE['max_length']} words")
-    catalog.write_builtin(folder, sizes=sizes, force=True, **MADE)
-    folders.write_file(record, wanted + "\n", force=True)
+    say(f"writing {sum(sizes.values()):,} sentence pairs of 2 to {CORPUS['max_length']} words")
+    catalog.write_builtin(folder, force=True, sizes=sizes, **CORPUS)
+    folders.write_file(record, settings + "\n", force=True)
     return folder
 
 
-def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
+# Training
 
 
-# Running
+def _gpu_settings(recipe: Config, device: torch.device) -> dict[str, Any]:
+    """The settings in which a race on a GPU differs from the recipes, which are for a CPU."""
+    if device.type != "cuda":
+        return {}
+    batch_tokens = GPU_BATCH_FACTOR * recipe.train.batch_tokens
+    return {"train.batch_tokens": batch_tokens, "train.batch_shapes": GPU_BATCH_SHAPES}
 
 
 def _config(name: str, device: torch.device) -> Config:
-    config = find_config(RACERS[name])
-    return config.with_values([f"{field}={value}" for field, value in _own(config, device).items()])
+    recipe = find_config(RECIPES[name])
+    return recipe.with_values([f"{field}={value}" for field, value in _gpu_settings(recipe, device).items()])
 
 
-def _own(config: Config, device: torch.device) -> dict[str, int]:
-    """What a race on this device has other than the recipes, which are for a CPU."""
-    if device.type != "cuda":
-        return {}
-    return {"train.batch_tokens": ROWS * config.train.batch_tokens, "train.batch_shapes": GRAPHS}
-
-
-def _plan(out: Path, data: Path, minutes: float, updates: int, seeds: int, device: torch.device, say: Say) -> int:
-    """The updates of every racer: asked for, or as many as fit into the minutes; said once and then kept."""
+def _plan_updates(
+    out: Path, data: Path, minutes: float | None, updates: int | None, seeds: int, device: torch.device, say: Say
+) -> int:
+    """The updates of every model: `updates`, or as many as fit into the minutes. Kept in a file for later calls."""
     path = out / "updates.txt"
     if path.exists():
         planned = int(path.read_text())
@@ -185,85 +188,81 @@ def _plan(out: Path, data: Path, minutes: float, updates: int, seeds: int, devic
         return planned
     planned = updates or UPDATES
     if minutes:
-        each = _seconds(data, device)
-        say(", ".join(f"{name} {1000 * took:.0f}" for name, took in each.items()) + " ms an update")
-        cores = _places(device) if device.type == "cpu" else 1  # a GPU has them take turns
-        longest = max(sum(each.values()) * seeds / cores, max(each.values()))
-        planned = max(20, int(SPENT * 60 * minutes / longest))
-    budget = _config(WITHOUT, device).train.batch_tokens
-    say(f"{planned:,} updates of {budget:,} positions for each of {len(RACERS)} models")
+        seconds = _time_updates(data, device)
+        say(", ".join(f"{name} {1000 * took:.0f}" for name, took in seconds.items()) + " ms per update")
+        at_once = _processes(device) if device.type == "cpu" else 1  # on a GPU they take turns
+        slowest = max(sum(seconds.values()) * seeds / at_once, max(seconds.values()))
+        planned = max(20, int(TRAINING_SHARE * 60 * minutes / slowest))
+    batch_tokens = _config(BASELINE, device).train.batch_tokens
+    say(f"{planned:,} updates of {batch_tokens:,} tokens for each of {len(RECIPES)} models")
     folders.write_file(path, f"{planned}\n", force=True)
     return planned
 
 
-def _seconds(data: Path, device: torch.device) -> dict[str, float]:
-    """What an update of each takes, one after the other and on one thread, as they run."""
+def _time_updates(data: Path, device: torch.device) -> dict[str, float]:
+    """The seconds of an update of each model, with one CPU thread."""
     files = Files(data / "train.en", data / "train.fr", False)
     valid = Files(data / "valid.en", data / "valid.fr", False)
-    text = _config(WITHOUT, device).text
-    sides = make_tokenizers([files], text, lambda _: None)
+    tokenizers = make_tokenizers([files], _config(BASELINE, device).text, lambda _: None)
+    seconds = {}
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        found = {}
-        for name in RACERS:
+        for name in RECIPES:
             config = _config(name, device)
-            shape = dataclasses.replace(config.model, vocabulary=sides.source.size)
-            config = dataclasses.replace(config, model=shape)
-            made, _ = prepare([files], valid, config, sides, lambda _: None)
-            found[name] = time_updates(config, made, Runtime(device, 0, 1), PROBE_SECONDS, _build)[0]
-        return found
+            config = dataclasses.replace(
+                config, model=dataclasses.replace(config.model, vocabulary=tokenizers.source.size)
+            )
+            prepared, _ = prepare([files], valid, config, tokenizers, lambda _: None)
+            make_model = lambda config: build(config.model)  # noqa: E731
+            seconds[name], _, _ = time_updates(config, prepared, Runtime(device, 0, 1), PROBE_SECONDS, make_model)
     finally:
         torch.set_num_threads(threads)
+    return seconds
 
 
-def _build(config: Config) -> torch.nn.Module:
-    return build(config.model)
+def _processes(device: torch.device) -> int:
+    """How many models are trained at once: one per CPU core, or all on one GPU."""
+    return {"cpu": max(1, os.cpu_count() or 1), "cuda": len(RECIPES)}.get(device.type, 1)
 
 
-def _places(device: torch.device) -> int:
-    """How many run side by side: one a core; on a CUDA GPU, which small models leave idle, all of them."""
-    return {"cpu": max(1, os.cpu_count() or 1), "cuda": len(RACERS)}.get(device.type, 1)
-
-
-def _command(entry: Entry, data: Path, updates: int, device: torch.device) -> list[str]:
-    sides = [str(data / f"{part}.{side}") for part in ("train", "valid") for side in ("en", "fr")]
+def _command(racer: Racer, data: Path, updates: int, device: torch.device) -> list[str]:
+    source, target, *valid = (str(data / f"{part}.{side}") for part in ("train", "valid") for side in ("en", "fr"))
     every = max(1, updates // 8)
-    values = {"train.metric": "loss", "train.validate_every": every, "train.save_every": every}
-    values |= _own(find_config(RACERS[entry.name]), device)
-    shape = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
+    settings = {"train.metric": "loss", "train.validate_every": every, "train.save_every": every}
+    settings |= _gpu_settings(find_config(RECIPES[racer.name]), device)
+    values = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     return [
-        sys.executable, "-m", "regard", "train", *sides[:2], "--valid", *sides[2:], "--recipe", RACERS[entry.name],
-        "--out", str(entry.folder), "--updates", str(updates), "--seed", str(entry.seed), "--threads", "1",
-        "--device", device.type, *shape,
+        sys.executable, "-m", "regard", "train", source, target, "--valid", *valid, "--recipe", RECIPES[racer.name],
+        "--out", str(racer.folder), "--updates", str(updates), "--seed", str(racer.seed), "--threads", "1",
+        "--device", device.type, *values,
     ]  # fmt: skip
 
 
-def _train(entries: Sequence[Entry], data: Path, updates: int, device: torch.device, show: Show) -> None:
-    """All of them, a few side by side, the slowest first; a signal stops them all, and each saves."""
-    slow = ["additive", "cosine", "general", "dot", "transformer", WITHOUT]
-    waiting = sorted(
-        (entry for entry in entries if not entry.finished), key=lambda entry: (entry.seed, slow.index(entry.name))
-    )
-    running: dict[Entry, subprocess.Popen[bytes]] = {}
+def _train(racers: Sequence[Racer], data: Path, updates: int, device: torch.device, show: Show) -> None:
+    """Train the unfinished models, several at once. If this process is interrupted, each saves a checkpoint."""
+    waiting = [racer for racer in racers if not racer.finished]
+    waiting.sort(key=lambda racer: (racer.seed, SLOWEST_FIRST.index(racer.name)))
+    running: dict[Racer, subprocess.Popen[bytes]] = {}
     try:
         while waiting or running:
-            while waiting and len(running) < _places(device):
-                entry = waiting.pop(0)
-                entry.folder.parent.mkdir(parents=True, exist_ok=True)
-                with entry.folder.with_suffix(".log").open("wb") as log:
-                    running[entry] = subprocess.Popen(
-                        _command(entry, data, updates, device), stdout=subprocess.DEVNULL, stderr=log
-                    )
-            show([(entry, _standing(entry, waiting, running)) for entry in entries], updates)
-            time.sleep(ASKED_EVERY)
-            for entry, process in list(running.items()):
+            while waiting and len(running) < _processes(device):
+                racer = waiting.pop(0)
+                racer.folder.parent.mkdir(parents=True, exist_ok=True)
+                with racer.folder.with_suffix(".log").open("wb") as log:
+                    command = _command(racer, data, updates, device)
+                    running[racer] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
+            states = dict.fromkeys(waiting, "waiting") | dict.fromkeys(running, "running")
+            show([(racer, states.get(racer, "finished")) for racer in racers], updates)
+            time.sleep(POLL_SECONDS)
+            for racer, process in list(running.items()):
                 code = process.poll()
                 if code is not None:
-                    del running[entry]
-                    if code:
-                        raise RunError(f"{entry.name} did not finish: {_last_words(entry)}")
-        show([(entry, "finished") for entry in entries], updates)
+                    del running[racer]
+                if code:
+                    lines = _lines(racer.folder.with_suffix(".log"))
+                    raise RunError(f"{racer.name} did not finish: {lines[-1] if lines else f'exit code {code}'}")
+        show([(racer, "finished") for racer in racers], updates)
     finally:
         for process in running.values():
             process.terminate()
@@ -271,108 +270,96 @@ def _train(entries: Sequence[Entry], data: Path, updates: int, device: torch.dev
             process.wait()
 
 
-def _standing(entry: Entry, waiting: Sequence[Entry], running: Mapping[Entry, Any]) -> str:
-    return "waiting" if entry in waiting else "running" if entry in running else "finished"
-
-
-def _last_words(entry: Entry) -> str:
-    said = _lines(entry.folder.with_suffix(".log"))
-    return said[-1] if said else "it said nothing"
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
 
 
 # Scores
 
 
-def _scores(entries: Sequence[Entry], data: Path, device: torch.device, say: Say) -> dict[str, Any]:
+def _score(racers: Sequence[Racer], data: Path, device: torch.device, say: Say) -> dict[str, Any]:
     sources, references = _lines(data / "test.en"), _lines(data / "test.fr")
-    racers = []
-    for name in RACERS:
-        own = [entry for entry in entries if entry.name == name]
+    results = []
+    for name in RECIPES:
         say(f"scoring {name}")
-        texts = [_translated(entry, sources, device) for entry in own]
-        buckets = [by_length(each, references, lengths=LENGTHS) for each in texts]
-        scores = [corpus_scores(each, references, metrics=["bleu"])["bleu"] for each in texts]
-        counted = count(_config_of(own[0]))
-        racers.append(
+        seeds = [racer for racer in racers if racer.name == name]
+        translations = [_translate(racer, sources, device) for racer in seeds]
+        buckets = [by_length(texts, references, lengths=LENGTHS) for texts in translations]
+        scores = [corpus_scores(texts, references, metrics=["bleu"])["bleu"] for texts in translations]
+        counted = count(seeds[0].folder)
+        results.append(
             {
                 "name": name,
                 "bleu": fmean(score.score for score in scores),
                 "signature": scores[0].signature,
-                "by_length": [_joined(each) for each in zip(*buckets, strict=True)],
+                "by_length": [_mean_bucket(same) for same in zip(*buckets, strict=True)],
                 "parameters": {"total": counted.total, "parts": dict(counted.parts)},
-                "curve": _curve(own[0]),
-                "seeds": len(own),
+                "curve": _loss_curve(seeds[0]),
+                "seeds": len(seeds),
             }
         )
-    return {"racers": racers, "sentences": len(sources)}
+    return {"racers": results, "sentences": len(sources)}
 
 
-def _config_of(entry: Entry) -> Config:
-    return find_config(str(entry.folder))
-
-
-def _translated(entry: Entry, sources: Sequence[str], device: torch.device) -> list[str]:
-    """What a racer makes of the test sentences, one word after the other; kept beside its model."""
-    path = entry.folder / TRANSLATED
-    if path.exists() and len(found := _lines(path)) == len(sources):
-        return found
-    translator = Translator.load(entry.folder, device)
-    texts = [result.text for result in translator.translate(sources, beams=1, warn=False)]
+def _translate(racer: Racer, sources: Sequence[str], device: torch.device) -> list[str]:
+    """Translate the test sentences greedily; the translations are kept in the model's folder."""
+    path = racer.folder / TRANSLATIONS
+    if path.exists() and len(texts := _lines(path)) == len(sources):
+        return texts
+    results = Translator.load(racer.folder, device).translate(sources, beams=1, warn=False)
+    texts = [result.text for result in results]
     folders.write_file(path, "".join(f"{text}\n" for text in texts), force=True)
     return texts
 
 
-def _joined(buckets: Sequence[Any]) -> dict[str, Any]:
-    """A bucket of several seeds: the mean, and between which they lie; of one, its bootstrap interval."""
-    found: dict[str, Any] = buckets[0].to_dict()
+def _mean_bucket(buckets: Sequence[Bucket]) -> dict[str, Any]:
+    """The mean, lowest and highest BLEU of several seeds; of one seed its BLEU with the bootstrap interval."""
+    bucket: dict[str, Any] = buckets[0].to_dict()
     if len(buckets) > 1:
-        scores = [bucket.bleu for bucket in buckets]
-        found |= {"bleu": fmean(scores), "low": min(scores), "high": max(scores)}
-    return found
+        scores = [other.bleu for other in buckets]
+        bucket |= {"bleu": fmean(scores), "low": min(scores), "high": max(scores)}
+    return bucket
 
 
-def _curve(entry: Entry) -> list[tuple[float, float]]:
-    """Seconds of training and loss of the validation set."""
-    journal = read(entry.folder / "journal.jsonl")
+def _loss_curve(racer: Racer) -> list[tuple[float, float]]:
+    """Seconds of training and validation loss, for every validation."""
+    journal = read(racer.folder / "journal.jsonl")
     updates, seconds = [0], [0.0]
-    for line in journal:
-        if line["kind"] == "update":  # every tenth is written: it stands for those before it
-            seconds.append(seconds[-1] + line["seconds"] * (line["update"] - updates[-1]))
-            updates.append(line["update"])
+    for entry in journal:
+        if entry["kind"] == "update":  # every tenth is in the journal and stands for those before it
+            seconds.append(seconds[-1] + entry["seconds"] * (entry["update"] - updates[-1]))
+            updates.append(entry["update"])
     return [
-        (round(float(np.interp(line["update"], updates, seconds)), 2), line["valid_loss"])
-        for line in journal
-        if line["kind"] == "validation"
+        (round(float(np.interp(entry["update"], updates, seconds)), 2), entry["valid_loss"])
+        for entry in journal
+        if entry["kind"] == "validation"
     ]
 
 
-def _looks(entries: Sequence[Entry], device: torch.device) -> dict[str, Map | str]:
-    """What each looks at in the same sentence; where there is no attention, what it writes."""
-    looks: dict[str, Map | str] = {}
-    for name in RACERS:
-        entry = next(entry for entry in entries if entry.name == name)
-        (result,) = Translator.load(entry.folder, device).translate([SENTENCE], trace=True)
-        trace = result.trace
-        looks[name] = attention(trace, "cross") if trace is not None and "cross" in trace.attention else result.text
-    return looks
+def _attention_maps(racers: Sequence[Racer], device: torch.device) -> dict[str, Map | str]:
+    """Each model's attention for the same sentence; for the model without attention, its translation."""
+    maps: dict[str, Map | str] = {}
+    for racer in racers[: len(RECIPES)]:  # of the first seed
+        trace = explain(racer.folder, SENTENCE, device=device).trace
+        maps[racer.name] = attention(trace, "cross") if "cross" in trace.attention else trace.target.text
+    return maps
 
 
-# What the notes claim
-
-
-def verdicts(found: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Whether it came out as the notes say: without attention BLEU falls with length, with attention it stays."""
-    said = []
-    for racer in found["racers"]:
+def verdicts(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Whether the papers' claim holds: BLEU falls with length without attention and stays with attention."""
+    found = []
+    for racer in results["racers"]:
         buckets = [bucket for bucket in racer["by_length"] if not bucket["small"]]
         if len(buckets) < 2:
             continue
         first, last = buckets[0]["bleu"], buckets[-1]["bleu"]
         lost = 1 - last / first if first else None
-        if racer["name"] == WITHOUT:
-            holds, claim = lost is not None and lost >= HALF, "falls by half at least"
+        if racer["name"] == BASELINE:
+            holds, claim = lost is not None and lost >= BASELINE_LOSS, "falls by half at least"
         else:
-            holds, claim = lost is not None and lost <= TENTH, "stays within a tenth"
-        holds = holds and first >= SHORT  # what was not learned is neither lost nor kept
-        said.append({"name": racer["name"], "claim": claim, "first": first, "last": last, "lost": lost, "holds": holds})
-    return said
+            holds, claim = lost is not None and lost <= ATTENTION_LOSS, "stays within a tenth"
+        holds = holds and first >= MIN_BLEU
+        found.append(
+            {"name": racer["name"], "claim": claim, "first": first, "last": last, "lost": lost, "holds": holds}
+        )
+    return found
