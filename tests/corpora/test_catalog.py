@@ -37,13 +37,13 @@ def folders(tmp_path, monkeypatch):
 
 @pytest.fixture
 def site():
-    """A site on this machine: put files into `files`; `asked` is what was asked for."""
+    """A web server on this machine that offers `files` and lists the requested paths in `requests`."""
 
     class Site(BaseHTTPRequestHandler):
-        files, asked, promised = {}, [], {}
+        files, requests, promised = {}, [], {}
 
         def do_GET(self):
-            Site.asked.append(self.path)
+            Site.requests.append(self.path)
             data = Site.files.get(self.path)
             self.send_response(404 if data is None else 200)
             self.send_header("Content-Length", str(Site.promised.get(self.path, len(data or b""))))
@@ -281,7 +281,7 @@ def test_a_download_is_kept_in_the_cache(site, tmp_path, monkeypatch):
     offer(monkeypatch, tiny(site.url))
     catalog.get("tiny", tmp_path / "one")
     catalog.get("tiny", tmp_path / "two")
-    assert site.asked == ["/train.en.gz", "/train.fr.gz"]
+    assert site.requests == ["/train.en.gz", "/train.fr.gz"]
 
 
 def test_only_what_is_missing_is_downloaded(site, tmp_path, monkeypatch):
@@ -289,15 +289,15 @@ def test_only_what_is_missing_is_downloaded(site, tmp_path, monkeypatch):
     offer(monkeypatch, tiny(site.url))
     keep(tmp_path / "cache" / "corpora", en=ENGLISH)
     catalog.get("tiny", tmp_path / "out")
-    assert site.asked == ["/train.fr.gz"]
+    assert site.requests == ["/train.fr.gz"]
 
 
 def test_a_download_reports_its_progress(site, tmp_path, monkeypatch):
     site.files.update({"/train.en.gz": ENGLISH, "/train.fr.gz": FRENCH})
     offer(monkeypatch, tiny(site.url))
-    told = []
-    catalog.get("tiny", tmp_path / "out", progress=lambda *news: told.append(news))
-    assert told[0] == ("train.en.gz", len(ENGLISH), len(ENGLISH))
+    events = []
+    catalog.get("tiny", tmp_path / "out", progress=lambda *event: events.append(event))
+    assert events[0] == ("train.en.gz", len(ENGLISH), len(ENGLISH))
 
 
 def cached(tmp_path):
@@ -342,7 +342,7 @@ def test_an_existing_text_is_refused_before_anything_is_downloaded(site, tmp_pat
     (tmp_path / "train.en").write_text("mine")
     with pytest.raises(DataError, match="is already there"):
         catalog.get("tiny", tmp_path)
-    assert site.asked == []
+    assert site.requests == []
 
 
 # Archives

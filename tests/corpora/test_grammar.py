@@ -214,13 +214,13 @@ def test_both_parts_of_a_french_negation_are_aligned_with_the_english_one(many: 
 
 @pytest.mark.parametrize("auxiliary", ["do", "does", "did", "will"])
 def test_an_auxiliary_is_aligned_with_the_verb_not_with_the_negation(many: list[Pair], auxiliary: str) -> None:
-    found = [pair for pair in many if bare(pair.source).count(auxiliary) == 1]
-    assert found
-    for pair in found:
+    pairs = [pair for pair in many if bare(pair.source).count(auxiliary) == 1]
+    assert pairs
+    for pair in pairs:
         assert not linked(pair, auxiliary) & {"ne", "pas", "jamais", "plus"}, pair
 
 
-# French by rule. The lists below are this test's own, so that a slip in the grammar's tables shows.
+# French by rule. These lists are independent of the grammar's, so that a mistake in its tables shows.
 SOUNDED_WORDS = """
     haricot haricots hache haches harpe harpes haut haute hauts hautes héros hérisson hérissons hibou hiboux Hongrie
     huit onze homard homards haie haies
@@ -252,13 +252,13 @@ def test_words_elide_exactly_where_they_must(many: list[Pair], spread: list[Pair
 
 def test_puisque_elides_before_pronouns_and_articles_alone(many: list[Pair], spread: list[Pair]) -> None:
     eliding = {"il", "elle", "ils", "elles", "on", "un", "une", "en"}
-    found: Counter[str] = Counter()
+    before_vowel: Counter[str] = Counter()
     for words in french(many + spread):
         for word, following in pairwise(words):
             if word in ("puisque", "puisqu'"):
                 assert (word == "puisqu'") == (following in eliding), words
-                found[word] += vowel(following)
-    assert min(found.values()) > 10
+                before_vowel[word] += vowel(following)
+    assert min(before_vowel.values()) > 10
 
 
 def test_prepositions_contract_with_articles(many: list[Pair], spread: list[Pair]) -> None:
@@ -348,13 +348,13 @@ def test_determiner_adjectives_and_noun_agree(many: list[Pair], spread: list[Pai
 def test_a_predicate_agrees_with_a_pronoun_before_it(many: list[Pair]) -> None:
     features = {"il": (0, 0), "elle": (1, 0), "ils": (0, 1), "elles": (1, 1)}
     being = {"est", "sont", "était", "étaient", "sera", "seront", "serait", "seraient"}
-    found = 0
+    checked = 0
     for words in french(many):
         for pronoun, verb, adjective in zip(words, words[1:], words[2:], strict=False):
             if pronoun in features and verb in being and adjective in ADJECTIVES:
                 assert features[pronoun] in ADJECTIVES[adjective], words
-                found += 1
-    assert found > 40
+                checked += 1
+    assert checked > 40
 
 
 def test_a_verb_agrees_with_a_pronoun_before_it(many: list[Pair]) -> None:
@@ -469,15 +469,15 @@ def test_a_participle_agrees_with_an_object_pronoun() -> None:
 
 def test_a_participle_agrees_with_a_relative_pronoun() -> None:
     chance, keys = random.Random(1), NounPhrase([], 4, 1, 1, "clothes")
-    found = {
+    texts = {
         to_pair("", object_relative(Derivation(chance.random, relative_clause), 4, keys)).target for _ in range(4_000)
     }
-    assert "Que j'ai nettoyées." in {text.split(" hier")[0].rstrip(".") + "." for text in found}
+    assert "Que j'ai nettoyées." in {text.split(" hier")[0].rstrip(".") + "." for text in texts}
 
 
 def test_subjects_with_each_every_or_all_are_not_negated(many: list[Pair]) -> None:
-    total = [bare(pair.source) for pair in many if bare(pair.source)[0] in ("each", "every", "all")]
-    simple = [words for words in total if len(words) < 12 and not {"that", "who", "whose", "where"} & set(words)]
+    universal = [bare(pair.source) for pair in many if bare(pair.source)[0] in ("each", "every", "all")]
+    simple = [words for words in universal if len(words) < 12 and not {"that", "who", "whose", "where"} & set(words)]
     simple = [words for words in simple if not any(word in CONJUNCTIONS for word in words)]
     assert len(simple) > 100
     for words in simple:
@@ -499,13 +499,13 @@ def test_several_and_again_do_not_follow_a_negation(many: list[Pair]) -> None:
 
 def test_motion_uses_dans_before_an_indefinite_article(many: list[Pair]) -> None:
     going = {form for verb in ("aller", "venir", "revenir") for form in conjugate(verb).participle}
-    found = 0
+    checked = 0
     for words in french(many):
         for verb, preposition, article in zip(words, words[1:], words[2:], strict=False):
             if verb in going and article in ("un", "une"):
                 assert preposition in ("dans", "d'", "de"), words
-                found += preposition == "dans"
-    assert found > 5
+                checked += preposition == "dans"
+    assert checked > 5
 
 
 @pytest.mark.parametrize(
@@ -521,20 +521,20 @@ def test_motion_uses_dans_before_an_indefinite_article(many: list[Pair]) -> None
 def test_a_country_has_its_article_after_some_nouns_only(english: str, expected: str) -> None:
     noun = next(noun for noun in lexicon.ALL_NOUNS if noun.english[0] == english.split()[0])
     chance = random.Random(1)
-    found = {}
+    translations = {}
     for _ in range(300):
         derivation = Derivation(chance.random, relative_clause)
         head = derivation.simple_noun_phrase(noun, function_words.A, [], False)
         french = head.french + derivation.complement(2, noun, head)
         pair = to_pair(punctuated(derivation.english), french)
-        found[pair.source.split(" ", 1)[1].rstrip(".")] = pair.target.split(" ", 1)[1].rstrip(".")
-    assert found[english] == expected
+        translations[pair.source.split(" ", 1)[1].rstrip(".")] = pair.target.split(" ", 1)[1].rstrip(".")
+    assert translations[english] == expected
 
 
 def test_a_while_passive_is_an_imparfait(many: list[Pair]) -> None:
-    found = [pair for pair in many if " being " in pair.source]
-    assert len(found) > 20
-    for pair in found:
+    passives = [pair for pair in many if " being " in pair.source]
+    assert len(passives) > 20
+    for pair in passives:
         assert linked(pair, "being") <= {"étais", "était", "étions", "étiez", "étaient", "j'étais"}, pair
 
 
@@ -605,19 +605,19 @@ def test_man_woman_boy_and_girl_have_no_possessor(many: list[Pair]) -> None:
 def test_an_adjective_is_not_repeated_nor_contradicted_in_a_predicate(many: list[Pair]) -> None:
     for pair in many:
         words = bare(pair.source)
-        for one, joint, other in zip(words, words[1:], words[2:], strict=False):
-            if joint == "and" and one in ("good", "easy", "old", "hot", "happy", "big"):
+        for first, between, second in zip(words, words[1:], words[2:], strict=False):
+            if between == "and" and first in ("good", "easy", "old", "hot", "happy", "big"):
                 opposite = {"good": "bad", "easy": "difficult", "old": "young", "hot": "cold", "happy": "sad"}
-                assert other not in (one, opposite.get(one)), pair
+                assert second not in (first, opposite.get(first)), pair
 
 
 def test_a_manner_adverb_stands_beside_the_french_verb(many: list[Pair]) -> None:
-    how = {entry["french"] for entry in lexicon.MANNER_ADVERBS.values()}
+    manner_adverbs = {entry["french"] for entry in lexicon.MANNER_ADVERBS.values()}
     verbs = VERB_FORMS | set(PARTICIPLES) | {verb.french.infinitive for verb in lexicon.ALL_VERBS}
     verbs |= BETWEEN | {form for verb in lexicon.ALL_VERBS for form in verb.french.participle}
     for words in french(many):
         for word, following in pairwise(words):
-            assert following not in how or word in verbs, words
+            assert following not in manner_adverbs or word in verbs, words
 
 
 def test_a_and_an_depend_on_the_first_sound(many: list[Pair]) -> None:
@@ -640,20 +640,20 @@ def test_the_third_person_singular_has_an_s(many: list[Pair]) -> None:
 
 
 def test_every_word_of_the_lexicon_occurs(many: list[Pair]) -> None:
-    said = {word for pair in many for word in bare(pair.source)}
+    vocabulary = {word for pair in many for word in bare(pair.source)}
     for noun in lexicon.ALL_NOUNS:
-        assert said & set(noun.english), noun
+        assert vocabulary & set(noun.english), noun
     for adjective in lexicon.ALL_ADJECTIVES:
-        assert adjective.english in said, adjective
+        assert adjective.english in vocabulary, adjective
     for verb in lexicon.ALL_VERBS:
-        assert said & {verb.base, verb.third, verb.past, verb.participle, verb.gerund}, verb
+        assert vocabulary & {verb.base, verb.third, verb.past, verb.participle, verb.gerund}, verb
     names = [*lexicon.FIRST_NAMES, *lexicon.CITIES, *lexicon.COUNTRIES]
-    assert {name.english for name in names} <= said
+    assert {name.english for name in names} <= vocabulary
     phrases = [institution.phrase for institution in lexicon.INSTITUTIONS]
     phrases += [phrase for times in function_words.TIMES.values() for phrase in times]
-    assert {word for english, _ in phrases for word in english} <= said
+    assert {word for english, _ in phrases for word in english} <= vocabulary
     tables = (lexicon.MONTHS, lexicon.DAYS, lexicon.NUMBERS, ADVERBS, lexicon.MANNER_ADVERBS)
-    assert {word for table in tables for word in table} <= said
+    assert {word for table in tables for word in table} <= vocabulary
 
 
 def test_an_unknown_kind_of_noun_suggests_a_known_one() -> None:
@@ -689,5 +689,5 @@ def test_the_lexicon_is_large_and_each_english_word_has_one_entry() -> None:
 )
 def test_french_verbs_are_conjugated(infinitive: str, expected: str) -> None:
     verb = conjugate(infinitive)
-    found = verb.present[1], verb.present[2], verb.imperfect[1], verb.future[1], verb.participle[0]
-    assert " ".join(found) == expected
+    forms = verb.present[1], verb.present[2], verb.imperfect[1], verb.future[1], verb.participle[0]
+    assert " ".join(forms) == expected

@@ -177,7 +177,7 @@ def _times(english: str, french: str) -> list[Phrase]:
     """The expression, for each day or month if it has one."""
     for name, table in (("DAY", DAYS), ("MONTH", MONTHS)):
         if name in english:
-            return [phrase(english.replace(name, one), french.replace(name, other)) for one, other in table.items()]
+            return [phrase(english.replace(name, word), french.replace(name, table[word])) for word in table]
     return [phrase(english, french)]
 
 

@@ -327,13 +327,13 @@ class Derivation:
         number, gender = determiner.number, noun.gender
         index = gender + 2 * number
         degree = self.say("most") if most else ()
-        said = self.say(adjective.english if most else adjective.superlative)
+        position = self.say(adjective.english if most else adjective.superlative)
         head = (noun.french[number], self.say(noun.english[number]))
         article = (determiner.french[index][0], positions)
         irregular = words.IRREGULAR_COMPARATIVES.get(adjective.comparative)
-        graded: list[Word] = [("plus", degree or said), (attributive(adjective, index, noun), said)]
+        graded: list[Word] = [("plus", degree or position), (attributive(adjective, index, noun), position)]
         if irregular:
-            graded = [(irregular[index], said)]
+            graded = [(irregular[index], position)]
         french = [article, *graded, head] if adjective.precedes else [article, head, article, *graded]
         return NounPhrase(french, third_person(number), gender, number, noun.kind)
 
