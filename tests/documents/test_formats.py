@@ -87,7 +87,7 @@ def test_an_empty_file_is_refused_in_every_format(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_every_pair_tells_its_file(tmp_path, kind):
+def test_every_pair_knows_its_file(tmp_path, kind):
     path = put(tmp_path, f"corpus.{kind}", SAMPLES[kind])
     assert [pair.origin for pair in read_pairs(path)] == [(str(path), 1)]
 
@@ -142,7 +142,7 @@ def test_what_is_left_out_is_counted_for_the_caller(tmp_path):
         ),
     ],
 )
-def test_what_is_left_out_is_told_in_words(skipped, words):
+def test_skipped_entries_are_reported_in_words(skipped, words):
     assert left_out(Counter(skipped)) == words
 
 
@@ -169,7 +169,7 @@ def test_line_breaks_inside_a_text_become_one_blank(tmp_path, kind, text):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_what_is_typed_in_tells_its_format(type_in, kind):
+def test_the_format_of_standard_input_is_detected(type_in, kind):
     type_in(SAMPLES[kind])
     assert read("-") == [("cat", "chat")]
 
@@ -225,7 +225,7 @@ def check():
     return run
 
 
-def test_check_tells_what_a_format_left_out(tmp_path, check):
+def test_check_reports_skipped_entries(tmp_path, check):
     messages = '#, fuzzy\nmsgid "a"\nmsgstr "b"\n\nmsgid "c"\nmsgstr ""\n\nmsgid "cat"\nmsgstr "chat"\n'
     answer, told = check(put(tmp_path, "corpus.po", messages))
     assert answer["skipped"] == {"fuzzy": 1, "untranslated": 1}
@@ -273,7 +273,7 @@ def test_only_the_command_that_takes_a_format_is_said_to(tmp_path, names):
 
 
 @pytest.mark.parametrize("flag", ["--languages", "--fields"])
-def test_two_names_are_two(tmp_path, check, flag):
+def test_two_names_are_needed(tmp_path, check, flag):
     with pytest.raises(ConfigError, match=rf"{flag} \(en,fr,de\) must be two"):
         check(put(tmp_path, "a.jsonl", SAMPLES["jsonl"]), flag, "en,fr,de")
 
@@ -299,7 +299,7 @@ def test_odd_separators_inside_a_line_do_not_shift_the_other_side(tmp_path):
         ("", "d\n", r"differ in lines \(0 and 1\): line 1 is missing in .*a\.en"),
     ],
 )
-def test_unequal_line_counts_are_both_told(tmp_path, source, target, message):
+def test_unequal_line_counts_are_both_reported(tmp_path, source, target, message):
     with pytest.raises(DataError, match=message):
         read(put(tmp_path, "a.en", source), put(tmp_path, "a.fr", target))
 

@@ -48,11 +48,11 @@ def test_tags_and_placeholders_are_found(text: str, marks: list[str]) -> None:
 @pytest.mark.parametrize(
     "text", ["a < b and c > d", "100% sure", "50 % de", "AT&T; R & D", "I <3 you", "at 5% discount"]
 )
-def test_words_are_not_taken_for_marks(text: str) -> None:
+def test_words_are_not_taken_for_tags(text: str) -> None:
     assert raws(text) == []
 
 
-def test_a_models_own_tag_is_a_word_to_it() -> None:
+def test_a_tag_the_model_knows_is_a_word() -> None:
     assert split_tags("<fr> a text", model_tags={"<fr>"}) == ["<fr> a text"]
 
 
@@ -68,7 +68,7 @@ RUNS = ["<", "{", "&", "%", "%0", "<a ", "<a '", "<!--", "{n, plural,", "{n,plur
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("begin", ["", "%", "%(a)", "%1$", "%.", "<a ", "<!--", "{n, plural,", "http://", "a@", "a@b."])
-def test_a_long_run_of_what_might_become_a_mark_takes_no_time(begin: str) -> None:
+def test_a_long_run_of_tag_beginnings_takes_linear_time(begin: str) -> None:
     for run in RUNS:
         text = (begin + LONG // len(run) * run)[:LONG]
         assert join_pieces(split_tags(text)) == text
@@ -89,7 +89,7 @@ def test_a_long_run_of_what_might_become_a_mark_takes_no_time(begin: str) -> Non
         ("  padded <b>text</b> ", "padded text"),
     ],
 )
-def test_words_read_on_where_marks_were(text: str, bare: str) -> None:
+def test_the_text_without_tags_reads_well(text: str, bare: str) -> None:
     assert extract_tags(split_tags(text)).text == bare
 
 
@@ -108,7 +108,7 @@ def test_words_read_on_where_marks_were(text: str, bare: str) -> None:
         ("<b>Hello</b>!", "Bonjour !", [(0, 0), (0, 1)], "<b>Bonjour</b> !"),
     ],
 )  # fmt: skip
-def test_a_pair_encloses_what_its_words_became(source: str, target: str, links: Links, expected: str) -> None:
+def test_a_pair_encloses_the_words_aligned_to_its_words(source: str, target: str, links: Links, expected: str) -> None:
     assert through(source, target, links) == expected
 
 
@@ -128,19 +128,19 @@ def test_a_pair_encloses_what_its_words_became(source: str, target: str, links: 
         ("a <x/> b", "B A", [(0, 1), (1, 0)], "<x/> B A"),
     ],
 )
-def test_a_mark_by_itself_stays_with_its_neighbours(source: str, target: str, links: Links, expected: str) -> None:
+def test_a_single_tag_stays_with_its_neighbours(source: str, target: str, links: Links, expected: str) -> None:
     assert through(source, target, links) == expected
 
 
-def test_without_links_places_are_kept_in_proportion() -> None:
+def test_without_an_alignment_positions_are_proportional() -> None:
     assert through("one two <b>three</b> {x} four", "A B C D", None) == "A B <b>C</b> {x} D"
 
 
-def test_blanks_around_the_text_are_kept() -> None:
+def test_spaces_around_the_text_are_kept() -> None:
     assert through("  a <b>b</b>\n", "A B", [(0, 0), (1, 1)]) == "  A <b>B</b>\n"
 
 
-def test_links_between_tokens_of_text_without_blanks_are_spread_over_its_letters() -> None:
+def test_alignments_of_unspaced_text_count_tokens_of_equal_length() -> None:
     links = [(0, 0), (1, 1)]  # two tokens of two letters each
     assert through("Hello <b>world</b>", "你好世界", links) == "你好<b>世界</b>"
 
@@ -154,7 +154,7 @@ def test_a_pair_that_crosses_another_opens_before_it_closes() -> None:
         assert text.index("[2") < text.index("2]")
 
 
-def test_a_mark_in_the_text_never_breaks_an_element_around_it() -> None:
+def test_a_tag_in_the_text_never_breaks_an_element_around_it() -> None:
     pieces: list[Piece] = [Tag("&lt;b>", "open", "b"), "one ", Tag("<g>", "open", "g", element=True), "two"]
     pieces += [Tag("&lt;/b>", "close", "b"), " three", Tag("</g>", "close", "g", element=True)]
     text = join_pieces(insert_tags(extract_tags(pieces), "A B C", [(0, 2), (1, 1), (2, 0)]))
@@ -190,7 +190,7 @@ TOKENS = st.sampled_from(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=12) | st.none(),
 )
 @settings(max_examples=150, deadline=None)
-def test_every_mark_comes_out_once_and_words_are_kept(source: str, target: list[str], links: Links | None) -> None:
+def test_every_tag_comes_out_once_and_words_are_kept(source: str, target: list[str], links: Links | None) -> None:
     bare = extract_tags(split_tags(source))
     sizes = len(bare.text.split()), len(target)
     inside = None if links is None else [(i, j) for i, j in links if i < sizes[0] and j < sizes[1]]
@@ -229,7 +229,7 @@ def test_well_formed_stays_well_formed(parts: list[str], size: int, chance: Rand
     assert not stack
 
 
-def test_marks_nested_deeper_than_anything_sensible_still_come_out_once() -> None:
+def test_tags_nested_too_deep_still_come_out_once() -> None:
     deep = 4 * MAX_DEPTH
     text = through("<b>" * deep + "word" + "</b>" * deep, "mot", [(0, 0)])
     assert (text.count("<b>"), text.count("</b>")) == (deep, deep)

@@ -151,7 +151,7 @@ def test_what_needs_no_translation_is_not_touched(tmp_path: Path, inside: str, a
 
 
 @pytest.mark.parametrize("target", ["<target/>", '<target state="new">a b</target>', "<target>fait</target>"])
-def test_everything_can_be_translated_anew(tmp_path: Path, target: str) -> None:
+def test_existing_targets_are_replaced_on_request(tmp_path: Path, target: str) -> None:
     data, _ = through(tmp_path, "a.xlf", unit(f"<source>a b</source>{target}"), everything=True)
     assert data.decode() == unit(f"<source>a b</source><target {REVIEW}>B A</target>")
 
@@ -171,14 +171,14 @@ def test_xliff_2_has_its_state_on_the_segment(tmp_path: Path) -> None:
     assert data.decode() == before.replace("initial", "translated") + source + target + after
 
 
-def test_a_prefix_of_the_vocabulary_is_kept(tmp_path: Path) -> None:
+def test_a_namespace_prefix_is_kept(tmp_path: Path) -> None:
     before = '<x:xliff xmlns:x="u" version="1.2"><x:file><x:body><x:trans-unit id="1"><x:source>a b</x:source>'
     after = "</x:trans-unit></x:body></x:file></x:xliff>"
     data, _ = through(tmp_path, "a.xlf", before + after)
     assert data.decode() == f"{before}<x:target {REVIEW}>B A</x:target>{after}"
 
 
-def test_the_target_language_is_written_where_it_was_left_open(tmp_path: Path) -> None:
+def test_a_missing_target_language_is_added(tmp_path: Path) -> None:
     text = unit("<source>a b</source>").replace("  target-language='fr'", "")
     data, _ = through(tmp_path, "a.xlf", text, languages=("en", "de"))
     assert b'datatype="plaintext" target-language="de">' in data
@@ -200,7 +200,7 @@ def test_a_file_keeps_its_encoding_and_its_line_ends(tmp_path: Path, encoding: s
     assert data == expected.encode(encoding)
 
 
-def test_letters_an_encoding_lacks_are_written_as_numbers(tmp_path: Path) -> None:
+def test_letters_an_encoding_lacks_are_written_as_character_references(tmp_path: Path) -> None:
     text = unit("<source>oe</source>").replace("UTF-8", "ISO-8859-1")
     data, _ = through(tmp_path, "a.xlf", text, translate=lambda texts: [Said("œ", [(0, 0)]) for _ in texts])
     assert b"&#339;" in data
@@ -231,13 +231,13 @@ def test_a_unit_gets_a_variant_in_the_language_the_others_have(tmp_path: Path) -
     assert pairs(tmp_path, "a.tmx") == [("cat", "chat"), ("a red car", "CAR RED A")]
 
 
-def test_the_languages_of_a_tmx_can_be_said(tmp_path: Path) -> None:
+def test_the_languages_of_a_tmx_can_be_named(tmp_path: Path) -> None:
     source = '<tuv xml:lang="de-DE"><seg>ein Auto</seg></tuv>'
     data, _ = through(tmp_path, "a.tmx", tmx(source, header='srclang="*all*"'), languages=("de", "it"))
     assert '<tuv xml:lang="it" creationtool="regard"><seg>AUTO EIN</seg></tuv>' in data.decode()
 
 
-def test_a_variant_that_is_there_is_filled_and_replaced_on_request(tmp_path: Path) -> None:
+def test_an_existing_variant_is_replaced_on_request(tmp_path: Path) -> None:
     data, _ = through(tmp_path, "a.tmx", tmx(DONE), everything=True)
     assert data.decode() == tmx(DONE.replace('"fr"', '"fr" creationtool="regard"').replace("chat", "CAT"))
 
@@ -295,14 +295,14 @@ def test_a_language_with_one_form_gets_the_plural(tmp_path: Path) -> None:
     assert 'msgstr[0] "%d FILES"' in data.decode()
 
 
-def test_po_keeps_its_mark_and_its_line_ends(tmp_path: Path) -> None:
+def test_po_keeps_its_byte_order_mark_and_line_ends(tmp_path: Path) -> None:
     text = f'{HEADER}\nmsgid "a b"\nmsgstr ""\n'.replace("\n", "\r\n")
     data, _ = through(tmp_path, "a.po", b"\xef\xbb\xbf" + text.encode())
     expected = text.replace('msgid "a b"\r\nmsgstr ""', '#, fuzzy\r\nmsgid "a b"\r\nmsgstr "B A"')
     assert data == b"\xef\xbb\xbf" + expected.encode()
 
 
-def test_messages_are_translated_anew_on_request(tmp_path: Path) -> None:
+def test_existing_messages_are_replaced_on_request(tmp_path: Path) -> None:
     data, _ = through(tmp_path, "a.po", f'{HEADER}\nmsgid "a b"\nmsgstr ""\n"fait"\n', everything=True)
     assert data.decode() == f'{HEADER}\n#, fuzzy\nmsgid "a b"\nmsgstr "B A"\n'
 
@@ -324,7 +324,7 @@ def test_messages_are_translated_anew_on_request(tmp_path: Path) -> None:
         ("a.po", 'msgid "a"\n', "a.po:1: the file ends before the msgstr"),
     ],
 )
-def test_a_broken_file_is_told_with_its_place_and_nothing_is_written(
+def test_a_broken_file_is_reported_with_its_line_and_nothing_is_written(
     tmp_path: Path, name: str, data: str | bytes, message: str
 ) -> None:
     with pytest.raises(DataError) as caught:
@@ -333,7 +333,7 @@ def test_a_broken_file_is_told_with_its_place_and_nothing_is_written(
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
+def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "out-a.po").write_text("mine")
     with pytest.raises(FolderError, match="is already there"):
         through(tmp_path, "a.po", HEADER)
@@ -404,7 +404,7 @@ def test_tags_come_through_a_model_of_any_family(tmp_path: Path, family: str, un
 
 
 @pytest.mark.parametrize("line", ["the <b>o\0ld</b> house", "<b>\0</b>", "the {\0} house", "<b>\ud800 old</b>"])
-def test_a_line_with_tags_that_is_no_text_has_an_empty_translation(tmp_path: Path, line: str) -> None:
+def test_an_invalid_line_with_tags_has_an_empty_translation(tmp_path: Path, line: str) -> None:
     config = make_config("transformer")
     tokenizer = learned(write_corpus(tmp_path))
     config = config.over({"model": {"vocabulary": tokenizer.size}})

@@ -1,4 +1,4 @@
-"""The data report: every planted fault is found, as what it is, and sound text raises nothing."""
+"""The data report: every planted problem is found with its kind, and clean text has no findings."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+import regard
+from regard.errors import FolderError
 from regard.preflight.check import check_pairs
 from regard.preflight.findings import KINDS, Example, Finding
 from regard.preflight.report import Report
@@ -57,20 +59,20 @@ def make_corpus(count, *, seed=0, path="train.a"):
 
 
 @cache
-def sound_corpus():
+def clean_corpus():
     return make_corpus(5000), make_corpus(500, seed=1, path="valid.a"), make_corpus(500, seed=2, path="test.a")
 
 
 @pytest.fixture
 def corpus():
-    return sound_corpus()
+    return clean_corpus()
 
 
 @cache
 def report_on(kind):
-    """The report on a corpus whose train has one kind of fault."""
-    places, change = FAULTS[kind]
-    train, *others = sound_corpus()
+    """The report on a corpus whose train has one kind of problem."""
+    places, change = PROBLEMS[kind]
+    train, *others = clean_corpus()
     return check_pairs(changed(train, places, change), *others)
 
 
@@ -107,13 +109,13 @@ def misread(text):
     return text.encode().decode("latin-1")
 
 
-def test_sound_text_raises_nothing(corpus):
+def test_clean_text_has_no_findings(corpus):
     report = check_pairs(*corpus)
     assert (report.verdict, found(report)) == ("fit", [])
 
 
 @pytest.mark.parametrize("seed", [3, 4, 5])
-def test_sound_text_without_other_splits_raises_nothing(seed):
+def test_clean_text_without_other_splits_has_no_findings(seed):
     assert found(check_pairs(make_corpus(2000, seed=seed))) == []
 
 
@@ -121,7 +123,7 @@ def test_one_pass_over_an_iterator_is_enough(corpus):
     assert check_pairs(*(iter(pairs) for pairs in corpus)).to_dict() == check_pairs(*corpus).to_dict()
 
 
-FAULTS = {
+PROBLEMS = {
     "mojibake": (every(100), target_as(misread)),
     "control-characters": (every(100), target_as(lambda text: text[:5] + "\ufffd" + text[6:])),
     "double-escapes": (every(100), target_as(lambda text: text + " l&amp;apos;eau")),
@@ -136,29 +138,29 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("kind", FAULTS)
-def test_a_fault_in_train_is_found_as_what_it_is(kind):
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_a_planted_problem_is_found_with_its_kind(kind):
     assert found(report_on(kind)) == [(kind, "train")]
 
 
-@pytest.mark.parametrize("kind", sorted(set(FAULTS) - {"length-ratio", "swapped"}))
-def test_a_fault_is_counted_exactly(kind):
-    assert report_on(kind).findings[0].count == len(FAULTS[kind][0])
+@pytest.mark.parametrize("kind", sorted(set(PROBLEMS) - {"length-ratio", "swapped"}))
+def test_a_planted_problem_is_counted_exactly(kind):
+    assert report_on(kind).findings[0].count == len(PROBLEMS[kind][0])
 
 
-@pytest.mark.parametrize("kind", FAULTS)
-def test_the_lines_named_are_the_faulty_ones(kind):
-    assert set(lines_of(report_on(kind))) <= {place + 1 for place in FAULTS[kind][0]}
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_the_named_lines_are_the_planted_ones(kind):
+    assert set(lines_of(report_on(kind))) <= {place + 1 for place in PROBLEMS[kind][0]}
 
 
-@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize("kind", PROBLEMS)
 def test_all_lines_of_a_small_corpus_are_named(kind):
     finding = report_on(kind).findings[0]
     assert (sum(map(len, finding.lines.values())), finding.lines_complete) == (finding.count, True)
 
 
 @pytest.mark.slow
-def test_lines_that_are_only_a_part_are_called_a_part():
+def test_an_incomplete_list_of_lines_is_marked_as_incomplete():
     train = changed(make_corpus(25_000), every(50, 25_000), swap)
     finding = json.loads(check_pairs(train).to_json())["findings"][0]
     assert (finding["kind"], finding["lines_complete"]) == ("swapped", False)
@@ -181,10 +183,10 @@ def test_a_side_too_long_or_too_short_is_found_and_named(corpus, side, share, lo
 
 
 def test_nearly_all_swapped_lines_are_found():
-    assert report_on("swapped").findings[0].count >= 0.8 * len(FAULTS["swapped"][0])
+    assert report_on("swapped").findings[0].count >= 0.8 * len(PROBLEMS["swapped"][0])
 
 
-def test_an_example_says_where_it_stands():
+def test_an_example_has_file_and_line():
     examples = report_on("mojibake").findings[0].examples
     assert all(re.fullmatch(r"train\.a:\d+", example.where) for example in examples)
 
@@ -209,12 +211,12 @@ def test_targets_in_a_third_language_are_found(corpus):
     assert ("wrong-language", "train") in found(check_pairs(train, *others))
 
 
-def test_repeated_pairs_are_found(corpus):
+def test_duplicates_are_found(corpus):
     train, *others = corpus
     assert found(check_pairs(train + train[:500], *others)) == [("duplicates", "train")]
 
 
-def test_a_repeat_says_what_it_repeats(corpus):
+def test_a_duplicate_names_the_line_it_repeats(corpus):
     train = corpus[0]
     again = [pair._replace(origin=Origin("train.a", 5001 + place)) for place, pair in enumerate(train[:500])]
     assert check_pairs(train + again).findings[0].examples[0].note.startswith("the same as line ")
@@ -226,18 +228,18 @@ def test_leaked_pairs_are_found_and_counted(corpus):
     assert [(finding.kind, finding.split, finding.count) for finding in report.findings] == [("leakage", "valid", 30)]
 
 
-def test_leaks_into_test_are_found(corpus):
+def test_leaks_of_test_are_found(corpus):
     train, valid, test = corpus
     assert found(check_pairs(train + test[:30], valid, test)) == [("leakage", "test")]
 
 
-def test_case_and_blanks_do_not_hide_a_leak(corpus):
+def test_case_and_spaces_do_not_hide_a_leak(corpus):
     train, valid, _ = corpus
     shouted = [pair._replace(source=f"  {pair.source.upper()}", target=pair.target.upper()) for pair in valid[:30]]
     assert found(check_pairs(train + shouted, valid)) == [("leakage", "valid")]
 
 
-def test_a_leak_names_both_places(corpus):
+def test_a_leak_names_both_lines(corpus):
     train, valid, _ = corpus
     moved = [pair._replace(origin=Origin("train.a", 5001 + place)) for place, pair in enumerate(valid[:30])]
     example = check_pairs(train + moved, valid).findings[0].examples[0]
@@ -261,7 +263,7 @@ def test_targets_known_from_train_are_found(corpus):
     assert found(check_pairs(train + other, valid)) == [("target-leakage", "valid")]
 
 
-def test_pairs_that_are_almost_in_train_are_found(corpus):
+def test_near_duplicates_of_train_are_found(corpus):
     train, valid, _ = corpus
     long = [pair for pair in valid if len(pair.source.split()) > 8]
     almost = [pair._replace(source="Oh, " + pair.source, target="Oh, " + pair.target) for pair in long[:40]]
@@ -269,7 +271,7 @@ def test_pairs_that_are_almost_in_train_are_found(corpus):
 
 
 @pytest.mark.parametrize("shift", [-3, -1, 1, 2])
-def test_a_shifted_stretch_is_found(corpus, shift):
+def test_a_shifted_span_is_found(corpus, shift):
     train, *others = corpus
     assert found(check_pairs(shifted(train, 2000, 2200, shift), *others)) == [("misaligned", "train")]
 
@@ -282,13 +284,13 @@ def shifted(pairs, begin, end, shift):
     return pairs[:begin] + moved + pairs[end:]
 
 
-def test_a_shifted_stretch_is_placed_within_a_few_lines(corpus):
+def test_a_shifted_span_is_located_within_a_few_lines(corpus):
     report = check_pairs(shifted(corpus[0], 2000, 2200, 1))
     first, count = lines_of(report)[0], report.findings[0].count
     assert (abs(first - 2001) <= 5, abs(count - 200) <= 10) == (True, True)
 
 
-def test_a_shifted_stretch_says_how_far(corpus):
+def test_a_shifted_span_says_by_how_many_lines(corpus):
     note = check_pairs(shifted(corpus[0], 2000, 2200, 2)).findings[0].examples[0].note
     assert note.endswith("the target fits 2 lines later")
 
@@ -300,7 +302,7 @@ def test_a_line_lost_early_is_found_though_most_lines_are_shifted(corpus):
     assert (report.verdict, found(report)) == ("unfit", [("misaligned", "train")])
 
 
-def test_a_shuffled_stretch_is_found(corpus):
+def test_a_shuffled_span_is_found(corpus):
     train, *others = corpus
     targets = [pair.target for pair in train[1000:1200]]
     random.Random(0).shuffle(targets)
@@ -316,20 +318,20 @@ def shuffled(pairs):
 
 
 @pytest.mark.parametrize("count", [1000, 5000])
-def test_sides_that_have_nothing_to_do_with_each_other_are_unfit(corpus, count):
+def test_unrelated_sides_are_unfit(corpus, count):
     report = check_pairs(shuffled(corpus[0][:count]))
     assert (report.verdict, found(report)) == ("unfit", [("unrelated", "train")])
 
 
 @pytest.mark.parametrize("shift", [-40, -1, 2, 5])
-def test_a_corpus_shifted_as_a_whole_says_how_far(corpus, shift):
+def test_a_shift_of_a_whole_corpus_says_by_how_many_lines(corpus, shift):
     report = check_pairs(shifted(corpus[0], 0, 5000, shift))
     way = "later" if shift > 0 else "earlier"
     assert (report.verdict, found(report)) == ("unfit", [("misaligned", "train")])
     assert f"{abs(shift)} line{'s' * (abs(shift) > 1)} {way}" in report.findings[0].title
 
 
-def test_a_corpus_shifted_as_a_whole_says_how_to_put_it_back(corpus):
+def test_a_shift_of_a_whole_corpus_comes_with_the_command_that_undoes_it(corpus):
     assert "`tail -n +6 TARGET" in check_pairs(shifted(corpus[0], 0, 5000, 5)).findings[0].fix
 
 
@@ -344,13 +346,33 @@ def test_a_split_with_its_files_swapped_is_unfit(corpus):
     assert (report.verdict, found(report)) == ("unfit", [("swapped-split", "valid")])
 
 
-def test_characters_that_train_never_shows_are_found(corpus):
+RUSSIAN = str.maketrans("abcdefghijklmnopqrstuvwxyzéçùâíó", "абцдефгхийклмнопкрстуввхызещуаио")
+
+
+def in_russian_letters(pairs):
+    return [pair._replace(target=pair.target.lower().translate(RUSSIAN)) for pair in pairs]
+
+
+def test_swapped_pairs_of_two_scripts_are_found(corpus):
+    train = changed(in_russian_letters(corpus[0]), every(50), swap)
+    report = check_pairs(train)
+    assert found(report) == [("swapped", "train")]
+    assert report.findings[0].count == len(every(50))
+
+
+def test_a_split_of_two_scripts_with_its_files_swapped_is_unfit(corpus):
+    train, valid = (in_russian_letters(pairs) for pairs in corpus[:2])
+    report = check_pairs(train, [swap(pair) for pair in valid])
+    assert (report.verdict, found(report)) == ("unfit", [("swapped-split", "valid")])
+
+
+def test_characters_that_are_not_in_train_are_found(corpus):
     train, valid, test = corpus
     valid = changed(valid, every(20, 500), target_as(lambda text: text.replace("a", "ǎ").replace("o", "ǒ")))
     assert found(check_pairs(train, valid, test)) == [("unseen-characters", "valid")]
 
 
-def test_a_script_that_train_never_shows_is_found(corpus):
+def test_a_script_that_is_not_in_train_is_found(corpus):
     train, valid, test = corpus
     valid = changed(valid, every(100, 500), target_as(lambda text: "Маленький дом стоял на краю леса."))
     assert found(check_pairs(train, valid, test)) == [("wrong-script", "valid")]
@@ -373,7 +395,7 @@ def test_one_target_for_most_sources_is_unfit(corpus):
     assert (report.verdict, found(report)) == ("unfit", [("constant-side", "train")])
 
 
-def test_few_pairs_are_told():
+def test_few_pairs_are_reported():
     assert found(check_pairs(make_corpus(400))) == [("too-few", "train")]
 
 
@@ -405,7 +427,7 @@ def test_odd_lines_are_reported_and_never_raise(text):
     assert check_pairs(pairs, pairs, pairs).verdict != "fit"
 
 
-def test_every_kind_says_how_to_mend_it():
+def test_every_kind_has_an_explanation_and_a_fix():
     assert all(remedy.fix and remedy.explanation for remedy in KINDS.values())
 
 
@@ -421,7 +443,7 @@ def test_every_command_of_a_fix_exists_with_its_options(command):
     assert all(word in known.stdout for word in words if word.startswith("--"))
 
 
-def test_the_remedy_for_mojibake_does_not_make_more_of_it():
+def test_the_fix_for_mojibake_does_not_make_more_of_it():
     assert "iconv -f" not in KINDS["mojibake"].fix
 
 
@@ -434,7 +456,7 @@ def run_on(command, text, folder):
 
 
 @pytest.mark.parametrize(("kind", "damaged"), [("mojibake", misread("élan\n")), ("normalisation", "e\u0301lan\n")])
-def test_the_command_of_a_fix_mends_the_text(kind, damaged, tmp_path):
+def test_the_command_of_a_fix_repairs_the_text(kind, damaged, tmp_path):
     (command,) = re.findall(r"`(python -c [^`]+)`", KINDS[kind].fix.format(split="train"))
     assert run_on(command, damaged, tmp_path) == "élan\n"
 
@@ -444,6 +466,37 @@ def test_the_json_has_what_the_interface_promises(corpus):
     assert {"kind", "count", "share", "examples", "fix"} <= set(report["findings"][0])
 
 
+def write_corpus(folder, pairs):
+    for side in ("source", "target"):
+        (folder / side).write_text("".join(getattr(pair, side) + "\n" for pair in pairs))
+    return folder / "source", folder / "target"
+
+
+def test_the_verb_reads_files_and_returns_a_report(corpus, tmp_path):
+    files = write_corpus(tmp_path, [swap(pair) if pair.origin.line % 50 == 0 else pair for pair in corpus[0]])
+    report = regard.check(*files)
+    assert (report.verdict, [finding.kind for finding in report.findings]) == ("care", ["swapped"])
+    assert report.findings[0].examples[0].where.startswith(f"{files[0]}:")
+    assert report.to_dict()["verdict"] == "care"
+    assert "swapped" in report._repr_html_()
+
+
+def test_the_verb_reads_validation_files(corpus, tmp_path):
+    train, valid = tmp_path / "train", tmp_path / "valid"
+    train.mkdir()
+    valid.mkdir()
+    report = regard.check(*write_corpus(train, corpus[0]), valid=write_corpus(valid, corpus[0][:200]))
+    assert [(finding.kind, finding.split) for finding in report.findings] == [("leakage", "valid")]
+
+
+def test_the_report_saves_a_page_and_does_not_overwrite_it(corpus, tmp_path):
+    report = check_pairs(corpus[0][:100])
+    report.save(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+    with pytest.raises(FolderError, match="already there"):
+        report.save(tmp_path / "report.html")
+
+
 def nasty_report():
     """A report whose examples try to break the page."""
     nasty = Example("a<b>.txt:1", '<script>alert("1")</script> & שלום', "بيت صغير", "'$note' <i>")
@@ -451,7 +504,7 @@ def nasty_report():
     return Report("care", (finding,), check_pairs(make_corpus(100)).statistics, ("<A>", "B"))
 
 
-def test_the_page_escapes_whatever_the_corpus_holds():
+def test_the_page_escapes_text_from_the_corpus():
     assert not re.search(r"<script|<i>|<b>|<A>", nasty_report().to_html())
 
 
@@ -465,12 +518,12 @@ def test_the_page_needs_no_network(corpus):
 
 def test_the_page_stays_small(corpus):
     train, *others = corpus
-    for start, (_, change) in enumerate(FAULTS.values()):
+    for start, (_, change) in enumerate(PROBLEMS.values()):
         train = changed(train, every(100, start=start), change)
     assert len(check_pairs(train, *others).to_html().encode()) < 300_000
 
 
-def test_every_drawing_says_what_it_shows(corpus):
+def test_every_chart_has_a_text_alternative(corpus):
     page = check_pairs(*corpus).to_html()
     assert all("aria-label=" in drawing for drawing in re.findall(r"<svg[^>]*>", page))
 
@@ -479,7 +532,7 @@ def test_the_text_begins_with_the_verdict(corpus):
     assert str(check_pairs(*corpus)).startswith("Fit to train on")
 
 
-def test_the_text_says_the_fix(corpus):
+def test_the_text_has_the_fix(corpus):
     assert "Fix: " in str(check_pairs(corpus[0] + corpus[0][:500]))
 
 
@@ -522,20 +575,20 @@ def test_tatoeba_is_fit(data, language):
 
 
 @pytest.mark.slow
-def test_the_repeats_of_the_hansards_ask_for_care(data):
+def test_the_duplicates_of_the_hansards_need_care(data):
     train, *others = splits(data / "hansards_enfr", "fr", ["train", "valid", "test"])
     report = check_pairs(train[:100_000], *others)
     assert (report.verdict, found(report)[0]) == ("care", ("duplicates", "train"))
 
 
 @pytest.mark.slow
-def test_the_escapes_of_tokenised_text_ask_for_care(data):
+def test_the_escapes_of_tokenised_text_need_care(data):
     folder = data / "iwslt14_deen_devtest"
     report = check_pairs(read(folder, "valid.de.gz", "valid.en.gz"), read(folder, "test.de.gz", "test.en.gz"))
     assert (report.verdict, found(report)[0]) == ("care", ("escapes", "train"))
 
 
-REAL_FAULTS = {
+REAL_PROBLEMS = {
     "swapped": (every(50), swap),
     "mojibake": (every(25), target_as(misread)),
     "copies": (every(50), lambda pair: pair._replace(target=pair.source)),
@@ -543,16 +596,16 @@ REAL_FAULTS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", REAL_FAULTS)
-def test_a_fault_in_real_text_is_found_as_what_it_is(data, kind):
+@pytest.mark.parametrize("kind", REAL_PROBLEMS)
+def test_a_planted_problem_in_real_text_is_found_with_its_kind(data, kind):
     train = splits(data / "multi30k", "de", ["train"])[0][:5000]
-    places, change = REAL_FAULTS[kind]
+    places, change = REAL_PROBLEMS[kind]
     assert found(check_pairs(changed(train, places, change))) == [(kind, "train")]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", ["multi30k", "tatoeba_ende", "hansards_enfr"])
-def test_a_shifted_stretch_of_real_text_is_found(data, folder):
+def test_a_shifted_span_of_real_text_is_found(data, folder):
     train = splits(data / folder, "fr" if folder.endswith("fr") else "de", ["train"])[0][-5000:]
     assert ("misaligned", "train") in found(check_pairs(shifted(train, 3000, 3200, 1)))
 
@@ -566,7 +619,7 @@ def test_shuffled_targets_of_real_text_are_unfit(data, count):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", ["multi30k", "tatoeba_ende"])
-def test_a_shift_of_real_text_as_a_whole_says_how_far(data, folder):
+def test_a_shift_of_a_whole_real_corpus_says_by_how_many_lines(data, folder):
     train = splits(data / folder, "de", ["train"])[0][:29_000]
     report = check_pairs(shifted(train, 0, len(train), 5))
     assert (report.verdict, found(report)) == ("unfit", [("misaligned", "train")])
@@ -611,7 +664,7 @@ def test_german_among_french_is_found_however_much_there_is(data, step):
 
 
 @pytest.mark.slow
-def test_half_of_the_targets_decomposed_are_found_as_that(data):
+def test_decomposed_accents_in_half_of_the_targets_are_found(data):
     train = splits(data / "multi30k", "fr", ["train"])[0][:10_000]
     report = check_pairs(changed(train, every(2, 10_000), target_as(lambda text: unicodedata.normalize("NFD", text))))
     assert (report.verdict, found(report)) == ("care", [("normalisation", "train")])

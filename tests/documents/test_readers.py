@@ -53,7 +53,7 @@ def test_codes_of_two_languages_differ(one, other):
     assert not same_language(one, other)
 
 
-def test_the_very_code_is_picked_before_one_that_agrees():
+def test_the_same_code_comes_before_one_that_agrees():
     assert find_language(["fr-CA", "fr"], "fr") == 1
 
 
@@ -250,7 +250,7 @@ def test_xliff_units_without_a_translation_are_counted(target):
     assert skipped == {"untranslated": 1}
 
 
-def test_xliff_is_turned_round_when_its_languages_are_asked_for_the_other_way():
+def test_xliff_pairs_are_swapped_when_the_languages_are_requested_in_the_other_order():
     assert read(read_xliff, xliff1(CAT), languages=("fr", "en-GB")) == [("chat", "cat")]
 
 
@@ -260,7 +260,7 @@ def test_xliff_in_other_languages_is_counted():
     assert skipped == {"units without both languages": 1}
 
 
-def test_xliff_that_does_not_name_its_target_language_is_taken_at_its_word():
+def test_xliff_without_a_target_language_is_read_for_any():
     assert read(read_xliff, xliff1(CAT, 'source-language="en"'), languages=("en", "de")) == [("cat", "chat")]
 
 
@@ -376,7 +376,7 @@ def test_po_flags_of_an_obsolete_message_do_not_reach_the_next():
     assert po('#, fuzzy\n#~ msgid "dog"\n#~ msgstr "chat"\n\nmsgid "cat"\nmsgstr "chat"\n') == [("cat", "chat")]
 
 
-def test_po_remembers_nothing_of_what_a_message_was():
+def test_po_previous_messages_are_ignored():
     assert po('#| msgid "kitten"\nmsgid "cat"\nmsgstr "chat"\n') == [("cat", "chat")]
 
 
