@@ -227,14 +227,14 @@ def check():
 
 def test_check_reports_skipped_entries(tmp_path, check):
     messages = '#, fuzzy\nmsgid "a"\nmsgstr "b"\n\nmsgid "c"\nmsgstr ""\n\nmsgid "cat"\nmsgstr "chat"\n'
-    answer, told = check(put(tmp_path, "corpus.po", messages))
+    answer, error = check(put(tmp_path, "corpus.po", messages))
     assert answer["skipped"] == {"fuzzy": 1, "untranslated": 1}
-    assert told == "left out 1 fuzzy and 1 untranslated entry\n"
+    assert error == "left out 1 fuzzy and 1 untranslated entry\n"
 
 
 def test_check_is_silent_when_nothing_was_left_out(tmp_path, check):
-    answer, told = check(put(tmp_path, "corpus.tsv", SAMPLES["tsv"]))
-    assert (answer["skipped"], told) == ({}, "")
+    answer, error = check(put(tmp_path, "corpus.tsv", SAMPLES["tsv"]))
+    assert (answer["skipped"], error) == ({}, "")
 
 
 @pytest.mark.parametrize(
@@ -267,8 +267,8 @@ def test_messages_name_the_flag_that_would_be_right(tmp_path, check, name, text,
 
 
 @pytest.mark.parametrize("names", [["corpus"], ["a.tsv", "b.tsv"]], ids=["one file", "two files"])
-def test_only_the_command_that_takes_a_format_is_said_to(tmp_path, names):
-    with pytest.raises(DataError, match="regard check can be told with --format"):
+def test_messages_name_the_command_that_takes_a_format(tmp_path, names):
+    with pytest.raises(DataError, match=r"use --format .* of regard check"):
         read_pairs(*[put(tmp_path, name, "cat\n") for name in names])
 
 

@@ -40,7 +40,7 @@ EXTENSIONS = {
     ".mxliff": "xliff",
     ".po": "po",
 }
-AS_TEXT = "name plain text otherwise (regard check can be told with --format text, Python with format='text')"
+AS_TEXT = "rename plain text (or use --format text of regard check, in Python format='text')"
 NAME_FIELDS = (
     " Name the two fields with --fields, or with --languages where they are languages: --languages en,fr "
     "(in Python fields=('a', 'b') or languages=('en', 'fr'))"
@@ -122,7 +122,7 @@ def _find_reader(file: Path, known: str | None) -> Reader | None:
     if known is None:
         raise DataError(
             f"{file} has no known format; give two plain text files, or one file whose name ends in "
-            f"{', '.join(EXTENSIONS)} (regard check can be told with --format tsv, Python with format='tsv')"
+            f"{', '.join(EXTENSIONS)} (or use --format tsv of regard check, in Python format='tsv')"
         )
     return FORMATS[known]
 
@@ -230,8 +230,8 @@ def _read_tsv(stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]:
         columns = line.split("\t", 2)
         if len(columns) < 2:
             raise DataError(
-                f"{origin}: there is one column; a row is source, a tab, target (regard check can be told another "
-                "format with --format, Python with format=...)"
+                f"{origin}: there is one column; a row is source, a tab, target (for another format use "
+                "--format of regard check, in Python format=...)"
             )
         yield Pair(columns[0], columns[1], origin)
 

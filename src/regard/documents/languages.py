@@ -9,7 +9,7 @@ Languages = tuple[str, str]
 """The codes of a source and a target language."""
 
 
-@lru_cache(maxsize=1024)  # asked for every unit of a file
+@lru_cache(maxsize=1024)  # called for every unit of a file
 def same_language(one: str, other: str) -> bool:
     """`en` is `en-US`, `EN` and `en_GB`; `en-US` is not `en-GB`."""
     first, second = (code.lower().replace("_", "-").split("-") for code in (one, other))

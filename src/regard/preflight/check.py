@@ -311,7 +311,7 @@ class Split:
                 fix=fix.format(**text),
                 examples=tuple(
                     Example(str(pair.origin), shorten(pair.source), shorten(pair.target), shorten(note))
-                    for pair, note in tally.examples[:MAX_EXAMPLES]
+                    for pair, note in sorted(tally.examples, key=lambda example: example[0].origin)
                 ),
                 lines=lines_by_file(tally.lines),
                 lines_complete=complete,

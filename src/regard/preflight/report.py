@@ -23,16 +23,16 @@ VERDICTS = {
     "care": ("Fit with care", "You can train on it; the findings will cost quality or make scores too high."),
     "unfit": ("Not fit to train on", "The findings make scores meaningless, or the model learns to imitate them."),
 }
-COLUMNS = (
-    "pairs",
-    "words",
-    "characters",
-    "distinct words",
-    "distinct characters",
-    "median length",
-    "95 % within",
-    "longest",
-)
+STATISTICS = {  # of a side, and their names in the table
+    "pairs": "pairs",
+    "words": "words",
+    "characters": "characters",
+    "vocabulary": "distinct words",
+    "alphabet": "distinct characters",
+    "median": "median length",
+    "most": "95 % within",
+    "longest": "longest",
+}
 BARS = 40  # of a histogram
 WIDTH, HEIGHT = 320, 120  # of a chart, in its own units
 CODE = re.compile(r"`([^`]+)`")
@@ -51,13 +51,17 @@ class Report(results.Report):
 
     def tables(self) -> list[results.Table]:
         """The findings, and the statistics of each side of each split."""
-        found = [(finding.title, finding.severity, percent(finding.share)) for finding in self.findings]
+        findings = [(finding.title, finding.severity, percent(finding.share)) for finding in self.findings]
         title = ". ".join(VERDICTS[self.verdict])
-        sides = side_rows(self)
-        numbers = [(column, *(cells[i] for _, cells in sides)) for i, column in enumerate(COLUMNS)]
+        sides = {
+            f"{split} {name}": {**numbers, **numbers[side], **numbers[side]["lengths"]}
+            for split, numbers in self.statistics.items()
+            for side, name in zip(("source", "target"), self.names, strict=True)
+        }
+        rows = [(label, *(f"{side[key]:,}" for side in sides.values())) for key, label in STATISTICS.items()]
         return [
-            results.Table(("finding", "severity", "share") if found else ("",), found, title),
-            results.Table(("", *(name for name, _ in sides)), numbers),
+            results.Table(("finding", "severity", "share") if findings else ("",), findings, title),
+            results.Table(("", *sides), rows),
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -103,7 +107,7 @@ class Report(results.Report):
             or '<p class="calm">No findings. Leakage, duplicates, lengths, scripts, encodings, languages and alignment '
             "were checked.</p>",
             charts="\n".join(_charts_html(self)),
-            table=_statistics_html(self),
+            table=self.tables()[1].to_html(),
         )
 
 
@@ -112,23 +116,10 @@ def percent(share: float) -> str:
     return f"{share:.0%}" if share >= 0.1 else f"{share:.1%}" if share >= 0.001 else "under 0.1%"
 
 
-def side_rows(report: Report) -> list[tuple[str, list[str]]]:
-    """The name and the cells of `COLUMNS` for each side of each split."""
-    rows = []
-    for split, numbers in report.statistics.items():
-        for side, name in zip(("source", "target"), report.names, strict=True):
-            counts = numbers[side]
-            lengths = counts["lengths"]
-            values = [numbers["pairs"], counts["words"], counts["characters"], counts["vocabulary"]]
-            values += [counts["alphabet"], lengths["median"], lengths["most"], lengths["longest"]]
-            rows.append((f"{split} {name}", [f"{value:,}" for value in values]))
-    return rows
-
-
 def _indented(text: str, columns: int = 7) -> str:
     indent = " " * columns
     options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.fill(text, 100, initial_indent=indent, subsequent_indent=indent, **options)
+    return textwrap.fill(text, 80, initial_indent=indent, subsequent_indent=indent, **options)
 
 
 # The HTML page
@@ -251,12 +242,3 @@ def _chart_svg(
         f'<figure><figcaption>{escape(title)}</figcaption><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'class="{kind}" aria-label="{escape(label)}">{"".join(shapes)}</svg></figure>'
     )
-
-
-def _statistics_html(report: Report) -> str:
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in COLUMNS)
-    body = "\n".join(
-        f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in cells)}</tr>'
-        for name, cells in side_rows(report)
-    )
-    return f'<table><thead><tr><th scope="col">split, side</th>{head}</tr></thead><tbody>{body}</tbody></table>'
