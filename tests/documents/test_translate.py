@@ -358,8 +358,8 @@ def test_a_document_is_not_written_under_a_compressed_name(tmp_path: Path) -> No
 def test_a_long_document_needs_no_more_memory_than_a_short_one(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(documents, "AHEAD", 50)
-    monkeypatch.setattr(documents, "CHARACTERS", 10_000)
+    monkeypatch.setattr(documents, "READ_AHEAD_TEXTS", 50)
+    monkeypatch.setattr(documents, "READ_AHEAD_CHARACTERS", 10_000)
 
     def peak(count: int) -> int:
         if kind == "po":
