@@ -1,4 +1,4 @@
-"""The data commands: check a corpus, list the known ones, get one."""
+"""The data commands: check a corpus, list the known ones, get one, clean the cache."""
 
 from __future__ import annotations
 
@@ -129,3 +129,16 @@ def data_get(
     if as_json:
         return print(json.dumps({"name": name, "files": [str(path) for path in paths]}, indent=2))
     return print(*paths, sep="\n")
+
+
+@data.command("clean")
+@examples("regard data clean --dry-run", "regard data clean")
+def data_clean(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the files and their size without deleting.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Delete prepared corpora, downloads and converted models from the cache; they are made again when needed."""
+    from regard.corpora.cache import clean_cache
+
+    report = clean_cache(dry_run=dry_run)
+    print(report.to_json() if as_json else report)
