@@ -287,7 +287,7 @@ def test_a_running_text_comes_as_it_stands(tmp_path):
 
 
 def test_a_running_text_may_have_no_line_ends(tmp_path, monkeypatch):
-    monkeypatch.setattr(streams, "PIECE", 3)
+    monkeypatch.setattr(streams, "MAX_CONTINUOUS_CHARACTERS", 3)
     assert flowing(tmp_path, "öäüßæ".encode()) == ["öäü", "ßæ"]
 
 

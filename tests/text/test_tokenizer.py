@@ -31,7 +31,6 @@ from regard.text.tokenizer import (
     drop_merges,
     suggest_vocabulary,
     train,
-    train_sides,
 )
 
 CORPORA = [
@@ -70,6 +69,13 @@ spaced = st.text(st.sampled_from(" \t\n\u00a0\u2003ab.'<2fr>é1"), max_size=40)
 @pytest.fixture(scope="module")
 def tokenizers() -> dict[str, Tokenizer]:
     return {kind: train(TEXTS, kind=kind, vocabulary=600, tags=["<2fr>"]) for kind in KINDS}  # type: ignore[arg-type]
+
+
+def train_pair(*, shared: bool) -> Tokenizers:
+    if shared:
+        tokenizer = train(TEXTS, kind="bpe", vocabulary=300)
+        return Tokenizers(tokenizer, tokenizer)
+    return Tokenizers(*(train(texts, kind="bpe", vocabulary=300) for texts in (TEXTS[:10], TEXTS[10:12])))
 
 
 def cut(lines: CorpusEncoder, texts: list[str]) -> list[list[int]]:
@@ -248,19 +254,19 @@ def test_transformers_reads_the_class_by_name_too(both: tuple[Tokenizer, Any], t
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_every_file_of_the_tokenizers_has_its_name_in_the_list(tmp_path: Path, shared: bool) -> None:
-    train_sides(TEXTS[:10], TEXTS[10:], shared=shared, kind="bpe", vocabulary=300).save(tmp_path)
+    train_pair(shared=shared).save(tmp_path)
     written = {path.name for path in tmp_path.iterdir()}
     assert written == set(FILES) - ({TARGET_FILE} if shared else set())
 
 
 def test_sides_of_their_own_are_loaded_again(tmp_path: Path) -> None:
-    sides = train_sides(TEXTS[:10], TEXTS[10:], shared=False, kind="bpe", vocabulary=300)
+    sides = train_pair(shared=False)
     sides.save(tmp_path)
     assert Tokenizers.load(tmp_path).fingerprint == sides.fingerprint
 
 
 def test_shared_sides_are_one_tokenizer(tmp_path: Path) -> None:
-    train_sides(TEXTS[:10], TEXTS[10:], shared=True, kind="bpe", vocabulary=300).save(tmp_path)
+    train_pair(shared=True).save(tmp_path)
     assert Tokenizers.load(tmp_path).shared
 
 
@@ -295,7 +301,7 @@ def test_many_lines_are_cut_as_one_is(tokenizers: dict[str, Tokenizer], kind: st
 def test_words_that_were_forgotten_are_cut_the_same(
     tokenizers: dict[str, Tokenizer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("regard.text.tokenizer.KNOWN_WORDS", 6)
+    monkeypatch.setattr("regard.text.tokenizer.MAX_CACHED_WORDS", 6)
     lines = CorpusEncoder([tokenizers["bpe"], drop_merges(tokenizers["bpe"], 0.5, seed=1, table=0)])
     rows = [row for text in TEXTS[:4] * 2 for row in cut(lines, [text])]
     assert rows == [[*tokenizers["bpe"].encode(text), END] for text in TEXTS[:4] * 2]

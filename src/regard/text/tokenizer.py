@@ -1,4 +1,4 @@
-"""Tokenizers: text to ids and back by the `tokenizers` library, for one sentence or a whole corpus."""
+"""Tokenizers: text to ids and back with the `tokenizers` library, trained, saved, and applied to whole corpora."""
 
 from __future__ import annotations
 
@@ -22,17 +22,15 @@ from regard.errors import ConfigError, FolderError, InputError
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
 PAD, START, END, UNKNOWN, MASK = range(len(SPECIALS))
-TEXTLESS_TOKENS = (PAD, START, END, MASK)  # they stand in no text; <unk> does: a lost word leaves a trace
+TEXTLESS_TOKENS = (PAD, START, END, MASK)  # decoded to nothing; <unk> is written, so that a lost word can be seen
 
-# At 0.1 this makes Multi30k's first 2,000 lines 12 % (en) and 15 % (de) longer; the library's dropout, 14 and 15 %.
-GENTLER = 0.3
 SOURCE_FILE = "tokenizer.json"
 TARGET_FILE = "tokenizer.target.json"  # only where the sides have one each
-TRANSFORMERS_FILE = "tokenizer_config.json"  # what `transformers` must know beside the first
+TRANSFORMERS_FILE = "tokenizer_config.json"  # read by `transformers` beside tokenizer.json
 FILES = (SOURCE_FILE, TARGET_FILE, TRANSFORMERS_FILE)
-"""Every file that a folder may hold of its tokenizers."""
+"""Every tokenizer file that a model folder may hold."""
 
-FOR_TRANSFORMERS = {
+TRANSFORMERS_CONFIG = {
     "tokenizer_class": "PreTrainedTokenizerFast",
     "pad_token": SPECIALS[PAD],
     "bos_token": SPECIALS[START],
@@ -44,19 +42,23 @@ FOR_TRANSFORMERS = {
     "clean_up_tokenization_spaces": False,
 }
 
-BLANK = "Ġ"  # how `tokenizers` writes a blank as a byte
-BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # how `tokenizers` names the bytes it falls back to
+SPACE = "Ġ"  # a space in a byte-level vocabulary
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # the names of the tokens for byte fallback
 ASCII = [chr(code) for code in range(ord("!"), ord("~") + 1)]
-NEVER = -1e5  # the score of a piece that loses to any other way to cut a text
-TRAINING_BATCH = 1000
-KNOWN_WORDS = 1 << 16  # remembered with their ids: some 15 MB
-DROPOUT_TABLES = 16  # ways that BPE dropout may cut one word
+NEVER_CHOSEN = -1e5  # the score of a unigram token that loses to any other segmentation
+TRAINING_BATCH = 1000  # texts passed to the library at once
+MAX_CACHED_WORDS = 1 << 16  # with their ids: about 15 MB
 
-SIZES = (1000, 1500, 2000, 3000, 4000, 6000, 8000, 10000, 12000, 16000, 24000, 32000)
-ENOUGH = 20  # times a token is seen in training
-WORTH = 0.03  # by which a line gets shorter
-SAMPLE = 1 << 18  # lines that a size is suggested from
-MOST_WORDS = 50_000
+DROPOUT_TABLES = 16  # segmentations of a word that BPE dropout chooses from
+# At bpe_dropout = 0.1 this makes Multi30k's first 2,000 lines 12 % (en) and 15 % (de) longer; the library's own dropout
+# makes them 14 and 15 % longer.
+DROPPED_MERGES = 0.3  # times bpe_dropout
+
+VOCABULARY_SIZES = (1000, 1500, 2000, 3000, 4000, 6000, 8000, 10000, 12000, 16000, 24000, 32000)
+MIN_MEDIAN_COUNT = 20  # times that the median token must occur in training
+MIN_SHORTENING = 0.03  # of the lines when the vocabulary is doubled
+MAX_SAMPLE_LINES = 1 << 18
+MAX_WORD_VOCABULARY = 50_000
 
 Ids = NDArray[np.uint32]
 Lengths = NDArray[np.int64]
@@ -75,13 +77,13 @@ class Tokenizer:
         self._engine.encode_special_tokens = True  # the text "</s>" is text
         self._engine.no_padding()
         self._engine.no_truncation()
-        found = tuple(self._engine.id_to_token(number) for number in range(len(SPECIALS)))
-        if found != SPECIALS:
-            raise FolderError(f"the tokenizer begins with {found}; one made here begins with {SPECIALS}")
+        first = tuple(self._engine.id_to_token(number) for number in range(len(SPECIALS)))
+        if first != SPECIALS:
+            raise FolderError(f"the tokenizer begins with {first}; one of Regard begins with {SPECIALS}")
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
-        """The tokenizer in a file."""
+        """Read a `tokenizer.json`."""
         try:
             return cls(path.read_text(encoding="utf-8"))
         except OSError as error:
@@ -95,58 +97,58 @@ class Tokenizer:
 
     @property
     def fingerprint(self) -> str:
-        """What tells this tokenizer from others, however its file is laid out."""
+        """A hash of the content, whatever the layout of the file."""
         canonical = json.dumps(json.loads(self.text), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     @property
     def size(self) -> int:
-        """Tokens in the vocabulary, special ones included."""
+        """The size of the vocabulary, special tokens included."""
         return int(self._engine.get_vocab_size())
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Tokens of the user's own that are found in text."""
+        """Tokens that the user added and that are recognized in text, such as <2fr>."""
         return tuple(token["content"] for token in json.loads(self.text)["added_tokens"] if not token["special"])
 
     def id(self, token: str) -> int:
         """The id of a token such as <2fr>."""
-        found = self._engine.token_to_id(token)
-        if found is None:
+        number = self._engine.token_to_id(token)
+        if number is None:
             raise InputError(f"the tokenizer has no token {token}")
-        return int(found)
+        return int(number)
 
     @property
     def surrounding_tokens(self) -> tuple[list[int], list[int]]:
-        """The special tokens that stand before and after a text a bert reads."""
+        """The special tokens before and after a text that a bert reads."""
         text = self._engine.encode("a", add_special_tokens=False).ids
         whole = self._engine.encode("a", add_special_tokens=True).ids
-        begin = whole.index(text[0]) if text else len(whole)
-        return whole[:begin], whole[begin + len(text) :]
+        start = whole.index(text[0]) if text else len(whole)
+        return whole[:start], whole[start + len(text) :]
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special tokens."""
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text, by the library alone."""
+        """The ids of each text, without special tokens."""
         check_texts(texts)
         return [encoding.ids for encoding in self._engine.encode_batch_fast(texts, add_special_tokens=False)]
 
     def word_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Which word of its text each token is of, words counted from 0 between blanks; a blank is of the next word."""
+        """The word of each token, by number; words are divided by spaces, and a space belongs to the next word."""
         check_texts(texts)
-        found = []
+        rows = []
         for text, encoding in zip(texts, self._engine.encode_batch(texts, add_special_tokens=False), strict=True):
-            blanks = [character.isspace() for character in text]
-            begins = [before and not blank for before, blank in zip([True, *blanks], blanks, strict=False)]
-            word = [begun - 1 for begun in accumulate(begins)]
-            owner = [min(number + blank, word[-1]) for number, blank in zip(word, blanks, strict=True)]
-            found.append([owner[max(end - 1, 0)] for _, end in encoding.offsets])
-        return found
+            spaces = [character.isspace() for character in text]
+            starts = [before and not space for before, space in zip([True, *spaces], spaces, strict=False)]
+            word = [started - 1 for started in accumulate(starts)]
+            owner = [min(number + space, word[-1]) for number, space in zip(word, spaces, strict=True)]
+            rows.append([owner[max(end - 1, 0)] for _, end in encoding.offsets])
+        return rows
 
     def with_tags(self, tags: Sequence[str]) -> Tokenizer:
-        """The same tokenizer with these tags as well, their ids after all others."""
+        """The tokenizer with more tags; their ids come after all others."""
         new = [tag for tag in tags if tag not in self.tags]
         if not new:
             return self
@@ -156,11 +158,11 @@ class Tokenizer:
         return Tokenizer(json.dumps(json.loads(engine.to_str()), ensure_ascii=False, indent=1) + "\n")
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids; special tokens have none, but for <unk>: a lost word leaves a trace."""
+        """The text of ids; special tokens but <unk> have none."""
         shown = [number for number in ids if number not in TEXTLESS_TOKENS]
         if UNKNOWN in shown and isinstance(self._engine.model, models.WordLevel):
-            lost = BLANK + SPECIALS[UNKNOWN]  # a word brings the blank before it, and this one is not known
-            tokens = [lost if number == UNKNOWN else self._engine.id_to_token(number) for number in shown]
+            unknown = SPACE + SPECIALS[UNKNOWN]  # other words bring the space before them
+            tokens = [unknown if number == UNKNOWN else self._engine.id_to_token(number) for number in shown]
             return str(self._engine.decoder.decode([token for token in tokens if token is not None]))
         return str(self._engine.decode(shown, skip_special_tokens=False))
 
@@ -169,44 +171,44 @@ class Tokenizer:
         return [str(self._engine.id_to_token(number)) for number in ids]
 
     def token_texts(self, ids: Sequence[int], after: int) -> list[str]:
-        """What each of the tokens would write after another, with the blank before it; a special token's name."""
+        """The text that each token would add after another one; the name of a special token."""
         before = self.decode([after])
-        found = []
+        texts = []
         for number in ids:
             whole = self.decode([after, number])
-            found.append(SPECIALS[number] if number in TEXTLESS_TOKENS else whole[_alike(before, whole) :])
-        return found
+            texts.append(SPECIALS[number] if number in TEXTLESS_TOKENS else whole[_common_prefix(before, whole) :])
+        return texts
 
     def token_starts(self, ids: Sequence[int], text: str | None = None) -> tuple[str, list[int]]:
-        """The text that ids were made from, or else stand for, and the character at which each of them begins."""
+        """The text of ids, as it was encoded if that is given, and the character at which each token begins."""
         starts, end = [], 0
         if text is not None:
-            cut = self._engine.encode(text, add_special_tokens=False)
-            if cut.ids == [number for number in ids if number not in TEXTLESS_TOKENS]:
-                offsets = iter(cut.offsets)
+            encoding = self._engine.encode(text, add_special_tokens=False)
+            if encoding.ids == [number for number in ids if number not in TEXTLESS_TOKENS]:
+                offsets = iter(encoding.offsets)
                 for number in ids:
-                    start, after = (end, end) if number in TEXTLESS_TOKENS else next(offsets)
-                    starts.append(min(start, end))  # a blank between tokens belongs to the one after it
-                    end = max(after, end)
+                    start, stop = (end, end) if number in TEXTLESS_TOKENS else next(offsets)
+                    starts.append(min(start, end))  # a space between tokens belongs to the next one
+                    end = max(stop, end)
                 return text, starts
         text = self.decode(ids)
         for number in range(1, len(ids) + 1):
             starts.append(end)
-            # half a character is not yet as it will be
-            end = max(end, _alike(self.decode(ids[:number]), text))
+            # an incomplete character is decoded differently from the whole one
+            end = max(end, _common_prefix(self.decode(ids[:number]), text))
         return text, starts
 
 
-def _alike(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
-    if other.startswith(one):  # nearly always, and much faster
-        return len(one)
-    both = zip(one, other, strict=False)
-    return next((place for place, (a, b) in enumerate(both) if a != b), min(len(one), len(other)))
+def _common_prefix(left: str, right: str) -> int:
+    """The number of characters that two texts begin with alike."""
+    if right.startswith(left):  # nearly always, and much faster
+        return len(left)
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(left), len(right)))
 
 
 class Tokenizers(NamedTuple):
-    """The tokenizers of a pair; one and the same where they are shared."""
+    """The tokenizers of source and target; the same object if they share one."""
 
     source: Tokenizer
     target: Tokenizer
@@ -217,16 +219,16 @@ class Tokenizers(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """What tells these tokenizers from others."""
+        """A hash of both tokenizers."""
         return fingerprint_of(self)
 
     def save(self, folder: Path) -> None:
-        """Write `tokenizer.json`, and a second file where the target has its own.
+        """Write `tokenizer.json`, and a second file if the target has its own tokenizer.
 
-        `transformers` reads the first: `AutoTokenizer.from_pretrained(folder)` gives our ids.
+        `AutoTokenizer.from_pretrained(folder)` of `transformers` reads the first and gives the same ids.
         """
         self.source.save(folder / SOURCE_FILE)
-        (folder / TRANSFORMERS_FILE).write_text(json.dumps(FOR_TRANSFORMERS, indent=2) + "\n", encoding="utf-8")
+        (folder / TRANSFORMERS_FILE).write_text(json.dumps(TRANSFORMERS_CONFIG, indent=2) + "\n", encoding="utf-8")
         if not self.shared:
             self.target.save(folder / TARGET_FILE)
 
@@ -239,21 +241,21 @@ class Tokenizers(NamedTuple):
 
 
 def fingerprint_of(tokenizers: Sequence[Tokenizer]) -> str:
-    """What tells these tokenizers from others, one that serves both sides counted once."""
+    """A hash of several tokenizers; a shared one counts once."""
     return "+".join(dict.fromkeys(tokenizer.fingerprint for tokenizer in tokenizers))
 
 
-def check_fingerprint(found: str, expected: str, where: str | Path) -> None:
+def check_fingerprint(fingerprint: str, expected: str, where: str | Path) -> None:
     """Refuse ids or weights that were made with another tokenizer."""
-    if found != expected:
+    if fingerprint != expected:
         raise FolderError(
-            f"{where} was made with another tokenizer (fingerprint {expected[:12]}, here {found[:12]}): "
+            f"{where} was made with another tokenizer (fingerprint {expected[:12]}, here {fingerprint[:12]}): "
             "use the tokenizer.json it was made with, or prepare it again"
         )
 
 
 def check_texts(texts: Sequence[str]) -> None:
-    """Refuse half characters: some versions of the library would put another character in their place."""
+    """Refuse lone surrogates: some versions of the library replace them by another character."""
     try:
         "".join(texts).encode()
     except (TypeError, UnicodeEncodeError):
@@ -279,13 +281,13 @@ def _check_text(text: str) -> None:
 def train(
     texts: Iterable[str], *, kind: TokenizerKind, vocabulary: int, lowercase: bool = False, tags: Sequence[str] = ()
 ) -> Tokenizer:
-    """A tokenizer that knows these texts.
+    """Train a tokenizer on texts.
 
-    `bpe` and `characters` give every text back exactly and the same tokenizer every time. `unigram` and `wordpiece` are
-    learned a little differently from run to run, so save one before anything depends on it.
+    `bpe` and `characters` decode every text exactly, and the same texts give the same tokenizer. `unigram` and
+    `wordpiece` come out a little different in every run, so save one before anything depends on it.
 
-    `wordpiece` is for bert and not exact: its ids do not tell where blanks were, and "qu'un" comes back as "qu ' un".
-    What `wordpiece` and `words` do not know comes back as <unk>.
+    `wordpiece` is for bert and loses spaces: "qu'un" is decoded as "qu ' un". Words that `wordpiece` and `words` do not
+    know are decoded as <unk>.
     """
     check_tags(tags)
     reserved = [*SPECIALS, *tags]
@@ -306,7 +308,7 @@ def train(
             ) from error
     values = json.loads(engine.to_str())
     for token in values["added_tokens"]:
-        token["special"] = token["content"] in SPECIALS  # tags are found in text, special tokens are not
+        token["special"] = token["content"] in SPECIALS  # tags are recognized in text, special tokens are not
     if kind == "unigram":
         _add_bytes(values, len(reserved))
     end = processors.TemplateProcessing(single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", END)])
@@ -314,33 +316,12 @@ def train(
     return Tokenizer(json.dumps(values, ensure_ascii=False, indent=1) + "\n")
 
 
-def train_sides(
-    sources: Iterable[str],
-    targets: Iterable[str],
-    *,
-    shared: bool,
-    kind: TokenizerKind,
-    vocabulary: int,
-    lowercase: bool = False,
-    tags: Sequence[str] = (),
-) -> Tokenizers:
-    """The tokenizers of a pair: one for both sides, or one each."""
-
-    def of(texts: Iterable[str]) -> Tokenizer:
-        return train(texts, kind=kind, vocabulary=vocabulary, lowercase=lowercase, tags=tags)
-
-    if not shared:
-        return Tokenizers(of(sources), of(targets))
-    both = of(text for pair in zip(sources, targets, strict=True) for text in pair)
-    return Tokenizers(both, both)
-
-
 def check_tags(tags: Sequence[str]) -> None:
-    """Tags are words that no tokenizer could mistake for something else."""
+    """Refuse tags that a tokenizer could confuse with other tokens."""
     letters_of_bytes = {letter for letter in pre_tokenizers.ByteLevel.alphabet() if not letter.isascii()}
     for tag in tags:
         if not tag or any(letter.isspace() for letter in tag):
-            raise ConfigError(f"the tag {tag!r} must be one word without blanks, such as <2fr>")
+            raise ConfigError(f"the tag {tag!r} must be one word without spaces, such as <2fr>")
         if tag in SPECIALS or tags.count(tag) > 1:
             raise ConfigError(
                 f"the tag {tag} is taken: tags are different from each other and from {' '.join(SPECIALS)}"
@@ -350,7 +331,7 @@ def check_tags(tags: Sequence[str]) -> None:
 
 
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    """The library reads lists of texts much faster than texts."""
+    """Lists of texts, which the library reads much faster than single texts."""
     batch: list[str] = []
     for text in texts:
         batch.append(text)
@@ -363,7 +344,7 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _untrained(kind: TokenizerKind, vocabulary: int, reserved: list[str]) -> tuple[Engine, Any]:
-    """The parts of a tokenizer of this kind, and what trains it."""
+    """An untrained tokenizer of this kind, and its trainer."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     if kind == "bpe":
         engine = Engine(models.BPE())
@@ -392,22 +373,22 @@ def _untrained(kind: TokenizerKind, vocabulary: int, reserved: list[str]) -> tup
         engine.decoder = decoders.WordPiece()
         return engine, trainers.WordPieceTrainer(vocab_size=vocabulary, special_tokens=reserved, show_progress=False)
     engine = Engine(models.WordLevel(unk_token="<unk>"))
-    # a word carries the blank before it, so that decoding knows where blanks were
+    # a word includes the space before it, so that spaces can be decoded
     engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     engine.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
     return engine, trainers.WordLevelTrainer(vocab_size=vocabulary, special_tokens=reserved, show_progress=False)
 
 
 def _characters(texts: Iterable[str], vocabulary: int, reserved: list[str], lowercase: bool) -> Engine:
-    """The most frequent characters are tokens, all others are bytes."""
+    """A tokenizer whose tokens are the most frequent characters, and bytes for all others."""
     seen: Counter[str] = Counter()
     for batch in _batches(texts):
         for text in batch:
             seen.update(text.lower() if lowercase else text)
     frequent = sorted(seen, key=lambda character: (-seen[character], character))
-    room = max(vocabulary - len(reserved) - len(BYTES), 0) if vocabulary else len(frequent)
-    known = [*reserved, *BYTES, *frequent[:room]]
-    vocabulary_by_token = {token: number for number, token in enumerate(known)}
+    size = max(vocabulary - len(reserved) - len(BYTES), 0) if vocabulary else len(frequent)
+    tokens = [*reserved, *BYTES, *frequent[:size]]
+    vocabulary_by_token = {token: number for number, token in enumerate(tokens)}
     engine = Engine(models.BPE(vocab=vocabulary_by_token, merges=[], byte_fallback=True))
     engine.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     if lowercase:
@@ -417,110 +398,117 @@ def _characters(texts: Iterable[str], vocabulary: int, reserved: list[str], lowe
 
 
 def _add_bytes(values: dict[str, Any], reserved: int) -> None:
-    """Give a Unigram model the bytes to fall back to, and see that no text is ever read as a special token or a byte.
+    """Give a unigram model byte fallback, so that no text is read as a special token or the name of a byte.
 
-    To the model those names are pieces like any other: they get a score that loses to every other way to cut a text,
-    and all of ASCII becomes known, so that there is another way.
+    These names get a score that loses to every other segmentation, and all of ASCII becomes known, so that there always
+    is another one.
     """
     model = values["model"]
-    pieces = model["vocab"]
-    worst = min((score for _, score in pieces[reserved:]), default=0.0)
-    known = {piece for piece, _ in pieces}
-    names = [*(piece for piece, _ in pieces[:reserved]), *BYTES]
+    vocabulary = model["vocab"]
+    worst = min((score for _, score in vocabulary[reserved:]), default=0.0)
+    known = {token for token, _ in vocabulary}
+    names = [*(token for token, _ in vocabulary[:reserved]), *BYTES]
     letters = [letter for letter in ASCII if letter not in known]
-    model["vocab"] = [*([name, NEVER] for name in names), *pieces[reserved:], *([letter, worst] for letter in letters)]
+    model["vocab"] = [
+        *([name, NEVER_CHOSEN] for name in names),
+        *vocabulary[reserved:],
+        *([letter, worst] for letter in letters),
+    ]
     model["byte_fallback"] = True
 
 
 def drop_merges(tokenizer: Tokenizer, dropout: float, *, seed: int, table: int) -> Tokenizer:
-    """The tokenizer without some of its merges, at random; (seed, table) alone decides which.
+    """The tokenizer without some of its merges, chosen at random by (seed, table).
 
-    BPE dropout (Provilkov et al., 2020) passes over a merge for one step of one word; here a merge is left out for
-    good, and that cuts finer. So fewer are left out: GENTLER times as many, which makes texts about as much longer.
+    BPE dropout (Provilkov et al., 2020) skips a merge in one step of one word. Here a merge is dropped for all words,
+    which splits them into more subwords; so only `DROPPED_MERGES` times as many are dropped.
     """
     values = json.loads(tokenizer.text)
     if values["model"]["type"] != "BPE":
         raise ConfigError("text.bpe_dropout is for text.tokenizer = bpe")
     draw = random.Random(f"{seed}/{table}").random
-    values["model"]["merges"] = [merge for merge in values["model"]["merges"] if draw() >= GENTLER * dropout]
+    values["model"]["merges"] = [merge for merge in values["model"]["merges"] if draw() >= DROPPED_MERGES * dropout]
     return Tokenizer(json.dumps(values, ensure_ascii=False))
 
 
-# How many tokens
+# Vocabulary size
 
 
 def suggest_vocabulary(texts: Iterable[str], *, kind: TokenizerKind) -> tuple[int, str]:
     """A vocabulary size that suits these texts, and the reason in words.
 
-    A larger vocabulary makes lines shorter, but each of its tokens is seen less often: it grows while half of the
-    tokens are seen `ENOUGH` times and doubling it would still make unseen lines shorter by `WORTH`.
+    A larger vocabulary makes lines shorter, but its tokens are rarer. It grows while the median token occurs
+    `MIN_MEDIAN_COUNT` times and doubling it would make other lines shorter by `MIN_SHORTENING`.
     """
     sample, lines = _sample(texts)
     if kind in ("characters", "words"):
         return _suggest_whole(sample, kind)
-    held, seen = sample[::21], [text for number, text in enumerate(sample) if number % 21]  # odd: sides may alternate
-    largest = train(seen, kind="bpe", vocabulary=SIZES[-1])
-    words, unseen = _words(seen), _words(held)
-    if largest.size < SIZES[0]:
+    held_out = sample[::21]  # odd: source and target may alternate
+    seen = [text for number, text in enumerate(sample) if number % 21]
+    largest = train(seen, kind="bpe", vocabulary=VOCABULARY_SIZES[-1])
+    if largest.size < VOCABULARY_SIZES[0]:
         return largest.size, f"the {lines:,} lines hold no more"
+    words, unseen = _count_words(seen), _count_words(held_out)
     size, before, reason = 0, 0.0, ""
-    for candidate in (candidate for candidate in SIZES if candidate <= largest.size):
-        often, tokens = _try(largest, candidate, words, unseen)
-        often, per_line = often * lines / len(seen), tokens / len(held)
+    for candidate in (candidate for candidate in VOCABULARY_SIZES if candidate <= largest.size):
+        count, tokens = _try_size(largest, candidate, words, unseen)
+        count, per_line = count * lines / len(seen), tokens / len(held_out)
         gain = 1 - (per_line / before) ** (1 / math.log2(candidate / size)) if size else 1.0
-        if size and often < ENOUGH:
-            return size, f"{reason}; with {candidate:,} half of them would be seen less than {ENOUGH} times"
-        if gain < WORTH:
+        if size and count < MIN_MEDIAN_COUNT:
+            return size, f"{reason}; with {candidate:,} half of them would be seen less than {MIN_MEDIAN_COUNT} times"
+        if gain < MIN_SHORTENING:
             return size, f"{reason}; twice as many would make lines only {gain:.1%} shorter"
         size, before = candidate, per_line
         reason = (
-            f"half of {size:,} tokens are seen {often:,.0f} times or more in {lines:,} lines of {per_line:.1f} tokens"
+            f"half of {size:,} tokens are seen {count:,.0f} times or more in {lines:,} lines of {per_line:.1f} tokens"
         )
     return size, f"{reason}; there is little more to learn"
 
 
-def _words(lines: list[str]) -> Counter[str]:
-    """How often each word comes, as it is cut: with the blank before it, but for the first of a line."""
-    found = Counter(("\n" + " \n".join(lines)).split(" "))
-    return Counter({word[1:] if word[:1] == "\n" else f" {word}": count for word, count in found.items()})
+def _count_words(lines: list[str]) -> Counter[str]:
+    """How often each word occurs, with the space before it unless it begins a line."""
+    counts = Counter(("\n" + " \n".join(lines)).split(" "))
+    return Counter({word[1:] if word[:1] == "\n" else f" {word}": count for word, count in counts.items()})
 
 
-def _try(largest: Tokenizer, size: int, words: Counter[str], unseen: Counter[str]) -> tuple[float, int]:
-    """How often half of the tokens are seen when there are `size` of them, and the tokens in unseen lines."""
+def _try_size(largest: Tokenizer, size: int, words: Counter[str], unseen: Counter[str]) -> tuple[float, int]:
+    """The count of the median token with a vocabulary of `size`, and the number of tokens in unseen lines."""
     values = json.loads(largest.text)
     alphabet = len(SPECIALS) + len(BYTES)
     values["model"]["merges"] = values["model"]["merges"][: size - alphabet]
     smaller = Tokenizer(json.dumps(values))
-    cut = smaller.encode_batch(list(words))
-    times = np.repeat(list(words.values()), [len(ids) for ids in cut])
-    counts = np.bincount([number for ids in cut for number in ids], times, minlength=size)[alphabet:size]
-    tokens = sum(
-        len(ids) * count for ids, count in zip(smaller.encode_batch(list(unseen)), unseen.values(), strict=True)
-    )
+    rows = smaller.encode_batch(list(words))
+    weights = np.repeat(list(words.values()), [len(ids) for ids in rows])
+    counts = np.bincount([number for ids in rows for number in ids], weights, minlength=size)[alphabet:size]
+    unseen_rows = smaller.encode_batch(list(unseen))
+    tokens = sum(len(ids) * count for ids, count in zip(unseen_rows, unseen.values(), strict=True))
     return float(np.median(counts)), tokens
 
 
 def _suggest_whole(sample: list[str], kind: TokenizerKind) -> tuple[int, str]:
-    """A size for tokens that are not learned but found."""
+    """A size for a vocabulary of characters or words."""
     if kind == "characters":
-        found = len({character for text in sample for character in text})
-        return len(SPECIALS) + len(BYTES) + found, f"there are {found:,} different characters; all others are bytes"
+        different = len({character for text in sample for character in text})
+        size = len(SPECIALS) + len(BYTES) + different
+        return size, f"there are {different:,} different characters; all others are bytes"
     counts = Counter(word for text in sample for word in text.split())
-    twice = sum(count > 1 for count in counts.values())
-    size = len(SPECIALS) + min(max(twice, 1), MOST_WORDS)
-    return size, f"{twice:,} of {len(counts):,} different words come more than once; a list ends at {MOST_WORDS:,}"
+    repeated = sum(count > 1 for count in counts.values())
+    size = len(SPECIALS) + min(max(repeated, 1), MAX_WORD_VOCABULARY)
+    return size, (
+        f"{repeated:,} of {len(counts):,} different words occur more than once; the limit is {MAX_WORD_VOCABULARY:,}"
+    )
 
 
 def _sample(texts: Iterable[str]) -> tuple[list[str], int]:
-    """Evenly spread texts, at most `SAMPLE` of them, and how many there were."""
+    """At most `MAX_SAMPLE_LINES` evenly spaced texts, and the number of all texts."""
     sample: list[str] = []
     step = 1
     total = 0
     for total, text in enumerate(texts, start=1):
         if (total - 1) % step == 0:
             sample.append(text)
-            if len(sample) > SAMPLE:
-                sample, step = sample[::3], step * 3  # odd: sides may alternate
+            if len(sample) > MAX_SAMPLE_LINES:
+                sample, step = sample[::3], step * 3  # odd: source and target may alternate
     return sample, total
 
 
@@ -528,115 +516,115 @@ def _sample(texts: Iterable[str]) -> tuple[list[str], int]:
 
 
 class CorpusEncoder:
-    """Many lines to ids: each word is cut once and remembered.
+    """Encodes many lines fast: each word is encoded once, and its ids are cached.
 
-    No token reaches across a blank that is followed by something, so a line is the sum of its words; the few lines
-    where blanks stand together go to the library whole. With several tokenizers (see `drop_merges`) the caller chooses
-    one for each word.
+    No token spans a space that is followed by another character, so the ids of a line are those of its words. The few
+    lines with several spaces in a row are encoded whole by the library. With several tokenizers (see `drop_merges`) the
+    caller chooses one for each word.
     """
 
     def __init__(self, tokenizers: Sequence[Tokenizer]) -> None:
         tables = len(tokenizers)
         self._tokenizers = tokenizers
         self._tags = tokenizers[0].tags
-        self._known: dict[str, int] = {}  # words as `_look_up` gets them, and their place in what follows
+        self._words: dict[str, int] = {}  # the number of each cached word, an index into the arrays below
         self._ids = np.zeros(0, np.uint32)
         self._starts: NDArray[np.int64] = np.zeros((tables, 0), np.int64)
         self._lengths: NDArray[np.int64] = np.zeros((tables, 0), np.int64)
-        self._marks = np.zeros((3, 0), np.bool_)  # begins a line; blank at its beginning, at its end
+        self._flags = np.zeros((3, 0), np.bool_)  # begins a line; begins with a space; ends with a space
         self._uses = np.zeros(0, np.int64)
 
     def __call__(self, lines: Sequence[str], choose: Choose | None = None) -> tuple[Ids, Lengths]:
-        """All ids one after the other, each line ended by </s>, and the length of each line with it.
+        """The ids of all lines one after the other, each ended by </s>, and the length of each line with it.
 
-        `choose(count)` names the tokenizer of each of `count` words.
+        `choose(count)` returns the number of the tokenizer for each of `count` words.
         """
         if not lines:
             return np.zeros(0, np.uint32), np.zeros(0, np.int64)
-        joined = "\n" + " \n".join(lines)
-        odd: set[int] = set()
+        joined = "\n" + " \n".join(lines)  # a word that begins a line is cached with the line break
+        whole: set[int] = set()  # lines to encode whole
         if joined.count("\n") > len(lines):
-            odd = {number for number, line in enumerate(lines) if "\n" in line}
-            joined = "\n" + " \n".join("" if number in odd else line for number, line in enumerate(lines))
-        units = self._look_up(joined.split(" "))
-        first, opens, closes = self._marks[:, units]
-        clash = closes[:-1] & opens[1:] & ~first[1:]
-        if clash.any():
-            odd |= set((np.cumsum(first)[1:][clash] - 1).tolist())
-        table = choose(len(units)) if choose else np.zeros(len(units), np.int64)
-        lengths = self._lengths[table, units]
-        ids = take(self._ids, self._starts[table, units], lengths)
-        by_line = np.add.reduceat(lengths, np.flatnonzero(first))
-        if odd:
-            pick = int(table[0])  # whole lines are cut by one table: they are few
-            ids, by_line = self._replace(ids, by_line, lines, sorted(odd), pick)
+            whole = {number for number, line in enumerate(lines) if "\n" in line}
+            joined = "\n" + " \n".join("" if number in whole else line for number, line in enumerate(lines))
+        words = self._look_up(joined.split(" "))
+        begins_line, starts_with_space, ends_with_space = self._flags[:, words]
+        double_space = ends_with_space[:-1] & starts_with_space[1:] & ~begins_line[1:]
+        if double_space.any():
+            whole |= set((np.cumsum(begins_line)[1:][double_space] - 1).tolist())
+        table = choose(len(words)) if choose else np.zeros(len(words), np.int64)
+        lengths = self._lengths[table, words]
+        ids = take(self._ids, self._starts[table, words], lengths)
+        by_line = np.add.reduceat(lengths, np.flatnonzero(begins_line))
+        if whole:  # by one tokenizer each: they are few
+            ids, by_line = self._encode_whole(ids, by_line, lines, sorted(whole), int(table[0]))
         return np.insert(ids, np.cumsum(by_line), END), by_line + 1
 
     def _look_up(self, words: list[str]) -> NDArray[np.int64]:
-        if len(self._known) > KNOWN_WORDS:
+        """The numbers of words, which are encoded if they are new."""
+        if len(self._words) > MAX_CACHED_WORDS:
             self._forget()
-        units = np.fromiter(map(self._known.get, words, repeat(-1)), np.int64, len(words))
-        unknown = np.flatnonzero(units < 0)
+        numbers = np.fromiter(map(self._words.get, words, repeat(-1)), np.int64, len(words))
+        unknown = np.flatnonzero(numbers < 0)
         if len(unknown):
-            self._learn(list(dict.fromkeys(words[place] for place in unknown.tolist())))
-            units[unknown] = [self._known[words[place]] for place in unknown.tolist()]
-        self._uses += np.bincount(units, minlength=len(self._uses))
-        return units
+            self._encode_words(list(dict.fromkeys(words[place] for place in unknown.tolist())))
+            numbers[unknown] = [self._words[words[place]] for place in unknown.tolist()]
+        self._uses += np.bincount(numbers, minlength=len(self._uses))
+        return numbers
 
     def _forget(self) -> None:
-        """Keep only the words that were used most."""
-        kept = np.argsort(-self._uses, kind="stable")[: KNOWN_WORDS // 2]
-        words = list(self._known)
-        self._known = {words[place]: number for number, place in enumerate(kept.tolist())}
+        """Keep only the most used half of the words."""
+        kept = np.argsort(-self._uses, kind="stable")[: MAX_CACHED_WORDS // 2]
+        words = list(self._words)
+        self._words = {words[place]: number for number, place in enumerate(kept.tolist())}
         lengths = self._lengths[:, kept]
         self._ids = take(self._ids, self._starts[:, kept].ravel(), lengths.ravel())
         self._starts = (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)
         self._lengths = lengths
-        self._marks = self._marks[:, kept]
-        self._uses = self._uses[kept] // 2  # the past counts less and less
+        self._flags = self._flags[:, kept]
+        self._uses = self._uses[kept] // 2  # recent use counts more
 
-    def _learn(self, words: list[str]) -> None:
-        self._known.update(zip(words, range(len(self._known), len(self._known) + len(words)), strict=True))
+    def _encode_words(self, words: list[str]) -> None:
+        self._words.update(zip(words, range(len(self._words), len(self._words) + len(words)), strict=True))
         texts = [word[1:] if word[:1] == "\n" else " " + word for word in words]
-        pieces = [self._ids]
+        arrays = [self._ids]
         starts, lengths = [], []
         total = len(self._ids)
         for tokenizer in self._tokenizers:
-            cut = tokenizer.encode_batch(texts)
-            counts = np.fromiter(map(len, cut), np.int64, len(cut))
+            rows = tokenizer.encode_batch(texts)
+            counts = np.fromiter(map(len, rows), np.int64, len(rows))
             ends = total + np.cumsum(counts)
-            pieces.append(np.fromiter((number for ids in cut for number in ids), np.uint32, int(counts.sum())))
+            arrays.append(np.fromiter((number for ids in rows for number in ids), np.uint32, int(counts.sum())))
             starts.append(ends - counts)
             lengths.append(counts)
             total = int(ends[-1])
-        self._ids = np.concatenate(pieces)
+        self._ids = np.concatenate(arrays)
         self._starts = np.concatenate([self._starts, np.stack(starts)], axis=1)
         self._lengths = np.concatenate([self._lengths, np.stack(lengths)], axis=1)
-        marks = np.array([self._mark(word) for word in words], np.bool_)
-        self._marks = np.concatenate([self._marks, marks.T], axis=1)
+        flags = np.array([self._flags_of(word) for word in words], np.bool_)
+        self._flags = np.concatenate([self._flags, flags.T], axis=1)
         self._uses = np.concatenate([self._uses, np.zeros(len(words), np.int64)])
 
-    def _mark(self, word: str) -> tuple[bool, bool, bool]:
-        first = word[:1] == "\n"
-        body = word[1:] if first else word
+    def _flags_of(self, word: str) -> tuple[bool, bool, bool]:
+        begins_line = word[:1] == "\n"
+        body = word[1:] if begins_line else word
         if not body:
-            return first, not first, not first
-        tagged = any(tag in body for tag in self._tags)  # a tag ends the text before it, blanks included
-        return first, tagged or body[0].isspace(), tagged or body[-1].isspace()
+            return begins_line, not begins_line, not begins_line
+        has_tag = any(tag in body for tag in self._tags)  # a tag ends the text before it, spaces included
+        return begins_line, has_tag or body[0].isspace(), has_tag or body[-1].isspace()
 
-    def _replace(
-        self, ids: Ids, lengths: Lengths, lines: Sequence[str], odd: list[int], table: int
+    def _encode_whole(
+        self, ids: Ids, lengths: Lengths, lines: Sequence[str], numbers: list[int], table: int
     ) -> tuple[Ids, Lengths]:
-        """The same with some lines encoded whole."""
+        """The same ids with some lines encoded by the library."""
         rows = np.split(ids, np.cumsum(lengths)[:-1])
-        whole = self._tokenizers[table].encode_batch([lines[number] for number in odd])
-        for number, cut in zip(odd, whole, strict=True):
-            rows[number] = np.array(cut, np.uint32)
+        encoded = self._tokenizers[table].encode_batch([lines[number] for number in numbers])
+        for number, row in zip(numbers, encoded, strict=True):
+            rows[number] = np.array(row, np.uint32)
         return np.concatenate(rows), np.fromiter(map(len, rows), np.int64, len(rows))
 
 
 def take(values: NDArray[Any], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[Any]:
-    """The stretches of an array, one after the other."""
+    """Slices of an array, one after the other."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return values[np.repeat(starts - (ends - lengths), lengths) + np.arange(total)]
