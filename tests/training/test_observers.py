@@ -85,7 +85,7 @@ def test_the_card_says_what_a_model_is_and_where_it_comes_from(family: str, corp
     for words in (
         "# mine", "![training](training.png)", f"    {command}", "| BLEU | 41.25 | `nrefs:1\\|case:mixed` |",
         "perplexity 4.48", "`a.txt`", " MB", "held out", "read 400", "`runs/old`", "12, the last in epoch 1", "3,456",
-        "10 min", "cores", "fp32", "| seed | 1 |", "regard 0.", "torch ", "2, whose loss or gradient was no number",
+        "10 min", "cores", "fp32", "| seed | 1 |", "regard 0.", "torch ", "2, whose loss or gradient was not finite",
     ):  # fmt: skip
         assert words in card, words
     rows = [line for line in card.splitlines() if line.startswith("|")]

@@ -239,7 +239,7 @@ def test_a_model_that_is_damaged_at_the_end_is_passed_over(corpus: Path, finishe
     said = start(corpus, out)
     assert any(line.startswith("update-00000003 was passed over") for line in said)
     assert (out / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
-    assert "of update 4, the last that could be read" in (out / "card.md").read_text()
+    assert "of update 4, the last intact checkpoint" in (out / "card.md").read_text()
 
 
 @pytest.mark.slow

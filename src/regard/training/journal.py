@@ -1,4 +1,4 @@
-"""The journal: what happened in a run, one JSON object a line, in the order it happened."""
+"""The journal of a run, `journal.jsonl`: one JSON object per line for updates, validations and problems."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from regard.folders import clear_os_errors, write_file
 
 
 class Journal:
-    """`journal.jsonl` of a run; a resumed run goes on from the update it resumes at."""
+    """Writes `journal.jsonl`. A resumed run removes the entries after the update it resumes from."""
 
     def __init__(self, path: Path | None, update: int) -> None:
-        """Without a path (a process that is not the main one) nothing is written."""
+        """Without a path, as in processes other than the main one, nothing is written."""
         self._path: Path | None = path
         self._file: TextIO | None = None
-        self.take_back(update)
+        self.truncate(update)
 
-    def take_back(self, update: int) -> None:
-        """Leave out what came after an update, from which the run goes on."""
+    def truncate(self, update: int) -> None:
+        """Remove the entries after an update."""
         if self._path is None:
             return
         if self._file is not None:
@@ -30,11 +30,11 @@ class Journal:
         with clear_os_errors(self._path):
             self._file = self._path.open("a", encoding="utf-8")
 
-    def write(self, kind: str, update: int, **facts: Any) -> None:
-        """One line, on disk before the next update."""
+    def write(self, kind: str, update: int, **values: Any) -> None:
+        """Append an entry and flush it."""
         if self._file is not None and self._path is not None:
             with clear_os_errors(self._path):
-                self._file.write(json.dumps({"kind": kind, "update": update, **facts}) + "\n")
+                self._file.write(json.dumps({"kind": kind, "update": update, **values}) + "\n")
                 self._file.flush()
 
     def __enter__(self) -> Journal:
@@ -42,18 +42,18 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
-            with suppress(OSError):  # what could not be written has been said
+            with suppress(OSError):  # write() has raised it before
                 self._file.close()
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The lines of a journal; what is none, such as a last one that was cut short, is left out."""
+    """The entries of a journal; lines that are not entries, such as a truncated last one, are skipped."""
     if not path.exists():
         return []
     lines = []
     with clear_os_errors(path, "read"):
-        whole = path.read_text(encoding="utf-8", errors="replace")
-    for text in whole.splitlines():
+        content = path.read_text(encoding="utf-8", errors="replace")
+    for text in content.splitlines():
         try:
             line = json.loads(text)
         except ValueError:

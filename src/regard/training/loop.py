@@ -492,7 +492,7 @@ class Training:
         )
         update, remarks = self.progress.update, tuple(self.remarks)
         self._observe(RollbackEvent(update, before.nan_in_a_row, lr_scale, before.skipped, remarks))
-        self._journal.take_back(update)
+        self._journal.truncate(update)
         self._journal.write("rollback", update + 1, lr_scale=lr_scale, skipped=before.skipped)
 
 

@@ -1,4 +1,4 @@
-"""The board: what happens in a run as TensorBoard files, where that library is installed."""
+"""TensorBoard: write the losses, learning rates and scores of a run as TensorBoard files, if it is installed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from regard.folders import clear_os_errors
 from regard.training.events import Event, RollbackEvent, UpdateEvent, ValidationEvent
 
 BOARD = "tensorboard"  # the folder in a run's folder
-EVERY = 10  # updates from one point to the next, as in the journal
+UPDATES_PER_POINT = 10  # as in the journal
 
 
 def installed() -> bool:
-    """Whether there is a TensorBoard."""
+    """Whether TensorBoard is installed."""
     return importlib.util.find_spec("tensorboard") is not None
 
 
@@ -49,7 +49,7 @@ class Board:
     def _write_update(self, event: UpdateEvent) -> None:
         self._tokens += event.tokens
         self._seconds += event.seconds
-        if event.update % EVERY and event.update != 1:
+        if event.update % UPDATES_PER_POINT and event.update != 1:
             return
         values = {f"training/{name}": getattr(event, name) for name in ("loss", "learning_rate", "grad_norm")}
         if self._seconds:
