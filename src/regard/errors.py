@@ -1,4 +1,4 @@
-"""What can go wrong, as a tree:
+"""The exceptions:
 
 RegardError
 ├── RequestError       the request was wrong: exit 2, one line, no traceback

@@ -195,7 +195,7 @@ def test_an_additive_score_taken_in_turn_is_the_same_with_the_same_gradient(monk
     learned = [query.requires_grad_(), key.requires_grad_(), score.v, score.b]
     at_once = score(query, key)
     expected = torch.autograd.grad(at_once.square().sum(), learned)
-    monkeypatch.setattr(scores, "LARGEST", 500)
+    monkeypatch.setattr(scores, "MAX_ADDITIVE_NUMBERS", 500)
     in_turn = score(query, key)
     torch.testing.assert_close(in_turn, at_once)
     for got, wanted in zip(torch.autograd.grad(in_turn.square().sum(), learned), expected, strict=True):
@@ -231,19 +231,19 @@ def test_a_mask_of_keys_alone_serves_all_queries(weights: bool) -> None:
     ("change", "message"),
     [
         ({"score": "scaled_dott"}, "There is no score scaled_dott. Did you mean scaled_dot?"),
-        ({"score": "additive"}, "score = additive has weights of its own: pass regard.Additive\\(size\\)"),
+        ({"score": "additive"}, "score = additive has parameters: pass regard.Additive\\(size\\)"),
         ({"score": Additive(3)}, "Additive\\(3\\) was given a query of size 8 and a key of size 8"),
         ({"score": General(3)}, "General\\(3, 3\\) was given a query of size 8"),
         ({"key": torch.zeros(2, 3, 5, 8, dtype=torch.int64)}, "key is int64; attention takes float32"),
         ({"value": torch.zeros(2, 3, 5, 8, dtype=torch.float64)}, "value is float64 and query is float32"),
         ({"value": torch.zeros(2, 3, 4, 8)}, "there are 5 keys and 4 values"),
         ({"key": torch.zeros(2, 3, 5, 7)}, "query has size 8 and key has size 7"),
-        ({"key": torch.zeros(3, 3, 5, 8)}, "do not belong together: batch and heads differ"),
-        ({"mask": torch.ones(4, 5)}, "mask is float32; it must be bool, True where a key may be seen"),
+        ({"key": torch.zeros(3, 3, 5, 8)}, "do not match: batch and heads differ"),
+        ({"mask": torch.ones(4, 5)}, "mask is float32; it must be bool, True where a key is visible"),
         ({"mask": torch.ones(3, 5, dtype=torch.bool)}, "mask of shape \\(3, 5\\) does not fit"),
         ({"score": None}, r"score \(None\) must be a name or a score such as regard.Additive\(64\)"),
         ({"score": Additive}, "must be a name or a score such as"),
-        ({"score": Additive(8).double()}, r"the score's weights are float64 and query is float32: convert one of them"),
+        ({"score": Additive(8).double()}, r"the score's weights are float64 and query is float32: convert one"),
         ({"mask": [True]}, "mask is a list; it must be a tensor"),
         ({"key": [1.0]}, "key is a list; it must be a tensor"),
         ({"dropout": 2.0}, r"dropout \(2.0\) must be at least 0 and below 1"),

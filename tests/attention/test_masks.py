@@ -1,4 +1,4 @@
-"""Masks: True means "may be seen"."""
+"""Masks: True means visible."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_an_rnn_learns_the_same_with_them(score: str, monkeypatch: pytest.Monkey
     mask, found = torch.arange(4, device=DEVICE) < torch.tensor([[4], [3], [1]], device=DEVICE), []
     monkeypatch.setattr(core, "single", single)
     for ours in (False, True):
-        monkeypatch.setattr(core, "_for_single", lambda *given, ours=ours: ours and suits(*given[:4]))
+        monkeypatch.setattr(core, "_use_single_kernel", lambda *given, ours=ours: ours and suits(*given[:4]))
         logits = model.step(tokens, model.start(tokens, mask))[0]
         learned = torch.autograd.grad((logits * logits.cos()).sum(), list(model.parameters()))
         found.append(torch.cat([logits.detach().flatten(), *(each.flatten() for each in learned)]))
@@ -94,7 +94,7 @@ def test_an_rnn_learns_the_same_with_them(score: str, monkeypatch: pytest.Monkey
 
 
 def test_an_additive_score_of_another_size_is_refused_here_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "_for_single", lambda *given: suits(*given[:4]))
+    monkeypatch.setattr(core, "_use_single_kernel", lambda *given: suits(*given[:4]))
     query, key = torch.randn(2, 1, 1, 8, device=DEVICE), torch.randn(2, 1, 5, 8, device=DEVICE)
     with pytest.raises(ConfigError, match=r"Additive\(16\) was given a query of size 8"):
         attend(query, key, key, Additive(16).to(DEVICE), weights=False)

@@ -122,14 +122,20 @@ def test_berts_with_rms_norms_are_taken_too() -> None:
         ("norm_placement", "pre", r"the encoder's weights lack encoder\.norm\.weight"),
         ("bias", False, r"no place for the encoder's encoder\.blocks\.0\.attention\.in_proj\.bias"),
         ("score", "general", r"the encoder's weights lack encoder\.blocks\.0\.attention\.score"),
-        ("size", 8, r"source\.token\.weight has shape \(40, 8\) and the encoder's source\.token\.weight \(40, 16\)"),
+        (
+            "size",
+            8,
+            r"source\.token\.weight has shape \(40, 8\) and the encoder's source\.token\.weight has \(40, 16\)",
+        ),
         ("encoder_layers", 3, r"the encoder's weights lack encoder\.blocks\.2\."),
     ],
 )
 def test_a_model_of_another_shape_is_refused(field: str, value: object, message: str) -> None:
     weights = build(BERT).state_dict()
     model = build(dataclasses.replace(warm_config(BERT, BERT), **{field: value}))
-    with pytest.raises(ConfigError, match=f"{message}.*: give the weights of two berts, and a model that warm_config"):
+    with pytest.raises(
+        ConfigError, match=f"{message}.*: give the weights of two berts, and a model of the config that warm_config"
+    ):
         warm_start(model, weights, weights)
 
 

@@ -1,4 +1,4 @@
-"""Attention: weigh values by how well their keys match a query. Knows tensors, nothing of models or text."""
+"""Attention: functions and modules on tensors, independent of models and text."""
 
 from regard.attention.core import attend
 from regard.attention.masks import causal, packed, padding

@@ -1,10 +1,10 @@
-"""Scores: how well each key answers each query.
+"""Attention scores: how well each key matches each query.
 
 B batch, H heads, Q queries, K keys, D size of a query and of a key.
 
-A score is any function (B, H, Q, D), (B, H, K, D) -> (B, H, Q, K). Projections belong to the caller, so Bahdanau's
-v . tanh(W_s s + W_h h + b) is `Additive` on projected inputs. All but `Additive` are a product of something made of
-the query and something made of the key: they say so in `product`, and a fused kernel can then do the rest.
+A score is any function (B, H, Q, D), (B, H, K, D) -> (B, H, Q, K). The caller does the projections, so Bahdanau's
+v . tanh(W_s s + W_h h + b) is `Additive` on projected inputs. All scores but `Additive` are the product of a function
+of the query and a function of the key, which `product` returns for a fused kernel.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from regard.errors import ConfigError, did_you_mean
 
 Score = Callable[[Tensor, Tensor], Tensor]
 
-TEMPERATURE = 0.1  # cosines lie between -1 and 1: undivided, their softmax would be almost flat
-LARGEST = 2**24  # numbers in one (B, H, Q, K, D) tensor of an additive score before queries are taken in turn
+TEMPERATURE = 0.1  # cosines are between -1 and 1: undivided, their softmax would be almost flat
+MAX_ADDITIVE_NUMBERS = 2**24  # in the (B, H, Q, K, D) tensor of an additive score; larger ones are computed in parts
 
 
 class Product(NamedTuple):
@@ -63,16 +63,16 @@ class Additive(nn.Module):
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         self.check(query, key)
         rows = math.prod(torch.broadcast_shapes(query.shape[:-2], key.shape[:-2]))
-        each = max(rows * key.shape[-2] * query.shape[-1], 1)  # numbers formed for one query
-        if each * query.shape[-2] <= LARGEST:
-            return self._all_at_once(query, key)
-        # Taken in turn, and the tanh computed again on the way back: it is never held for all queries.
-        row = max(1, LARGEST // each)
-        parts = [checkpoint(self._all_at_once, part, key, use_reentrant=False) for part in query.split(row, dim=-2)]
+        per_query = max(rows * key.shape[-2] * query.shape[-1], 1)
+        if per_query * query.shape[-2] <= MAX_ADDITIVE_NUMBERS:
+            return self._scores(query, key)
+        # In parts, with the tanh computed again in the backward pass: it is never held for all queries.
+        queries = max(1, MAX_ADDITIVE_NUMBERS // per_query)
+        parts = [checkpoint(self._scores, part, key, use_reentrant=False) for part in query.split(queries, dim=-2)]
         return torch.cat(parts, dim=-2)
 
     def check(self, query: Tensor, key: Tensor) -> None:
-        """Refuse what was not projected to `size`."""
+        """Refuse queries and keys that were not projected to `size`."""
         size = self.v.numel()
         if query.shape[-1] != size or key.shape[-1] != size:
             raise ConfigError(
@@ -80,7 +80,7 @@ class Additive(nn.Module):
                 f"project both to {size} first"
             )
 
-    def _all_at_once(self, query: Tensor, key: Tensor) -> Tensor:
+    def _scores(self, query: Tensor, key: Tensor) -> Tensor:
         summed = (query + self.b).unsqueeze(-2) + key.unsqueeze(-3)  # (B, H, Q, K, D)
         return torch.tanh(summed) @ self.v
 
@@ -108,17 +108,17 @@ class General(nn.Module):
 
 
 class Cosine(nn.Module):
-    """cos(q, k) / temperature, the temperature learned (and kept positive by its logarithm)."""
+    """cos(q, k) / temperature, with a learned temperature that its logarithm keeps positive."""
 
     def __init__(self) -> None:
         super().__init__()
         self.log_temperature = nn.Parameter(torch.tensor(math.log(TEMPERATURE)))
 
     def product(self, query: Tensor, key: Tensor) -> Product:
-        return self.of_unit(query, _unit(key))
+        return self.with_unit_keys(query, _unit(key))
 
-    def of_unit(self, query: Tensor, key: Tensor) -> Product:
-        """With keys that are of length one already."""
+    def with_unit_keys(self, query: Tensor, key: Tensor) -> Product:
+        """The product for keys that are already normalised."""
         return Product(_unit(query) * torch.exp(-self.log_temperature), key, 1.0)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
@@ -126,7 +126,7 @@ class Cosine(nn.Module):
         return dot(product.query, product.key)
 
 
-SCORES: dict[str, Score] = {"dot": dot, "scaled_dot": scaled_dot, "cosine": cosine}  # these have no weights
+SCORES: dict[str, Score] = {"dot": dot, "scaled_dot": scaled_dot, "cosine": cosine}  # without parameters
 LEARNED: dict[str, Callable[[int, int], Score]] = {
     "additive": lambda size, key_size: Additive(size),
     "general": General,
@@ -141,21 +141,19 @@ def find_score(score: str | Score) -> Score:
             raise ConfigError(f"score ({score}) must be a name or a score such as regard.Additive(64)")
         return score
     if score in ("additive", "general"):
-        raise ConfigError(
-            f"score = {score} has weights of its own: pass regard.{score.title()}(size) instead of its name"
-        )
+        raise ConfigError(f"score = {score} has parameters: pass regard.{score.title()}(size) instead of its name")
     if score not in SCORES:
         raise ConfigError(f"There is no score {score}.{did_you_mean(score, {*SCORES, *LEARNED})}")
     return SCORES[score]
 
 
 def make_score(name: str, size: int, key_size: int) -> Score:
-    """The score a model is built with: one with weights of its own where it has them."""
+    """The score of a model: with learned parameters where the score has any."""
     return LEARNED[name](size, key_size) if name in LEARNED else find_score(name)
 
 
 def as_product(score: Score, query: Tensor, key: Tensor) -> Product | None:
-    """What a fused kernel multiplies in place of `score(query, key)`, or None where no product gives the score."""
+    """The product that a fused kernel computes instead of `score(query, key)`, or None if the score is no product."""
     if score is scaled_dot:
         return Product(query, key, _root(query))
     if score is dot:
@@ -169,29 +167,29 @@ def as_product(score: Score, query: Tensor, key: Tensor) -> Product | None:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A score of keys that are asked again and again: what depends on them alone was done once."""
+    """A score for keys that are used in many steps: what depends on the keys alone was computed once."""
 
     product: Callable[[Tensor, Tensor], Product]
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        found = self.product(query, key)
-        return dot(found.query, found.key) * found.scale
+        product = self.product(query, key)
+        return dot(product.query, product.key) * product.scale
 
 
 def prepare(score: Score, key: Tensor) -> tuple[Score, Tensor]:
-    """A score and keys that give the same as these, with less to do for every query."""
+    """A score and keys that give the same result with less work per query."""
     if isinstance(score, Cosine):
-        return Prepared(score.of_unit), _unit(key)
+        return Prepared(score.with_unit_keys), _unit(key)
     return score, key
 
 
-def compares_alike(score: Score) -> bool:
-    """Whether query and key must have one size."""
+def needs_equal_sizes(score: Score) -> bool:
+    """Whether query and key must have the same size."""
     return score in SCORES.values() or isinstance(score, Cosine)
 
 
 def _unit(x: Tensor) -> Tensor:
-    """Of length one; zero stays zero, in every precision."""
+    """Normalised to length one; zero stays zero, in every precision."""
     return F.normalize(x, dim=-1, eps=max(1e-12, torch.finfo(x.dtype).tiny))
 
 

@@ -1,7 +1,7 @@
-"""Names: what a tensor of ours is called in another library, and how theirs are joined or turned to make it.
+"""Name tables: the names of our tensors in other libraries, for import.
 
-One row a tensor of ours. Several names on their side are rows of one matrix, one under the other: what we project with
-one product they keep apart.
+One row per tensor of ours. Several names of theirs are concatenated to one matrix: we project query, key and value with
+one product, they keep them apart.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from regard.errors import FolderError
 
 
 class Row(NamedTuple):
-    """One tensor of ours and what it is made of."""
+    """A tensor of ours and the tensors of theirs that it consists of."""
 
     ours: str
     theirs: tuple[str, ...]
-    turned: bool = False
-    """Theirs is stored inputs first (GPT-2's Conv1D)."""
+    transposed: bool = False
+    """Theirs is stored as (inputs, outputs), as GPT-2's Conv1D is."""
 
 
 def to_ours(rows: Iterable[Row], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Their tensors under our names."""
+    """Rename, concatenate and transpose their tensors to ours."""
     ours = {}
     for row in rows:
         missing = [name for name in row.theirs if name not in theirs]
         if missing:
-            raise FolderError(f"the weights lack {missing[0]}, which {row.ours} is made of")
+            raise FolderError(f"the weights lack {missing[0]}, which {row.ours} needs")
         parts = [theirs[name].squeeze(0) if name == "final_logits_bias" else theirs[name] for name in row.theirs]
         joined = parts[0] if len(parts) == 1 else torch.cat(parts)
-        ours[row.ours] = joined.T.contiguous() if row.turned else joined
+        ours[row.ours] = joined.T.contiguous() if row.transposed else joined
     return ours
 
 
-def _linear(ours: str, *theirs: str, turned: bool = False) -> Iterator[Row]:
-    yield Row(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), turned)
+def _linear(ours: str, *theirs: str, transposed: bool = False) -> Iterator[Row]:
+    yield Row(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), transposed)
     yield Row(f"{ours}.bias", tuple(f"{name}.bias" for name in theirs))
 
 
@@ -77,11 +77,11 @@ def gpt2(config: ModelConfig) -> Iterator[Row]:
     yield Row("target.position.weight", ("transformer.wpe.weight",))
     for i in range(config.decoder_layers):
         ours, theirs = f"decoder.blocks.{i}", f"transformer.h.{i}"
-        yield from _linear(f"{ours}.attention.in_proj", f"{theirs}.attn.c_attn", turned=True)
-        yield from _linear(f"{ours}.attention.out_proj", f"{theirs}.attn.c_proj", turned=True)
+        yield from _linear(f"{ours}.attention.in_proj", f"{theirs}.attn.c_attn", transposed=True)
+        yield from _linear(f"{ours}.attention.out_proj", f"{theirs}.attn.c_proj", transposed=True)
         yield from _linear(f"{ours}.attention_norm", f"{theirs}.ln_1")
-        yield from _linear(f"{ours}.feed_forward.up_proj", f"{theirs}.mlp.c_fc", turned=True)
-        yield from _linear(f"{ours}.feed_forward.down_proj", f"{theirs}.mlp.c_proj", turned=True)
+        yield from _linear(f"{ours}.feed_forward.up_proj", f"{theirs}.mlp.c_fc", transposed=True)
+        yield from _linear(f"{ours}.feed_forward.down_proj", f"{theirs}.mlp.c_proj", transposed=True)
         yield from _linear(f"{ours}.feed_forward_norm", f"{theirs}.ln_2")
     yield from _linear("decoder.norm", "transformer.ln_f")
 

@@ -1,7 +1,7 @@
-"""Attention over short sentences on a GPU: all of a sentence's scores in one tile, which never leaves the chip.
+"""Attention over short sentences on a GPU: all scores of a sentence in one tile of on-chip memory.
 
-The tiles of the kernels made for long texts stay nearly empty over sentences, and plain products write every score to
-memory, wide and unaligned. Here one program takes one head of one sentence, forward and back.
+Kernels for long texts leave their tiles nearly empty on sentences, and plain products write every score to memory in
+fp32 and unaligned. Here one program computes one head of one sentence, forward and backward.
 
 B batch, H heads, Q queries, K keys, D size of a query and of a key.
 """
@@ -17,35 +17,35 @@ from torch import Tensor
 
 from regard.kernels import dense
 
-LONGEST = 128  # queries and keys: a tile of more does not fit the registers
-SIZES = (16, 32, 64, 128)  # of a head
-NARROW = 16  # the least a matrix unit takes
+MAX_LENGTH = 128  # queries and keys: a larger tile does not fit the registers
+HEAD_SIZES = (16, 32, 64, 128)
+MIN_TILE = 16  # the smallest tile of a tensor core
 WARPS = {16: 1, 32: 2, 64: 4, 128: 8}
 
 
 def suits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
-    """Whether this is what the kernels are for: short, in half precision, masked by key or not at all."""
+    """Whether the kernel applies: short sentences in half precision, with a mask by key or none."""
     if query.dim() != 4:
         return False
     rows, heads, queries, size = query.shape
     by_key = mask is None or mask.shape == (rows, 1, 1, key.shape[-2])
     return (
         by_key
-        and size in SIZES
+        and size in HEAD_SIZES
         and value.shape == key.shape == (rows, heads, key.shape[-2], size)
         and query.dtype in (torch.bfloat16, torch.float16)
         and query.dtype == key.dtype == value.dtype
-        and queries <= LONGEST
-        and key.shape[-2] <= LONGEST
+        and queries <= MAX_LENGTH
+        and key.shape[-2] <= MAX_LENGTH
     )
 
 
 def attend_short(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, causal: bool, scale: float
 ) -> Tensor:
-    """The context of each query: (B, H, Q, D), laid out as (B, Q, H, D), as what joins the heads wants it.
+    """The context of each query: (B, H, Q, D), stored as (B, Q, H, D), as the output projection reads it.
 
-    What a score has made of queries and keys may be wider than the values: under autocast a norm is.
+    Queries and keys may have a higher precision than the values: under autocast, a normalised one is fp32.
     """
     context: Tensor = _attend(query.to(value.dtype), key.to(value.dtype), value, mask, causal, scale)
     return context.transpose(1, 2)
@@ -57,9 +57,9 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, caus
     context = query.new_empty(rows, queries, heads, size)
     query, key, value = (dense(x) for x in (query, key, value))
     if rows:
-        with torch.cuda.device_of(query):  # Triton knows the device at hand, not that of its arguments
+        with torch.cuda.device_of(query):  # Triton uses the current device, not that of its arguments
             _forward[(rows * heads,)](
-                query, key, value, mask, context, *_strides(query, key, value), *_own(mask), heads, queries,
+                query, key, value, mask, context, *_strides(query, key, value), *_mask_strides(mask), heads, queries,
                 key.shape[2], scale, CAUSAL=causal, MASKED=mask is not None, SIZE=size,
                 **_tiles(queries, key.shape[2]),
             )  # fmt: skip
@@ -74,7 +74,7 @@ def _(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bo
 
 @torch.library.custom_op("regard::short_attention_backward", mutates_args=())
 def _attend_backward(
-    given: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     rows, heads, queries, size = query.shape
     keys = key.shape[2]
@@ -83,12 +83,12 @@ def _attend_backward(
         key.new_empty(rows, keys, heads, size),
         value.new_empty(rows, keys, heads, size),
     )
-    given, query, key, value = (dense(x) for x in (given, query, key, value))
+    grad, query, key, value = (dense(x) for x in (grad, query, key, value))
     if rows:
         with torch.cuda.device_of(query):
             _backward[(rows * heads,)](
-                query, key, value, mask, given, *gradients, *_strides(query, key, value),
-                given.stride(0), given.stride(1), given.stride(2), *_own(mask), heads, queries, keys,
+                query, key, value, mask, grad, *gradients, *_strides(query, key, value),
+                grad.stride(0), grad.stride(1), grad.stride(2), *_mask_strides(mask), heads, queries, keys,
                 scale, CAUSAL=causal, MASKED=mask is not None, SIZE=size, **_tiles(queries, keys),
             )  # fmt: skip
     return gradients
@@ -96,7 +96,7 @@ def _attend_backward(
 
 @_attend_backward.register_fake
 def _(
-    given: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     rows, heads, queries, size = query.shape
     keys = key.shape[2]
@@ -107,31 +107,31 @@ def _(
     )
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     query, key, value, mask, ctx.causal, ctx.scale = inputs
     ctx.save_for_backward(query, key, value, mask)
 
 
-def _back(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
-    gradients = _attend_backward(given, *ctx.saved_tensors, ctx.causal, ctx.scale)
+def _backward_pass(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    gradients = _attend_backward(grad, *ctx.saved_tensors, ctx.causal, ctx.scale)
     return (*(gradient.transpose(1, 2) for gradient in gradients), None, None, None)
 
 
-_attend.register_autograd(_back, setup_context=_remember)
+_attend.register_autograd(_backward_pass, setup_context=_setup_context)
 
 
 def _strides(*tensors: Tensor) -> list[int]:
-    """Of sentences, heads and tokens; the numbers of a token lie side by side."""
+    """The strides of sentences, heads and tokens; the last axis is contiguous."""
     return [stride for tensor in tensors for stride in tensor.stride()[:3]]
 
 
-def _own(mask: Tensor | None) -> tuple[int, int]:
+def _mask_strides(mask: Tensor | None) -> tuple[int, int]:
     return (0, 0) if mask is None else (mask.stride(0), mask.stride(3))
 
 
 def _tiles(queries: int, keys: int) -> dict[str, int]:
-    """Square ones, so that there are few kernels to compile."""
-    side = max(NARROW, triton.next_power_of_2(max(queries, keys)))
+    """Square tiles, so that there are few kernels to compile."""
+    side = max(MIN_TILE, triton.next_power_of_2(max(queries, keys)))
     return {"TILE": side, "num_warps": WARPS[side], "num_stages": 1}
 
 
@@ -140,7 +140,7 @@ def _tiles(queries: int, keys: int) -> dict[str, int]:
 
 @triton.jit
 def _tile(start, row_stride, rows, row_count, columns):
-    """Rows of a head; zeros past the last."""
+    """The rows of a head; zeros after the last."""
     places = start + rows[:, None] * row_stride + columns[None, :]
     return tl.load(places, mask=(rows < row_count)[:, None], other=0.0)
 
@@ -149,7 +149,7 @@ def _tile(start, row_stride, rows, row_count, columns):
 def _weights(
     q, k, mask, mask_start, mask_token, rows, columns, queries, keys, scale, CAUSAL: tl.constexpr, MASKED: tl.constexpr
 ):
-    """Softmax of the scores over what may be seen; a query that may see nothing gives nothing."""
+    """Softmax of the scores over the visible keys; zeros for a query without visible keys."""
     scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
     seen = (rows < queries)[:, None] & (columns < keys)[None, :]
     if CAUSAL:
@@ -162,10 +162,10 @@ def _weights(
     return powers / tl.maximum(tl.sum(powers, 1), 1e-30)[:, None]
 
 
-CHANGING = ["queries", "keys", "mask_row", "mask_token"]  # from batch to batch: no reason for another kernel
+VARYING = ["queries", "keys", "mask_row", "mask_token"]  # change from batch to batch: no reason to compile again
 
 
-@triton.jit(do_not_specialize=CHANGING)
+@triton.jit(do_not_specialize=VARYING)
 def _forward(
     query, key, value, mask, context,
     q_row, q_head, q_token, k_row, k_head, k_token, v_row, v_head, v_token, mask_row, mask_token,
@@ -185,9 +185,9 @@ def _forward(
     tl.store(places, found.to(v.dtype), mask=(rows < queries)[:, None])
 
 
-@triton.jit(do_not_specialize=CHANGING)
+@triton.jit(do_not_specialize=VARYING)
 def _backward(
-    query, key, value, mask, given, to_query, to_key, to_value,
+    query, key, value, mask, grad, to_query, to_key, to_value,
     q_row, q_head, q_token, k_row, k_head, k_token, v_row, v_head, v_token, g_row, g_token, g_head,
     mask_row, mask_token, heads, queries, keys, scale,
     CAUSAL: tl.constexpr, MASKED: tl.constexpr, SIZE: tl.constexpr, TILE: tl.constexpr,
@@ -199,13 +199,13 @@ def _backward(
     weights = _weights(
         q, k, mask, row * mask_row, mask_token, rows, columns, queries, keys, scale, CAUSAL, MASKED
     )  # fmt: skip
-    g = _tile(given + row * g_row + head * g_head, g_token, rows, queries, numbers)
+    g = _tile(grad + row * g_row + head * g_head, g_token, rows, queries, numbers)
     by_key = (row * keys * heads + head) * SIZE + columns[:, None] * heads * SIZE + numbers[None, :]
     real = (columns < keys)[:, None]
     tl.store(to_value + by_key, tl.dot(tl.trans(weights).to(g.dtype), g, input_precision="ieee").to(g.dtype), mask=real)
     v = _tile(value + row * v_row + head * v_head, v_token, columns, keys, numbers)
-    moved = tl.dot(g, tl.trans(v), input_precision="ieee")  # what each weight's change would bring
-    moved = (weights * (moved - tl.sum(weights * moved, 1)[:, None]) * scale).to(q.dtype)  # and each score's
+    moved = tl.dot(g, tl.trans(v), input_precision="ieee")  # gradient of the weights
+    moved = (weights * (moved - tl.sum(weights * moved, 1)[:, None]) * scale).to(q.dtype)  # gradient of the scores
     by_query = (row * queries * heads + head) * SIZE + rows[:, None] * heads * SIZE + numbers[None, :]
     tl.store(to_query + by_query, tl.dot(moved, k, input_precision="ieee").to(q.dtype), mask=(rows < queries)[:, None])
     tl.store(to_key + by_key, tl.dot(tl.trans(moved), q, input_precision="ieee").to(q.dtype), mask=real)

@@ -1,7 +1,7 @@
-"""Cross-entropy over a vocabulary in one reading of the logits forward, and one reading and writing back.
+"""Cross-entropy over a vocabulary that reads the logits once forward, and reads and writes them once backward.
 
-Torch forms the logarithms of all probabilities in single precision: a tensor of gigabytes that is written, read and
-read again. Here one program takes one token.
+Torch forms all log-probabilities in fp32, a tensor of gigabytes that is written once and read twice. Here one program
+computes the loss of one token.
 
 N tokens, V vocabulary.
 """
@@ -16,12 +16,12 @@ import triton.language as tl
 from torch import Tensor
 
 IGNORED = 0  # the label of padding
-BLOCK = 4096  # numbers of a row that are looked at together
+BLOCK = 4096  # logits in one tile
 
 
 def token_losses(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Each token's loss from (N, V) logits, (1 - e) of its label's own and e spread evenly over all words; and what
-    it is without smoothing, which nothing learns from. Both are zero where the label is padding."""
+    """The label-smoothed loss of each token from (N, V) logits, and its loss without smoothing, which has no gradient.
+    Both are zero where the label is padding."""
     loss, plain, _ = _losses(logits, labels, smoothing)
     return loss, plain.detach()
 
@@ -30,51 +30,51 @@ def token_losses(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tens
 def _losses(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
     logits = logits.contiguous()
     tokens, vocabulary = logits.shape
-    loss, plain, whole = (logits.new_empty(tokens, dtype=torch.float32) for _ in range(3))
+    loss, plain, log_sum = (logits.new_empty(tokens, dtype=torch.float32) for _ in range(3))
     if tokens:
-        with torch.cuda.device_of(logits):  # Triton knows the device at hand, not that of its arguments
+        with torch.cuda.device_of(logits):  # Triton uses the current device, not that of its arguments
             _forward[(tokens,)](
-                logits, labels.contiguous(), loss, plain, whole, vocabulary, smoothing, IGNORED=IGNORED, BLOCK=BLOCK,
+                logits, labels.contiguous(), loss, plain, log_sum, vocabulary, smoothing, IGNORED=IGNORED, BLOCK=BLOCK,
                 num_warps=8,
             )  # fmt: skip
-    return loss, plain, whole
+    return loss, plain, log_sum
 
 
 @_losses.register_fake
 def _(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    loss, plain, whole = (logits.new_empty(logits.shape[0], dtype=torch.float32) for _ in range(3))
-    return loss, plain, whole
+    loss, plain, log_sum = (logits.new_empty(logits.shape[0], dtype=torch.float32) for _ in range(3))
+    return loss, plain, log_sum
 
 
 @torch.library.custom_op("regard::token_losses_backward", mutates_args=())
-def _losses_backward(given: Tensor, logits: Tensor, labels: Tensor, whole: Tensor, smoothing: float) -> Tensor:
+def _losses_backward(grad: Tensor, logits: Tensor, labels: Tensor, log_sum: Tensor, smoothing: float) -> Tensor:
     logits = logits.contiguous()
     tokens, vocabulary = logits.shape
     gradient = torch.empty_like(logits)
     if tokens:
         with torch.cuda.device_of(logits):
             _backward[(tokens, triton.cdiv(vocabulary, BLOCK))](
-                given.contiguous(), logits, labels.contiguous(), whole, gradient, vocabulary, smoothing,
+                grad.contiguous(), logits, labels.contiguous(), log_sum, gradient, vocabulary, smoothing,
                 IGNORED=IGNORED, BLOCK=BLOCK, num_warps=8,
             )  # fmt: skip
     return gradient
 
 
 @_losses_backward.register_fake
-def _(given: Tensor, logits: Tensor, labels: Tensor, whole: Tensor, smoothing: float) -> Tensor:
+def _(grad: Tensor, logits: Tensor, labels: Tensor, log_sum: Tensor, smoothing: float) -> Tensor:
     return logits.new_empty(logits.shape)
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     logits, labels, ctx.smoothing = inputs
     ctx.save_for_backward(logits, labels, output[2])
 
 
-def _back(ctx: Any, given: Tensor, *_: Tensor) -> tuple[Tensor, None, None]:
-    return _losses_backward(given, *ctx.saved_tensors, ctx.smoothing), None, None
+def _backward_pass(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor, None, None]:
+    return _losses_backward(grad, *ctx.saved_tensors, ctx.smoothing), None, None
 
 
-_losses.register_autograd(_back, setup_context=_remember)
+_losses.register_autograd(_backward_pass, setup_context=_setup_context)
 
 
 # The kernels
@@ -82,7 +82,7 @@ _losses.register_autograd(_back, setup_context=_remember)
 
 @triton.jit
 def _forward(
-    logits, labels, loss, plain, whole, vocabulary, smoothing, IGNORED: tl.constexpr, BLOCK: tl.constexpr
+    logits, labels, loss, plain, log_sum, vocabulary, smoothing, IGNORED: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     token = tl.program_id(0).to(tl.int64)
     label = tl.load(labels + token)
@@ -90,7 +90,7 @@ def _forward(
     if label == IGNORED:
         tl.store(loss + token, 0.0)
         tl.store(plain + token, 0.0)
-        tl.store(whole + token, 0.0)
+        tl.store(log_sum + token, 0.0)
     else:
         highest = tl.full((BLOCK,), -1e30, tl.float32)  # one running softmax for each column of the block
         powers = tl.zeros((BLOCK,), tl.float32)
@@ -109,12 +109,12 @@ def _forward(
         evenly = every - tl.sum(total, 0) / vocabulary
         tl.store(loss + token, (1 - smoothing) * own + smoothing * evenly)
         tl.store(plain + token, own)
-        tl.store(whole + token, every)
+        tl.store(log_sum + token, every)
 
 
 @triton.jit
 def _backward(
-    given, logits, labels, whole, gradient, vocabulary, smoothing, IGNORED: tl.constexpr, BLOCK: tl.constexpr
+    grad, logits, labels, log_sum, gradient, vocabulary, smoothing, IGNORED: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     token = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -125,6 +125,6 @@ def _backward(
         tl.store(gradient + places, tl.zeros((BLOCK,), tl.float32).to(gradient.dtype.element_ty), mask=there)
     else:
         x = tl.load(logits + places, mask=there, other=0.0).to(tl.float32)
-        moved = tl.exp(x - tl.load(whole + token)) - smoothing / vocabulary
-        moved = tl.where(columns == label, moved - (1 - smoothing), moved) * tl.load(given + token)
+        moved = tl.exp(x - tl.load(log_sum + token)) - smoothing / vocabulary
+        moved = tl.where(columns == label, moved - (1 - smoothing), moved) * tl.load(grad + token)
         tl.store(gradient + places, moved.to(gradient.dtype.element_ty), mask=there)

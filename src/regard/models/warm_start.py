@@ -1,7 +1,7 @@
-"""Warm start: an encoder-decoder that begins where trained encoders ended, with cross-attention added.
+"""Warm start: initialise an encoder-decoder from two trained berts, with new cross-attention.
 
-After Rothe, Narayan and Severyn (2020): both stacks take a bert's layers, the decoder's are masked, and between its
-self-attention and its feed-forward stands a cross-attention that nothing has trained yet.
+After Rothe, Narayan and Severyn (2020): both stacks take the layers of a bert, the decoder's become causal, and each
+gets a cross-attention with new weights.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ SAME = (
     "max_positions",
     "score",
 )
-"""Fields that two berts must have alike, and the transformer as they have them."""
+"""Fields that must be the same in both berts and in the transformer."""
 FIXED: dict[str, Any] = {"positions": "learned", "embedding_norm": True, "scale_embeddings": False, "output_bias": True}
-"""What is so of every bert, whatever its config says: its embeddings, and the bias of its head."""
+"""Fields that every bert has in effect, whatever its config says: its embeddings, and the bias of its head."""
 
-REMEDY = "give the weights of two berts, and a model that warm_config makes of their configs"
+REMEDY = "give the weights of two berts, and a model of the config that warm_config returns for them"
 
 
 @dataclass(frozen=True)
-class Report:
-    """Which tensors of the new model came from where; every one is in exactly one of the first three."""
+class WarmStart:
+    """Where the tensors of the new model came from; each is in exactly one of copied, tied and new."""
 
     copied: dict[str, str]
-    """Ours, and whose it was: `encoder: encoder.blocks.0.attention.project.weight`."""
+    """The origin by name, such as `encoder: encoder.blocks.0.attention.in_proj.weight`."""
     tied: dict[str, str]
-    """A second name of a tensor that is counted once."""
+    """Names of a tensor that has another name too, and that name."""
     new: list[str]
-    """Initialised, to be trained."""
+    """Initialised at random."""
     unused: list[str]
-    """Of the berts, and without a place here."""
+    """Tensors of the berts that the new model does not use."""
 
     def __str__(self) -> str:
         return (
@@ -62,7 +62,7 @@ class Report:
 def warm_config(
     encoder: ModelConfig, decoder: ModelConfig, *, tie_embeddings: Literal["all", "target", "none"] = "target"
 ) -> ModelConfig:
-    """The transformer whose two stacks are those of two berts."""
+    """The config of the transformer whose two stacks are those of two berts."""
     for config in (encoder, decoder):
         if config.family != "bert":
             raise ConfigError(f"a warm start takes two bert models, and one is model.family = {config.family}")
@@ -82,24 +82,25 @@ def warm_config(
     )
 
 
-def check_asked(asked: ModelConfig, given: ModelConfig) -> None:
-    """Refuse a shape that two berts' weights do not have, `given` being what `warm_config` makes of them.
+def check_warm_config(requested: ModelConfig, warm: ModelConfig) -> None:
+    """Refuse a requested config that does not fit `warm`, the result of `warm_config`.
 
-    A stack may have fewer layers than its bert: the first ones. Dropout, tied embeddings and vocabularies are free.
+    A stack may have fewer layers than its bert: it takes the first ones. Dropout, tied embeddings and vocabularies may
+    differ.
     """
-    wrong = [name for name in (*SAME, *FIXED) if _differ(asked, given, name)]
-    wrong += [name for name in ("encoder_layers", "decoder_layers") if getattr(asked, name) > getattr(given, name)]
+    wrong = [name for name in (*SAME, *FIXED) if _differ(requested, warm, name)]
+    wrong += [name for name in ("encoder_layers", "decoder_layers") if getattr(requested, name) > getattr(warm, name)]
     if wrong:
         raise ConfigError(
-            f"two bert folders give {_list(given, wrong)}, and {_list(asked, wrong)} {'were' if wrong[1:] else 'was'} "
-            f"asked: leave {_join(f'model.{name}' for name in wrong)} alone"
+            f"two bert folders give {_list(warm, wrong)}, and {_list(requested, wrong)} "
+            f"{'were' if wrong[1:] else 'was'} asked: leave {_join(f'model.{name}' for name in wrong)} alone"
         )
 
 
-def _differ(one: ModelConfig, other: ModelConfig, name: str) -> bool:
-    """Whether a field means another thing: what a 0 or an auto stands for may also be said."""
-    meant = {"key_value_heads": "kv_heads", "score": "score_name"}.get(name, name)
-    return bool(getattr(one, name) != getattr(other, name) and getattr(one, meant) != getattr(other, meant))
+def _differ(first: ModelConfig, second: ModelConfig, name: str) -> bool:
+    """Whether two configs differ in a field; 0 and auto equal the values they stand for."""
+    resolved = {"key_value_heads": "kv_heads", "score": "score_name"}.get(name, name)
+    return all(getattr(first, field) != getattr(second, field) for field in (name, resolved))
 
 
 def _list(config: ModelConfig, names: Iterable[str]) -> str:
@@ -111,45 +112,46 @@ def _join(words: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def warm_start(model: Transformer, encoder: Mapping[str, Tensor], decoder: Mapping[str, Tensor]) -> Report:
-    """Copy two berts' weights (by our names) into a transformer made by `warm_config`, and say what went where."""
+def warm_start(model: Transformer, encoder: Mapping[str, Tensor], decoder: Mapping[str, Tensor]) -> WarmStart:
+    """Copy the weights of two berts into a transformer made with `warm_config`, and report what was copied."""
     for name, value in FIXED.items():
         if getattr(model.config, name) != value:
             raise ConfigError(f"a warm start needs model.{name} = {str(value).lower()}: {REMEDY}")
     ours = dict(model.named_parameters(remove_duplicate=False))
     copied: dict[str, str] = {}
     used: set[str] = set()
-    for name, side, theirs in _plan(model):
+    for name, side, bert_name in _plan(model):
         weights = encoder if side == "encoder" else decoder
-        if theirs not in weights:
+        if bert_name not in weights:
             if name == "output_bias":  # a bert without its head
                 continue
-            raise ConfigError(f"the {side}'s weights lack {theirs}, which {name} begins with: {REMEDY}")
-        value = weights[theirs]
-        if theirs == "source.position.weight" and "source.types.weight" in weights:
-            # Every token of a sentence is of type 0 here: its vector is part of every position.
+            raise ConfigError(f"the {side}'s weights lack {bert_name}, the origin of {name}: {REMEDY}")
+        value = weights[bert_name]
+        if bert_name == "source.position.weight" and "source.types.weight" in weights:
+            # All tokens have type 0 here, so its vector is added to every position.
             value = value + weights["source.types.weight"][0]
             used.add(f"{side}: source.types.weight")
         if value.shape != ours[name].shape:
             raise ConfigError(
-                f"{name} has shape {tuple(ours[name].shape)} and the {side}'s {theirs} {tuple(value.shape)}: {REMEDY}"
+                f"{name} has shape {tuple(ours[name].shape)} and the {side}'s {bert_name} has {tuple(value.shape)}: "
+                f"{REMEDY}"
             )
         with torch.no_grad():
             ours[name].copy_(value)
-        copied[name] = f"{side}: {theirs}"
+        copied[name] = f"{side}: {bert_name}"
         used.add(copied[name])
     tied = _tied(model)
     new = [name for name in ours if name not in copied and name not in tied]
     names = [("encoder", name) for name in encoder] + [("decoder", name) for name in decoder]
     unused = [(side, name) for side, name in names if f"{side}: {name}" not in used]
     for side, name in unused:
-        if not _may_stay(model.config, side, name):
+        if not _may_be_unused(model.config, side, name):
             raise ConfigError(f"the model has no place for the {side}'s {name}: {REMEDY}")
-    return Report(copied, tied, new, [f"{side}: {name}" for side, name in unused])
+    return WarmStart(copied, tied, new, [f"{side}: {name}" for side, name in unused])
 
 
-def _may_stay(config: ModelConfig, side: str, name: str) -> bool:
-    """Whether a bert's tensor may be left behind: of its head, of layers above ours, of embeddings that are tied."""
+def _may_be_unused(config: ModelConfig, side: str, name: str) -> bool:
+    """Whether a tensor of a bert may be unused: of its head, of extra layers, or of tied embeddings."""
     if name.startswith("source."):
         return side == "decoder" and config.tie_embeddings == "all"
     if name.startswith("encoder."):
@@ -160,11 +162,11 @@ def _may_stay(config: ModelConfig, side: str, name: str) -> bool:
 
 
 def _plan(model: Transformer) -> Iterator[tuple[str, str, str]]:
-    """Our name, which bert, its name there."""
+    """The name of each copied tensor, which bert it comes from, and its name there."""
     sides = [("source", "encoder")] + ([] if model.config.tie_embeddings == "all" else [("target", "decoder")])
-    for ours, side in sides:
-        for part, _ in model.get_submodule(ours).named_parameters():
-            yield f"{ours}.{part}", side, f"source.{part}"
+    for embedding, side in sides:
+        for part, _ in model.get_submodule(embedding).named_parameters():
+            yield f"{embedding}.{part}", side, f"source.{part}"
     for name, _ in model.named_parameters():
         stack = name.split(".")[0]
         if stack in ("encoder", "decoder") and ".cross" not in name:
@@ -175,7 +177,7 @@ def _plan(model: Transformer) -> Iterator[tuple[str, str, str]]:
 
 
 def _tied(model: Transformer) -> dict[str, str]:
-    """Names that share a tensor with an earlier one, and the output matrix where it is the embeddings."""
+    """Names of shared tensors and the first name of each, and the output matrix where it is the embeddings."""
     first: dict[int, str] = {}
     tied = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):

@@ -18,7 +18,7 @@ from regard.errors import ConfigError, FolderError, did_you_mean
 from regard.models import Transformer, build
 from regard.models.folder import MODEL, load_config, load_weights
 from regard.models.lora import New, add_lora
-from regard.models.warm_start import check_asked, warm_config, warm_start
+from regard.models.warm_start import check_warm_config, warm_config, warm_start
 from regard.text.tokenizer import Tokenizer, Tokenizers
 
 TOKEN_ROWS = {
@@ -66,7 +66,7 @@ def check_start(config: Config, origins: Sequence[Path], out: Path) -> None:
         if family != "transformer":
             raise ConfigError(f"two bert folders make a transformer, and model.family is {family}")
         base = base_config(origins)
-        check_asked(config.model, base.model)
+        check_warm_config(config.model, base.model)
         if _has_other_tokenizer(config.text, base.text):
             raise ConfigError(
                 f"a run from two bert folders uses their tokenizers: do not set text.{', text.'.join(TOKENIZER_FIELDS)}"
