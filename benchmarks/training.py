@@ -25,7 +25,7 @@ from regard.cli.live import viewing
 from regard.config import Config, ModelConfig
 from regard.devices import use_threads
 from regard.models import build
-from regard.models.folder import parameters
+from regard.models.folder import named_tensors
 from regard.text.batching import Batch
 from regard.text.dataset import Column, Dataset
 from regard.text.tokenizer import SPECIALS, Tokenizers
@@ -306,7 +306,7 @@ def saving(shape: str, rounds: int = 15, device: str = "cpu") -> bool:
     runtime = Runtime(torch.device(device), 0, 1)
     with tempfile.TemporaryDirectory() as folder, mock.patch.object(loop, "CheckpointWriter", Timed):
         training = Training(Path(folder), build(config.model), config, data, runtime)
-        weights = list(parameters(training.model).values())
+        weights = list(named_tensors(training.model).values())
         places = [torch.empty(weight.shape, pin_memory=weight.is_cuda) for weight in weights]
         training.run(no_validation, observe)
     size = sum(tensor.nbytes for named in training.state().values() for tensor in named.values())

@@ -1,6 +1,6 @@
 """Planning: batches that fit into the GPU's memory, and updates that fit into `--minutes`.
 
-Only a run with `--minutes` and a run on a GPU are probed, once, before update 1; `config.json` keeps the result.
+A run with `--minutes` is probed once, before update 1; `config.json` keeps the result.
 """
 
 from __future__ import annotations
@@ -74,20 +74,16 @@ def settle(
         config = choose(config, unset, facts)
         if runtime.device.type == "cuda" and "train.batch_tokens" in unset:
             config = fit_memory(config, unset, runtime, facts)
-    if minutes or runtime.device.type == "cuda":
-        probe = run_probe(config, held_out, runtime, minutes or 1.0, make_model)
-        if minutes:
-            config = plan(config, unset, probe, facts, start)
-            total = time.perf_counter() - start + probe.total(config.train)
-            if total > 60 * minutes:
-                updates = config.train.updates
-                say(f"--minutes {minutes:g} is too short: {updates} updates and scoring take {format_duration(total)}")
-        duration = probe.total(config.train)
-    else:
-        update_seconds = estimated_seconds(config, facts) / config.train.updates
-        duration = time_left(config, data, runtime).total(update_seconds)
+    if minutes:
+        probe = run_probe(config, held_out, runtime, minutes, make_model)
+        config = plan(config, unset, probe, facts, start)
+        total = time.perf_counter() - start + probe.total(config.train)
+        if total > 60 * minutes:
+            updates = config.train.updates
+            say(f"--minutes {minutes:g} is too short: {updates} updates and scoring take {format_duration(total)}")
     if chooses_size:
-        say(describe(config, facts, format_duration(duration)))
+        update_seconds = estimated_seconds(config, facts) / config.train.updates
+        say(describe(config, facts, format_duration(time_left(config, data, runtime).total(update_seconds))))
     else:
         tokens = tokens_per_update(config.train)
         say(f"{config.train.updates:,} updates of {tokens:,} positions in {minutes:g} minutes")

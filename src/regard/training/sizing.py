@@ -275,5 +275,6 @@ def describe(config: Config, facts: Facts, time: str) -> str:
     parameters = f"{total / 1e6:.1f} million" if total >= 1e5 else f"{total:,}"
     size = f"{article} {model.family} of {layers} layers of {model.size} ({parameters} parameters)"
     updates = f"{settings.updates:,} updates of {tokens_per_update(settings):,} positions"
-    end = "" if facts.minutes else f", about {time}; --minutes sets a time, --recipe another size"
+    about = "" if facts.has_gpu else f", about {time}"  # the formula is for a CPU
+    end = "" if facts.minutes else f"{about}; --minutes sets a time, --recipe another size"
     return f"{data}, {place}{minutes}: {size}, {updates}{end}"
