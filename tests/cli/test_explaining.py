@@ -1,4 +1,4 @@
-"""`regard explain` writes what its file's name says, and refuses what means nothing before it loads a model."""
+"""`regard explain` writes the format of its file name, and refuses wrong requests before it loads a model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def explain(*words: object) -> str:
     return done.stdout
 
 
-def test_a_json_file_is_a_trace_with_the_map_that_was_asked_for(tmp_path: Path) -> None:
+def test_a_json_file_is_a_trace_with_the_requested_map(tmp_path: Path) -> None:
     folder = made("transformer", tmp_path)
     out = tmp_path / "x.json"
     explain(folder, SENTENCE, "--target", "a bird", "--method", "ablation", "--out", out)
@@ -31,7 +31,7 @@ def test_a_json_file_is_a_trace_with_the_map_that_was_asked_for(tmp_path: Path) 
     assert Trace.load(out).target.words == told["rows"]
 
 
-def test_what_was_written_is_told(tmp_path: Path) -> None:
+def test_the_translation_is_printed(tmp_path: Path) -> None:
     folder = made("transformer", tmp_path)
     said = explain(folder, SENTENCE, "--target", "a bird", "--out", tmp_path / "x.svg")
     assert said.splitlines() == ["a bird", str(tmp_path / "x.svg")]
@@ -46,10 +46,18 @@ def test_a_page_of_an_rnn_without_attention_has_the_other_methods(tmp_path: Path
         explain(folder, SENTENCE, "--out", tmp_path / "x.png")
 
 
-@pytest.mark.parametrize(("option", "value", "message"), [("--method", "rolout", "Did you mean rollout"),
-                                                          ("--kind", "crss", "Did you mean cross"),
-                                                          ("--target", " ", "--target is empty"),
-                                                          ("--out", "x.pdf", "must end in")])  # fmt: skip
-def test_what_means_nothing_is_refused_before_anything_is_loaded(option: str, value: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+@pytest.mark.parametrize(("option", "value"), [("--method", "rolout"), ("--kind", "crss")])
+def test_unknown_choices_are_refused_by_the_parser(option: str, value: str) -> None:
+    done = CliRunner().invoke(app, ["explain", "nowhere", SENTENCE, "--out", "x.svg", option, value])
+    assert done.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "error", "message"),
+    [("--target", " ", InputError, "the target is empty"), ("--out", "x.pdf", ConfigError, "must end in")],
+)
+def test_wrong_requests_are_refused_before_a_model_is_loaded(
+    option: str, value: str, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
         explain("nowhere", SENTENCE, "--out", "x.svg", option, value)

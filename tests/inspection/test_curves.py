@@ -33,25 +33,25 @@ def test_every_run_can_be_drawn(lines: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.slow
-def test_the_drawing_says_what_was_kept() -> None:
+def test_the_kept_update_is_marked() -> None:
     svg = draw(journal(40, 10), best=20, title="mine")["training.svg"].decode()
     assert "kept: 30.00 at 20" in svg
     assert "BLEU on the validation set" in svg
 
 
 @pytest.mark.parametrize(("updates", "scale"), [(10, "linear"), (40, "log")])
-def test_a_loss_that_falls_far_is_drawn_on_a_logarithmic_scale(updates: int, scale: str) -> None:
+def test_a_wide_range_of_losses_is_drawn_on_a_logarithmic_scale(updates: int, scale: str) -> None:
     axes = Figure().add_subplot()
     _losses(axes, journal(updates, 50), 0)
     assert axes.get_yscale() == scale
 
 
-def test_an_update_made_twice_counts_as_it_was_made_last() -> None:
+def test_a_repeated_update_counts_once_with_its_last_value() -> None:
     lines = [{"kind": "update", "update": number, "loss": loss} for number, loss in ((1, 5.0), (2, 4.0), (2, 3.0))]
     assert series(lines, "update", "loss") == ([1, 2], [5.0, 3.0])
 
 
-def test_what_is_no_number_is_not_drawn() -> None:
+def test_nan_is_not_drawn() -> None:
     lines = [{"kind": "update", "update": 1, "loss": float("nan")}, {"kind": "update", "update": 2, "loss": 1.0}]
     assert series(lines, "update", "loss") == ([2], [1.0])
 

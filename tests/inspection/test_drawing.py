@@ -47,17 +47,17 @@ def test_an_svg_is_the_same_file_every_time() -> None:
     assert "date" not in svg(trace).lower()
 
 
-def test_an_svg_leaves_letters_and_their_direction_to_its_reader() -> None:
+def test_an_svg_leaves_fonts_and_text_direction_to_its_viewer() -> None:
     written = svg(drawn(f"{ARABIC} {DEVANAGARI}"))
     assert {ARABIC, DEVANAGARI} <= set(texts(written))
     assert "Noto Sans" in written
 
 
-def test_what_looks_like_markup_stays_text() -> None:
+def test_markup_in_words_is_escaped() -> None:
     assert "<script>alert(1)</script>" in texts(svg(drawn("<script>alert(1)</script>")))
 
 
-def test_what_xml_cannot_hold_is_replaced() -> None:
+def test_characters_that_xml_does_not_allow_are_replaced() -> None:
     shown = attribution.explain(drawn("bird\x01sees \ufffe"), "attention")
     found = texts(drawing.picture(shown, "svg", title="en\x02fr").decode())
     assert {"bird\ufffdsees", "\ufffd", "en\ufffdfr · attention"} <= set(found)
@@ -68,11 +68,11 @@ def test_the_title_says_model_method_layer_and_head() -> None:
     assert "en-fr · attention · layer 2" in texts(svg(trace, layer=2))
 
 
-def test_the_meaning_of_the_method_is_under_it() -> None:
+def test_the_method_is_explained_below_the_map() -> None:
     assert any("not why it wrote" in text for text in texts(svg(drawn(" ".join("abcdefghijkl")))))
 
 
-def test_sixty_words_get_labels_that_do_not_touch() -> None:
+def test_the_labels_of_sixty_words_do_not_overlap() -> None:
     words = " ".join(f"word{number}" for number in range(59))
     upright = re.findall(r'([\d.]+)px[^>]*transform="([^"]*rotate\(-90[^"]*)"', svg(drawn(words, words)))
     numbers = [[float(number) for number in re.findall(r"-?[\d.]+", turn)] for _, turn in upright]
@@ -94,24 +94,24 @@ def test_a_script_without_a_font_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(font_manager.fontManager, "ttflist", [])
     monkeypatch.setattr(font_manager, "findfont", lambda *_, **__: str(Path(font_manager.__file__).parent
                         / "mpl-data/fonts/ttf/DejaVuSans.ttf"))  # fmt: skip
-    assert drawing.covering([f"{DEVANAGARI} x"]) == (["DejaVu Sans"], ["Devanagari"])
+    assert drawing.covering_fonts([f"{DEVANAGARI} x"]) == (["DejaVu Sans"], ["Devanagari"])
 
 
-def test_a_missing_font_is_warned_of_and_the_picture_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "covering", lambda _: (["DejaVu Sans"], ["Devanagari"]))
-    with pytest.warns(UserWarning, match="no font here covers Devanagari: install fonts-noto"):
+def test_a_missing_font_gives_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "covering_fonts", lambda _: (["DejaVu Sans"], ["Devanagari"]))
+    with pytest.warns(UserWarning, match="no installed font covers Devanagari: install fonts-noto"):
         drawing.draw(drawn(DEVANAGARI), tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_letters_that_the_first_font_has_need_no_other() -> None:
-    assert drawing.covering(["été", ARABIC]) == (["DejaVu Sans"], [])
+def test_no_other_font_is_needed_for_letters_of_the_first() -> None:
+    assert drawing.covering_fonts(["été", ARABIC]) == (["DejaVu Sans"], [])
 
 
 @pytest.mark.parametrize(
     ("name", "begin"), [("x.png", b"\x89PNG"), ("x.svg", b"<?xml"), ("x.html", b"<!doctype html>")]
 )
-def test_the_name_of_a_file_says_what_it_is(name: str, begin: bytes, tmp_path: Path) -> None:
+def test_the_suffix_chooses_the_format(name: str, begin: bytes, tmp_path: Path) -> None:
     drawing.draw(drawn("the agreement"), tmp_path / name)
     assert (tmp_path / name).read_bytes().startswith(begin)
 
@@ -121,14 +121,14 @@ def test_another_kind_of_file_is_refused(tmp_path: Path) -> None:
         drawing.draw(drawn("the"), tmp_path / "x.pdf")
 
 
-def test_nothing_is_drawn_over_without_force(tmp_path: Path) -> None:
+def test_files_are_not_overwritten_without_force(tmp_path: Path) -> None:
     drawing.draw(drawn("the"), tmp_path / "x.svg")
     with pytest.raises(FolderError, match="already there"):
         drawing.draw(drawn("the"), tmp_path / "x.svg")
     drawing.draw(drawn("the"), tmp_path / "x.svg", force=True)
 
 
-def test_a_trace_without_attention_is_not_drawn_empty(tmp_path: Path) -> None:
+def test_a_trace_without_attention_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no attention to show"):
         drawing.draw(made("a", "b"), tmp_path / "x.png")
     assert not (tmp_path / "x.png").exists()

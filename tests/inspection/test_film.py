@@ -40,7 +40,7 @@ def filmed(folder: Path, corpus: Path, family: str, *updates: int, resumed: int 
 
 
 @pytest.mark.parametrize("family", ["transformer", "rnn-input", "rnn-output"])
-def test_a_frame_is_what_the_model_looks_at(family: str, corpus: Path, tmp_path: Path) -> None:
+def test_a_frame_is_the_cross_attention_of_the_model(family: str, corpus: Path, tmp_path: Path) -> None:
     data, model = filmed(tmp_path, corpus, family, 10)
     assert model.training
     source, target = data.valid.pair(film.choose(data.valid, 2)[1])
@@ -54,13 +54,13 @@ def test_a_frame_is_what_the_model_looks_at(family: str, corpus: Path, tmp_path:
     assert np.abs(kept[0] / 255 - record["decoder.0.cross"][0].numpy()).max() < 1 / 255
 
 
-def test_a_resumed_run_takes_back_what_came_later(corpus: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_deletes_later_frames(corpus: Path, tmp_path: Path) -> None:
     filmed(tmp_path, corpus, "transformer", 10, 20, 30)
     filmed(tmp_path, corpus, "transformer", resumed=20)
     assert list(film.frames(tmp_path)) == [10, 20]
 
 
-def test_the_page_holds_every_frame_and_nothing_from_elsewhere(corpus: Path, tmp_path: Path) -> None:
+def test_the_page_has_every_frame_and_is_self_contained(corpus: Path, tmp_path: Path) -> None:
     filmed(tmp_path, corpus, "transformer", 10, 20)
     page = film.page(tmp_path, {20: "BLEU 3.0"}, title="a <b> & c")
     found = re.search(r'<script id="film" type="application/json">(.*?)</script>', page, re.DOTALL)
@@ -76,15 +76,15 @@ def test_the_page_holds_every_frame_and_nothing_from_elsewhere(corpus: Path, tmp
     assert not re.search(r"""(src|href)=|https?://|@import|url\(""", page)
 
 
-def test_a_long_film_is_shown_in_part_its_ends_included(
+def test_a_long_film_is_thinned_out_and_keeps_its_ends(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(film, "MOST", 3)
+    monkeypatch.setattr(film, "MAX_FRAMES", 3)
     filmed(tmp_path, corpus, "transformer", *range(1, 10))
     assert '"updates": [1, 5, 9]' in film.page(tmp_path, {}, title="")
 
 
-def test_words_are_what_tokens_add_to_the_text(corpus: Path) -> None:
+def test_words_are_the_texts_of_tokens(corpus: Path) -> None:
     tokenizer = learned(corpus)
     ids = [*tokenizer.encode("the green house é"), 2]
     shown = film.words(tokenizer, ids)
@@ -101,6 +101,6 @@ def test_a_folder_without_frames_says_how_to_get_some(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("family", ["gpt", "bert", "rnn-none"])
-def test_a_model_that_looks_at_no_source_cannot_be_filmed(family: str) -> None:
+def test_a_model_without_cross_attention_cannot_be_filmed(family: str) -> None:
     with pytest.raises(ConfigError, match=r"train\.film"):
         make_config(family, film=2)

@@ -54,14 +54,14 @@ def data(shown: Trace, **how: Any) -> dict[str, Any]:
 # What is in the file.
 
 
-def test_weights_come_back_within_half_a_step_of_eight_bits() -> None:
+def test_weights_are_exact_to_eight_bits() -> None:
     shown = full()
     found = next(each for each in data(shown)["maps"] if each["method"] == "attention" and each["kind"] == "cross")
     back = torch.frombuffer(bytearray(base64.b64decode(found["values"])), dtype=torch.uint8).float() / 255
     torch.testing.assert_close(back.reshape(2, 3, 5, 5), shown.by_word("cross"), atol=0.5 / 255 + 1e-6, rtol=0)
 
 
-def test_one_picture_alone_keeps_its_numbers() -> None:
+def test_a_single_small_map_is_written_as_numbers() -> None:
     shown = made("a b", "c", [[0.123449, 0.876551, 0.0], [0.5, 0.25, 0.25]])
     assert data(shown)["maps"][0]["plain"] == [0.1234, 0.8766, 0.0, 0.5, 0.25, 0.25]
 
@@ -74,27 +74,27 @@ def test_a_page_of_thirty_words_of_a_base_model_is_under_a_megabyte() -> None:
     assert len(inspector.page(shown, [*maps, *values, *signed], title="base").encode()) < 1_000_000
 
 
-def test_no_word_can_end_the_script_it_stands_in() -> None:
+def test_no_word_can_end_the_script_element() -> None:
     assert "<" not in inspector.embed(full(source=WICKED))
     assert WICKED not in inspector.page(full(source=WICKED), title=WICKED)
 
 
-def test_a_page_names_no_other_place() -> None:
+def test_a_page_loads_nothing_from_elsewhere() -> None:
     page = inspector.page(full(), title="x")
     assert "default-src 'none'" in page
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
 
 
-def test_the_beam_says_which_branches_were_chosen() -> None:
+def test_the_chosen_branches_of_the_beam_are_marked() -> None:
     assert data(full())["chosen"] == [0, 0, 0, 0, 0]
 
 
-def test_warnings_are_told() -> None:
+def test_warnings_are_shown() -> None:
     shown = made("one two", "non non non non", [[0.5, 0.5, 0.0]] * 5)
     assert any("repeated" in message for message in data(shown)["warnings"])
 
 
-def test_states_become_points_that_keep_their_distances_where_two_directions_are_enough() -> None:
+def test_the_plane_keeps_distances_of_two_dimensional_states() -> None:
     states = torch.randn(6, 2) @ torch.randn(2, 9)
     points, share, _ = inspector.plane(states)
     there, here = torch.pdist(states), torch.pdist(points)
@@ -102,7 +102,7 @@ def test_states_become_points_that_keep_their_distances_where_two_directions_are
     torch.testing.assert_close(here / here.max(), there / there.max(), atol=1e-4, rtol=1e-4)
 
 
-def test_a_layer_that_is_the_one_before_turned_round_lies_as_that_lies() -> None:
+def test_a_rotated_layer_is_rotated_back() -> None:
     states = torch.randn(6, 9)
     before, _, _ = inspector.plane(states)
     after, _, _ = inspector.plane(-states, before)
@@ -144,7 +144,7 @@ def test_every_family_has_the_same_page(name: str, browser: Any, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_the_whole_page_is_there(browser: Any, tmp_path: Path) -> None:
+def test_the_page_has_all_sections(browser: Any, tmp_path: Path) -> None:
     with open_full(browser, tmp_path) as opened:
         for name in ("steps", "beam search", "hidden states"):
             assert opened.page.get_by_role("region", name=name).is_visible()
@@ -208,13 +208,13 @@ def test_colours_follow_the_system_and_the_button(browser: Any, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_phone_is_wide_enough(browser: Any, tmp_path: Path) -> None:
+def test_the_page_fits_a_phone(browser: Any, tmp_path: Path) -> None:
     with open_full(browser, tmp_path, viewport={"width": 360, "height": 740}) as opened:
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 @pytest.mark.slow
-def test_markup_in_a_sentence_is_shown_and_does_nothing(browser: Any, tmp_path: Path) -> None:
+def test_markup_in_a_sentence_is_shown_as_text(browser: Any, tmp_path: Path) -> None:
     page = inspector.page(full(source=WICKED), title=WICKED)
     with Opened(browser, tmp_path / "x.html", page) as opened:
         assert opened.count("img") == 0
@@ -223,7 +223,7 @@ def test_markup_in_a_sentence_is_shown_and_does_nothing(browser: Any, tmp_path: 
 
 
 @pytest.mark.slow
-def test_two_traces_can_stand_in_one_page(browser: Any, tmp_path: Path) -> None:
+def test_a_page_can_have_two_traces(browser: Any, tmp_path: Path) -> None:
     shown = inspector.embed(full())
     page = f"""<!doctype html><meta charset="utf-8"><title>two</title><style>{inspector.style()}</style>
         <div></div><div></div>

@@ -1,4 +1,4 @@
-"""Curves: how a training went, drawn from its journal and nothing else."""
+"""Curves: the loss, metric, learning rate and speed of a training run, drawn from its journal."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 Line = dict[str, Any]
 Points = tuple[list[int], list[float]]
 
-# Okabe and Ito's colours, which everybody can tell apart, on paper too.
+# Okabe and Ito's colours, which colour-blind readers can tell apart.
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#AA4499", "#777777"
 METRICS = {"bleu": "BLEU", "chrf": "chrF"}
-SMOOTH = 100  # points a smoothed curve has, about
-WIDE = 20  # from which highest to lowest loss the scale is logarithmic
+SMOOTH_POINTS = 100  # of a smoothed curve, about
+MIN_LOG_RATIO = 20  # of the highest to the lowest loss, for a logarithmic scale
 STYLE = {
     "font.family": "sans-serif",
     "font.size": 9,
@@ -39,12 +39,12 @@ STYLE = {
     "lines.linewidth": 1.5,
     "lines.solid_capstyle": "round",
     "svg.fonttype": "none",
-    "svg.hashsalt": "regard",  # the same drawing is the same file
+    "svg.hashsalt": "regard",  # makes the file reproducible
 }
 
 
 def draw(journal: Sequence[Line], *, best: int, title: str) -> dict[str, bytes]:
-    """`training.png` and `training.svg`: losses, the metric, the rate and the speed; `best` is the update kept."""
+    """`training.png` and `training.svg`; `best` is the update whose weights were kept."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -58,16 +58,16 @@ def draw(journal: Sequence[Line], *, best: int, title: str) -> dict[str, bytes]:
 
 
 def series(journal: Iterable[Line], kind: str, name: str) -> Points:
-    """The updates at which a number was written down, and the number; what is no number is left out."""
-    found = {line["update"]: line[name] for line in journal if line.get("kind") == kind and name in line}
-    kept = {update: value for update, value in sorted(found.items()) if math.isfinite(value)}
+    """The updates and values of a field of the journal, without NaN and infinity."""
+    values = {line["update"]: line[name] for line in journal if line.get("kind") == kind and name in line}
+    kept = {update: value for update, value in sorted(values.items()) if math.isfinite(value)}
     return list(kept), list(kept.values())
 
 
 def smooth(points: Points) -> Points:
-    """Medians of neighbours, so that a curve of many points is seen through its noise."""
+    """Medians of neighbouring points."""
     updates, values = points
-    size = max(1, len(values) // SMOOTH)
+    size = max(1, len(values) // SMOOTH_POINTS)
     starts = range(0, len(values), size)
     middle = [updates[min(start + size // 2, len(updates) - 1)] for start in starts]
     return middle, [statistics.median(values[start : start + size]) for start in starts]
@@ -90,7 +90,7 @@ def _panels(figure: Figure, journal: Sequence[Line], best: int) -> None:
     speed.plot(*raw, color=GREY, alpha=0.3, linewidth=0.7)
     speed.plot(*smooth(raw), color=GREY)
     highest = sorted(raw[1])[len(raw[1]) * 98 // 100] if raw[1] else 1.0
-    speed.set(title="target tokens a second", xlabel="update", ylim=(0, 1.25 * highest))
+    speed.set(title="target tokens per second", xlabel="update", ylim=(0, 1.25 * highest))
     for axes in figure.axes:
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes.locator_params(axis="x", integer=True, nbins=6)
@@ -106,21 +106,21 @@ def _losses(axes: Axes, journal: Sequence[Line], best: int) -> None:
     if valid[0]:
         axes.plot(*valid, color=ORANGE, marker="o", markersize=4, label="validation")
     _mark(axes, valid, best)
-    axes.set(title="loss, nats a token", xlabel="update")
+    axes.set(title="loss, nats per token", xlabel="update")
     ordered = sorted(value for value in (*training[1], *valid[1]) if value > 0)
     if not ordered:
         return
     low, high = ordered[0], ordered[-1]
-    if high > WIDE * low:
+    if high > MIN_LOG_RATIO * low:
         _logarithmic(axes, low, high)
-    else:  # the first updates, far above all others, would press the rest flat
+    else:  # the first updates are far above the rest and would flatten it
         high = ordered[len(ordered) * 97 // 100]
         axes.set_ylim(max(low - 0.08 * (high - low or 1), 0), high + 0.08 * (high - low or 1))
     axes.legend(loc="upper right")
 
 
 def _logarithmic(axes: Axes, low: float, high: float) -> None:
-    """Where most of the way down would else lie on the axis."""
+    """Set a logarithmic scale with round numbers."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     axes.set(yscale="log", ylim=(low / 1.25, high * 1.25))
@@ -137,23 +137,23 @@ def _metric(axes: Axes, journal: Sequence[Line], metric: str, best: int) -> None
 
 
 def _mark(axes: Axes, points: Points, best: int) -> None:
-    """A ring at the update that was kept, and its value above, where no curve is in its way."""
+    """A ring at the kept update, and its value above the panel."""
     value = dict(zip(*points, strict=True)).get(best)
     if value is not None:
         ring = {"marker": "o", "markersize": 10.0, "markerfacecolor": "none", "markeredgecolor": "black"}
         axes.plot([best], [value], clip_on=False, zorder=5, **ring)  # type: ignore[arg-type]
-        told = f"{value:.2f}" if value >= 1 else f"{value:.3g}"
-        axes.set_title(f"kept: {told} at {best:,}", loc="right", fontsize=8)
+        text = f"{value:.2f}" if value >= 1 else f"{value:.3g}"
+        axes.set_title(f"kept: {text} at {best:,}", loc="right", fontsize=8)
 
 
 def _speeds(journal: Sequence[Line]) -> Points:
-    """Tokens over seconds of the updates written down."""
+    """Tokens per second of every recorded update."""
     tokens, seconds = (dict(zip(*series(journal, "update", name), strict=True)) for name in ("tokens", "seconds"))
-    found = {update: tokens[update] / seconds[update] for update in tokens if seconds.get(update)}
-    return list(found), list(found.values())
+    speeds = {update: tokens[update] / seconds[update] for update in tokens if seconds.get(update)}
+    return list(speeds), list(speeds.values())
 
 
 def _file(figure: Figure, kind: str) -> bytes:
-    written = io.BytesIO()
-    figure.savefig(written, format=kind, dpi=200, metadata={"Date": None} if kind == "svg" else {"Software": None})
-    return written.getvalue()
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=200, metadata={"Date": None} if kind == "svg" else {"Software": None})
+    return buffer.getvalue()

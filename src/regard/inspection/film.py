@@ -1,4 +1,4 @@
-"""The film of a training: what the model looked at in a few fixed sentences, validation after validation.
+"""Film: the cross-attention of a model on a few fixed sentences at every validation of its training.
 
 FOLDER/film/   sentences.json   update-00000100.safetensors (a matrix of bytes for each sentence)
 
@@ -34,16 +34,16 @@ from regard.text.tokenizer import END, SPECIALS, START, Tokenizer, Tokenizers
 
 FILM = "film"  # the folder in a run's folder
 SENTENCES = "sentences.json"
-SHORT, LONG = 6, 24  # tokens of a sentence that is worth filming and can be read
-MOST = 60  # frames a page has: of a longer film some are left out, evenly
+MIN_TOKENS, MAX_TOKENS = 6, 24  # of a filmed sentence
+MAX_FRAMES = 60  # of a page; a longer film is thinned out evenly
 _FRAME = re.compile(r"update-(\d{8,})\.safetensors")
 
 
 class Film:
-    """A camera in a run's folder; a resumed run takes back the frames after the update it resumes at."""
+    """Writes frames into a run's folder; a resumed run deletes the frames after the update it resumes at."""
 
     def __init__(self, root: Path | None, store: Dataset, sides: Tokenizers, *, sentences: int, update: int) -> None:
-        """Without a folder (a process that is not the main one) nothing is written."""
+        """Without a folder (in processes other than the main one) nothing is written."""
         self._pairs = [_pair(store, example) for example in choose(store, sentences)]
         self._folder = None if root is None else root / FILM
         if root is None or self._folder is None:
@@ -61,7 +61,7 @@ class Film:
 
     @torch.no_grad()
     def take(self, model: nn.Module, update: int) -> None:
-        """One frame: what the model, told the right words so far, looks at for the next one."""
+        """Record one frame: the cross-attention of a teacher-forced pass over the sentences."""
         writer, device = cast(Generator, model), next(model.parameters()).device
         kept: dict[str, Tensor] = {}
         training = model.training
@@ -80,18 +80,18 @@ class Film:
 
 
 def choose(store: Dataset, number: int) -> list[int]:
-    """The first sentences of a middling length; where there are too few, those that come nearest to it."""
+    """The first sentences of medium length; if there are too few, those closest to it."""
     outside = np.zeros(len(store), np.int64)
     for lengths in (store.source_lengths, store.target_lengths):
-        outside += np.maximum(SHORT - lengths, 0) + np.maximum(lengths - LONG, 0)
+        outside += np.maximum(MIN_TOKENS - lengths, 0) + np.maximum(lengths - MAX_TOKENS, 0)
     return [int(example) for example in np.sort(np.argsort(outside, kind="stable")[:number])]
 
 
 def words(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """What each token adds to the text, up to the end mark; a part of a word begins with a dot."""
+    """The text of each token up to the end token; the continuation of a word begins with a dot."""
     found, before = [], ""
     for number in range(1, len(ids)):
-        text = tokenizer.decode(ids[:number]).rstrip("\ufffd")  # a letter may be made of several tokens
+        text = tokenizer.decode(ids[:number]).rstrip("\ufffd")  # a character may have several tokens
         added = text[len(before) :]
         inside = number > 1 and added[:1].strip() != "" and before[-1:].strip() != ""
         found.append("·" * inside + (added.strip() or "·"))
@@ -100,19 +100,19 @@ def words(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
 
 
 def frames(root: Path) -> dict[int, Path]:
-    """The frames in a run's folder by their updates, in order."""
+    """The frames of a run by update, in order."""
     found = {int(name[1]): path for path in (root / FILM).glob("update-*") if (name := _FRAME.fullmatch(path.name))}
     return dict(sorted(found.items()))
 
 
 def page(root: Path, scores: Mapping[int, str], *, title: str) -> str:
-    """The film as one HTML page that needs nothing else; `scores` says how good the model was at an update."""
+    """The film as one self-contained HTML page; `scores` are shown beside their updates."""
     found = frames(root)
     if not found:
-        raise FolderError(f"{root} has no film: train with --set train.film=4, say")
+        raise FolderError(f"{root} has no film: train with --set train.film=4")
     chosen = list(found)
-    if len(chosen) > MOST:
-        chosen = [chosen[round(i * (len(chosen) - 1) / (MOST - 1))] for i in range(MOST)]
+    if len(chosen) > MAX_FRAMES:
+        chosen = [chosen[round(i * (len(chosen) - 1) / (MAX_FRAMES - 1))] for i in range(MAX_FRAMES)]
     shots = [_read(found[update]) for update in chosen]
     with folders.clear_os_errors(root / FILM / SENTENCES, "read"):
         sentences: list[dict[str, Any]] = json.loads((root / FILM / SENTENCES).read_bytes())
@@ -121,7 +121,7 @@ def page(root: Path, scores: Mapping[int, str], *, title: str) -> str:
         sentence |= {"layers": weights.shape[1], "heads": weights.shape[2]}
         sentence["weights"] = base64.b64encode(np.ascontiguousarray(weights).tobytes()).decode()
     data = {"updates": chosen, "scores": [scores.get(update, "") for update in chosen], "sentences": sentences}
-    text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")  # a word must not end the script
+    text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")  # no word may end the script element
     template = files("regard.inspection").joinpath("page/film.html").read_text(encoding="utf-8")
     return Template(template).substitute(title=escape(title), colours=inspector.colours(), data=text)
 

@@ -1,4 +1,4 @@
-"""The inspector: a trace and what its words were written from, as one page that needs nothing else.
+"""Inspector: a trace with all its maps as one self-contained page.
 
 L layers, H heads, R rows, C columns.
 """
@@ -18,9 +18,9 @@ from torch import Tensor
 
 from regard.inspection import attribution, quality
 from regard.inspection.attribution import MEANINGS, UNITS, Map
-from regard.inspection.trace import Side, Trace
+from regard.inspection.trace import Side, Trace, sum_rows_by_word, tokens_per_word
 
-PLAIN = 2_500  # numbers of a picture that are written as they are; of more, eight bits each
+MAX_EXACT = 2_500  # values of a map that are written as numbers; larger maps have 8 bits for each value
 
 
 def page(
@@ -32,7 +32,7 @@ def page(
     head: int | None = None,
     warned: Sequence[quality.QualityWarning] | None = None,
 ) -> str:
-    """One HTML file with all in it; the first map, layer and head are what it opens with."""
+    """One HTML file; it opens with the first map and the given layer and head."""
     return Template(_file("inspector.html")).substitute(
         title=html.escape(title),
         style=style(),
@@ -47,12 +47,12 @@ def colours() -> str:
 
 
 def style() -> str:
-    """Those, and the CSS of what `script` draws, for pages that show traces among other things."""
+    """The colours and the CSS of what `script` draws, for pages that embed traces."""
     return colours() + _file("inspector.css")
 
 
 def script() -> str:
-    """The JavaScript that defines `regardInspect(element, data)`, which draws what `embed` gave."""
+    """The JavaScript that defines `regardInspect(element, data)`, which draws the data of `embed`."""
     return _file("inspector.js")
 
 
@@ -65,9 +65,9 @@ def embed(
     head: int | None = None,
     warned: Sequence[quality.QualityWarning] | None = None,
 ) -> str:
-    """The trace as JSON that may stand inside a script element: words as they are, weights as 8 bits in base64.
+    """The trace as JSON for a script element, with weights as 8 bits in base64.
 
-    Without maps, what the trace alone gives. `warned` is what a reader is warned of; None: what the trace shows.
+    By default it has the maps and the warnings that the trace alone gives.
     """
     maps = maps or attribution.explain_all(trace)
     if warned is None:
@@ -77,7 +77,7 @@ def embed(
             else quality.find_warnings(trace.source.text, trace.target.text, trace)
         )
     if layer is not None or head is not None:
-        maps[0].picture(layer, head)  # refuses what is not there
+        maps[0].picture(layer, head)  # raises if they do not exist
     layers = maps[0].values.shape[0] if maps else 1
     data = {
         "title": title,
@@ -97,7 +97,7 @@ def embed(
         "hidden": _hidden(trace),
     }  # fmt: skip
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c")  # a word must not end the script
+    return text.replace("<", "\\u003c")  # no word may end the script element
 
 
 def _file(name: str) -> str:
@@ -114,7 +114,7 @@ def _words(side: Side) -> dict[str, Any]:
 def _map(shown: Map) -> dict[str, Any]:
     low, high = _range(shown)
     layers, heads = shown.values.shape[:2]
-    alone = layers == heads == 1 and shown.values.numel() <= PLAIN
+    alone = layers == heads == 1 and shown.values.numel() <= MAX_EXACT
     return {
         "method": shown.method,
         "kind": shown.kind,
@@ -127,15 +127,15 @@ def _map(shown: Map) -> dict[str, Any]:
         "low": low,
         "high": high,
         "values": "" if alone else _bytes(shown.values, low, high),
-        # one picture alone is small enough for numbers as they are
+        # a single small map is written as numbers
         "plain": [float(f"{x:.4g}") for x in shown.values.flatten().tolist()] if alone else [],
-        # the heads' mean is soon found again; what else "together" may mean is not
+        # the mean over heads can be computed by the page; combined values cannot
         "joined": _bytes(shown.joined, low, high) if shown.method == "value" else "",
     }
 
 
 def _range(shown: Map) -> tuple[float, float]:
-    """What the bytes 0 and 255 stand for."""
+    """The values of the bytes 0 and 255."""
     if shown.method in ("attention", "rollout"):
         return 0.0, 1.0
     both = torch.cat([shown.values.flatten(), shown.joined.flatten()])
@@ -152,7 +152,7 @@ def _bytes(values: Tensor, low: float, high: float) -> str:
 
 
 def _steps(trace: Trace) -> list[list[Any]]:
-    """[word, piece, log-probability, [[piece, log-probability], ...]] of every token that was asked for."""
+    """[word, subword, log-probability, [[subword, log-probability], ...]] of every token."""
     written = trace.source if trace.family == "bert" else trace.target
     found = []
     for place, log in enumerate(trace.log_probabilities.tolist()):
@@ -163,7 +163,7 @@ def _steps(trace: Trace) -> list[list[Any]]:
 
 
 def _chosen(trace: Trace) -> list[int]:
-    """Which branch of each step of the tree became what was written."""
+    """The branch of each step of the tree that became the output."""
     found, parent = [], -1
     for step, number in zip(trace.tree, trace.target.ids, strict=False):
         parent = next((place for place, b in enumerate(step) if b.parent == parent and b.id == number and b.kept), -1)
@@ -177,7 +177,7 @@ def _chosen(trace: Trace) -> list[int]:
 
 
 def _hidden(trace: Trace) -> list[dict[str, Any]]:
-    """For the encoder and the decoder, the words of every layer as points of a plane."""
+    """The words of every layer as points in a plane, for the encoder and the decoder."""
     found = []
     for stack, side in (("encoder", trace.source), ("decoder", trace.target)):
         depth = sum(name.startswith(f"{stack}.") for name in trace.hidden)
@@ -202,16 +202,14 @@ def _hidden(trace: Trace) -> list[dict[str, Any]]:
 
 
 def _of_words(states: Tensor, side: Side) -> Tensor:
-    """[word, size]: the mean of its pieces."""
-    index = torch.tensor(side.word, dtype=torch.int64)
-    total = states.new_zeros(len(side.words), states.shape[1]).index_add_(0, index, states)
-    return total / torch.bincount(index, minlength=len(side.words)).clamp(min=1)[:, None]
+    """[word, size]: the mean over the tokens of each word."""
+    return sum_rows_by_word(states, side) / tokens_per_word(side)[:, None]
 
 
 def plane(states: Tensor, before: Tensor | None = None) -> tuple[Tensor, float, Tensor]:
-    """Points (R, 2) in the two directions the states differ most in, the share of the differences they show, lengths.
+    """The first two principal components (R, 2), the share of variance they explain, and the norms of the states.
 
-    Turned so that they lie as near to the points of the layer `before` as they can: layers can then be compared.
+    The points are rotated to lie close to those of the layer `before`, so that layers can be compared.
     """
     centred = states - states.mean(0)
     left, sizes, _ = torch.linalg.svd(centred, full_matrices=False)

@@ -70,10 +70,10 @@ function regardInspect(root, data, alone) {
   const panels = { map: make("div", {}), lines: make("div", {}), heads: make("div", { class: "heads" }) };
   const tabs = {};
   const aside = make("aside", { class: "box", "aria-label": "the chosen words" });
-  const looks = make("section", { class: "box", "aria-label": "what each word was written from" });
+  const mapBox = make("section", { class: "box", "aria-label": "what each word was written from" });
   if (maps.length) lookCard();
-  else looks.append(make("h2", {}, "Attention"), make("p", { class: "soft" }, "This model has no attention to show: an rnn with score = \"none\" reads the source into one vector. Explain it with the model at hand (regard explain), and gradient and ablation tell what its words depend on."));
-  root.append(make("div", { class: "columns" }, looks, maps.length || data.steps.length ? aside : null), said);
+  else mapBox.append(make("h2", {}, "Attention"), make("p", { class: "soft" }, "This model has no attention to show: an rnn with score = \"none\" reads the source into one vector. Explain it with the model at hand (regard explain), and gradient and ablation tell what its words depend on."));
+  root.append(make("div", { class: "columns" }, mapBox, maps.length || data.steps.length ? aside : null), said);
   if (data.steps.length) root.append(stepCard());
   if (data.tree.length) root.append(treeCard());
   if (data.hidden.length) root.append(hiddenCard());
@@ -97,7 +97,7 @@ function regardInspect(root, data, alone) {
     root.append(pair);
     const facts = [];
     if (data.family !== "bert") facts.push("score " + minus(data.score));
-    if (!data.finished) facts.push("cut off at the longest length allowed");
+    if (!data.finished) facts.push("cut off at the maximum length");
     if (doubts) facts.push("dotted: less than 50\u00a0% probable");
     if (facts.length) pair.append(make("span", {}, ""), make("small", {}, facts.join(" · ")));
     if (data.warnings.length) root.append(make("ul", { class: "warnings", "aria-label": "warnings" }, ...data.warnings.map(message => make("li", { dir: "auto" }, message))));
@@ -145,7 +145,7 @@ function regardInspect(root, data, alone) {
       tabs[name].focus();
     });
     const none = maps.some(map => map.method === "attention") ? null : make("p", { class: "soft", style: "margin-bottom:.6rem" }, "This model has no attention: it reads the source into one vector.");
-    looks.append(none || "", make("div", { class: "controls" }, methodLabel, kindLabel, layerLabel, headLabel), meaning, make("div", { class: "ways" }, list, figuresLabel), ...Object.values(panels));
+    mapBox.append(none || "", make("div", { class: "controls" }, methodLabel, kindLabel, layerLabel, headLabel), meaning, make("div", { class: "ways" }, list, figuresLabel), ...Object.values(panels));
     open("map");
     choose(0, false);
   }
@@ -209,7 +209,7 @@ function regardInspect(root, data, alone) {
 
   function drawMap() {
     const map = current(), { rows, columns } = map, high = largest();
-    const room = (panels.map.clientWidth || looks.clientWidth - 34 || 600), left = measure(rows) + 16, slope = measure(columns);
+    const room = (panels.map.clientWidth || mapBox.clientWidth - 34 || 600), left = measure(rows) + 16, slope = measure(columns);
     const side = Math.max(15, Math.min(36, Math.floor((room - left - slope * .62) / columns.words.length)));
     const held = table && table.contains(document.activeElement);
     table = make("table", { class: "map" + (now.figures ? " figures" : ""), role: "grid", "aria-label": METHODS[map.method] + ", " + KINDS[map.kind] + ", " + where() });
@@ -275,7 +275,7 @@ function regardInspect(root, data, alone) {
   }
 
   function where() {
-    const map = current(), head = now.head >= 0 ? "head " + now.head : map.method === "value" ? "heads together" : "mean of all heads";
+    const map = current(), head = now.head >= 0 ? "head " + now.head : map.method === "value" ? "heads combined" : "mean of all heads";
     return [map.layers > 1 ? "layer " + now.layer : "", map.heads > 1 ? head : ""].filter(Boolean).join(", ");
   }
 
@@ -303,7 +303,7 @@ function regardInspect(root, data, alone) {
       const light = () => highlight(which ? place : null, which ? null : place);
       return word(side, place, "button", { type: "button", onmouseenter: light, onmouseleave: () => highlight(null, null), onfocus: () => { light(); which ? now.row = place : now.column = place; tell(true); }, onblur: () => highlight(null, null) });
     }));
-    lists = [list(columns, 0, "words looked at"), list(rows, 1, "words that look")];
+    lists = [list(columns, 0, "words attended to"), list(rows, 1, "words that attend")];
     panels.lines.replaceChildren(make("div", { class: "threads" }, lists[0], drawing, lists[1]), make("p", { class: "soft", style: "text-align:center;margin-top:.6rem" }, "Left: what was looked at. Right: what looked. Point at a word to see its lines alone."));
   }
 
@@ -409,7 +409,7 @@ function regardInspect(root, data, alone) {
     const notes = [data.family === "bert" ? "How probable each token is where it stands, and what else would be." : "How probable each token was, and what else was."];
     if (body.querySelector(".more")) notes.push("Framed: what was more probable.");
     if ([...body.querySelectorAll(".piece")].some(cell => cell.textContent.startsWith("·"))) notes.push("A dot begins a part of a word.");
-    return make("section", { class: "box", "aria-label": "steps" }, make("h2", {}, data.family === "bert" ? "What it would put in every place" : "Step by step"),
+    return make("section", { class: "box", "aria-label": "steps" }, make("h2", {}, data.family === "bert" ? "Predictions for every position" : "Step by step"),
       make("p", { class: "soft" }, notes.join(" ")),
       make("div", { class: "slide" }, make("table", { class: "steps" }, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "token"), make("th", { scope: "col" }, "probability"), make("th", { scope: "col" }, "instead"))), body)));
   }
@@ -444,14 +444,14 @@ function regardInspect(root, data, alone) {
     const all = make("button", { type: "button", onclick: () => { const closed = [...tree.querySelectorAll("details")].some(one => !one.open); tree.querySelectorAll("details").forEach(one => { one.open = closed; }); } }, "open or close all");
     const roots = children(0, -1);
     const tree = make("div", { class: "tree" }, ...roots.filter(one => one.branch[3]).map(one => chain(0, one.place)));
-    return make("section", { class: "box", "aria-label": "beam search" }, make("h2", {}, "Beam search"), make("p", { class: "soft" }, "What was written on and what was given up; the figures are log-probabilities up to there."), make("div", { class: "controls" }, all, make("label", {}, box, "what was dropped on the way")), tree);
+    return make("section", { class: "box", "aria-label": "beam search" }, make("h2", {}, "Beam search"), make("p", { class: "soft" }, "Kept and dropped branches with their log-probabilities so far."), make("div", { class: "controls" }, all, make("label", {}, box, "dropped branches")), tree);
   }
 
   // Hidden states as points.
 
   function hiddenCard() {
     const [label, list] = select("side", {});
-    data.hidden.forEach((stack, place) => list.add(new Option(stack.stack === "encoder" ? "what was read" : "what was written", place)));
+    data.hidden.forEach((stack, place) => list.add(new Option(stack.stack === "encoder" ? "source" : "target", place)));
     label.hidden = data.hidden.length < 2;
     const range = make("input", { type: "range", min: 0, step: 1, "aria-label": "layer" }), name = make("output", {}), holder = make("div", {}), caption = make("p", { class: "soft" });
     let marks = null, shown = -1;
@@ -502,7 +502,7 @@ function regardInspect(root, data, alone) {
         tip.textContent = `${stack.words[place]}: length ${layer.lengths[place]}`;
       });
       const homeless = settle(layer.points.map(([a, b]) => [x(a), y(b)]));
-      caption.textContent = `The two directions in which the states of the words differ most; they show ${percent(layer.share)} of the differences.` + (homeless ? ` Without room for their names: ${homeless}, which the table has.` : "");
+      caption.textContent = `The two directions in which the states of the words differ most; they show ${percent(layer.share)} of the differences.` + (homeless ? ` Not labelled for lack of space: ${homeless}; see the table.` : "");
       const rows = stack.words.map((_, place) => make("tr", {}, make("th", { scope: "row" }, word(stack, place)), ...[...layer.points[place], layer.lengths[place]].map(value => make("td", {}, value.toFixed(2)))));
       body.replaceChildren(make("tr", {}, ...["word", "across", "up", "length"].map(text => make("th", { scope: "col" }, text))), ...rows);
     }
