@@ -1,4 +1,4 @@
-"""The smallest batches a search can be tried on, and the same searches in words that are easy to trust."""
+"""Small batches to search, and slow reference implementations of the searches."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_hypotheses_are_different_and_the_best_comes_first(name: str) -> None:
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
 
 
-def test_of_hypotheses_found_twice_the_better_stays_in_its_place() -> None:
+def test_of_duplicate_hypotheses_the_better_is_kept() -> None:
     def hypothesis(token: int, score: float) -> Hypothesis:
         return Hypothesis([token], score, score, True, [score, 0.0])
 
@@ -119,7 +119,7 @@ def test_every_hypothesis_of_a_list_has_the_models_log_probability(name: str, di
             assert sum(found.log_probabilities) == pytest.approx(found.log_probability)
 
 
-def test_one_group_after_the_other_takes_another_token() -> None:
+def test_a_large_diversity_penalty_gives_every_group_another_token() -> None:
     batch = Batch("transformer")
     options = {**PLAIN, "diversity_penalty": 1e6}
     constraints = batch.constraints(min_length=1)
@@ -127,7 +127,7 @@ def test_one_group_after_the_other_takes_another_token() -> None:
         assert len({h.tokens[0] for h in hypotheses}) == 4
 
 
-def test_with_little_diversity_the_groups_find_one_hypothesis() -> None:
+def test_with_a_tiny_diversity_penalty_all_groups_find_one_hypothesis() -> None:
     batch = Batch("transformer")
     found = beam(
         batch.model,

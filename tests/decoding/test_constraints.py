@@ -1,4 +1,4 @@
-"""Constraints: what may come next, in every search."""
+"""Constraints hold in every search."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Greedy search, and what every search promises of its hypotheses."""
+"""Greedy search, and what holds for the hypotheses of every search."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from regard.decoding import Constraints, alternatives, beam, greedy, max_lengths
+from regard.decoding import Constraints, beam, greedy, max_lengths
 from regard.errors import InputError, RunError
 from tests.decoding.small import BEGIN, END, FREE, NAMES, PLAIN, Batch, best, search
 from tests.models.families import GENERATORS
@@ -127,7 +127,7 @@ def test_no_mask_means_no_padding() -> None:
 
 
 @all_families
-def test_a_model_twice_is_the_model(name: str) -> None:
+def test_an_ensemble_of_a_model_with_itself_is_the_model(name: str) -> None:
     batch = Batch(name)
     one = beam(batch.model, *batch.data, constraints=batch.constraints(), beams=3, results=3, **PLAIN)
     two = beam([batch.model] * 2, *batch.data, constraints=batch.constraints(), beams=3, results=3, **PLAIN)
@@ -151,38 +151,7 @@ def test_models_of_different_vocabularies_are_refused() -> None:
         greedy([batch.model, other.model], *batch.data, constraints=batch.constraints(), length_penalty=1.0)
 
 
-@all_families
-def test_alternatives_are_the_most_probable_next_tokens_each_continued(name: str) -> None:
-    batch = Batch(name)
-    prefixes = [[5, 6], [], [7], [4, 4, 4]]
-    found = alternatives(
-        batch.model, *batch.data, constraints=batch.constraints(prefixes=prefixes), count=3, length_penalty=1.0
-    )
-    for row, (prefix, hypotheses) in enumerate(zip(prefixes, found, strict=True)):
-        source, first, _ = batch.rows(row)
-        target = torch.cat([first, torch.tensor(prefix, dtype=torch.int64)])[None]
-        logits = batch.model.step(target, batch.model.start(source))[0][0, -1]
-        logits[:2] = -torch.inf
-        expected = logits.topk(3).indices.tolist()
-        assert [[*h.tokens, END][len(prefix)] for h in hypotheses] == expected
-        for hypothesis, token in zip(hypotheses, expected, strict=True):
-            if token != END:
-                constraints = Constraints(max_lengths=[6], **FREE, prefixes=[[*prefix, token]])
-                assert (
-                    greedy(batch.model, *batch.rows(row), constraints=constraints, length_penalty=1.0)[0].tokens
-                    == hypothesis.tokens
-                )
-
-
-def test_there_are_no_more_alternatives_than_tokens() -> None:
-    batch = Batch("transformer", vocabulary=5)
-    for hypotheses in alternatives(
-        batch.model, *batch.data, constraints=batch.constraints(), count=9, length_penalty=1.0
-    ):
-        assert len(hypotheses) == 3  # the end and two words
-
-
-def test_wrong_numbers_are_an_error_and_not_a_sentence() -> None:
+def test_non_finite_logits_are_an_error() -> None:
     batch = Batch("transformer")
     with torch.no_grad():
         batch.model.decoder.blocks[0].attention.out_proj.weight.fill_(torch.nan)
@@ -191,7 +160,7 @@ def test_wrong_numbers_are_an_error_and_not_a_sentence() -> None:
             search(batch, batch.data, batch.constraints(), beams)
 
 
-def test_first_tokens_are_one_a_sentence() -> None:
+def test_first_needs_one_token_a_sentence() -> None:
     batch = Batch("transformer")
     with pytest.raises(InputError, match=r"first has shape \(2,\); it must hold one token for each of 4 sentences"):
         greedy(
@@ -207,7 +176,7 @@ def test_half_precision_is_searched_in_single() -> None:
         assert any(step != torch.tensor(step).bfloat16().item() for step in found.log_probabilities)
 
 
-def test_limits_grow_with_the_source() -> None:
+def test_maximum_lengths_grow_with_the_source() -> None:
     assert max_lengths([0, 4, 5], ratio=1.5, extra=10) == [10, 16, 17]
 
 

@@ -1,4 +1,4 @@
-"""Sampling: drawn as the model weighs, and the same again for the same seed."""
+"""Sampling draws with the model's probabilities, and the same again for the same seed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPEN: dict[str, Any] = {
 all_families = pytest.mark.parametrize("name", NAMES)
 
 
-def test_sampled_sentences_come_as_often_as_the_model_says() -> None:
+def test_samples_have_the_models_probabilities() -> None:
     batch = Batch("rnn-dot-output-gru", vocabulary=5, shake=0.3, lengths=(3,))
     drawn = sample(
         batch.model, *batch.data, constraints=batch.constraints(max_length=1, forbidden=()), **{**OPEN, "samples": 4000}
@@ -45,7 +45,7 @@ def test_the_same_seed_draws_the_same_and_another_does_not(name: str) -> None:
 
 
 @all_families
-def test_what_is_drawn_does_not_depend_on_the_batch(name: str) -> None:
+def test_a_sample_does_not_depend_on_the_batch(name: str) -> None:
     batch = Batch(name)
     together = sample(batch.model, *batch.data, constraints=batch.constraints(), **OPEN)
     order = [3, 1, 0, 2]
@@ -57,7 +57,7 @@ def test_what_is_drawn_does_not_depend_on_the_batch(name: str) -> None:
         assert alone[0].tokens == together[place][0].tokens
 
 
-def test_sentences_have_chances_of_their_own_wherever_they_stand() -> None:
+def test_a_sample_depends_on_the_sentence_not_its_place() -> None:
     batch = Batch("transformer", lengths=(4, 4, 4))
     for parameter in batch.model.parameters():  # so that only chance decides
         parameter.zero_()
@@ -112,7 +112,7 @@ def test_a_samples_log_probability_is_the_models_whatever_the_temperature(name: 
         ({"top_k": 2, "top_p": 0.55}, [1]),
     ],
 )
-def test_restrictions_leave_exactly_what_they_say(restriction: dict[str, Any], left: list[int]) -> None:
+def test_restrictions_keep_exactly_these_tokens(restriction: dict[str, Any], left: list[int]) -> None:
     # The shares of a restriction are of what the one before it left.
     probabilities = torch.tensor([[0.2, 0.4, 0.04, 0.3, 0.06]], dtype=torch.float64)
     options = {"top_k": 0, "top_p": 1.0, "min_p": 0.0} | restriction
@@ -120,7 +120,7 @@ def test_restrictions_leave_exactly_what_they_say(restriction: dict[str, Any], l
     assert restricted[0].isfinite().nonzero().flatten().tolist() == left
 
 
-def test_what_is_impossible_is_never_drawn() -> None:
+def test_impossible_tokens_are_never_drawn() -> None:
     scores = torch.tensor([[-torch.inf, 0.0, -torch.inf, 1.0, -torch.inf]]).expand(4, -1)
     chances = torch.tensor([0.0, 0.2, 0.9, 1 - 2**-53], dtype=torch.float64)
     assert draw(scores, chances).tolist() == [1, 1, 3, 3]
@@ -136,7 +136,7 @@ def test_what_is_impossible_is_never_drawn() -> None:
         ({"min_p": float("nan")}, r"min_p \(nan\) must be from 0 to 1"),
     ],
 )
-def test_unsound_options_are_refused(wrong: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_refused(wrong: dict[str, Any], message: str) -> None:
     batch = Batch("transformer")
     with pytest.raises(InputError, match=message):
         sample(batch.model, *batch.data, constraints=batch.constraints(), **OPEN | wrong)

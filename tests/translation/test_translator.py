@@ -332,25 +332,6 @@ def test_a_diversity_penalty_makes_alternatives_differ_more() -> None:
     assert different(["decode.diversity_penalty=5"]) > different([])
 
 
-def test_alternatives_at_a_place_follow_the_prefix_best_first() -> None:
-    translator = make("rnn")
-    found = translator.alternatives_at("the old house", "the small", 4)
-    assert len({each.word for each in found}) == len(found) > 1
-    assert all(each.text.startswith("the small") for each in found)
-    assert all(each.text.removeprefix("the small").lstrip().startswith(each.word) for each in found)
-    chances = [each.probability for each in found]
-    assert chances == sorted(chances, reverse=True)
-    assert 0 < sum(chances) <= 1
-    best = translator.translate(["the old house"], prefix="the small", beams=1)[0]
-    assert found[0].text == best.text
-
-
-@pytest.mark.parametrize("text", ["", "the bird\nthe river", "a\0b"])
-def test_alternatives_at_a_place_need_one_sentence(text: str) -> None:
-    with pytest.raises(InputError, match="need one sentence"):
-        make().alternatives_at(text, "", 3)
-
-
 def test_the_torch_engine_can_be_chosen_again(tmp_path: Path) -> None:
     translator = make()
     translator.engine = Fixed("a bird")

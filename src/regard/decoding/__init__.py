@@ -5,7 +5,7 @@ from __future__ import annotations
 from regard.decoding.beam import Branch, Tree, beam
 from regard.decoding.constraints import Constraints, max_lengths
 from regard.decoding.engine import Engine, SearchOptions, SearchResult, TorchEngine
-from regard.decoding.greedy import alternatives, greedy
+from regard.decoding.greedy import greedy
 from regard.decoding.sampling import sample
 from regard.decoding.search import Encoded, Hypothesis, Models
 
@@ -20,7 +20,6 @@ __all__ = [
     "SearchResult",
     "TorchEngine",
     "Tree",
-    "alternatives",
     "beam",
     "greedy",
     "max_lengths",

@@ -6,7 +6,7 @@ B sentences, S source tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regard.config import DecodeConfig, ModelConfig
 from regard.decoding.beam import Tree, beam
 from regard.decoding.constraints import Constraints, max_lengths
-from regard.decoding.greedy import alternatives, greedy
+from regard.decoding.greedy import greedy
 from regard.decoding.sampling import sample
 from regard.decoding.search import Encoded, Hypothesis
 from regard.models import Generator
@@ -80,36 +80,29 @@ class TorchEngine:
         """The best hypotheses for each source, or samples; sentences are searched together."""
         settings, models = self.settings, cast(list[Generator], self.models)
         source, first, mask = self._tensors(sources)
-        constraints = self._constraints(sources, options.prefixes)
         encoded: list[Encoded] | None = [] if options.keep_encoded else None
         trees: list[Tree] | None = None
+        common: dict[str, Any] = {
+            "constraints": self._constraints(sources, options.prefixes),
+            "length_penalty": settings.length_penalty,
+            "encoded": encoded,
+        }
         if options.seed is not None:
             hypotheses = sample(
                 models,
                 source,
                 first,
                 mask,
-                constraints=constraints,
                 samples=options.results,
                 seed=options.seed,
                 temperature=settings.temperature,
                 top_k=settings.top_k,
                 top_p=settings.top_p,
                 min_p=settings.min_p,
-                length_penalty=settings.length_penalty,
-                encoded=encoded,
+                **common,
             )
         elif options.beams == 1:
-            best = greedy(
-                models,
-                source,
-                first,
-                mask,
-                constraints=constraints,
-                length_penalty=settings.length_penalty,
-                encoded=encoded,
-            )
-            hypotheses = [[hypothesis] for hypothesis in best]
+            hypotheses = [[hypothesis] for hypothesis in greedy(models, source, first, mask, **common)]
         else:
             trees = [] if options.keep_trees else None
             hypotheses = beam(
@@ -117,29 +110,14 @@ class TorchEngine:
                 source,
                 first,
                 mask,
-                constraints=constraints,
                 beams=options.beams,
                 results=options.results,
-                length_penalty=settings.length_penalty,
                 coverage_penalty=settings.coverage_penalty,
                 diversity_penalty=settings.diversity_penalty,
                 trees=trees,
-                encoded=encoded,
+                **common,
             )
-        return SearchResult(hypotheses, encoded[0] if encoded else None, trees or None)
-
-    def alternatives(self, source_ids: Sequence[int], prefix: Sequence[int], count: int) -> list[Hypothesis]:
-        """The `count` most probable tokens after a prefix, each continued greedily."""
-        source, first, mask = self._tensors([source_ids])
-        return alternatives(
-            cast(list[Generator], self.models),
-            source,
-            first,
-            mask,
-            constraints=self._constraints([source_ids], [prefix]),
-            count=count,
-            length_penalty=self.settings.length_penalty,
-        )[0]
+        return SearchResult(hypotheses, encoded[0] if encoded else None, trees)
 
     def _tensors(self, sources: Ids) -> tuple[Tensor, Tensor, Tensor | None]:
         """The sources (B, S), the first tokens (B,), and the mask of the sources."""

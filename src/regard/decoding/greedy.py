@@ -5,10 +5,9 @@ R rows (hypotheses), V vocabulary.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from regard.decoding.constraints import NEVER, Constraints
+from regard.decoding.constraints import Constraints
 from regard.decoding.search import Encoded, Hypothesis, Models, decode, topk
 
 
@@ -44,32 +43,3 @@ def greedy(
 def most_probable(scores: Tensor, length: int, sentences: list[int]) -> tuple[Tensor, Tensor]:
     logs, tokens = topk(scores, 1)
     return tokens[:, 0], logs[:, 0]
-
-
-def alternatives(
-    models: Models,
-    source: Tensor,
-    first: Tensor,
-    mask: Tensor | None = None,
-    *,
-    constraints: Constraints,
-    count: int,
-    length_penalty: float,
-) -> list[list[Hypothesis]]:
-    """The `count` most probable tokens after the prefix, each continued greedily; the most probable comes first."""
-
-    def choose(scores: Tensor, length: int, sentences: list[int]) -> tuple[Tensor, Tensor]:
-        tokens, logs = most_probable(scores, length, sentences)
-        rows = [row for row, sentence in enumerate(sentences) if length == len(constraints.prefix(sentence))]
-        if rows:
-            here = torch.tensor(rows, device=scores.device)
-            logs, tokens = logs.unflatten(0, (-1, count)), tokens.unflatten(0, (-1, count))
-            best, ids = topk(scores.unflatten(0, (-1, count))[here, 0], count)  # all copies are alike so far
-            width = best.shape[1]
-            logs[here] = NEVER  # the vocabulary may have fewer tokens than requested
-            logs[here, :width], tokens[here, :width] = best, ids
-            logs, tokens = logs.flatten(), tokens.flatten()
-        return tokens, logs
-
-    found = decode(models, source, first, mask, constraints, choose, copies=count, length_penalty=length_penalty)
-    return [[hypothesis for hypothesis in hypotheses if hypothesis.score > NEVER] for hypotheses in found]

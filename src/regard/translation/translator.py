@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -28,12 +26,11 @@ from regard.decoding.glossary import (
 from regard.errors import ConfigError, InputError, did_you_mean
 from regard.inspection import alignment
 from regard.inspection.quality import Calibration, QualityWarning, confidence, find_warnings
-from regard.inspection.trace import Trace, make_side, trace
+from regard.inspection.trace import Trace, trace
 from regard.memory import in_halves, in_parts
 from regard.models import Generator
 from regard.models.folder import load_ensemble, split_folders
 from regard.text.ordering import READ_AHEAD_CHARACTERS, READ_AHEAD_TEXTS, batch_by_length, read_ahead
-from regard.text.scripts import UNSPACED_SCRIPTS, script
 from regard.text.sentences import BREAKS, TextPart, join_parts, split_long_sentence, split_sentences, text_problem
 from regard.text.tokenizer import END, Tokenizers
 
@@ -80,17 +77,6 @@ class Result(NamedTuple):
         from regard.inspection.drawing import draw  # matplotlib is slow to import
 
         draw(self.trace, path, title=self.trace.source.text, force=force)
-
-
-class Continuation(NamedTuple):
-    """A word that could follow the beginning of a translation."""
-
-    word: str
-    """Up to the next space; in scripts without spaces, the text of one token. Empty: the translation ends."""
-    probability: float
-    """Of its first token."""
-    text: str
-    """The whole translation that continues so."""
 
 
 class Sentence(NamedTuple):
@@ -240,27 +226,6 @@ class Translator:
         """Translate an endless iterable in order, reading `lines` ahead; other options are those of `translate`."""
         for window in read_ahead(texts, lines, READ_AHEAD_CHARACTERS):
             yield from self.translate(window, **options)
-
-    def alternatives_at(self, text: str, prefix: str, count: int, *, tag: str = "") -> list[Continuation]:
-        """At most `count` words that could follow the beginning of a translation, the most probable first."""
-        if count < 1:
-            raise InputError(f"count ({count}) must be at least 1")
-        found = [] if _without_search(text) else self._split([text], tag, prefix)[1][text]
-        if len(found) != 1:
-            raise InputError(f"alternatives need one sentence, and this text has {len(found)} parts")
-        (sentence,), target = found, self.tokenizers.target
-        begin = target.encode(sentence.prefix)
-        source = [*self.tokenizers.source.encode(sentence.tag + sentence.text), END]
-        words: dict[str, Continuation] = {}
-        for hypothesis in self.torch_engine.alternatives(source, begin, count):
-            written = make_side(target, hypothesis.tokens)
-            word, log_probability = (
-                _first_word(written.subwords[len(begin) :]),
-                hypothesis.log_probabilities[len(begin)],
-            )
-            # Several tokens may begin the same word.
-            words.setdefault(word, Continuation(word, math.exp(log_probability), written.text))
-        return list(words.values())
 
     # Splitting.
 
@@ -473,14 +438,6 @@ def _without_search(text: str) -> Result | None:
     if problem := text_problem(text):
         return Result("", warnings=(QualityWarning("input", problem, []),))
     return None if text.strip() else Result(text)
-
-
-def _first_word(pieces: Sequence[str]) -> str:
-    """The first word of the text of tokens."""
-    first, rest = pieces[:1], pieces[1:]
-    if script("".join(first)) in UNSPACED_SCRIPTS:
-        rest = []
-    return "".join([*first, *takewhile(lambda piece: not piece[:1].isspace(), rest)]).strip()
 
 
 # Terms.

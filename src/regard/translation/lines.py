@@ -1,0 +1,94 @@
+"""Lines: texts and JSON objects line by line, how they are read and how their translations are written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+from regard.documents.outcome import Outcome
+from regard.documents.translate import count_terms
+from regard.errors import DataError
+from regard.text.files import display_name, lines_or_errors, one_line
+from regard.translation.translator import Result
+
+
+class Line(NamedTuple):
+    """A line of the input."""
+
+    text: str
+    problem: str = ""
+    raw: str = ""
+    """With --jsonl: the JSON object of the line as it stands there."""
+    fields: Collection[str] = ()
+
+
+class LineJob:
+    """The lines of a file: how they are read, how their translations are written, and what became of them."""
+
+    def __init__(self, file: str, jsonl: bool, field: str, names: Sequence[str]) -> None:
+        self.file, self.jsonl, self.field, self.names = file, jsonl, field, names
+        self.outcome = Outcome()
+        self.lines = 0
+
+    def read(self, stream: BinaryIO) -> Iterator[Line]:
+        """The lines of an open file as `read_lines` gives them, or the texts of their JSON objects."""
+        for line in read_lines(stream, self.file):
+            yield self._parse(line.text) if self.jsonl and not line.problem else line
+
+    def _parse(self, text: str) -> Line:
+        if not text.strip():
+            return Line("")
+        try:
+            row = json.loads(text, parse_int=float)  # Python refuses integers of more than some thousand digits
+        except ValueError as error:
+            return Line("", f"this is not JSON ({error})")
+        except RecursionError:
+            return Line("", "this JSON is nested too deeply to be read")
+        if not isinstance(row, dict):
+            return Line("", f'this is not a JSON object such as {{"{self.field}": "..."}}')
+        content = row.get(self.field)
+        if not isinstance(content, str):
+            fields = ", ".join(map(str, row)) or "none"
+            return Line("", f"there is no text in a field {self.field!r} (--field): it has {fields}", text, row)
+        if existing := [name for name in ("translation", *self.names) if name in row]:
+            return Line("", f"the object has a field {existing[0]!r} already: give it another name", text, row)
+        return Line(content, "", text, row)
+
+    def write(self, line: Line, result: Result) -> str:
+        """The output line of an input line."""
+        self.lines += 1
+        problem = line.problem or next((note.message for note in result.warnings if note.kind == "input"), "")
+        if problem:
+            self.outcome.failed.add(self.lines, problem)
+        self.outcome.split += any(note.kind == "split" for note in result.warnings)
+        count_terms(self.lines, result, self.outcome)
+        if not self.jsonl:
+            texts = [result.text, *(other.text for other in result.alternatives)]
+            return one_line(texts[0]) if len(texts) == 1 else "\t".join(" ".join(text.split()) for text in texts)
+        if not line.raw and not problem:
+            return ""
+        added = {"translation": result.text}
+        added |= {"error": problem} if problem else {name: _json_value(result, name) for name in self.names}
+        return _add_fields(line, {name: value for name, value in added.items() if name not in line.fields})
+
+
+def read_lines(stream: BinaryIO, file: str) -> Iterator[Line]:
+    """The lines of an open file; a line that cannot be read has a problem."""
+    name = display_name(file)
+    for number, line in enumerate(lines_or_errors(stream, name), 1):
+        yield Line("", str(line).removeprefix(f"{name}:{number}: ")) if isinstance(line, DataError) else Line(line)
+
+
+def _json_value(result: Result, name: str) -> Any:
+    """A field of a result for JSON."""
+    value = getattr(result, name)
+    if name == "alternatives":
+        return [{"text": other.text, "score": other.score} for other in value]
+    return [note._asdict() for note in value] if name == "warnings" else value
+
+
+def _add_fields(line: Line, added: dict[str, Any]) -> str:
+    """The JSON object of a line with more fields at its end; the rest stays as written, so that no number changes."""
+    text = json.dumps(added, ensure_ascii=False).encode("utf-8", "replace").decode()  # a lone surrogate is not UTF-8
+    return f"{line.raw.strip()[:-1].rstrip()}{', ' * bool(added)}{text[1:]}" if line.fields else text
