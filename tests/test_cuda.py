@@ -13,7 +13,7 @@ from regard.attention import scores
 from regard.memory import free_memory
 from regard.models import build, reorder
 from regard.models.lora import add_lora
-from regard.models.recurrent import Layer
+from regard.models.recurrent import RecurrentLayer
 from regard.training import checkpoint
 from regard.training.distributed import Runtime
 from regard.training.events import Event, RollbackEvent, UpdateEvent
@@ -109,7 +109,7 @@ def test_a_model_writes_on_without_being_reordered(name: str) -> None:
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_a_step_in_one_kernel_is_the_step_and_so_are_its_gradients(cell: str) -> None:
-    layer, found = Layer(cell, 8, 16), {}
+    layer, found = RecurrentLayer(cell, 8, 16), {}
     gates, hidden = torch.randn(5, 16 * (3 if cell == "gru" else 4)), torch.randn(2, 5, 16)[: 1 if cell == "gru" else 2]
     for device in ("cpu", "cuda"):
         layer = layer.to(device)
