@@ -17,6 +17,7 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
+import regard
 from regard.cli.app import app
 from regard.config import Config
 from regard.errors import ConfigError, DataError, FolderError, InputError
@@ -287,3 +288,12 @@ def test_the_preparation_in_the_docs_keeps_gold_words_in_place_and_cuts_the_othe
     assert (out / "test.fr").read_text() == "a le heure , je le ai aujourd' hui .\n"
     assert (out / "train.en").read_text().splitlines()[1:] == ["the speaker 's chair ( two - thirds ) ."] * 2
     assert (out / "valid.fr").read_text() == "le hon. depute que il a vu aujourd' hui : ce est de le senat .\n"
+
+
+def test_the_verb_returns_alignments_and_their_error_rate(folder: Path, corpus: Path) -> None:
+    found = regard.align(folder, corpus / "a.txt", corpus / "b.txt", gold=corpus / "gold.align", device="cpu")
+    assert len(found.alignments) == found.pairs == len(PAIRS)
+    assert found.alignments[3] == [(0, 0)]
+    assert found.aer == found.to_dict()["aer"]
+    found.save(corpus / "links")
+    assert (corpus / "links").read_text().splitlines()[3] == "0-0"

@@ -1,4 +1,4 @@
-"""The terminal: results as tables a person reads; `rich` is imported only when one is drawn."""
+"""The terminal: results as tables, and progress bars; `rich` is imported only when it is needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NARROW_TERMINAL = 64  # columns; below, the columns of tables stand closer toget
 
 
 def corpora_table(rows: Sequence[Mapping[str, str]]) -> Table:
-    """Named corpora: what they are and where they would come from."""
+    """The known corpora, and where they come from."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -63,21 +63,21 @@ def show(report: Report, values: Mapping[str, Any] | None = None, *, as_json: bo
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """A sign of life while something takes long, on a terminal only."""
+def working(description: str) -> Iterator[None]:
+    """A spinner during long work, on a terminal only."""
     from rich.console import Console
 
     console = Console(stderr=True)
     if not console.is_terminal:
         yield
         return
-    with console.status(what):
+    with console.status(description):
         yield
 
 
 @contextmanager
-def counting_bar(what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar with rate and time left for so many of so many, if that is known, on a terminal only."""
+def counting_bar(description: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A progress bar with rate and time left, on a terminal only; the total may be unknown."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -85,19 +85,19 @@ def counting_bar(what: str) -> Iterator[Callable[[int, int | None], None]]:
     rate = TextColumn("{task.fields[rate]}")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task(what, total=None, rate="")
-        begun = perf_counter()
+        task = bar.add_task(description, total=None, rate="")
+        start = perf_counter()
 
-        def tell(done: int, total: int | None) -> None:
-            speed = f"{done / max(perf_counter() - begun, 1e-3):,.0f} a second"
+        def update(done: int, total: int | None) -> None:
+            speed = f"{done / max(perf_counter() - start, 1e-3):,.0f} per second"
             bar.update(task, completed=done, total=total, rate=speed)
 
-        yield tell
+        yield update
 
 
 @contextmanager
 def racing() -> Iterator[Callable[[Sequence[tuple[str, str, int]], int], None]]:
-    """A bar for each of several runs side by side, by name, where it stands and its update; elsewhere lines."""
+    """A progress bar for each of several runs; without a terminal, a line for every change of state."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -110,22 +110,22 @@ def racing() -> Iterator[Callable[[Sequence[tuple[str, str, int]], int], None]]:
         tasks: dict[str, TaskID] = {}
         known: dict[str, str] = {}
 
-        def tell(runs: Sequence[tuple[str, str, int]], updates: int) -> None:
-            for name, state, update in runs:
+        def update(runs: Sequence[tuple[str, str, int]], updates: int) -> None:
+            for name, state, done in runs:
                 if not console.is_terminal and known.get(name, "waiting") != state:
                     print(f"{name}: {state}", file=sys.stderr, flush=True)
                 known[name] = state
                 if name not in tasks:
                     tasks[name] = bar.add_task(name, total=updates, state=state)
-                done = updates if state == "finished" else update
-                bar.update(tasks[name], completed=done, state=state)
+                completed = updates if state == "finished" else done
+                bar.update(tasks[name], completed=completed, state=state)
 
-        yield tell
+        yield update
 
 
 @contextmanager
 def download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
-    """A bar with rate and time left for each file that is fetched, on a terminal only."""
+    """A progress bar for each downloaded file, on a terminal only."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
@@ -140,12 +140,12 @@ def download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         tasks: dict[str, TaskID] = {}
 
-        def tell(name: str, done: int, total: int | None) -> None:
+        def update(name: str, done: int, total: int | None) -> None:
             if name not in tasks:
                 tasks[name] = bar.add_task(name, total=total)
             bar.update(tasks[name], completed=done, total=total)
 
-        yield tell
+        yield update
 
 
 def scores_line(scores: Mapping[str, Any]) -> str:
