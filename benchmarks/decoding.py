@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -106,6 +107,21 @@ def in_bf16(ours: nn.Module, theirs: Any, rounds: int) -> bool:
     half = copy.deepcopy(ours).bfloat16()
     good = [against_generate(half, theirs, beams, rounds, name=" in bf16", at_least=1.6) for beams in (1, 4)]
     return all(good)
+
+
+def prepacking(ours: Any, beams: int, rounds: int) -> bool:
+    """Decoding with prepacked weights against decoding with plain ones, in turns."""
+    source = torch.randint(3, ours.config.vocabulary, (SENTENCES, SOURCE))
+    search = searching(ours, source, beams)
+
+    def plain() -> None:
+        with patch("regard.decoding.search.prepack", lambda model: model):
+            search()
+
+    seconds = in_turn({"prepacked": search, "plain": plain}, rounds=rounds)
+    kind = "greedy" if beams == 1 else f"beam of {beams}"
+    ratio = seconds["plain"] / seconds["prepacked"]
+    return report(f"{kind} with prepacked weights against plain ones", ratio, at_least=1.1, seconds=seconds)
 
 
 def tracing(ours: Any, sides: Tokenizers, rounds: int) -> bool:
@@ -206,6 +222,7 @@ def main(rounds: int = 5) -> bool:
             against_generate(ours, theirs, 1, rounds + 2, name="", at_least=1.3),
             against_generate(ours, theirs, 4, rounds, name="", at_least=1.3),
             in_bf16(ours, theirs, rounds),
+            *(prepacking(ours, beams, rounds) for beams in (1, 5)),
             *(against_bare_ctranslate2(finite, sides, 5, precision, rounds) for precision in ("int8", "fp32")),
             tracing(ours, sides, rounds),
         ]

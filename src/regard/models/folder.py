@@ -98,11 +98,18 @@ def split_folders(name: str | Path) -> list[Path]:
 
 
 def load_ensemble(
-    folder: str | Path, device: torch.device | str, families: Collection[str], otherwise: str
+    folder: str | Path,
+    device: torch.device | str,
+    families: Collection[str],
+    otherwise: str,
+    config: Config | None = None,
 ) -> tuple[list[nn.Module], Tokenizers, Config]:
-    """The models of one folder or of several joined by `+`, their shared tokenizers, and the config of the first."""
+    """The models of one folder or of several joined by `+`, their shared tokenizers, and the config of the first.
+
+    `config` is the config of the first folder, if it has been read already.
+    """
     paths = split_folders(folder)
-    configs = [load_config(path) for path in paths]
+    configs = [config or load_config(paths[0]), *map(load_config, paths[1:])]
     tokenizers = []
     for path, config in zip(paths, configs, strict=True):
         if config.model.family not in families:

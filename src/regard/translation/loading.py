@@ -23,4 +23,5 @@ FAMILIES: dict[str, type[Translator | Writer | Reader]] = {
 def load(folder: str | Path, device: torch.device | str = "auto") -> Translator | Writer | Reader:
     """Load a Translator, a Writer (gpt) or a Reader (bert); folders joined by `+` are an ensemble."""
     place = find_device(device) if isinstance(device, str) else device
-    return FAMILIES[load_config(split_folders(folder)[0]).model.family].load(folder, place)
+    config = load_config(split_folders(folder)[0])
+    return FAMILIES[config.model.family].load(folder, place, config=config)

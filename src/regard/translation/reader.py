@@ -51,11 +51,11 @@ class Reader:
         self.model, self.tokenizer, self.config = model, tokenizer, config
 
     @classmethod
-    def load(cls, folder: str | Path, device: torch.device | str = "cpu") -> Reader:
+    def load(cls, folder: str | Path, device: torch.device | str = "cpu", config: Config | None = None) -> Reader:
         """Load a model folder."""
         if len(split_folders(folder)) > 1:
             raise FolderError(f"{folder} are several berts, and they cannot be joined: give one")
-        models, tokenizers, config = load_ensemble(folder, device, ("bert",), "does not read texts with gaps")
+        models, tokenizers, config = load_ensemble(folder, device, ("bert",), "does not read texts with gaps", config)
         return cls(cast(BERT, models[0]), tokenizers.source, config)
 
     @property

@@ -121,12 +121,18 @@ class Translator:
         self.engine: Engine = self.torch_engine
 
     @classmethod
-    def load(cls, folder: str | Path, device: torch.device | str = "cpu", values: Sequence[str] = ()) -> Translator:
+    def load(
+        cls,
+        folder: str | Path,
+        device: torch.device | str = "cpu",
+        values: Sequence[str] = (),
+        config: Config | None = None,
+    ) -> Translator:
         """Load a model folder, or an ensemble joined by `+`; `values` are decode.FIELD=VALUE."""
         for value in values:
             if not value.startswith("decode."):
                 raise ConfigError(f"{value} cannot be changed after training: only decode.FIELD=VALUE can")
-        models, tokenizers, config = load_ensemble(folder, device, ("rnn", "transformer"), "does not translate")
+        models, tokenizers, config = load_ensemble(folder, device, ("rnn", "transformer"), "does not translate", config)
         return cls(
             models, tokenizers, config.with_values(values), calibration=Calibration.load(split_folders(folder)[0])
         )
