@@ -1,4 +1,4 @@
-"""A GPU that is full: the work is done in parts, and what is no full memory stays what it is."""
+"""GPU memory: work that does not fit is done in parts; other errors are raised."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def holding(most: int) -> object:
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 7, 100])
-def test_work_done_in_parts_is_the_work(most: int) -> None:
+def test_work_in_parts_gives_all_results(most: int) -> None:
     parts = in_parts(holding(most), list(range(7)), in_halves)  # type: ignore[arg-type]
     assert [number for part in parts for number in part] == [0, 2, 4, 6, 8, 10, 12]
     assert max(map(len, parts)) <= most
 
 
-def test_what_cannot_be_divided_fails_as_it_failed() -> None:
+def test_work_that_cannot_be_split_raises_the_out_of_memory_error() -> None:
     with pytest.raises(torch.cuda.OutOfMemoryError, match="as if"):
         in_parts(holding(0), list(range(7)), in_halves)  # type: ignore[arg-type]
 
 
-def test_what_failed_lets_go_of_its_memory_before_it_is_divided() -> None:
+def test_memory_of_a_failed_call_is_freed_before_the_work_is_split() -> None:
     held, kept = list[weakref.ref[torch.Tensor]](), list[bool]()
 
     def take(numbers: Sequence[int]) -> None:
@@ -51,7 +51,7 @@ def test_what_failed_lets_go_of_its_memory_before_it_is_divided() -> None:
     assert kept == [False]
 
 
-def test_another_error_is_not_tried_again() -> None:
+def test_other_errors_are_not_retried() -> None:
     tried = []
 
     def broken(numbers: Sequence[int]) -> None:
@@ -70,11 +70,11 @@ def test_another_error_is_not_tried_again() -> None:
      "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"],
     ids=["CUDA", "driver", "Triton", "CTranslate2", "Apple", "cuBLAS"],
 )  # fmt: skip
-def test_a_full_memory_is_known_by_whoever_tells_of_it(told: str) -> None:
+def test_out_of_memory_messages_of_all_libraries_are_recognised(told: str) -> None:
     assert is_out_of_memory(RuntimeError(told))
 
 
-def test_a_full_memory_behind_another_error_is_found() -> None:
+def test_an_out_of_memory_error_behind_another_error_is_recognised() -> None:
     told = RuntimeError("capture was broken off")
     assert not is_out_of_memory(told)
     told.__context__ = torch.cuda.OutOfMemoryError("as if a GPU were full")

@@ -132,7 +132,7 @@ quick = settings(max_examples=60, deadline=None)
 
 @quick
 @cases
-def test_weights_sum_to_one_where_anything_may_be_seen(
+def test_weights_sum_to_one_where_a_key_is_visible(
     shape: tuple[int, int, int, int], seed: int, scale: float, name: str
 ) -> None:
     query, key, value, mask = drawn(shape, seed, scale)
@@ -142,7 +142,7 @@ def test_weights_sum_to_one_where_anything_may_be_seen(
 
 @quick
 @cases
-def test_hidden_keys_get_exactly_nothing(shape: tuple[int, int, int, int], seed: int, scale: float, name: str) -> None:
+def test_hidden_keys_get_no_weight(shape: tuple[int, int, int, int], seed: int, scale: float, name: str) -> None:
     query, key, value, mask = drawn(shape, seed, scale)
     _, weights = attend(query, key, value, make(name), mask)
     assert (weights[~mask.expand_as(weights)] == 0).all()
@@ -164,7 +164,7 @@ def test_the_order_of_keys_does_not_matter(
 
 @pytest.mark.parametrize("weights", [True, False])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_query_that_may_see_nothing_gathers_zeros_with_finite_gradients(name: str, weights: bool) -> None:
+def test_a_query_without_visible_keys_gets_zeros_with_finite_gradients(name: str, weights: bool) -> None:
     tensors = [x.requires_grad_() for x in inputs()]
     mask = torch.ones(2, 1, 4, 5, dtype=torch.bool)
     mask[0, 0, 2] = False
@@ -174,7 +174,7 @@ def test_a_query_that_may_see_nothing_gathers_zeros_with_finite_gradients(name: 
     assert all(x.grad.isfinite().all() for x in tensors)
 
 
-def test_causal_puts_the_last_query_at_the_last_key() -> None:
+def test_causal_aligns_the_last_query_with_the_last_key() -> None:
     query, key, value = inputs(2, 5)
     _, weights = attend(query, key, value, causal=True)
     assert (weights[..., 0, 4] == 0).all()
@@ -183,14 +183,14 @@ def test_causal_puts_the_last_query_at_the_last_key() -> None:
     torch.testing.assert_close(attend(query, key, value, mask=causal(2, 5))[1], weights)
 
 
-def test_dropout_falls_on_what_is_used_and_not_on_what_is_returned() -> None:
+def test_dropout_applies_to_the_weights_used_and_not_to_those_returned() -> None:
     query, key, value = inputs()
     context, weights = attend(query, key, value, dropout=0.5)
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 4))
     assert not torch.allclose(context, weights @ value)
 
 
-def test_an_additive_score_taken_in_turn_is_the_same_with_the_same_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_additive_score_in_parts_is_the_same_with_the_same_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     score, (query, key, _) = Additive(SIZE), inputs(7, 5)
     learned = [query.requires_grad_(), key.requires_grad_(), score.v, score.b]
     at_once = score(query, key)
@@ -257,7 +257,7 @@ def test_bad_input_gets_one_clear_line(change: dict[str, object], message: str) 
 
 
 @pytest.mark.parametrize("make_one", [lambda: Additive(0), lambda: General(3, 0)])
-def test_a_score_of_no_size_is_refused(make_one: object) -> None:
+def test_a_score_of_size_zero_is_refused(make_one: object) -> None:
     with pytest.raises(ConfigError, match=r"size \(0\) must be at least 1"):
         make_one()
 

@@ -41,7 +41,7 @@ def test_self_attention_equals_nn_multihead_attention() -> None:
     torch.testing.assert_close(ours(query, memory, causal=True)[0], expected)
 
 
-def test_one_product_for_all_equals_three() -> None:
+def test_one_projection_for_query_key_and_value_equals_three() -> None:
     ours, _ = pair()
     x = torch.randn(2, 4, 16)
     query, memory = ours.queries_and_memory(x)
@@ -63,7 +63,7 @@ def test_grouped_keys_are_shared_by_neighbouring_heads() -> None:
 
 
 @pytest.mark.parametrize("queries", [1, 3])
-def test_grouped_keys_give_one_weight_a_head_and_query(queries: int) -> None:
+def test_grouped_keys_give_weights_for_every_head_and_query(queries: int) -> None:
     grouped = MultiHead(16, 4, key_value_heads=2, bias=False)
     x = torch.randn(2, 5, 16)
     _, memory = grouped.queries_and_memory(x)

@@ -28,12 +28,12 @@ def test_an_odd_size_is_allowed() -> None:
     assert sinusoidal(torch.arange(4), 5).shape == (4, 5)
 
 
-def test_a_learned_table_refuses_what_is_longer() -> None:
+def test_a_learned_table_refuses_longer_sentences() -> None:
     with pytest.raises(InputError, match=r"source has 9 tokens and model.max_positions is 8: give at most 8"):
         Learned(8, 4).check_length(9, "source")
 
 
-def test_rotated_products_depend_on_the_distance_alone() -> None:
+def test_products_of_rotated_vectors_depend_only_on_their_distance() -> None:
     query, key = torch.randn(2, 1, 1, 1, 8)
     products = []
     for start in (0, 5, 100):

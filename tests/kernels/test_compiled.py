@@ -55,7 +55,7 @@ for kernel in (vocabulary._forward, vocabulary._backward):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("capability", [80, 90], ids=["A100", "H100"])
-def test_the_kernels_can_be_made_for(capability: int, tmp_path: Path) -> None:
+def test_the_kernels_compile_for(capability: int, tmp_path: Path) -> None:
     plain = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment = {**plain, "TRITON_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", PROGRAM, str(capability)]

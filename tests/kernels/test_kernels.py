@@ -25,21 +25,21 @@ def complete(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPa
     return monkeypatch
 
 
-def test_without_a_compiler_there_are_none(complete: pytest.MonkeyPatch) -> None:
+def test_there_are_no_kernels_without_a_compiler(complete: pytest.MonkeyPatch) -> None:
     complete.setattr(shutil, "which", lambda _: None)
     assert kernels.find("short") is None
 
 
-def test_without_the_headers_of_python_there_are_none(complete: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_there_are_no_kernels_without_pythons_headers(complete: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "Python.h").unlink()
     assert kernels.find("short") is None
 
 
-def test_without_triton_there_are_none(complete: pytest.MonkeyPatch) -> None:
+def test_there_are_no_kernels_without_triton(complete: pytest.MonkeyPatch) -> None:
     complete.setattr(kernels.importlib.util, "find_spec", lambda _: None)
     assert kernels.find("short") is None
 
 
-def test_without_cuda_there_are_none(complete: pytest.MonkeyPatch) -> None:
+def test_there_are_no_kernels_without_cuda(complete: pytest.MonkeyPatch) -> None:
     complete.setattr(torch.version, "cuda", None)
     assert kernels.find("short") is None

@@ -68,7 +68,7 @@ def test_context_and_gradients_are_those_of_the_formula(
         assert apart(ours, wanted) < close
 
 
-def test_the_kernels_are_sound_operators_of_torch() -> None:
+def test_the_kernels_pass_torchs_operator_check() -> None:
     query, key, value = (torch.randn(2, 2, 5, 16, device=DEVICE, dtype=torch.float16) for _ in range(3))
     for tensor in (query, key, value):
         tensor.requires_grad_()
@@ -76,7 +76,7 @@ def test_the_kernels_are_sound_operators_of_torch() -> None:
     torch.library.opcheck(_attend, (query, key, value, mask, True, 0.25), raise_exception=True)
 
 
-def test_queries_and_keys_that_a_score_made_wider_are_taken_as_the_values_are() -> None:
+def test_fp32_queries_and_keys_are_cast_to_the_precision_of_the_values() -> None:
     value = torch.randn(2, 2, 5, 16, device=DEVICE, dtype=torch.float16, requires_grad=True)
     query, key = (torch.randn(2, 2, 5, 16, device=DEVICE, requires_grad=True) for _ in range(2))
     context = attend_short(query, key, value, None, causal=False, scale=0.25)
@@ -85,7 +85,7 @@ def test_queries_and_keys_that_a_score_made_wider_are_taken_as_the_values_are() 
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(0, 5), (5, 0)])
-def test_what_nobody_asks_and_who_finds_nothing_have_gradients_of_zero(queries: int, keys: int) -> None:
+def test_hidden_keys_and_queries_without_visible_keys_have_zero_gradients(queries: int, keys: int) -> None:
     query = torch.randn(2, 2, queries, 16, device=DEVICE, dtype=torch.float16, requires_grad=True)
     key = torch.randn(2, 2, keys, 16, device=DEVICE, dtype=torch.float16, requires_grad=True)
     context = attend_short(query, key, key, None, causal=False, scale=1.0)
@@ -95,7 +95,7 @@ def test_what_nobody_asks_and_who_finds_nothing_have_gradients_of_zero(queries: 
     assert not key.grad.any()
 
 
-def test_sentences_without_a_token_have_no_context() -> None:
+def test_sentences_without_tokens_have_an_empty_context() -> None:
     query, key = (torch.randn(0, 2, 5, 16, device=DEVICE, dtype=torch.float16) for _ in range(2))
     assert attend_short(query, key, key, None, causal=False, scale=1.0).shape == (0, 2, 5, 16)
 
@@ -111,7 +111,7 @@ def test_sentences_without_a_token_have_no_context() -> None:
     ],
     ids=["precise", "long", "odd heads", "masked by query", "no heads"],
 )
-def test_what_they_are_not_made_for_is_left_to_others(
+def test_unsuitable_inputs_are_declined(
     shape: tuple[int, ...], dtype: torch.dtype, mask: tuple[int, ...] | None
 ) -> None:
     x = torch.randn(shape, dtype=dtype)

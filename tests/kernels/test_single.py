@@ -59,7 +59,7 @@ def test_context_and_gradients_are_those_of_the_formula(
 
 
 @pytest.mark.parametrize("additive", [True, False], ids=["additive", "product"])
-def test_numbers_may_lie_in_memory_as_they_like(additive: bool) -> None:
+def test_inputs_may_have_any_strides(additive: bool) -> None:
     turned = {
         "query": torch.randn(8, 3, device=DEVICE).t()[:, None, None],
         "key": torch.randn(5, 3, 8, device=DEVICE).transpose(0, 1)[:, None],  # as cuDNN leaves it
@@ -80,7 +80,7 @@ def test_numbers_may_lie_in_memory_as_they_like(additive: bool) -> None:
 
 
 @pytest.mark.parametrize("score", ["additive", "dot", "general", "cosine"])
-def test_an_rnn_learns_the_same_with_them(score: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_rnn_has_the_same_gradients_with_the_kernel(score: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = build(replace(GENERATORS[f"rnn-{score}-input-gru"], dropout=0.0)).to(DEVICE)
     tokens = torch.arange(5, 17, device=DEVICE).view(3, 4)
     mask, found = torch.arange(4, device=DEVICE) < torch.tensor([[4], [3], [1]], device=DEVICE), []
@@ -93,7 +93,7 @@ def test_an_rnn_learns_the_same_with_them(score: str, monkeypatch: pytest.Monkey
     assert apart(found[1], found[0]) < 1e-4
 
 
-def test_an_additive_score_of_another_size_is_refused_here_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_additive_score_of_another_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(core, "_use_single_kernel", lambda *given: suits(*given[:4]))
     query, key = torch.randn(2, 1, 1, 8, device=DEVICE), torch.randn(2, 1, 5, 8, device=DEVICE)
     with pytest.raises(ConfigError, match=r"Additive\(16\) was given a query of size 8"):
@@ -101,7 +101,7 @@ def test_an_additive_score_of_another_size_is_refused_here_too(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("additive", [True, False], ids=["additive", "product"])
-def test_the_kernels_are_sound_operators_of_torch(additive: bool) -> None:
+def test_the_kernels_pass_torchs_operator_check(additive: bool) -> None:
     query, key, value = (torch.randn(*shape, device=DEVICE) for shape in ((2, 8), (2, 5, 8), (2, 5, 12)))
     v, b = (torch.randn(8, device=DEVICE) for _ in range(2))
     given = [query, key, value, *([v, b] if additive else [])]
@@ -112,7 +112,7 @@ def test_the_kernels_are_sound_operators_of_torch(additive: bool) -> None:
     torch.library.opcheck(_attend, (query, key, value, mask, *weights, 0.25), raise_exception=True)
 
 
-def test_large_numbers_stay_numbers() -> None:
+def test_large_numbers_stay_finite() -> None:
     query, key = torch.full((1, 1, 1, 4), 300.0, device=DEVICE), torch.full((1, 1, 2, 4), -200.0, device=DEVICE)
     weights = (torch.ones(4, device=DEVICE), torch.zeros(4, device=DEVICE))
     for additive in (weights, None):
@@ -123,7 +123,7 @@ def test_large_numbers_stay_numbers() -> None:
         assert gradient.isfinite().all()
 
 
-def test_values_narrower_than_keys_are_taken_as_they_are() -> None:
+def test_values_may_have_a_lower_precision_than_keys() -> None:
     query, key = (torch.randn(2, 1, tokens, 8, device=DEVICE, requires_grad=True) for tokens in (1, 5))
     value = torch.randn(2, 1, 5, 8, device=DEVICE, dtype=torch.float16, requires_grad=True)
     context = attend_single(query, key, value, None, 1.0, None)
@@ -131,7 +131,7 @@ def test_values_narrower_than_keys_are_taken_as_they_are() -> None:
     assert (context.dtype, query.grad.dtype, value.grad.dtype) == (torch.float16, torch.float32, torch.float16)
 
 
-def test_sentences_that_are_not_there_have_no_context() -> None:
+def test_an_empty_batch_has_an_empty_context() -> None:
     query, key = (torch.randn(0, 1, tokens, 8, device=DEVICE) for tokens in (1, 5))
     assert attend_single(query, key, key, None, 1.0, None).shape == (0, 1, 1, 8)
 
@@ -142,7 +142,7 @@ def test_sentences_that_are_not_there_have_no_context() -> None:
      ((2, 1, 1, 8), (2, 1, 300, 8), None), ((2, 1, 1, 8), (2, 1, 5, 8), (1, 1, 1, 5))],
     ids=["queries", "heads", "one sentence for all", "long", "one mask for all"],
 )  # fmt: skip
-def test_what_they_are_not_made_for_is_left_to_others(
+def test_unsuitable_inputs_are_declined(
     query: tuple[int, ...], key: tuple[int, ...], mask: tuple[int, ...] | None
 ) -> None:
     seen = None if mask is None else torch.ones(mask, dtype=torch.bool)

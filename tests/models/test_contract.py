@@ -68,7 +68,7 @@ def test_a_sentence_alone_decodes_as_in_a_padded_batch(name: str, capacity: int)
 
 
 @all_generators
-def test_what_the_padding_holds_does_not_matter(name: str) -> None:
+def test_the_token_ids_of_padding_do_not_matter(name: str) -> None:
     model, source, target = made(name)
     expected, _ = model.step(target, model.start(source, SOURCE_MASK))
     other = source.masked_fill(~SOURCE_MASK, 3)
@@ -96,7 +96,7 @@ def test_changing_a_later_token_changes_no_earlier_logit(name: str) -> None:
 
 @both_capacities
 @all_generators
-def test_hypotheses_reorder_by_their_past_alone(name: str, capacity: int) -> None:
+def test_reordering_the_past_reorders_the_hypotheses(name: str, capacity: int) -> None:
     model, source, target = made(name)
     rows = torch.tensor([0, 0, 1, 1, 2, 2])  # two hypotheses a sentence
     state = reorder(model.start(source, SOURCE_MASK, capacity=capacity), rows)
@@ -115,7 +115,7 @@ def test_hypotheses_reorder_by_their_past_alone(name: str, capacity: int) -> Non
 
 
 @all_generators
-def test_every_tensor_of_a_past_has_one_row_a_hypothesis(name: str) -> None:
+def test_every_tensor_of_the_past_has_one_row_per_hypothesis(name: str) -> None:
     model, source, target = made(name)
     _, state = model.step(target[:, :2], model.start(source, SOURCE_MASK))
     sizes: list[int] = []

@@ -23,13 +23,13 @@ READERS = ["transformer", "gpt", "rnn-additive-input-gru"]
         (GOOD - 50, "source holds the token id -[0-9]+; the vocabulary has ids 0 to 49"),
     ],
 )
-def test_a_source_that_is_no_token_ids_is_refused(name: str, source: torch.Tensor, message: str) -> None:
+def test_a_source_without_valid_token_ids_is_refused(name: str, source: torch.Tensor, message: str) -> None:
     with pytest.raises(InputError, match=message):
         build(GENERATORS[name]).start(source)
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_target_that_is_no_token_ids_is_refused(name: str) -> None:
+def test_a_target_without_valid_token_ids_is_refused(name: str) -> None:
     model = build(GENERATORS[name])
     with pytest.raises(InputError, match="target is float32; it must hold token ids"):
         model.step(GOOD.float(), model.start(GOOD))
@@ -68,7 +68,7 @@ def test_a_target_that_grows_longer_than_the_position_table_is_refused() -> None
         model.step(GOOD[:1, :1], state)
 
 
-def test_sinusoidal_positions_have_no_end() -> None:
+def test_sinusoidal_positions_have_no_limit() -> None:
     build(GENERATORS["transformer"]).start(torch.zeros(1, 600, dtype=torch.int64))
 
 
@@ -89,7 +89,7 @@ def test_padding_before_the_text_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("rows", [1, 3, 4])
-def test_a_step_of_other_rows_than_the_state_has_is_refused(name: str, rows: int) -> None:
+def test_a_step_with_another_number_of_rows_than_the_state_is_refused(name: str, rows: int) -> None:
     model = build(GENERATORS[name])
     with pytest.raises(InputError, match=f"there are {rows} rows of tokens and 2 hypotheses in the state: `reorder`"):
         model.step(torch.zeros(rows, 1, dtype=torch.int64), model.start(GOOD))
@@ -111,13 +111,13 @@ def test_more_tokens_than_the_capacity_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GENERATORS)
-def test_no_sentences_and_no_tokens_are_answered_with_as_many_logits(name: str) -> None:
+def test_empty_batches_give_empty_logits(name: str) -> None:
     model = build(GENERATORS[name]).eval()
     logits, _ = model.step(GOOD[:0, :2], model.start(GOOD[:0]))
     assert logits.shape == (0, 2, GENERATORS[name].target_vocabulary_size)
 
 
-def test_types_that_a_bert_does_not_have_are_refused() -> None:
+def test_unknown_token_types_are_refused() -> None:
     bert = build(BERTS["bert"])
     with pytest.raises(InputError, match="types holds 2; this bert has types 0 to 1"):
         bert.encode(GOOD, torch.full_like(GOOD, 2))
@@ -125,6 +125,6 @@ def test_types_that_a_bert_does_not_have_are_refused() -> None:
         bert.encode(GOOD, GOOD[:, :3])
 
 
-def test_build_says_what_it_takes() -> None:
+def test_build_refuses_other_types() -> None:
     with pytest.raises(ConfigError, match=r"build takes a ModelConfig, such as preset\('gpt2'\).model, not a Config"):
         build(Config())

@@ -114,7 +114,7 @@ def test_without_attention_one_fixed_vector_is_the_context_of_every_step() -> No
 @pytest.mark.parametrize(
     ("score", "feed"), [("none", "input"), ("none", "output"), ("additive", "output"), ("general", "output")]
 )
-def test_teacher_forcing_is_one_fused_call_a_layer_and_one_attention(
+def test_teacher_forcing_is_one_fused_call_per_layer_and_one_attention(
     score: str, feed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from regard.models import rnn
@@ -131,7 +131,7 @@ def test_teacher_forcing_is_one_fused_call_a_layer_and_one_attention(
     assert calls == ["rnn", "rnn"] + ([] if score == "none" else ["attend"])
 
 
-def test_dot_compares_the_states_as_they_are() -> None:
+def test_a_dot_score_has_no_projections() -> None:
     model = small(score="dot", encoder_size=3, size=6)
     assert model.query_proj is None
     assert model.key_proj is None

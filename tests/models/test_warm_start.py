@@ -34,7 +34,7 @@ def warmed(tie: str = "target", decoder: ModelConfig = BERT):
     return model, report, encoder_model, decoder_model
 
 
-def test_the_encoder_says_what_the_bert_said() -> None:
+def test_the_encoder_gives_the_output_of_the_bert() -> None:
     model, _, bert, _ = warmed()
     source, mask = torch.randint(0, 40, (2, 6)), torch.arange(6) < torch.tensor([[6], [4]])
     record: dict[str, torch.Tensor] = {}
@@ -42,7 +42,7 @@ def test_the_encoder_says_what_the_bert_said() -> None:
     torch.testing.assert_close(record["encoder.output"][mask], bert.encode(source, mask=mask)[mask])
 
 
-def test_a_decoder_that_finds_nothing_in_the_source_is_the_other_bert_seeing_only_backwards() -> None:
+def test_the_decoder_without_cross_attention_is_the_other_bert_made_causal() -> None:
     model, _, _, bert = warmed()
     for block in model.decoder.blocks:
         torch.nn.init.zeros_(block.cross.out_proj.weight)
@@ -57,7 +57,7 @@ def test_a_decoder_that_finds_nothing_in_the_source_is_the_other_bert_seeing_onl
 
 
 @pytest.mark.parametrize("tie", ["all", "target", "none"])
-def test_every_tensor_is_copied_tied_or_new_and_only_one_of_these(tie: str) -> None:
+def test_every_tensor_is_either_copied_or_tied_or_new(tie: str) -> None:
     model, report, _, _ = warmed(tie)
     names = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     groups = [set(report.copied), set(report.tied) & names, set(report.new)]
@@ -72,14 +72,14 @@ def test_only_the_cross_attention_is_new() -> None:
     assert report.tied == {"output.weight": "target.token.weight"}
 
 
-def test_what_has_no_place_is_said() -> None:
+def test_unused_tensors_are_reported() -> None:
     _, report, _, _ = warmed()
     assert {name.split(": ")[1].split(".")[0] for name in report.unused} == {"pooler", "head"}
     assert "encoder: head.bias" in report.unused
     assert "decoder: head.bias" not in report.unused
 
 
-def test_two_vocabularies_stay_two() -> None:
+def test_two_vocabularies_stay_separate() -> None:
     decoder = dataclasses.replace(BERT, vocabulary=55)
     model, _, _, _ = warmed(decoder=decoder)
     logits, _ = model.step(torch.tensor([[54]]), model.start(torch.tensor([[39]])))
@@ -96,7 +96,7 @@ def test_a_gpt_is_not_a_bert() -> None:
         warm_config(BERT, ModelConfig(family="gpt"))
 
 
-def test_the_first_layers_of_a_bert_make_a_lower_stack() -> None:
+def test_a_smaller_stack_takes_the_first_layers_of_a_bert() -> None:
     bert = build(BERT)
     model = build(dataclasses.replace(warm_config(BERT, BERT), decoder_layers=1))
     report = warm_start(model, bert.state_dict(), bert.state_dict())
@@ -104,7 +104,7 @@ def test_the_first_layers_of_a_bert_make_a_lower_stack() -> None:
     assert "decoder: encoder.blocks.1.attention.in_proj.weight" in report.unused
 
 
-def test_berts_with_rms_norms_are_taken_too() -> None:
+def test_berts_with_rms_norms_work_too() -> None:
     shape = dataclasses.replace(BERT, norm="rms")
     bert, model = build(shape), build(warm_config(shape, shape))
     report = warm_start(model, bert.state_dict(), bert.state_dict())
@@ -139,7 +139,7 @@ def test_a_model_of_another_shape_is_refused(field: str, value: object, message:
         warm_start(model, weights, weights)
 
 
-def test_weights_of_another_make_are_refused_and_not_passed_over() -> None:
+def test_weights_with_other_names_are_refused() -> None:
     model = build(warm_config(BERT, BERT))
     with pytest.raises(ConfigError, match=r"the encoder's weights lack source.token.weight"):
         warm_start(model, {"bert.embeddings.word_embeddings.weight": torch.zeros(40, 16)}, {})
