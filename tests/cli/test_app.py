@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,12 +96,12 @@ def test_a_folder_may_have_any_name(tmp_path) -> None:
     assert "b]" in done.stdout
 
 
-def test_the_traceback_is_there_for_who_asks() -> None:
+def test_regard_debug_shows_the_traceback() -> None:
     done = regard("count", "bert-bse", REGARD_DEBUG="1")
     assert "Traceback" in done.stderr
 
 
-def test_nothing_is_written_over_what_is_read(tmp_path) -> None:
+def test_an_input_file_is_never_overwritten(tmp_path) -> None:
     (tmp_path / "a").write_text("one\ntwo\n")
     (tmp_path / "b").write_text("un\ndeux\n")
     done = regard("check", str(tmp_path / "a"), str(tmp_path / "b"), "--report", str(tmp_path / "a"), "--force")
@@ -135,11 +139,11 @@ def test_check_answers_with_a_verdict_and_an_exit_code(tmp_path) -> None:
     assert {"kind", "count", "share", "examples", "fix"} <= answer["findings"][0].keys()
 
 
-def test_version_is_said() -> None:
+def test_version_is_printed() -> None:
     assert regard("--version").stdout.startswith("regard ")
 
 
-def test_ctrl_c_that_breaks_a_lock_is_still_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_inside_a_lock_exits_as_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(**_: object) -> None:
         try:
             raise KeyboardInterrupt
@@ -153,7 +157,7 @@ def test_ctrl_c_that_breaks_a_lock_is_still_ctrl_c(monkeypatch: pytest.MonkeyPat
     assert ended.value.code == 130
 
 
-def test_an_error_that_a_library_makes_of_a_signal_is_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_caused_by_a_signal_exits_with_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     def mistaken(**_: object) -> None:
         with suppress(SystemExit):
             cli.stop(signal.SIGTERM, None)
@@ -168,9 +172,7 @@ def test_an_error_that_a_library_makes_of_a_signal_is_the_signal(monkeypatch: py
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_while_a_module_is_loaded_ends_the_program_whatever_the_module_does_with_it(
-    number: signal.Signals, tmp_path: Path
-) -> None:
+def test_a_signal_during_an_import_ends_the_program(number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "module_that_swallows.py").write_text(
         f"import os\ntry:\n    os.kill(os.getpid(), {int(number)})\nexcept BaseException:\n    pass\n"
     )
@@ -178,3 +180,37 @@ def test_a_signal_while_a_module_is_loaded_ends_the_program_whatever_the_module_
     program += f"signal.signal({int(number)}, stop)\nimport module_that_swallows"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (128 + number, "")
+
+
+def leaf_commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    for name, part in getattr(command, "commands", {}).items():
+        yield from leaf_commands(part, (*words, name))
+    if not hasattr(command, "commands"):
+        yield " ".join(words), command
+
+
+@pytest.mark.parametrize("name", [name for name, _ in leaf_commands(cli.command_line())])
+def test_every_command_has_two_examples_whose_options_exist(name: str) -> None:
+    command = dict(leaf_commands(cli.command_line()))[name]
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert len(command.callback.examples) >= 2
+    for example in command.callback.examples:
+        words = shlex.split(example.partition(f"regard {name}")[2])
+        assert {word for word in words if re.match(r"--?[a-z]", word)} <= options, example
+
+
+def test_the_help_groups_the_commands_in_the_order_of_work() -> None:
+    printed = regard("--help").stdout
+    groups = ("Prepare", "Train", "Measure", "Use", "Look inside", "Stories")
+    places = [printed.index(f"─ {group} ") for group in groups]
+    assert places == sorted(places)
+
+
+def test_the_help_of_flags_shows_no_type() -> None:
+    assert "<bool>" not in regard("train", "--help").stdout
+
+
+def test_a_wrong_choice_is_refused_by_the_parser() -> None:
+    done = regard("demo", "--device", "gpu")
+    assert done.returncode == 2
+    assert "'gpu' is not one of 'auto', 'cpu', 'cuda', 'mps'" in done.stderr

@@ -1,4 +1,4 @@
-"""What is saved is what is loaded, whatever happens in between."""
+"""Models and checkpoints: saved and loaded unchanged, and intact after damage, full disks and kills."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_loaded_model_can_be_trained(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["transformer", "rnn-additive-input-lstm"])
-def test_weights_come_in_the_precision_asked_for(
+def test_weights_are_loaded_in_the_requested_precision(
     name: str, saved: torch.dtype, asked: torch.dtype | None, given: torch.dtype, tmp_path: Path
 ) -> None:
     model = build(ALL[name]).to(saved)
@@ -172,7 +172,7 @@ def test_tensors_that_do_not_fit_are_named(change: Any, says: str, tmp_path: Pat
 
 @pytest.mark.parametrize("sealed", [True, False], ids=["with checksums", "without"])
 @pytest.mark.parametrize("left", [0, 4, 100, 0.5, -1])
-def test_weights_cut_short_are_named(left: float, sealed: bool, tmp_path: Path) -> None:
+def test_truncated_weights_are_named(left: float, sealed: bool, tmp_path: Path) -> None:
     save_model(tmp_path / "m", build(TINY.model), TINY, FILES, force=False)
     weights = tmp_path / "m" / "model.safetensors"
     if not sealed:
@@ -205,7 +205,7 @@ def test_a_broken_config_is_named(text: str, tmp_path: Path) -> None:
         load_model(tmp_path / "m")
 
 
-def test_what_is_not_a_model_folder_is_named(tmp_path: Path) -> None:
+def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     save_checkpoint(tmp_path / "run", 1, groups(1), {})
     (tmp_path / "run" / "config.json").write_text("{}")
@@ -219,7 +219,7 @@ def test_what_is_not_a_model_folder_is_named(tmp_path: Path) -> None:
             load_model(tmp_path / name)
 
 
-def test_a_model_is_not_replaced_unasked(tmp_path: Path) -> None:
+def test_a_model_is_not_replaced_without_force(tmp_path: Path) -> None:
     save_model(tmp_path / "m", build(TINY.model), TINY, FILES, force=False)
     before = content(tmp_path)
     with pytest.raises(FolderError, match="m already holds a model"):
@@ -227,7 +227,7 @@ def test_a_model_is_not_replaced_unasked(tmp_path: Path) -> None:
     assert content(tmp_path) == before
 
 
-def test_a_replaced_model_leaves_no_tokenizer_behind_and_keeps_what_is_not_its_own(tmp_path: Path) -> None:
+def test_replacing_a_model_removes_its_tokenizer_and_keeps_other_files(tmp_path: Path) -> None:
     save_model(tmp_path / "m", build(TINY.model), TINY, {"tokenizer.json": "{}"}, force=False)
     (tmp_path / "m" / "notes").touch()
     both = {"tokenizer.source.json": "{}", "tokenizer.target.json": "{}"}
@@ -235,7 +235,7 @@ def test_a_replaced_model_leaves_no_tokenizer_behind_and_keeps_what_is_not_its_o
     assert names(tmp_path / "m") == sorted([*both, "checksums.json", "config.json", "model.safetensors", "notes"])
 
 
-def test_a_model_joins_the_folder_of_its_training(tmp_path: Path) -> None:
+def test_a_model_is_saved_into_the_folder_of_its_training(tmp_path: Path) -> None:
     folder, model = tmp_path / "m", build(TINY.model).eval()
     folders.write_file(folder / "tokenizer.json", FILES["tokenizer.json"], force=False)
     with folders.lock_folder(folder):
@@ -246,7 +246,7 @@ def test_a_model_joins_the_folder_of_its_training(tmp_path: Path) -> None:
     assert latest_checkpoint(folder) == (folder / "checkpoints" / "update-00000001", [])
 
 
-def test_a_different_tokenizer_is_not_replaced_unasked(tmp_path: Path) -> None:
+def test_a_different_tokenizer_is_not_replaced_without_force(tmp_path: Path) -> None:
     folders.write_file(tmp_path / "m" / "tokenizer.json", "another", force=False)
     with pytest.raises(FolderError, match=r"m/tokenizer.json is already there and differs"):
         save_model(tmp_path / "m", build(TINY.model), TINY, FILES, force=False)
@@ -254,7 +254,7 @@ def test_a_different_tokenizer_is_not_replaced_unasked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_a_file_is_not_taken_for_a_folder(force: bool, tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_folder_is_refused(force: bool, tmp_path: Path) -> None:
     (tmp_path / "m").write_text("mine")
     with pytest.raises(FolderError, match="m is a file, and a folder is wanted"):
         save_model(tmp_path / "m", build(TINY.model), TINY, FILES, force=force)
@@ -318,7 +318,7 @@ def flip(path: Path, place: int) -> None:
     path.write_bytes(data)
 
 
-def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_checkpoint_is_loaded_as_it_was_saved(tmp_path: Path) -> None:
     progress = {"epoch": 3, "loss": 0.1 + 0.2, "best": float("inf"), "cursor": [1, 2]}
     saved = groups(1.5)
     path = save_checkpoint(tmp_path, 100, saved, progress)
@@ -342,7 +342,7 @@ def test_changing_loaded_tensors_does_not_change_the_checkpoint(tmp_path: Path) 
     assert load_checkpoint(path).tensors["model"]["w"][0] == 1
 
 
-def test_an_optimizer_that_has_nothing_yet_is_saved_too(tmp_path: Path) -> None:
+def test_an_empty_optimizer_state_is_saved(tmp_path: Path) -> None:
     path = save_checkpoint(tmp_path, 0, {"model": {"w": torch.zeros(2)}, "optimizer": {}}, {})
     assert load_checkpoint(path).tensors["optimizer"] == {}
 
@@ -354,13 +354,13 @@ def test_the_same_update_can_be_saved_again(tmp_path: Path) -> None:
     assert names(tmp_path / "checkpoints") == ["update-00000001"]
 
 
-def test_the_newest_is_the_one_with_the_most_updates(tmp_path: Path) -> None:
+def test_the_latest_checkpoint_is_the_one_of_the_last_update(tmp_path: Path) -> None:
     for update in (9, 100, 99_999_999, 100_000_000, 20):
         save_checkpoint(tmp_path, update, groups(1), {})
     assert latest_checkpoint(tmp_path) == (tmp_path / "checkpoints" / "update-100000000", [])
 
 
-def test_without_checkpoints_there_is_no_newest(tmp_path: Path) -> None:
+def test_without_checkpoints_there_is_no_latest_one(tmp_path: Path) -> None:
     assert latest_checkpoint(tmp_path / "none") == (None, [])
 
 
@@ -384,7 +384,7 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_remark(part: str, damage: st
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_no_flipped_bit_goes_unnoticed(part: str, tmp_path: Path) -> None:
+def test_every_flipped_bit_is_detected(part: str, tmp_path: Path) -> None:
     path = save_checkpoint(tmp_path, 1, groups(1), {"a": 1})
     whole = (path / part).read_bytes()
     for bit in range(0, 8 * len(whole), 31):
@@ -406,14 +406,16 @@ def test_a_damaged_checkpoint_is_not_loaded_and_its_file_is_named(tmp_path: Path
     ("keep", "protect", "left"),
     [(2, (), [4, 5]), (1, (2,), [2, 5]), (9, (), [1, 2, 3, 4, 5]), (2, (5,), [4, 5])],
 )
-def test_pruning_keeps_what_is_asked(keep: int, protect: tuple[int, ...], left: list[int], tmp_path: Path) -> None:
+def test_pruning_keeps_the_newest_and_protected_checkpoints(
+    keep: int, protect: tuple[int, ...], left: list[int], tmp_path: Path
+) -> None:
     for update in range(1, 6):
         save_checkpoint(tmp_path, update, groups(update), {})
     prune(tmp_path, keep=keep, protect=protect)
     assert names(tmp_path / "checkpoints") == [f"update-{update:08d}" for update in left]
 
 
-def test_killed_while_pruning_nothing_is_left_that_looks_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_while_pruning_no_partial_checkpoint_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for update in (1, 2):
         save_checkpoint(tmp_path, update, groups(update), {})
     monkeypatch.setattr(folders, "_erase", lambda path: (path / "progress.json").unlink())
@@ -430,13 +432,13 @@ def test_an_average_is_the_mean(dtype: torch.dtype, tmp_path: Path) -> None:
     torch.testing.assert_close(mean, torch.stack(weights).double().mean(0).to(dtype), rtol=0, atol=0)
 
 
-def test_what_does_not_match_is_not_averaged(tmp_path: Path) -> None:
+def test_weights_of_different_shapes_are_not_averaged(tmp_path: Path) -> None:
     paths = [save_checkpoint(tmp_path, size, groups(1, size), {}) for size in (3, 4)]
     with pytest.raises(FolderError, match=r"the shape of w is \(4,\) here and \(3,\) there"):
         average_checkpoints(paths)
 
 
-def test_a_model_goes_on_from_the_tensors_of_a_checkpoint(tmp_path: Path) -> None:
+def test_a_model_is_filled_from_a_checkpoint(tmp_path: Path) -> None:
     model, other = build(TINY.model).eval(), build(TINY.model).eval()
     path = save_checkpoint(tmp_path, 1, {"model": named_tensors(model)}, {})
     copy_weights(other, load_checkpoint(path).tensors["model"], path)
@@ -446,7 +448,7 @@ def test_a_model_goes_on_from_the_tensors_of_a_checkpoint(tmp_path: Path) -> Non
 # A full disk.
 
 
-def test_a_full_disk_is_one_line_and_leaves_what_was_there(tiny_disk: Path) -> None:
+def test_a_full_disk_is_one_line_and_keeps_existing_checkpoints(tiny_disk: Path) -> None:
     sound = save_checkpoint(tiny_disk, 1, groups(1), {})
     with pytest.raises(RunError, match=r"update-00000002 could not be written: the disk is full"):
         save_checkpoint(tiny_disk, 2, groups(2, 100_000), {})
@@ -462,7 +464,7 @@ def test_a_full_disk_leaves_the_old_model(tiny_disk: Path) -> None:
     assert content(tiny_disk) == before
 
 
-def test_a_full_disk_is_told_from_the_words_of_safetensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_recognised_in_errors_of_safetensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(tensors: dict[str, Tensor], path: Path) -> None:
         path.write_bytes(b"half")
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
@@ -476,7 +478,7 @@ def test_a_full_disk_is_told_from_the_words_of_safetensors(tmp_path: Path, monke
 # In the background.
 
 
-def test_what_changes_after_the_copy_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_after_the_copy_are_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = threading.Event()
 
     def late(tensors: dict[str, Tensor], path: Path) -> None:
@@ -498,9 +500,7 @@ def test_what_changes_after_the_copy_is_not_saved(tmp_path: Path, monkeypatch: p
     assert loaded.progress == {"epoch": 1}
 
 
-def test_a_copy_is_waited_for_only_where_its_tensors_are_to_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_wait_for_copy_waits_for_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one who waits is the one who lets the copy be made: nobody waits in `save`, or this would never end."""
     began, free, copy = threading.Event(), threading.Event(), CheckpointWriter._copy
 
@@ -518,9 +518,7 @@ def test_a_copy_is_waited_for_only_where_its_tensors_are_to_change(
         assert free.is_set()
 
 
-def test_a_save_of_what_is_in_the_processors_memory_asks_no_other_device(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_saving_cpu_tensors_uses_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: pytest.fail("a GPU was asked"))
     with CheckpointWriter(tmp_path, keep=1) as saver:
@@ -529,7 +527,7 @@ def test_a_save_of_what_is_in_the_processors_memory_asks_no_other_device(
     assert names(tmp_path / "checkpoints") == ["update-00000001"]
 
 
-def test_a_copy_that_fails_is_a_failure_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_copy_is_a_run_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def lacking(*_: object, **__: object) -> None:
         raise MemoryError("nothing left")
 
@@ -543,7 +541,7 @@ def test_a_copy_that_fails_is_a_failure_of_the_run(tmp_path: Path, monkeypatch: 
             saver.wait()
 
 
-def test_numbers_of_several_types_are_saved_as_they_are(tmp_path: Path) -> None:
+def test_tensors_of_several_dtypes_are_saved_unchanged(tmp_path: Path) -> None:
     torch.manual_seed(0)
     tensors = {f"{dtype} {place}": torch.randn(place, 3).to(dtype) for place in (1, 2) for dtype in TYPES}
     with CheckpointWriter(tmp_path, keep=1) as saver:
@@ -557,7 +555,7 @@ def test_numbers_of_several_types_are_saved_as_they_are(tmp_path: Path) -> None:
         assert torch.equal(saved[name], tensor)
 
 
-def test_each_save_has_its_own_values_though_the_copies_are_used_again(tmp_path: Path) -> None:
+def test_reused_buffers_do_not_mix_checkpoints(tmp_path: Path) -> None:
     with CheckpointWriter(tmp_path, keep=9) as saver:
         for update in range(4):
             saver.save(update, groups(update, size=3 + update // 2), {})
@@ -565,7 +563,7 @@ def test_each_save_has_its_own_values_though_the_copies_are_used_again(tmp_path:
     assert values == [[0] * 3, [1] * 3, [2] * 4, [3] * 4]
 
 
-def test_the_saver_prunes(tmp_path: Path) -> None:
+def test_the_writer_prunes(tmp_path: Path) -> None:
     with CheckpointWriter(tmp_path, keep=2) as saver:
         for update in range(1, 6):
             saver.save(update, groups(update), {}, protect=[1])
@@ -582,7 +580,7 @@ def test_a_failure_in_the_background_is_raised_by_the_next_call_once(tiny_disk: 
     assert names(tiny_disk / "checkpoints") == ["update-00000004"]
 
 
-def test_a_folder_that_cannot_be_written_is_a_failure_of_the_run(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_a_run_error(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").touch()
     with CheckpointWriter(tmp_path, keep=1) as saver:
         saver.save(1, groups(1), {})
@@ -590,7 +588,7 @@ def test_a_folder_that_cannot_be_written_is_a_failure_of_the_run(tmp_path: Path)
             saver.wait()
 
 
-def test_what_ended_the_run_is_told_before_what_failed_in_the_background(tmp_path: Path) -> None:
+def test_the_error_that_ended_the_run_comes_before_a_background_error(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").touch()
 
     def interrupted() -> None:
@@ -606,7 +604,7 @@ def test_what_ended_the_run_is_told_before_what_failed_in_the_background(tmp_pat
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 @pytest.mark.parametrize("room", [True, False], ids=["room for copies", "full"])
 @pytest.mark.parametrize("name", ["transformer", "rnn-additive-input-lstm"])
-def test_a_gpu_goes_on_while_its_weights_are_saved(
+def test_gpu_weights_may_change_after_the_copy(
     name: str, room: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not room:
@@ -679,7 +677,7 @@ with locked(root):
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_every_checkpoint_is_sound_and_none_that_was_reported_is_lost(tmp_path: Path) -> None:
+def test_killed_at_any_moment_every_checkpoint_is_intact_and_none_is_lost(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), "15"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     *rounds, left = map(json.loads, done.stdout.splitlines())

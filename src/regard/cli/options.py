@@ -33,7 +33,6 @@ def parse_path(text: str) -> Path:
 Device = Annotated[
     Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="Where to compute; auto takes a GPU if there is one.")
 ]
-Precision = Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help="The number format of matrix products.")]
 Threads = Annotated[int | None, typer.Option(metavar="N", min=1, max=1024, help="CPU threads. By default all cores.")]
 Beams = Annotated[
     int | None, typer.Option(metavar="N", min=1, max=100, help="Beam size. By default as the folder's config says.")
