@@ -664,6 +664,18 @@ def test_german_among_french_is_found_however_much_there_is(data, step):
 
 
 @pytest.mark.slow
+def test_a_few_lines_of_two_other_languages_are_found(data):
+    french, german, czech = (
+        splits(data / "multi30k", language, ["train"])[0][:10_000] for language in ("fr", "de", "cs")
+    )
+    train = changed(french, every(100, 10_000), lambda pair: german[pair.origin.line - 1])
+    train = changed(train, every(100, 10_000, start=50), lambda pair: czech[pair.origin.line - 1])
+    report = check_pairs(train)
+    assert found(report) == [("wrong-language", "train")]
+    assert report.findings[0].count > 140  # of 200
+
+
+@pytest.mark.slow
 def test_decomposed_accents_in_half_of_the_targets_are_found(data):
     train = splits(data / "multi30k", "fr", ["train"])[0][:10_000]
     report = check_pairs(changed(train, every(2, 10_000), target_as(lambda text: unicodedata.normalize("NFD", text))))

@@ -30,7 +30,8 @@ MIN_DISTANCE = 0.4  # between the medians; below it both sides are one language
 CLUSTER_SHARES = (0.03, 0.1, 0.3)  # of the least likely lines, from which a third language may grow
 CLUSTER_ROUNDS = 10
 MIN_CLUSTER = 20  # lines
-MIN_CLUSTER_TRIGRAMS = 20
+MIN_CLUSTER_TRIGRAMS = 20  # of a line
+MAX_DEVIATIONS = 6.0  # robust deviations of the likelihood of a line below the median; beyond it is an outlier
 MAX_BETWEEN = 0.03  # share of lines between two clusters that are two languages; two domains overlap more
 
 NUMBER = re.compile(r"\d[\d.,]*")
@@ -110,13 +111,19 @@ def learn_sides(source: Trigrams, target: Trigrams) -> SideModel:
 
 
 def third_language(lines: Trigrams) -> Mask:
-    """Which lines are in a third language: a minority cluster that is clearly separated from the rest."""
+    """Which lines are in a third language: outliers, and a minority cluster that is clearly separated from the rest.
+
+    A few lines of several languages are outliers; many lines of one language make outliers usual and form a cluster.
+    """
     long = lines.lengths >= MIN_CLUSTER_TRIGRAMS
-    best, least_between = np.zeros(len(long), np.bool_), MAX_BETWEEN
-    if long.sum() < 2 * MIN_CLUSTER:
-        return best
     counts = lines.counts(np.ones(len(long), np.bool_)) + 0.5
     likelihood = lines.means(np.log(counts / counts.sum()))
+    median = np.median(likelihood)
+    deviation = 1.4826 * np.median(np.abs(likelihood - median))
+    outliers: Mask = long & (likelihood < median - MAX_DEVIATIONS * deviation)
+    if long.sum() < 2 * MIN_CLUSTER:
+        return outliers
+    best, least_between = np.zeros(len(long), np.bool_), MAX_BETWEEN
     train = np.arange(len(long)) % 2 == 0  # the held-out half shows whether the clusters are real
     for share in CLUSTER_SHARES:
         minority = likelihood < np.quantile(likelihood[long], share)
@@ -134,7 +141,7 @@ def third_language(lines: Trigrams) -> Mask:
         between = float(np.mean(np.abs(score[most | few] - middle) < distance / 4))
         if between < least_between:
             best, least_between = long & (score < middle), between
-    return best
+    return best | outliers
 
 
 def log_odds(one: Floats, other: Floats) -> Floats:

@@ -20,7 +20,7 @@ MAX_WORDS = 1 << 17  # distinct words held; beyond them a hashed sample estimate
 
 RATIO_STEP = 0.05  # of a bin, in the natural logarithm of target length / source length
 RATIO_BINS = 121  # from 1:20 to 20:1
-RATIO_SMOOTHING = 8  # characters added to both lengths: "Yes." and "Oui, bien sûr." differ by chance
+RATIO_SMOOTHING = 3  # characters added to both lengths: "Yes." and "Oui, bien sûr." differ by chance
 # A ratio is unusual when it is this many robust deviations from the median and off by this factor as well: the first
 # alone would blame literal translations, the second alone free ones.
 MAX_DEVIATIONS = 5.0
