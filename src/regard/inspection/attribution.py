@@ -116,15 +116,15 @@ def explain(trace: Trace, method: str, model: nn.Module | None = None, kind: str
 def explain_all(trace: Trace, model: nn.Module | None = None) -> list[Map]:
     """All maps of a trace, attention first; without a model, those that the trace alone gives."""
     kinds = sorted(trace.attention, key=lambda kind: kind != usual_kind(trace))
-    found = [explain(trace, "attention", kind=kind) for kind in kinds]
+    maps = [explain(trace, "attention", kind=kind) for kind in kinds]
     if trace.family != "rnn" and (trace.family != "gpt" or model is not None):
         whole = {"cross": set(KINDS), "encoder": {"encoder"}, "decoder": {"decoder"} if trace.family == "gpt" else {""}}
-        found += [explain(trace, "rollout", model, kind) for kind in kinds if whole[kind] <= set(trace.attention)]
+        maps += [explain(trace, "rollout", model, kind) for kind in kinds if whole[kind] <= set(trace.attention)]
     if model is not None:
-        found += [explain(trace, "value", model, kind) for kind in kinds]
+        maps += [explain(trace, "value", model, kind) for kind in kinds]
         if not isinstance(model, BERT) or model.head is not None:
-            found += [explain(trace, method, model) for method in SIGNED]
-    return found
+            maps += [explain(trace, method, model) for method in SIGNED]
+    return maps
 
 
 # Methods that need the trace alone.
@@ -168,8 +168,8 @@ def rollout_cross(encoder: Tensor, decoder: Tensor, cross: Tensor) -> Tensor:
     """[T, S]: shares of what came from the source; the rest came from the words already written."""
     read = torch.zeros(cross.shape[1:])
     source = rollout_self(encoder)
-    for own, looked in zip(decoder, cross, strict=True):
-        read = (_with_residual(own) @ read + looked @ source) / 2
+    for self_weights, cross_weights in zip(decoder, cross, strict=True):
+        read = (_with_residual(self_weights) @ read + cross_weights @ source) / 2
     return read / read.sum(-1, keepdim=True)
 
 
@@ -198,9 +198,9 @@ def value(model: nn.Module, trace: Trace, kind: str) -> Map:
         weights = weights[:, -len(rows.ids) :]  # the tokens of a gpt's prompt attend too
         values.append(weights * brought.norm(dim=-1)[:, None])
         joined.append(torch.einsum("hrc,hcs->rcs", weights, brought).norm(dim=-1))
-    pieces = tokens_per_word(rows)[:, None]
-    each, together = (sum_by_word(torch.stack(layers), rows, columns) / pieces for layers in (values, joined))
-    return Map("value", kind, rows, columns, each, together)
+    tokens = tokens_per_word(rows)[:, None]
+    per_head, combined = (sum_by_word(torch.stack(layers), rows, columns) / tokens for layers in (values, joined))
+    return Map("value", kind, rows, columns, per_head, combined)
 
 
 @torch.inference_mode()
@@ -210,24 +210,25 @@ def _projected_values(model: nn.Module, trace: Trace, kind: str) -> list[tuple[T
         record: Record = {}
         log_probabilities(model, [trace.source.ids], trace.target.ids, record)
         return [(record["decoder.0.cross"][0].float().cpu(), record["encoder.output"].float().cpu())]
-    found: list[tuple[Tensor, Tensor]] = []
+    layers: list[tuple[Tensor, Tensor]] = []
 
-    def note(module: nn.Module, given: Any, result: tuple[Tensor, Tensor]) -> None:
+    def record_layer(module: nn.Module, inputs: Any, result: tuple[Tensor, Tensor]) -> None:
         head = cast(MultiHead, module)
-        values = given[1].value[0].float().repeat_interleave(head.heads // head.key_value_heads, 0)  # (H, C, D)
+        values = inputs[1].value[0].float().repeat_interleave(head.heads // head.key_value_heads, 0)  # (H, C, D)
         join = head.out_proj.weight.float().unflatten(1, (head.heads, -1))  # (size, H, D)
-        found.append((result[1][0].float().cpu(), torch.einsum("hcd,shd->hcs", values, join).cpu()))
+        layers.append((result[1][0].float().cpu(), torch.einsum("hcd,shd->hcs", values, join).cpu()))
 
     stack = cast(Any, model.encoder if kind == "encoder" else model.decoder)
     hooks = [
-        (block.cross if kind == "cross" else block.attention).register_forward_hook(note) for block in stack.blocks
+        (block.cross if kind == "cross" else block.attention).register_forward_hook(record_layer)
+        for block in stack.blocks
     ]
     try:
         log_probabilities(model, [trace.source.ids], trace.target.ids, {})
     finally:
         for hook in hooks:
             hook.remove()
-    return found
+    return layers
 
 
 def gradient(model: nn.Module, trace: Trace, kind: str) -> Map:
@@ -239,7 +240,7 @@ def gradient(model: nn.Module, trace: Trace, kind: str) -> Map:
     rows, columns = _axes(trace)
     target, device = _explained_tokens(trace), next(model.parameters()).device
     points, weights = np.polynomial.legendre.leggauss(POINTS)
-    found = []
+    slopes = []
     # cuDNN's recurrent kernels have no gradients in eval mode
     with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
         for steps in torch.arange(len(target)).split(_copies(trace, device)):
@@ -249,8 +250,8 @@ def gradient(model: nn.Module, trace: Trace, kind: str) -> Map:
                     logs = log_probabilities(model, [trace.source.ids] * len(steps), target)
                 (slope,) = torch.autograd.grad(logs[torch.arange(len(steps)), steps].sum(), embeddings.scaled)
                 total += weight / 2 * (slope * embeddings.original).sum(-1).float().cpu()
-            found.append(total)
-    values = sum_by_word(torch.cat(found), rows, columns)
+            slopes.append(total)
+    values = sum_by_word(torch.cat(slopes), rows, columns)
     return Map("gradient", kind, rows, columns, values[None, None], values[None])
 
 

@@ -89,31 +89,31 @@ def choose(store: Dataset, number: int) -> list[int]:
 
 def words(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
     """The text of each token up to the end token; the continuation of a word begins with a dot."""
-    found, before = [], ""
+    texts, before = [], ""
     for number in range(1, len(ids)):
         text = tokenizer.decode(ids[:number]).rstrip("\ufffd")  # a character may have several tokens
         added = text[len(before) :]
         inside = number > 1 and added[:1].strip() != "" and before[-1:].strip() != ""
-        found.append("·" * inside + (added.strip() or "·"))
+        texts.append("·" * inside + (added.strip() or "·"))
         before = text
-    return [*found, SPECIALS[END]]
+    return [*texts, SPECIALS[END]]
 
 
 def frames(root: Path) -> dict[int, Path]:
     """The frames of a run by update, in order."""
-    found = {int(name[1]): path for path in (root / FILM).glob("update-*") if (name := _FRAME.fullmatch(path.name))}
-    return dict(sorted(found.items()))
+    paths = {int(name[1]): path for path in (root / FILM).glob("update-*") if (name := _FRAME.fullmatch(path.name))}
+    return dict(sorted(paths.items()))
 
 
 def page(root: Path, scores: Mapping[int, str], *, title: str) -> str:
     """The film as one self-contained HTML page; `scores` are shown beside their updates."""
-    found = frames(root)
-    if not found:
+    paths = frames(root)
+    if not paths:
         raise FolderError(f"{root} has no film: train with --set train.film=4")
-    chosen = list(found)
+    chosen = list(paths)
     if len(chosen) > MAX_FRAMES:
         chosen = [chosen[round(i * (len(chosen) - 1) / (MAX_FRAMES - 1))] for i in range(MAX_FRAMES)]
-    shots = [_read(found[update]) for update in chosen]
+    shots = [_read(paths[update]) for update in chosen]
     with folders.clear_os_errors(root / FILM / SENTENCES, "read"):
         sentences: list[dict[str, Any]] = json.loads((root / FILM / SENTENCES).read_bytes())
     for number, sentence in enumerate(sentences):

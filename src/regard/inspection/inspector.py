@@ -86,8 +86,8 @@ def embed(
         "target": _words(trace.target),
         "score": round(trace.score, 4),
         "finished": trace.finished,
-        "warnings": [each.message for each in warned],
-        "maps": [_map(each) for each in maps],
+        "warnings": [warning.message for warning in warned],
+        "maps": [_map(shown) for shown in maps],
         "layer": attribution.usual_layer(layers) if layer is None else layer,
         "head": -1 if head is None else head,
         "steps": _steps(trace),
@@ -154,23 +154,23 @@ def _bytes(values: Tensor, low: float, high: float) -> str:
 def _steps(trace: Trace) -> list[list[Any]]:
     """[word, subword, log-probability, [[subword, log-probability], ...]] of every token."""
     written = trace.source if trace.family == "bert" else trace.target
-    found = []
+    steps = []
     for place, log in enumerate(trace.log_probabilities.tolist()):
         others = trace.alternatives[place] if trace.alternatives else []
         listed = [[other.subword, round(other.log_probability, 4)] for other in others]
-        found.append([written.word[place], written.subwords[place], round(log, 4), listed])
-    return found
+        steps.append([written.word[place], written.subwords[place], round(log, 4), listed])
+    return steps
 
 
 def _chosen(trace: Trace) -> list[int]:
     """The branch of each step of the tree that became the output."""
-    found, parent = [], -1
+    chosen, parent = [], -1
     for step, number in zip(trace.tree, trace.target.ids, strict=False):
         parent = next((place for place, b in enumerate(step) if b.parent == parent and b.id == number and b.kept), -1)
         if parent < 0:
             break
-        found.append(parent)
-    return found
+        chosen.append(parent)
+    return chosen
 
 
 # Hidden states.
@@ -178,7 +178,7 @@ def _chosen(trace: Trace) -> list[int]:
 
 def _hidden(trace: Trace) -> list[dict[str, Any]]:
     """The words of every layer as points in a plane, for the encoder and the decoder."""
-    found = []
+    stacks = []
     for stack, side in (("encoder", trace.source), ("decoder", trace.target)):
         depth = sum(name.startswith(f"{stack}.") for name in trace.hidden)
         names = [f"{stack}.embedding", *(f"{stack}.{layer}.hidden" for layer in range(depth)), f"{stack}.output"]
@@ -197,8 +197,8 @@ def _hidden(trace: Trace) -> list[dict[str, Any]]:
                     "share": round(share, 3),
                 }
             )
-        found.append({"stack": stack, **_words(side), "layers": layers})
-    return found
+        stacks.append({"stack": stack, **_words(side), "layers": layers})
+    return stacks
 
 
 def _of_words(states: Tensor, side: Side) -> Tensor:
@@ -220,7 +220,7 @@ def plane(states: Tensor, before: Tensor | None = None) -> tuple[Tensor, float, 
     if before is None:
         points = points * torch.where(points.sum(0) < 0, -1.0, 1.0)
     else:
-        one, _, other = torch.linalg.svd(points.T @ before)
-        points = points @ one @ other
+        left, _, right = torch.linalg.svd(points.T @ before)
+        points = points @ left @ right
     share = float(sizes[:2].square().sum() / sizes.square().sum().clamp(min=1e-12))
     return points, share, states.norm(dim=1)
