@@ -187,7 +187,7 @@ def test_an_unreadable_message_of_a_document_stays_and_is_reported(folders: Path
     done = regard("translate", folders / "translator", path, "--out", out)
     assert done.exit_code == 1
     assert out.read_bytes() == path.read_bytes()
-    assert f"{path}:4: there is a NUL at character 4: this is no text; it is left as it was" in done.stderr
+    assert f"{path}:4: there is a NUL at character 4: this is not text; it is left as it was" in done.stderr
     assert f"{out}: translated 0; left out 1 unreadable" in done.stderr
 
 

@@ -1,4 +1,4 @@
-"""Links between words become links between tokens, and stay with their pair."""
+"""Word alignments become alignments of tokens, and stay with their pair."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def linked(store: Dataset, tokenizer: Tokenizer, example: int) -> set[tuple[str,
     return {(words[0][s], words[1][t]) for t, s in batch.alignment[example].nonzero().tolist()}
 
 
-def test_links_stay_with_their_pair_when_others_are_left_out(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_alignments_stay_with_their_pair_when_others_are_left_out(tmp_path: Path, tokenizer: Tokenizer) -> None:
     store = stored(tmp_path, tokenizer)
     assert len(store) == 3
     assert linked(store, tokenizer, 0) == {("the", "la"), ("old", "vieille"), ("house", "maison")}
@@ -65,26 +65,26 @@ def test_a_tag_before_the_source_moves_its_words(tmp_path: Path, tokenizer: Toke
     assert linked(store, tokenizer, 1) == {("green", "verts"), ("trees", "arbres")}
 
 
-def test_what_a_target_token_gives_sums_to_one(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_the_attention_targets_of_a_token_sum_to_one(tmp_path: Path, tokenizer: Tokenizer) -> None:
     batch = collate(stored(tmp_path, tokenizer), np.arange(3), shape=None, unpadded=False)
     sums = batch.alignment.sum(-1)
     assert set(sums.unique().tolist()) == {0.0, 1.0}
     assert (sums[0] == 1).sum() == batch.target_out[0].ne(0).sum() - 1  # all but </s>
 
 
-def test_links_are_taken_along_by_a_part_of_a_corpus(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_a_part_of_a_dataset_keeps_its_alignments(tmp_path: Path, tokenizer: Tokenizer) -> None:
     whole = stored(tmp_path, tokenizer)
     part = dataset.join([whole, whole]).take(np.array([4, 0]))
     assert linked(part, tokenizer, 0) == linked(whole, tokenizer, 1)
 
 
-def test_every_token_of_a_word_is_linked_to_every_token_of_the_other() -> None:
+def test_every_token_of_a_word_is_aligned_with_every_token_of_the_other() -> None:
     found = token_alignment([(0, 1)], [0, 0, 1], [0, 1, 1])
     assert [(link >> 16, link & 0xFFFF) for link in found] == [(1, 0), (1, 1), (2, 0), (2, 1)]
 
 
 @pytest.mark.parametrize("word", ["1", "a-b", "1-", "-1-2", "1p2"])
-def test_what_is_no_link_is_refused(word: str) -> None:
+def test_a_malformed_alignment_is_refused(word: str) -> None:
     with pytest.raises(DataError, match=r"gold, line 3: .* is no alignment; alignments are i-j"):
         parse_alignment(f"0-0 {word}", "gold, line 3")
 
@@ -97,14 +97,14 @@ def test_what_is_no_link_is_refused(word: str) -> None:
         ("0-0\n0-1\n", "line 2: 0-1 is beyond the 1 words of the target"),
     ],
 )
-def test_links_that_do_not_belong_to_the_pairs_are_refused(tmp_path: Path, links: str, message: str) -> None:
+def test_alignments_that_do_not_fit_the_pairs_are_refused(tmp_path: Path, links: str, message: str) -> None:
     for name, text in (("a", "one two\nthree\n"), ("b", "eins zwei\ndrei\n"), ("links", links)):
         (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=message):
         list(read_alignments(read_pairs(tmp_path / "a", tmp_path / "b"), tmp_path / "links"))
 
 
-def test_links_without_a_single_one_are_refused(tmp_path: Path) -> None:
+def test_an_empty_alignment_file_is_refused(tmp_path: Path) -> None:
     for name, text in (("a", "one\n"), ("b", "eins\n"), ("links", " \n")):
         (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match="links has no alignments: there is nothing to learn from"):
@@ -119,12 +119,12 @@ def gold_of(folder: Path, name: str, text: str) -> list[tuple[set[tuple[int, int
     return [(set(gold.sure), set(gold.possible)) for _, gold in found]
 
 
-def test_gold_without_a_single_link_is_refused(tmp_path: Path) -> None:
+def test_an_empty_gold_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="gold has no alignments"):
         gold_of(tmp_path, "gold", "\n")
 
 
-def test_gold_links_are_sure_or_possible_and_sure_ones_are_possible_too(tmp_path: Path) -> None:
+def test_sure_gold_alignments_are_possible_too(tmp_path: Path) -> None:
     assert gold_of(tmp_path, "gold", "0-0 1p2\n") == [({(0, 0)}, {(0, 0), (1, 2)})]
 
 
@@ -141,6 +141,6 @@ def test_a_talp_file_counts_words_from_one(tmp_path: Path) -> None:
         ("0x1\n", "'0x1' is no gold alignment"),
     ],
 )
-def test_gold_that_cannot_be_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_impossible_gold_alignments_are_refused(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(DataError, match=said):
         gold_of(tmp_path, "gold", text)

@@ -1,4 +1,4 @@
-"""Batches: every token in its place, the same whoever shares the batch, and a feed that stops when it should."""
+"""Batching: tokens, padding, masks, packed rows and masked tokens; the prefetcher ends its thread."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def whole(examples: list[int], shape: Shape | None = None, unpadded: bool = Fals
 # Pairs
 
 
-def test_sources_are_padded_behind() -> None:
+def test_sources_are_padded_on_the_right() -> None:
     batch = whole([0, 1])
     assert batch.source is not None
     assert batch.source.tolist() == [[7, 8, END], [9, END, PAD]]
@@ -58,13 +58,13 @@ def test_sources_of_one_length_need_no_mask() -> None:
     assert whole([0, 2], unpadded=True).mask is None
 
 
-def test_the_target_goes_in_behind_a_start() -> None:
+def test_the_target_input_begins_with_the_start_token() -> None:
     batch = whole([0, 1])
     assert batch.target_in is not None
     assert batch.target_in.tolist() == [[START, 10, PAD, PAD], [START, 11, 12, 13]]
 
 
-def test_the_target_to_guess_ends_with_the_end() -> None:
+def test_the_target_output_ends_with_the_end_token() -> None:
     assert whole([0, 1]).target_out.tolist() == [[10, END, PAD, PAD], [11, 12, 13, END]]
 
 
@@ -81,7 +81,7 @@ def test_a_fixed_shape_has_empty_rows() -> None:
     assert batch.target_in.tolist() == [[START, 10, PAD], [PAD] * 3]
 
 
-def test_an_empty_share_is_a_row_of_padding_with_nothing_to_guess() -> None:
+def test_an_empty_shard_is_a_row_of_padding() -> None:
     batch = whole([])
     assert batch.source is not None
     assert batch.source.tolist() == batch.target_out.tolist() == [[PAD, PAD]]
@@ -99,7 +99,7 @@ def test_a_batch_is_split_by_rows(parts: int, rows: list[int]) -> None:
     assert np.concatenate([part.examples for part in found]).tolist() == [0, 1, 2]
 
 
-def test_parts_of_a_batch_count_their_own_tokens() -> None:
+def test_parts_of_a_batch_count_their_tokens() -> None:
     batch = whole([0, 1, 2])
     found = split_batch(batch, 2)
     assert sum(part.source_tokens for part in found) == batch.source_tokens
@@ -117,7 +117,7 @@ def test_a_plan_gives_every_pair_once() -> None:
     assert sorted(np.concatenate([make(n).examples for n in range(len(found))]).tolist()) == [0, 1, 2]
 
 
-def test_the_plan_says_which_batches_have_no_mask() -> None:
+def test_unpadded_batches_have_no_mask() -> None:
     rng = np.random.default_rng(0)
     rows = [[[9] * int(n) + [END] for n in rng.integers(1, 6, 200)] for _ in range(2)]
     many = store(source=rows[0], target=rows[1])
@@ -137,7 +137,7 @@ FLAT = np.concatenate([TEXTS.text.ids(n) for n in range(60)]).tolist()
 WINDOWS = plan_windows(len(STREAM), length=32, batch_tokens=96, seed=1, epoch=0)
 
 
-def test_every_token_of_a_window_is_guessed_once() -> None:
+def test_every_token_of_a_window_is_predicted_once() -> None:
     make = packed(STREAM, WINDOWS, segments=False, **ALL)
     found = {
         int(start): row
@@ -149,7 +149,7 @@ def test_every_token_of_a_window_is_guessed_once() -> None:
     assert joined == FLAT[first : first + len(joined)]
 
 
-def test_what_goes_in_is_the_token_before_or_a_start() -> None:
+def test_the_input_is_the_previous_token_or_the_start_token() -> None:
     batch = packed(STREAM, WINDOWS, segments=False, **ALL)(0)
     assert batch.target_in is not None
     for start, row in zip(batch.examples.tolist(), batch.target_in.tolist(), strict=True):
@@ -172,7 +172,7 @@ def test_a_stream_may_be_read_in_another_order() -> None:
     assert window.ids[0].tolist() == TEXTS.text.ids(59).tolist()
 
 
-def test_a_running_text_has_no_seams() -> None:
+def test_a_continuous_text_has_no_end_tokens() -> None:
     stream = Stream(TEXTS.text, ORDER, continuous=True)
     flat = [number for number in FLAT if number != END]
     found = stream.windows(np.array([0, 7, len(flat) - 32]), 32)
@@ -239,7 +239,7 @@ def test_of_the_tokens_to_predict_most_are_masked_and_a_tenth_replaced() -> None
     assert int(shown[(shown != MASK)].min()) >= len(SPECIALS)
 
 
-def test_a_text_that_is_read_twice_in_an_epoch_hides_other_tokens() -> None:
+def test_a_text_that_is_read_twice_in_an_epoch_masks_other_tokens() -> None:
     stream = Stream(TEXTS.text, np.array([3, 5, 3]), continuous=False)
     length, other = (int(TEXTS.text.lengths[text]) for text in (3, 5))
     found = stream.windows(np.array([0, length + other]), length)
@@ -247,14 +247,14 @@ def test_a_text_that_is_read_twice_in_an_epoch_hides_other_tokens() -> None:
     assert found.text[0].tolist() != found.text[1].tolist()
 
 
-def test_ranks_share_the_windows() -> None:
+def test_every_window_belongs_to_one_rank() -> None:
     starts = [
         packed(STREAM, WINDOWS, segments=False, rank=rank, world_size=2)(0).examples.tolist() for rank in range(2)
     ]
     assert sorted(starts[0] + starts[1]) == sorted(WINDOWS.batch(0).tolist())
 
 
-# The feed
+# Prefetching
 
 
 def numbered(number: int) -> Batch:
@@ -267,7 +267,7 @@ def test_batches_come_in_order() -> None:
     )
 
 
-def test_a_feed_goes_on_where_it_is_told() -> None:
+def test_prefetching_starts_at_the_given_batch() -> None:
     made: list[int] = []
 
     def make(number: int) -> Batch:
@@ -278,7 +278,7 @@ def test_a_feed_goes_on_where_it_is_told() -> None:
     assert made == [7, 8, 9]
 
 
-def test_an_error_reaches_the_one_who_waits() -> None:
+def test_an_error_in_the_thread_is_raised() -> None:
     def make(number: int) -> Batch:
         if number == 2:
             raise RuntimeError("broken example")
@@ -289,7 +289,7 @@ def test_an_error_reaches_the_one_who_waits() -> None:
         list(found)
 
 
-def test_only_so_many_batches_are_made_ahead() -> None:
+def test_the_number_of_prefetched_batches_is_limited() -> None:
     made: list[int] = []
 
     def make(number: int) -> Batch:
@@ -341,7 +341,7 @@ def test_no_thread_is_left_after_an_error() -> None:
     assert threads_after(use) == 0
 
 
-def test_numbers_may_come_from_anywhere() -> None:
+def test_numbers_may_be_a_generator() -> None:
     def numbers() -> Iterator[int]:
         yield from (4, 1)
 

@@ -1,4 +1,4 @@
-"""Corpora: prepared once, whole or not at all, the same whoever did the work; held-out parts leak nothing."""
+"""Datasets: prepared once, whole or not at all, the same with any number of workers; held-out parts leak nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def make(tokenizer: Tokenizer, tmp_path: Path) -> Callable[..., Path]:
     return made
 
 
-def test_pairs_come_back(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
+def test_pairs_can_be_decoded(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
     store = Dataset.open(make())
     assert [tuple(tokenizer.decode(side) for side in store.pair(n)) for n in range(len(store))] == PAIRS
 
@@ -68,12 +68,12 @@ def test_a_damaged_corpus_is_prepared_again_when_it_is_verified(
     assert len(said) == 1
 
 
-def test_every_text_ends_with_the_end(make: Callable[..., Path]) -> None:
+def test_every_text_ends_with_the_end_token(make: Callable[..., Path]) -> None:
     store = Dataset.open(make())
     assert all(side[-1] == END for n in range(len(store)) for side in store.pair(n))
 
 
-def test_ids_are_views_of_what_is_mapped(make: Callable[..., Path]) -> None:
+def test_ids_are_views_of_the_memory_map(make: Callable[..., Path]) -> None:
     store = Dataset.open(make())
     source, _ = store.pair(7)
     assert np.shares_memory(source, store.source.arrays[0])
@@ -101,12 +101,12 @@ def test_an_empty_corpus_is_a_corpus(make: Callable[..., Path]) -> None:
     assert len(Dataset.open(make([]))) == 0
 
 
-def test_what_was_left_out_is_in_the_record(make: Callable[..., Path]) -> None:
+def test_the_record_counts_what_was_left_out(make: Callable[..., Path]) -> None:
     store = Dataset.open(make([*PAIRS[:4], PAIRS[0], ("", "rien"), ("red " * 60, "rouge"), ("a", "la maison " * 15)]))
     assert store.record["report"]["left_out"] == {"empty": 1, "long": 1, "ratio": 1, "duplicate": 1}
 
 
-def test_the_ids_left_are_those_of_the_pairs_left(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
+def test_only_kept_pairs_are_stored(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
     store = Dataset.open(make([PAIRS[0], ("", "rien"), PAIRS[0], PAIRS[1], ("red " * 40, "a"), PAIRS[2]]))
     assert [tokenizer.decode(store.pair(n)[1]) for n in range(len(store))] == [target for _, target in PAIRS[:3]]
 
@@ -134,18 +134,18 @@ def test_other_text_tokenizers_or_rules_are_another_corpus(make: Callable[..., P
     assert len(folders) == 5
 
 
-def test_the_identity_of_files_is_what_they_hold(tmp_path: Path) -> None:
+def test_the_identity_of_files_depends_on_their_content(tmp_path: Path) -> None:
     for name, text in (("a", "one"), ("b", "one"), ("c", "two")):
         (tmp_path / name).write_text(text, encoding="utf-8")
     assert identity_of([tmp_path / "a"]) == identity_of([tmp_path / "b"]) != identity_of([tmp_path / "c"])
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nothing\.en cannot be read"):
         identity_of([tmp_path / "nothing.en"])
 
 
-def test_nothing_is_left_of_a_preparation_that_failed(make: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_failed_preparation_leaves_nothing_behind(make: Callable[..., Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="lone surrogate"):
         make(
             [*PAIRS, ("half \ud83d", "moitié")],
@@ -154,7 +154,7 @@ def test_nothing_is_left_of_a_preparation_that_failed(make: Callable[..., Path],
     assert [path for path in (tmp_path / "cache").iterdir() if path.is_dir()] == []
 
 
-def test_what_a_killed_preparation_left_is_swept_away(make: Callable[..., Path], tmp_path: Path) -> None:
+def test_files_of_a_killed_preparation_are_not_used(make: Callable[..., Path], tmp_path: Path) -> None:
     folder = make()
     partial = folder.with_name(f".{folder.name}.partial")
     folder.rename(partial)
@@ -179,7 +179,7 @@ def test_damaged_ids_are_named(make: Callable[..., Path]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
-def test_ids_do_not_depend_on_who_made_them(
+def test_ids_do_not_depend_on_the_number_of_workers(
     make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, dropout: float
 ) -> None:
     monkeypatch.setattr(preparation, "CHUNKS_BEFORE_WORKERS", 1)
@@ -239,7 +239,7 @@ def test_a_worker_that_dies_is_noticed(make: Callable[..., Path], monkeypatch: p
 # Dropout
 
 
-def test_variants_say_the_same_in_other_tokens(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
+def test_variants_have_the_same_text_in_other_tokens(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
     folder = make(bpe_dropout=0.4, variants=2)
     plain, one, two = (Dataset.open(folder, variant=variant) for variant in range(3))
     texts = [[tokenizer.decode(store.pair(n)[0]) for n in range(len(store))] for store in (plain, one, two)]
@@ -247,7 +247,7 @@ def test_variants_say_the_same_in_other_tokens(make: Callable[..., Path], tokeni
     assert len({int(store.source_lengths.sum()) for store in (plain, one, two)}) == 3
 
 
-def test_one_word_is_cut_in_several_ways(make: Callable[..., Path]) -> None:
+def test_one_word_has_several_segmentations(make: Callable[..., Path]) -> None:
     store = Dataset.open(make(bpe_dropout=0.4, variants=1), variant=1)
     assert len({int(length) for length in store.source_lengths[100:]}) > 2
 
@@ -270,15 +270,15 @@ def test_a_variant_that_was_not_made_is_refused(make: Callable[..., Path]) -> No
         Dataset.open(make(), variant=1)
 
 
-# Parts and sums
+# Parts of datasets, and joined datasets
 
 
-def test_taken_examples_stand_in_the_order_asked(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
+def test_examples_are_taken_in_the_given_order(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
     store = Dataset.open(make()).take(np.array([5, 2]))
     assert [tokenizer.decode(store.pair(n)[0]) for n in range(2)] == [PAIRS[5][0], PAIRS[2][0]]
 
 
-def test_joined_corpora_are_numbered_through(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
+def test_joined_datasets_are_numbered_consecutively(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
     store = join([Dataset.open(make(PAIRS[:3])), Dataset.open(make(PAIRS[10:12]))])
     assert [tokenizer.decode(store.pair(n)[1]) for n in range(5)] == [t for _, t in [*PAIRS[:3], *PAIRS[10:12]]]
 
@@ -325,7 +325,7 @@ def test_a_split_loses_nothing(digests: list[tuple[int, int]]) -> None:
     assert sorted([*kept.source_lengths.tolist(), *held.source_lengths.tolist()]) == list(range(len(digests)))
 
 
-def test_the_held_out_part_has_the_size_asked() -> None:
+def test_the_held_out_part_has_the_requested_size() -> None:
     digests = [(n, n + 1_000_000) for n in range(1000)]
     assert len(parts(digests, 15)[1]) == 15
     assert len(parts(digests, 2000)[1]) == 20
@@ -337,12 +337,12 @@ def test_what_is_held_out_does_not_depend_on_the_order_of_lines() -> None:
     assert sorted(held_out[0]) == sorted(held_out[1])
 
 
-def test_a_sentence_that_everyone_uses_stays_in_training() -> None:
+def test_a_frequent_sentence_stays_in_training() -> None:
     digests = [(1, n) for n in range(500)] + [(n, n) for n in range(1000, 1500)]
     assert 1 not in parts(digests, 2000)[1].digests[:, 0]
 
 
-def test_groups_reach_through_chains() -> None:
+def test_examples_are_grouped_through_others() -> None:
     chain = [(n // 2, (n + 1) // 2) for n in range(100)]
     assert len(set(group_by_text(np.array(chain, np.uint64)).tolist())) == 1
 

@@ -1,4 +1,4 @@
-"""Order: every example once, the same batches for any number of processes, little padding, few shapes."""
+"""Ordering: every example once, the same batches for any number of processes, little padding, few shapes."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def test_every_example_is_seen_once_over_all_ranks(
 
 
 @given(lengths, world_sizes)
-def test_shares_join_to_the_global_batch(sides: tuple[Lengths, Lengths], world_size: int) -> None:
+def test_shards_join_to_the_global_batch(sides: tuple[Lengths, Lengths], world_size: int) -> None:
     found = plan_batches(*sides, batch_tokens=100, seed=1, epoch=0)
     for number in range(len(found)):
         assert union(found, number, world_size) == sorted(found.batch(number).tolist())
 
 
 @given(lengths)
-def test_no_batch_is_over_the_budget(sides: tuple[Lengths, Lengths]) -> None:
+def test_no_batch_has_more_than_batch_tokens(sides: tuple[Lengths, Lengths]) -> None:
     found = plan_batches(*sides, batch_tokens=100, seed=1, epoch=0)
     assert all(found.shape(number).tokens <= 100 for number in range(len(found)))
 
@@ -108,26 +108,26 @@ def test_fixed_shapes_hold_every_example_once(
 
 
 @given(lengths)
-def test_exact_batches_have_sources_of_one_length(sides: tuple[Lengths, Lengths]) -> None:
+def test_equal_lengths_batches_have_sources_of_one_length(sides: tuple[Lengths, Lengths]) -> None:
     found = plan_batches(*sides, batch_tokens=100, seed=1, epoch=0, equal_lengths=True)
     assert found.unpadded.all()
     assert all(len(set(sides[0][found.batch(number)].tolist())) == 1 for number in range(len(found)))
 
 
-def test_a_batch_says_whether_all_its_sources_fill_their_rows() -> None:
+def test_unpadded_batches_are_marked() -> None:
     source, target = random_lengths(500)
     found = plan_batches(source, target, batch_tokens=400, seed=1, epoch=0)
     expected = [len(set(source[found.batch(number)].tolist())) == 1 for number in range(len(found))]
     assert found.unpadded.tolist() == expected
 
 
-def test_a_share_of_a_fixed_shape_is_as_large_for_every_process() -> None:
+def test_shards_of_a_fixed_shape_have_the_same_shape() -> None:
     source, target = random_lengths(200)
     found = plan_shapes(source, target, [Shape(10, 50, 50)], seed=1, epoch=0)
     assert found.shard_shape(0, world_size=4) == Shape(3, 50, 50)
 
 
-def test_shares_are_near_equal_in_tokens() -> None:
+def test_shards_have_about_as_many_tokens() -> None:
     source, target = random_lengths(2000)
     found = plan_batches(source, target, batch_tokens=4000, seed=1, epoch=0)
     tokens = np.array(
@@ -145,7 +145,7 @@ def test_the_same_seed_and_epoch_give_the_same_plan() -> None:
 
 
 @pytest.mark.parametrize("other", [{"seed": 4, "epoch": 2}, {"seed": 3, "epoch": 3}])
-def test_another_seed_or_epoch_mixes_anew(other: dict[str, int]) -> None:
+def test_another_seed_or_epoch_gives_other_batches(other: dict[str, int]) -> None:
     source, target = random_lengths(3000)
     batches = []
     for numbers in ({"seed": 3, "epoch": 2}, other):
@@ -160,7 +160,7 @@ def test_batches_do_not_come_in_the_order_of_length() -> None:
     assert 0.3 < (np.diff(widths) > 0).mean() < 0.7
 
 
-def test_an_example_over_the_budget_is_named() -> None:
+def test_an_example_longer_than_batch_tokens_is_named() -> None:
     with pytest.raises(InputError, match="example 1 has 90 tokens"):
         plan_batches(np.array([3, 40]), np.array([4, 50]), batch_tokens=80, seed=1, epoch=0)
 
@@ -170,7 +170,7 @@ def test_an_example_that_fits_no_shape_is_named() -> None:
         plan_shapes(np.array([3, 40]), np.array([4, 50]), [Shape(8, 5, 5)], seed=1, epoch=0)
 
 
-def test_no_examples_are_no_batches() -> None:
+def test_without_examples_there_are_no_batches() -> None:
     none = np.zeros(0, np.int64)
     assert len(plan_batches(none, none, batch_tokens=10, seed=1, epoch=0)) == 0
 
@@ -179,7 +179,7 @@ def test_random_numbers_are_the_same_everywhere() -> None:
     assert noise(3, 7, 1).tolist() == [8075172986249684972, 12401800857092103923, 6199670205751106309]
 
 
-def test_the_order_of_what_decides_matters() -> None:
+def test_the_order_of_the_key_parts_matters() -> None:
     assert key(1, 2) != key(2, 1)
 
 
@@ -207,12 +207,12 @@ def test_a_weighted_corpus_is_read_evenly(size: int, weight: float, epoch: int) 
     assert counts.max() - counts.min() <= 2
 
 
-def test_what_is_read_twice_comes_again_after_all_others() -> None:
+def test_repeated_examples_come_after_all_others() -> None:
     taken = mix_corpora([3, 2], [2, 1], seed=1, epoch=0)
     assert in_passes(taken).tolist() == [0, 1, 2, 3, 4, 0, 1, 2]
 
 
-def test_a_weight_for_each_corpus_is_asked_for() -> None:
+def test_every_corpus_needs_a_weight() -> None:
     with pytest.raises(InputError, match="2 corpora and 1 weights"):
         mix_corpora([1, 2], [1.0], seed=1, epoch=0)
 
@@ -238,7 +238,7 @@ def test_windows_do_not_overlap_and_leave_little(tokens: int, length: int, epoch
 
 
 @given(st.integers(0, 300), st.integers(1, 40))
-def test_whole_windows_have_every_token_once(tokens: int, length: int) -> None:
+def test_windows_that_cover_all_have_every_token_once(tokens: int, length: int) -> None:
     found = plan_windows(tokens, length=length, batch_tokens=100, seed=0, epoch=0, cover_all=True)
     covered = [
         place
@@ -249,7 +249,7 @@ def test_whole_windows_have_every_token_once(tokens: int, length: int) -> None:
     assert sorted(covered) == list(range(tokens))
 
 
-def test_windows_begin_elsewhere_in_another_epoch() -> None:
+def test_windows_start_elsewhere_in_another_epoch() -> None:
     assert (
         len({int(plan_windows(1000, length=64, batch_tokens=256, seed=1, epoch=e).examples.min()) for e in range(5)})
         > 2
@@ -272,7 +272,7 @@ def test_multi30k_is_filled_to_87_percent_by_sixteen_shapes(multi30k: tuple[Leng
 
 
 @pytest.mark.slow
-def test_exact_shapes_make_most_batches_of_multi30k_maskless(multi30k: tuple[Lengths, Lengths]) -> None:
+def test_equal_lengths_shapes_make_most_batches_of_multi30k_maskless(multi30k: tuple[Lengths, Lengths]) -> None:
     shapes = choose_shapes(*multi30k, batch_tokens=4096, count=24, equal_lengths=True)
     assert plan_shapes(*multi30k, shapes, seed=1, epoch=0, equal_lengths=True).unpadded.mean() >= 0.7
 

@@ -1,4 +1,4 @@
-"""Texts come apart at the ends of their sentences and nowhere else, and parts become the same text again."""
+"""Texts are split at the ends of sentences and nowhere else, and joined again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def letters(texts: Sequence[str]) -> list[int]:
         "First line\n|second line",
     ],
 )
-def test_a_text_comes_apart_at_the_ends_of_its_sentences(text: str) -> None:
+def test_a_text_is_split_at_the_ends_of_sentences(text: str) -> None:
     whole = text.replace("|", "") if "\n" in text or "。" in text else text.replace("| ", "")
     assert [part.text for part in split_sentences(whole) if part.text] == [part.strip() for part in text.split("|")]
 
@@ -55,19 +55,19 @@ def test_sentences_joined_again_are_the_text(text: str) -> None:
     assert "".join(part.gap + part.text for part in parts) == text
 
 
-def test_a_long_sentence_comes_apart_at_its_clauses_first() -> None:
+def test_a_long_sentence_is_split_at_clauses_first() -> None:
     parts = split_long_sentence("the old house, the small bird; and the green tree", letters, 20)
     assert [part.text for part in parts] == ["the old house,", "the small bird;", "and the green tree"]
     assert [part.split for part in parts] == [False, True, True]
 
 
-def test_a_clause_that_is_too_long_comes_apart_at_blanks() -> None:
+def test_a_long_clause_is_split_at_spaces() -> None:
     parts = split_long_sentence("one two three four five six", letters, 10)
     assert [part.text for part in parts] == ["one two", "three four", "five six"]
 
 
 @pytest.mark.parametrize("text", ["x" * 1001, "e\u0301" * 500, "字" * 999, "👩‍👩‍👧" * 200])
-def test_what_has_no_blanks_is_cut_and_nothing_is_lost(text: str) -> None:
+def test_text_without_spaces_is_split_without_loss(text: str) -> None:
     parts = split_long_sentence(text, letters, 64)
     assert "".join(part.text for part in parts) == text
     assert max(len(part.text) for part in parts) <= 64
@@ -75,25 +75,25 @@ def test_what_has_no_blanks_is_cut_and_nothing_is_lost(text: str) -> None:
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("run", [".", "?!", " ", ". »", ".)", ",)", "(", " (", "。", "\n", "字", "x"])
-def test_a_long_run_of_anything_takes_no_time(run: str) -> None:
+def test_long_runs_of_a_character_are_split_in_linear_time(run: str) -> None:
     text = f"A{run * (100_000 // len(run))}B"
     assert "".join(part.gap + part.text for part in split_sentences(text)) == text
     assert "".join(part.gap + part.text for part in split_long_sentence(text, letters, 64)) == text
 
 
-def test_a_mark_stays_with_the_letter_it_stands_on() -> None:
+def test_a_combining_mark_stays_with_its_letter() -> None:
     assert all(part.text.startswith("e") for part in split_long_sentence("e\u0301" * 500, letters, 63))
 
 
-def test_sentences_of_a_script_with_blanks_get_one_between_them() -> None:
+def test_sentences_of_a_spaced_script_are_joined_by_a_space() -> None:
     assert join_parts(split_sentences("你好。再见。"), ["Hello.", "Goodbye."]) == "Hello. Goodbye."
 
 
-def test_sentences_of_a_script_without_blanks_get_none() -> None:
+def test_sentences_of_an_unspaced_script_are_joined_without_a_space() -> None:
     assert join_parts(split_sentences("Hello. Goodbye."), ["你好。", "再见。"]) == "你好。再见。"
 
 
-def test_a_torn_word_is_mended() -> None:
+def test_a_split_word_is_joined() -> None:
     parts = split_long_sentence("x" * 100, letters, 50)
     assert join_parts(parts, ["y" * 50, "z" * 50]) == "y" * 50 + "z" * 50
 
@@ -102,12 +102,12 @@ def test_a_torn_word_is_mended() -> None:
     ("text", "problem"),
     [("a\0b", "NUL at character 2"), ("a\ud800", "surrogate U\\+D800"), ("\udcff", "not UTF-8 \\(0xFF\\)")],
 )
-def test_what_is_no_text_is_said_to_be(text: str, problem: str) -> None:
+def test_problems_of_a_text_are_named(text: str, problem: str) -> None:
     import re
 
     assert re.search(problem, text_problem(text))
 
 
 @pytest.mark.parametrize("text", ["", " ", "😀", "مرحبا", "e\u0301", "\x01", "\u200f"])
-def test_all_other_texts_can_be_read(text: str) -> None:
+def test_other_texts_have_no_problem(text: str) -> None:
     assert not text_problem(text)

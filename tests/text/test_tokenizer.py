@@ -86,14 +86,14 @@ def cut(lines: CorpusEncoder, texts: list[str]) -> list[list[int]]:
 @pytest.mark.parametrize("kind", LOSSLESS)
 @given(text | spaced)
 @settings(max_examples=300, deadline=None)
-def test_text_comes_back_exactly(tokenizers: dict[str, Tokenizer], kind: str, text: str) -> None:
+def test_text_is_decoded_exactly(tokenizers: dict[str, Tokenizer], kind: str, text: str) -> None:
     tokenizer = tokenizers[kind]
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LOSSLESS)
-def test_every_character_of_unicode_comes_back(tokenizers: dict[str, Tokenizer], kind: str) -> None:
+def test_every_character_of_unicode_is_decoded(tokenizers: dict[str, Tokenizer], kind: str) -> None:
     tokenizer = tokenizers[kind]
     characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
     texts = ["".join(characters[start : start + 64]) for start in range(0, len(characters), 64)]
@@ -103,7 +103,7 @@ def test_every_character_of_unicode_comes_back(tokenizers: dict[str, Tokenizer],
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LOSSLESS)
 @pytest.mark.parametrize("name", CORPORA)
-def test_every_line_of_a_corpus_comes_back(
+def test_every_line_of_a_corpus_is_decoded(
     tokenizers: dict[str, Tokenizer], corpora: Path, kind: str, name: str
 ) -> None:
     with gzip.open(corpora / name, "rt", encoding="utf-8", newline="\n") as file:
@@ -141,13 +141,13 @@ def test_a_tag_in_text_is_one_token(tokenizers: dict[str, Tokenizer], kind: str)
 
 
 @pytest.mark.parametrize("tag", ["a b", "", "<s>", "é€", "x"])
-def test_a_tag_that_could_be_mistaken_is_refused(tag: str) -> None:
+def test_an_ambiguous_tag_is_refused(tag: str) -> None:
     with pytest.raises(ConfigError, match="tag"):
         train(TEXTS, kind="bpe", vocabulary=300, tags=[tag])
 
 
 @pytest.mark.parametrize("kind", ["unigram", "wordpiece", "words"])
-def test_ordinary_text_comes_back(tokenizers: dict[str, Tokenizer], kind: str) -> None:
+def test_ordinary_text_is_decoded(tokenizers: dict[str, Tokenizer], kind: str) -> None:
     tokenizer = tokenizers[kind]
     sentence = "the man is looking at two women"
     assert tokenizer.decode(tokenizer.encode(sentence)) in (sentence, sentence.replace("women", "<unk>"))
@@ -155,7 +155,7 @@ def test_ordinary_text_comes_back(tokenizers: dict[str, Tokenizer], kind: str) -
 
 @pytest.mark.parametrize("kind", ["wordpiece", "words"])
 @pytest.mark.parametrize("sentence", ["the 東京 is red", "東京 is", "the 東京", "東京 東京"])
-def test_a_lost_word_leaves_a_trace(tokenizers: dict[str, Tokenizer], kind: str, sentence: str) -> None:
+def test_an_unknown_word_is_decoded_as_unk(tokenizers: dict[str, Tokenizer], kind: str, sentence: str) -> None:
     tokenizer = tokenizers[kind]
     shown = re.sub("(<unk> ?)+", "<unk> ", tokenizer.decode(tokenizer.encode(sentence)))  # a word each, or one
     assert shown.strip() == re.sub("(東京 ?)+", "<unk> ", sentence).strip()
@@ -172,18 +172,18 @@ def test_a_word_list_gives_punctuation_back_where_it_stood(tokenizers: dict[str,
     assert tokenizer.decode(tokenizer.encode("the boats, and they aren't")) == "the boats, and they aren't"
 
 
-def test_half_a_character_is_refused_with_its_place(tokenizers: dict[str, Tokenizer]) -> None:
+def test_a_lone_surrogate_is_refused_with_its_place(tokenizers: dict[str, Tokenizer]) -> None:
     with pytest.raises(InputError, match=r"U\+D83D\) at character 2"):
         tokenizers["bpe"].encode("ab\ud83d")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_half_a_character_is_not_learned_from(kind: str) -> None:
+def test_a_lone_surrogate_is_refused_in_training(kind: str) -> None:
     with pytest.raises(InputError, match="lone surrogate"):
         train([*TEXTS, "\ud83d"], kind=kind, vocabulary=400)  # type: ignore[arg-type]
 
 
-def test_what_is_no_text_is_refused(tokenizers: dict[str, Tokenizer]) -> None:
+def test_bytes_are_refused(tokenizers: dict[str, Tokenizer]) -> None:
     with pytest.raises(InputError, match="not bytes"):
         tokenizers["bpe"].encode(b"bytes")  # type: ignore[arg-type]
 
@@ -209,7 +209,7 @@ def test_nothing_is_drawn_on_a_terminal_while_a_tokenizer_is_learned(kind: str) 
 
 
 @pytest.mark.parametrize("kind", ["bpe", "characters", "wordpiece"])
-def test_lowercase_reads_capitals_as_small_letters(kind: str) -> None:
+def test_lowercase_ignores_capitals(kind: str) -> None:
     tokenizer = train(TEXTS, kind=kind, vocabulary=600, lowercase=True)  # type: ignore[arg-type]
     assert tokenizer.encode("The MAN") == tokenizer.encode("the man")
 
@@ -259,13 +259,13 @@ def test_every_file_of_the_tokenizers_has_its_name_in_the_list(tmp_path: Path, s
     assert written == set(FILES) - ({TARGET_FILE} if shared else set())
 
 
-def test_sides_of_their_own_are_loaded_again(tmp_path: Path) -> None:
+def test_separate_tokenizers_are_saved_and_loaded(tmp_path: Path) -> None:
     sides = train_pair(shared=False)
     sides.save(tmp_path)
     assert Tokenizers.load(tmp_path).fingerprint == sides.fingerprint
 
 
-def test_shared_sides_are_one_tokenizer(tmp_path: Path) -> None:
+def test_shared_tokenizers_are_one_object(tmp_path: Path) -> None:
     train_pair(shared=True).save(tmp_path)
     assert Tokenizers.load(tmp_path).shared
 
@@ -292,13 +292,13 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @given(st.lists(text | spaced | st.sampled_from(AWKWARD), max_size=6))
 @settings(max_examples=150, deadline=None)
-def test_many_lines_are_cut_as_one_is(tokenizers: dict[str, Tokenizer], kind: str, texts: list[str]) -> None:
+def test_many_lines_are_encoded_as_single_ones(tokenizers: dict[str, Tokenizer], kind: str, texts: list[str]) -> None:
     tokenizer = tokenizers[kind]
     texts = [*texts, "the red hat"]
     assert cut(CorpusEncoder([tokenizer]), texts) == [[*ids, END] for ids in tokenizer.encode_batch(texts)]
 
 
-def test_words_that_were_forgotten_are_cut_the_same(
+def test_words_that_left_the_cache_are_encoded_the_same(
     tokenizers: dict[str, Tokenizer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("regard.text.tokenizer.MAX_CACHED_WORDS", 6)
@@ -307,7 +307,7 @@ def test_words_that_were_forgotten_are_cut_the_same(
     assert rows == [[*tokenizers["bpe"].encode(text), END] for text in TEXTS[:4] * 2]
 
 
-def test_dropout_cuts_words_in_other_ways(tokenizers: dict[str, Tokenizer]) -> None:
+def test_dropout_gives_other_subwords(tokenizers: dict[str, Tokenizer]) -> None:
     plain = tokenizers["bpe"]
     assert drop_merges(plain, 0.5, seed=1, table=0).encode(TEXTS[0]) != plain.encode(TEXTS[0])
 

@@ -34,7 +34,7 @@ def seen(data: Data, epoch: int) -> Counter[int]:
     return Counter(int(i) for number in range(len(found.plan)) for i in found.make(number).examples)
 
 
-def test_every_example_comes_as_often_as_its_weight_says(data: Data) -> None:
+def test_every_example_occurs_as_often_as_its_weight(data: Data) -> None:
     (first, _), (second, _) = data.shares
     for epoch in (0, 1):
         times = seen(data, epoch)
@@ -42,7 +42,7 @@ def test_every_example_comes_as_often_as_its_weight_says(data: Data) -> None:
         assert all(times[i] == 2 for i in range(first, first + second))
 
 
-def test_the_shares_are_all_there_is(data: Data) -> None:
+def test_the_sizes_of_the_corpora_sum_to_the_training_set(data: Data) -> None:
     assert sum(size for size, _ in data.shares) == len(data.train[0])
 
 
@@ -51,10 +51,10 @@ def test_nothing_held_out_is_trained_on(data: Data) -> None:
     assert all(tuple(data.valid.source.ids(i).tolist()) not in trained for i in range(len(data.valid)))
 
 
-# No room
+# Too long
 
 
-def test_a_sentence_longer_than_the_table_is_refused_with_what_helps_from_a_folder_too(data: Data) -> None:
+def test_a_sentence_longer_than_max_positions_is_refused_with_advice(data: Data) -> None:
     longest = max(int(lengths.max()) for lengths in (data.train[0].source_lengths, data.train[0].target_lengths))
     config = make_config("transformer").with_values(["model.positions=learned", f"model.max_positions={longest - 1}"])
     advice = rf"set text\.max_length={longest - 2}, or without --from model\.max_positions={longest} or more, "
@@ -66,32 +66,30 @@ def test_a_sentence_longer_than_the_table_is_refused_with_what_helps_from_a_fold
 # Nothing left
 
 
-def left_over(corpus: Path, valid: Files | None, *values: str, target: str = "b.txt") -> None:
+def prepare_corpus(corpus: Path, valid: Files | None, *values: str, target: str = "b.txt") -> None:
     tokenizer = learned(corpus)
     config = make_config("transformer").with_values(values)
     prepare([Files(corpus / "a.txt", corpus / target, False)], valid, config, Tokenizers(tokenizer, tokenizer), print)
 
 
-def test_why_nothing_is_left_to_train_on_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_training_set_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     with pytest.raises(DataError, match=r"a\.txt leaves nothing to train on: read 60 pairs; left out 60 "):
-        left_over(write_corpus(tmp_path, 60), None, target="a.txt")  # every one is a copy
+        prepare_corpus(write_corpus(tmp_path, 60), None, target="a.txt")  # every one is a copy
 
 
-def test_why_nothing_is_left_to_validate_with_is_said_of_the_files_that_were_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_empty_validation_set_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     (tmp_path / "blank.txt").write_text("\n" * 60)
     valid = Files(tmp_path / "blank.txt", tmp_path / "blank.txt", False)
     with pytest.raises(DataError, match=r"blank\.txt leaves nothing to validate with: read 60 pairs; left out 60 "):
-        left_over(write_corpus(tmp_path, 60), valid)
+        prepare_corpus(write_corpus(tmp_path, 60), valid)
 
 
-def test_holding_nothing_out_needs_files_to_validate_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_held_out_part_validation_files_are_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     with pytest.raises(ConfigError, match=r"text\.held_out=0 keeps nothing to validate with: give --valid"):
-        left_over(write_corpus(tmp_path, 60), None, "text.held_out=0")
+        prepare_corpus(write_corpus(tmp_path, 60), None, "text.held_out=0")
 
 
 def validated(folder: Path, lines: str) -> list[str]:
@@ -106,23 +104,23 @@ def validated(folder: Path, lines: str) -> list[str]:
     return said
 
 
-def test_how_many_validation_pairs_are_left_out_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validation_pairs_that_are_left_out_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     assert validated(tmp_path, "the house\n\n")[1:] == ["validation: read 2 pairs; left out 1 empty"]
 
 
-def test_nothing_is_said_of_validation_pairs_that_are_all_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_reported_if_all_validation_pairs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     assert validated(tmp_path, "the house\n")[1:] == []
 
 
-# Running text
+# Continuous text
 
 LINES = ["To be, or not to be:", "", "that is", "that is", "  the question.", ""] * 40
 TEXT = "\n".join(LINES)
 
 
-def running(folder: Path, kind: str) -> tuple[Data, Tokenizer, list[str]]:
+def continuous(folder: Path, kind: str) -> tuple[Data, Tokenizer, list[str]]:
     folder.mkdir()
     (folder / "text.txt").write_text(TEXT)
     tokenizer = train([line + "\n" for line in LINES], kind=kind, vocabulary=300)  # type: ignore[arg-type]
@@ -139,11 +137,11 @@ def batches(data: Data) -> list[Batch]:
 
 
 @pytest.mark.parametrize("kind", ["characters", "bpe"])
-def test_the_last_tenth_of_a_running_text_is_validated_on_every_token_once(
+def test_the_last_tenth_of_a_continuous_text_is_validation_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-    data, tokenizer, _ = running(tmp_path / kind, kind)
+    data, tokenizer, _ = continuous(tmp_path / kind, kind)
     rows = [
         pair for batch in batches(data) for pair in zip(batch.examples.tolist(), batch.target_out.tolist(), strict=True)
     ]
@@ -152,18 +150,18 @@ def test_the_last_tenth_of_a_running_text_is_validated_on_every_token_once(
     assert len(ids) == sum(batch.target_tokens for batch in batches(data))
 
 
-def test_a_running_text_is_trained_on_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_continuous_text_is_trained_on_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-    data, tokenizer, said = running(tmp_path / "text", "characters")
+    data, tokenizer, said = continuous(tmp_path / "text", "characters")
     column = data.train[0].text
     assert tokenizer.decode(column.gather(np.arange(len(data.train[0])))) == TEXT[: len(TEXT) * 9 // 10]
     held = len(TEXT) - len(TEXT) * 9 // 10
     assert any(f"held out the last {held} of {len(TEXT):,} characters" in line for line in said)
 
 
-def test_a_running_text_has_no_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_continuous_text_has_no_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-    data, tokenizer, _ = running(tmp_path / "text", "characters")
+    data, tokenizer, _ = continuous(tmp_path / "text", "characters")
     files = Files(tmp_path / "text" / "text.txt", None, True, 2.0, continuous=True)
     with pytest.raises(ConfigError, match="weights of --also must be 1"):
         prepare([files], None, data.config, Tokenizers(tokenizer, tokenizer), lambda _: None)

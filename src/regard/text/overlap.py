@@ -1,7 +1,4 @@
-"""Overlap: the same sentence twice in one split, or in two splits that should share none.
-
-Everything is told by 64-bit digests of the plain text, so memory does not grow with the length of lines.
-"""
+"""Overlap: equal and nearly equal lines of a corpus or of two splits, found by 64-bit digests of normalized text."""
 
 from __future__ import annotations
 
@@ -16,10 +13,10 @@ Digests = NDArray[np.uint64]
 
 # Long enough that ordinary phrases do not match, short enough to survive one changed word in a sentence of ten.
 SHINGLE = 16
-NEAR = 0.7  # of the four-letter pieces in common, on both sides: one word in ten changed, or a comma
-SHARED_SHINGLES = 0.2  # of a line must be known before it is worth a comparison
-COMPARISONS = 200_000  # at most, so that formulaic text cannot make the work quadratic
-INDEX_BITS = 22
+NEAR = 0.7  # similarity of both sides from which pairs are nearly equal: one word in ten changed, or a comma
+MIN_SHARED_SHINGLES = 0.2  # of a line must be known before it is compared
+MAX_COMPARISONS = 200_000  # so that formulaic text does not make the work quadratic
+INDEX_BITS = 22  # of the table that says quickly which shingles are known
 
 
 def normalized(text: str) -> str:
@@ -28,18 +25,18 @@ def normalized(text: str) -> str:
 
 
 def digests(lines: Sequence[str]) -> Digests:
-    """A 64-bit number for every line that is the same on every machine."""
+    """A 64-bit hash of every line, the same on every machine."""
     joined = b"".join(hashlib.blake2b(line.encode("utf-8", "surrogatepass"), digest_size=8).digest() for line in lines)
     return np.frombuffer(joined, dtype="<u8").astype(np.uint64)
 
 
 def pair_digests(source: Digests, target: Digests) -> Digests:
-    """The digest of a pair from those of its sides; the order of the sides matters."""
+    """The digests of pairs from those of their sides."""
     return (source * np.uint64(0x9E3779B97F4A7C15)) ^ (target + (source >> np.uint64(29)))
 
 
 class HeldOut:
-    """The lines of valid and test, ready to be looked up while train streams by."""
+    """An index of the validation and test pairs, to look up training pairs in."""
 
     def __init__(self, sources: list[str], targets: list[str]) -> None:
         self.sources, self.targets = sources, targets
@@ -53,7 +50,7 @@ class HeldOut:
         self.compared = 0
 
     def exact(self, kind: str, values: Digests) -> Iterator[tuple[int, list[int]]]:
-        """Lines of train (by place in the chunk) that occur in valid or test, and where there."""
+        """The training lines (by place in the chunk) that are held out too, and their places there."""
         known = self.known[kind]
         for place, value in enumerate(values.tolist()):
             held = known.get(value)
@@ -61,7 +58,7 @@ class HeldOut:
                 yield place, held
 
     def near(self, sources: list[str], targets: list[str]) -> Iterator[tuple[int, int]]:
-        """Pairs of train that are almost a pair of valid or test, without being one."""
+        """The training pairs that are nearly but not exactly equal to a held-out pair."""
         if not self.owner:
             return
         hashes, starts = shingles(sources)
@@ -69,16 +66,17 @@ class HeldOut:
         share = np.add.reduceat(hits.astype(np.float32), starts) / np.maximum(
             np.diff(starts, append=len(hashes)) - SHINGLE, 1
         )
-        for place in np.flatnonzero(share >= SHARED_SHINGLES).tolist():
+        for place in np.flatnonzero(share >= MIN_SHARED_SHINGLES).tolist():
             begin = int(starts[place])
             end = int(starts[place + 1]) if place + 1 < len(starts) else len(hashes)
             held = self.best(hashes[begin:end][hits[begin:end]])
-            if held is None or self.compared >= COMPARISONS:
+            if held is None or self.compared >= MAX_COMPARISONS:
                 continue
             self.compared += 1
             if sources[place] == self.sources[held] and targets[place] == self.targets[held]:
                 continue
-            if alike(sources[place], self.sources[held]) >= NEAR and alike(targets[place], self.targets[held]) >= NEAR:
+            pairs = (sources[place], self.sources[held]), (targets[place], self.targets[held])
+            if all(similarity(*texts) >= NEAR for texts in pairs):
                 yield place, held
 
     def best(self, hashes: Digests) -> int | None:
@@ -92,7 +90,7 @@ class HeldOut:
 
 
 def by_digest(values: Digests) -> dict[int, list[int]]:
-    """Digest to the places that have it."""
+    """The places of each digest."""
     places: dict[int, list[int]] = defaultdict(list)
     for place, value in enumerate(values.tolist()):
         places[value].append(place)
@@ -100,7 +98,7 @@ def by_digest(values: Digests) -> dict[int, list[int]]:
 
 
 def index_shingles(lines: list[str]) -> tuple[dict[int, int], NDArray[np.bool_]]:
-    """Shingle to the one line that has it, and a table of bits that says quickly which shingles are known."""
+    """The line that each shingle occurs in, and a table that says quickly which shingles are known."""
     table = np.zeros(1 << INDEX_BITS, dtype=np.bool_)
     if not lines:
         return {}, table
@@ -110,7 +108,7 @@ def index_shingles(lines: list[str]) -> tuple[dict[int, int], NDArray[np.bool_]]
     inside = np.arange(len(hashes)) - np.repeat(starts, lengths) < np.repeat(lengths - SHINGLE, lengths)
     owner: dict[int, int] = {}
     for value, line in zip(hashes[inside].tolist(), owners[inside].tolist(), strict=True):
-        # a phrase of several lines points to none of them, but for lines that are the same
+        # a phrase that occurs in different lines points to none of them
         if owner.setdefault(value, line) != line and lines[owner[value]] != lines[line]:
             owner[value] = -1
     owner = {value: line for value, line in owner.items() if line >= 0}
@@ -120,7 +118,7 @@ def index_shingles(lines: list[str]) -> tuple[dict[int, int], NDArray[np.bool_]]
 
 
 def shingles(lines: Sequence[str]) -> tuple[Digests, NDArray[np.int64]]:
-    """A hash for the `SHINGLE` characters from every place of the joined lines, and where each line starts."""
+    """A hash of the `SHINGLE` characters from every position of the joined lines, and where each line starts."""
     codes, starts = characters(lines)
     hashes = codes.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     width = 1
@@ -140,8 +138,7 @@ def characters(lines: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.int
     return codes, np.cumsum(lengths) - lengths
 
 
-def alike(one: str, other: str) -> float:
-    """The share of four-letter pieces that two texts have in common (Jaccard)."""
-    first = {one[place : place + 4] for place in range(max(len(one) - 3, 1))}
-    second = {other[place : place + 4] for place in range(max(len(other) - 3, 1))}
+def similarity(left: str, right: str) -> float:
+    """The Jaccard similarity of the character 4-grams of two texts."""
+    first, second = ({text[i : i + 4] for i in range(max(len(text) - 3, 1))} for text in (left, right))
     return len(first & second) / len(first | second)

@@ -1,4 +1,4 @@
-"""Scripts and damage: which script a line is written in, and what encodings and escapes did to it."""
+"""Scripts and encoding damage: the script of a line, mojibake, escapes and control characters, and their repair."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 LATIN_ONLY = re.compile("[\0-\u024f\u1e00-\u1eff\u2000-\u206f\u20a0-\u20cf\u2100-\u214f]*")
 LETTER = re.compile(r"[^\W\d_]")
 
-# The first word of a character's Unicode name is its script, but for these.
+# The first word of a character's Unicode name is its script, with these exceptions.
 RENAMED = {"CJK": "Han", "HIRAGANA": "Kana", "KATAKANA": "Kana", "BOPOMOFO": "Bopomofo", "COPTIC": "Coptic"}
 WIDTHS = ("FULLWIDTH", "HALFWIDTH", "HALFWIDTH-FULLWIDTH")
 NO_SCRIPT = {
@@ -28,7 +28,7 @@ NO_SCRIPT = {
 }
 TWO_WORDS = {"OLD", "NEW", "TAI", "MEETEI", "SYLOTI", "OL", "PHAGS-PA", "CANADIAN", "LINEAR", "PAU", "PAHAWH", "WARANG"}
 
-UNSPACED_SCRIPTS = ("Han", "Kana", "Thai", "Lao", "Khmer", "Myanmar")  # scripts that do not part their words
+UNSPACED_SCRIPTS = ("Han", "Kana", "Thai", "Lao", "Khmer", "Myanmar")  # scripts without spaces between words
 
 SCRIPT_OF: dict[str, str] = {}
 
@@ -50,7 +50,7 @@ def script(text: str) -> str:
 
 
 def script_of(character: str) -> str:
-    """The script of one letter; "" for what is no letter or belongs to no script."""
+    """The script of one letter; "" for other characters."""
     known = SCRIPT_OF.get(character)
     if known is None:
         known = SCRIPT_OF[character] = named_script(character)
@@ -70,9 +70,9 @@ def named_script(character: str) -> str:
     return f"{name} {words[1].capitalize()}" if words[0] in TWO_WORDS and len(words) > 1 else name
 
 
-# C0 and C1 controls but the tab, line and paragraph separators (they split a line in two for many programs), the byte
-# order mark, lone surrogates, private use, noncharacters and U+FFFD, which stands where a character was lost.
-# Joiners and direction marks are left alone: Persian, Hindi and Hebrew need them.
+# C0 and C1 controls except the tab, line and paragraph separators (many programs split lines there), the byte order
+# mark, lone surrogates, private use, noncharacters and U+FFFD, the replacement character. Joiners and direction marks
+# are allowed: Persian, Hindi and Hebrew need them.
 CONTROL = re.compile(
     "[\0-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ue000-\uf8ff\ufdd0-\ufdef\ufff9-\uffff"
     "\U000f0000-\U0010ffff]"
@@ -80,23 +80,22 @@ CONTROL = re.compile(
 
 
 def has_control(text: str) -> bool:
-    """Whether the text holds a character that no sentence has: a control, a private or lost character."""
+    """Whether the text has control, private-use or replacement characters."""
     return CONTROL.search(text) is not None
 
 
-# Windows' code page 1252 gives these signs to the bytes 80-9F; Latin-1 has controls there.
+# The characters of the bytes 80-9F in Windows-1252; Latin-1 has control characters there.
 WINDOWS = {
     bytes([byte]).decode("cp1252"): byte for byte in range(0x80, 0xA0) if byte not in (0x81, 0x8D, 0x8F, 0x90, 0x9D)
 }
-SIGNS = "".join(WINDOWS)
-TAIL = f"[\x80-\xbf{SIGNS}]"
+TAIL = f"[\x80-\xbf{''.join(WINDOWS)}]"  # a continuation byte of UTF-8 in either
 
-# What UTF-8 looks like through the wrong table. A run of two or more letters of another script is proof by itself; a
-# single sequence must begin with a lead that real text would not put before such a sign.
+# UTF-8 that was decoded with the wrong code page. Two or more letters of another script are proof by themselves; a
+# single sequence must begin with a letter that does not occur before such a character in real text.
 FOREIGN_RUN = re.compile(f"(?:[\xc4-\xdf]{TAIL}){{2,}}|(?:[\xe0-\xef]{TAIL}{{2}}){{2,}}")
 PUNCTUATION = re.compile(f"\xe2[\x80\x82\x84\x86\x88€‚„†ˆ]{TAIL}|\xef\xbb\xbf|\xef\xbf\xbd|\xf0[\x9fŸ]{TAIL}{{2}}")
 ACCENT = re.compile(f"[\xc2-\xc6\xcc]{TAIL}|\xe1[\xba\xbb]{TAIL}")
-# These may follow a capital in sound text ("AMANHÃ…", "CAFÉ »"), so alone they prove nothing.
+# These may follow a capital in correct text ("AMANHÃ…", "CAFÉ »"), so they prove nothing by themselves.
 MAY_FOLLOW_A_LETTER = set("…”“»’‘–—™®°ªº·¹²³\xa0\xad‹›")
 
 
@@ -106,7 +105,7 @@ def mojibake(text: str) -> bool:
 
 
 def misread(text: str) -> list[tuple[int, int, str]]:
-    """Where misread UTF-8 begins and ends in the text, and what it was meant to be."""
+    """Start, end and correct text of every place where UTF-8 was decoded with the wrong code page."""
     found: list[tuple[int, int, str]] = []
     proven = False
     end = 0
@@ -121,7 +120,7 @@ def misread(text: str) -> list[tuple[int, int, str]]:
             found.append((match.start(), match.end(), meant))
             proven = proven or match.re is not ACCENT or stands_out(text, match)
             end = match.end()
-    return found if proven else []  # one proof in a line settles its doubtful places too
+    return found if proven else []  # one proof in a line is enough for its doubtful places
 
 
 def as_utf8(damaged: str) -> str:
@@ -133,7 +132,7 @@ def as_utf8(damaged: str) -> str:
 
 
 def is_plausible(meant: str) -> bool:
-    """Whether a decoded run is something people write: known characters, letters of one script."""
+    """Whether a repaired text is plausible: assigned characters, letters of one script."""
     if any(unicodedata.category(character) in ("Cn", "Co", "Cc") for character in meant):
         return False
     scripts = {script_of(character) for character in meant if character.isalpha()}
@@ -141,7 +140,7 @@ def is_plausible(meant: str) -> bool:
 
 
 def stands_out(text: str, match: re.Match[str]) -> bool:
-    """Whether a letter and a sign stand where sound text would not have them, such as inside a word."""
+    """Whether a letter and the next character stand where correct text does not have them, such as inside a word."""
     if match.group()[-1] not in MAY_FOLLOW_A_LETTER:
         return True
     before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
@@ -175,7 +174,7 @@ def escaped(text: str) -> bool:
 
 
 def is_entity(text: str) -> bool:
-    """Whether `&name;` is one that HTML knows; blanks that a tokenizer put inside do not matter."""
+    """Whether `&name;` is one that HTML knows; spaces inserted by a tokenizer are ignored."""
     name = re.sub(r"\s|&\s?amp\s?;|&", "", text)
     return name.startswith("#") or name in html5
 
@@ -189,8 +188,8 @@ def is_percent_utf8(text: str) -> bool:
 
 
 def repair(text: str) -> str:
-    """The text with misread UTF-8 read again, entities and escapes resolved, and controls left out."""
-    for _ in range(3):  # damage comes in layers: text that went through the wrong table twice, `&amp;amp;#39;`
+    """The text with mojibake decoded correctly, entities and escapes resolved, and control characters removed."""
+    for _ in range(3):  # text may be damaged more than once: `&amp;amp;#39;`
         mended = repair_once(text)
         if mended == text:
             break
@@ -199,7 +198,7 @@ def repair(text: str) -> str:
 
 
 def repair_once(text: str) -> str:
-    """One layer of damage taken off."""
+    """One repair of mojibake, entities and escapes."""
     pieces, end = [], 0
     for start, stop, meant in misread(text) if not text.isascii() else []:
         pieces += [text[end:start], meant]
@@ -215,17 +214,17 @@ def repair_once(text: str) -> str:
 
 
 def decomposed(text: str) -> bool:
-    """Whether letters are written in pieces (NFD) that Unicode has as one (NFC)."""
+    """Whether letters are decomposed (NFD) that have a composed form (NFC)."""
     if text.isascii() or unicodedata.is_normalized("NFC", text):
         return False
-    return len(unicodedata.normalize("NFC", text)) < len(text)  # some Indic letters are rightly written in pieces
+    return len(unicodedata.normalize("NFC", text)) < len(text)  # some Indic letters have no composed form in NFC
 
 
 MISREAD = re.compile(f"[\xc2-\xf4]{TAIL}")
 
 
 def damage(text: str) -> str:
-    """The worst thing that happened to a text: "mojibake", "control-characters", "double-escapes", "escapes" or ""."""
+    """The worst damage of a text: "mojibake", "control-characters", "double-escapes", "escapes" or ""."""
     if not text.isascii() and MISREAD.search(text) and mojibake(text):
         return "mojibake"
     if (not text.isprintable() or "\ufffd" in text) and has_control(text):
@@ -237,16 +236,16 @@ def damage(text: str) -> str:
     return "escapes" if escaped(text) else ""
 
 
-MARKS_OF_DAMAGE = (CONTROL, DOUBLE_ENTITY, BACKSLASH, PERCENT, ENTITY, SPLIT_ENTITY)
+DAMAGE_PATTERNS = (CONTROL, DOUBLE_ENTITY, BACKSLASH, PERCENT, ENTITY, SPLIT_ENTITY)
 
 
 def damaged_part(text: str, *, around: int = 20) -> str:
-    """The first damaged place of a text with a little around it; "" where there is none."""
+    """The first damaged place of a text with some context; "" if there is none."""
     kind = damage(text)
     if not kind:
         return ""
     if kind == "mojibake":
         start = misread(text)[0][0]
     else:
-        start = min(match.start() for pattern in MARKS_OF_DAMAGE if (match := pattern.search(text)))
+        start = min(match.start() for pattern in DAMAGE_PATTERNS if (match := pattern.search(text)))
     return text[max(start - around, 0) : start + around]

@@ -1,4 +1,4 @@
-"""Sentences: where a long text can be taken apart, and how its translated parts become a text again."""
+"""Sentences: split a text into sentences, split long sentences into parts, and join their translations."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from regard.text.scripts import UNSPACED_SCRIPTS, script
 
-CLOSE = ("Han", "Kana")  # scripts that part neither their words nor their sentences
+NO_SENTENCE_SPACES = ("Han", "Kana")  # scripts without spaces between sentences
 
-# What stands before a full stop that ends no sentence, in small letters; single letters and d.h. need no mention.
+# Abbreviations whose full stop ends no sentence, in lower case; single letters and d.h. are handled by rule.
 ABBREVIATIONS = frozenset(
     """
     mr mrs ms dr prof rev gen col capt lt sgt sen rep gov hon st mt ft jr sr vs etc al ca cf approx dept est fig figs
@@ -31,76 +31,80 @@ ABBREVIATIONS = frozenset(
 CLOSING = "\"'”’»›)\\]}」』）】〉》"
 BREAKS = "\r\n\u2028\u2029"
 STOPS = ".!?…؟۔।॥։።‽⁇⁈⁉"
-# A run of marks or blanks is tried once, from its beginning: from every place in it, a long one would take for ever.
+# A run of marks or spaces is matched once, from its beginning: the lookbehinds keep matching linear in its length.
 END = re.compile(
     rf"[{BREAKS}]+\s*"
     rf"|[。！？｡]+[{CLOSING}]*\s*"
     rf"|(?<![{STOPS}])[{STOPS}]++(?:[ \u00a0\u202f](?=[»›]))?[{CLOSING}]*+\s+"
 )
 CLAUSE = re.compile(rf"[,;:،؛，、；：—–][{CLOSING}]*+\s+|[，、；：،؛]|(?<!\s)\s++(?=[(\[«“„—–])|(?<=[)\]»”])\s+")
-BLANK = re.compile(r"\s+")
+SPACES = re.compile(r"\s+")
 
 
 class TextPart(NamedTuple):
-    """A piece of a text, and the white space that stands before it there."""
+    """A part of a text, and the white space before it."""
 
     gap: str
     text: str
     split: bool = False
-    """It begins inside a sentence,"""
+    """It begins inside a sentence."""
     torn: bool = False
-    """and inside a word."""
+    """It begins inside a word."""
 
 
 def split_sentences(text: str) -> list[TextPart]:
-    """The sentences of a text; where it is doubtful they stay together. White space at its end is an empty part."""
+    """The sentences of a text; where an end is doubtful it is not split. White space at the end is an empty part."""
     return _parts(text, (match for match in END.finditer(text) if _ends(text, match)))
 
 
-def split_long_sentence(text: str, measure: Callable[[Sequence[str]], list[int]], most: int) -> list[TextPart]:
-    """A sentence in parts that measure at most so much: at the marks of clauses, else at blanks, else anywhere."""
+def split_long_sentence(text: str, measure: Callable[[Sequence[str]], list[int]], limit: int) -> list[TextPart]:
+    """Parts of a sentence whose size is at limit `limit`, split at clauses, else at spaces, else anywhere.
+
+    `measure` returns the sizes of texts.
+    """
     return [
-        first._replace(split=bool(place)) for place, first in enumerate(_fitting(text, measure, most, [CLAUSE, BLANK]))
+        first._replace(split=bool(place))
+        for place, first in enumerate(_fitting(text, measure, limit, [CLAUSE, SPACES]))
     ]
 
 
 def join_parts(parts: Sequence[TextPart], written: Sequence[str]) -> str:
-    """The translations of parts as one text, with the white space the parts had, or what the script written uses."""
-    found: list[str] = []
+    """The translations of parts as one text, with the white space of the parts or as the target script uses it."""
+    texts: list[str] = []
     for part, text in zip(parts, written, strict=True):
-        gap, beside = part.gap, bool(found) and bool(text) and bool(found[-1])
+        gap, beside = part.gap, bool(texts) and bool(text) and bool(texts[-1])
         if beside and gap in ("", " ") and not part.torn:
-            gap = "" if script(text) in CLOSE and script(found[-1]) in CLOSE else " "
-        found += [gap, text]
-    return "".join(found)
+            gap = "" if script(text) in NO_SENTENCE_SPACES and script(texts[-1]) in NO_SENTENCE_SPACES else " "
+        texts += [gap, text]
+    return "".join(texts)
 
 
 def text_problem(text: str) -> str:
-    """What makes a text one that cannot be translated, or nothing."""
+    """Why a text cannot be translated; "" if it can."""
     if not isinstance(text, str):
         return f"a text must be a string, not {type(text).__name__}"
     if "\0" in text:
-        return f"there is a NUL at character {text.index(chr(0)) + 1}: this is no text"
+        return f"there is a NUL at character {text.index(chr(0)) + 1}: this is not text"
     try:
         text.encode()
     except UnicodeEncodeError as error:
         code = ord(text[error.start])
-        if 0xDC80 <= code <= 0xDCFF:  # as Python reads bytes that are no text
+        if 0xDC80 <= code <= 0xDCFF:  # how Python decodes bytes that are not UTF-8
             return f"there is a byte that is not UTF-8 (0x{code - 0xDC00:02X}) at character {error.start + 1}"
         return f"there is half a character (the lone surrogate U+{code:04X}) at character {error.start + 1}"
     return ""
 
 
 def _parts(text: str, cuts: Iterator[re.Match[str]]) -> list[TextPart]:
-    """What lies between cuts: each match ends in the white space before the next part."""
-    found, begin = [], 0
+    """The parts between the ends of these matches."""
+    pieces, start = [], 0
     for cut in cuts:
-        found.append(text[begin : cut.end()])
-        begin = cut.end()
-    found.append(text[begin:])
+        pieces.append(text[start : cut.end()])
+        start = cut.end()
+    pieces.append(text[start:])
     gap = text[: len(text) - len(text.lstrip())]
     parts = []
-    for piece in found:
+    for piece in pieces:
         if inside := piece.strip():
             parts.append(TextPart(gap, inside))
             gap = ""
@@ -109,7 +113,7 @@ def _parts(text: str, cuts: Iterator[re.Match[str]]) -> list[TextPart]:
 
 
 def _ends(text: str, match: re.Match[str]) -> bool:
-    """Whether these marks and the white space after them end a sentence."""
+    """Whether a match of `END` ends a sentence."""
     marks, after = match.group(), text[match.end() : match.end() + 1]
     if marks[0] in BREAKS or any(mark in BREAKS for mark in marks):
         return True
@@ -130,57 +134,57 @@ def _ends(text: str, match: re.Match[str]) -> bool:
 
 
 def _fitting(
-    text: str, measure: Callable[[Sequence[str]], list[int]], most: int, marks: Sequence[re.Pattern[str]]
+    text: str, measure: Callable[[Sequence[str]], list[int]], limit: int, marks: Sequence[re.Pattern[str]]
 ) -> list[TextPart]:
-    if measure([text])[0] <= most:
+    if measure([text])[0] <= limit:
         return [TextPart("", text)]
     if not marks:
-        return _halves(text, measure, most)
+        return _halves(text, measure, limit)
     pieces = _parts(text, marks[0].finditer(text))
-    found: list[TextPart] = []
-    for part in _packed(pieces, measure([piece.text for piece in pieces]), most):
-        first, *others = _fitting(part.text, measure, most, marks[1:])
-        found += [first._replace(gap=part.gap), *others]
-    return found
+    fitting: list[TextPart] = []
+    for part in _packed(pieces, measure([piece.text for piece in pieces]), limit):
+        first, *others = _fitting(part.text, measure, limit, marks[1:])
+        fitting += [first._replace(gap=part.gap), *others]
+    return fitting
 
 
-def _packed(parts: Sequence[TextPart], sizes: Sequence[int], most: int) -> list[TextPart]:
-    """Neighbours together, as many as fit."""
-    found: list[TextPart] = []
-    room = 0
+def _packed(parts: Sequence[TextPart], sizes: Sequence[int], limit: int) -> list[TextPart]:
+    """Neighbouring parts joined as long as they fit."""
+    joined: list[TextPart] = []
+    left = 0
     for part, size in zip(parts, sizes, strict=True):
-        if found and size <= room:
-            found[-1] = found[-1]._replace(text=found[-1].text + part.gap + part.text)
-            room -= size
+        if joined and size <= left:
+            joined[-1] = joined[-1]._replace(text=joined[-1].text + part.gap + part.text)
+            left -= size
         else:
-            found.append(part)
-            room = most - size
-    return found
+            joined.append(part)
+            left = limit - size
+    return joined
 
 
-def _halves(text: str, measure: Callable[[Sequence[str]], list[int]], most: int) -> list[TextPart]:
-    """Whatever it is, in parts that fit: at a blank near the middle, else between two characters there."""
-    waiting, found = [TextPart("", text)], []
-    parted = script(text) not in UNSPACED_SCRIPTS
+def _halves(text: str, measure: Callable[[Sequence[str]], list[int]], limit: int) -> list[TextPart]:
+    """Parts that fit, split at a space near the middle, else between two characters there."""
+    waiting, parts = [TextPart("", text)], []
+    spaced = script(text) not in UNSPACED_SCRIPTS
     while waiting:
         part = waiting.pop()
-        if measure([part.text])[0] <= most or len(part.text) < 2:
-            found.append(part)
+        if measure([part.text])[0] <= limit or len(part.text) < 2:
+            parts.append(part)
             continue
         place = _middle(part.text)
-        one, other = part.text[:place], part.text[place:]
-        gap = other[: len(other) - len(other.lstrip())]
-        waiting += [TextPart(gap, other.lstrip(), torn=parted and not gap), part._replace(text=one)]
-    return found
+        left, right = part.text[:place], part.text[place:]
+        gap = right[: len(right) - len(right.lstrip())]
+        waiting += [TextPart(gap, right.lstrip(), torn=spaced and not gap), part._replace(text=left)]
+    return parts
 
 
 def _middle(text: str) -> int:
-    """Where to cut a text in two."""
+    """Where to split a text in two."""
     middle = len(text) // 2
-    blank = text.rfind(" ", len(text) // 4, middle)
-    if blank > 0:
-        return blank
-    # What a character is made of stays together: marks above it, joiners, what makes a sign an emoji.
+    space = text.rfind(" ", len(text) // 4, middle)
+    if space > 0:
+        return space
+    # combining marks and joiners stay with their character
     for place in range(middle, max(middle - 32, 0), -1):
         if unicodedata.category(text[place])[0] not in "MC" and unicodedata.category(text[place - 1]) != "Cf":
             return place
