@@ -175,19 +175,19 @@ def _trace_translator(translator: Translator, text: str, target: str | None, bea
         raise InputError(
             f"the sentence has {len(source) - 1} tokens and this model reads {translator.max_length}: explain a part"
         )
-    encoded = trees = None
+    trees = None
     if target:
         hypothesis = _given(tokenizers.target.encode(target))
         _check_positions(translator.model, len(hypothesis.tokens) + 1)
     else:
-        options = SearchOptions(beams or translator.config.decode.beams, keep_encoded=True, keep_trees=True)
-        ((hypothesis, *_),), encoded, trees = translator.torch_engine.search([source], options)
+        # Without a record, as `translate` searches: the score is the same to the last bit.
+        options = SearchOptions(beams or translator.config.decode.beams, keep_trees=True)
+        ((hypothesis, *_),), _, trees = translator.torch_engine.search([source], options)
     return trace(
         cast(Generator, translator.model),
         [source],
         [hypothesis],
         tokenizers,
-        encoded=encoded,
         texts=[text],
         trees=trees,
         hidden=True,
