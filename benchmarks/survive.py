@@ -1,4 +1,4 @@
-"""Survival: kill -9 at random moments, a hundred times in a row, and the end is that of the run that was left alone."""
+"""Survival: a run killed with kill -9 at a hundred random moments ends with the weights of an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from regard.errors import RegardError
 from regard.folders import checksum
 from regard.models.folder import CONFIG, MODEL, load_config, load_model
 from regard.text.tokenizer import Tokenizers
-from regard.training.checkpoint import CHECKPOINTS, checkpoints, load_checkpoint
+from regard.training.checkpoint import CHECKPOINTS, checkpoints, load_checkpoint, update_number
 
 PAIRS = 600
 SETTINGS = (
@@ -42,37 +42,37 @@ SETTINGS = (
 
 
 def main(kills: int = 100, seed: int = 0) -> bool:
-    """Runs are started again and again until they are finished, and new ones begun, until so many were killed."""
+    """Start and kill runs until `kills` were killed; each run is restarted until it is finished."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write(folder)
-        alone = folder / "alone"
-        life = finish(folder, alone)
-        wanted = checksum(alone / MODEL)
-        chance, seen = random.Random(seed), Counter[str]()
-        wrong: list[str] = []
-        run, before, begun = 1, 0, time.perf_counter()
-        while seen["kills"] < kills:
+        uninterrupted = folder / "uninterrupted"
+        duration = finish(folder, uninterrupted)
+        expected = checksum(uninterrupted / MODEL)
+        generator, counts = random.Random(seed), Counter[str]()
+        faults_found: list[str] = []
+        run, before, start_time = 1, 0, time.perf_counter()
+        while counts["kills"] < kills:
             out = folder / f"run-{run}"
-            killed = start(folder, out, after=chance.uniform(0.0, 1.05 * life))
-            wrong += [f"run {run}: {line}" for line in faults(out, before, said(folder))]
-            seen[phase(out, said(folder)) if killed else "finished"] += 1
-            seen["kills"] += killed
-            before = newest_update(out)
+            killed = start(folder, out, after=generator.uniform(0.0, 1.05 * duration))
+            faults_found += [f"run {run}: {line}" for line in faults(out, before, said(folder))]
+            counts[phase(out, said(folder)) if killed else "finished"] += 1
+            counts["kills"] += killed
+            before = latest_update(out)
             if not killed:
-                if checksum(out / MODEL) != wanted:
-                    wrong.append(f"run {run} ended with other weights than the run that was left alone")
+                if checksum(out / MODEL) != expected:
+                    faults_found.append(f"run {run} ended with other weights than the uninterrupted run")
                 run, before = run + 1, 0
-        seconds = time.perf_counter() - begun
-        out = folder / f"run-{run}"  # the last one is brought to its end as well
+        seconds = time.perf_counter() - start_time
+        out = folder / f"run-{run}"  # finish the last one
         finish(folder, out)
-        wrong += faults(out, before, said(folder))
-        equal = not wrong and checksum(out / MODEL) == wanted
-    for line in wrong:
+        faults_found += faults(out, before, said(folder))
+        equal = not faults_found and checksum(out / MODEL) == expected
+    for line in faults_found:
         print(line, file=sys.stderr)
     return report(
-        "kill -9 survived", float(equal), at_least=1.0, kills=seen.pop("kills"), finished=seen.pop("finished") + 1,
-        killed_while=dict(seen), wrong=len(wrong), seconds=round(seconds), life=round(life, 1), seed=seed,
+        "kill -9 survived", float(equal), at_least=1.0, kills=counts.pop("kills"), finished=counts.pop("finished") + 1,
+        killed_while=dict(counts), wrong=len(faults_found), seconds=round(seconds), life=round(duration, 1), seed=seed,
     )  # fmt: skip
 
 
@@ -82,10 +82,10 @@ def write(folder: Path) -> None:
     (folder / "target").write_text("".join(pair.target + "\n" for pair in pairs), encoding="utf-8")
 
 
-# One life
+# One start
 
 
-def begin(folder: Path, out: Path) -> subprocess.Popen[bytes]:
+def launch(folder: Path, out: Path) -> subprocess.Popen[bytes]:
     words = [sys.executable, "-m", "regard", "train", "source", "target", "--out", str(out), "--device", "cpu"]
     words += ["--threads", "1", *(word for value in SETTINGS for word in ("--set", value))]
     environment: dict[str, Any] = {**os.environ, "REGARD_CACHE": str(folder / "cache"), "COLUMNS": "120"}
@@ -98,38 +98,37 @@ def said(folder: Path) -> str:
 
 
 def finish(folder: Path, out: Path) -> float:
-    """A run to its end; how long that took."""
-    begun = time.perf_counter()
-    process = begin(folder, out)
+    """Run to the end and return the seconds."""
+    start_time = time.perf_counter()
+    process = launch(folder, out)
     if process.wait():
         raise SystemExit(f"the run failed:\n{said(folder)}")
-    return time.perf_counter() - begun
+    return time.perf_counter() - start_time
 
 
 def start(folder: Path, out: Path, *, after: float) -> bool:
-    """A run that is killed after so many seconds; False where it was done before."""
-    process = begin(folder, out)
+    """Kill a run after some seconds; False if it was finished before."""
+    process = launch(folder, out)
     try:
         code = process.wait(after)
     except subprocess.TimeoutExpired:
         process.kill()
         code = process.wait()
     if code > 0:
-        raise SystemExit(f"a run that was started again failed:\n{said(folder)}")
+        raise SystemExit(f"a restarted run failed:\n{said(folder)}")
     return code < 0
 
 
-# What is left of it
+# What it leaves
 
 
-def newest_update(out: Path) -> int:
-    found = checkpoints(out)
-    return int(found[-1].name.removeprefix("update-")) if found else 0
+def latest_update(out: Path) -> int:
+    return max(map(update_number, checkpoints(out)), default=0)
 
 
 def faults(out: Path, before: int, words: str) -> list[str]:
-    """What of a folder does not load, and what was lost since the checkpoint that was there `before`."""
-    wrong = []
+    """Files that do not load, and updates lost since the checkpoint of update `before`."""
+    faults_found = []
     try:
         for path in checkpoints(out):
             load_checkpoint(path)
@@ -139,27 +138,27 @@ def faults(out: Path, before: int, words: str) -> list[str]:
         if (out / MODEL).exists():
             load_model(out)
     except RegardError as error:
-        wrong.append(f"does not load: {error}")
+        faults_found.append(f"does not load: {error}")
     if "passed over" in words:
-        wrong.append("a checkpoint was damaged")
+        faults_found.append("a checkpoint was damaged")
     resumed = re.search(r"resumed at update ([\d,]+)", words)
     if resumed and int(resumed[1].replace(",", "")) < before:
-        wrong.append(f"went on from update {resumed[1]} though {before} was saved")
-    if newest_update(out) < before:
-        wrong.append(f"has {newest_update(out)} updates, and had {before}")
-    return wrong
+        faults_found.append(f"resumed at update {resumed[1]} though {before} was saved")
+    if latest_update(out) < before:
+        faults_found.append(f"has {latest_update(out)} updates, and had {before}")
+    return faults_found
 
 
 def phase(out: Path, words: str) -> str:
-    """What a run was doing when it was killed, as far as can be seen from outside."""
-    hidden = [*out.glob(".regard-*"), *(out / CHECKPOINTS).glob(".regard-*")]
+    """What a run was doing when it was killed, as its files show."""
+    temporary = [*out.glob(".regard-*"), *(out / CHECKPOINTS).glob(".regard-*")]
     if (out / MODEL).exists():
         return "finished already"
-    if any(path.parent.name == CHECKPOINTS for path in hidden):
+    if any(path.parent.name == CHECKPOINTS for path in temporary):
         return "saving"
-    if newest_update(out) == updates():
+    if latest_update(out) == updates():
         return "finishing"
-    if hidden:
+    if temporary:
         return "writing other files"
     return "training" if "examples to train on" in words else "starting"
 
