@@ -182,7 +182,7 @@ def test_a_checkpoint_has_what_was_there_when_it_was_saved_though_the_gpu_goes_o
 ) -> None:
     copy_late(monkeypatch)
     if not room:
-        monkeypatch.setattr(checkpoint, "_quick_copies", lambda *_: None)
+        monkeypatch.setattr(checkpoint, "_copy_on_device", lambda *_: None)
     config = make_config("transformer", updates=8, save_every=1, keep_checkpoints=9, ema_decay=0.9, batch_shapes=shapes)
     compare_saves(make_training(tmp_path, write_corpus(tmp_path), config, Runtime(torch.device("cuda"), 0, 1)))
 
