@@ -95,7 +95,7 @@ def marian(config: Config, data: Data, device: str, *, updates: int, compiled: b
     """Batches that lie on the device before it begins: only the updates are timed."""
     epoch = data.epoch(0, rank=0, world_size=1)
     numbers = range(min(updates, len(epoch.plan)))
-    batches = [epoch.make(number).each(lambda tensor: tensor.to(device)) for number in numbers]
+    batches = [epoch.make(number).map_tensors(lambda tensor: tensor.to(device)) for number in numbers]
     model = Marian(config, bf16=True, device=device, compiled=compiled)
     begun = clock(device)
     for batch in batches[:: max(1, len(batches) // 20)]:

@@ -100,7 +100,7 @@ def test_the_old_folder_is_restored_when_the_rename_fails(tmp_path: Path, monkey
 
 def test_a_folder_is_not_replaced_without_force(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
-    with pytest.raises(FolderError, match="x is already there"), folders.atomic_folder(tmp_path / "x", force=False):
+    with pytest.raises(FolderError, match="x already exists"), folders.atomic_folder(tmp_path / "x", force=False):
         pass
 
 
@@ -133,7 +133,7 @@ def test_a_file_is_unchanged_when_writing_fails(tmp_path: Path) -> None:
 
 def test_a_file_is_not_replaced_without_force(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("old")
-    with pytest.raises(FolderError, match="x is already there"):
+    with pytest.raises(FolderError, match="x already exists"):
         folders.write_file(tmp_path / "x", "new", force=False)
 
 
@@ -236,7 +236,7 @@ def test_a_checksum_of_a_file_elsewhere_is_refused(tmp_path: Path) -> None:
 
 def test_files_that_people_edit_have_no_checksum(tmp_path: Path) -> None:
     fill(tmp_path)
-    folders.write_checksums(tmp_path, but=["a"])
+    folders.write_checksums(tmp_path, exclude=["a"])
     assert folders.verify(tmp_path) == ["b"]
 
 
@@ -332,9 +332,7 @@ def test_a_folder_without_permission_is_named(open_to_all: Path) -> None:
     open_to_all.chmod(0o555)
     with running(WRITE, open_to_all) as process:
         said = [line(process) for _ in range(3)]
-    assert said == [
-        f"{open_to_all / name} cannot be written: you have no permission to do that there" for name in ("x", "y", "")
-    ]
+    assert said == [f"{open_to_all / name} cannot be written: permission denied" for name in ("x", "y", "")]
 
 
 def test_a_read_only_file_system_is_named(read_only: Path) -> None:
@@ -345,24 +343,24 @@ def test_a_read_only_file_system_is_named(read_only: Path) -> None:
 def test_a_file_where_a_folder_should_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     with (
-        pytest.raises(FolderError, match=rf"{tmp_path}/x is a file, and a folder is wanted"),
+        pytest.raises(FolderError, match=rf"{tmp_path}/x is a file; a folder is needed"),
         folders.atomic_folder(tmp_path / "x" / "y" / "z", force=False),
     ):
         pass
 
 
 def test_a_folder_where_a_file_should_be_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FolderError, match=f"{tmp_path} is a folder, and a file is wanted"):
+    with pytest.raises(FolderError, match=f"{tmp_path} is a folder; a file is needed"):
         folders.write_file(tmp_path, "", force=True)
 
 
 @pytest.mark.parametrize(
     ("code", "kind", "says"),
     [
-        (errno.ENOSPC, RunError, "the disk is full; what was there before is unchanged"),
+        (errno.ENOSPC, RunError, "the disk is full; existing files are unchanged"),
         (errno.EDQUOT, RunError, "the disk is full"),
         (errno.EROFS, FolderError, "the file system is read-only"),
-        (errno.EISDIR, FolderError, "x is a folder, and a file is wanted"),
+        (errno.EISDIR, FolderError, "x is a folder; a file is needed"),
         (errno.ENOENT, FolderError, "there is no such file or folder"),
         (errno.EIO, RunError, "could not be written: Input/output error"),
     ],

@@ -59,7 +59,7 @@ class ModelConfig:
     positions: Positions = "sinusoidal"
     """Positions: sinusoidal (the paper's), sinusoidal_halves (all sines, then all cosines), learned or rotary."""
     rotary_base: float = 10000.0
-    """Base of the wavelengths of rotary positions."""
+    """Base of the rotary frequencies (RoPE theta)."""
     norm: Literal["layer", "rms"] = "layer"
     """LayerNorm or RMSNorm."""
     norm_placement: Literal["post", "pre"] = "post"
@@ -102,7 +102,7 @@ class ModelConfig:
         check_range("model", self, "encoder_layers decoder_layers", 1, MAX_LAYERS)
         check_range("model", self, "vocabulary size heads feed_forward_size max_positions token_types", 1, MAX_SIZE)
         check_range("model", self, "target_vocabulary embedding encoder_size output_size key_value_heads", 0, MAX_SIZE)
-        check_share("model", self, "dropout attention_dropout")
+        check_fraction("model", self, "dropout attention_dropout")
         for name in ("norm_epsilon", "rotary_base"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ConfigError(f"model.{name} ({getattr(self, name)}) must be a number above 0")
@@ -126,7 +126,7 @@ class ModelConfig:
                 f"model.heads ({self.heads}) must be a multiple of model.key_value_heads ({self.key_value_heads})"
             )
         if self.score == "none":
-            raise ConfigError(f"model.score = none is for model.family = rnn: a {self.family} is made of attention")
+            raise ConfigError(f"model.score = none is for model.family = rnn: a {self.family} needs attention")
         if self.positions == "rotary" and self.head_size % 2:
             raise ConfigError(
                 "model.positions = rotary rotates pairs of numbers: model.size / model.heads "
@@ -138,7 +138,9 @@ class ModelConfig:
     def _check_recurrent(self) -> None:
         directions = 2 if self.bidirectional else 1
         if not self.encoder_size and self.size % directions:
-            raise ConfigError(f"model.size ({self.size}) must be even, or model.encoder_size given, to read both ways")
+            raise ConfigError(
+                f"model.size ({self.size}) must be even for a bidirectional encoder, or set model.encoder_size"
+            )
         if self.score in PRODUCT_SCORES and self.encoder_state_size != self.size:
             raise ConfigError(
                 f"model.score = {self.score} needs encoder states ({self.encoder_state_size}) of the decoder's size "
@@ -218,7 +220,7 @@ class TextConfig:
     bpe_dropout_variants: int = 8
     """Number of differently tokenized copies of the corpus for BPE dropout; the epochs take turns."""
     tags: str = ""
-    """Tokens of your own that are never split, such as <2fr>, separated by spaces."""
+    """Custom tokens that are never split, such as <2fr>, separated by spaces."""
     max_length: int = 256
     """Maximum number of tokens of a sentence."""
     max_length_ratio: float = 4.0
@@ -226,15 +228,15 @@ class TextConfig:
     cleaning: str = " ".join(CLEANING)
     """Cleaning rules: empty, long, ratio, control (characters), copy (of the source), script, duplicate."""
     held_out: int = 2000
-    """Pairs held out for validation without --valid, at most 2 %; of a running text the last tenth."""
+    """Pairs held out for validation without --valid, at most 2 %; of continuous text, the last tenth."""
     continuous: bool = False
-    """Read a text file as one running text, for a gpt or bert: line ends are tokens, and nothing is cleaned."""
+    """Read a text file as one continuous text, for a gpt or bert: line ends are tokens, and nothing is cleaned."""
     context_length: int = 512
     """Tokens per row when texts are packed for a gpt or bert."""
     isolate_texts: bool = False
     """Packed texts do not attend to each other."""
     mask_probability: float = 0.15
-    """Share of the tokens that a bert has to predict."""
+    """Fraction of the tokens that are masked and predicted (bert)."""
     fingerprint: str = ""
     """Hash of the tokenizer the model was trained with. Written by training; another tokenizer is refused."""
 
@@ -243,7 +245,7 @@ class TextConfig:
         check_range("text", self, "vocabulary held_out", 0)
         check_range("text", self, "bpe_dropout_variants max_length", 1)
         check_range("text", self, "context_length", 2)
-        check_share("text", self, "bpe_dropout mask_probability")
+        check_fraction("text", self, "bpe_dropout mask_probability")
         if self.bpe_dropout and self.tokenizer != "bpe":
             raise ConfigError(f"text.bpe_dropout is for text.tokenizer = bpe, and it is {self.tokenizer}")
         if self.continuous and self.tokenizer not in EXACT_TOKENIZERS:
@@ -293,9 +295,9 @@ class TrainConfig:
     max_grad_norm: float = 1.0
     """Gradient clipping: the maximum norm of the gradient; 0: no clipping."""
     label_smoothing: float = 0.1
-    """Label smoothing: the share of each target spread evenly over the vocabulary."""
+    """Label smoothing: the probability mass of each target that is spread evenly over the vocabulary."""
     r_drop: float = 0.0
-    """Weight of the R-Drop loss, which draws two passes with different dropout together; 0: off."""
+    """Weight of the R-Drop loss: the divergence between two passes with different dropout; 0: off."""
     guided_alignment: float = 0.0
     """Weight of the guided alignment loss: a head learns --alignments, or the attention of its layer; 0: off."""
     freeze: str = ""
@@ -329,7 +331,7 @@ class TrainConfig:
         check_range("train", self, positive, 1)
         check_range("train", self, "batch_shapes warmup average_checkpoints patience film seed lora_rank", 0)
         check_range("train", self, "learning_rate weight_decay max_grad_norm r_drop guided_alignment", 0)
-        check_share("train", self, "label_smoothing ema_decay beta2")
+        check_fraction("train", self, "label_smoothing ema_decay beta2")
         if self.lora_rank and self.freeze:
             raise ConfigError("train.lora_rank freezes all weights but LoRA's, so train.freeze has no effect: give one")
 
@@ -347,9 +349,9 @@ class DecodeConfig:
     diversity_penalty: float = 0.0
     """Penalty for tokens that other groups of the beam chose, so that alternatives differ more."""
     max_length_ratio: float = 3.0
-    """Maximum length of a translation, as a multiple of the source's tokens,"""
+    """Maximum length of a translation, as a multiple of the source's tokens; see max_length_extra."""
     max_length_extra: int = 10
-    """plus this many tokens."""
+    """Tokens added to the maximum length that max_length_ratio gives."""
     min_length: int = 0
     """Minimum number of tokens of a translation."""
     no_repeat_ngram: int = 0
@@ -407,8 +409,8 @@ class Config:
         """This config with some fields replaced by nested plain values."""
         merged: dict[str, Any] = self.values()
         for name, section in values.items():
-            both = name in merged and isinstance(section, Mapping)
-            merged[name] = {**merged[name], **section} if both else section
+            is_section = name in merged and isinstance(section, Mapping)
+            merged[name] = {**merged[name], **section} if is_section else section
         return self.read(merged)
 
     def with_values(self, assignments: Iterable[str] | Mapping[str, Any]) -> Self:
@@ -458,7 +460,7 @@ def _parse(text: str) -> Any:
 
 
 def check_range(section: str, config: Any, names: str, low: float, high: float = math.inf) -> None:
-    """Check that fields, named with spaces between, are finite and from `low` to `high`."""
+    """Check that fields (names separated by spaces) are finite and from `low` to `high`."""
     for name in names.split():
         value = getattr(config, name)
         if not low <= value <= high or value == math.inf:
@@ -466,8 +468,8 @@ def check_range(section: str, config: Any, names: str, low: float, high: float =
             raise ConfigError(f"{section}.{name} ({value}) must be {limit}")
 
 
-def check_share(section: str, config: Any, names: str) -> None:
-    """Check that fields, named with spaces between, are at least 0 and below 1."""
+def check_fraction(section: str, config: Any, names: str) -> None:
+    """Check that fields (names separated by spaces) are at least 0 and below 1."""
     for name in names.split():
         value = getattr(config, name)
         if not 0 <= value < 1:
@@ -568,7 +570,9 @@ def _load_json(path: Path) -> dict[str, Any]:
     for section, fields in values.items():
         for name in fields if isinstance(fields, Mapping) and section in known else ():
             if name not in known[section]:
-                raise ConfigError(f"{path} has the field {section}.{name} of another version of Regard: train it again")
+                raise ConfigError(
+                    f"{path} has the field {section}.{name} of another version of Regard: train the model again"
+                )
     return values
 
 

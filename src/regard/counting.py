@@ -17,11 +17,11 @@ from regard.config import Config, ModelConfig, find_config
 from regard.errors import ConfigError, did_you_mean
 from regard.results import Report, Table
 
-SENTENCE_TOKENS = 32  # of source and target, where none are given
+SENTENCE_TOKENS = 32  # default length of source and target
 BATCH_SENTENCES = 32
 TRAINING_TOKENS = 1e9
 UTILISATION = 0.3  # share of the peak FLOP/s that training reaches
-LINK = 50.0  # GB/s
+LINK_BANDWIDTH = 50.0  # GB/s that one GPU can send
 PRECISIONS = {"fp32": 4, "bf16": 2}  # bytes of a number
 
 
@@ -262,7 +262,7 @@ def estimate_memory(
     config: ModelConfig, parameters: int, batch: int, source: int, target: int, precision: str
 ) -> Memory:
     """Memory for B pairs in a batch. In bf16 the master weights, gradients and Adam's two averages stay in fp32."""
-    number = PRECISIONS[precision]
+    bytes_per_number = PRECISIONS[precision]
     low, fp32 = _activations(config, source, target)
     cache = 2 * config.decoder_layers * config.kv_heads * config.head_size
     if config.family in ("rnn", "bert"):
@@ -274,15 +274,18 @@ def estimate_memory(
         weights=parameters * (4 if precision == "fp32" else 6),
         gradients=4 * parameters,
         optimizer=8 * parameters,
-        activations=batch * (number * low + 4 * fp32),
-        cache_per_token=number * cache,
-        cache_per_source_token=number * source_cache,
+        activations=batch * (bytes_per_number * low + 4 * fp32),
+        cache_per_token=bytes_per_number * cache,
+        cache_per_source_token=bytes_per_number * source_cache,
     )
 
 
 def _activations(config: ModelConfig, source: int, target: int) -> tuple[int, int]:
-    """Numbers that autograd keeps per sentence, dropout masks included: in the chosen precision, and always in fp32
-    (norms and the loss; in fp32 the loss reuses the memory of the logits, in bf16 both are held)."""
+    """Activations that autograd keeps per sentence, dropout masks included.
+
+    Returns two counts: those in the training precision, and those that are always fp32 (norms and the loss). In fp32
+    the loss reuses the memory of the logits; in bf16 both are held.
+    """
     if config.family == "rnn":
         return _rnn_activations(config, source, target)
     size, keys = config.size, config.kv_heads * config.head_size
@@ -388,7 +391,7 @@ def _gathered_parameters(shapes: Mapping[str, Shape]) -> int:
     return outside + min(sum(layers.values()), 2 * max(layers.values(), default=0))
 
 
-# The verb
+# Count
 
 
 @dataclass(frozen=True)
@@ -411,7 +414,7 @@ class Count(Report):
 
     @functools.cached_property
     def tree(self) -> tuple[Part, ...]:
-        """The parts of the model, with parts of their own."""
+        """The parts of the model as a tree."""
         return part_tree(self.config, self.shapes)
 
     @property
@@ -454,22 +457,22 @@ class Count(Report):
         return peak * 1e12 * self.utilisation
 
     def _scale(self, devices: int, sharded: bool) -> Scale:
-        """docs/scale.md has the formulas."""
+        """One update on `devices` devices; docs/scale.md explains the formulas."""
         memory, total = self.memory, self.total
         sentences = -(-self.batch // devices)  # of the device with the most
         # DDP: an all-reduce of the gradients, 2 × 4P. FSDP: two all-gathers and a reduce-scatter, 3 × 4P.
-        sent = (3 if sharded else 2) * 4 * total * (devices - 1) / devices
-        held: float = memory.weights + memory.gradients + memory.optimizer
+        sent_bytes = (3 if sharded else 2) * 4 * total * (devices - 1) / devices
+        resident_bytes: float = memory.weights + memory.gradients + memory.optimizer
         if sharded and devices > 1:
             gathered = _gathered_parameters(self.shapes) / total * (memory.weights + memory.gradients)
-            held = (4 * total + memory.gradients + memory.optimizer) / devices + gathered
+            resident_bytes = (4 * total + memory.gradients + memory.optimizer) / devices + gathered
         return Scale(
             devices,
             sharded,
             compute=sentences * self.flops.training / self._device_speed,
-            communication=sent / (self.link * 1e9),
+            communication=sent_bytes / (self.link * 1e9),
             tokens=self.batch * self.flops.target,
-            memory=held + memory.activations * sentences / self.batch,
+            memory=resident_bytes + memory.activations * sentences / self.batch,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -556,7 +559,7 @@ def count(
     devices: int = 1,
     price: float | None = None,
     gpus: Sequence[int] = (),
-    link: float = LINK,
+    link: float = LINK_BANDWIDTH,
 ) -> Count:
     """Count the parameters of a preset, recipe, model folder or config, and estimate FLOPs, memory, time and cost.
 
@@ -597,12 +600,12 @@ def _model_config(model: str | Path | Config | ModelConfig, values: Iterable[str
 
 
 def _lengths(config: ModelConfig, source: int | None, target: int | None) -> tuple[int, int]:
-    """The tokens of source and target, by default as many as fit."""
+    """The lengths of source and target: those given, else the defaults, cut to what the model can hold."""
     longest = max(target or 0, (source or 0) if config.family == "transformer" else 0)
     if config.has_position_table and longest > config.max_positions:
         raise ConfigError(f"a sentence of {longest} tokens is longer than model.max_positions ({config.max_positions})")
-    usual = min(SENTENCE_TOKENS, config.max_positions) if config.has_position_table else SENTENCE_TOKENS
-    return source or usual, target or (config.max_positions if config.family in ("bert", "gpt") else usual)
+    default = min(SENTENCE_TOKENS, config.max_positions) if config.has_position_table else SENTENCE_TOKENS
+    return source or default, target or (config.max_positions if config.family in ("bert", "gpt") else default)
 
 
 def _part_rows(part: Part, depth: int) -> list[tuple[str, str, str]]:

@@ -40,7 +40,7 @@ def cache(name: str) -> Path:
 def atomic_folder(path: Path, *, force: bool) -> Iterator[Path]:
     """A temporary folder to write into; it is renamed to `path` if the block succeeds and deleted if it fails."""
     if not force and os.path.lexists(path):
-        raise FolderError(f"{path} is already there: choose another name, or replace it with --force")
+        raise FolderError(f"{path} already exists: choose another name, or replace it with --force")
     with clear_os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     delete_leftovers(path.parent)
@@ -87,13 +87,13 @@ def atomic_file(path: Path, *, force: bool) -> Iterator[BinaryIO]:
     with clear_os_errors(path):
         status = os.stat(path) if os.path.lexists(path) else None
         if status is not None and stat.S_ISDIR(status.st_mode):
-            raise FolderError(f"{path} is a folder, and a file is wanted")
+            raise FolderError(f"{path} is a folder; a file is needed")
         if status is not None and not stat.S_ISREG(status.st_mode):
             with open(path, "wb") as file:  # a pipe or a device is written to, never replaced
                 yield file
             return
         if status is not None and not force:
-            raise FolderError(f"{path} is already there: choose another name, or replace it with --force")
+            raise FolderError(f"{path} already exists: choose another name, or replace it with --force")
         path.parent.mkdir(parents=True, exist_ok=True)
         new = _temporary_name(path.parent, "new")
         try:
@@ -132,7 +132,7 @@ def replace(path: Path, new: Path) -> None:
 
 
 def delete(path: Path) -> None:
-    """Delete a file or folder atomically: it is renamed first, so an interrupted deletion leaves nothing half there."""
+    """Delete a file or folder atomically: it is renamed first, so that it is never left half deleted."""
     with clear_os_errors(path, "deleted"):
         _erase(_rename_old(path))
 
@@ -197,9 +197,9 @@ def fsync(path: Path) -> None:
 # Checksums
 
 
-def write_checksums(folder: Path, *, but: Collection[str] = ()) -> None:
-    """Write the SHA-256 of every file of a folder to checksums.json, except files that users may edit."""
-    names = sorted(path.name for path in folder.iterdir() if path.name not in {*but, CHECKSUMS})
+def write_checksums(folder: Path, *, exclude: Collection[str] = ()) -> None:
+    """Write the SHA-256 of every file of a folder to checksums.json, except the excluded ones."""
+    names = sorted(path.name for path in folder.iterdir() if path.name not in {*exclude, CHECKSUMS})
     checksums = {name: checksum(folder / name) for name in names}
     (folder / CHECKSUMS).write_text(json.dumps(checksums, indent=2) + "\n", encoding="utf-8")
 
@@ -315,7 +315,7 @@ _FILE_IN_THE_WAY = (errno.ENOTDIR, errno.EEXIST)
 
 @contextlib.contextmanager
 def clear_os_errors(path: Path, done: str = "written") -> Iterator[None]:
-    """Rotation an OSError about `path` into one clear line."""
+    """Turn an OSError about `path` into an error with a one-line message."""
     try:
         yield
     except OSError as error:
@@ -326,16 +326,16 @@ def _clear_error(error: OSError, path: Path, done: str) -> RegardError:
     """A FolderError where the user can fix the request, a RunError where the machine failed."""
     code = error.errno
     if code in _DISK_FULL:
-        return RunError(f"{path} could not be {done}: the disk is full; what was there before is unchanged")
+        return RunError(f"{path} could not be {done}: the disk is full; existing files are unchanged")
     if code in _NO_PERMISSION:
-        return FolderError(f"{path} cannot be {done}: you have no permission to do that there")
+        return FolderError(f"{path} cannot be {done}: permission denied")
     if code == errno.EROFS:
         return FolderError(f"{path} cannot be {done}: the file system is read-only")
     if code in _FILE_IN_THE_WAY:
         blocking = next((part for part in (path, *path.parents) if part.exists() and not part.is_dir()), path)
-        return FolderError(f"{path} cannot be {done}: {blocking} is a file, and a folder is wanted")
+        return FolderError(f"{path} cannot be {done}: {blocking} is a file; a folder is needed")
     if code == errno.EISDIR:
-        return FolderError(f"{path} is a folder, and a file is wanted")
+        return FolderError(f"{path} is a folder; a file is needed")
     if code == errno.ENOENT:
         return FolderError(f"{path} cannot be {done}: there is no such file or folder")
     return RunError(f"{path} could not be {done}: {error.strerror or error}")

@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error, or one behind it, says that a GPU's memory is full."""
+    """Whether an error, or an earlier one in its context chain, reports that GPU memory is full."""
     if error is None:
         return False
     message = str(error)
@@ -26,7 +26,7 @@ def is_out_of_memory(error: BaseException | None) -> bool:
 
 
 def free_memory() -> None:
-    """Give cached memory that no tensor uses back to the device."""
+    """Return cached memory that no tensor uses to the device."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -37,7 +37,7 @@ def free_memory() -> None:
 def in_parts(function: Callable[[Work], Result], work: Work, split: Callable[[Work], Sequence[Work]]) -> list[Result]:
     """Call `function` on all of the work, or on parts of it where the GPU runs out of memory; one result per part.
 
-    `split` returns two parts, or one where the work cannot be split: then it is tried once more after memory is freed.
+    `split` returns two parts, or one if the work cannot be split; then it is retried once after memory is freed.
     """
     try:
         return [function(work)]

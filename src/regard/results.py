@@ -1,4 +1,4 @@
-"""Results: what a verb returns prints as short tables, converts to plain values and shows itself in a notebook."""
+"""Results of public functions: they print as tables, convert to plain values and render in notebooks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Table:
 
 
 class Report(ABC):
-    """What a verb returns. Subclasses say which tables they print and which plain values they hold."""
+    """The result of a public function, such as `regard.evaluate`. Subclasses define its tables and plain values."""
 
     @abstractmethod
     def tables(self) -> list[Table]:

@@ -179,7 +179,7 @@ def test_what_a_glossary_brings_is_scored_as_the_rest_is(
 
 def test_a_report_is_not_overwritten(files: dict[str, Path], tmp_path: Path) -> None:
     page = write(tmp_path / "page.html", ["mine"])
-    with pytest.raises(FolderError, match="already there"):
+    with pytest.raises(FolderError, match="already exists"):
         regard("evaluate", "--hypothesis", files["one"], "--reference", files["reference"], "--report", page)
     assert page.read_text() == "mine\n"
 

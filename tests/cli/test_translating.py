@@ -245,7 +245,7 @@ def test_existing_files_and_the_input_are_not_overwritten(folders: Path, tmp_pat
     with pytest.raises(FolderError, match="is an input file"):
         regard("translate", folders / "translator", path, "--out", path, "--force")
     (tmp_path / "out.txt").write_text("old")
-    with pytest.raises(FolderError, match="already there"):
+    with pytest.raises(FolderError, match="already exists"):
         regard("translate", folders / "translator", path, "--out", tmp_path / "out.txt")
 
 

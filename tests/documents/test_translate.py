@@ -243,7 +243,7 @@ def test_an_existing_variant_is_replaced_on_request(tmp_path: Path) -> None:
 
 
 def test_a_tmx_of_one_language_asks_into_which(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="does not say into which language: say which two, for example --languages"):
+    with pytest.raises(DataError, match="does not name its languages: give both, for example --languages"):
         through(tmp_path, "a.tmx", tmx('<tuv xml:lang="en"><seg>cat</seg></tuv>'))
     assert not (tmp_path / "out-a.tmx").exists()
 
@@ -335,7 +335,7 @@ def test_a_broken_file_is_reported_with_its_line_and_nothing_is_written(
 
 def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "out-a.po").write_text("mine")
-    with pytest.raises(FolderError, match="is already there"):
+    with pytest.raises(FolderError, match="already exists"):
         through(tmp_path, "a.po", HEADER)
     assert (tmp_path / "out-a.po").read_text() == "mine"
 
@@ -436,5 +436,5 @@ def test_a_file_is_translated_in_place_by_a_trained_model(tmp_path: Path) -> Non
     assert target is not None
     assert target.find("{*}g") is not None
     assert "".join(target.itertext()).count("{x}") == 1
-    with pytest.raises(FolderError, match="already there"):
+    with pytest.raises(FolderError, match="already exists"):
         CliRunner().invoke(app, command, catch_exceptions=False)

@@ -202,7 +202,7 @@ GOLD = Gold(frozenset({(0, 0), (1, 1)}), frozenset({(0, 0), (1, 1), (2, 1), (2, 
 
 def test_the_error_rate_is_that_of_och_and_ney() -> None:
     found = count_matches([(0, 0), (2, 1), (1, 2)], GOLD)
-    assert found == AlignmentCounts(found=3, sure=2, in_sure=1, in_possible=2)
+    assert found == AlignmentCounts(predicted=3, sure=2, in_sure=1, in_possible=2)
     assert found.to_dict() == pytest.approx({"aer": 1 - 3 / 5, "precision": 2 / 3, "recall": 1 / 2})
     assert count_matches(GOLD.sure, GOLD).aer == 0
 

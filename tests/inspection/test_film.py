@@ -35,7 +35,7 @@ def filmed(folder: Path, corpus: Path, family: str, *updates: int, resumed: int 
     model = build(config.model)
     camera = film.Film(folder, data.valid, data.tokenizers, sentences=2, update=resumed)
     for update in updates:
-        camera.take(model, update)
+        camera.record_frame(model, update)
     return data, model
 
 

@@ -267,7 +267,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Pat
 
 
 def test_a_file_is_not_overwritten_without_force(saved: Path) -> None:
-    with pytest.raises(FolderError, match="already there"):
+    with pytest.raises(FolderError, match="already exists"):
         Trace.load(saved / "a.json").save(saved / "a.json")
 
 
@@ -289,7 +289,7 @@ def test_tensors_of_something_else_are_refused(tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
     save_file({"x": torch.zeros(1)}, tmp_path / "a.safetensors")
-    with pytest.raises(DataError, match="holds tensors and no trace"):
+    with pytest.raises(DataError, match="holds tensors but no trace"):
         Trace.load(tmp_path / "a.safetensors")
 
 
@@ -309,14 +309,14 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     [
         (("format",), "other", "format is 'other'"),
         (("family",), 3, "3 is not a str"),
-        (("source", "ids"), [1], "not as many"),
-        (("source", "word"), [99] * 8, "not as many|word that is not there"),
+        (("source", "ids"), [1], "do not match"),
+        (("source", "word"), [99] * 8, "do not match|word that does not exist"),
         (("target",), [], "list"),
         (("score",), "high", "high"),
         (("attention.cross", "shape"), [1, 1, 1, 1], "shape"),
         (("attention.other",), {"shape": [0], "values": []}, "no attention 'other'"),
         (("log_probabilities",), {"shape": [1], "values": [0.0]}, "steps"),
-        (("tree",), [[[5, 5, "x", 0.0, True]]], "branch that is not there"),
+        (("tree",), [[[5, 5, "x", 0.0, True]]], "branch that does not exist"),
     ],
 )
 def test_values_that_do_not_belong_together_are_refused(

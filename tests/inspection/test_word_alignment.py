@@ -247,7 +247,7 @@ def test_the_json_report_has_the_settings(run: Any, folder: Path) -> None:
     assert 0 <= facts["aer"] <= 1
     with pytest.raises(ConfigError, match="give --out FILE too"):
         run(folder, "a.txt", "b.txt", "--json")
-    with pytest.raises(FolderError, match="already there"):
+    with pytest.raises(FolderError, match="already exists"):
         run(folder, "a.txt", "b.txt", "--out", "links")
 
 

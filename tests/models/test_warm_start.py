@@ -118,9 +118,9 @@ def test_berts_with_rms_norms_work_too() -> None:
         ("embedding_norm", False, r"a warm start needs model\.embedding_norm = true"),
         ("scale_embeddings", True, r"a warm start needs model\.scale_embeddings = false"),
         ("output_bias", False, r"a warm start needs model\.output_bias = true"),
-        ("norm", "rms", r"no place for the encoder's source\.norm\.bias"),
+        ("norm", "rms", r"does not use the encoder's source\.norm\.bias"),
         ("norm_placement", "pre", r"the encoder's weights lack encoder\.norm\.weight"),
-        ("bias", False, r"no place for the encoder's encoder\.blocks\.0\.attention\.in_proj\.bias"),
+        ("bias", False, r"does not use the encoder's encoder\.blocks\.0\.attention\.in_proj\.bias"),
         ("score", "general", r"the encoder's weights lack encoder\.blocks\.0\.attention\.score"),
         (
             "size",
@@ -134,7 +134,7 @@ def test_a_model_of_another_shape_is_refused(field: str, value: object, message:
     weights = build(BERT).state_dict()
     model = build(dataclasses.replace(warm_config(BERT, BERT), **{field: value}))
     with pytest.raises(
-        ConfigError, match=f"{message}.*: give the weights of two berts, and a model of the config that warm_config"
+        ConfigError, match=f"{message}.*: pass the weights of two berts, and a model built from warm_config"
     ):
         warm_start(model, weights, weights)
 

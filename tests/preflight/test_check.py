@@ -493,7 +493,7 @@ def test_the_report_saves_a_page_and_does_not_overwrite_it(corpus, tmp_path):
     report = check_pairs(corpus[0][:100])
     report.save(tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
-    with pytest.raises(FolderError, match="already there"):
+    with pytest.raises(FolderError, match="already exists"):
         report.save(tmp_path / "report.html")
 
 

@@ -85,7 +85,7 @@ def test_every_token_of_a_word_is_aligned_with_every_token_of_the_other() -> Non
 
 @pytest.mark.parametrize("word", ["1", "a-b", "1-", "-1-2", "1p2"])
 def test_a_malformed_alignment_is_refused(word: str) -> None:
-    with pytest.raises(DataError, match=r"gold, line 3: .* is no alignment; alignments are i-j"):
+    with pytest.raises(DataError, match=r"gold, line 3: .* is not an alignment; write i-j"):
         parse_alignment(f"0-0 {word}", "gold, line 3")
 
 
@@ -138,7 +138,7 @@ def test_a_talp_file_counts_words_from_one(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("0-3\n", "0-3 is beyond the 3 words of the target .words are counted from 0"),
-        ("0x1\n", "'0x1' is no gold alignment"),
+        ("0x1\n", "'0x1' is not a gold alignment"),
     ],
 )
 def test_impossible_gold_alignments_are_refused(tmp_path: Path, text: str, said: str) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from regard.config import CLEANING, TextConfig
 from regard.text.cleaning import (
     KEPT,
-    NUMBERS,
+    RULE_NUMBERS,
     Chunk,
     Cleaning,
     CleaningReport,
@@ -91,7 +91,7 @@ def test_a_column_of_many_scripts_has_no_usual_one() -> None:
     assert usual_scripts([["привет", "hello", "да", "yes"]]) == ("",)
 
 
-@pytest.mark.parametrize(("lengths", "reason"), [((5, 5), KEPT), ((6, 5), NUMBERS["long"]), ((1, 5), KEPT)])
+@pytest.mark.parametrize(("lengths", "reason"), [((5, 5), KEPT), ((6, 5), RULE_NUMBERS["long"]), ((1, 5), KEPT)])
 def test_long_counts_tokens(lengths: tuple[int, int], reason: int) -> None:
     limits = rules(max_length=5, max_length_ratio=3.0)
     assert judge_lengths([np.array([length]) for length in lengths], limits).tolist() == [reason]
@@ -100,7 +100,7 @@ def test_long_counts_tokens(lengths: tuple[int, int], reason: int) -> None:
 @pytest.mark.parametrize(("lengths", "wrong"), [((1, 9), False), ((1, 10), True), ((30, 10), False), ((10, 37), True)])
 def test_the_length_ratio_is_lenient_with_short_pairs(lengths: tuple[int, int], wrong: bool) -> None:
     reasons = judge_lengths([np.array([length]) for length in lengths], rules(max_length_ratio=3.0))
-    assert (reasons[0] == NUMBERS["ratio"]) == wrong
+    assert (reasons[0] == RULE_NUMBERS["ratio"]) == wrong
 
 
 def test_the_report_is_one_line() -> None:

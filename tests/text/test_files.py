@@ -147,7 +147,7 @@ def test_a_file_without_permission_says_so(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("builtins.open", refuse)
-    with pytest.raises(DataError, match="you have no permission"):
+    with pytest.raises(DataError, match="permission denied"):
         open_text(tmp_path / "text")
 
 

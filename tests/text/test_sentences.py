@@ -58,7 +58,7 @@ def test_sentences_joined_again_are_the_text(text: str) -> None:
 def test_a_long_sentence_is_split_at_clauses_first() -> None:
     parts = split_long_sentence("the old house, the small bird; and the green tree", letters, 20)
     assert [part.text for part in parts] == ["the old house,", "the small bird;", "and the green tree"]
-    assert [part.split for part in parts] == [False, True, True]
+    assert [part.inside_sentence for part in parts] == [False, True, True]
 
 
 def test_a_long_clause_is_split_at_spaces() -> None:

@@ -150,10 +150,10 @@ def test_weights_are_loaded_in_the_requested_precision(
     ("change", "says"),
     [
         (lambda t: t.pop("source.token.weight"), r"source.token.weight \(50, 16\) is missing"),
-        (lambda t: t.update(extra=torch.zeros(2)), r"extra \(2,\) has no place in the model"),
+        (lambda t: t.update(extra=torch.zeros(2)), r"extra \(2,\) is not a parameter of the model"),
         (
             lambda t: t.update({"source.token.weight": torch.zeros(50, 8)}),
-            r"source.token.weight has the shape \(50, 8\), and \(50, 16\) is wanted",
+            r"source.token.weight has shape \(50, 8\), expected \(50, 16\)",
         ),
         (
             lambda t: t.update({"source.token.weight": torch.zeros(50, 16, dtype=torch.int32)}),
@@ -248,7 +248,7 @@ def test_a_model_is_saved_into_the_folder_of_its_training(tmp_path: Path) -> Non
 
 def test_a_different_tokenizer_is_not_replaced_without_force(tmp_path: Path) -> None:
     folders.write_file(tmp_path / "m" / "tokenizer.json", "another", force=False)
-    with pytest.raises(FolderError, match=r"m/tokenizer.json is already there and differs"):
+    with pytest.raises(FolderError, match=r"m/tokenizer.json already exists and differs"):
         save_model(tmp_path / "m", build(TINY.model), TINY, FILES, force=False)
     assert names(tmp_path / "m") == ["tokenizer.json"]
 
@@ -256,7 +256,7 @@ def test_a_different_tokenizer_is_not_replaced_without_force(tmp_path: Path) -> 
 @pytest.mark.parametrize("force", [False, True])
 def test_a_file_in_place_of_a_folder_is_refused(force: bool, tmp_path: Path) -> None:
     (tmp_path / "m").write_text("mine")
-    with pytest.raises(FolderError, match="m is a file, and a folder is wanted"):
+    with pytest.raises(FolderError, match="m is a file; a folder is needed"):
         save_model(tmp_path / "m", build(TINY.model), TINY, FILES, force=force)
     assert content(tmp_path) == {"m": b"mine"}
 
@@ -584,7 +584,7 @@ def test_a_folder_that_cannot_be_written_is_a_run_error(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").touch()
     with CheckpointWriter(tmp_path, keep=1) as saver:
         saver.save(1, groups(1), {})
-        with pytest.raises(RunError, match="checkpoints is a file, and a folder is wanted"):
+        with pytest.raises(RunError, match="checkpoints is a file; a folder is needed"):
             saver.wait()
 
 
@@ -598,7 +598,7 @@ def test_the_error_that_ended_the_run_comes_before_a_background_error(tmp_path: 
 
     with pytest.raises(KeyboardInterrupt) as caught:
         interrupted()
-    assert "is a file, and a folder is wanted" in caught.value.__notes__[0]
+    assert "is a file; a folder is needed" in caught.value.__notes__[0]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")

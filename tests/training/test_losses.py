@@ -48,7 +48,7 @@ def attention_on_aligned_words(data: Data, family: str, guided: float, **train: 
     torch.manual_seed(1)
     epoch = data.epoch(0, rank=0, world_size=1)
     longest = max(map(epoch.make, range(len(epoch.plan))), key=lambda batch: batch.source.shape[1])
-    model, batch = build(shape), longest.each(lambda tensor: tensor[:8])
+    model, batch = build(shape), longest.map_tensors(lambda tensor: tensor[:8])
     optimizer = torch.optim.Adam(model.parameters(), 0.01)
     for _ in range(25):
         optimizer.zero_grad()

@@ -55,5 +55,5 @@ def test_a_damaged_shard_raises_a_folder_error(tmp_path: Path) -> None:
     folder = sharded(tmp_path)
     (folder / "shard-00001.safetensors").write_bytes(b"short")
     folders.write_checksums(folder)
-    with pytest.raises(FolderError, match="damaged or cut short"):
+    with pytest.raises(FolderError, match="damaged or truncated"):
         load_checkpoint(folder)

@@ -241,14 +241,13 @@ def test_a_shape_that_two_berts_do_not_have_is_refused(
     with pytest.raises(ConfigError) as refused:
         check_start(config, berts, tmp_path / "out")
     assert str(refused.value) == (
-        f"two bert folders give model.{field} = {given}, and model.{field} = {asked} was asked: "
-        f"leave model.{field} alone"
+        f"two bert folders need model.{field} = {given}, not model.{field} = {asked}: do not set model.{field}"
     )
 
 
 def test_all_fields_that_two_berts_do_not_allow_are_named_at_once(berts: list[Path], tmp_path: Path) -> None:
     config = base_config(berts).with_values(["model.size=64", "model.norm=rms"])
-    with pytest.raises(ConfigError, match=r"model.norm = rms were asked: leave model.size and model.norm alone"):
+    with pytest.raises(ConfigError, match=r"model.norm = rms: do not set model.size and model.norm"):
         check_start(config, berts, tmp_path / "out")
 
 
@@ -505,7 +504,7 @@ def test_another_shape_than_that_of_two_berts_is_refused_in_one_line(
     paths = [str(corpus / "a.txt"), str(corpus / "b.txt"), "--out", str(tmp_path / "out")]
     refused = regard(corpus, "train", *paths, *start, "--set", "model.norm=rms")
     assert refused.returncode == 2
-    assert refused.stderr.endswith("model.norm = rms was asked: leave model.norm alone\n")
+    assert refused.stderr.endswith("model.norm = rms: do not set model.norm\n")
     assert "Traceback" not in refused.stderr
 
 

@@ -463,8 +463,8 @@ def test_a_damaged_cache_is_prepared_again(corpus: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("journal.jsonl", "journal.jsonl is a folder, and a file is wanted"),
-        ("tensorboard", "tensorboard is a file, and a folder is wanted"),
+        ("journal.jsonl", "journal.jsonl is a folder; a file is needed"),
+        ("tensorboard", "tensorboard is a file; a folder is needed"),
     ],
 )
 def test_a_file_in_place_of_a_folder_is_an_error_of_one_line(

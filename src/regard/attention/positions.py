@@ -14,8 +14,8 @@ from regard.errors import InputError
 def sinusoidal(positions: Tensor, size: int, *, halves: bool = False) -> Tensor:
     """(...,) positions -> (..., D): PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos of the same.
 
-    With `halves` all sines come first and then all cosines, as in Tensor2Tensor and Marian. They are computed, so there
-    is no maximum length.
+    With `halves` all sines come first and then all cosines, as in Tensor2Tensor and Marian. They are not
+    stored in a table, so there is no maximum length.
     """
     even = torch.arange(0, size, 2, device=positions.device, dtype=torch.float32)
     angle = positions[..., None] * torch.pow(10000.0, -even / size)  # (..., D/2), rounded up
@@ -53,7 +53,7 @@ def rotary(positions: Tensor, size: int, base: float) -> tuple[Tensor, Tensor]:
 
 
 def rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
-    """Rotary positions on (B, H, T, D): each number of the first half rotates with its pair in the second half
+    """Apply rotary positions to (B, H, T, D): element i of the first half is rotated with element i of the second half
     (Su et al., 2021)."""
     first, second = x.chunk(2, dim=-1)
     cosine, sine = rotation[0].to(x.dtype), rotation[1].to(x.dtype)

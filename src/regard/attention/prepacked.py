@@ -1,4 +1,4 @@
-"""Prepacked weights: matrices that oneDNN reorders once for its CPU kernels, for decoding, which uses each many times.
+"""Prepacked weights: matrices reordered once for oneDNN's CPU kernels, which makes decoding on a CPU faster.
 
 The results are the same but for rounding. A prepacked copy of a model belongs to one search: it does not follow later
 changes of the weights and is never trained.
@@ -21,7 +21,7 @@ Model = TypeVar("Model")
 
 
 class PrepackedLinear(nn.Module):
-    """A linear layer whose weights, or some rows of them, are packed when they are used again and again."""
+    """A linear layer whose weights, or some rows of them, are packed once they have been used a few times."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ def prepack(model: Model) -> Model:
 
 
 def _is_faster(model: nn.Module) -> bool:
-    """Whether prepacking helps: on x86 CPUs with oneDNN, without gradients, with whole weights."""
+    """Whether prepacking helps: on x86 CPUs with oneDNN, without gradients, with unsharded weights."""
     weights = [module.weight for module in model.modules() if isinstance(module, nn.Linear)]
     return (
         bool(weights)

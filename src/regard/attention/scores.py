@@ -23,7 +23,7 @@ from regard.errors import ConfigError, did_you_mean
 
 Score = Callable[[Tensor, Tensor], Tensor]
 
-TEMPERATURE = 0.1  # cosines are between -1 and 1: undivided, their softmax would be almost flat
+TEMPERATURE = 0.1  # cosines are between -1 and 1: without a temperature their softmax would be almost flat
 MAX_ADDITIVE_NUMBERS = 2**24  # in the (B, H, Q, K, D) tensor of an additive score; larger ones are computed in parts
 
 
@@ -42,7 +42,7 @@ def dot(query: Tensor, key: Tensor) -> Tensor:
 
 def scaled_dot(query: Tensor, key: Tensor) -> Tensor:
     """q . k / sqrt(D)"""
-    return (query * _root(query)) @ key.mT  # scaled first: in float16 the product might not fit
+    return (query * _scale(query)) @ key.mT  # scaled first: in float16 the product might not fit
 
 
 def cosine(query: Tensor, key: Tensor) -> Tensor:
@@ -155,7 +155,7 @@ def make_score(name: str, size: int, key_size: int) -> Score:
 def as_product(score: Score, query: Tensor, key: Tensor) -> Product | None:
     """The product that a fused kernel computes instead of `score(query, key)`, or None if the score is no product."""
     if score is scaled_dot:
-        return Product(query, key, _root(query))
+        return Product(query, key, _scale(query))
     if score is dot:
         return Product(query, key, 1.0)
     if score is cosine:
@@ -193,7 +193,7 @@ def _unit(x: Tensor) -> Tensor:
     return F.normalize(x, dim=-1, eps=max(1e-12, torch.finfo(x.dtype).tiny))
 
 
-def _root(query: Tensor) -> float:
+def _scale(query: Tensor) -> float:
     return math.sqrt(1 / query.shape[-1])
 
 

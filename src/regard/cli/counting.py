@@ -43,7 +43,9 @@ def count(
     gpus: Annotated[
         str | None, typer.Option(metavar="8,64,512", help="Estimate one update on so many GPUs, with DDP and FSDP.")
     ] = None,
-    link: Annotated[float, typer.Option(metavar="GB/S", help="With --gpus: what each GPU can send.")] = counting.LINK,
+    link: Annotated[
+        float, typer.Option(metavar="GB/S", help="With --gpus: what each GPU can send.")
+    ] = counting.LINK_BANDWIDTH,
     as_json: Json = False,
 ) -> None:
     """Count parameters by part, FLOPs, memory and training time; no weights are allocated."""

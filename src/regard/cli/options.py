@@ -73,7 +73,7 @@ def check_output(out: Path | None, *inputs: str, force: bool) -> None:
         if name not in ("", "-") and out.exists() and Path(name).exists() and out.samefile(name):
             raise FolderError(f"{out} is an input file: choose another output file")
     if out.exists() and not force:
-        raise FolderError(f"{out} is already there: choose another name, or replace it with --force")
+        raise FolderError(f"{out} already exists: choose another name, or replace it with --force")
 
 
 def check_page(page: Path | None, *inputs: str, force: bool) -> None:

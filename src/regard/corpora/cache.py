@@ -1,4 +1,4 @@
-"""The cache: prepared corpora, downloads and converted models, listed and deleted; all can be made again."""
+"""The cache: prepared corpora, downloads and converted models, listed and deleted; all of them can be recreated."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class CacheReport(Report):
 
 
 def clean_cache(*, dry_run: bool) -> CacheReport:
-    """Delete everything in the cache, or only list it. What a running process writes is left alone."""
+    """Delete everything in the cache, or only list it. Files that a running process is writing are kept."""
     entries = [entry for kind in KINDS for entry in _entries(kind)]
     if not dry_run:
         for entry in entries:

@@ -1,4 +1,4 @@
-"""The catalog: named corpora, taken from a local folder or the cache, or downloaded, verified and written whole."""
+"""The catalog: named corpora, read from a local folder, the cache or the web, verified, and written as text files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BUILTIN_SIZES = {"train": 50_000, "valid": 1_000, "test": 1_000}  # pairs of the
 Progress = Callable[[str, int, int | None], None]
 """Called during a download with the file's name, the bytes so far, and the total if it is known."""
 
-CHECKSUM_SUFFIX = ".sha256"  # of a file beside a download that has no published checksum: the checksum it came with
+CHECKSUM_SUFFIX = ".sha256"  # beside a download without a published checksum: the checksum of the downloaded bytes
 CHUNK_BYTES = 2**20
 TIMEOUT = 30  # seconds without a byte
 
@@ -76,7 +76,7 @@ def table() -> list[dict[str, str]]:
 
 
 def get(name: str, out: str | Path, *, force: bool = False, progress: Progress | None = None) -> list[Path]:
-    """Write a corpus as plain text files into a folder: all of them or none, and none over others without `force`."""
+    """Write a corpus as plain text files into a folder, all or none; existing files are replaced only with `force`."""
     entry, out = find(name), Path(out)
     if not entry.forms:
         return write_builtin(out, sizes=BUILTIN_SIZES, force=force)
@@ -90,7 +90,7 @@ def get(name: str, out: str | Path, *, force: bool = False, progress: Progress |
         if file.name not in stored:
             stored[file.name] = _download(form, file, progress)
         _verify(stored[file.name], file.sha256)
-    with _written_together(out, names) as folder:
+    with _atomic_files(out, names) as folder:
         counts: dict[str, tuple[str, int]] = {}
         for output in form.outputs:
             count = _write(folder / output.name, output, stored)
@@ -107,7 +107,7 @@ def write_builtin(out: str | Path, *, sizes: Mapping[str, int], force: bool = Fa
     out = Path(out)
     names = [f"{part}.{kind}" for part in sizes for kind in ("en", "fr", "align")]
     _check_free(out, names, force=force)
-    with _written_together(out, names) as folder:
+    with _atomic_files(out, names) as folder:
         for part, size in sizes.items():
             with ExitStack() as stack:
                 english, french, alignments = (
@@ -162,9 +162,9 @@ def _instructions(form: Form) -> str:
 
 def _verify(path: Path, expected: str | None) -> None:
     """Compare the checksum of a file with the published one, or with the one it had when it was downloaded."""
-    noted = path.with_name(path.name + CHECKSUM_SUFFIX)
-    if expected is None and noted.is_file():
-        expected = noted.read_text(encoding="utf-8", errors="replace").strip()
+    checksum_file = path.with_name(path.name + CHECKSUM_SUFFIX)
+    if expected is None and checksum_file.is_file():
+        expected = checksum_file.read_text(encoding="utf-8", errors="replace").strip()
     if expected is not None:
         with clear_os_errors(path, "read"):
             _compare(str(path), expected, checksum(path))
@@ -273,11 +273,11 @@ def _check_free(out: Path, names: list[str], *, force: bool) -> None:
         raise DataError(f"{out} is a file; give a folder to write into")
     existing = [name for name in names if (out / name).exists()]
     if existing and not force:
-        raise DataError(f"{out / existing[0]} is already there: choose another folder, or replace it with --force")
+        raise DataError(f"{out / existing[0]} already exists: choose another folder, or replace it with --force")
 
 
 @contextmanager
-def _written_together(out: Path, names: list[str]) -> Iterator[Path]:
+def _atomic_files(out: Path, names: list[str]) -> Iterator[Path]:
     """A temporary folder to write into; its files appear in `out` only once all of them are complete."""
     if not os.path.lexists(out):
         with folders.atomic_folder(out, force=False) as new:

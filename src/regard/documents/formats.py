@@ -108,7 +108,7 @@ def left_out(skipped: Counter[str]) -> str:
 
 
 def format_of(path: str | Path) -> str | None:
-    """The format that a file name tells, ignoring compression; None for plain text or an unknown format."""
+    """The format by the extension of a file name, ignoring compression; None for plain text or an unknown format."""
     return EXTENSIONS.get(Path(uncompressed_name(path)).suffix.lower())
 
 

@@ -1,4 +1,4 @@
-"""Inline tags: tags and placeholders are taken out of a sentence and inserted where the alignment says.
+"""Inline tags: take tags and placeholders out of a sentence, and insert them into its translation by word alignment.
 
 Positions in a target of T words are integers: 4t is the gap before word t and 4T the end; 4t + 1 and 4t + 2 stand
 inside word t, between its letters and the punctuation before and after them.
@@ -17,7 +17,7 @@ from regard.text.alignments import Link
 
 
 class Tag(NamedTuple):
-    """An inline tag or a placeholder, which must be in the translation as it is."""
+    """An inline tag or a placeholder, which is copied unchanged into the translation."""
 
     raw: str
     side: Literal["open", "close", "alone"] = "alone"
@@ -154,7 +154,7 @@ def _has_space(pieces: Sequence[Piece], i: int, edge: int) -> bool | None:
 
 
 def _separator(text: str, piece: str, tags: Sequence[PlacedTag], space: bool) -> str:
-    """What separates the words before some tags from those after them when the tags are gone."""
+    """The separator between the words before and after some tags, once the tags are removed."""
     if not text:
         return ""
     if space:
@@ -382,7 +382,7 @@ def _best_cut(left: Node, right: Node) -> int:
 
 
 def _outside(position: int, pairs: Sequence[Node], order: int) -> int:
-    """A tag that stood outside a pair stays outside."""
+    """Move a position inside a pair to its nearer edge: a tag that stood outside the pair stays outside."""
     for pair in pairs:
         if pair.start < position < pair.end:
             to_start, to_end = position - pair.start, pair.end - position

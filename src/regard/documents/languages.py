@@ -11,7 +11,7 @@ Languages = tuple[str, str]
 
 @lru_cache(maxsize=1024)  # called for every unit of a file
 def same_language(one: str, other: str) -> bool:
-    """`en` is `en-US`, `EN` and `en_GB`; `en-US` is not `en-GB`."""
+    """Whether two codes match: `en` matches `en-US`, `EN` and `en_GB`; `en-US` does not match `en-GB`."""
     first, second = (code.lower().replace("_", "-").split("-") for code in (one, other))
     shared = min(len(first), len(second))
     return first[:shared] == second[:shared]

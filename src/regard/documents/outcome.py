@@ -1,4 +1,4 @@
-"""Outcome: what was done with a document, and the gaps in it that translations fill."""
+"""Outcome: counts of translated, kept and skipped segments, and the gaps of a document that translations fill."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Outcome:
     """Those that already had a translation."""
     skipped: Counter[str] = field(default_factory=Counter)
     unaligned: int = 0
-    """Texts whose tags were placed in proportion, because the model has no alignment."""
+    """Texts whose tags were placed in proportion to the length, because the model has no alignment."""
     failed: Problems = field(default_factory=Problems)
     """Invalid text, by its line; in a document it stays as it was and counts as skipped."""
     split: int = 0
     """Texts with a sentence too long for the model."""
     terms: Counter[str] = field(default_factory=Counter)
-    """Glossary terms by what became of them."""
+    """Glossary terms by status."""
     missing: Problems = field(default_factory=Problems)
     """Glossary terms that found no place, by their line or, in a document, their text."""
 

@@ -182,7 +182,10 @@ def fill_po(
 def _fill_message(
     message: Message, text: list[str], first: int, plural_forms: int, *, everything: bool, outcome: Outcome
 ) -> str | Gap:
-    """The lines that end with a message, as they are or with a gap for its translations; `first` is their number."""
+    """The lines up to and including a message, unchanged or with a gap for its translations.
+
+    `first` is the number of the first line.
+    """
     texts = message.texts
     source, plural = texts["id"], texts.get("plural")
     numbers = [number for number in texts if number.isdigit()]

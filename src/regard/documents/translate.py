@@ -31,7 +31,7 @@ FILLERS = {"tmx": fill_tmx, "xliff": fill_xliff, "po": fill_po}
 
 
 class Translation(Protocol):
-    """A translation, its alignment, and what became of the terms of a glossary."""
+    """A translation, its alignment, and the status of the glossary terms."""
 
     @property
     def text(self) -> str: ...
@@ -56,7 +56,7 @@ def translate_file(
     force: bool = False,
     progress: Callable[[str, int, int | None], None] = lambda name, done, total: None,
 ) -> Outcome:
-    """Write a TMX, XLIFF or PO file with its missing translations filled in, and all else as it was.
+    """Write a TMX, XLIFF or PO file with its missing translations filled in; the rest is unchanged.
 
     `everything` also replaces existing translations. `progress` is called with the bytes done and in total.
     """
@@ -88,9 +88,7 @@ def _tmx_languages(path: str | Path) -> Languages:
         with open_text(path) as stream:
             if languages := tmx.default_languages(stream, display_name(path)):
                 return languages
-    raise DataError(
-        f"{display_name(path)} does not say into which language: say which two, for example --languages en,fr"
-    )
+    raise DataError(f"{display_name(path)} does not name its languages: give both, for example --languages en,fr")
 
 
 def _fill(parts: Iterable[str | Gap], translate: Translate, outcome: Outcome) -> Iterator[str]:
@@ -131,7 +129,7 @@ def translate_pieces(texts: Sequence[Sequence[Piece]], translate: Translate, out
 
 
 def count_terms(where: int | str, result: Translation, outcome: Outcome) -> None:
-    """Count what became of the glossary terms of a line or a text."""
+    """Count the glossary terms of a line or a text by status."""
     for term in result.terms:
         outcome.terms[term.status] += 1
         if term.status == "missing":

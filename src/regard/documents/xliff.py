@@ -59,8 +59,8 @@ def _languages(unit: xml.Unit) -> Languages:
         element = unit.element.find(name)
         if element is not None and element.get("xml:lang"):
             return element.get("xml:lang", "")
-        around = (values[key] for values in reversed(unit.around) for key in attributes if values.get(key))
-        return next(around, "")
+        inherited = (values[key] for values in reversed(unit.ancestors) for key in attributes if values.get(key))
+        return next(inherited, "")
 
     return declared("source", "source-language", "srcLang"), declared("target", "target-language", "trgLang")
 
@@ -98,8 +98,8 @@ def _with_language(tag: xml.OuterTag, languages: Languages | None) -> str:
 
 def _fill_unit(unit: xml.Unit, languages: Languages | None, *, everything: bool, outcome: Outcome) -> str | Gap:
     text = xml.element_text(_source(unit))
-    around = [unit.element.attrib, *reversed(unit.around)]
-    translate = next((attributes["translate"] for attributes in around if attributes.get("translate")), "yes")
+    attribute_sets = [unit.element.attrib, *reversed(unit.ancestors)]
+    translate = next((attributes["translate"] for attributes in attribute_sets if attributes.get("translate")), "yes")
     if translate == "no" or not text:
         outcome.skipped["not to be translated" if text else "empty"] += 1
     elif not everything and _translation(unit) is not None:

@@ -1,4 +1,4 @@
-"""XML: the units of a TMX or XLIFF file one after another in constant memory, with the text they are written in."""
+"""XML: read the units of a TMX or XLIFF file one by one in constant memory, with their exact source text."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ TAG_BYTES = re.compile(rb"<(?:[^>\"']|\"[^\"]*\"|'[^']*')*>")
 
 
 class Unit(NamedTuple):
-    """One element with everything in it, as written, and the attributes of the elements around it."""
+    """One element with its source text, and the attributes of its ancestors."""
 
     element: Element
     raw: bytes
-    around: list[dict[str, str]]
+    ancestors: list[dict[str, str]]
     origin: Origin
     prefix: str
     """The namespace prefix of the format, such as `x:`."""
@@ -74,7 +74,7 @@ def open_xml(stream: BinaryIO, name: str) -> tuple[str, BinaryIO]:
     if known.startswith(("utf-16", "utf-32")):
         raise DataError(f"{name}:1: the file declares the encoding {encoding}, and it is not {encoding}")
     if not known or known in NO_TEXT_ENCODINGS:
-        raise DataError(f"{name}:1: the encoding {encoding} is not known; UTF-8 is")
+        raise DataError(f"{name}:1: the encoding {encoding} is not known; use UTF-8")
     return encoding, whole
 
 
@@ -117,7 +117,7 @@ class _Parser:
         self.buffer, self.base = b"", 0  # the text of the last chunks, and where in the file it begins
         self.position = 0  # in the file: all text before it belongs to a part
         self.parts: list[str | OuterTag | Unit] = []
-        self.around: list[dict[str, str]] = []
+        self.ancestors: list[dict[str, str]] = []
         self.prefix = ""
         self.depth = self.unit_depth = self.unit_line = 0
         self.builder: TreeBuilder | None = None
@@ -190,19 +190,19 @@ class _Parser:
             elif name in self.outer:
                 self.parts.append(OuterTag(name, attributes, self._take(self._tag_end()).decode()))
         if self.builder is None:
-            self.around.append(attributes)
+            self.ancestors.append(attributes)
         else:
             self.builder.start(name, attributes)
 
     def _end(self, name: str) -> None:
         if self.builder is None:
-            self.around.pop()
+            self.ancestors.pop()
         else:
             self.builder.end(name.removeprefix(self.prefix))
             if self.depth == self.unit_depth:
                 origin = Origin(self.name, self.unit_line)
                 raw = self._take(self._tag_end())
-                self.parts.append(Unit(self.builder.close(), raw, list(self.around), origin, self.prefix))
+                self.parts.append(Unit(self.builder.close(), raw, list(self.ancestors), origin, self.prefix))
                 self.builder = None
         self.depth -= 1
 

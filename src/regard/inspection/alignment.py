@@ -1,4 +1,4 @@
-"""Alignment: which source words each target word was written from, by attention; symmetrization; alignment error rate.
+"""Alignment: word alignments from attention, symmetrization, and alignment error rate.
 
 L layers, H heads, T target words, S source words, C candidate settings.
 """
@@ -27,12 +27,12 @@ MEAN = "mean"
 
 METHODS = {
     "one": "for every target word the source word with the most attention",
-    "intersection": "what both directions have",
-    "union": "what either direction has",
-    "grow": "the intersection, and its neighbours in the union that align a word not yet aligned",
-    "grow-diag": "the same with diagonal neighbours",
-    "grow-diag-final": "and then the rest of either direction that aligns a word not yet aligned",
-    "grow-diag-final-and": "and then the rest that aligns two words not yet aligned",
+    "intersection": "links in both directions",
+    "union": "links in either direction",
+    "grow": "the intersection, and neighbouring links of the union that align a new word",
+    "grow-diag": "as grow, with diagonal neighbours",
+    "grow-diag-final": "as grow-diag, then links of either direction that align a new word",
+    "grow-diag-final-and": "as grow-diag, then links of either direction that align two new words",
 }
 """How the directions source-to-target and target-to-source are symmetrized, after Koehn et al. (2003, 2005)."""
 
@@ -45,12 +45,12 @@ class AlignmentSettings:
     """Which attention is read as an alignment, and how its directions are symmetrized."""
 
     layer: int | str | None = None
-    """Of the decoder, from 0, or "mean". None is the last layer but one, which the literature finds best in deep
-    decoders; of one or two layers it is the mean (on the built-in corpus an AER of 0.12 against 0.15 and 0.16)."""
+    """Decoder layer, from 0, or "mean". None: the second-to-last layer, which the literature finds best in deep
+    decoders; with one or two layers, their mean (on the built-in corpus an AER of 0.12 against 0.15 and 0.16)."""
     head: int | str = MEAN
     """From 0, or "mean"."""
     shift: bool = False
-    """Read the step that takes a word as its input instead of the step that writes it (Chen et al., 2020)."""
+    """Use the step that has a word as its input instead of the step that generates it (Chen et al., 2020)."""
     method: str = "grow-diag-final"
     """One of METHODS."""
 
@@ -221,7 +221,7 @@ def _add_final(points: set[Link], direction: set[Link], *, both: bool) -> None:
 class AlignmentCounts(NamedTuple):
     """Counts over sentences from which AER, precision and recall are computed."""
 
-    found: int = 0
+    predicted: int = 0
     sure: int = 0
     in_sure: int = 0
     in_possible: int = 0
@@ -232,11 +232,11 @@ class AlignmentCounts(NamedTuple):
     @property
     def aer(self) -> float:
         """Alignment error rate: 1 - (|A and S| + |A and P|) / (|A| + |S|) (Och and Ney, 2003)."""
-        return 1 - _ratio(self.in_sure + self.in_possible, self.found + self.sure)
+        return 1 - _ratio(self.in_sure + self.in_possible, self.predicted + self.sure)
 
     @property
     def precision(self) -> float:
-        return _ratio(self.in_possible, self.found)
+        return _ratio(self.in_possible, self.predicted)
 
     @property
     def recall(self) -> float:
@@ -255,5 +255,5 @@ def _ratio(part: int, whole: int) -> float:
 
 def count_matches(links: Iterable[Link], gold: Gold) -> AlignmentCounts:
     """Compare the alignment of one sentence with its gold alignment."""
-    found = set(links)
-    return AlignmentCounts(len(found), len(gold.sure), len(found & gold.sure), len(found & gold.possible))
+    predicted = set(links)
+    return AlignmentCounts(len(predicted), len(gold.sure), len(predicted & gold.sure), len(predicted & gold.possible))

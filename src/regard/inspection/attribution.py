@@ -1,6 +1,6 @@
-"""Attribution: how much each word was written from each other word, by attention, gradients or ablation.
+"""Attribution: how much each output word depends on each input word, by attention, gradients or ablation.
 
-L layers, H heads, R rows (what was written), C columns (what it was written from), T target tokens, S source tokens.
+L layers, H heads, R rows (output words), C columns (input words), T target tokens, S source tokens.
 
 Attention shows where a model looked, not why it wrote a word. Gradients and ablation show what the probabilities of its
 words depend on. Pages and figures name the method they show.
@@ -43,7 +43,7 @@ BATCH_TOKENS = {"cpu": 2048, "mps": 4096, "cuda": 32768}  # of all copies of a s
 
 
 class Map(NamedTuple):
-    """How much each row word was written from each column word, by one method."""
+    """How much each row word depends on each column word, by one method."""
 
     method: str
     kind: str
@@ -67,7 +67,7 @@ class Map(NamedTuple):
             if layer is not None or head is not None:
                 raise InputError(f"{self.method} has no layers and heads to choose from: {' and '.join(PER_HEAD)} have")
             return "all layers" if self.method == "rollout" else "", self.joined[0]
-        layer = usual_layer(layers) if layer is None else layer
+        layer = default_layer(layers) if layer is None else layer
         for name, number, count in (("layer", layer, layers), ("head", 0 if head is None else head, heads)):
             if not 0 <= number < count:
                 raise InputError(f"there is no {self.kind} {name} {number}: they count from 0 to {count - 1}")
@@ -78,12 +78,12 @@ class Map(NamedTuple):
         return f"layer {layer}, head {head}", self.values[layer, head]
 
 
-def usual_layer(layers: int) -> int:
-    """The layer that is shown by default: the last but one of a deep stack."""
+def default_layer(layers: int) -> int:
+    """The layer that is shown by default: the second-to-last of a deep stack."""
     return layers - (2 if layers > 2 else 1)
 
 
-def usual_kind(trace: Trace) -> str:
+def default_kind(trace: Trace) -> str:
     """The kind of attention that is shown by default for a family."""
     return {"gpt": "decoder", "bert": "encoder"}.get(trace.family, "cross")
 
@@ -99,9 +99,9 @@ def check_method(method: str, kind: str | None) -> None:
 def explain(trace: Trace, method: str, model: nn.Module | None = None, kind: str | None = None) -> Map:
     """One map of a trace. Gradient, ablation and value need the model, and so does rollout for a gpt."""
     check_method(method, kind)
-    kind = kind or usual_kind(trace)
-    if method in SIGNED and kind != usual_kind(trace):
-        raise InputError(f"{method} explains the output: for a {trace.family} the kind is {usual_kind(trace)}")
+    kind = kind or default_kind(trace)
+    if method in SIGNED and kind != default_kind(trace):
+        raise InputError(f"{method} explains the output: for a {trace.family} the kind is {default_kind(trace)}")
     if method not in SIGNED and not trace.attention:
         raise InputError(f"this {trace.family} has no attention to show: use --method gradient or ablation")
     if method == "attention":
@@ -115,11 +115,13 @@ def explain(trace: Trace, method: str, model: nn.Module | None = None, kind: str
 
 def explain_all(trace: Trace, model: nn.Module | None = None) -> list[Map]:
     """All maps of a trace, attention first; without a model, those that the trace alone gives."""
-    kinds = sorted(trace.attention, key=lambda kind: kind != usual_kind(trace))
+    kinds = sorted(trace.attention, key=lambda kind: kind != default_kind(trace))
     maps = [explain(trace, "attention", kind=kind) for kind in kinds]
     if trace.family != "rnn" and (trace.family != "gpt" or model is not None):
-        whole = {"cross": set(KINDS), "encoder": {"encoder"}, "decoder": {"decoder"} if trace.family == "gpt" else {""}}
-        maps += [explain(trace, "rollout", model, kind) for kind in kinds if whole[kind] <= set(trace.attention)]
+        required = {"cross": set(KINDS), "encoder": {"encoder"}, "decoder": {"decoder"}}
+        if trace.family != "gpt":  # decoder attention is a part of the rollout of cross
+            required["decoder"] = {""}
+        maps += [explain(trace, "rollout", model, kind) for kind in kinds if required[kind] <= set(trace.attention)]
     if model is not None:
         maps += [explain(trace, "value", model, kind) for kind in kinds]
         if not isinstance(model, BERT) or model.head is not None:
@@ -158,19 +160,19 @@ def _rollout_map(trace: Trace, kind: str, shares: Tensor) -> Map:
 
 def rollout_self(layers: Tensor) -> Tensor:
     """[C, C] from self-attention [L, C, C]; half of every layer is the residual connection."""
-    whole = torch.eye(layers.shape[-1])
+    product = torch.eye(layers.shape[-1])
     for weights in layers:
-        whole = _with_residual(weights) @ whole
-    return whole
+        product = _with_residual(weights) @ product
+    return product
 
 
 def rollout_cross(encoder: Tensor, decoder: Tensor, cross: Tensor) -> Tensor:
-    """[T, S]: shares of what came from the source; the rest came from the words already written."""
-    read = torch.zeros(cross.shape[1:])
+    """[T, S]: the share of each source token, without the part that comes from target tokens already generated."""
+    shares = torch.zeros(cross.shape[1:])
     source = rollout_self(encoder)
     for self_weights, cross_weights in zip(decoder, cross, strict=True):
-        read = (_with_residual(self_weights) @ read + cross_weights @ source) / 2
-    return read / read.sum(-1, keepdim=True)
+        shares = (_with_residual(self_weights) @ shares + cross_weights @ source) / 2
+    return shares / shares.sum(-1, keepdim=True)
 
 
 def _with_residual(weights: Tensor) -> Tensor:
@@ -194,10 +196,10 @@ def value(model: nn.Module, trace: Trace, kind: str) -> Map:
     """‖α f(x)‖ of every head, f its values through its part of the output projection; combined, the norm of the sum."""
     rows, columns = trace.rows(kind), trace.columns(kind)
     values, joined = [], []
-    for weights, brought in _projected_values(model, trace, kind):  # [H, R, C], [H, C, size]
+    for weights, projected in _projected_values(model, trace, kind):  # [H, R, C], [H, C, size]
         weights = weights[:, -len(rows.ids) :]  # the tokens of a gpt's prompt attend too
-        values.append(weights * brought.norm(dim=-1)[:, None])
-        joined.append(torch.einsum("hrc,hcs->rcs", weights, brought).norm(dim=-1))
+        values.append(weights * projected.norm(dim=-1)[:, None])
+        joined.append(torch.einsum("hrc,hcs->rcs", weights, projected).norm(dim=-1))
     tokens = tokens_per_word(rows)[:, None]
     per_head, combined = (sum_by_word(torch.stack(layers), rows, columns) / tokens for layers in (values, joined))
     return Map("value", kind, rows, columns, per_head, combined)
@@ -285,21 +287,21 @@ def _scaled_embeddings(model: nn.Module, factor: float) -> Iterator[Any]:
 
 @torch.inference_mode()
 def ablation(model: nn.Module, trace: Trace, kind: str) -> Map:
-    """Every token's log-probability minus that without a word: removed, or for a bert masked."""
+    """The drop of every token's log-probability when a word is removed, or for a bert masked."""
     rows, columns = _axes(trace)
-    lost = _ablate_gpt(model, trace) if trace.family == "gpt" else _ablate_source(model, trace)
-    values = sum_rows_by_word(lost, rows)
+    drops = _ablate_gpt(model, trace) if trace.family == "gpt" else _ablate_source(model, trace)
+    values = sum_rows_by_word(drops, rows)
     return Map("ablation", kind, rows, columns, values[None, None], values[None])
 
 
 def _ablate_source(model: nn.Module, trace: Trace) -> Tensor:
     """(T, words)"""
     ids, words = trace.source.ids, trace.source.word
-    instead = [MASK] if trace.family == "bert" else []
+    replacement = [MASK] if trace.family == "bert" else []
     texts = [ids]
-    for gone in range(len(trace.source.words)):
+    for removed in range(len(trace.source.words)):
         pairs = zip(ids, words, strict=True)
-        texts.append([kept for number, word in pairs for kept in ([number] if word != gone else instead)])
+        texts.append([kept for number, word in pairs for kept in ([number] if word != removed else replacement)])
     if not all(texts):
         raise InputError("the source has only one word: nothing is left without it")
     size = _copies(trace, next(model.parameters()).device)
@@ -315,14 +317,14 @@ def _ablate_gpt(model: nn.Module, trace: Trace) -> Tensor:
     columns = trace.columns("decoder")
     whole, begin = [*columns.ids, trace.target.ids[-1]], len(trace.source.ids)
     logs = log_probabilities(model, [trace.source.ids], trace.target.ids)[0].cpu()
-    lost = torch.zeros(len(logs), len(columns.words))
-    for gone in range(len(columns.words)):
-        places = [place for place, word in enumerate(columns.word) if word == gone]
+    drops = torch.zeros(len(logs), len(columns.words))
+    for removed in range(len(columns.words)):
+        places = [place for place, word in enumerate(columns.word) if word == removed]
         first = max(begin, places[-1] + 1)  # of the tokens that come after
         before = [whole[place] for place in range(first) if place not in places] or [START]
         without = log_probabilities(model, [before], whole[first:])[0].cpu()
-        lost[first - begin :, gone] = logs[first - begin :] - without
-    return lost
+        drops[first - begin :, removed] = logs[first - begin :] - without
+    return drops
 
 
 WITH_MODEL = {"rollout": rollout_of_gpt, "value": value, "gradient": gradient, "ablation": ablation}

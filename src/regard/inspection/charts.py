@@ -43,7 +43,7 @@ class Group(NamedTuple):
 
 def length_group(bucket: Mapping[str, Any], series: Sequence[Mapping[str, float]]) -> Group:
     """A bucket of sentence length with the BLEU of each series."""
-    points = [_point(each["bleu"], each["low"], each["high"], few=bucket["small"]) for each in series]
+    points = [_point(score["bleu"], score["low"], score["high"], few=bucket["small"]) for score in series]
     return Group(_span(bucket), bucket["sentences"], bucket["small"], points)
 
 

@@ -42,9 +42,11 @@ _FRAME = re.compile(r"update-(\d{8,})\.safetensors")
 class Film:
     """Writes frames into a run's folder; a resumed run deletes the frames after the update it resumes at."""
 
-    def __init__(self, root: Path | None, store: Dataset, sides: Tokenizers, *, sentences: int, update: int) -> None:
+    def __init__(
+        self, root: Path | None, dataset: Dataset, tokenizers: Tokenizers, *, sentences: int, update: int
+    ) -> None:
         """Without a folder (in processes other than the main one) nothing is written."""
-        self._pairs = [_pair(store, example) for example in choose(store, sentences)]
+        self._pairs = [_pair(dataset, example) for example in choose(dataset, sentences)]
         self._folder = None if root is None else root / FILM
         if root is None or self._folder is None:
             return
@@ -52,7 +54,7 @@ class Film:
             if number > update:
                 folders.delete(path)
         listed = [
-            {"source": words(sides.source, source), "target": words(sides.target, target)}
+            {"source": words(tokenizers.source, source), "target": words(tokenizers.target, target)}
             for source, target in self._pairs
         ]
         folders.write_file(
@@ -60,10 +62,10 @@ class Film:
         )
 
     @torch.no_grad()
-    def take(self, model: nn.Module, update: int) -> None:
+    def record_frame(self, model: nn.Module, update: int) -> None:
         """Record one frame: the cross-attention of a teacher-forced pass over the sentences."""
         writer, device = cast(Generator, model), next(model.parameters()).device
-        kept: dict[str, Tensor] = {}
+        frame: dict[str, Tensor] = {}
         training = model.training
         model.eval()
         for number, (source, target) in enumerate(self._pairs):
@@ -73,16 +75,16 @@ class Film:
             names = [name for name in record if name.endswith(".cross")]
             names.sort(key=lambda name: int(name.split(".")[1]))
             weights = torch.cat([record[name] for name in names]).float()  # (L, H, T, S)
-            kept[str(number)] = (weights * 255).round().to(torch.uint8).cpu()
+            frame[str(number)] = (weights * 255).round().to(torch.uint8).cpu()
         model.train(training)
         if self._folder is not None:
-            folders.write_file(self._folder / f"update-{update:08d}.safetensors", save(kept), force=True)
+            folders.write_file(self._folder / f"update-{update:08d}.safetensors", save(frame), force=True)
 
 
-def choose(store: Dataset, number: int) -> list[int]:
+def choose(dataset: Dataset, number: int) -> list[int]:
     """The first sentences of medium length; if there are too few, those closest to it."""
-    outside = np.zeros(len(store), np.int64)
-    for lengths in (store.source_lengths, store.target_lengths):
+    outside = np.zeros(len(dataset), np.int64)
+    for lengths in (dataset.source_lengths, dataset.target_lengths):
         outside += np.maximum(MIN_TOKENS - lengths, 0) + np.maximum(lengths - MAX_TOKENS, 0)
     return [int(example) for example in np.sort(np.argsort(outside, kind="stable")[:number])]
 
@@ -113,11 +115,11 @@ def page(root: Path, scores: Mapping[int, str], *, title: str) -> str:
     chosen = list(paths)
     if len(chosen) > MAX_FRAMES:
         chosen = [chosen[round(i * (len(chosen) - 1) / (MAX_FRAMES - 1))] for i in range(MAX_FRAMES)]
-    shots = [_read(paths[update]) for update in chosen]
+    frame_weights = [_read(paths[update]) for update in chosen]
     with folders.clear_os_errors(root / FILM / SENTENCES, "read"):
         sentences: list[dict[str, Any]] = json.loads((root / FILM / SENTENCES).read_bytes())
     for number, sentence in enumerate(sentences):
-        weights = np.stack([shot[str(number)] for shot in shots])  # (F, L, H, T, S)
+        weights = np.stack([frame[str(number)] for frame in frame_weights])  # (F, L, H, T, S)
         sentence |= {"layers": weights.shape[1], "heads": weights.shape[2]}
         sentence["weights"] = base64.b64encode(np.ascontiguousarray(weights).tobytes()).decode()
     data = {"updates": chosen, "scores": [scores.get(update, "") for update in chosen], "sentences": sentences}
@@ -126,8 +128,8 @@ def page(root: Path, scores: Mapping[int, str], *, title: str) -> str:
     return Template(template).substitute(title=escape(title), colours=inspector.colours(), data=text)
 
 
-def _pair(store: Dataset, example: int) -> tuple[list[int], list[int]]:
-    source, target = store.pair(example)
+def _pair(dataset: Dataset, example: int) -> tuple[list[int], list[int]]:
+    source, target = dataset.pair(example)
     return source.tolist(), target.tolist()
 
 
@@ -137,4 +139,4 @@ def _read(path: Path) -> dict[str, NDArray[np.uint8]]:
     try:
         return {name: tensor.numpy() for name, tensor in load(data).items()}
     except SafetensorError as error:
-        raise FolderError(f"{path} is damaged or cut short: {error}") from error
+        raise FolderError(f"{path} is damaged or truncated: {error}") from error

@@ -88,7 +88,7 @@ def embed(
         "finished": trace.finished,
         "warnings": [warning.message for warning in warned],
         "maps": [_map(shown) for shown in maps],
-        "layer": attribution.usual_layer(layers) if layer is None else layer,
+        "layer": attribution.default_layer(layers) if layer is None else layer,
         "head": -1 if head is None else head,
         "steps": _steps(trace),
         "tree": [[[branch.parent, branch.subword, round(branch.log_probability, 3), branch.kept] for branch in step]

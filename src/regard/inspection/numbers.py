@@ -1,4 +1,4 @@
-"""Numbers: those written in digits that a translation lost, changed or added."""
+"""Numbers: find numbers in digits that a translation lost, changed or added."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ MIN_SENTENCES = 50  # for a calibration
 MIN_EACH = 10  # good translations, and others, that a calibration needs
 
 LENGTH_SLACK = 15  # characters added to both sides before lengths are compared: "Yes." may become "Yes, of course."
-OUTLIERS = 0.002  # the share of pairs outside either end of the expected lengths, which are then widened
-WIDENING = 1.25
+OUTLIERS = 0.002  # share of pairs below and above the expected length ratios
+WIDENING = 1.25  # factor by which the expected ratios are widened
 MAX_LOOP = 20  # words in a repeated phrase
 MIN_COPIED = 3  # words in a row that are copied, and at least half of the translation
 MAX_COMPARED = 1_000_000  # pairs of words that are compared to find copies
@@ -43,7 +43,7 @@ RELATED_SCRIPTS = {"Kana": {"Han"}, "Hangul": {"Han"}, "Han": {"Bopomofo"}}  # u
 
 MIN_ATTENTION = 0.05  # less attention than this to the words of the source means that they are ignored
 FIXED_ATTENTION = 0.95  # more attention than this to one token throughout means that the rest is ignored
-MIN_MOVEMENT = 0.1  # attention that differs less than this from its mean stands still (in a trained model, 0.5)
+MIN_MOVEMENT = 0.1  # attention that differs from its mean by less than this does not move (a trained model: 0.5)
 MIN_TOKENS = 4  # in both texts, for warnings about attention
 
 
@@ -146,7 +146,7 @@ def _copied(source: str, target: str) -> Iterator[QualityWarning]:
     here, there, words = _units(source), _units(target), WORD.findall(target)
     unspaced = script(target) in UNSPACED_SCRIPTS
     if here == there and len(there) >= (6 if unspaced else 2) and not all(word[:1].isupper() for word in words):
-        yield QualityWarning("copied", "the translation is its source", [target])
+        yield QualityWarning("copied", "the translation is a copy of the source", [target])
         return
     if unspaced or len(here) * len(there) > MAX_COMPARED:
         return
@@ -174,8 +174,8 @@ def _script(source: str, target: str, expected: str) -> Iterator[QualityWarning]
         if not {script_of(letter) for letter in word} <= allowed_in_word and word not in in_source
     ]
     if foreign:
-        what = f"in {main} letters" if wrong else "not all in its script"
-        yield QualityWarning("script", f"the translation is {what}; {expected} is expected", foreign[:10])
+        problem = f"the translation is in {main} letters" if wrong else "some words are in another script"
+        yield QualityWarning("script", f"{problem}; {expected} is expected", foreign[:10])
 
 
 def _numbers(source: str, target: str) -> Iterator[QualityWarning]:
@@ -253,8 +253,8 @@ class Calibration:
     """A logistic regression from the log-probabilities of a translation to the probability that it is good."""
 
     weights: tuple[float, ...]
-    """The bias and the weights of the features; empty where too few translations were good, or too few were not: no
-    translation has a confidence then."""
+    """The bias and the weights of the features. Empty if too few of the examples were good or too few were not; then
+    there is no confidence."""
     error: float
     """Expected calibration error, by cross-validation."""
     good: float
@@ -276,17 +276,17 @@ class Calibration:
         try:
             values: dict[str, Any] = json.loads(data)
             weights, expected = tuple(map(float, values["weights"])), Expected(**values["expected"])
-            found = cls(**{**values, "weights": weights, "expected": expected})
-            numbers = [*weights, found.error, found.good, expected.min_ratio, expected.max_ratio]
+            calibration = cls(**{**values, "weights": weights, "expected": expected})
+            numbers = [*weights, calibration.error, calibration.good, expected.min_ratio, expected.max_ratio]
             if len(weights) not in (0, 1 + FEATURES) or not all(math.isfinite(number) for number in numbers):
-                raise ValueError("its numbers are not those of a calibration")
+                raise ValueError("its numbers are not a valid calibration")
             if not isinstance(expected.script, str):
                 raise ValueError(f"expected.script ({expected.script!r}) must be the name of a script")
             if type(expected.max_source_length) is not int or expected.max_source_length < 0:
                 raise ValueError(f"max_source_length ({expected.max_source_length!r}) must be a number of characters")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise FolderError(f"{path} is damaged: {error}") from error
-        return found
+        return calibration
 
 
 FEATURES = 3

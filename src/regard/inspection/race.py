@@ -12,9 +12,9 @@ from regard.inspection.attribution import Map
 MIN_SECONDS_IN_MINUTES = 180  # from here on, time is shown in minutes
 
 
-def page(found: Mapping[str, Any], maps: Mapping[str, Map | str]) -> str:
+def page(results: Mapping[str, Any], maps: Mapping[str, Map | str]) -> str:
     """The results of a race as one HTML file."""
-    racers = found["racers"]
+    racers = results["racers"]
     names = [racer["name"] for racer in racers]
     without_attention = {name for name, shown in maps.items() if isinstance(shown, str)}
     seeds = racers[0]["seeds"]
@@ -25,7 +25,7 @@ def page(found: Mapping[str, Any], maps: Mapping[str, Map | str]) -> str:
     bars = "lowest and highest of the seeds" if seeds > 1 else "95 % bootstrap interval"
     few = f" {report.HOLLOW}" if any(group.small for group in groups) else ""
     parts = [
-        _claims(found["verdicts"], names, without_attention),
+        _claims(results["verdicts"], names, without_attention),
         charts.figure(
             "BLEU by sentence length",
             f"Error bars: {bars}.{few}",
@@ -39,11 +39,11 @@ def page(found: Mapping[str, Any], maps: Mapping[str, Map | str]) -> str:
         ),
         _parameters(racers, names),
     ]
-    often = "one seed" if seeds == 1 else f"{seeds} seeds"
+    seeds_phrase = "one seed" if seeds == 1 else f"{seeds} seeds"
     about = (
         f"{len(racers)} models of about the same size are trained on the same sentences of 2 to 80 words for "
-        f"{found['updates']:,} updates each, and then translate {found['sentences']:,} new ones with greedy search."
-        f" {often.capitalize()}, on a {'CPU' if found['device'] == 'cpu' else 'GPU'}."
+        f"{results['updates']:,} updates each, and then translate {results['sentences']:,} new ones with greedy search."
+        f" {seeds_phrase.capitalize()}, on a {'CPU' if results['device'] == 'cpu' else 'GPU'}."
     )
     return report.page("What attention does for long sentences", about, parts, [], kind="The lineage race")
 

@@ -12,7 +12,7 @@ from string import Template
 from typing import Any, NamedTuple
 
 from regard.inspection import charts, inspector
-from regard.inspection.attribution import Map, attention, usual_layer
+from regard.inspection.attribution import Map, attention, default_layer
 from regard.inspection.quality import QualityWarning
 from regard.inspection.trace import Trace
 
@@ -30,8 +30,8 @@ KINDS = {
 LENGTH_AXIS = "words in the reference; below, the number of sentences"
 MAX_WEIGHTS = 20_000  # of one trace: above it heads are averaged, and then only one layer is shown
 MARKED = (
-    "Words on red are not in the reference there; dotted ones are missing from the translation. Another wording may be"
-    " as good."
+    "Words marked red are not in the reference; dotted words of the reference are missing from the translation. Another"
+    " wording may be as good."
 )
 ERROR_BARS = "Error bars: 95 % bootstrap interval."
 HOLLOW = "Hollow points have fewer than 30 sentences."
@@ -59,30 +59,30 @@ class Row(NamedTuple):
     outputs: Sequence[Output]
 
 
-def evaluation_page(title: str, found: Mapping[str, Any], rows: Sequence[Row], about: str) -> str:
+def evaluation_page(title: str, result: Mapping[str, Any], rows: Sequence[Row], about: str) -> str:
     """The page of one system, from the dict of an Evaluation."""
-    counted_in = Path(found["frequencies_from"]).name
+    counted_in = Path(result["frequencies_from"]).name
     frequencies = charts.interval_chart(
-        [charts.frequency_group(bucket) for bucket in found["by_frequency"] if bucket["words"]],
+        [charts.frequency_group(bucket) for bucket in result["by_frequency"] if bucket["words"]],
         ["F1"],
         "F1",
         f"frequency of a word in {counted_in}; below, the number of words",
         joined=False,
     )
     parts = [
-        _score_cards(found),
-        by_length(found["by_length"]),
+        _score_cards(result),
+        by_length(result["by_length"]),
         charts.figure("Words by frequency", f"F1 of rare and frequent words, in percent. {ERROR_BARS}", frequencies),
-        _warnings(found),
-        _terms(found),
+        _warnings(result),
+        _terms(result),
     ]
     return page(title, about, parts, rows, kind="evaluation")
 
 
-def comparison_page(title: str, found: Mapping[str, Any], rows: Sequence[Row], about: str) -> str:
+def comparison_page(title: str, result: Mapping[str, Any], rows: Sequence[Row], about: str) -> str:
     """The page of several systems, from the dict of a Comparison."""
-    names = [system["name"] for system in found["systems"]]
-    parts = [_systems(found), by_length(found["by_length"], names), *map(_contrast, found["against"])]
+    names = [system["name"] for system in result["systems"]]
+    parts = [_systems(result), by_length(result["by_length"], names), *map(_contrast, result["against"])]
     return page(title, about, parts, rows, kind="comparison")
 
 
@@ -112,10 +112,10 @@ def page(title: str, about: str, parts: Iterable[str], rows: Sequence[Row], *, k
 # Scores.
 
 
-def _score_cards(found: Mapping[str, Any]) -> str:
+def _score_cards(result: Mapping[str, Any]) -> str:
     cards = []
-    for name in filter(found.__contains__, METRICS):
-        score = found[name]
+    for name in filter(result.__contains__, METRICS):
+        score = result[name]
         cards.append(
             f'<div class="card score"><h2>{METRICS[name]}</h2><p class="big">{score["score"]:.1f}</p>'
             f'<p class="interval">{score["low"]:z.1f} to {score["high"]:.1f} · {BETTER[name]}</p>'
@@ -129,19 +129,19 @@ def breakable(signature: str) -> str:
     return "|<wbr>".join(escape(part) for part in signature.split("|"))
 
 
-def _systems(found: Mapping[str, Any]) -> str:
+def _systems(result: Mapping[str, Any]) -> str:
     heads = "".join(
         f'<th scope="col">{name}</th><th scope="col"><abbr title="by approximate randomisation">p</abbr></th>'
         for name in METRICS.values()
     )
-    first = found["systems"][0]
+    first = result["systems"][0]
     rows = []
-    for number, system in enumerate(found["systems"]):
+    for number, system in enumerate(result["systems"]):
         cells = "".join(_system_cell(system[name], first[name]) for name in METRICS)
         rows.append(f'<tr><th scope="row">{charts.series_key(number)}{escape(system["name"])}</th>{cells}</tr>')
     signatures = "<br>".join(
         f"{METRICS[name]} {breakable(signature)}"
-        for name, tests in found["signatures"].items()
+        for name, tests in result["signatures"].items()
         for signature in tests.values()
     )
     return (
@@ -186,25 +186,25 @@ def _ngrams(ngrams: Sequence[Mapping[str, Any]]) -> str:
     return rows or "<li>nothing more than once</li>"
 
 
-def _warnings(found: Mapping[str, Any]) -> str:
-    counts = found.get("warnings")
+def _warnings(result: Mapping[str, Any]) -> str:
+    counts = result.get("warnings")
     if counts is None:
         return ""
     if not counts:
         return '<section class="card"><h2>Warnings</h2><p>None.</p></section>'
     rows = "".join(
         f"<tr><th scope='row'>{escape(kind)}</th><td>{number:,}</td><td class='meter'><div><i style='width:"
-        f"{max(100 * number / found['sentences'], 0.6):.1f}%'></i></div></td></tr>"
+        f"{max(100 * number / result['sentences'], 0.6):.1f}%'></i></div></td></tr>"
         for kind, number in counts.items()
     )
     return (
-        f'<section class="card"><h2>Warnings</h2><p>Of {found["sentences"]:,} sentences, those with a warning.</p>'
+        f'<section class="card"><h2>Warnings</h2><p>Of {result["sentences"]:,} sentences, those with a warning.</p>'
         f'<table class="data bars"><tbody>{rows}</tbody></table></section>'
     )
 
 
-def _terms(found: Mapping[str, Any]) -> str:
-    terms = found.get("terms")
+def _terms(result: Mapping[str, Any]) -> str:
+    terms = result.get("terms")
     if not terms:
         return ""
     text = f"{terms['accuracy']:.1%} of {terms['terms']:,} terms in {terms['sentences']:,} sentences are translated"
@@ -292,11 +292,11 @@ def _maps(trace: Trace) -> list[Map]:
     """Cross-attention by word, small enough for a page of many."""
     if "cross" not in trace.attention:
         return []
-    found = attention(trace, "cross")
-    if found.values.numel() > MAX_WEIGHTS:
-        found = found._replace(values=found.joined.unsqueeze(1))
-    if found.values.numel() > MAX_WEIGHTS:
-        layer = usual_layer(len(found.joined))
-        one = found.joined[layer : layer + 1]
-        found = found._replace(values=one.unsqueeze(1), joined=one)
-    return [found]
+    cross = attention(trace, "cross")
+    if cross.values.numel() > MAX_WEIGHTS:
+        cross = cross._replace(values=cross.joined.unsqueeze(1))
+    if cross.values.numel() > MAX_WEIGHTS:
+        layer = default_layer(len(cross.joined))
+        one_layer = cross.joined[layer : layer + 1]
+        cross = cross._replace(values=one_layer.unsqueeze(1), joined=one_layer)
+    return [cross]

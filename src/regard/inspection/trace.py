@@ -97,11 +97,11 @@ class Trace:
 
     def rows(self, kind: str) -> Side:
         """The tokens that attend."""
-        return self.source if self._known(kind) == "encoder" else self.target
+        return self.source if self._check_kind(kind) == "encoder" else self.target
 
     def columns(self, kind: str) -> Side:
         """The tokens that are attended to; for "decoder" all tokens before the last step."""
-        if self._known(kind) != "decoder":
+        if self._check_kind(kind) != "decoder":
             return self.source
         start = Side("", [START], [SPECIALS[START]], [SPECIALS[START]], [0], [True])
         return _join(self.source if self.family == "gpt" else start, self.target)
@@ -111,14 +111,14 @@ class Trace:
         rows, columns = self.rows(kind), self.columns(kind)
         return sum_by_word(self.attention[kind], rows, columns) / tokens_per_word(rows)[:, None]
 
-    def _known(self, kind: str) -> str:
+    def _check_kind(self, kind: str) -> str:
         if kind not in self.attention:
-            found = " and ".join(self.attention) or "none"
-            raise InputError(f"this trace of a {self.family} has no attention {kind!r}: it has {found}")
+            kinds = " and ".join(self.attention) or "none"
+            raise InputError(f"this trace of a {self.family} has no attention {kind!r}: it has {kinds}")
         return kind
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as plain values."""
+        """The trace as plain values, ready for JSON."""
         return self._metadata() | {name: _to_plain(tensor) for name, tensor in self._tensors().items()}
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
@@ -143,7 +143,7 @@ class Trace:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Trace:
-        """The trace that `as_json` gave."""
+        """The trace from the values that `as_json` returned."""
         if values.get("format") != FORMAT:
             raise DataError(f"its format is {values.get('format')!r}, not {FORMAT!r}")
         try:
@@ -216,9 +216,10 @@ def trace(
 ) -> list[Trace]:
     """Trace a model on each of its hypotheses by one teacher-forced pass over all of them.
 
-    `sources` are the ids that it read, with the end token; of a gpt, the whole prompt. `encoded` is what a search of
-    the same sources kept of its encoder, which then does not run again. `texts` are those of the sources and
-    `target_texts` those of the hypotheses; by default both are decoded from ids. For an ensemble pass one model.
+    `sources` are the ids that it read, with the end token; of a gpt, the whole prompt. With `encoded`, the
+    encoder output that a search of the same sources kept, the encoder does not run again. `texts` are those of the
+    sources and `target_texts` those of the hypotheses; by default both are decoded from ids. For an ensemble pass one
+    model.
     """
     if not sources:
         return []
@@ -370,11 +371,13 @@ def _cut(tensors: dict[str, Tensor], row: int, start: int, source: int, target: 
 
 
 def _alternatives(best: Best, ids: Sequence[int], tokenizer: Tokenizer) -> list[list[Alternative]]:
-    found = []
+    alternatives = []
     for previous, step in zip([START, *ids], best, strict=False):
         subwords = tokenizer.token_texts([number for number, _ in step], previous)
-        found.append([Alternative(number, text, log) for (number, log), text in zip(step, subwords, strict=True)])
-    return found
+        alternatives.append(
+            [Alternative(number, text, log) for (number, log), text in zip(step, subwords, strict=True)]
+        )
+    return alternatives
 
 
 def _tree(tree: Tree, tokenizer: Tokenizer) -> list[list[Branch]]:
@@ -412,12 +415,12 @@ def make_side(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None)
     for number, start, shown in zip(ids, starts, in_text, strict=True):
         if shown and spans:
             letter = len(text) - len(text[start:].lstrip())  # a space belongs to what follows it
-            own = max(bisect_right(spans, (letter, len(text))) - 1, 0)
-            for span in spans[len(numbers) : own + 1]:
+            index = max(bisect_right(spans, (letter, len(text))) - 1, 0)
+            for span in spans[len(numbers) : index + 1]:
                 numbers.append(len(words))
                 words.append(text[slice(*span)])
                 special.append(False)
-            word.append(numbers[own])
+            word.append(numbers[index])
         else:
             word.append(len(words))
             words.append(text if shown else SPECIALS[number])
@@ -469,9 +472,9 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
             metadata = (file.metadata() or {}).get("trace")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
-        raise DataError(f"{path} is damaged, cut short or no safetensors file: {error}") from error
+        raise DataError(f"{path} is damaged, truncated or not a safetensors file: {error}") from error
     if metadata is None:
-        raise DataError(f"{path} holds tensors and no trace")
+        raise DataError(f"{path} holds tensors but no trace")
     return _decode_json(metadata, path) | tensors
 
 
@@ -479,7 +482,7 @@ def _decode_json(data: str | bytes, path: Path) -> dict[str, Any]:
     try:
         values = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is damaged or cut short: {error}") from error
+        raise DataError(f"{path} is damaged or truncated: {error}") from error
     if not isinstance(values, dict):
         raise DataError(f"{path} is not a trace: it holds a {type(values).__name__}")
     return values
@@ -535,9 +538,9 @@ def _parse_side(values: dict[str, Any]) -> Side:
     lists = {name: [_typed(x, kind) for x in _typed(values[name], list)] for name, kind in kinds.items()}
     side = Side(text=_typed(values["text"], str), **lists)
     if not len(side.ids) == len(side.subwords) == len(side.word) or len(side.words) != len(side.special):
-        raise ValueError("its tokens, subwords and words are not as many as each other")
+        raise ValueError("the numbers of its tokens, subwords and words do not match")
     if not all(0 <= word < len(side.words) for word in side.word):
-        raise ValueError("a token belongs to a word that is not there")
+        raise ValueError("a token belongs to a word that does not exist")
     return side
 
 
@@ -565,6 +568,6 @@ def _check(trace: Trace) -> None:
     for step, branches in enumerate(trace.tree):
         parents = len(trace.tree[step - 1]) if step else 0
         if any(not -1 <= branch.parent < parents for branch in branches):
-            raise DataError(f"step {step} of its tree continues a branch that is not there")
+            raise DataError(f"step {step} of its tree continues a branch that does not exist")
     if not math.isfinite(trace.score):
         raise DataError("its score is not finite")

@@ -118,14 +118,14 @@ def align(
     with the lowest error rate and saves them in the folders; without it, two directions are read where they agree most.
     `write` is called with the alignment of every pair instead of collecting them, so that memory does not grow.
     """
-    given = {"layer": layer, "head": head, "shift": shift, "method": method}
-    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    options = {"layer": layer, "head": head, "shift": shift, "method": method}
+    chosen: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if dev and chosen:
         name = next(iter(chosen))
         raise ConfigError(f"--dev chooses the {name}: leave out --{name}")
-    place = find_device(device) if isinstance(device, str) else device
-    forward = Aligner.load(Path(folder), place, tag=tag)
-    backward = Aligner.load(Path(reverse), place) if reverse is not None else None
+    torch_device = find_device(device) if isinstance(device, str) else device
+    forward = Aligner.load(Path(folder), torch_device, tag=tag)
+    backward = Aligner.load(Path(reverse), torch_device) if reverse is not None else None
     texts, golds = _read(source, target, gold)
     notes: list[str] = []
     if dev:
@@ -139,7 +139,7 @@ def align(
     for aligner in aligners:
         aligner.settings = replace(aligner.settings, **chosen)
         aligner.settings.check()
-        aligner.left_out.clear()  # those of choosing
+        aligner.left_out.clear()  # counted while settings were chosen
     alignments: list[list[Link]] = []
     pairs = points = 0
     counts = AlignmentCounts() if gold is not None else None
@@ -227,10 +227,10 @@ class Aligner:
 
     def weights(self, pairs: Sequence[Texts]) -> list[Tensor]:
         """For every pair, the attention of target words to source words (T, S); zeros where there is none."""
-        found = [torch.zeros(len(target.split()), len(source.split())) for source, target in pairs]
+        weights = [torch.zeros(len(target.split()), len(source.split())) for source, target in pairs]
         for number, traced in self.traces(pairs):
-            found[number] = attention_weights(traced, [self.settings])[0]
-        return found
+            weights[number] = attention_weights(traced, [self.settings])[0]
+        return weights
 
     def traces(self, pairs: Sequence[Texts]) -> Iterator[tuple[int, Trace]]:
         """The traces of all pairs in batches of similar length, with their numbers.
@@ -305,7 +305,7 @@ def align_pairs(pairs: Iterable[Texts], forward: Aligner, backward: Aligner | No
 def _directions(
     pairs: Sequence[Texts], forward: Aligner, backward: Aligner | None
 ) -> Iterator[tuple[list[Link], list[Link]]]:
-    """Both directions of each pair. Two models are multiplied: what only one of them attends to has no weight."""
+    """Both directions of each pair. The weights of two models are multiplied, so a link needs attention from both."""
     weights = forward.weights(pairs)
     if backward is not None:
         back = backward.weights([(target, source) for source, target in pairs])

@@ -1,1 +1,1 @@
-"""Models of other libraries, in and out."""
+"""Interoperability: name tables to import weights of other libraries, and CTranslate2 as an engine."""

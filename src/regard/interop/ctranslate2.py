@@ -1,7 +1,7 @@
 """CTranslate2: translate with a Transformer of ours in an engine made for fast inference.
 
-Its output is that of our own search on nearly all sentences: it refills its beams when hypotheses end and we do not,
-which makes a difference where a model is unsure.
+Its output equals that of our own search on nearly all sentences. It refills its beams when hypotheses end and ours does
+not, which can matter where a model is unsure.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from regard.text.tokenizer import END, SPECIALS, START, UNKNOWN, Tokenizer, Toke
 
 LAYOUT = 1  # version of what `convert` writes; a new number makes cached models obsolete
 MAX_POSITIONS = 4096  # rows of the table of sinusoidal positions
-PATIENCE = 1.5  # of its beam search: with 1 it missed the best hypothesis in 11 of 1,000 sentences, with 1.5 in none
+PATIENCE = 1.5  # of the beam search: with 1 it missed the best hypothesis in 11 of 1,000 sentences, with 1.5 in none
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH", "swiglu": "SWISH"}
 TYPES = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
 SCORES = ("scaled_dot", "dot")
@@ -52,7 +52,7 @@ def why_not(model: ModelConfig, decode: DecodeConfig) -> str:
 class CTranslate2Engine:
     """A model folder, loaded by CTranslate2; `precision` is fp32, bf16 or int8, and auto is int8 on a CPU.
 
-    It leaves to the torch engine what it cannot do: samples, traces, and texts that are longer than its positions. With
+    Sampling, traces and texts that are longer than its positions are left to the torch engine. With
     `token_scores` the log-probability of every token is computed, which takes one more pass over the output; without,
     their mean stands for each.
     """
@@ -106,17 +106,17 @@ class CTranslate2Engine:
         if options.seed is not None or too_long:
             return self._torch_engine.search(sources, options)
         if options.prefixes is not None:
-            max_lengths = [max(most, len(prefix)) for most, prefix in zip(max_lengths, options.prefixes, strict=True)]
-        found = self._run(sources, list(range(len(sources))), options, max(max_lengths), forbid=False)
-        again: dict[int, list[int]] = {}
-        for row, most in enumerate(max_lengths):
-            outputs = [hypothesis.tokens for hypothesis in found[row]]
-            if any(len(tokens) >= most or not set(FORBIDDEN).isdisjoint(tokens) for tokens in outputs):
-                again.setdefault(most, []).append(row)
-        for most, rows in again.items():
-            for row, hypotheses in zip(rows, self._run(sources, rows, options, most, forbid=True), strict=True):
-                found[row] = hypotheses
-        return SearchResult(found)
+            max_lengths = [max(limit, len(prefix)) for limit, prefix in zip(max_lengths, options.prefixes, strict=True)]
+        results = self._run(sources, list(range(len(sources))), options, max(max_lengths), forbid=False)
+        rerun: dict[int, list[int]] = {}  # rows by maximum length
+        for row, limit in enumerate(max_lengths):
+            outputs = [hypothesis.tokens for hypothesis in results[row]]
+            if any(len(tokens) >= limit or not set(FORBIDDEN).isdisjoint(tokens) for tokens in outputs):
+                rerun.setdefault(limit, []).append(row)
+        for limit, rows in rerun.items():
+            for row, hypotheses in zip(rows, self._run(sources, rows, options, limit, forbid=True), strict=True):
+                results[row] = hypotheses
+        return SearchResult(results)
 
     def _run(
         self, sources: Ids, rows: list[int], options: SearchOptions, max_length: int, *, forbid: bool
@@ -125,10 +125,12 @@ class CTranslate2Engine:
         settings, prefixes = self._settings, options.prefixes
         constrained = forbid or prefixes is not None or settings.min_length > 0 or settings.no_repeat_ngram > 0
         texts = [[self._source[number] for number in sources[row]] for row in rows]
-        begins = None if prefixes is None else [[self._target[number] for number in prefixes[row]] for row in rows]
+        prefix_tokens = (
+            None if prefixes is None else [[self._target[number] for number in prefixes[row]] for row in rows]
+        )
         answers = self._translator.translate_batch(
             texts,
-            begins,
+            prefix_tokens,
             beam_size=options.beams,
             patience=PATIENCE,
             num_hypotheses=options.beams if constrained else options.results,
@@ -141,31 +143,31 @@ class CTranslate2Engine:
             min_decoding_length=settings.min_length,
             return_scores=True,
         )
-        found = []
+        candidates = []
         for answer in answers:
             ids = [self._without_end(tokens)[:max_length] for tokens in answer.hypotheses]
             totals = [
                 score * len(tokens) ** settings.length_penalty
                 for tokens, score in zip(answer.hypotheses, answer.scores, strict=True)
             ]
-            found.append([self._hypothesis(*each, max_length) for each in zip(ids, totals, strict=True)])
+            candidates.append([self._hypothesis(*pair, max_length) for pair in zip(ids, totals, strict=True)])
         if constrained or self._token_scores:
-            return self._rescore(texts, found, options.results, max_length)
-        return found
+            return self._rescore(texts, candidates, options.results, max_length)
+        return candidates
 
     def _without_end(self, tokens: list[str]) -> list[int]:
         ids = [self._ids[token] for token in tokens]
         return ids[:-1] if ids and ids[-1] == END else ids
 
     def _rescore(
-        self, texts: list[list[str]], found: list[list[Hypothesis]], results: int, max_length: int
+        self, texts: list[list[str]], candidates: list[list[Hypothesis]], results: int, max_length: int
     ) -> list[list[Hypothesis]]:
         """The hypotheses scored with the model's own probabilities: the best of them, each once."""
-        owners = [row for row, hypotheses in enumerate(found) for _ in hypotheses]
-        ids = [hypothesis.tokens for hypotheses in found for hypothesis in hypotheses]
+        owners = [row for row, hypotheses in enumerate(candidates) for _ in hypotheses]
+        ids = [hypothesis.tokens for hypotheses in candidates for hypothesis in hypotheses]
         words = [[self._target[number] for number in tokens] for tokens in ids]
         scored = self._translator.score_batch([texts[row] for row in owners], words, max_input_length=0)
-        rescored: list[dict[tuple[int, ...], Hypothesis]] = [{} for _ in found]
+        rescored: list[dict[tuple[int, ...], Hypothesis]] = [{} for _ in candidates]
         for row, tokens, answer in zip(owners, ids, scored, strict=True):
             logs = [float(value) for value in answer.log_probs]
             hypothesis = self._hypothesis(tokens, math.fsum(logs), max_length)
@@ -261,20 +263,20 @@ def _embed(theirs: Any, tokens: Any, ours: Embedding, config: ModelConfig) -> No
 
 
 def _block(theirs: Any, ours: Block, config: ModelConfig) -> None:
-    _attention(theirs.self_attention, ours.attention, config, itself=True)
+    _attention(theirs.self_attention, ours.attention, config, is_self=True)
     _norm(theirs.self_attention.layer_norm, ours.attention_norm)
     if ours.cross is not None and ours.cross_norm is not None:
-        _attention(theirs.attention, ours.cross, config, itself=False)
+        _attention(theirs.attention, ours.cross, config, is_self=False)
         _norm(theirs.attention.layer_norm, ours.cross_norm)
     _feed_forward(theirs.ffn, ours.feed_forward)
     _norm(theirs.ffn.layer_norm, ours.feed_forward_norm)
 
 
-def _attention(theirs: Any, ours: MultiHead, config: ModelConfig, *, itself: bool) -> None:
+def _attention(theirs: Any, ours: MultiHead, config: ModelConfig, *, is_self: bool) -> None:
     """CTranslate2 has one input matrix for self-attention, as we do, and for cross-attention queries apart."""
     weight, bias = ours.in_proj.weight, ours.in_proj.bias
     queries = ours.widths[0]
-    parts = [slice(None)] if itself else [slice(0, queries), slice(queries, None)]
+    parts = [slice(None)] if is_self else [slice(0, queries), slice(queries, None)]
     for linear, part in zip(theirs.linear, parts, strict=False):
         _linear(linear, weight[part], None if bias is None else bias[part])
     _linear(theirs.linear[-1], ours.out_proj.weight, ours.out_proj.bias)

@@ -1,7 +1,7 @@
 """Name tables: the names of our tensors in other libraries, for import.
 
-One row per tensor of ours. Several names of theirs are concatenated to one matrix: we project query, key and value with
-one product, they keep them apart.
+One row per tensor of ours. Several tensors of theirs may be concatenated to one of ours: our query, key and value
+projections are one matrix, theirs are three.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Four families, one contract."""
+"""Models: the families rnn, transformer, bert and gpt behind one interface."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FAMILIES: dict[str, Any] = {"rnn": RNN, "transformer": Transformer, "bert": BERT
 
 
 def build(config: ModelConfig, device: torch.device | str = "cpu") -> nn.Module:
-    """A new model; on the device "meta" it has shapes and no memory."""
+    """Build a new model; on the device "meta" its parameters have shapes but no data."""
     if not isinstance(config, ModelConfig):
         raise ConfigError(f"build takes a ModelConfig, such as preset('gpt2').model, not a {type(config).__name__}")
     with torch.device(device):

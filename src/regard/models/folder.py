@@ -66,11 +66,10 @@ def save_model(
     with folders.temporary_folder(folder, target=folder) as new, clear_os_errors(folder):
         _write_model(new, tensors, texts)
         folders.fsync_folder(new)
-        for name in (
-            (MODEL, *_saved_files(folder)) if force else ()
-        ):  # no file of the old model, such as a tokenizer, stays
-            if os.path.lexists(folder / name):
-                folders.delete(folder / name)
+        if force:  # delete every file of the old model, such as its tokenizer
+            for name in (MODEL, *_saved_files(folder)):
+                if os.path.lexists(folder / name):
+                    folders.delete(folder / name)
         for name in (*texts, CHECKSUMS, MODEL):
             os.replace(new / name, folder / name)
         folders.fsync(folder)
@@ -101,19 +100,20 @@ def load_ensemble(
     folder: str | Path,
     device: torch.device | str,
     families: Collection[str],
-    otherwise: str,
+    limitation: str,
     config: Config | None = None,
 ) -> tuple[list[nn.Module], Tokenizers, Config]:
     """The models of one folder or of several joined by `+`, their shared tokenizers, and the config of the first.
 
-    `config` is the config of the first folder, if it has been read already.
+    `limitation` ends the message for a family that is not in `families`, such as "does not translate". `config` is the
+    config of the first folder, if it has been read already.
     """
     paths = split_folders(folder)
     configs = [config or load_config(paths[0]), *map(load_config, paths[1:])]
     tokenizers = []
     for path, config in zip(paths, configs, strict=True):
         if config.model.family not in families:
-            raise FolderError(f"{path} holds a {config.model.family}, which {otherwise}: {USE[config.model.family]}")
+            raise FolderError(f"{path} holds a {config.model.family}, which {limitation}: {USE[config.model.family]}")
         tokenizers.append(Tokenizers.load(path))
         if config.text.fingerprint:
             check_fingerprint(tokenizers[-1].fingerprint, config.text.fingerprint, path)
@@ -178,9 +178,9 @@ def check_shapes(model: nn.Module, tensors: Mapping[str, Tensor], origin: Path) 
     for name, tensor in tensors.items():
         shape = tuple(tensor.shape)
         if name not in expected:
-            wrong.append(f"{name} {shape} has no place in the model")
+            wrong.append(f"{name} {shape} is not a parameter of the model")
         elif shape != expected[name]:
-            wrong.append(f"{name} has the shape {shape}, and {expected[name]} is wanted")
+            wrong.append(f"{name} has shape {shape}, expected {expected[name]}")
         elif tensor.dtype not in _WEIGHT_DTYPES:
             wrong.append(f"{name} holds {str(tensor.dtype).removeprefix('torch.')}, and weights are floating-point")
     if wrong:
@@ -192,17 +192,17 @@ def _write_model(new: Path, tensors: Mapping[str, Tensor], texts: Mapping[str, b
     write_tensors(new / MODEL, tensors)
     for name, data in texts.items():
         (new / name).write_bytes(data)
-    folders.write_checksums(new, but=_EDITABLE)
+    folders.write_checksums(new, exclude=_EDITABLE)
 
 
 def _check_unchanged(folder: Path, texts: Mapping[str, bytes]) -> None:
     if not folder.is_dir():
-        raise FolderError(f"{folder} is a file, and a folder is wanted: choose another name")
+        raise FolderError(f"{folder} is a file; a folder is needed: choose another name")
     if (folder / MODEL).exists():
         raise FolderError(f"{folder} already holds a model: choose another folder, or replace it with --force")
     for name, data in texts.items():
         if (folder / name).exists() and (folder / name).read_bytes() != data:
-            raise FolderError(f"{folder / name} is already there and differs: replace it with --force")
+            raise FolderError(f"{folder / name} already exists and differs: replace it with --force")
 
 
 def _saved_files(folder: Path) -> list[str]:
@@ -238,4 +238,4 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         with clear_os_errors(path, "read"):
             return load_file(path)
     except SafetensorError as error:
-        raise FolderError(f"{path} is damaged or cut short: {error}") from error
+        raise FolderError(f"{path} is damaged or truncated: {error}") from error

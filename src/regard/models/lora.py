@@ -34,8 +34,8 @@ class LoRA(nn.Module):
             return weight + self.lora_B @ self.lora_A
 
 
-class GradientOfRows:
-    """A gradient hook that zeroes the gradient of all other rows, so that these stay frozen."""
+class RowGradientMask:
+    """A gradient hook that keeps the gradient of the given rows and zeroes that of the others, which stay frozen."""
 
     def __init__(self, rows: Tensor) -> None:
         self.rows = rows
@@ -47,26 +47,28 @@ class GradientOfRows:
 
 def has_frozen_rows(parameter: nn.Parameter) -> bool:
     """Whether some rows of a trained parameter are frozen."""
-    return any(isinstance(hook, GradientOfRows) for hook in (parameter._backward_hooks or {}).values())
+    return any(isinstance(hook, RowGradientMask) for hook in (parameter._backward_hooks or {}).values())
 
 
-New = Mapping[str, Tensor | None]
-"""Parameters that were initialised at random: all of it (None), or the rows that are True."""
+NewParameters = Mapping[str, Tensor | None]
+"""Newly initialised parameters by name: the whole parameter (None), or only the rows that are True."""
 
 
-def add_lora(model: nn.Module, rank: int, new: New) -> int:
-    """Freeze all parameters but the new ones, add LoRA to the linear layers; returns how many numbers are trained."""
+def add_lora(model: nn.Module, rank: int, new: NewParameters) -> int:
+    """Freeze all but the new parameters and add LoRA to the linear layers; returns the number of trained weights."""
     named = dict(model.named_parameters())
-    random = {id(named[name]) for name, rows in new.items() if rows is None}
+    new_ids = {id(named[name]) for name, rows in new.items() if rows is None}
     targets = [
         module
         for name, module in model.named_modules()
-        if name.rpartition(".")[2] in TARGETS and isinstance(module, nn.Linear) and id(module.weight) not in random
+        if name.rpartition(".")[2] in TARGETS and isinstance(module, nn.Linear) and id(module.weight) not in new_ids
     ]
     for module in targets:
         if rank > min(module.weight.shape):
             shape = " × ".join(map(str, module.weight.shape))
-            raise ConfigError(f"train.lora_rank ({rank}) is no low rank for a matrix of {shape}")
+            raise ConfigError(
+                f"train.lora_rank ({rank}) must be at most {min(module.weight.shape)} for a {shape} matrix"
+            )
     for name, parameter in named.items():
         parameter.requires_grad_(name in new)
     for module in targets:
@@ -75,7 +77,7 @@ def add_lora(model: nn.Module, rank: int, new: New) -> int:
     trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     for name, rows in new.items():
         if rows is not None:
-            named[name].register_hook(GradientOfRows(rows))
+            named[name].register_hook(RowGradientMask(rows))
             trained -= int((~rows).sum()) * named[name][0].numel()
     return trained
 

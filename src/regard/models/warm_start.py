@@ -34,9 +34,9 @@ SAME = (
 )
 """Fields that must be the same in both berts and in the transformer."""
 FIXED: dict[str, Any] = {"positions": "learned", "embedding_norm": True, "scale_embeddings": False, "output_bias": True}
-"""Fields that every bert has in effect, whatever its config says: its embeddings, and the bias of its head."""
+"""Fields with a fixed value in every bert, whatever its config says: its embeddings and the bias of its head."""
 
-REMEDY = "give the weights of two berts, and a model of the config that warm_config returns for them"
+REMEDY = "pass the weights of two berts, and a model built from warm_config(encoder, decoder)"
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class WarmStart:
     copied: dict[str, str]
     """The origin by name, such as `encoder: encoder.blocks.0.attention.in_proj.weight`."""
     tied: dict[str, str]
-    """Names of a tensor that has another name too, and that name."""
+    """Names of shared tensors, and the first name of each."""
     new: list[str]
     """Initialised at random."""
     unused: list[str]
@@ -55,7 +55,7 @@ class WarmStart:
     def __str__(self) -> str:
         return (
             f"{len(self.copied)} tensors copied, {len(self.tied)} tied, {len(self.new)} new; "
-            f"{len(self.unused)} of the encoders' left unused"
+            f"{len(self.unused)} tensors of the berts unused"
         )
 
 
@@ -92,8 +92,8 @@ def check_warm_config(requested: ModelConfig, warm: ModelConfig) -> None:
     wrong += [name for name in ("encoder_layers", "decoder_layers") if getattr(requested, name) > getattr(warm, name)]
     if wrong:
         raise ConfigError(
-            f"two bert folders give {_list(warm, wrong)}, and {_list(requested, wrong)} "
-            f"{'were' if wrong[1:] else 'was'} asked: leave {_join(f'model.{name}' for name in wrong)} alone"
+            f"two bert folders need {_list(warm, wrong)}, not {_list(requested, wrong)}: "
+            f"do not set {_join(f'model.{name}' for name in wrong)}"
         )
 
 
@@ -146,7 +146,7 @@ def warm_start(model: Transformer, encoder: Mapping[str, Tensor], decoder: Mappi
     unused = [(side, name) for side, name in names if f"{side}: {name}" not in used]
     for side, name in unused:
         if not _may_be_unused(model.config, side, name):
-            raise ConfigError(f"the model has no place for the {side}'s {name}: {REMEDY}")
+            raise ConfigError(f"the model does not use the {side}'s {name}: {REMEDY}")
     return WarmStart(copied, tied, new, [f"{side}: {name}" for side, name in unused])
 
 

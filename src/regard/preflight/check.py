@@ -56,8 +56,8 @@ def check(
 ) -> Report:
     """Report whether a corpus is fit to train on: a verdict, the findings behind it, and how to fix them.
 
-    `languages` and `fields` name the two sides of a file that holds both; `format` is needed where the name of a file
-    does not tell it.
+    `languages` and `fields` name the two sides of a file that holds both; `format` is needed if the name of a file
+    does not show it.
     """
     skipped: Counter[str] = Counter()
 
@@ -67,7 +67,7 @@ def check(
         return read_pairs(one, other, format=known, languages=languages, fields=fields, skipped=skipped)
 
     if target is not None and format not in (None, "text"):
-        train = read_pairs(source, target, format=format)  # explains that this format needs one file
+        train = read_pairs(source, target, format=format)  # raises: this format holds both sides in one file
     else:
         train = pairs((source, target))
     held_out = [None if files is None else pairs(files) for files in (valid, test)]
@@ -82,7 +82,7 @@ def check_pairs(
     names: tuple[str, str] = ("source", "target"),
     skipped: Counter[str] | None = None,
 ) -> Report:
-    """The report on pairs that stream by once; `names` are the names of the two sides."""
+    """Check pairs, which are read once; `names` are the names of the two sides."""
     held_out = {
         name: list(islice(pairs, MAX_HELD_OUT))
         for name, pairs in (("valid", valid), ("test", test))
@@ -153,7 +153,7 @@ class Tally:
 
 
 class Split:
-    """Everything that is counted in one split while it streams by."""
+    """The counts of one split, updated chunk by chunk."""
 
     def __init__(self, name: str, model: AlignmentModel) -> None:
         self.name, self.model = name, model
@@ -245,7 +245,7 @@ class Split:
         self.sampled_from += len(pairs)
 
     def finish(self) -> None:
-        """Count what is known only after the last chunk."""
+        """Tally the problems that are known only after the last chunk."""
         low, _, high = self.ratios.usual()
         ratios = Tally()
         for place, pair in self.unusual_ratios:
@@ -271,7 +271,7 @@ class Split:
         kind = "unrelated" if span.unrelated else "misaligned"
         count = span.last - span.first + 1
         pairs = [self.span_pairs[place] for place in range(span.first, span.last + 1) if place in self.span_pairs]
-        fits = shift_phrase(span.shift) if span.shift else "nowhere near"
+        fits = shift_phrase(span.shift) if span.shift else "no nearby line"
         note = f"from here to line {pairs[0].origin.line + count - 1:,} the target fits {fits}"
         self.tally(kind, pairs[0], note, weight=count)
         self.tallies[kind].lines += [(str(pair.origin.path), pair.origin.line) for pair in pairs[1:]]
@@ -389,7 +389,7 @@ def find_wrong_languages(splits: dict[str, Split]) -> None:
 
 
 def compare(train: Split, held_out: Split) -> None:
-    """Tally what distinguishes valid or test from train: unknown characters, other lengths."""
+    """Tally how valid or test differs from train: unseen characters, other lengths."""
     for pair in held_out.sample:
         unseen = [
             character

@@ -31,9 +31,9 @@ class Finding:
     fix: str
     examples: tuple[Example, ...]
     lines: dict[str, list[int]]
-    """Line numbers by file, of the first of the pairs."""
+    """Line numbers by file of the affected pairs, up to a limit."""
     lines_complete: bool = True
-    """Whether `lines` names all of them."""
+    """Whether `lines` has all of them."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Kind:
     min_count: int = 3  # one odd line is no finding
 
     def severity(self, count: int, share: float) -> Severity | None:
-        """How serious this many pairs are; None for what ordinary text has."""
+        """The severity for this many pairs; None if ordinary text has as many."""
         if count < self.min_count or share < self.care:
             return None
         return "unfit" if share >= self.unfit else "care"

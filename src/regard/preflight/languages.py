@@ -1,7 +1,7 @@
 """Languages: character trigrams learned from the corpus show lines that are in the wrong language.
 
-No language is known by name. Log-odds of trigrams tell the two sides apart; lines that form a cluster of their own on
-one side are in a third language.
+Languages are not identified by name. Log-odds of trigrams tell the two sides apart; lines of one side that form a
+separate cluster are in a third language.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SMOOTHING = 2.0  # added to each count: a trigram of one line must not decide
 MAX_LOG_ODDS = 3.0  # of one trigram
 MIN_TRIGRAMS = 12  # a shorter line may be a name or a number
 MIN_TOTAL = 6.0  # log-odds of a whole line towards the other side
-POSITION = 0.75  # a line is on the wrong side beyond this point between the medians of its own side and the other
+POSITION = 0.75  # of the way from the median of its side to that of the other; beyond it a line is on the wrong side
 MIN_DISTANCE = 0.4  # between the medians; below it both sides are one language
 CLUSTER_SHARES = (0.03, 0.1, 0.3)  # of the least likely lines, from which a third language may grow
 CLUSTER_ROUNDS = 10
@@ -95,7 +95,7 @@ class SideModel:
 
 
 def learn_sides(source: Trigrams, target: Trigrams) -> SideModel:
-    """Learn what tells the sides apart; swapped pairs are counted the right way round in the second and third round."""
+    """Learn to tell the sides apart; the second and third round correct for pairs that are swapped."""
     straight = np.ones(len(source.starts), np.bool_)
     for _ in range(3):
         table = log_odds(
@@ -113,7 +113,7 @@ def learn_sides(source: Trigrams, target: Trigrams) -> SideModel:
 def third_language(lines: Trigrams) -> Mask:
     """Which lines are in a third language: outliers, and a minority cluster that is clearly separated from the rest.
 
-    A few lines of several languages are outliers; many lines of one language make outliers usual and form a cluster.
+    A few lines of several languages are outliers; many lines of one language form a cluster.
     """
     long = lines.lengths >= MIN_CLUSTER_TRIGRAMS
     counts = lines.counts(np.ones(len(long), np.bool_)) + 0.5

@@ -168,7 +168,7 @@ class AlignmentModel:
             means[0] += MIN_LOG_ODDS  # no shift is the most likely one
             for start, best in zip(starts.tolist(), means.argmax(0).tolist(), strict=True):
                 shifts[start : start + WINDOW] = candidates[best]
-            self._forget_words()
+            self._reset_word_counts()
             self._count_words(source, target.at(lines + shifts))
         self.typical = float(np.median(means.max(0)))
 
@@ -223,7 +223,10 @@ class AlignmentModel:
         return np.stack(bins).astype(np.int64)
 
     def association(self, source: Features, target: Features, *, counted: int) -> Floats:
-        """(N,): mean log association of the words of each pair; a pair `counted` in the model proves nothing itself."""
+        """(N,): mean log association of the words of each pair.
+
+        `counted` is 1 if the pairs themselves are in the counts, else 0: a pair is no evidence for itself.
+        """
         together = self.cooccurrences[source.words[:, :, None] * (BUCKETS + 1) + target.words[:, None, :]]
         together -= counted
         together[together < MIN_COOCCURRENCES] = 0
@@ -242,7 +245,7 @@ class AlignmentModel:
         self.cooccurrences.reshape(BUCKETS + 1, -1)[:, -1] = 0
         self.pairs += len(source.words)
 
-    def _forget_words(self) -> None:
+    def _reset_word_counts(self) -> None:
         self.cooccurrences[:], self.source_counts[:], self.target_counts[:], self.pairs = 0, 0, 0, 0
 
     def _count_features(self, histograms: NDArray[np.float64], source: Features, target: Features) -> None:
@@ -280,7 +283,8 @@ def _signal(side: Features) -> NDArray[np.float64]:
 
 
 def _words_are_related(source: Features, target: Features) -> bool:
-    """Whether words associated in half of the lines are so in the other half, at some shift and more than nearby."""
+    """Whether associations learned from half of the lines hold in the other half, at some shift, more than for nearby
+    lines."""
     lines = np.arange(max(NEARBY), len(source.length) - max(NEARBY))
     even = lines // 64 % 2 == 0
     train, held_out = lines[even], lines[~even]
@@ -290,7 +294,7 @@ def _words_are_related(source: Features, target: Features) -> bool:
         return model.association(source.at(held_out), target.at(held_out + shift), counted=0)
 
     for shift in (0, *SHIFTS):
-        model._forget_words()
+        model._reset_word_counts()
         model._count_words(source.at(train), target.at(train + shift))
         if _is_significant(association(shift) - np.mean([association(near) for near in NEARBY], axis=0)):
             return True

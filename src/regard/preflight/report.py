@@ -19,7 +19,7 @@ from regard.folders import write_file
 from regard.preflight.findings import Example, Finding
 
 VERDICTS = {
-    "fit": ("Fit to train on", "No problem was found that ordinary, well-kept text would not have."),
+    "fit": ("Fit to train on", "It has no more problems than ordinary, well-kept text."),
     "care": ("Fit with care", "You can train on it; the findings will cost quality or make scores too high."),
     "unfit": ("Not fit to train on", "The findings make scores meaningless, or the model learns to imitate them."),
 }
@@ -47,7 +47,7 @@ class Report(results.Report):
     statistics: dict[str, dict[str, Any]]
     names: tuple[str, str]
     skipped: Counter[str] = field(default_factory=Counter)
-    """Entries of the files that hold no pair, by reason."""
+    """Skipped entries of the files by reason."""
 
     def tables(self) -> list[results.Table]:
         """The findings, and the statistics of each side of each split."""

@@ -34,9 +34,7 @@ def parse_alignment(text: str, where: str) -> list[Link]:
     for word in text.split():
         match = LINK.fullmatch(word)
         if match is None:
-            raise DataError(
-                f"{where}: {word!r} is no alignment; alignments are i-j, words counted from 0, such as 0-0 1-2"
-            )
+            raise DataError(f"{where}: {word!r} is not an alignment; write i-j, words counted from 0, such as 0-0 1-2")
         links.append((int(match[1]), int(match[2])))
     return links
 
@@ -56,7 +54,7 @@ def read_gold(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[Pair, Gold]]:
         for word in text.split():
             match = GOLD_LINK.fullmatch(word)
             if match is None:
-                raise DataError(f"{where}: {word!r} is no gold alignment; those are i-j (sure) and ipj (possible)")
+                raise DataError(f"{where}: {word!r} is not a gold alignment; write i-j (sure) or ipj (possible)")
             link = int(match[1]) - first, int(match[3]) - first
             if min(link) < 0:
                 raise DataError(f"{where}: {word} counts words from 0, and a .talp file counts from 1: rename it")
@@ -68,7 +66,7 @@ def read_gold(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[Pair, Gold]]:
 
 
 def _with_lines(pairs: Iterable[Pair], path: Path, use: str) -> Iterator[tuple[Pair, str, str]]:
-    """Pairs with their line of a file and its place; a file of empty lines is refused."""
+    """Each pair with its line of a file and the position of that line; a file of empty lines is refused."""
     empty = True
     for number, (pair, line) in enumerate(zip_longest(pairs, read_lines(path)), start=1):
         if pair is None or line is None:

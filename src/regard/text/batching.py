@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.text.alignments import MAX_TOKENS
-from regard.text.dataset import Column, Dataset, Places
-from regard.text.ordering import BatchPlan, Shape, fractions, key, repeat_numbers, scatter
+from regard.text.dataset import Column, Dataset
+from regard.text.ordering import BatchPlan, Indices, Shape, fractions, key, repeat_numbers, splitmix64
 from regard.text.tokenizer import MASK, PAD, SPECIALS, START
 
 MASKED, REPLACED = 0.8, 0.1  # of the tokens to predict become <mask>, or another token; the rest stay (Devlin et al.)
-PREFETCH = 8  # batches that wait for the device
+PREFETCH = 8  # batches prepared ahead
 
 Ids = NDArray[np.int64]
 
@@ -46,12 +46,12 @@ class Batch(NamedTuple):
     source_tokens: int
     target_tokens: int
     """Real tokens of the source, and tokens to predict."""
-    examples: Places
+    examples: Indices
     """The examples; for packed rows where they start in the stream."""
     alignment: Tensor | None = None
-    """(B, T, S) the attention that word alignments ask for; each row sums to 1, or to 0 where there is none."""
+    """(B, T, S) target attention from word alignments; each row sums to 1, or to 0 for an unaligned token."""
 
-    def each(self, function: Callable[[Tensor], Tensor]) -> Batch:
+    def map_tensors(self, function: Callable[[Tensor], Tensor]) -> Batch:
         """The batch with a function applied to its tensors."""
         changed: dict[str, Any] = {
             name: function(value) for name, value in self._asdict().items() if isinstance(value, Tensor)
@@ -64,7 +64,7 @@ MakeBatch = Callable[[int], Batch]
 
 
 def split_batch(batch: Batch, parts: int) -> list[Batch]:
-    """The batch as several of about as many rows each, at least one, to fit in the memory of a device."""
+    """Split a batch into at most `parts` batches of about the same number of rows, to fit in the memory of a device."""
     rows = len(batch.target_out)
     if parts == 1 or rows < 2:
         return [batch]
@@ -73,7 +73,7 @@ def split_batch(batch: Batch, parts: int) -> list[Batch]:
 
 
 def _rows_of(batch: Batch, rows: slice) -> Batch:
-    part = batch.each(lambda tensor: tensor[rows])
+    part = batch.map_tensors(lambda tensor: tensor[rows])
     return part._replace(
         source_tokens=int((part.source != PAD).sum()) if part.source is not None else 0,
         target_tokens=int((part.target_out != PAD).sum()),
@@ -95,7 +95,7 @@ def pairs(dataset: Dataset, plan: BatchPlan, *, rank: int, world_size: int) -> M
     return make
 
 
-def collate(dataset: Dataset, examples: Places, *, shape: Shape | None, unpadded: bool) -> Batch:
+def collate(dataset: Dataset, examples: Indices, *, shape: Shape | None, unpadded: bool) -> Batch:
     """Pairs as one batch, as wide as the longest or of a given shape with empty rows at the end.
 
     `unpadded` says that all sources are as long as the batch is wide, and no mask is needed.
@@ -121,8 +121,8 @@ def collate(dataset: Dataset, examples: Places, *, shape: Shape | None, unpadded
     )
 
 
-def _attention_targets(column: Column, examples: Places, target: Ids, source: Ids) -> Tensor:
-    """(B, T, S) the alignments of these examples; each target token divides its attention evenly."""
+def _attention_targets(column: Column, examples: Indices, target: Ids, source: Ids) -> Tensor:
+    """(B, T, S) the alignments of these examples; a target token attends evenly to its aligned source tokens."""
     weights = np.zeros((*target.shape, source.shape[1]), np.float32)
     links = column.gather(examples).astype(np.int64)
     rows = np.repeat(np.arange(len(examples)), column.lengths[examples])
@@ -131,11 +131,11 @@ def _attention_targets(column: Column, examples: Places, target: Ids, source: Id
     return torch.from_numpy(weights)
 
 
-def _pad(column: Column, examples: Places, size: tuple[int, int] | None) -> tuple[Ids, NDArray[np.int32]]:
+def _pad(column: Column, examples: Indices, size: tuple[int, int] | None) -> tuple[Ids, NDArray[np.int32]]:
     """(B, S) the ids of these examples with padding on the right, and their lengths.
 
-    A process without examples gets one row of padding, so that it takes part in the update. The row has two columns:
-    one step leaves out the cell of an rnn, and all processes must have gradients of the same weights.
+    A process without examples gets one row of padding, so that it takes part in the update. The row has two
+    columns: with one step an rnn would not use its cell, and all processes must have gradients for the same weights.
     """
     lengths = column.lengths[examples]
     rows, width = size or ((len(examples), int(lengths.max())) if len(examples) else (1, 2))
@@ -156,9 +156,9 @@ class Windows(NamedTuple):
     """(B, T) the token before each; <s> where a text begins."""
     segments: Ids
     """(B, T) the number of the text within its row, from 1."""
-    text: Places
+    text: Indices
     """(B, T) which text a token belongs to; a text that is read twice has two numbers."""
-    offset: Places
+    offset: Indices
     """(B, T) the position of a token in its text."""
 
 
@@ -168,7 +168,7 @@ class Stream:
     With `continuous` they are parts of one text, without </s> between them.
     """
 
-    def __init__(self, column: Column, order: Places, *, continuous: bool) -> None:
+    def __init__(self, column: Column, order: Indices, *, continuous: bool) -> None:
         self._column = replace(column, lengths=column.lengths - 1) if continuous else column
         self._order = order
         self._continuous = continuous
@@ -178,7 +178,7 @@ class Stream:
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
 
-    def windows(self, starts: Places, length: int) -> Windows:
+    def windows(self, starts: Indices, length: int) -> Windows:
         """The `length` tokens from each start."""
         first = np.searchsorted(self._ends, starts, side="right")
         last = np.searchsorted(self._ends, starts + length - 1, side="right")
@@ -203,7 +203,7 @@ class Stream:
         segments = np.repeat(segment + 1, sizes).reshape(shape)
         return Windows(ids, previous, segments, np.repeat(self._texts[place], sizes).reshape(shape), offset)
 
-    def _previous(self, starts: Places) -> Ids:
+    def _previous(self, starts: Indices) -> Ids:
         """The token before each start; <s> before the first."""
         tokens = np.full(len(starts), START)
         inside = starts > 0
@@ -214,7 +214,7 @@ class Stream:
         return tokens
 
 
-def _cut(stream: Stream, starts: Places, length: int) -> Windows:
+def _cut(stream: Stream, starts: Indices, length: int) -> Windows:
     """The windows from these starts; without any, one row of padding for a process without examples."""
     if len(starts):
         return stream.windows(starts, length)
@@ -266,7 +266,9 @@ def packed_masked(
         starts = plan.shard(number, rank=rank, world_size=world_size)
         windows = _cut(stream, starts, plan.shape(number).source)
         ids = windows.ids
-        random = scatter(scatter(windows.text.astype(np.uint64) + key(seed, epoch)) + windows.offset.astype(np.uint64))
+        random = splitmix64(
+            splitmix64(windows.text.astype(np.uint64) + key(seed, epoch)) + windows.offset.astype(np.uint64)
+        )
         chosen = _choose(ids, random, mask_probability)
         return Batch(
             source=torch.from_numpy(np.where(chosen, _corrupt(ids, random, vocabulary), ids)),
@@ -283,7 +285,7 @@ def packed_masked(
 
 
 def _choose(ids: Ids, random: NDArray[np.uint64], probability: float) -> NDArray[np.bool_]:
-    """The tokens to predict: of each row those with the smallest random numbers, and no special tokens."""
+    """Choose the tokens to predict: in each row, the ordinary tokens with the smallest random numbers."""
     ordinary = ids >= len(SPECIALS)
     order = np.argsort(np.where(ordinary, random, np.iinfo(np.uint64).max), axis=1, kind="stable")
     rank = np.empty_like(order)
@@ -294,10 +296,10 @@ def _choose(ids: Ids, random: NDArray[np.uint64], probability: float) -> NDArray
 
 
 def _corrupt(ids: Ids, random: NDArray[np.uint64], vocabulary: int) -> Ids:
-    """What stands in the source instead of each token if it is to be predicted."""
-    fraction = fractions(scatter(random))
+    """The input for each token if it is to be predicted: <mask>, a random token or the token itself."""
+    fraction = fractions(splitmix64(random))
     ordinary = np.uint64(max(vocabulary - len(SPECIALS), 1))
-    replacement = len(SPECIALS) + (scatter(random + np.uint64(1)) % ordinary).astype(np.int64)
+    replacement = len(SPECIALS) + (splitmix64(random + np.uint64(1)) % ordinary).astype(np.int64)
     return np.where(fraction < MASKED, MASK, np.where(fraction < MASKED + REPLACED, replacement, ids))
 
 
@@ -330,7 +332,7 @@ class Prefetcher:
             raise StopIteration
         item = self._ready.get()
         if isinstance(item, Batch):
-            return item.each(lambda tensor: tensor.to(self._device, non_blocking=True))
+            return item.map_tensors(lambda tensor: tensor.to(self._device, non_blocking=True))
         self.close()
         if item is not None:
             raise item
@@ -361,7 +363,7 @@ def _fill(make: MakeBatch, numbers: Iterable[int], ready: Queue[Any], stop: thre
             batch = make(number)
             if stop.is_set():
                 return
-            ready.put(batch.each(Tensor.pin_memory) if pin else batch)  # pinned memory is copied asynchronously
+            ready.put(batch.map_tensors(Tensor.pin_memory) if pin else batch)  # pinned memory is copied asynchronously
         ready.put(None)
     except BaseException as error:  # raised again by the thread that reads
         ready.put(error)

@@ -1,4 +1,4 @@
-"""Cleaning: one table of rules that say which examples are left out of training, with counts and a few of the examples.
+"""Cleaning: one table of rules for examples that are left out of training; removed examples are counted and sampled.
 
 `regard train` applies the rules to every chunk of a corpus; `regard check` can apply the same rules beforehand.
 """
@@ -104,7 +104,7 @@ def is_unbalanced(lengths: Sequence[NDArray[np.int64]], cleaning: Cleaning) -> F
 
 
 def has_control_characters(chunk: Chunk, cleaning: Cleaning) -> Flags:
-    """A control character, a character for private use or one that was lost."""
+    """A control, private-use or replacement character."""
     suspects = [column for column in chunk.columns if has_control("".join(column))]  # nearly always none
     none = np.zeros(len(chunk.columns[0]), np.bool_)
     return _any([none, *([has_control(line) for line in column] for column in suspects)])
@@ -140,7 +140,7 @@ RULES = {
     "duplicate": Rule("{count:,} repeated"),  # see find_duplicates: it has to know all earlier chunks
 }
 assert tuple(RULES) == CLEANING
-NUMBERS = {name: number for number, name in enumerate(RULES, start=1)}
+RULE_NUMBERS = {name: number for number, name in enumerate(RULES, start=1)}
 
 
 def judge_texts(chunk: Chunk, cleaning: Cleaning) -> Reasons:
@@ -148,7 +148,7 @@ def judge_texts(chunk: Chunk, cleaning: Cleaning) -> Reasons:
     reasons = np.zeros(len(chunk.columns[0]), np.uint8)
     for name in cleaning.rules:
         if test := RULES[name].text_test:
-            reasons[test(chunk, cleaning) & (reasons == KEPT)] = NUMBERS[name]
+            reasons[test(chunk, cleaning) & (reasons == KEPT)] = RULE_NUMBERS[name]
     return reasons
 
 
@@ -157,7 +157,7 @@ def judge_lengths(lengths: Sequence[NDArray[np.int64]], cleaning: Cleaning) -> R
     reasons = np.zeros(len(lengths[0]), np.uint8)
     for name in cleaning.rules:
         if test := RULES[name].length_test:
-            reasons[test(lengths, cleaning) & (reasons == KEPT)] = NUMBERS[name]
+            reasons[test(lengths, cleaning) & (reasons == KEPT)] = RULE_NUMBERS[name]
     return reasons
 
 
@@ -169,7 +169,7 @@ def find_duplicates(
     if "duplicate" in cleaning.rules:
         kept = np.flatnonzero(reasons == KEPT)
         values = column_digests[0] if len(column_digests) == 1 else pair_digests(*column_digests)
-        reasons[kept[~seen.add(values[kept])]] = NUMBERS["duplicate"]
+        reasons[kept[~seen.add(values[kept])]] = RULE_NUMBERS["duplicate"]
     return reasons
 
 
@@ -178,7 +178,7 @@ def _any(flags: Iterable[Any]) -> Flags:
     return joined
 
 
-# Chunks and what is known of them
+# Chunks, scripts and digests
 
 
 def chunks(examples: Iterable[Sequence[str]], width: int) -> Iterator[Columns]:
@@ -243,7 +243,7 @@ class CleaningReport:
         """Count a chunk, and keep the first examples of each rule."""
         self.read += len(reasons)
         counts = np.bincount(reasons, minlength=len(RULES) + 1)
-        for name, number in NUMBERS.items():
+        for name, number in RULE_NUMBERS.items():
             if not counts[number]:
                 continue
             self.left_out[name] = self.left_out.get(name, 0) + int(counts[number])

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from regard.errors import FolderError
 from regard.folders import clear_os_errors
-from regard.text.ordering import scatter
+from regard.text.ordering import Indices, splitmix64
 from regard.text.overlap import Digests, pair_digests
 from regard.text.tokenizer import take
 
@@ -34,7 +34,6 @@ DIGESTS_FILE = "digests.bin"
 MAX_HELD_OUT_GROUP = 8  # examples that share sentences and are held out together
 
 Ids = NDArray[Any]
-Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class Column:
     """The ids of each prepared corpus."""
     array: NDArray[np.uint8]
     """(N,) which of the arrays an example is in."""
-    starts: Places
+    starts: Indices
     """(N,) where it begins there."""
     lengths: NDArray[np.int32]
     """(N,) in tokens, </s> included."""
@@ -62,11 +61,11 @@ class Column:
         array: Ids = self.arrays[self.array[example]]
         return array[start : start + length]
 
-    def take(self, examples: Places) -> Column:
-        """Some examples in this order; no ids are read."""
+    def take(self, examples: Indices) -> Column:
+        """A selection of examples, in the given order; no ids are read."""
         return Column(self.arrays, self.array[examples], self.starts[examples], self.lengths[examples])
 
-    def gather(self, examples: Places, starts: Places | int = 0, lengths: Places | None = None) -> Ids:
+    def gather(self, examples: Indices, starts: Indices | int = 0, lengths: Indices | None = None) -> Ids:
         """The ids of these examples one after the other, or a slice of each."""
         starts = self.starts[examples] + starts
         lengths = self.lengths[examples].astype(np.int64) if lengths is None else lengths
@@ -136,8 +135,8 @@ class Dataset:
         """Source and target ids of an example, each with </s>, not copied."""
         return self.source.ids(example), self.target.ids(example)
 
-    def take(self, examples: Places) -> Dataset:
-        """Some examples in this order; no ids are read."""
+    def take(self, examples: Indices) -> Dataset:
+        """A selection of examples, in the given order; no ids are read."""
         columns = {name: column.take(examples) for name, column in self.columns.items()}
         return Dataset(columns, self.digests[examples], self.record)
 
@@ -165,9 +164,9 @@ def _map(path: Path, kind: str, size: int) -> NDArray[Any]:
     """A file as a memory-mapped array of this size."""
     dtype = np.dtype(kind).newbyteorder("<")
     with clear_os_errors(path, "read"):
-        found = path.stat().st_size
-        if found != size * dtype.itemsize:
-            raise FolderError(f"{path} is damaged: it has {found:,} bytes instead of {size * dtype.itemsize:,}")
+        actual = path.stat().st_size
+        if actual != size * dtype.itemsize:
+            raise FolderError(f"{path} is damaged: it has {actual:,} bytes instead of {size * dtype.itemsize:,}")
         return np.asarray(np.memmap(path, dtype, "r")) if size else np.zeros(0, dtype)  # no empty file can be mapped
 
 
@@ -194,15 +193,15 @@ def join(datasets: Sequence[Dataset]) -> Dataset:
 # Held-out examples
 
 
-def split(dataset: Dataset, size: int) -> tuple[Places, Places]:
-    """Which examples are trained on, and which are held out for validation: at most `size` and 2 in 100.
+def split(dataset: Dataset, size: int) -> tuple[Indices, Indices]:
+    """The indices of the training examples and of the validation examples; at most `size` and 2 % are held out.
 
     Examples that share a text on either side, ignoring spaces and case, stay together. Which ones are held out depends
     on their text, not on their order.
     """
     wanted = min(size, len(dataset) // 50)
     labels, member, sizes = np.unique(group_by_text(dataset.digests), return_inverse=True, return_counts=True)
-    values = scatter(dataset.digests[:, 0] if dataset.digests.shape[1] == 1 else pair_digests(*dataset.digests.T))
+    values = splitmix64(dataset.digests[:, 0] if dataset.digests.shape[1] == 1 else pair_digests(*dataset.digests.T))
     priority = np.full(len(labels), np.iinfo(np.uint64).max, np.uint64)
     np.minimum.at(priority, member, values)
     order = np.argsort(priority, kind="stable")
@@ -213,7 +212,7 @@ def split(dataset: Dataset, size: int) -> tuple[Places, Places]:
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
-def group_by_text(digests: Digests) -> Places:
+def group_by_text(digests: Digests) -> Indices:
     """(N,) the same number for examples that share a digest in a column, directly or through other examples."""
     keys = [np.unique(column, return_inverse=True)[1] for column in digests.T]
     label = np.arange(len(digests))

@@ -141,7 +141,7 @@ def _open(path: str) -> BinaryIO:
     except IsADirectoryError as error:
         raise DataError(f"{path} is a folder; a file is needed here") from error
     except PermissionError as error:
-        raise DataError(f"{path} may not be read: you have no permission") from error
+        raise DataError(f"{path} cannot be read: permission denied") from error
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
@@ -156,7 +156,7 @@ def _similar_name(path: Path) -> str:
 
 
 class _Rewound(io.RawIOBase):
-    """A file whose first bytes were read, from its beginning; pipes cannot seek."""
+    """A file with the bytes already read from it put back in front, since pipes cannot seek."""
 
     def __init__(self, head: bytes, file: BinaryIO) -> None:
         self.head, self.file = head, file
@@ -272,7 +272,7 @@ def lines_or_errors(stream: BinaryIO, name: str) -> Iterator[str | DataError]:
             while line and not line.endswith(b"\n"):
                 line = stream.readline(MAX_LINE_BYTES)
             yield DataError(
-                f"{name}:{number}: the line is longer than {MAX_LINE_BYTES:,} bytes: is this text, one sentence a line?"
+                f"{name}:{number}: the line is longer than {MAX_LINE_BYTES:,} bytes; give one sentence per line"
             )
             continue
         yield _decode(line, name, number)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from regard.errors import InputError
 
 Lengths = NDArray[np.int64] | NDArray[np.int32]
-Places = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 LENGTH_JITTER = 1.5  # tokens: random lengths below this are added to targets, so that buckets differ between epochs
 SHUFFLE, MIX, ORDER, SHIFT, JITTER = range(5)  # purposes of random numbers, so that none is used twice
@@ -39,11 +39,11 @@ class Shape(NamedTuple):
 class BatchPlan(NamedTuple):
     """The batches of an epoch in order. All processes have the same plan, and each takes its shard of every batch."""
 
-    examples: Places
+    examples: Indices
     """(N,) the examples, batch after batch; the longest of a batch first."""
-    bounds: Places
+    bounds: Indices
     """(B + 1,) where each batch begins in `examples`."""
-    shapes: Places
+    shapes: Indices
     """(B, 3) rows, source and target length of each padded batch."""
     unpadded: NDArray[np.bool_]
     """(B,) whether the sources of a batch have no padding, and so need no mask."""
@@ -53,7 +53,7 @@ class BatchPlan(NamedTuple):
     def __len__(self) -> int:
         return len(self.shapes)
 
-    def batch(self, number: int) -> Places:
+    def batch(self, number: int) -> Indices:
         """The examples of a batch over all processes."""
         return self.examples[self.bounds[number] : self.bounds[number + 1]]
 
@@ -61,14 +61,14 @@ class BatchPlan(NamedTuple):
         """The padded shape of a batch over all processes."""
         return Shape(*self.shapes[number].tolist())
 
-    def shard(self, number: int, *, rank: int, world_size: int) -> Places:
+    def shard(self, number: int, *, rank: int, world_size: int) -> Indices:
         """The examples of a batch for one process; about as many tokens as for the others, and possibly none.
 
         Examples are dealt back and forth (0, 1, 2, 2, 1, 0 ...), because the longest come first.
         """
         examples = self.batch(number)
         turn = np.arange(len(examples)) % (2 * world_size)
-        shard: Places = examples[(turn == rank) | (turn == 2 * world_size - 1 - rank)]
+        shard: Indices = examples[(turn == rank) | (turn == 2 * world_size - 1 - rank)]
         return shard
 
     def shard_shape(self, number: int, *, world_size: int) -> Shape | None:
@@ -82,19 +82,19 @@ class BatchPlan(NamedTuple):
 
 def noise(count: int, *key_parts: int) -> NDArray[np.uint64]:
     """`count` random 64-bit numbers, a function of `key_parts`."""
-    return scatter(np.arange(count, dtype=np.uint64) + key(*key_parts))
+    return splitmix64(np.arange(count, dtype=np.uint64) + key(*key_parts))
 
 
 def key(*parts: int) -> np.uint64:
     """One random 64-bit number, a function of `parts` and their order."""
     value = np.zeros(1, np.uint64)
     for part in parts:
-        value = scatter(value ^ np.array([part % 2**64], np.uint64))
+        value = splitmix64(value ^ np.array([part % 2**64], np.uint64))
     return np.uint64(value[0])
 
 
-def scatter(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A pseudo-random number for each number (splitmix64)."""
+def splitmix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The splitmix64 hash: a pseudo-random number for each number."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -106,7 +106,7 @@ def fractions(values: NDArray[np.uint64]) -> NDArray[np.float64]:
     return (values >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def shuffled(count: int, *key_parts: int) -> Places:
+def shuffled(count: int, *key_parts: int) -> Indices:
     """The numbers below `count` in a random order, a function of `key_parts`."""
     return np.argsort(noise(count, *key_parts), kind="stable")
 
@@ -114,11 +114,10 @@ def shuffled(count: int, *key_parts: int) -> Places:
 # Several corpora
 
 
-def mix_corpora(sizes: Sequence[int], weights: Sequence[float], *, seed: int, epoch: int) -> Places:
+def mix_corpora(sizes: Sequence[int], weights: Sequence[float], *, seed: int, epoch: int) -> Indices:
     """The examples of an epoch over several corpora, numbered through all of them.
 
-    A corpus of weight 3 is read three times an epoch; of one of weight 0.25 a quarter, and the next quarter in the next
-    epoch.
+    A corpus of weight 3 is read three times per epoch. Of a corpus of weight 0.25, each epoch reads the next quarter.
     """
     if len(sizes) != len(weights):
         raise InputError(f"there are {len(sizes)} corpora and {len(weights)} weights; give one weight to each corpus")
@@ -135,15 +134,15 @@ def mix_corpora(sizes: Sequence[int], weights: Sequence[float], *, seed: int, ep
     return np.concatenate(examples) if examples else np.zeros(0, np.int64)
 
 
-def in_passes(examples: Places) -> Places:
-    """Examples in ascending order; repeated ones come again only after all others have come."""
+def in_passes(examples: Indices) -> Indices:
+    """Examples in ascending order, in passes: a repeated example comes again only in the next pass."""
     order = np.sort(examples)
     repeats = repeat_numbers(order)
     return order[np.lexsort((order, repeats))] if repeats.any() else order
 
 
-def repeat_numbers(examples: Places) -> Places:
-    """How often each of these examples came before."""
+def repeat_numbers(examples: Indices) -> Indices:
+    """How many times each example occurs earlier in the list."""
     if (np.diff(examples) > 0).all():
         return np.zeros(len(examples), np.int64)
     order = np.argsort(examples, kind="stable")
@@ -163,7 +162,7 @@ def plan_batches(
     batch_tokens: int,
     seed: int,
     epoch: int,
-    examples: Places | None = None,
+    examples: Indices | None = None,
     equal_lengths: bool = False,
 ) -> BatchPlan:
     """Bucket pairs of similar length into batches of at most `batch_tokens`; the order is a function of (seed, epoch).
@@ -184,7 +183,7 @@ def plan_batches(
     return _assemble(chosen, source, target, bounds, None, seed, epoch)
 
 
-def _check_lengths(source: Lengths, target: Lengths, chosen: Places, batch_tokens: int) -> None:
+def _check_lengths(source: Lengths, target: Lengths, chosen: Indices, batch_tokens: int) -> None:
     lengths = source + target
     if len(lengths) and lengths.max() > batch_tokens:
         longest = int(lengths.argmax())
@@ -204,7 +203,7 @@ def _band_width(source: Lengths, target: Lengths, batch_tokens: int) -> int:
     return max(1, int(np.ceil(np.sqrt(rows / same_size))))
 
 
-def _cut(source: Lengths, target: Lengths, batch_tokens: int, equal_lengths: bool) -> Places:
+def _cut(source: Lengths, target: Lengths, batch_tokens: int, equal_lengths: bool) -> Indices:
     """Where to cut a sequence of examples so that each batch is as large as `batch_tokens` allows."""
     bounds = [0]
     ends = np.append(np.flatnonzero(np.diff(source)) + 1, len(source)) if equal_lengths else np.array([len(source)])
@@ -220,7 +219,7 @@ def _cut(source: Lengths, target: Lengths, batch_tokens: int, equal_lengths: boo
 
 
 def _assemble(
-    chosen: Places, source: Lengths, target: Lengths, bounds: Places, shapes: Places | None, seed: int, epoch: int
+    chosen: Indices, source: Lengths, target: Lengths, bounds: Indices, shapes: Indices | None, seed: int, epoch: int
 ) -> BatchPlan:
     """The plan of these batches in random order."""
     counts = np.diff(bounds)
@@ -284,7 +283,7 @@ def _rows(batch_tokens: int, source: int, target: int) -> int:
     return rows // 8 * 8 if rows >= 16 else max(rows, 1)
 
 
-def _by_source_length(grid: Places, batch_tokens: int, count: int) -> list[Places]:
+def _by_source_length(grid: Indices, batch_tokens: int, count: int) -> list[Indices]:
     """A group for each source length that fills at least four batches, and one for all others."""
     sizes = np.bincount(grid[0], weights=grid[2] * (grid[0] + grid[1]))
     most_common = np.argsort(-sizes, kind="stable")[: count // 2]
@@ -294,7 +293,7 @@ def _by_source_length(grid: Places, batch_tokens: int, count: int) -> list[Place
     return [*groups, others] if others.size else groups
 
 
-def _best_split(group: Places, batch_tokens: int) -> tuple[float, int, int]:
+def _best_split(group: Indices, batch_tokens: int) -> tuple[float, int, int]:
     """The tokens that the best split of a group saves, its axis, and the largest length of the lower half."""
     best = (0.0, 0, 0)
     total = group[2].sum() * (group[0].max() + group[1].max())
@@ -321,17 +320,17 @@ def plan_shapes(
     *,
     seed: int,
     epoch: int,
-    examples: Places | None = None,
+    examples: Indices | None = None,
     equal_lengths: bool = False,
 ) -> BatchPlan:
     """Batches that all have one of these shapes; the order is a function of (seed, epoch).
 
-    Examples that do not fill a batch of the smallest shape that holds them go to a larger one; at the end a few batches
+    Examples that do not fill a batch of the smallest shape that holds them move to a larger shape; the last batches may
     have empty rows. With `equal_lengths` sources of one length share batches, which need no mask.
     """
     chosen = np.arange(len(source)) if examples is None else examples
     chosen = chosen[shuffled(len(chosen), SHUFFLE, seed, epoch)]
-    batches: list[tuple[Shape, Places]] = []
+    batches: list[tuple[Shape, Indices]] = []
     leftover = np.zeros(0, np.int64)
     ordered = sorted(shapes, key=_by_size)
     for shape in ordered if equal_lengths else ():
@@ -359,20 +358,20 @@ def plan_shapes(
     return _assemble(chosen, source[chosen], target[chosen], bounds, padded, seed, epoch)
 
 
-def _full_batches(shape: Shape, examples: Places) -> tuple[list[tuple[Shape, Places]], Places]:
+def _full_batches(shape: Shape, examples: Indices) -> tuple[list[tuple[Shape, Indices]], Indices]:
     """Full batches of these examples, and the examples that are left over."""
     full = len(examples) // shape.rows * shape.rows
     starts = range(0, full, shape.rows)
     return [(shape, examples[start : start + shape.rows]) for start in starts], examples[full:]
 
 
-def _fits(shape: Shape, source: Lengths, target: Lengths, examples: Places) -> NDArray[np.bool_]:
+def _fits(shape: Shape, source: Lengths, target: Lengths, examples: Indices) -> NDArray[np.bool_]:
     return (source[examples] <= shape.source) & (target[examples] <= shape.target)
 
 
 def _partial_batches(
-    shapes: Sequence[Shape], source: Lengths, target: Lengths, leftover: Places
-) -> list[tuple[Shape, Places]]:
+    shapes: Sequence[Shape], source: Lengths, target: Lengths, leftover: Indices
+) -> list[tuple[Shape, Indices]]:
     """Batches for the examples that are left over, each of the shape that wastes least."""
     batches = []
     while len(leftover):
@@ -393,7 +392,7 @@ def plan_windows(
     """Batches of windows into a stream of `tokens`; the examples of the plan are the starts of windows.
 
     The first window starts at another token in every epoch, and the tokens left over at either end are fewer than a
-    window. With `cover_all` no token is left over: the last window, in its own batch, is as short as it has to be.
+    window. With `cover_all` no token is left over: the last window may be shorter and has its own batch.
     """
     length = min(length, tokens)
     rows = max(batch_tokens // max(length, 1), 1)

@@ -14,7 +14,7 @@ Digests = NDArray[np.uint64]
 # Long enough that ordinary phrases do not match, short enough to survive one changed word in a sentence of ten.
 SHINGLE = 16
 NEAR = 0.7  # similarity of both sides from which pairs are nearly equal: one word in ten changed, or a comma
-MIN_SHARED_SHINGLES = 0.2  # of a line must be known before it is compared
+MIN_SHARED_SHINGLES = 0.2  # share of a line's shingles that must be known before the line is compared
 MAX_COMPARISONS = 200_000  # so that formulaic text does not make the work quadratic
 INDEX_BITS = 22  # of the table that says quickly which shingles are known
 
@@ -50,12 +50,12 @@ class HeldOut:
         self.compared = 0
 
     def exact(self, kind: str, values: Digests) -> Iterator[tuple[int, list[int]]]:
-        """The training lines (by place in the chunk) that are held out too, and their places there."""
+        """Training lines that are also held out: their index in the chunk, and their indices in the held-out set."""
         known = self.known[kind]
-        for place, value in enumerate(values.tolist()):
+        for index, value in enumerate(values.tolist()):
             held = known.get(value)
             if held is not None:
-                yield place, held
+                yield index, held
 
     def near(self, sources: list[str], targets: list[str]) -> Iterator[tuple[int, int]]:
         """The training pairs that are nearly but not exactly equal to a held-out pair."""
@@ -66,18 +66,18 @@ class HeldOut:
         share = np.add.reduceat(hits.astype(np.float32), starts) / np.maximum(
             np.diff(starts, append=len(hashes)) - SHINGLE, 1
         )
-        for place in np.flatnonzero(share >= MIN_SHARED_SHINGLES).tolist():
-            begin = int(starts[place])
-            end = int(starts[place + 1]) if place + 1 < len(starts) else len(hashes)
+        for index in np.flatnonzero(share >= MIN_SHARED_SHINGLES).tolist():
+            begin = int(starts[index])
+            end = int(starts[index + 1]) if index + 1 < len(starts) else len(hashes)
             held = self.best(hashes[begin:end][hits[begin:end]])
             if held is None or self.compared >= MAX_COMPARISONS:
                 continue
             self.compared += 1
-            if sources[place] == self.sources[held] and targets[place] == self.targets[held]:
+            if sources[index] == self.sources[held] and targets[index] == self.targets[held]:
                 continue
-            pairs = (sources[place], self.sources[held]), (targets[place], self.targets[held])
+            pairs = (sources[index], self.sources[held]), (targets[index], self.targets[held])
             if all(similarity(*texts) >= NEAR for texts in pairs):
-                yield place, held
+                yield index, held
 
     def best(self, hashes: Digests) -> int | None:
         """The held-out line that most of these shingles come from."""
@@ -90,11 +90,11 @@ class HeldOut:
 
 
 def by_digest(values: Digests) -> dict[int, list[int]]:
-    """The places of each digest."""
-    places: dict[int, list[int]] = defaultdict(list)
-    for place, value in enumerate(values.tolist()):
-        places[value].append(place)
-    return dict(places)
+    """The indices of each digest."""
+    indices: dict[int, list[int]] = defaultdict(list)
+    for index, value in enumerate(values.tolist()):
+        indices[value].append(index)
+    return dict(indices)
 
 
 def index_shingles(lines: list[str]) -> tuple[dict[int, int], NDArray[np.bool_]]:

@@ -40,8 +40,8 @@ from regard.text.cleaning import (
     judge_texts,
     usual_scripts,
 )
-from regard.text.dataset import DIGESTS_FILE, FORMAT, RECORD_FILE, Ids, Places, column_files
-from regard.text.ordering import noise
+from regard.text.dataset import DIGESTS_FILE, FORMAT, RECORD_FILE, Ids, column_files
+from regard.text.ordering import Indices, noise
 from regard.text.overlap import Digests
 from regard.text.tokenizer import DROPOUT_TABLES, CorpusEncoder, Tokenizer, drop_merges, fingerprint_of, take
 
@@ -52,7 +52,7 @@ CHUNKS_BEFORE_WORKERS = 8  # encoded here first: starting workers takes about as
 CHUNKS_PER_WORKER = 2  # one being encoded and one waiting
 SIDES = {1: ("text",), 2: ("source", "target")}
 
-Encoded = tuple[Ids, Places]
+Encoded = tuple[Ids, Indices]
 """The ids of many texts one after the other, and the length of each."""
 
 
@@ -233,7 +233,7 @@ class ColumnWriter:
         self._end = 0
         np.zeros(1, "<i8").tofile(offsets_file)
 
-    def add(self, ids: Ids, lengths: Places) -> None:
+    def add(self, ids: Ids, lengths: Indices) -> None:
         ids.astype(self._type, copy=False).tofile(self._ids)
         offsets = self._end + np.cumsum(lengths)
         offsets.astype("<i8", copy=False).tofile(self._offsets)
@@ -318,7 +318,7 @@ class ChunkEncoder:
         """A side of a chunk with BPE dropout; texts that would become too long are encoded without it."""
         seed, cleaning = self._settings.seed, self._settings.cleaning
 
-        def choose(count: int) -> Places:
+        def choose(count: int) -> Indices:
             return (noise(count, seed, variant, number, side) % np.uint64(DROPOUT_TABLES)).astype(np.int64)
 
         ids, lengths = self._dropout[side](lines, choose)

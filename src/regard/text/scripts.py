@@ -85,28 +85,30 @@ def has_control(text: str) -> bool:
 
 
 # The characters of the bytes 80-9F in Windows-1252; Latin-1 has control characters there.
-WINDOWS = {
+CP1252 = {
     bytes([byte]).decode("cp1252"): byte for byte in range(0x80, 0xA0) if byte not in (0x81, 0x8D, 0x8F, 0x90, 0x9D)
 }
-TAIL = f"[\x80-\xbf{''.join(WINDOWS)}]"  # a continuation byte of UTF-8 in either
+CONTINUATION = f"[\x80-\xbf{''.join(CP1252)}]"  # a UTF-8 continuation byte, read as Latin-1 or Windows-1252
 
 # UTF-8 that was decoded with the wrong code page. Two or more letters of another script are proof by themselves; a
 # single sequence must begin with a letter that does not occur before such a character in real text.
-FOREIGN_RUN = re.compile(f"(?:[\xc4-\xdf]{TAIL}){{2,}}|(?:[\xe0-\xef]{TAIL}{{2}}){{2,}}")
-PUNCTUATION = re.compile(f"\xe2[\x80\x82\x84\x86\x88€‚„†ˆ]{TAIL}|\xef\xbb\xbf|\xef\xbf\xbd|\xf0[\x9fŸ]{TAIL}{{2}}")
-ACCENT = re.compile(f"[\xc2-\xc6\xcc]{TAIL}|\xe1[\xba\xbb]{TAIL}")
+FOREIGN_RUN = re.compile(f"(?:[\xc4-\xdf]{CONTINUATION}){{2,}}|(?:[\xe0-\xef]{CONTINUATION}{{2}}){{2,}}")
+PUNCTUATION = re.compile(
+    f"\xe2[\x80\x82\x84\x86\x88€‚„†ˆ]{CONTINUATION}|\xef\xbb\xbf|\xef\xbf\xbd|\xf0[\x9fŸ]{CONTINUATION}{{2}}"
+)
+ACCENT = re.compile(f"[\xc2-\xc6\xcc]{CONTINUATION}|\xe1[\xba\xbb]{CONTINUATION}")
 # These may follow a capital in correct text ("AMANHÃ…", "CAFÉ »"), so they prove nothing by themselves.
 MAY_FOLLOW_A_LETTER = set("…”“»’‘–—™®°ªº·¹²³\xa0\xad‹›")
 
 
 def mojibake(text: str) -> bool:
     """Whether the text holds UTF-8 that was read as Latin-1 or Windows-1252, such as Ã© for é or â€™ for ’."""
-    return not text.isascii() and bool(misread(text))
+    return not text.isascii() and bool(find_mojibake(text))
 
 
-def misread(text: str) -> list[tuple[int, int, str]]:
-    """Start, end and correct text of every place where UTF-8 was decoded with the wrong code page."""
-    found: list[tuple[int, int, str]] = []
+def find_mojibake(text: str) -> list[tuple[int, int, str]]:
+    """The start, end and correct text of every sequence of UTF-8 that was decoded with the wrong code page."""
+    repairs: list[tuple[int, int, str]] = []
     proven = False
     end = 0
     while end < len(text):
@@ -114,33 +116,33 @@ def misread(text: str) -> list[tuple[int, int, str]]:
         if not candidates:
             break
         match = min(candidates, key=lambda match: (match.start(), -match.end()))
-        meant = as_utf8(match.group())
+        repaired = as_utf8(match.group())
         end = match.start() + 1
-        if meant and is_plausible(meant):
-            found.append((match.start(), match.end(), meant))
+        if repaired and is_plausible(repaired):
+            repairs.append((match.start(), match.end(), repaired))
             proven = proven or match.re is not ACCENT or stands_out(text, match)
             end = match.end()
-    return found if proven else []  # one proof in a line is enough for its doubtful places
+    return repairs if proven else []  # one certain sequence is enough to repair the doubtful ones of its line
 
 
 def as_utf8(damaged: str) -> str:
     """The characters whose UTF-8 bytes these are, or "" where they are not UTF-8."""
     try:
-        return bytes(WINDOWS.get(character, ord(character)) for character in damaged).decode("utf-8")
+        return bytes(CP1252.get(character, ord(character)) for character in damaged).decode("utf-8")
     except ValueError:
         return ""
 
 
-def is_plausible(meant: str) -> bool:
+def is_plausible(repaired: str) -> bool:
     """Whether a repaired text is plausible: assigned characters, letters of one script."""
-    if any(unicodedata.category(character) in ("Cn", "Co", "Cc") for character in meant):
+    if any(unicodedata.category(character) in ("Cn", "Co", "Cc") for character in repaired):
         return False
-    scripts = {script_of(character) for character in meant if character.isalpha()}
+    scripts = {script_of(character) for character in repaired if character.isalpha()}
     return len(scripts) <= 1 or scripts <= {"Han", "Kana", "Hangul"}
 
 
 def stands_out(text: str, match: re.Match[str]) -> bool:
-    """Whether a letter and the next character stand where correct text does not have them, such as inside a word."""
+    """Whether a suspicious sequence cannot be correct text, because of the characters beside it."""
     if match.group()[-1] not in MAY_FOLLOW_A_LETTER:
         return True
     before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
@@ -190,18 +192,18 @@ def is_percent_utf8(text: str) -> bool:
 def repair(text: str) -> str:
     """The text with mojibake decoded correctly, entities and escapes resolved, and control characters removed."""
     for _ in range(3):  # text may be damaged more than once: `&amp;amp;#39;`
-        mended = repair_once(text)
-        if mended == text:
+        repaired = repair_once(text)
+        if repaired == text:
             break
-        text = mended
+        text = repaired
     return CONTROL.sub("", text)
 
 
 def repair_once(text: str) -> str:
     """One repair of mojibake, entities and escapes."""
     pieces, end = [], 0
-    for start, stop, meant in misread(text) if not text.isascii() else []:
-        pieces += [text[end:start], meant]
+    for start, stop, repaired in find_mojibake(text) if not text.isascii() else []:
+        pieces += [text[end:start], repaired]
         end = stop
     text = "".join(pieces) + text[end:]
     if "&" in text:
@@ -220,12 +222,12 @@ def decomposed(text: str) -> bool:
     return len(unicodedata.normalize("NFC", text)) < len(text)  # some Indic letters have no composed form in NFC
 
 
-MISREAD = re.compile(f"[\xc2-\xf4]{TAIL}")
+MAYBE_MOJIBAKE = re.compile(f"[\xc2-\xf4]{CONTINUATION}")
 
 
 def damage(text: str) -> str:
     """The worst damage of a text: "mojibake", "control-characters", "double-escapes", "escapes" or ""."""
-    if not text.isascii() and MISREAD.search(text) and mojibake(text):
+    if not text.isascii() and MAYBE_MOJIBAKE.search(text) and mojibake(text):
         return "mojibake"
     if (not text.isprintable() or "\ufffd" in text) and has_control(text):
         return "control-characters"
@@ -236,16 +238,17 @@ def damage(text: str) -> str:
     return "escapes" if escaped(text) else ""
 
 
+DAMAGE_CONTEXT = 20  # characters shown before and after the damage
 DAMAGE_PATTERNS = (CONTROL, DOUBLE_ENTITY, BACKSLASH, PERCENT, ENTITY, SPLIT_ENTITY)
 
 
-def damaged_part(text: str, *, around: int = 20) -> str:
+def damaged_part(text: str) -> str:
     """The first damaged place of a text with some context; "" if there is none."""
     kind = damage(text)
     if not kind:
         return ""
     if kind == "mojibake":
-        start = misread(text)[0][0]
+        start = find_mojibake(text)[0][0]
     else:
         start = min(match.start() for pattern in DAMAGE_PATTERNS if (match := pattern.search(text)))
-    return text[max(start - around, 0) : start + around]
+    return text[max(start - DAMAGE_CONTEXT, 0) : start + DAMAGE_CONTEXT]

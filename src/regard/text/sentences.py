@@ -46,9 +46,9 @@ class TextPart(NamedTuple):
 
     gap: str
     text: str
-    split: bool = False
+    inside_sentence: bool = False
     """It begins inside a sentence."""
-    torn: bool = False
+    inside_word: bool = False
     """It begins inside a word."""
 
 
@@ -58,22 +58,22 @@ def split_sentences(text: str) -> list[TextPart]:
 
 
 def split_long_sentence(text: str, measure: Callable[[Sequence[str]], list[int]], limit: int) -> list[TextPart]:
-    """Parts of a sentence whose size is at limit `limit`, split at clauses, else at spaces, else anywhere.
+    """Parts of a sentence whose size is at most `limit`, split at clauses, else at spaces, else anywhere.
 
     `measure` returns the sizes of texts.
     """
     return [
-        first._replace(split=bool(place))
-        for place, first in enumerate(_fitting(text, measure, limit, [CLAUSE, SPACES]))
+        part._replace(inside_sentence=bool(number))
+        for number, part in enumerate(_fitting(text, measure, limit, [CLAUSE, SPACES]))
     ]
 
 
-def join_parts(parts: Sequence[TextPart], written: Sequence[str]) -> str:
-    """The translations of parts as one text, with the white space of the parts or as the target script uses it."""
+def join_parts(parts: Sequence[TextPart], translations: Sequence[str]) -> str:
+    """Join the translations of parts, with the white space of the parts or that of the target script."""
     texts: list[str] = []
-    for part, text in zip(parts, written, strict=True):
-        gap, beside = part.gap, bool(texts) and bool(text) and bool(texts[-1])
-        if beside and gap in ("", " ") and not part.torn:
+    for part, text in zip(parts, translations, strict=True):
+        gap, has_neighbour = part.gap, bool(texts) and bool(text) and bool(texts[-1])
+        if has_neighbour and gap in ("", " ") and not part.inside_word:
             gap = "" if script(text) in NO_SENTENCE_SPACES and script(texts[-1]) in NO_SENTENCE_SPACES else " "
         texts += [gap, text]
     return "".join(texts)
@@ -151,14 +151,14 @@ def _fitting(
 def _packed(parts: Sequence[TextPart], sizes: Sequence[int], limit: int) -> list[TextPart]:
     """Neighbouring parts joined as long as they fit."""
     joined: list[TextPart] = []
-    left = 0
+    remaining = 0
     for part, size in zip(parts, sizes, strict=True):
-        if joined and size <= left:
+        if joined and size <= remaining:
             joined[-1] = joined[-1]._replace(text=joined[-1].text + part.gap + part.text)
-            left -= size
+            remaining -= size
         else:
             joined.append(part)
-            left = limit - size
+            remaining = limit - size
     return joined
 
 
@@ -174,7 +174,7 @@ def _halves(text: str, measure: Callable[[Sequence[str]], list[int]], limit: int
         place = _middle(part.text)
         left, right = part.text[:place], part.text[place:]
         gap = right[: len(right) - len(right.lstrip())]
-        waiting += [TextPart(gap, right.lstrip(), torn=spaced and not gap), part._replace(text=left)]
+        waiting += [TextPart(gap, right.lstrip(), inside_word=spaced and not gap), part._replace(text=left)]
     return parts
 
 

@@ -25,7 +25,7 @@ PAD, START, END, UNKNOWN, MASK = range(len(SPECIALS))
 TEXTLESS_TOKENS = (PAD, START, END, MASK)  # decoded to nothing; <unk> is written, so that a lost word can be seen
 
 SOURCE_FILE = "tokenizer.json"
-TARGET_FILE = "tokenizer.target.json"  # only where the sides have one each
+TARGET_FILE = "tokenizer.target.json"  # only if the target has its own tokenizer
 TRANSFORMERS_FILE = "tokenizer_config.json"  # read by `transformers` beside tokenizer.json
 FILES = (SOURCE_FILE, TARGET_FILE, TRANSFORMERS_FILE)
 """Every tokenizer file that a model folder may hold."""
@@ -97,7 +97,7 @@ class Tokenizer:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the content, whatever the layout of the file."""
+        """A hash of the content, independent of the layout of the file."""
         canonical = json.dumps(json.loads(self.text), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -167,7 +167,7 @@ class Tokenizer:
         return str(self._engine.decode(shown, skip_special_tokens=False))
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Each id as the vocabulary writes it."""
+        """The token of each id, as it is in the vocabulary."""
         return [str(self._engine.id_to_token(number)) for number in ids]
 
     def token_texts(self, ids: Sequence[int], after: int) -> list[str]:
@@ -270,8 +270,8 @@ def _check_text(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise InputError(
-            f"the text has a lone surrogate (U+{ord(text[error.start]):04X}) at character {error.start}: half a "
-            "character, which no encoding can carry; decode the input again, or leave the line out"
+            f"the text has a lone surrogate (U+{ord(text[error.start]):04X}) at character {error.start}, "
+            "which UTF-8 cannot encode; decode the input again, or leave the line out"
         ) from error
 
 
@@ -303,8 +303,8 @@ def train(
             if "vocabulary is not large enough" not in str(error):
                 raise
             raise ConfigError(
-                f"text.vocabulary ({vocabulary}) does not hold every character of the text, as {kind} wants it to: set "
-                f"text.vocabulary={2 * max(vocabulary, 500)} or more, or text.tokenizer=bpe"
+                f"text.vocabulary ({vocabulary}) is too small: {kind} needs a token for every character of the text; "
+                f"set text.vocabulary={2 * max(vocabulary, 500)} or more, or text.tokenizer=bpe"
             ) from error
     values = json.loads(engine.to_str())
     for token in values["added_tokens"]:
@@ -324,7 +324,7 @@ def check_tags(tags: Sequence[str]) -> None:
             raise ConfigError(f"the tag {tag!r} must be one word without spaces, such as <2fr>")
         if tag in SPECIALS or tags.count(tag) > 1:
             raise ConfigError(
-                f"the tag {tag} is taken: tags are different from each other and from {' '.join(SPECIALS)}"
+                f"the tag {tag} is already in use: tags must differ from each other and from {' '.join(SPECIALS)}"
             )
         if len(tag) == 1 or letters_of_bytes & set(tag):
             raise ConfigError(f"the tag {tag} could be mistaken for a byte: write it in two or more ASCII letters")
@@ -398,10 +398,10 @@ def _characters(texts: Iterable[str], vocabulary: int, reserved: list[str], lowe
 
 
 def _add_bytes(values: dict[str, Any], reserved: int) -> None:
-    """Give a unigram model byte fallback, so that no text is read as a special token or the name of a byte.
+    """Add byte fallback to a unigram model.
 
-    These names get a score that loses to every other segmentation, and all of ASCII becomes known, so that there always
-    is another one.
+    Special tokens and byte names such as <0x0A> get so low a score that they are never chosen for text. All ASCII
+    characters are added to the vocabulary, so that another segmentation always exists.
     """
     model = values["model"]
     vocabulary = model["vocab"]
@@ -447,7 +447,7 @@ def suggest_vocabulary(texts: Iterable[str], *, kind: TokenizerKind) -> tuple[in
     seen = [text for number, text in enumerate(sample) if number % 21]
     largest = train(seen, kind="bpe", vocabulary=VOCABULARY_SIZES[-1])
     if largest.size < VOCABULARY_SIZES[0]:
-        return largest.size, f"the {lines:,} lines hold no more"
+        return largest.size, f"the {lines:,} lines have no more repeated subwords"
     words, unseen = _count_words(seen), _count_words(held_out)
     size, before, reason = 0, 0.0, ""
     for candidate in (candidate for candidate in VOCABULARY_SIZES if candidate <= largest.size):
@@ -462,7 +462,7 @@ def suggest_vocabulary(texts: Iterable[str], *, kind: TokenizerKind) -> tuple[in
         reason = (
             f"half of {size:,} tokens are seen {count:,.0f} times or more in {lines:,} lines of {per_line:.1f} tokens"
         )
-    return size, f"{reason}; there is little more to learn"
+    return size, f"{reason}; no larger size was tried"
 
 
 def _count_words(lines: list[str]) -> Counter[str]:
@@ -562,7 +562,7 @@ class CorpusEncoder:
     def _look_up(self, words: list[str]) -> NDArray[np.int64]:
         """The numbers of words, which are encoded if they are new."""
         if len(self._words) > MAX_CACHED_WORDS:
-            self._forget()
+            self._evict()
         numbers = np.fromiter(map(self._words.get, words, repeat(-1)), np.int64, len(words))
         unknown = np.flatnonzero(numbers < 0)
         if len(unknown):
@@ -571,7 +571,7 @@ class CorpusEncoder:
         self._uses += np.bincount(numbers, minlength=len(self._uses))
         return numbers
 
-    def _forget(self) -> None:
+    def _evict(self) -> None:
         """Keep only the most used half of the words."""
         kept = np.argsort(-self._uses, kind="stable")[: MAX_CACHED_WORDS // 2]
         words = list(self._words)

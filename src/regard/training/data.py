@@ -17,7 +17,7 @@ from regard.text import ordering, preparation
 from regard.text.alignments import read_alignments
 from regard.text.batching import MakeBatch, Stream, packed, packed_masked, pairs
 from regard.text.cleaning import Cleaning
-from regard.text.dataset import Dataset, Places, join, split
+from regard.text.dataset import Dataset, join, split
 from regard.text.files import read_continuous, read_lines
 from regard.text.tokenizer import Tokenizer, Tokenizers, suggest_vocabulary
 from regard.text.tokenizer import train as train_tokenizer
@@ -146,7 +146,7 @@ class Data:
         return self._shapes[1]
 
     def _packed(
-        self, dataset: Dataset, examples: Places | None, *, seed: int, epoch: int, rank: int, world_size: int
+        self, dataset: Dataset, examples: ordering.Indices | None, *, seed: int, epoch: int, rank: int, world_size: int
     ) -> Epoch:
         """Windows of packed texts, for a gpt or bert; of validation text every token."""
         text, model, is_valid = self.config.text, self.config.model, dataset is self.valid

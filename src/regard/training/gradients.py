@@ -105,7 +105,7 @@ class Gradients:
         self.nll += nll
 
     def _capture(self, batch: Batch) -> CapturedPass:
-        inputs = batch.each(Tensor.clone)
+        inputs = batch.map_tensors(Tensor.clone)
         with self._side_effects_undone():
             self._warm_up(inputs)
             graph = torch.cuda.CUDAGraph()

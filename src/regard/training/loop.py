@@ -274,7 +274,7 @@ class Training:
         rows, lengths = epoch.plan.shapes[:, 0], epoch.plan.shapes[:, 1:].sum(axis=1)
         largest = {int(sizes.argmax()) for sizes in (rows, lengths, rows * lengths)}
         for number in sorted(largest):
-            batch = epoch.make(number).each(lambda tensor: tensor.to(self.runtime.device))
+            batch = epoch.make(number).map_tensors(lambda tensor: tensor.to(self.runtime.device))
             while self.runtime.any_process(not self._accumulate([batch], 1.0, 1, last=False)):
                 self._split_further([batch])
 

@@ -46,7 +46,7 @@ def batch_loss(
     version of `logits_loss`.
     """
     if config.r_drop:
-        batch = batch.each(lambda tensor: torch.cat([tensor, tensor]))
+        batch = batch.map_tensors(lambda tensor: torch.cat([tensor, tensor]))
     logits, alignment_loss = _forward(model, batch, config)
     function = logits_loss_function or logits_loss
     loss, nll = function(logits, _labels(logits, batch), config.label_smoothing, config.r_drop)

@@ -55,7 +55,7 @@ def observing(training: Training, observe: Observer, say: Say) -> Iterator[Obser
                 for remark in event.remarks:
                     say(remark)
             elif isinstance(event, ValidationEvent) and film_maker is not None:
-                film_maker.take(event.model, event.update)
+                film_maker.record_frame(event.model, event.update)
             if board is not None:
                 board.observe(event)
 

@@ -146,4 +146,4 @@ def _opened(path: Path) -> Iterator[Any]:
         with clear_os_errors(path, "read"), safe_open(path, framework="pt") as file:
             yield file
     except SafetensorError as error:
-        raise FolderError(f"{path} is damaged or cut short: {error}") from error
+        raise FolderError(f"{path} is damaged or truncated: {error}") from error

@@ -17,7 +17,7 @@ from regard.config import Config, TextConfig
 from regard.errors import ConfigError, FolderError, did_you_mean
 from regard.models import Transformer, build
 from regard.models.folder import MODEL, load_config, load_weights
-from regard.models.lora import New, add_lora
+from regard.models.lora import NewParameters, add_lora
 from regard.models.warm_start import check_warm_config, warm_config, warm_start
 from regard.text.tokenizer import Tokenizer, Tokenizers
 
@@ -127,7 +127,7 @@ class Started(NamedTuple):
     """A line that says which weights were copied, and the parameters that were initialised at random."""
 
     report: str
-    new: New
+    new: NewParameters
 
 
 def load_start(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers) -> Started:
@@ -238,7 +238,7 @@ def _shorten(names: Sequence[str]) -> str:
 # Trained parameters
 
 
-def set_trained(model: nn.Module, config: Config, new: New) -> str:
+def set_trained(model: nn.Module, config: Config, new: NewParameters) -> str:
     """Freeze parameters or add LoRA as the config says; a line about it, or "" if all parameters are trained."""
     settings = config.train
     if settings.lora_rank:

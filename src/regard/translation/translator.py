@@ -491,7 +491,7 @@ def _join(parts: Sequence[TextPart], translated: Sequence[Translated], max_lengt
         others = [_join_alternative(parts, results, rank) for rank in range(len(single.alternatives))]
         return single._replace(text=join_parts(parts, [result.text for result in results]), alternatives=others)
     notes = list({(note.kind, note.message): note for result in results for note in result.warnings}.values())
-    if any(part.split for part in parts):
+    if any(part.inside_sentence for part in parts):
         notes.append(
             QualityWarning("split", f"a sentence was longer than {max_length} tokens and translated in parts", [])
         )
@@ -526,7 +526,7 @@ def _join_alignments(parts: Sequence[TextPart], translated: Sequence[Translated]
         return None
     aligned, source, target = [], 0, 0
     for part, (result, (source_words, target_words)) in zip(parts, translated, strict=True):
-        source, target = source - part.torn, target - part.torn  # the part continues a word
+        source, target = source - part.inside_word, target - part.inside_word  # the part continues a word
         aligned += [(source + i, target + j) for i, j in result.alignment or []]
         source, target = source + source_words, target + target_words
     return aligned
