@@ -356,7 +356,7 @@ class Time:
 
 @dataclass(frozen=True)
 class Scale:
-    """One update on many devices, with the weights whole on each (DDP) or sharded (FSDP2)."""
+    """One update on several devices, with replicated (DDP) or sharded (FSDP2) weights."""
 
     devices: int
     sharded: bool
@@ -447,7 +447,7 @@ class Count(Report):
 
     @property
     def scale(self) -> list[Scale]:
-        """One update on each number of GPUs, with whole and with sharded weights."""
+        """One update on each number of GPUs, with replicated and with sharded weights."""
         return [self._scale(devices, sharded) for devices in self.gpus for sharded in (False, True)]
 
     @property

@@ -16,13 +16,13 @@ from collections.abc import Iterable
 
 
 class RegardError(Exception):
-    """Anything Regard raises on purpose; `exit_code` is what the command line returns."""
+    """The base class of all errors that Regard raises; `exit_code` is the exit code of the command line."""
 
     exit_code = 1
 
 
 class RequestError(RegardError, ValueError):
-    """The request was wrong; the message says what, where, and what would be right."""
+    """The request was wrong; the message says what is wrong, where, and how to fix it."""
 
     exit_code = 2
 

@@ -21,7 +21,7 @@ KINDS = ["transformer", "transformer-rotary", "transformer-grouped", "gpt-llama"
 def make_batch(config: ModelConfig) -> Batch:
     torch.manual_seed(1)
     source, target = torch.randint(5, 40, (3, 6)), torch.randint(5, 40, (3, 6))
-    return Batch(source, None, target, target, None, 18, 18, np.arange(3))
+    return Batch(source, None, target, target, None, 18, np.arange(3))
 
 
 def with_lora(kind: str) -> tuple[nn.Module, torch.Tensor, Batch]:

@@ -68,9 +68,8 @@ def test_the_target_output_ends_with_the_end_token() -> None:
     assert whole([0, 1]).target_out.tolist() == [[10, END, PAD, PAD], [11, 12, 13, END]]
 
 
-def test_real_tokens_are_counted() -> None:
-    batch = whole([0, 1])
-    assert (batch.source_tokens, batch.target_tokens) == (5, 6)
+def test_target_tokens_are_counted() -> None:
+    assert whole([0, 1]).target_tokens == 6
 
 
 def test_a_fixed_shape_has_empty_rows() -> None:
@@ -102,7 +101,6 @@ def test_a_batch_is_split_by_rows(parts: int, rows: list[int]) -> None:
 def test_parts_of_a_batch_count_their_tokens() -> None:
     batch = whole([0, 1, 2])
     found = split_batch(batch, 2)
-    assert sum(part.source_tokens for part in found) == batch.source_tokens
     assert sum(part.target_tokens for part in found) == batch.target_tokens
     assert found[0].target_tokens == int((batch.target_out[:2] != PAD).sum())
 
@@ -258,11 +256,11 @@ def test_every_window_belongs_to_one_rank() -> None:
 
 
 def numbered(number: int) -> Batch:
-    return whole([number % 3])._replace(source_tokens=number)
+    return whole([number % 3])._replace(target_tokens=number)
 
 
 def test_batches_come_in_order() -> None:
-    assert [batch.source_tokens for batch in Prefetcher(numbered, range(20), device="cpu", prefetch=3)] == list(
+    assert [batch.target_tokens for batch in Prefetcher(numbered, range(20), device="cpu", prefetch=3)] == list(
         range(20)
     )
 
@@ -274,7 +272,7 @@ def test_prefetching_starts_at_the_given_batch() -> None:
         made.append(number)
         return numbered(number)
 
-    assert [batch.source_tokens for batch in Prefetcher(make, range(7, 10), device="cpu")] == [7, 8, 9]
+    assert [batch.target_tokens for batch in Prefetcher(make, range(7, 10), device="cpu")] == [7, 8, 9]
     assert made == [7, 8, 9]
 
 
@@ -317,7 +315,7 @@ def test_no_thread_is_left_when_all_is_read() -> None:
 def test_no_thread_is_left_when_reading_stops_early() -> None:
     def use() -> None:
         for batch in Prefetcher(numbered, range(10_000), device="cpu", prefetch=2):
-            if batch.source_tokens == 3:
+            if batch.target_tokens == 3:
                 break
 
     assert threads_after(use) == 0
@@ -345,7 +343,7 @@ def test_numbers_may_be_a_generator() -> None:
     def numbers() -> Iterator[int]:
         yield from (4, 1)
 
-    assert [batch.source_tokens for batch in Prefetcher(numbered, numbers(), device="cpu")] == [4, 1]
+    assert [batch.target_tokens for batch in Prefetcher(numbered, numbers(), device="cpu")] == [4, 1]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

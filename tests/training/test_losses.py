@@ -92,13 +92,13 @@ def test_the_guided_alignment_loss_is_the_cross_entropy_of_the_first_head() -> N
 def test_tokens_that_attend_to_each_other_most_are_aligned() -> None:
     weights = torch.tensor([[[[0.8, 0.1, 0.1], [0.6, 0.3, 0.1], [0.35, 0.25, 0.4], [0.0, 0.0, 1.0]]]])
     source, target = torch.tensor([[7, 8, 9]]), torch.tensor([[5, 6, 7, 0]])
-    batch = Batch(source, None, target, target, None, 3, 3, np.arange(1))
+    batch = Batch(source, None, target, target, None, 3, np.arange(1))
     assert attention_alignment(weights, batch)[0].nonzero().tolist() == [[0, 0], [2, 2]]  # the last row is padding
 
 
 def test_uniform_attention_gives_no_alignment() -> None:
     ids = torch.full((1, 6), 7)
-    batch = Batch(ids, None, ids, ids, None, 6, 6, np.arange(1))
+    batch = Batch(ids, None, ids, ids, None, 6, np.arange(1))
     assert attention_alignment(torch.full((1, 2, 6, 6), 1 / 6), batch).sum() == 0
 
 

@@ -406,7 +406,7 @@ def test_with_lora_a_new_tag_is_trained_and_no_other_row_changes(tmp_path: Path,
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     ids = torch.tensor([[5, 9, sides.source.size]])
     optimizer = make_optimizer(model, TrainConfig(learning_rate=0.1, weight_decay=0.1))
-    model(Batch(ids, None, ids, ids, None, 3, 3, np.arange(1))).square().sum().backward()
+    model(Batch(ids, None, ids, ids, None, 3, np.arange(1))).square().sum().backward()
     optimizer.step()
     moved = {name: (p != before[name]) for name, p in model.named_parameters() if (p != before[name]).any()}
     tables = {name for name in moved if len(moved[name]) == sides.source.size + 1}

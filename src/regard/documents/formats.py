@@ -56,7 +56,7 @@ MAX_UNDECIDED_BYTES = 2**16  # of comments or declarations before the format of 
 
 @dataclass
 class Options:
-    """How to read files that hold both sides, and what is counted while they are read."""
+    """How to read files that hold both sides, and the counts of skipped entries."""
 
     languages: Languages | None = None
     fields: tuple[str, str] | None = None

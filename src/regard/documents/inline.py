@@ -88,7 +88,7 @@ def join_pieces(pieces: Iterable[Piece]) -> str:
 
 @dataclass(eq=False)
 class PlacedTag:
-    """A tag, where it stood in the text, and whether spaces stood beside it."""
+    """A tag, its position in the text, and whether it had spaces beside it."""
 
     tag: Tag
     at: int
@@ -172,7 +172,7 @@ def _separator(text: str, piece: str, tags: Sequence[PlacedTag], space: bool) ->
 
 
 class Word(NamedTuple):
-    """Where a word stands in its text (start, end), and where its letters do (first, last)."""
+    """The span of a word in its text (start, end), and the span of its letters (first, last)."""
 
     start: int
     end: int
@@ -199,7 +199,7 @@ def _aligned_words(text: str, indices: Iterable[int]) -> list[Word]:
 
 @dataclass(eq=False)
 class Node:
-    """A single tag, or a pair of tags with all that stood inside, and its position in the target."""
+    """A single tag, or a pair of tags with its content, and its position in the target."""
 
     order: int
     opening: PlacedTag
@@ -464,12 +464,12 @@ def _spaced(
 
 
 def _is_attached(placed: PlacedTag) -> bool:
-    """Whether a single tag stood directly after a word and apart from what followed."""
+    """Whether a single tag directly followed a word and was separated from the next one."""
     return placed.tag.side == "alone" and placed.space_before is False and placed.space_after is not False
 
 
 def _had_space(before: PlacedTag | None, after: PlacedTag | None) -> bool:
-    """Whether a space stood between two neighbours; inside a pair, only if there was one."""
+    """Whether there was a space between two neighbours; inside a pair only if the pair had one there."""
     opened = before if before and before.tag.side == "open" else None
     closes = after if after and after.tag.side == "close" else None
     if opened or closes:

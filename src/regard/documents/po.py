@@ -26,7 +26,7 @@ ESCAPED = str.maketrans({character: f"\\{letter}" for letter, character in ESCAP
 
 
 class Message(NamedTuple):
-    """A message: `context`, `id`, `plural` and its translations by number, with the lines they stand on."""
+    """A message: `context`, `id`, `plural` and its translations by number, with their line numbers."""
 
     texts: dict[str, str]
     flags: set[str]

@@ -331,7 +331,7 @@ def indentation(tokens: Sequence[Token], start: int) -> str:
 
 
 def with_attributes(tag: str, **values: str) -> str:
-    """A start tag with attributes set, and the others as they were; `_` in a name stands for `-`."""
+    """A start tag with some attributes set and the others unchanged; `_` in a name means `-`."""
     for key, value in values.items():
         name = key.replace("_", "-")
         old = re.search(rf"""\s{name}\s*=\s*("[^"]*"|'[^']*')""", tag)

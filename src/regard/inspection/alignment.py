@@ -113,8 +113,8 @@ def extract_alignment(trace: Trace, settings: AlignmentSettings | None = None) -
 
 def attention_weights(trace: Trace, candidates: Sequence[AlignmentSettings]) -> Tensor:
     """(C, T, S): the attention of target words to source words without special tokens, for each of the settings."""
-    sources = [place for place, special in enumerate(trace.source.special) if not special]
-    targets = [place for place, special in enumerate(trace.target.special) if not special]
+    sources = [index for index, special in enumerate(trace.source.special) if not special]
+    targets = [index for index, special in enumerate(trace.target.special) if not special]
     tables = {shift: _by_word(trace, shift) for shift in {settings.shift for settings in candidates}}
     weights = torch.stack([_select(tables[settings.shift], settings) for settings in candidates])
     return weights[:, targets][:, :, sources]
@@ -135,11 +135,11 @@ def best_links(weights: Tensor, axis: int) -> list[Link]:
 
 def candidate_settings(layers: int, heads: int, *, averages: bool) -> list[AlignmentSettings]:
     """Settings to choose from: layers and their heads, or only averages over heads."""
-    places: list[tuple[int | str, int | str]] = [(MEAN, MEAN)] if layers > 1 else []
-    places += [(layer, MEAN) for layer in range(layers)]
+    layer_heads: list[tuple[int | str, int | str]] = [(MEAN, MEAN)] if layers > 1 else []
+    layer_heads += [(layer, MEAN) for layer in range(layers)]
     if heads > 1 and not averages:
-        places += product(range(layers), range(heads))
-    return [AlignmentSettings(layer, head, shift) for shift in (False, True) for layer, head in places]
+        layer_heads += product(range(layers), range(heads))
+    return [AlignmentSettings(layer, head, shift) for shift in (False, True) for layer, head in layer_heads]
 
 
 def _by_word(trace: Trace, shift: bool) -> Tensor:
@@ -190,9 +190,9 @@ def _grow(points: set[Link], union: set[Link], neighbours: Sequence[Link]) -> se
     targets, sources = {target for target, _ in points}, {source for _, source in points}
     added = True
     while added:
-        added, place = False, 0
-        while place < len(order):
-            here = order[place]
+        added, index = False, 0
+        while index < len(order):
+            here = order[index]
             for down, right in neighbours:
                 point = here[0] + down, here[1] + right
                 if point in union and not (point[0] in targets and point[1] in sources):
@@ -201,7 +201,7 @@ def _grow(points: set[Link], union: set[Link], neighbours: Sequence[Link]) -> se
                     targets.add(point[0])
                     sources.add(point[1])
                     added = True
-            place = bisect_right(order, here)
+            index = bisect_right(order, here)
     return points
 
 

@@ -114,7 +114,7 @@ def explain(trace: Trace, method: str, model: nn.Module | None = None, kind: str
 
 
 def explain_all(trace: Trace, model: nn.Module | None = None) -> list[Map]:
-    """All maps of a trace, attention first; without a model, those that the trace alone gives."""
+    """All maps of a trace, attention first; without a model, only those that can be computed from the trace."""
     kinds = sorted(trace.attention, key=lambda kind: kind != default_kind(trace))
     maps = [explain(trace, "attention", kind=kind) for kind in kinds]
     if trace.family != "rnn" and (trace.family != "gpt" or model is not None):
@@ -313,15 +313,15 @@ def _ablate_source(model: nn.Module, trace: Trace) -> Tensor:
 
 
 def _ablate_gpt(model: nn.Module, trace: Trace) -> Tensor:
-    """(T, words): removing a word changes only what is written after it."""
+    """(T, words): removing a word changes only the tokens after it."""
     columns = trace.columns("decoder")
     whole, begin = [*columns.ids, trace.target.ids[-1]], len(trace.source.ids)
     logs = log_probabilities(model, [trace.source.ids], trace.target.ids)[0].cpu()
     drops = torch.zeros(len(logs), len(columns.words))
     for removed in range(len(columns.words)):
-        places = [place for place, word in enumerate(columns.word) if word == removed]
-        first = max(begin, places[-1] + 1)  # of the tokens that come after
-        before = [whole[place] for place in range(first) if place not in places] or [START]
+        removed_tokens = [index for index, word in enumerate(columns.word) if word == removed]
+        first = max(begin, removed_tokens[-1] + 1)  # of the tokens that come after
+        before = [whole[index] for index in range(first) if index not in removed_tokens] or [START]
         without = log_probabilities(model, [before], whole[first:])[0].cpu()
         drops[first - begin :, removed] = logs[first - begin :] - without
     return drops
@@ -354,7 +354,7 @@ def log_probabilities(
 
 
 def _axes(trace: Trace) -> tuple[Side, Side]:
-    """The words that are explained, and those that they may depend on."""
+    """The output words to explain, and the input words that they may depend on."""
     if trace.family == "bert":
         return trace.source, trace.source
     return trace.target, trace.columns("decoder") if trace.family == "gpt" else trace.source

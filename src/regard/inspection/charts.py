@@ -33,7 +33,7 @@ class Point(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A bucket on the horizontal axis with a point of each series, or None where there is no interval."""
+    """A bucket on the horizontal axis with a point of each series, or None if it has no interval."""
 
     label: str
     size: int
@@ -59,7 +59,7 @@ def frequency_group(bucket: Mapping[str, Any]) -> Group:
 
 
 def _point(value: float, low: float, high: float, *, few: bool) -> Point | None:
-    """None where so few sentences are so alike that the bootstrap has no interval: the point would look certain."""
+    """None if a small bucket has a bootstrap interval of almost zero width, which would look certain."""
     return None if few and high - low < 0.05 else Point(value, low, high)
 
 
@@ -127,10 +127,10 @@ def interval_chart(groups: Sequence[Group], names: Sequence[str], unit: str, axi
     step = _x(1 / max(len(groups), 1)) - LEFT
     for number in range(len(names)):
         offset = (number - (len(names) - 1) / 2) * min(14, step * 0.72 / len(names))
-        xs = [LEFT + step * (place + 0.5) + offset for place in range(len(groups))]
+        xs = [LEFT + step * (index + 0.5) + offset for index in range(len(groups))]
         parts.append(_series(groups, number, xs, y, joined=joined))
-    for place, group in enumerate(groups):
-        x, bottom = LEFT + step * (place + 0.5), _y(0.0)
+    for index, group in enumerate(groups):
+        x, bottom = LEFT + step * (index + 0.5), _y(0.0)
         few = "" if any(group.points) else f'<text class="size" x="{x:.1f}" y="{bottom - 8:.1f}">too few</text>'
         parts.append(
             f'<text x="{x:.1f}" y="{bottom + 17:.1f}">{group.label}</text>'
@@ -219,10 +219,10 @@ def curve_chart(curves: Mapping[str, Sequence[Sequence[float]]], unit: str, axis
     for value in round_ticks(0.0, width):
         parts.append(f'<text x="{_x(value / width):.1f}" y="{_y(0) + 17:.1f}">{value:g}</text>')
     for number, (name, curve) in enumerate(curves.items()):
-        places = [(_x(x / width), _y(height(y))) for x, y in curve]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        positions = [(_x(x / width), _y(height(y))) for x, y in curve]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in positions)
         shape = SHAPES[number % 6]
-        dots = "".join(f'<path d="{shape}" transform="translate({x:.1f} {y:.1f}) scale(.7)"/>' for x, y in places)
+        dots = "".join(f'<path d="{shape}" transform="translate({x:.1f} {y:.1f}) scale(.7)"/>' for x, y in positions)
         parts.append(
             f'<g class="point s{number % 6}"><title>{escape(name)}</title>'
             f'<polyline class="path" points="{path}"/>{dots}</g>'

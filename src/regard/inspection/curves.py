@@ -137,7 +137,7 @@ def _metric(axes: Axes, journal: Sequence[Line], metric: str, best: int) -> None
 
 
 def _mark(axes: Axes, points: Points, best: int) -> None:
-    """A ring at the kept update, and its value above the panel."""
+    """Mark the kept update with a ring, and write its value above the panel."""
     value = dict(zip(*points, strict=True)).get(best)
     if value is not None:
         ring = {"marker": "o", "markersize": 10.0, "markerfacecolor": "none", "markeredgecolor": "black"}

@@ -121,8 +121,8 @@ def _draw_cells(figure: Figure, axes: Axes, shown: Map, values: Tensor) -> None:
     # cells instead of an image: an SVG stays sharp at any size
     mesh = axes.pcolormesh(values.numpy(), cmap=colours, vmin=-high if shown.signed else 0.0, vmax=high)
     axes.set(xlim=(0, columns), ylim=(rows, 0), aspect="equal")
-    axes.set_xticks([place + 0.5 for place in range(columns)])
-    axes.set_yticks([place + 0.5 for place in range(rows)])
+    axes.set_xticks([index + 0.5 for index in range(columns)])
+    axes.set_yticks([index + 0.5 for index in range(rows)])
     axes.xaxis.tick_top()
     upright = columns > MAX_SLANTED
     axes.set_xticklabels(

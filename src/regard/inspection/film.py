@@ -1,4 +1,4 @@
-"""Film: the cross-attention of a model on a few fixed sentences at every validation of its training.
+"""Film: record the cross-attention on a few fixed sentences at every validation, and show it as an animated page.
 
 FOLDER/film/   sentences.json   update-00000100.safetensors (a matrix of bytes for each sentence)
 

@@ -155,10 +155,10 @@ def _steps(trace: Trace) -> list[list[Any]]:
     """[word, subword, log-probability, [[subword, log-probability], ...]] of every token."""
     written = trace.source if trace.family == "bert" else trace.target
     steps = []
-    for place, log in enumerate(trace.log_probabilities.tolist()):
-        others = trace.alternatives[place] if trace.alternatives else []
+    for index, log in enumerate(trace.log_probabilities.tolist()):
+        others = trace.alternatives[index] if trace.alternatives else []
         listed = [[other.subword, round(other.log_probability, 4)] for other in others]
-        steps.append([written.word[place], written.subwords[place], round(log, 4), listed])
+        steps.append([written.word[index], written.subwords[index], round(log, 4), listed])
     return steps
 
 
@@ -166,7 +166,7 @@ def _chosen(trace: Trace) -> list[int]:
     """The branch of each step of the tree that became the output."""
     chosen, parent = [], -1
     for step, number in zip(trace.tree, trace.target.ids, strict=False):
-        parent = next((place for place, b in enumerate(step) if b.parent == parent and b.id == number and b.kept), -1)
+        parent = next((index for index, b in enumerate(step) if b.parent == parent and b.id == number and b.kept), -1)
         if parent < 0:
             break
         chosen.append(parent)

@@ -88,7 +88,7 @@ class Expected:
 def find_warnings(
     source: str, target: str, trace: Trace | None = None, *, expected: Expected | None = None
 ) -> list[QualityWarning]:
-    """The warnings that the texts give, and with a trace those that the attention gives."""
+    """Warnings from the two texts, and with a trace also from the attention."""
     expected = expected or Expected()
     source_text, target_text = TAG.sub(" ", source), TAG.sub(" ", target)
     return [
@@ -134,11 +134,11 @@ def _loop(text: str) -> tuple[str, int]:
     for size in range(1, min(len(units) // 2, MAX_LOOP) + 1):
         min_times = (3 if size >= 4 else 5) if unspaced else (2 if size >= 2 else 3)
         same = 0  # units in a row that equal those `size` before
-        for place in range(size, len(units)):
-            same = same + 1 if units[place] == units[place - size] else 0
+        for index in range(size, len(units)):
+            same = same + 1 if units[index] == units[index - size] else 0
             times = same // size + 1
             if times > best[1] and times >= min_times:
-                best = (units[place - size + 1 : place + 1], times)
+                best = (units[index - size + 1 : index + 1], times)
     return ("" if unspaced else " ").join(best[0]), best[1]
 
 

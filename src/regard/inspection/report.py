@@ -269,10 +269,10 @@ def _compared(text: str, other: str, kind: str) -> str:
     """A text with marks on the words that the other text does not have there."""
     here, there = text.split(), other.split()
     blocks = SequenceMatcher(None, here, there, autojunk=False).get_matching_blocks()
-    same = {place for block in blocks for place in range(block.a, block.a + block.size)}
+    same = {index for block in blocks for index in range(block.a, block.a + block.size)}
     return " ".join(
-        escape(word) if place in same else f'<mark class="{kind}">{escape(word)}</mark>'
-        for place, word in enumerate(here)
+        escape(word) if index in same else f'<mark class="{kind}">{escape(word)}</mark>'
+        for index, word in enumerate(here)
     )
 
 

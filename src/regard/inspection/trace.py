@@ -107,7 +107,7 @@ class Trace:
         return _join(self.source if self.family == "gpt" else start, self.target)
 
     def by_word(self, kind: str) -> Tensor:
-        """[layer, head, word, word]: summed over the subwords attended to, averaged over those that attend."""
+        """[layer, head, word, word]: summed over the subwords of key words, averaged over those of query words."""
         rows, columns = self.rows(kind), self.columns(kind)
         return sum_by_word(self.attention[kind], rows, columns) / tokens_per_word(rows)[:, None]
 
@@ -303,13 +303,13 @@ class _TraceMaker:
         self, row: int, target: Side, start: int, log_probabilities: Tensor, best: Best, **values: Any
     ) -> Trace:
         source, text = self.sources[row], None if self.texts is None else self.texts[row]
-        place = (row, start, len(source), len(target.ids))
+        bounds = (row, start, len(source), len(target.ids))
         return Trace(
             family=self.family,
             source=make_side(self.tokenizers.source, source, text),
             target=target,
-            attention=_cut(self.attention, *place),
-            hidden=_cut(self.hidden, *place),
+            attention=_cut(self.attention, *bounds),
+            hidden=_cut(self.hidden, *bounds),
             log_probabilities=log_probabilities,
             alternatives=_alternatives(best, target.ids or source, self.tokenizers.target),
             **values,
@@ -333,8 +333,8 @@ def _steps(
     logits: Tensor, starts: Sequence[int], targets: Sequence[Sequence[int]], top: int
 ) -> list[tuple[Tensor, Best]]:
     """The log-probabilities of the targets' tokens and of the best tokens, from (B, longest, V)."""
-    places = [(row, start + step) for row, start in enumerate(starts) for step in range(len(targets[row]))]
-    rows, columns = torch.tensor(places, device=logits.device).T
+    positions = [(row, start + step) for row, start in enumerate(starts) for step in range(len(targets[row]))]
+    rows, columns = torch.tensor(positions, device=logits.device).T
     chosen = logits[rows, columns].float()
     ids = torch.tensor([number for target in targets for number in target], device=logits.device)
     total = chosen.logsumexp(-1, keepdim=True)
@@ -383,11 +383,11 @@ def _alternatives(best: Best, ids: Sequence[int], tokenizer: Tokenizer) -> list[
 def _tree(tree: Tree, tokenizer: Tokenizer) -> list[list[Branch]]:
     """The tree with subwords, each as it reads after its parent, without branches that constraints forbade."""
     steps: list[list[Branch]] = []
-    places: dict[int, int] = {}
+    new_indices: dict[int, int] = {}
     for step in tree:
-        previous, parents = steps[-1] if steps else [], places | {-1: -1}
+        previous, parents = steps[-1] if steps else [], new_indices | {-1: -1}
         allowed = [number for number, branch in enumerate(step) if math.isfinite(branch.log_probability)]
-        places = {number: place for place, number in enumerate(allowed)}
+        new_indices = {number: index for index, number in enumerate(allowed)}
         branches = []
         for parent, token, log_probability, kept in (step[number] for number in allowed):
             after = previous[parents[parent]].id if parent >= 0 else START

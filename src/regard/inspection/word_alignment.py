@@ -166,7 +166,7 @@ def align(
 def _read(
     source: str | Path, target: str | Path | None, gold: str | Path | None
 ) -> tuple[Iterator[Texts], deque[Gold]]:
-    """The texts, and the gold alignments of those that were read and not yet compared."""
+    """The texts, and a queue of gold alignments that grows as the texts are read."""
     pairs = read_pairs(str(source), None if target is None else str(target))
     golds: deque[Gold] = deque()
     if gold is None:
@@ -276,9 +276,9 @@ def _space_separated(side: Side, tag: str = "") -> Side:
     """A side whose words are those between spaces, also in scripts without spaces; the tag counts as special."""
     words = side.text.split()
     if len(words) + 1 != len(side.words):
-        places = [len(words) if side.special[word] else min(word, len(words) - 1) for word in side.word]
+        word_of_token = [len(words) if side.special[word] else min(word, len(words) - 1) for word in side.word]
         special = [*[False] * len(words), True]
-        side = side._replace(words=[*words, SPECIALS[END]], word=places, special=special)
+        side = side._replace(words=[*words, SPECIALS[END]], word=word_of_token, special=special)
     return side._replace(special=[True, *side.special[1:]]) if tag else side
 
 
@@ -359,7 +359,7 @@ def choose_attention(aligner: Aligner, pairs: Sequence[Texts], golds: Sequence[G
             counts[number] = [count_matches(best_links(table, -1), golds[start + number]) for table in weights]
         for row in counts.values():
             totals = [total.plus(count) for total, count in zip(totals, row, strict=True)]
-    best = min(range(len(candidates)), key=lambda place: totals[place].aer)  # ties go to the simplest, the first
+    best = min(range(len(candidates)), key=lambda number: totals[number].aer)  # ties go to the simplest, the first
     aligner.settings = replace(candidates[best], method=aligner.settings.method)
 
 

@@ -102,9 +102,9 @@ def reverse(x: Tensor, lengths: Tensor | None) -> Tensor:
     """(B, T, I) with the tokens of each sentence reversed and its padding left at the end."""
     if lengths is None:
         return x.flip(1)
-    place = torch.arange(x.shape[1], device=x.device)
-    mirrored = lengths[:, None] - 1 - place
-    index = torch.where(mirrored >= 0, mirrored, place)  # (B, T)
+    position = torch.arange(x.shape[1], device=x.device)
+    mirrored = lengths[:, None] - 1 - position
+    index = torch.where(mirrored >= 0, mirrored, position)  # (B, T)
     return x.gather(1, index[..., None].expand_as(x))
 
 

@@ -98,7 +98,7 @@ def check_warm_config(requested: ModelConfig, warm: ModelConfig) -> None:
 
 
 def _differ(first: ModelConfig, second: ModelConfig, name: str) -> bool:
-    """Whether two configs differ in a field; 0 and auto equal the values they stand for."""
+    """Whether two configs differ in a field; 0 and auto equal the values that they resolve to."""
     resolved = {"key_value_heads": "kv_heads", "score": "score_name"}.get(name, name)
     return all(getattr(first, field) != getattr(second, field) for field in (name, resolved))
 

@@ -182,8 +182,8 @@ class Split:
         bins = self.ratios.add(*lengths)
         low, _, high = self.ratios.usual()
         unusual = (bins >= 0) & ((bins < low + RATIO_SLACK) | (bins > high - RATIO_SLACK))
-        for place in np.flatnonzero(unusual)[: MAX_LINES - len(self.unusual_ratios)].tolist():
-            self.unusual_ratios.append((int(bins[place]), chunk.pairs[place]))
+        for index in np.flatnonzero(unusual)[: MAX_LINES - len(self.unusual_ratios)].tolist():
+            self.unusual_ratios.append((int(bins[index]), chunk.pairs[index]))
         self._apply_rules(chunk, usual_scripts)
         features = [
             extract_features(lines, unspaced=side.unspaced)
@@ -192,8 +192,8 @@ class Split:
         for span in self.model.find(*features, first=chunk.first):
             self.spans.append(span)
             named = max(MAX_LINES - len(self.span_pairs), 1)
-            for place in range(span.first, min(span.last + 1, span.first + named)):
-                self.span_pairs[place] = chunk.pairs[place - chunk.first]
+            for index in range(span.first, min(span.last + 1, span.first + named)):
+                self.span_pairs[index] = chunk.pairs[index - chunk.first]
 
     def _apply_rules(self, chunk: Chunk, usual_scripts: tuple[str, ...]) -> None:
         """Apply the cleaning rules of `regard train`, look for damaged text, and sample the sound pairs."""
@@ -238,18 +238,18 @@ class Split:
         start = size - len(self.sample)
         self.sample += pairs[:start]
         rest = pairs[start:]
-        places = self.random.integers(0, np.arange(len(rest)) + self.sampled_from + start + 1)
-        for pair, place in zip(rest, places.tolist(), strict=True):
-            if place < size:
-                self.sample[place] = pair
+        slots = self.random.integers(0, np.arange(len(rest)) + self.sampled_from + start + 1)
+        for pair, slot in zip(rest, slots.tolist(), strict=True):
+            if slot < size:
+                self.sample[slot] = pair
         self.sampled_from += len(pairs)
 
     def finish(self) -> None:
         """Tally the problems that are known only after the last chunk."""
         low, _, high = self.ratios.usual()
         ratios = Tally()
-        for place, pair in self.unusual_ratios:
-            if not low <= place <= high:
+        for bin_index, pair in self.unusual_ratios:
+            if not low <= bin_index <= high:
                 ratios.add(pair, f"{len(pair.source):,} and {len(pair.target):,} characters")
         ratios.count = int(self.ratios.counts[:low].sum() + self.ratios.counts[high + 1 :].sum())
         self.tallies["length-ratio"] = ratios
@@ -270,7 +270,7 @@ class Split:
     def _tally_span(self, span: Span) -> None:
         kind = "unrelated" if span.unrelated else "misaligned"
         count = span.last - span.first + 1
-        pairs = [self.span_pairs[place] for place in range(span.first, span.last + 1) if place in self.span_pairs]
+        pairs = [self.span_pairs[index] for index in range(span.first, span.last + 1) if index in self.span_pairs]
         fits = shift_phrase(span.shift) if span.shift else "no nearby line"
         note = f"from here to line {pairs[0].origin.line + count - 1:,} the target fits {fits}"
         self.tally(kind, pairs[0], note, weight=count)
@@ -347,11 +347,11 @@ class Leakage:
         if not self.held_out:
             return
         for kind, values in zip(LEAKAGE_KINDS, (pair_digests(*chunk.digests), *chunk.digests), strict=False):
-            for place, held_out in self.index.exact(kind, values):
+            for index, held_out in self.index.exact(kind, values):
                 for i in held_out:
-                    self.matches[kind].setdefault(i, chunk.pairs[place])
-        for place, i in self.index.near(*chunk.normalized):
-            self.matches["near"].setdefault(i, chunk.pairs[place])
+                    self.matches[kind].setdefault(i, chunk.pairs[index])
+        for index, i in self.index.near(*chunk.normalized):
+            self.matches["near"].setdefault(i, chunk.pairs[index])
 
     def report(self, splits: dict[str, Split]) -> None:
         """Tally each pair of valid and test once, under the closest match it has in train."""

@@ -141,11 +141,11 @@ class Ratios:
 
     def to_dict(self) -> dict[str, Any]:
         """The median, the usual range and the histogram as plain values."""
-        low, median, high = (round(_ratio_at(place), 3) for place in self.usual())
-        edges = [round(_ratio_at(place - 0.5), 4) for place in range(RATIO_BINS + 1)]
+        low, median, high = (round(_ratio_at(bin_index), 3) for bin_index in self.usual())
+        edges = [round(_ratio_at(bin_index - 0.5), 4) for bin_index in range(RATIO_BINS + 1)]
         return {"median": median, "low": low, "high": high, "edges": edges, "histogram": self.counts.tolist()}
 
 
-def _ratio_at(place: float) -> float:
+def _ratio_at(bin_index: float) -> float:
     """The ratio at the middle of a bin."""
-    return float(np.exp((place - RATIO_BINS // 2) * RATIO_STEP))
+    return float(np.exp((bin_index - RATIO_BINS // 2) * RATIO_STEP))

@@ -64,7 +64,7 @@ class Features:
 
 @dataclass(frozen=True)
 class Span:
-    """Pairs first..last of a split whose target stands `shift` lines later; shift 0: no shift fits.
+    """Pairs first..last of a split whose target is `shift` lines later; shift 0: no shift fits.
 
     `unrelated` marks a whole chunk whose sides show no relation at any shift.
     """
@@ -260,7 +260,7 @@ class AlignmentModel:
 
 
 def _correlated_shift(source: Features, target: Features) -> int | None:
-    """How many lines later the target stands by the cross-correlation of both sides; None where there is no peak."""
+    """The shift of the target, in lines, with the highest cross-correlation of both sides; None if there is no peak."""
     size = 1 << (2 * len(source.length) - 1).bit_length()
     spectra = [np.fft.rfft(_signal(side), size) for side in (source, target)]
     correlation = np.fft.irfft(np.conj(spectra[0]) * spectra[1], size) / len(source.length)

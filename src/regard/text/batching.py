@@ -43,9 +43,8 @@ class Batch(NamedTuple):
     """(B, T) the ids to predict, ended by </s>; 0 where there is nothing to predict. (B, S) for a bert."""
     segments: Tensor | None
     """(B, T) or (B, S) the number of a token's text within its packed row, from 1; None if texts see each other."""
-    source_tokens: int
     target_tokens: int
-    """Real tokens of the source, and tokens to predict."""
+    """Number of tokens to predict."""
     examples: Indices
     """The examples; for packed rows where they start in the stream."""
     alignment: Tensor | None = None
@@ -75,7 +74,6 @@ def split_batch(batch: Batch, parts: int) -> list[Batch]:
 def _rows_of(batch: Batch, rows: slice) -> Batch:
     part = batch.map_tensors(lambda tensor: tensor[rows])
     return part._replace(
-        source_tokens=int((part.source != PAD).sum()) if part.source is not None else 0,
         target_tokens=int((part.target_out != PAD).sum()),
         examples=batch.examples[rows],
     )
@@ -100,8 +98,8 @@ def collate(dataset: Dataset, examples: Indices, *, shape: Shape | None, unpadde
 
     `unpadded` says that all sources are as long as the batch is wide, and no mask is needed.
     """
-    source, lengths = _pad(dataset.source, examples, shape and (shape.rows, shape.source))
-    target_out, _ = _pad(dataset.target, examples, shape and (shape.rows, shape.target))
+    source = _pad(dataset.source, examples, shape and (shape.rows, shape.source))
+    target_out = _pad(dataset.target, examples, shape and (shape.rows, shape.target))
     real = target_out != PAD
     target_in = np.empty_like(target_out)
     target_in[:, :1] = START
@@ -114,7 +112,6 @@ def collate(dataset: Dataset, examples: Indices, *, shape: Shape | None, unpadde
         target_in=torch.from_numpy(target_in),
         target_out=torch.from_numpy(target_out),
         segments=None,
-        source_tokens=int(lengths.sum()),
         target_tokens=int(real.sum()),
         examples=examples,
         alignment=None if alignments is None else _attention_targets(alignments, examples, target_out, source),
@@ -131,8 +128,8 @@ def _attention_targets(column: Column, examples: Indices, target: Ids, source: I
     return torch.from_numpy(weights)
 
 
-def _pad(column: Column, examples: Indices, size: tuple[int, int] | None) -> tuple[Ids, NDArray[np.int32]]:
-    """(B, S) the ids of these examples with padding on the right, and their lengths.
+def _pad(column: Column, examples: Indices, size: tuple[int, int] | None) -> Ids:
+    """(B, S) the ids of these examples with padding on the right.
 
     A process without examples gets one row of padding, so that it takes part in the update. The row has two
     columns: with one step an rnn would not use its cell, and all processes must have gradients for the same weights.
@@ -141,7 +138,7 @@ def _pad(column: Column, examples: Indices, size: tuple[int, int] | None) -> tup
     rows, width = size or ((len(examples), int(lengths.max())) if len(examples) else (1, 2))
     padded = np.zeros((rows, width), np.int64)
     padded[: len(examples)][np.arange(width) < lengths[:, None]] = column.gather(examples)
-    return padded, lengths
+    return padded
 
 
 # Packed rows, for gpt and bert
@@ -185,11 +182,11 @@ class Stream:
         counts = last - first + 1  # texts that each row has a part of
         row = np.repeat(np.arange(len(starts)), counts)
         segment = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-        place = first[row] + segment
-        example = self._order[place]
-        text_start = self._ends[place] - self._column.lengths[example]
+        index = first[row] + segment
+        example = self._order[index]
+        text_start = self._ends[index] - self._column.lengths[example]
         left = np.maximum(starts[row], text_start)
-        right = np.minimum(starts[row] + length, self._ends[place])
+        right = np.minimum(starts[row] + length, self._ends[index])
         sizes = right - left
         shape = (len(starts), length)
         ids = self._column.gather(example, left - text_start, sizes).astype(np.int64).reshape(shape)
@@ -201,16 +198,16 @@ class Stream:
         if not self._continuous:
             previous[offset == 0] = START
         segments = np.repeat(segment + 1, sizes).reshape(shape)
-        return Windows(ids, previous, segments, np.repeat(self._texts[place], sizes).reshape(shape), offset)
+        return Windows(ids, previous, segments, np.repeat(self._texts[index], sizes).reshape(shape), offset)
 
     def _previous(self, starts: Indices) -> Ids:
         """The token before each start; <s> before the first."""
         tokens = np.full(len(starts), START)
         inside = starts > 0
-        place = np.searchsorted(self._ends, starts[inside] - 1, side="right")
-        example = self._order[place]
-        offset = starts[inside] - 1 - (self._ends[place] - self._column.lengths[example])
-        tokens[inside] = self._column.gather(example, offset, np.ones(len(place), np.int64))
+        index = np.searchsorted(self._ends, starts[inside] - 1, side="right")
+        example = self._order[index]
+        offset = starts[inside] - 1 - (self._ends[index] - self._column.lengths[example])
+        tokens[inside] = self._column.gather(example, offset, np.ones(len(index), np.int64))
         return tokens
 
 
@@ -237,7 +234,6 @@ def packed(stream: Stream, plan: BatchPlan, *, rank: int, world_size: int, segme
             target_in=torch.from_numpy(windows.previous),
             target_out=torch.from_numpy(windows.ids),
             segments=torch.from_numpy(windows.segments) if segments else None,
-            source_tokens=0,
             target_tokens=windows.ids.size if len(starts) else 0,
             examples=starts,
         )
@@ -276,7 +272,6 @@ def packed_masked(
             target_in=None,
             target_out=torch.from_numpy(np.where(chosen, ids, PAD)),
             segments=torch.from_numpy(windows.segments) if segments else None,
-            source_tokens=int((ids != PAD).sum()),
             target_tokens=int(chosen.sum()),
             examples=starts,
         )

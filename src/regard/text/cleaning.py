@@ -115,8 +115,8 @@ def is_copy(chunk: Chunk, cleaning: Cleaning) -> Flags:
     if len(chunk.columns) == 1:
         return np.zeros(len(chunk.columns[0]), np.bool_)
     same = np.asarray(chunk.digests[0] == chunk.digests[1], np.bool_)
-    for place in np.flatnonzero(same).tolist():
-        same[place] = script(chunk.columns[0][place]) != ""
+    for index in np.flatnonzero(same).tolist():
+        same[index] = script(chunk.columns[0][index]) != ""
     return same
 
 
@@ -205,12 +205,12 @@ class DigestSet:
         self._arrays: list[Digests] = []
 
     def add(self, values: Digests) -> Flags:
-        """Add digests; True for those that are new, at their first place."""
+        """Add digests; True for the first occurrence of each new one."""
         unique, first = np.unique(values, return_index=True)
         new = np.ones(len(unique), np.bool_)
         for array in self._arrays:
-            places = np.searchsorted(array, unique)
-            new &= array[np.minimum(places, len(array) - 1)] != unique
+            positions = np.searchsorted(array, unique)
+            new &= array[np.minimum(positions, len(array) - 1)] != unique
         flags = np.zeros(len(values), np.bool_)
         flags[first[new]] = True
         if new.any():
@@ -248,8 +248,8 @@ class CleaningReport:
                 continue
             self.left_out[name] = self.left_out.get(name, 0) + int(counts[number])
             examples = self.examples.setdefault(name, [])
-            for place in np.flatnonzero(reasons == number)[: EXAMPLES_PER_RULE - len(examples)].tolist():
-                examples.append(tuple(_shorten(column[place]) for column in columns))
+            for index in np.flatnonzero(reasons == number)[: EXAMPLES_PER_RULE - len(examples)].tolist():
+                examples.append(tuple(_shorten(column[index]) for column in columns))
 
     def __str__(self) -> str:
         """One line: `read 1,000,000 pairs; left out 312 longer than 256 and 18 empty`."""

@@ -1,4 +1,4 @@
-"""Datasets: the token ids of a prepared corpus, memory-mapped, whole or in part.
+"""Datasets: the memory-mapped token ids of a prepared corpus, and selections of its examples.
 
 A prepared corpus is a folder of plain arrays:
 

@@ -205,7 +205,7 @@ class _Decoded(io.RawIOBase):
 
 
 def _read_some(file: Any, size: int) -> bytes:
-    """Up to `size` bytes, without waiting for more: a line that was typed is read at once."""
+    """Up to `size` bytes, without waiting for more, so that a typed line is processed immediately."""
     return cast(bytes, file.read1(size) if hasattr(file, "read1") else file.read(size))
 
 

@@ -307,9 +307,9 @@ def _best_split(group: Indices, batch_tokens: int) -> tuple[float, int, int]:
         above = np.maximum.accumulate(across[::-1])[::-1][last + 1]
         tokens = examples[last] * (length[last] + below) + (examples[-1] - examples[last]) * (length[-1] + above)
         saved = total - tokens - batch_tokens / 2
-        place = int(saved.argmax())
-        if saved[place] > best[0]:
-            best = (float(saved[place]), axis, int(length[last[place]]))
+        index = int(saved.argmax())
+        if saved[index] > best[0]:
+            best = (float(saved[index]), axis, int(length[last[index]]))
     return best
 
 
@@ -417,11 +417,11 @@ def plan_windows(
 def batch_by_length(lengths: Sequence[int], texts: Sequence[str], max_tokens: int) -> Iterator[list[int]]:
     """Bucket texts into batches of at most `max_tokens` padded tokens; the batches do not depend on their order."""
     batch: list[int] = []
-    for place in sorted(range(len(lengths)), key=lambda place: (lengths[place], texts[place])):
-        if batch and (len(batch) + 1) * lengths[place] > max_tokens:
+    for index in sorted(range(len(lengths)), key=lambda index: (lengths[index], texts[index])):
+        if batch and (len(batch) + 1) * lengths[index] > max_tokens:
             yield batch
             batch = []
-        batch.append(place)
+        batch.append(index)
     if batch:
         yield batch
 

@@ -16,7 +16,7 @@ SHINGLE = 16
 NEAR = 0.7  # similarity of both sides from which pairs are nearly equal: one word in ten changed, or a comma
 MIN_SHARED_SHINGLES = 0.2  # share of a line's shingles that must be known before the line is compared
 MAX_COMPARISONS = 200_000  # so that formulaic text does not make the work quadratic
-INDEX_BITS = 22  # of the table that says quickly which shingles are known
+INDEX_BITS = 22  # of the hash that indexes the table of known shingles
 
 
 def normalized(text: str) -> str:
@@ -98,7 +98,7 @@ def by_digest(values: Digests) -> dict[int, list[int]]:
 
 
 def index_shingles(lines: list[str]) -> tuple[dict[int, int], NDArray[np.bool_]]:
-    """The line that each shingle occurs in, and a table that says quickly which shingles are known."""
+    """The line that each shingle occurs in, and a bit table for a fast check whether a shingle is known."""
     table = np.zeros(1 << INDEX_BITS, dtype=np.bool_)
     if not lines:
         return {}, table

@@ -171,8 +171,8 @@ def _halves(text: str, measure: Callable[[Sequence[str]], list[int]], limit: int
         if measure([part.text])[0] <= limit or len(part.text) < 2:
             parts.append(part)
             continue
-        place = _middle(part.text)
-        left, right = part.text[:place], part.text[place:]
+        position = _middle(part.text)
+        left, right = part.text[:position], part.text[position:]
         gap = right[: len(right) - len(right.lstrip())]
         waiting += [TextPart(gap, right.lstrip(), inside_word=spaced and not gap), part._replace(text=left)]
     return parts
@@ -185,7 +185,7 @@ def _middle(text: str) -> int:
     if space > 0:
         return space
     # combining marks and joiners stay with their character
-    for place in range(middle, max(middle - 32, 0), -1):
-        if unicodedata.category(text[place])[0] not in "MC" and unicodedata.category(text[place - 1]) != "Cf":
-            return place
+    for position in range(middle, max(middle - 32, 0), -1):
+        if unicodedata.category(text[position])[0] not in "MC" and unicodedata.category(text[position - 1]) != "Cf":
+            return position
     return middle

@@ -204,7 +204,7 @@ def _common_prefix(left: str, right: str) -> int:
     if right.startswith(left):  # nearly always, and much faster
         return len(left)
     pairs = enumerate(zip(left, right, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(left), len(right)))
+    return next((index for index, (a, b) in pairs if a != b), min(len(left), len(right)))
 
 
 class Tokenizers(NamedTuple):
@@ -566,8 +566,8 @@ class CorpusEncoder:
         numbers = np.fromiter(map(self._words.get, words, repeat(-1)), np.int64, len(words))
         unknown = np.flatnonzero(numbers < 0)
         if len(unknown):
-            self._encode_words(list(dict.fromkeys(words[place] for place in unknown.tolist())))
-            numbers[unknown] = [self._words[words[place]] for place in unknown.tolist()]
+            self._encode_words(list(dict.fromkeys(words[index] for index in unknown.tolist())))
+            numbers[unknown] = [self._words[words[index]] for index in unknown.tolist()]
         self._uses += np.bincount(numbers, minlength=len(self._uses))
         return numbers
 
@@ -575,7 +575,7 @@ class CorpusEncoder:
         """Keep only the most used half of the words."""
         kept = np.argsort(-self._uses, kind="stable")[: MAX_CACHED_WORDS // 2]
         words = list(self._words)
-        self._words = {words[place]: number for number, place in enumerate(kept.tolist())}
+        self._words = {words[index]: number for number, index in enumerate(kept.tolist())}
         lengths = self._lengths[:, kept]
         self._ids = take(self._ids, self._starts[:, kept].ravel(), lengths.ravel())
         self._starts = (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)

@@ -82,7 +82,7 @@ class Gradients:
 
     def accumulate(self, batch: Batch, scale: float, *, last: bool) -> None:
         """Add the gradients of `scale` times the batch's loss; processes average theirs after the `last` one."""
-        batch = batch._replace(source_tokens=0, target_tokens=0, examples=NO_EXAMPLES)  # else each value is recompiled
+        batch = batch._replace(target_tokens=0, examples=NO_EXAMPLES)  # else each value is recompiled
         if not self.uses_graphs:
             self._backward(batch, scale, last=last)
             return
