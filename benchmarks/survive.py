@@ -139,7 +139,7 @@ def faults(out: Path, before: int, words: str) -> list[str]:
             load_model(out)
     except RegardError as error:
         faults_found.append(f"does not load: {error}")
-    if "passed over" in words:
+    if "was skipped" in words:
         faults_found.append("a checkpoint was damaged")
     resumed = re.search(r"resumed at update ([\d,]+)", words)
     if resumed and int(resumed[1].replace(",", "")) < before:

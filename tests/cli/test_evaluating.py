@@ -234,7 +234,7 @@ def test_a_wrong_seed_is_found_before_anything_is_translated(
         (["evaluate", "--hypothesis", "one", "--reference", "reference", "--lengths", "x"], ConfigError, "10,20,30"),
         (["evaluate", "--hypothesis", ".", "--reference", "reference"], ConfigError, "is a folder"),
         (["evaluate", "--hypothesis", ".+.", "--reference", "reference"], ConfigError, "is a folder"),
-        (["evaluate", "--hypothesis", "one", "--beams", "2"], ConfigError, "--beams is for searching"),
+        (["evaluate", "--hypothesis", "one", "--beams", "2"], ConfigError, "--beams is for decoding"),
         (["compare", "one", "two", "--reference", "reference", "--set", "decode.beams=2"], ConfigError, "--set is for"),
         (["evaluate", "nowhere", "--source", "source", "--reference", "reference"], FolderError, "no folder nowhere"),
         (["compare", "one", "one", "--reference", "reference"], ConfigError, "twice"),

@@ -63,7 +63,7 @@ def test_an_unreadable_line_gives_an_empty_line_and_a_message(folders: Path) -> 
 def test_a_split_sentence_is_reported(folders: Path) -> None:
     done = regard("translate", folders / "translator", text="the bird, " * 30 + "\nthe bird\n")
     assert done.exit_code == 0
-    assert "1 line had a sentence too long to be read at once" in done.stderr
+    assert "1 line had a sentence that was too long for the model" in done.stderr
 
 
 def test_json_objects_keep_their_fields_and_get_a_translation(folders: Path) -> None:
@@ -274,7 +274,7 @@ def test_embed_gives_zeros_for_an_unreadable_line_and_a_message(folders: Path, t
     assert (done.exit_code, bad.any()) == (1, False)
     assert np.array_equal(first, last)
     assert "standard input:2: byte 1 of the line (0xFF) is not UTF-8" in done.stderr
-    assert "its numbers are zeros" in done.stderr
+    assert "its embedding is zero" in done.stderr
 
 
 @pytest.mark.parametrize(

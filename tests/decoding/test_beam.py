@@ -170,7 +170,7 @@ def test_a_wide_beam_with_a_coverage_penalty_still_finds_the_best() -> None:
 
 def test_coverage_of_a_model_without_attention_is_refused() -> None:
     batch = Batch("rnn-none-input-gru")
-    with pytest.raises(InputError, match="does not attend to its source"):
+    with pytest.raises(InputError, match="coverage penalty needs cross-attention"):
         beam(
             batch.model,
             *batch.data,

@@ -115,7 +115,7 @@ def test_a_prefix_takes_precedence_over_other_constraints() -> None:
     ("values", "message"),
     [
         ({"prefixes": [[4]]}, "there are 1 prefixes for 4 sentences"),
-        ({"prefixes": [[4, END]] * 4}, "a prefix holds 2, the token that ends a sentence"),
+        ({"prefixes": [[4, END]] * 4}, r"a prefix contains the end token \(2\)"),
     ],
 )
 def test_invalid_prefixes_are_refused(values: dict[str, Any], message: str) -> None:

@@ -158,7 +158,7 @@ def test_a_tokenizer_that_is_not_installed_is_refused_in_one_line(monkeypatch: p
 @pytest.mark.parametrize("said", ["abc", "-1", "1.5", ""])
 def test_a_seed_that_sacrebleu_cannot_use_is_refused(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SACREBLEU_SEED", said)
-    with pytest.raises(ConfigError, match=rf"SACREBLEU_SEED \({said}\) must be a whole number from 0 on, or none"):
+    with pytest.raises(ConfigError, match=rf"SACREBLEU_SEED \({said}\) must be a whole number of at least 0, or none"):
         bootstrap_seed()
 
 

@@ -83,5 +83,5 @@ def test_a_word_as_long_as_a_line_has_no_perplexity_that_json_could_not_hold() -
 
 def test_a_text_of_empty_lines_is_refused(tmp_path: Path, corpus: Path) -> None:
     (tmp_path / "text").write_text("\n\n")
-    with pytest.raises(DataError, match="no line that is not empty"):
+    with pytest.raises(DataError, match="is empty or has only empty lines"):
         measured(made(tmp_path / "gpt", corpus, "gpt"), tmp_path / "text")

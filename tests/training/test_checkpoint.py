@@ -379,7 +379,7 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_remark(part: str, damage: st
     found, remarks = latest_checkpoint(tmp_path)
     assert found == sound
     assert len(remarks) == 1
-    assert remarks[0].startswith("update-00000002 was passed over: ")
+    assert remarks[0].startswith("update-00000002 was skipped: ")
     assert "\n" not in remarks[0]
 
 

@@ -74,7 +74,7 @@ def prepare_corpus(corpus: Path, valid: Files | None, *values: str, target: str 
 
 def test_an_empty_training_set_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(DataError, match=r"a\.txt leaves nothing to train on: read 60 pairs; left out 60 "):
+    with pytest.raises(DataError, match=r"a\.txt has nothing to train on after cleaning: read 60 pairs; left out 60 "):
         prepare_corpus(write_corpus(tmp_path, 60), None, target="a.txt")  # every one is a copy
 
 
@@ -82,7 +82,9 @@ def test_an_empty_validation_set_is_explained(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     (tmp_path / "blank.txt").write_text("\n" * 60)
     valid = Files(tmp_path / "blank.txt", tmp_path / "blank.txt", False)
-    with pytest.raises(DataError, match=r"blank\.txt leaves nothing to validate with: read 60 pairs; left out 60 "):
+    with pytest.raises(
+        DataError, match=r"blank\.txt has nothing to validate with after cleaning: read 60 pairs; left out 60 "
+    ):
         prepare_corpus(write_corpus(tmp_path, 60), valid)
 
 

@@ -18,7 +18,7 @@ from regard.training import planning
 from regard.training.distributed import Runtime
 from regard.training.events import SaveEvent, UpdateEvent, ValidationEvent
 from regard.training.gradients import Gradients
-from regard.training.planning import Probe, gather_facts, plan, settle, time_left
+from regard.training.planning import Probe, complete_config, gather_facts, plan, time_left
 from regard.training.progress import TimeLeft, format_duration
 from regard.training.sizing import CHOSEN_FIELDS, PLANNED_FIELDS, Facts, choose
 from regard.training.validation import validation_set
@@ -104,25 +104,25 @@ def test_a_run_without_minutes_is_not_probed_on_a_cpu(corpus: Path) -> None:
         raise AssertionError("something was tried")
 
     runtime, lines = Runtime(find_device("cpu"), 0, 1), list[str]()
-    held_out = validation_set(data, None)
-    settled = settle(
+    valid_set = validation_set(data, None)
+    completed = complete_config(
         config,
         CHOSEN_FIELDS - {"train.updates"},
-        held_out,
+        valid_set,
         runtime,
         minutes=None,
         start=0.0,
         make_model=never,  # type: ignore[arg-type]
         say=lines.append,
     )
-    assert settled.train.updates == config.train.updates
+    assert completed.train.updates == config.train.updates
     assert len(lines) == 1
 
 
 @pytest.mark.slow
 def test_a_probe_plans_a_run_of_a_minute(corpus: Path) -> None:
     config, data = make_data(corpus, make_config("transformer"))
-    settled = settle(
+    completed = complete_config(
         config,
         PLANNED_FIELDS,
         validation_set(data, None),
@@ -132,8 +132,8 @@ def test_a_probe_plans_a_run_of_a_minute(corpus: Path) -> None:
         make_model=lambda config: build(config.model),
         say=lambda _: None,
     )
-    assert settled.train.updates > 12
-    assert settled.train.batch_tokens == config.train.batch_tokens
+    assert completed.train.updates > 12
+    assert completed.train.batch_tokens == config.train.batch_tokens
 
 
 def test_cuda_graphs_are_planned_for_once_per_shape() -> None:

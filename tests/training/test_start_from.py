@@ -159,7 +159,7 @@ def test_a_text_section_that_asks_for_another_tokenizer_gets_one(one: tuple[Path
     said: list[str] = []
     text = base_config([folder]).with_values(["text.vocabulary=300"]).text
     assert reuse_tokenizers([folder], text, said.append) is None
-    assert said == [f"the tokenizer of {folder} is not used: the text section asks for another one"]
+    assert said == [f"the tokenizer of {folder} is not used: the config asks for another one"]
 
 
 def test_tags_are_added_to_a_reused_tokenizer(one: tuple[Path, nn.Module, Tokenizers]) -> None:
@@ -279,7 +279,7 @@ def test_a_start_that_does_not_fit_is_refused(one: tuple[Path, nn.Module, Tokeni
     folder, _, sides = one
     bert, _ = make_folder(tmp_path / "bert", sides, family="bert")
     config = base_config([folder])
-    with pytest.raises(ConfigError, match=r"say which, with --from FOLDER"):
+    with pytest.raises(ConfigError, match=r"give it with --from FOLDER"):
         check_start(Config().with_values(["train.lora_rank=4"]), [], tmp_path / "out")
     with pytest.raises(ConfigError, match=r"--from and --out are the same folder"):
         check_start(config, [folder], folder)

@@ -91,7 +91,7 @@ def test_a_run_resumes_from_the_checkpoint_before_a_damaged_one(
     training = make_training(tmp_path, corpus, make_config("transformer"))
     assert training.resume()
     assert training.progress.update == 8
-    assert training.remarks[0].startswith("update-00000009 was passed over: ")
+    assert training.remarks[0].startswith("update-00000009 was skipped: ")
     assert training.remarks[1:] == ["damaged checkpoints are now named damaged-update-..."]
     training.run(no_validation, ignore)
     same(whole, training)
@@ -221,7 +221,7 @@ def test_a_damaged_finished_model_is_made_again(
     out = tmp_path / "out"
     shutil.copytree(finished, out)
     damage(out / "model.safetensors")
-    assert any("model.safetensors is damaged" in line and "made again from the checkpoints" in line
+    assert any("model.safetensors is damaged" in line and "rebuilt from the checkpoints" in line
                for line in start(corpus, out))  # fmt: skip
     assert (out / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
     assert (out / "damaged-model.safetensors").exists()
@@ -237,7 +237,7 @@ def test_a_model_that_is_damaged_at_the_end_is_passed_over(corpus: Path, finishe
     folders.write_checksums(out / "checkpoints" / "update-00000004")
     flip(out / "checkpoints" / "update-00000003" / "model.safetensors")
     said = start(corpus, out)
-    assert any(line.startswith("update-00000003 was passed over") for line in said)
+    assert any(line.startswith("update-00000003 was skipped") for line in said)
     assert (out / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
     assert "of update 4, the last intact checkpoint" in (out / "card.md").read_text()
 
@@ -305,7 +305,9 @@ def test_a_text_to_validate_pairs_with_is_refused(corpus: Path, tmp_path: Path) 
 @pytest.mark.parametrize("fresh", [False, True])
 def test_a_file_that_is_not_of_a_run_is_never_overwritten(fresh: bool, corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "data.txt").write_text("my own\n")
-    with pytest.raises(RequestError, match=r"data.txt is not of a run, which would write over it: choose another"):
+    with pytest.raises(
+        RequestError, match=r"data.txt does not belong to a run and would be overwritten: choose another"
+    ):
         run(dataclasses.replace(request(corpus, tmp_path), fresh=fresh), ALONE, print, ignore)
     assert [path.name for path in tmp_path.iterdir()] == ["data.txt"]
 
@@ -313,7 +315,7 @@ def test_a_file_that_is_not_of_a_run_is_never_overwritten(fresh: bool, corpus: P
 def test_a_training_text_is_never_overwritten(corpus: Path, tmp_path: Path) -> None:
     shutil.copy(corpus / "a.txt", tmp_path / "card.md")
     files = Files(tmp_path / "card.md", corpus / "b.txt", False)
-    with pytest.raises(RequestError, match=r"would write over .*card.md: choose another --out"):
+    with pytest.raises(RequestError, match=r"would overwrite .*card.md: choose another --out"):
         run(dataclasses.replace(request(corpus, tmp_path), corpora=(files,)), ALONE, print, ignore)
     assert (tmp_path / "card.md").read_bytes() == (corpus / "a.txt").read_bytes()
 
@@ -323,7 +325,9 @@ def test_validating_on_the_training_text_gives_a_warning(corpus: Path, tmp_path:
     said: list[str] = []
     asked = request(corpus, tmp_path / "out")
     run(dataclasses.replace(asked, valid=asked.corpora[0]), ALONE, said.append, ignore)
-    assert "the validation text is the training text: its scores say nothing about other text" in said
+    assert (
+        "the validation text is the training text: its scores do not show how well the model does on other text" in said
+    )
 
 
 # Disks

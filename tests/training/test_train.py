@@ -317,12 +317,12 @@ def test_a_vocabulary_that_is_too_small_is_refused(corpus: Path, tmp_path: Path)
 
 def test_confidence_is_calibrated_by_the_validation_sentences(tmp_path: Path) -> None:
     config, data = make_data(write_corpus(tmp_path, lines=3000), make_config("transformer"))
-    held_out = validation_set(data, None)
-    results = translate(build(config.model).eval(), held_out, range(len(held_out.sources)))
-    calibration = calibrate(held_out, results)
+    valid_set = validation_set(data, None)
+    results = translate(build(config.model).eval(), valid_set, range(len(valid_set.sources)))
+    calibration = calibrate(valid_set, results)
     assert calibration is not None
     assert calibration.sentences == len(data.valid) >= 50
-    assert calibration.expected.max_source_length >= max(map(len, held_out.references))
+    assert calibration.expected.max_source_length >= max(map(len, valid_set.references))
 
 
 def test_starting_over_deletes_damaged_checkpoints(tmp_path: Path) -> None:
@@ -390,7 +390,7 @@ def test_a_file_of_another_program_is_not_overwritten(corpus: Path, tmp_path: Pa
     (tmp_path / name).write_text("mine")
     done = train(corpus, tmp_path, "--updates", "2", *more)
     assert done.returncode == 2
-    assert f"{name} is not of a run" in done.stderr
+    assert f"{name} does not belong to a run" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 

@@ -64,7 +64,7 @@ def test_every_gap_is_filled_whichever_way_it_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"), [("the house", "no gap"), ("[MASK]\0", "NUL"), ("[MASK]" + " a" * 50, "reads 16")]
+    ("text", "problem"), [("the house", "no .MASK."), ("[MASK]\0", "NUL"), ("[MASK]" + " a" * 50, "reads 16")]
 )
 def test_a_text_that_cannot_be_filled_is_refused(text: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
@@ -94,7 +94,7 @@ def test_a_text_longer_than_the_positions_is_read_in_parts() -> None:
 
 def test_embeddings_of_a_stream_are_one_npy_file() -> None:
     texts, file = ["the old house", "", "a bird"], io.BytesIO()
-    assert make().save(iter(texts), file, pool="mean", progress=lambda done: None) == 3
+    assert make().save_embeddings(iter(texts), file, pool="mean", progress=lambda done: None) == 3
     file.seek(0)
     assert np.array_equal(np.load(file), make().embed(texts))
 
@@ -107,5 +107,5 @@ def test_a_bert_folder_is_a_reader_and_no_translator(tmp_path: Path) -> None:
     assert loaded.fill("the [MASK]", top=1) == reader.fill("the [MASK]", top=1)
     with pytest.raises(FolderError, match="use regard fill or regard embed"):
         Translator.load(folder)
-    with pytest.raises(FolderError, match="cannot be joined"):
+    with pytest.raises(FolderError, match="not supported for a bert"):
         Reader.load(f"{folder}+{folder}")

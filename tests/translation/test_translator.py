@@ -255,7 +255,7 @@ def test_a_text_that_fits_only_without_its_tag_is_split() -> None:
 
 
 def test_a_single_string_is_refused() -> None:
-    with pytest.raises(InputError, match="put it in brackets"):
+    with pytest.raises(InputError, match="in brackets"):
         make().translate("the bird")
 
 

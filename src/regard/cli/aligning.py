@@ -27,7 +27,10 @@ def align(
     source: Source,
     target: Target = None,
     reverse: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="A model of the other direction, which is used as well.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="A model of the opposite direction; the alignments of both are symmetrized."
+        ),
     ] = None,
     gold: Annotated[
         Path | None,
@@ -44,7 +47,7 @@ def align(
     shift: Annotated[
         bool | None,
         typer.Option(
-            "--shift/--no-shift", help="Read the step that takes a word as input, not the one that writes it."
+            "--shift/--no-shift", help="Read the step whose input is the word, not the step that predicts it."
         ),
     ] = None,
     method: Annotated[Method | None, typer.Option(help="The symmetrization. By default grow-diag-final.")] = None,
@@ -55,7 +58,7 @@ def align(
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Align words: one line of i-j for every pair, words counted from 0 between spaces; with --gold their AER."""
+    """Align the words of sentence pairs: one line of i-j per pair (words counted from 0). --gold prints the AER."""
     from regard.cli import tables
     from regard.devices import use_threads
     from regard.folders import atomic_file
@@ -71,16 +74,16 @@ def align(
         progress = stack.enter_context(tables.counting_bar("aligning"))
         pairs = 0
 
-        def write(links: list[Link]) -> None:
+        def write(alignment: list[Link]) -> None:
             nonlocal pairs
             pairs += 1
             if file is None:
-                print(pharaoh(links), flush=True)
+                print(pharaoh(alignment), flush=True)
             else:
-                file.write(f"{pharaoh(links)}\n".encode())
+                file.write(f"{pharaoh(alignment)}\n".encode())
             progress(pairs, None)
 
-        found = align_files(
+        result = align_files(
             folder,
             source,
             target,
@@ -95,13 +98,13 @@ def align(
             device=device,
             write=write,
         )
-    for note in found.notes:
+    for note in result.notes:
         print(note, file=sys.stderr)
     if as_json:
-        return print(found.to_json())
-    for reason, number in found.left_out.items():
+        return print(result.to_json())
+    for reason, number in result.left_out.items():
         print(f"{number:,} pairs have no alignment: {reason}", file=sys.stderr)
-    return print(found.counts, file=sys.stderr) if found.counts is not None else None
+    return print(result.counts, file=sys.stderr) if result.counts is not None else None
 
 
 def _number(text: str | None) -> int | str | None:

@@ -1,4 +1,4 @@
-"""The command line: the commands in their groups, and how errors and signals end the program."""
+"""The command line: groups of commands, error messages and exit codes, signal handling."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ GROUPS: dict[str, list[Callable[..., None]]] = {
     "Train": [training.train],
     "Measure": [evaluating.evaluate, evaluating.compare],
     "Use": [translating.translate, translating.generate, translating.fill, translating.embed],
-    "Look inside": [explaining.explain, aligning.align],
+    "Inspect": [explaining.explain, aligning.align],
     "Stories": [stories.demo, stories.lineage],
 }
 EXAMPLES = ("regard demo", "regard train train.en train.fr --out runs/en-fr", "regard translate runs/en-fr letter.en")
 OUT_OF_MEMORY = "out of GPU memory: end other programs that use the GPU, or use --device cpu"
-USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # of the click that typer brings along
+USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click may be vendored in typer
 
 app = typer.Typer(name="regard", help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -54,7 +54,7 @@ app.add_typer(data.data, name="data", rich_help_panel="Prepare")
 
 
 def command_line() -> Any:
-    """The program's command, with examples in the help and without type names beside flags."""
+    """The root command, with examples in the help and without type names next to flags."""
     program: Any = typer.main.get_command(app)
     program.callback.__dict__["examples"] = EXAMPLES
     for command in _commands(program):
@@ -78,10 +78,9 @@ signals: list[int] = []
 
 
 def stop(number: int, frame: FrameType | None) -> None:
-    """Handle SIGTERM and Ctrl-C: raise an exception, so that unfinished files are deleted on the way out.
+    """Handle SIGTERM and Ctrl-C: raise an exception, so that unfinished files are deleted.
 
-    While a module is being imported the program ends at once: some libraries swallow the exception there and continue
-    half loaded.
+    During an import the program ends at once: some libraries swallow the exception there and continue half loaded.
     """
     signals.append(number)
     while frame is not None:
@@ -112,7 +111,7 @@ def _is_out_of_memory(error: RuntimeError) -> bool:
 
 
 def main() -> None:
-    """Run the program. Our own errors print one line and exit with their code; REGARD_DEBUG=1 shows the traceback."""
+    """Run the program. A RegardError prints one line and sets the exit code; REGARD_DEBUG=1 shows the traceback."""
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:  # a shell's background job ignores Ctrl-C
             signal.signal(number, stop)
@@ -136,7 +135,7 @@ def main() -> None:
             raise
         print(f"regard: {OUT_OF_MEMORY}", file=sys.stderr)
         raise SystemExit(1) from None
-    except BrokenPipeError:  # the reader of our output has closed it
+    except BrokenPipeError:  # the reader of the output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
 

@@ -16,18 +16,21 @@ def count(
     model: Annotated[str, typer.Argument(metavar="PRESET, RECIPE or FOLDER", help="The model to count.")],
     values: Values = [],  # noqa: B006 - typer copies it
     source: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=10**6, help="Source tokens of a sentence. By default 32.")
+        int | None, typer.Option(metavar="N", min=1, max=10**6, help="Source tokens per sentence. By default 32.")
     ] = None,
     target: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=1, max=10**6, help="Target tokens. By default 32; for a bert or gpt its whole context."
+            metavar="N",
+            min=1,
+            max=10**6,
+            help="Target tokens per sentence. By default 32; for a bert or gpt its whole context.",
         ),
     ] = None,
     batch: Annotated[
         int, typer.Option(metavar="N", min=1, max=10**9, help="Sentences in a batch.")
     ] = counting.BATCH_SENTENCES,
-    precision: Annotated[Literal["fp32", "bf16"], typer.Option(help="The number format of matrix products.")] = "bf16",
+    precision: Annotated[Literal["fp32", "bf16"], typer.Option(help="The precision of matrix products.")] = "bf16",
     hardware: Annotated[
         Literal["h200", "h100", "a100", "l4", "v100", "t4", "rtx4090", "rtx3090"] | None,
         typer.Option(help="Estimate the time on this device."),
@@ -36,15 +39,17 @@ def count(
         float, typer.Option(metavar="N", min=1, help="Target tokens to train on.")
     ] = counting.TRAINING_TOKENS,
     utilisation: Annotated[
-        float, typer.Option(metavar="SHARE", help="The share of the device's peak FLOP/s that is reached.")
+        float,
+        typer.Option(metavar="SHARE", help="Model FLOPs utilisation (MFU): the share of peak FLOP/s that is reached."),
     ] = counting.UTILISATION,
     devices: Annotated[int, typer.Option(metavar="N", min=1, max=10**6, help="The number of devices.")] = 1,
-    price: Annotated[float | None, typer.Option(min=0, help="The price of one device for an hour.")] = None,
+    price: Annotated[float | None, typer.Option(min=0, help="The price of one device per hour.")] = None,
     gpus: Annotated[
-        str | None, typer.Option(metavar="8,64,512", help="Estimate one update on so many GPUs, with DDP and FSDP.")
+        str | None,
+        typer.Option(metavar="8,64,512", help="Estimate one update on these numbers of GPUs, with DDP and FSDP."),
     ] = None,
     link: Annotated[
-        float, typer.Option(metavar="GB/S", help="With --gpus: what each GPU can send.")
+        float, typer.Option(metavar="GB/S", help="With --gpus: network bandwidth of each GPU.")
     ] = counting.LINK_BANDWIDTH,
     as_json: Json = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""The data commands: check a corpus, list the known ones, get one, clean the cache."""
+"""The data commands: check a corpus, list named corpora, get one, clean the cache."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def check(
     fields: Fields = None,
     format: Annotated[  # noqa: A002 - the word of the field
         Literal["tsv", "jsonl", "tmx", "xliff", "po", "text"] | None,
-        typer.Option(help="The file format, where the name of the file does not tell it."),
+        typer.Option(help="The file format, if the file name does not show it."),
     ] = None,
     report: Page = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Check whether data is fit to train on: a verdict, findings with examples, and fixes. Exits 1 when it is unfit."""
+    """Check whether data is fit to train on: verdict, findings with examples, fixes. Exits 1 if it is unfit."""
     from regard.cli import tables
     from regard.documents.formats import left_out
     from regard.preflight.check import check as check_data
@@ -78,7 +78,7 @@ data = typer.Typer(no_args_is_help=True, help="The built-in corpus and named pub
 @data.command("list")
 @examples("regard data list", "regard data list --json")
 def data_list(as_json: Json = False) -> None:
-    """List the corpora that have a name, and where each comes from."""
+    """List the named corpora with their sources."""
     from regard.corpora import catalog
 
     if as_json:
@@ -99,15 +99,16 @@ def data_get(
     train: Annotated[int | None, _builtin("Training pairs; 50,000 by default.", low=1)] = None,
     valid: Annotated[int | None, _builtin("Validation pairs; 1,000 by default.", low=1)] = None,
     test: Annotated[int | None, _builtin("Test pairs; 1,000 by default.", low=1)] = None,
-    seed: Annotated[int | None, _builtin("Another seed gives other sentences; 1 by default.")] = None,
-    min_length: Annotated[int | None, _builtin("Fewest words in a sentence; 2 by default.", low=2, high=80)] = None,
-    max_length: Annotated[int | None, _builtin("Most words in a sentence; 80 by default.", low=2, high=80)] = None,
+    seed: Annotated[int | None, _builtin("The random seed; 1 by default.")] = None,
+    min_length: Annotated[int | None, _builtin("Minimum words in a sentence; 2 by default.", low=2, high=80)] = None,
+    max_length: Annotated[int | None, _builtin("Maximum words in a sentence; 80 by default.", low=2, high=80)] = None,
     lengths: Annotated[
-        Literal["natural", "uniform"] | None, _builtin("Lengths as in ordinary text, or all equally often.", None)
+        Literal["natural", "uniform"] | None,
+        _builtin("Sentence lengths as in ordinary text, or uniformly distributed.", None),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a corpus as plain text files, from REGARD_DATA, the cache or the network, whichever has it first."""
+    """Write a corpus as plain text files. It is looked up in REGARD_DATA, then in the cache, then downloaded."""
     from regard.cli import tables
     from regard.corpora import catalog
 
@@ -134,7 +135,7 @@ def data_get(
 @data.command("clean")
 @examples("regard data clean --dry-run", "regard data clean")
 def data_clean(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the files and their size without deleting.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List files and sizes, delete nothing.")] = False,
     as_json: Json = False,
 ) -> None:
     """Delete prepared corpora, downloads and converted models from the cache; they are made again when needed."""

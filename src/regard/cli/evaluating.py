@@ -15,7 +15,7 @@ Tokenize = Annotated[
     typer.Option(help="The tokenizer of BLEU. By default 13a."),
 ]
 Lengths = Annotated[
-    str | None, typer.Option(metavar="10,20,30", help="The most reference words in each bucket of length.")
+    str | None, typer.Option(metavar="10,20,30", help="Upper limits of the length buckets, in reference words.")
 ]
 
 
@@ -35,10 +35,10 @@ def evaluate(
         str | None, typer.Option(metavar="FILE", help="Score these translations instead of a model folder.")
     ] = None,
     train: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Target text in which word frequencies are counted.")
+        str | None, typer.Option(metavar="FILE", help="Target-language training text, for scores by word frequency.")
     ] = None,
     glossary: Annotated[
-        str | None, typer.Option(metavar="TSV", help="Count how many of its terms are translated as it says.")
+        str | None, typer.Option(metavar="TSV", help="Report how many terms are translated as the glossary requires.")
     ] = None,
     lowercase: Lowercase = False,
     tokenize: Tokenize = None,
@@ -66,7 +66,7 @@ def evaluate(
     check_page(report, *filter(None, [source, hypothesis, train, glossary]), *reference, force=force)
     use_threads(threads)
     with tables.counting_bar("evaluating") as progress:
-        found = score(
+        result = score(
             folder or None,
             source=source,
             reference=reference,
@@ -76,10 +76,10 @@ def evaluate(
             progress=progress,
             **_options(lowercase, tokenize, lengths, beams, values, device),
         )
-        if report is not None and isinstance(found, Evaluation):
-            found.save(report, force=force)
-    facts = found.to_dict(sentences=sentences) if isinstance(found, Evaluation) else found.to_dict()
-    tables.show(found, facts, as_json=as_json)
+        if report is not None and isinstance(result, Evaluation):
+            result.save(report, force=force)
+    values_shown = result.to_dict(sentences=sentences) if isinstance(result, Evaluation) else result.to_dict()
+    tables.show(result, values_shown, as_json=as_json)
 
 
 @examples(
@@ -110,16 +110,16 @@ def compare(
     use_threads(threads)
     with tables.counting_bar("comparing") as progress:
         options = _options(lowercase, tokenize, lengths, beams, values, device)
-        found = side_by_side(systems, source=source, reference=reference, progress=progress, **options)
+        result = side_by_side(systems, source=source, reference=reference, progress=progress, **options)
         if report is not None:
-            found.save(report, force=force)
-    tables.show(found, as_json=as_json)
+            result.save(report, force=force)
+    tables.show(result, as_json=as_json)
 
 
 def _options(
     lowercase: bool, tokenize: str | None, lengths: str | None, beams: int | None, values: list[str], device: str
 ) -> dict[str, Any]:
-    """The arguments that both verbs take."""
+    """The arguments that evaluate and compare share."""
     return {
         "lowercase": lowercase,
         "tokenize": tokenize,

@@ -30,15 +30,17 @@ def explain(
         ),
     ],
     target: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Explain this translation instead of the model's own.")
+        str | None, typer.Option(metavar="TEXT", help="Explain this translation instead of the model's output.")
     ] = None,
-    method: Annotated[Method, typer.Option(help="The attribution method; a page has all of them.")] = "attention",
+    method: Annotated[
+        Method, typer.Option(help="The attribution method; an .html page shows all of them.")
+    ] = "attention",
     kind: Annotated[
         Literal["cross", "encoder", "decoder"] | None,
-        typer.Option(help="Which attention. By default cross; encoder for a bert, decoder for a gpt."),
+        typer.Option(help="The attention to show. By default cross; for a bert encoder, for a gpt decoder."),
     ] = None,
     layer: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="The layer, counted from 0. By default the last but one.")
+        int | None, typer.Option(metavar="N", min=0, help="The layer, counted from 0. By default the second-to-last.")
     ] = None,
     head: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="The head, counted from 0. By default all combined.")

@@ -38,11 +38,11 @@ class View:
         )
 
     def say(self, line: str) -> None:
-        """Print a line that stays."""
+        """Print a line above the live view."""
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def observe(self, event: Event) -> None:
-        """Take an event of the run."""
+        """Update the view with an event."""
         if self._live is None:
             self._lines.observe(event)
             return
@@ -68,7 +68,7 @@ class View:
     # Numbers
 
     def _machine_use(self) -> tuple[str, str]:
-        """The share of the GPU's peak FLOPs where that is known, else of the CPU cores."""
+        """The share of peak FLOP/s in use if the GPU's peak is known, otherwise of the CPU cores."""
         start, statistics = self._statistics.start, self._statistics
         assert start is not None
         if start.peak_flops:
@@ -140,14 +140,14 @@ class View:
 
 
 def _means(values: Sequence[float], number: int) -> list[float]:
-    """The values as at most `number` means of neighbours."""
+    """Downsample values to at most `number` means of neighbouring values."""
     number = max(0, min(number, len(values)))
     bounds = [i * len(values) // number for i in range(number + 1)] if number else []
     return [sum(values[start:end]) / (end - start) for start, end in pairwise(bounds)]
 
 
 def sparkline(points: Sequence[float], rows: int) -> list[str]:
-    """The points as bars of so many rows; values above the 90th percentile are cut, to show what follows the start."""
+    """A sparkline of `rows` lines; values above the 90th percentile are clipped: the first losses are much higher."""
     if not points:
         return []
     low, high = min(points), sorted(points)[len(points) * 9 // 10]
@@ -157,7 +157,7 @@ def sparkline(points: Sequence[float], rows: int) -> list[str]:
 
 
 def _columns(numbers: list[tuple[str, str]], width: int) -> list[Text]:
-    """Numbers under their names, in as many rows as they need."""
+    """Lay out numbers below their names, in as many rows as needed."""
     rows: list[tuple[Text, Text]] = []
     for name, value in numbers:
         size = max(len(name), len(value))
@@ -198,7 +198,7 @@ def _cpu_seconds() -> float:
 
 @contextmanager
 def viewing(*, quiet: bool) -> Iterator[View]:
-    """A view on standard error: live where that is a terminal, else plain lines."""
+    """A view on standard error: live on a terminal, plain lines otherwise."""
     console = Console(stderr=True, quiet=quiet)
     view = View(console, live=console.is_terminal and not (quiet or console.is_dumb_terminal))
     try:

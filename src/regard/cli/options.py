@@ -14,7 +14,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def examples(*lines: str) -> Callable[[Command], Command]:
-    """Decorate a command with the examples that end its help."""
+    """Decorate a command with examples for the end of its help."""
 
     def decorate(command: Command) -> Command:
         command.__dict__["examples"] = lines
@@ -31,13 +31,13 @@ def parse_path(text: str) -> Path:
 
 
 Device = Annotated[
-    Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="Where to compute; auto takes a GPU if there is one.")
+    Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="The device; auto uses a GPU if there is one.")
 ]
 Threads = Annotated[int | None, typer.Option(metavar="N", min=1, max=1024, help="CPU threads. By default all cores.")]
 Beams = Annotated[
-    int | None, typer.Option(metavar="N", min=1, max=100, help="Beam size. By default as the folder's config says.")
+    int | None, typer.Option(metavar="N", min=1, max=100, help="Beam size. By default that of the folder's config.")
 ]
-Seed = Annotated[int | None, typer.Option(metavar="N", min=0, help="The seed of all random choices.")]
+Seed = Annotated[int | None, typer.Option(metavar="N", min=0, help="The random seed.")]
 Values = Annotated[
     list[str],
     typer.Option("--set", metavar="SECTION.FIELD=VALUE", help="Set a field of the config; may be repeated."),
@@ -45,13 +45,15 @@ Values = Annotated[
 
 Source = Annotated[
     str,
-    typer.Argument(metavar="SOURCE", help="A text file, a file with both sides, a folder, or -."),
+    typer.Argument(metavar="SOURCE", help="A text file, a file with both sides, a folder, or - for standard input."),
 ]
-Target = Annotated[str | None, typer.Argument(metavar="TARGET", help="The other side, line by line.")]
+Target = Annotated[
+    str | None, typer.Argument(metavar="TARGET", help="The target side: one line for each line of SOURCE.")
+]
 Languages = Annotated[
-    str | None, typer.Option(metavar="EN,FR", help="The two languages to take from a file with both sides.")
+    str | None, typer.Option(metavar="EN,FR", help="The two languages to read from a file with both sides.")
 ]
-Fields = Annotated[str | None, typer.Option(metavar="A,B", help="The two fields to take from a JSONL file.")]
+Fields = Annotated[str | None, typer.Option(metavar="A,B", help="The two fields to read from a JSONL file.")]
 
 OutFolder = Annotated[
     Path, typer.Option("--out", "-o", parser=parse_path, metavar="FOLDER", help="The folder to write.")
@@ -66,7 +68,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on sta
 
 
 def check_output(out: Path | None, *inputs: str, force: bool) -> None:
-    """Refuse to overwrite an existing file without --force, and an input file in any case."""
+    """Raise a FolderError if an output file exists and --force is not given, or if it is an input file."""
     if out is None:
         return
     for name in inputs:
@@ -84,18 +86,18 @@ def check_page(page: Path | None, *inputs: str, force: bool) -> None:
 
 
 def numbers(flag: str, text: str, example: str) -> list[int]:
-    """Parse whole numbers with commas between, such as 8,64,512."""
+    """Parse comma-separated whole numbers, such as 8,64,512."""
     try:
         return [int(word) for word in text.split(",") if text]
     except ValueError:
-        raise ConfigError(f"{flag} ({text}) must be whole numbers with commas between, such as {example}") from None
+        raise ConfigError(f"{flag} ({text}) must be whole numbers separated by commas, such as {example}") from None
 
 
 def two(flag: str, text: str | None, noun: str, example: str) -> tuple[str, str] | None:
-    """Parse two words with a comma between, such as en,fr."""
+    """Parse two comma-separated words, such as en,fr."""
     if not text:
         return None
     words = [word.strip() for word in text.split(",")]
     if len(words) != 2 or not all(words):
-        raise ConfigError(f"{flag} ({text}) must be two {noun} with a comma between, such as {example}")
+        raise ConfigError(f"{flag} ({text}) must be two {noun} separated by a comma, such as {example}")
     return words[0], words[1]

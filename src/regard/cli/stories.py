@@ -1,4 +1,4 @@
-"""The commands that show everything at once: demo and lineage."""
+"""The demo and lineage commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STOPPED = "stopped; the same command resumes"
 def demo(
     out: OutFolder = Path("demo"),
     updates: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Updates to train for. By default as the recipe says.")
+        int | None, typer.Option(metavar="N", min=1, help="Updates to train for. By default those of the recipe.")
     ] = None,
     device: Device = "auto",
     threads: Threads = None,
@@ -68,9 +68,14 @@ def lineage(
     out: OutFolder,
     minutes: Annotated[float | None, typer.Option(metavar="M", min=0.1, help="Minutes for the whole race.")] = None,
     updates: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Updates of every model. By default 4,000.")
+        int | None, typer.Option(metavar="N", min=1, help="Updates per model. By default 4,000.")
     ] = None,
-    seeds: Annotated[int, typer.Option(metavar="N", min=1, max=20, help="Runs of every model, for bands.")] = 1,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, max=20, help="Runs of every model with different seeds; charts show their range."
+        ),
+    ] = 1,
     pairs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Sentence pairs to train on. By default 60,000.")
     ] = None,

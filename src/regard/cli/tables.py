@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
     from rich.table import Table
 
-NARROW_TERMINAL = 64  # columns; below, the columns of tables stand closer together
+NARROW_TERMINAL = 64  # columns; narrower terminals get less padding in tables
 
 
 def corpora_table(rows: Sequence[Mapping[str, str]]) -> Table:
-    """The known corpora, and where they come from."""
+    """A table of the named corpora."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -35,7 +35,7 @@ def corpora_table(rows: Sequence[Mapping[str, str]]) -> Table:
 
 
 def show(report: Report, values: Mapping[str, Any] | None = None, *, as_json: bool) -> None:
-    """Print a result as JSON, by default that of `to_dict()`, or as tables that fit the terminal."""
+    """Print a result as JSON (`values`, by default `to_dict()`) or as tables that fit the terminal."""
     if as_json:
         return print(json.dumps(values or report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     from rich.console import Console
@@ -150,6 +150,7 @@ def download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
 
 def scores_line(scores: Mapping[str, Any]) -> str:
     """`BLEU 41.2, chrF 63.0, loss 1.43`"""
-    names = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "calibration": "calibration error"}
+    from regard.training.card import SCORE_NAMES
+
     values = {name: score["score"] if isinstance(score, Mapping) else score for name, score in scores.items()}
-    return ", ".join(f"{names.get(name, name)} {value:.4g}" for name, value in reversed(values.items()))
+    return ", ".join(f"{SCORE_NAMES.get(name, name)} {value:.4g}" for name, value in reversed(values.items()))

@@ -43,36 +43,40 @@ def train(
         tuple[str, str] | None,
         typer.Option(
             metavar="SOURCE TARGET",
-            help="Validation files; the best checkpoint is chosen on them. By default held out.",
+            help="Validation files; the best checkpoint is chosen on them. By default, a part of SOURCE is held out.",
         ),
     ] = None,
     also: Annotated[
         list[str],
         typer.Option(
             metavar="SOURCE,TARGET,WEIGHT[,TAG]",
-            help="More training files, seen WEIGHT times an epoch; may be repeated.",
+            help="More training files, seen WEIGHT times per epoch; may be repeated.",
         ),
     ] = [],  # noqa: B006 - typer copies it
     tag: Annotated[str, typer.Option(metavar="<2fr>", help="A token to put before every SOURCE line.")] = "",
     start_from: Annotated[
         list[Path],
-        typer.Option("--from", metavar="FOLDER", help="Start from a finished model, or from two berts."),
+        typer.Option(
+            "--from", metavar="FOLDER", help="Fine-tune a finished model, or build a translator from two berts."
+        ),
     ] = [],  # noqa: B006 - typer copies it
     alignments: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Word alignments i-j of SOURCE and TARGET for train.guided_alignment."),
+        typer.Option(metavar="FILE", help="Word alignments (i-j) of SOURCE and TARGET, for train.guided_alignment."),
     ] = None,
     recipe: Annotated[
         str | None,
-        typer.Option(metavar="NAME or FILE", help="A known-good config. By default a size that fits data and machine."),
+        typer.Option(
+            metavar="NAME or FILE", help="A known-good config. By default the size is chosen from data and hardware."
+        ),
     ] = None,
     updates: Annotated[int | None, typer.Option(metavar="N", min=1, help="Train for N updates.")] = None,
     minutes: Annotated[
-        float | None, typer.Option(metavar="M", help="Plan the run, scoring included, for M minutes.")
+        float | None, typer.Option(metavar="M", help="Train for about M minutes, scoring included.")
     ] = None,
     languages: Languages = None,
     fields: Fields = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start over, whatever run is in the folder.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard the run in the folder and start over.")] = False,
     values: Values = [],  # noqa: B006 - typer copies it
     device: Device = "auto",
     seed: Seed = None,
@@ -126,7 +130,7 @@ def train(
 
 
 def _corpus(text: str) -> tuple[str, str | None, float, str]:
-    """Parse SOURCE,TARGET,WEIGHT[,TAG]; TARGET is empty where one file holds both sides."""
+    """Parse SOURCE,TARGET,WEIGHT[,TAG]; TARGET is empty if one file holds both sides."""
     source, target, weight, tag, *rest = [*text.split(","), "", "", ""]
     try:
         number = float(weight)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 ADDABLE_FIELDS = ("score", "confidence", "warnings", "alignment")  # of --add
 
 Folder = Annotated[str, typer.Argument(metavar="FOLDER", help="A model folder, or an ensemble of several joined by +.")]
-Lines = Annotated[str, typer.Argument(metavar="FILE or -", help="One text a line.")]
+Lines = Annotated[str, typer.Argument(metavar="FILE or -", help="One text per line.")]
 
 
 @examples(
@@ -53,10 +53,10 @@ def translate(
         int, typer.Option(metavar="N", min=0, max=99, help="Write N more translations of each line, after tabs.")
     ] = 0,
     sample: Annotated[
-        bool, typer.Option("--sample", help="Sample instead of searching, with decode.temperature.")
+        bool, typer.Option("--sample", help="Sample instead of beam search, with decode.temperature.")
     ] = False,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="The seed of --sample.")] = 1,
-    prefix: Annotated[str, typer.Option(metavar="TEXT", help="What every translation has to begin with.")] = "",
+    prefix: Annotated[str, typer.Option(metavar="TEXT", help="Start every translation with this text.")] = "",
     tag: Annotated[str, typer.Option(metavar="<2fr>", help="Put this tag before every sentence, as in training.")] = "",
     jsonl: Annotated[bool, typer.Option("--jsonl", help="Read JSON objects and add their translations.")] = False,
     field: Annotated[str, typer.Option(metavar="NAME", help="With --jsonl: the field with the text.")] = "text",
@@ -66,7 +66,9 @@ def translate(
     glossary: Annotated[
         Path | None, typer.Option(metavar="TSV", help="Source terms and, after tabs or |, their target terms.")
     ] = None,
-    keep: Annotated[Path | None, typer.Option(metavar="FILE", help="Words and /patterns/ to copy.")] = None,
+    keep: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Words and /regular expressions/ to copy, one per line.")
+    ] = None,
     ignore_case: Annotated[bool, typer.Option("--ignore-case", help="Ignore case in --glossary.")] = False,
     tags: Annotated[
         Literal["auto", "on", "off"],
@@ -81,11 +83,11 @@ def translate(
     ] = None,
     engine: Annotated[
         Literal["auto", "torch", "ctranslate2"],
-        typer.Option(help="auto is torch; ctranslate2 is faster on a CPU, for transformers only."),
+        typer.Option(help="auto is torch; ctranslate2 is faster on a CPU but supports only transformers."),
     ] = "auto",
     precision: Annotated[
         Literal["auto", "fp32", "bf16", "int8"],
-        typer.Option(help="int8 is for ctranslate2, whose auto it is on a CPU."),
+        typer.Option(help="int8 needs --engine ctranslate2, where it is the default on a CPU."),
     ] = "auto",
     values: Values = [],  # noqa: B006 - typer copies it
     force: Force = False,
@@ -178,7 +180,7 @@ def _is_document(file: str, out: Path | None, *, has_extras: bool) -> bool:
 def _translate_document(
     translator: Translator, options: dict[str, Any], file: str, out: Path, **choices: Any
 ) -> dict[str, Any]:
-    """Fill in a TMX, XLIFF or PO file, and report."""
+    """Translate a TMX, XLIFF or PO file and return the report."""
     from regard.cli import tables
     from regard.documents.formats import left_out
     from regard.documents.translate import translate_file
@@ -209,7 +211,7 @@ def _print_outcome(outcome: Outcome, file: str, consequence: str, place: str) ->
     _print_failed(outcome.failed, file, consequence)
     if outcome.split:
         lines = f"{outcome.split:,} line{'s' * (outcome.split != 1)}"
-        print(f"{lines} had a sentence too long to be read at once: it was split", file=sys.stderr)
+        print(f"{lines} had a sentence that was too long for the model and was split", file=sys.stderr)
     for where, term in outcome.missing.first:
         print(f"regard: glossary: term {term} not placed in {place}{where}", file=sys.stderr)
     if total := outcome.terms.total():
@@ -247,7 +249,7 @@ def _translate_lines(
     trace: Path | None,
     force: bool,
 ) -> None:
-    """Translate a file in windows, so that files of any size take the same memory, and draw the first translation."""
+    """Translate a file in windows of constant memory; with `trace`, draw the attention of the first translation."""
     from regard.cli import tables
     from regard.documents.translate import translate_lines
     from regard.text.files import open_text
@@ -296,7 +298,7 @@ def _translate_lines(
 
 @contextmanager
 def _output(out: Path | None, *, force: bool) -> Iterator[Callable[[str], None]]:
-    """A function that writes lines to standard output, or to a file that appears when it is complete."""
+    """Yield a function that writes lines to standard output, or to a file that appears when it is complete."""
     from regard.folders import atomic_file
 
     if out is None:
@@ -334,13 +336,19 @@ def generate(
     greedy: Annotated[bool, typer.Option("--greedy/--sample", help="Take the most probable token every time.")] = False,
     temperature: Annotated[
         float | None,
-        typer.Option(metavar="T", min=0, help="Below 1 favours probable tokens. By default as the config."),
+        typer.Option(metavar="T", min=0, help="Sampling temperature. By default that of the config."),
     ] = None,
     top_p: Annotated[
         float | None,
-        typer.Option("--top-p", metavar="P", min=0, max=1, help="Sample from the most probable tokens up to P in all."),
+        typer.Option(
+            "--top-p",
+            metavar="P",
+            min=0,
+            max=1,
+            help="Nucleus sampling: use the most probable tokens whose probabilities sum to P.",
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="The seed of sampling.")] = 1,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="The random seed.")] = 1,
     stop: Annotated[list[str], typer.Option(metavar="TEXT", help="End before this text; may be repeated.")] = [],  # noqa: B006
     device: Device = "auto",
     threads: Threads = None,
@@ -370,7 +378,7 @@ def generate(
 def fill(
     folder: Folder,
     text: Annotated[str, typer.Argument(help='Such as "Paris is the [MASK] of France."')],
-    top: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="The number of guesses for each gap.")] = 5,
+    top: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="The number of guesses for each [MASK].")] = 5,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -396,10 +404,17 @@ def embed(
     file: Lines = "-",
     *,
     out: Annotated[
-        Path, typer.Option("--out", "-o", parser=parse_path, metavar="X.npy", help="(lines, size) numbers as float32.")
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            parser=parse_path,
+            metavar="X.npy",
+            help="The output file: a float32 array of shape (lines, size).",
+        ),
     ],
     pool: Annotated[
-        Literal["mean", "first"], typer.Option(help="The mean of all tokens, or the first token.")
+        Literal["mean", "first"], typer.Option(help="Pooling: the mean of all tokens, or the first token.")
     ] = "mean",
     force: Force = False,
     device: Device = "auto",
@@ -429,8 +444,8 @@ def embed(
 
     with open_text(file) as stream, atomic_file(out, force=force) as output, tables.counting_bar("embedding") as bar:
         source = texts(read_lines(stream, file))
-        lines = reader.save(source, output, pool=pool, progress=lambda done: bar(done, total))
-    _print_failed(failed, file, "its numbers are zeros")
+        lines = reader.save_embeddings(source, output, pool=pool, progress=lambda done: bar(done, total))
+    _print_failed(failed, file, "its embedding is zero")
     if as_json:
         report = {"out": str(out), "lines": lines, "size": reader.model.config.size, **_failures(failed)}
         print(json.dumps(report, indent=2, ensure_ascii=False))

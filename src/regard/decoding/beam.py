@@ -3,9 +3,9 @@
 B sentences in the batch, G groups, n hypotheses of a group, R = B·G·n rows, c candidates, N results, S source tokens,
 V vocabulary.
 
-A hypothesis that ends keeps its place in the beam: a search for W hypotheses has W - 1 active ones after the first has
-ended, and is over after the W-th. Ended and active hypotheses compete for places alike, so a beam of one is greedy
-search.
+An ended hypothesis keeps its place in the beam: with W beams, W - 1 hypotheses are active after the first one has
+ended, and the search is over after the W-th. Ended and active hypotheses compete for the same places, so a beam of one
+is greedy search.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Branch(NamedTuple):
     """One candidate of one step, for a drawing of the search."""
 
     parent: int
-    """The branch of the step before that it continues; -1 in the first step."""
+    """The index of its parent in the previous step; -1 in the first step."""
     token: int
     log_probability: float
-    """Of all tokens up to here."""
+    """The sum over all tokens so far."""
     kept: bool
-    """It stayed in the beam, or ended as one of the hypotheses."""
+    """Whether it stayed in the beam or became a finished hypothesis."""
 
 
 Tree = list[list[Branch]]
@@ -52,7 +52,7 @@ Tree = list[list[Branch]]
 
 
 class Beam(NamedTuple):
-    """The state of the beam, one row a sentence."""
+    """The state of the beam, one row per sentence."""
 
     totals: Tensor
     """(B, G, n) log-probabilities of the active hypotheses; -inf in a free place."""
@@ -61,9 +61,9 @@ class Beam(NamedTuple):
     best: Tensor
     """(B, N) scores of the best ended hypotheses, best first."""
     max_length: Tensor
-    """(B,) tokens a hypothesis can have, with the end token."""
-    real: Tensor
-    """(B, S) source tokens that are not padding."""
+    """(B,) maximum tokens of a hypothesis, including the end token."""
+    source_mask: Tensor
+    """(B, S): True for source tokens that are not padding."""
 
 
 class Candidates(NamedTuple):
@@ -96,10 +96,10 @@ def beam(
     """The `results` best hypotheses for each sentence of (B, S), best first; `first` and `encoded` are as in `greedy`.
 
     The score is log-probability / length ** length_penalty, with the end token counted, plus coverage_penalty times the
-    sum of the logarithms of the attention each source token got, at most 1 (Wu et al., 2016). With a diversity_penalty
-    every hypothesis is its own group, and a token costs the penalty once for every earlier group that took it in the
-    same step (Vijayakumar et al., 2018); hypotheses that several groups found are returned once. A list passed as
-    `trees` gets the tree of every sentence.
+    sum of the logarithms of the attention on each source token, at most 1 (Wu et al., 2016). With a diversity_penalty
+    (diverse beam search, Vijayakumar et al., 2018) every hypothesis is its own group, and a token is penalised once for
+    every earlier group that chose it in the same step; duplicates are returned once. A list passed as `trees`
+    receives the tree of every sentence.
     """
     _check(beams, results, coverage_penalty, diversity_penalty)
     if not len(source):
@@ -108,47 +108,49 @@ def beam(
     groups, width = (beams, 1) if diversity_penalty else (1, beams)
     state = start(models, source, first, mask, constraints, encoded, coverage=coverage_penalty > 0)
     state = reorder_rows(state, [row for row in range(len(source)) for _ in range(groups)])
-    now = _start_beam(source, mask, constraints, (groups, width), results)
+    beam_state = _start_beam(source, mask, constraints, (groups, width), results)
     sentences, done, tokens = list(range(len(source))), [False] * len(source), first.repeat_interleave(groups)
     for length in range(1, 2 + max(constraints.max_length(sentence) for sentence in sentences)):
         scores, state = step(models, tokens[:, None], state, constraints, sentences)
         spare = width if recorder.enabled else 0
-        candidates = _choose(scores, now, constraints.end, width, diversity_penalty, spare=spare)
+        candidates = _choose(scores, beam_state, constraints.end, width, diversity_penalty, spare=spare)
         recorder.add(candidates, sentences, done)
         count = candidates.tokens.shape[-1]
-        candidates, order = _place(candidates, now.totals.shape[-1], width)
+        candidates, order = _place(candidates, beam_state.totals.shape[-1], width)
         recorder.reorder(order, sentences, count)
 
-        ends = _score(candidates, state.past, now, length, length_penalty, coverage_penalty)
-        best = torch.cat([now.best, ends.flatten(1)], 1).topk(results).values
-        now = now._replace(places=now.places - candidates.ended.sum(-1), best=best)
-        over = ~candidates.active.flatten(1).any(1)
-        if groups == 1:  # several groups may have found the same: how many differ is known at the end
-            over |= _cannot_improve(candidates, now, length, length_penalty)
-        rows = _parent_rows(candidates, now.totals.shape[-1])
-        now = now._replace(totals=candidates.totals.masked_fill(~candidates.active | over[:, None, None], NEVER))
+        ends = _score(candidates, state.past, beam_state, length, length_penalty, coverage_penalty)
+        best = torch.cat([beam_state.best, ends.flatten(1)], 1).topk(results).values
+        beam_state = beam_state._replace(places=beam_state.places - candidates.ended.sum(-1), best=best)
+        is_over = ~candidates.active.flatten(1).any(1)
+        if groups == 1:  # groups may find duplicates, which are counted only at the end
+            is_over |= _cannot_improve(candidates, beam_state, length, length_penalty)
+        rows = _parent_rows(candidates, beam_state.totals.shape[-1])
+        beam_state = beam_state._replace(
+            totals=candidates.totals.masked_fill(~candidates.active | is_over[:, None, None], NEVER)
+        )
 
-        # All that the host needs to know of this step, in one transfer.
-        host = torch.cat([rows.flatten(1), candidates.ended.flatten(1), over[:, None]], 1).tolist()
+        # One device-to-host copy for all that Python needs of this step.
+        host = torch.cat([rows.flatten(1), candidates.ended.flatten(1), is_over[:, None]], 1).tolist()
         _add_ended(hypotheses, host, candidates, ends, state.past, sentences)
-        done = [was or bool(row[-1]) for was, row in zip(done, host, strict=True)]
+        done = [was_done or bool(row[-1]) for was_done, row in zip(done, host, strict=True)]
         if all(done):
             break
         stay = remaining(done)
         from_rows = [row for sentence in stay for row in host[sentence][: rows[0].numel()]]
         if len(stay) < len(done):
             state, kept = keep_sentences(state, stay, from_rows), torch.tensor(stay, device=rows.device)
-            now, candidates = tree_map(lambda x, kept=kept: x.index_select(0, kept), (now, candidates))  # type: ignore[misc]
+            beam_state, candidates = tree_map(lambda x, kept=kept: x.index_select(0, kept), (beam_state, candidates))  # type: ignore[misc]
             sentences, done = [sentences[row] for row in stay], [done[row] for row in stay]
         else:
             state = reorder_rows(state, from_rows)
         tokens = candidates.tokens.flatten()
         state = state._replace(past=append(state.past, tokens, candidates.log_probabilities.flatten()))
-    return [_distinct(found)[:results] for found in hypotheses.collect(len(source))]
+    return [_distinct(finished)[:results] for finished in hypotheses.collect(len(source))]
 
 
 def _distinct(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-    """Each hypothesis once, best first."""
+    """Remove duplicates; best first."""
     distinct: dict[tuple[int, ...], Hypothesis] = {}
     for hypothesis in sorted(hypotheses, key=lambda hypothesis: -hypothesis.score):
         distinct.setdefault(tuple(hypothesis.tokens), hypothesis)
@@ -173,33 +175,35 @@ def _start_beam(
         places=torch.full((rows, groups), width, device=device),
         best=torch.full((rows, results), NEVER, device=device),
         max_length=torch.tensor([1.0 + constraints.max_length(row) for row in range(rows)], device=device),
-        real=torch.ones_like(source, dtype=torch.bool) if mask is None else mask,
+        source_mask=torch.ones_like(source, dtype=torch.bool) if mask is None else mask,
     )
 
 
 # Choosing candidates.
 
 
-def _choose(scores: Tensor, now: Beam, end: int, width: int, diversity_penalty: float, *, spare: int) -> Candidates:
+def _choose(
+    scores: Tensor, beam_state: Beam, end: int, width: int, diversity_penalty: float, *, spare: int
+) -> Candidates:
     """The best `width` continuations of each group, best first, and `spare` more for the tree."""
-    sentences, groups, slots = now.totals.shape
+    sentences, groups, slots = beam_state.totals.shape
     if diversity_penalty:
         logs, tokens = _choose_diverse(scores.view(sentences, groups, -1), diversity_penalty, spare=spare)
-        totals, parents = now.totals + logs, torch.zeros_like(tokens)
+        totals, parents = beam_state.totals + logs, torch.zeros_like(tokens)
     else:
-        # The best of all are among the best of each row: nothing is added to, or sorted out of, all V.
+        # The best candidates are among the best of each row, so the sums are not computed for all V.
         logs, tokens = (x.view(sentences, 1, slots, -1) for x in topk(scores, width + spare))
         options = logs.shape[-1]
-        totals, where = (now.totals[..., None] + logs).flatten(2).topk(min(width + spare, slots * options))
+        totals, where = (beam_state.totals[..., None] + logs).flatten(2).topk(min(width + spare, slots * options))
         parents, logs, tokens = where // options, logs.flatten(2).gather(2, where), tokens.flatten(2).gather(2, where)
     rank = torch.arange(totals.shape[-1], device=totals.device)
-    kept = (rank < now.places[..., None]) & (totals > NEVER)
+    kept = (rank < beam_state.places[..., None]) & (totals > NEVER)
     ended = kept & (tokens == end)
     return Candidates(totals, logs, parents, tokens, ended, kept & ~ended)
 
 
 def _choose_diverse(scores: Tensor, diversity_penalty: float, *, spare: int) -> tuple[Tensor, Tensor]:
-    """(B, G, c) log-probabilities and tokens: the best of each group, penalised for tokens that earlier groups took."""
+    """(B, G, c) log-probabilities and tokens: the best of each group, penalised for tokens of earlier groups."""
     times = torch.zeros_like(scores[:, 0])
     logs, tokens = [], []
     for group in scores.unbind(1):
@@ -211,9 +215,9 @@ def _choose_diverse(scores: Tensor, diversity_penalty: float, *, spare: int) -> 
 
 
 def _place(candidates: Candidates, slots: int, width: int) -> tuple[Candidates, Tensor]:
-    """The candidates ordered so that as many as possible stand in their parent's row, and that order.
+    """Order the candidates so that as many as possible are in the row of their parent; return them and the order.
 
-    A candidate in its parent's row needs no copy of the cache, and most stand there.
+    A candidate in the row of its parent needs no copy of the KV cache.
     """
     candidates = Candidates(*(x[..., :width] for x in candidates))
     parents, active = candidates.parents, candidates.active
@@ -231,7 +235,7 @@ def _place(candidates: Candidates, slots: int, width: int) -> tuple[Candidates, 
 
 
 def _parent_rows(candidates: Candidates, slots: int) -> Tensor:
-    """(B, G, c): the row that each candidate continues; in a free place, the row itself."""
+    """(B, G, c): the row of each candidate's parent; for a free place, the row itself."""
     sentences, groups, places = candidates.parents.shape
     device = candidates.parents.device
     base = torch.arange(sentences * groups, device=device).view(sentences, groups, 1) * slots
@@ -243,31 +247,36 @@ def _parent_rows(candidates: Candidates, slots: int) -> Tensor:
 
 
 def _score(
-    candidates: Candidates, history: History, now: Beam, length: int, length_penalty: float, coverage_penalty: float
+    candidates: Candidates,
+    history: History,
+    beam_state: Beam,
+    length: int,
+    length_penalty: float,
+    coverage_penalty: float,
 ) -> Tensor:
     """(B, G, c): the scores of candidates that end, -inf for all others."""
     scores: Tensor = candidates.totals / length**length_penalty
     if coverage_penalty:
         assert history.coverage is not None
-        coverage = history.coverage.view(*now.totals.shape, -1)  # (R, S) -> (B, G, n, S)
+        coverage = history.coverage.view(*beam_state.totals.shape, -1)  # (R, S) -> (B, G, n, S)
         coverage = coverage.gather(2, candidates.parents[..., None].expand(-1, -1, -1, coverage.shape[-1]))
         tiny = torch.finfo(coverage.dtype).tiny
-        logs = coverage.clamp(tiny, 1.0).log().masked_fill(~now.real[:, None, None], 0.0)
+        logs = coverage.clamp(tiny, 1.0).log().masked_fill(~beam_state.source_mask[:, None, None], 0.0)
         scores = scores + coverage_penalty * logs.sum(-1)
     return scores.masked_fill(~candidates.ended, NEVER)
 
 
-def _cannot_improve(candidates: Candidates, now: Beam, length: int, length_penalty: float) -> Tensor:
-    """(B,): no active hypothesis can still beat the N-th best ended one.
+def _cannot_improve(candidates: Candidates, beam_state: Beam, length: int, length_penalty: float) -> Tensor:
+    """(B,): whether no active hypothesis can still beat the N-th best ended one.
 
     A log-probability s < 0 only falls with every further token, and the coverage penalty only subtracts. So an active
     hypothesis with s ends with at most s / l ** length_penalty for some length l from the next to the maximum; that is
     largest at the maximum length if the penalty favours length (above 0), and at the next length if it does not.
     """
     active = candidates.totals.masked_fill(~candidates.active, NEVER).flatten(1).amax(1)
-    lengths = now.max_length if length_penalty > 0 else torch.full_like(now.max_length, length + 1)
+    lengths = beam_state.max_length if length_penalty > 0 else torch.full_like(beam_state.max_length, length + 1)
     bound: Tensor = active / lengths.pow(length_penalty)
-    return now.best[:, -1] >= bound
+    return beam_state.best[:, -1] >= bound
 
 
 def _add_ended(
@@ -292,12 +301,12 @@ def _add_ended(
 
 
 class TreeRecorder:
-    """Records the trees of a search where they are requested."""
+    """Records the trees of a search, if requested."""
 
     def __init__(self, trees: list[Tree] | None, sentences: int) -> None:
         self.enabled = trees is not None
         self._trees: list[Tree] = [[] for _ in range(sentences)]
-        self._branches: list[list[int]] = [[] for _ in range(sentences)]  # the branch that stands in each place
+        self._branches: list[list[int]] = [[] for _ in range(sentences)]  # the branch in each place of the beam
         if trees is not None:
             trees.extend(self._trees)
 
@@ -320,7 +329,7 @@ class TreeRecorder:
             self._trees[sentence].append(step_branches)
 
     def reorder(self, order: Tensor, sentences: list[int], count: int) -> None:
-        """Remember where the branches of this step stand; each group had `count` of them."""
+        """Record the new places of the branches of this step; each group had `count` of them."""
         if not self.enabled:
             return
         for sentence, groups in zip(sentences, order.tolist(), strict=True):

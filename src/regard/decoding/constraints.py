@@ -1,9 +1,9 @@
-"""Constraints: which tokens may come next.
+"""Constraints: restrict which tokens may come next.
 
 R rows (hypotheses), t tokens so far, V vocabulary.
 
-A constraint sets log-probabilities to -inf and changes no others, so that a search reports the model's own
-probabilities. A prefix and the maximum length leave exactly one token and take precedence over all other constraints.
+A constraint sets log-probabilities to -inf and does not change the others, so that a search reports the probabilities
+of the model. A prefix and the maximum length leave exactly one token and take precedence over all other constraints.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Constraints:
     end: int
     """The end-of-sentence token."""
     max_lengths: Sequence[int]
-    """Tokens each sentence may have without the end token; there it is forced to end."""
+    """Maximum tokens of each sentence, without the end token; the end token is forced after them."""
     prefixes: Sequence[Sequence[int]] | None = None
-    """The tokens each sentence has to begin with."""
+    """Forced first tokens of each sentence."""
     min_length: int = 0
-    """Tokens before a sentence may end."""
+    """Minimum tokens of a sentence, without the end token."""
     no_repeat_ngram: int = 0
-    """No n-gram of this length occurs twice; 0 allows repetition."""
+    """The size of n-grams that may not be repeated; 0 allows repetition."""
     forbidden: Sequence[int] = ()
     """Tokens that are never generated, such as padding."""
 
@@ -45,10 +45,10 @@ class Constraints:
         if len(self.prefixes) != sentences:
             raise InputError(f"there are {len(self.prefixes)} prefixes for {sentences} sentences")
         if any(self.end in prefix for prefix in self.prefixes):
-            raise InputError(f"a prefix holds {self.end}, the token that ends a sentence")
+            raise InputError(f"a prefix contains the end token ({self.end})")
 
     def max_length(self, sentence: int) -> int:
-        """Tokens the sentence may have; a prefix is never cut."""
+        """Maximum tokens of the sentence; at least those of its prefix."""
         return max(self.max_lengths[sentence], len(self.prefix(sentence)), 0)
 
     def prefix(self, sentence: int) -> Sequence[int]:
@@ -57,8 +57,8 @@ class Constraints:
     def apply(self, scores: Tensor, tokens: Tensor, sentences: Sequence[int]) -> None:
         """Set forbidden continuations of (R, t) `tokens` to -inf in the log-probabilities (R, V), in place.
 
-        `sentences` are the sentences of the rows in order, each with R / len(sentences) rows. A row in which everything
-        would be forbidden may end.
+        `sentences` are the sentences of the rows in order, each with R / len(sentences) rows. If every token of a row
+        would be forbidden, the end token is allowed.
         """
         length = tokens.shape[1]
         forced = [self._forced(sentence, length) for sentence in sentences]

@@ -1,4 +1,4 @@
-"""Engines: source token ids in, hypotheses out, as the decode section of a config says.
+"""Engines: search hypotheses for source token ids with the decode settings of a config.
 
 B sentences, S source tokens.
 """
@@ -26,17 +26,17 @@ Ids = Sequence[Sequence[int]]
 
 
 class SearchOptions(NamedTuple):
-    """How a batch of sentences is searched."""
+    """Options of a search over a batch of sentences."""
 
     beams: int
     results: int = 1
-    """Hypotheses of each sentence, best first."""
+    """Number of hypotheses per sentence."""
     seed: int | None = None
     """Sample with this seed instead of searching."""
     prefixes: Ids | None = None
-    """Target ids that each hypothesis begins with."""
+    """Forced first tokens of each hypothesis."""
     keep_encoded: bool = False
-    """Return what the first model encoded, for a trace."""
+    """Return the encoded sources of the first model, for a trace."""
     keep_trees: bool = False
     """Return all branches of the beam search."""
 
@@ -50,7 +50,7 @@ class SearchResult(NamedTuple):
 
 
 class Engine(Protocol):
-    """Whatever finds hypotheses: PyTorch, or CTranslate2."""
+    """A search backend: PyTorch or CTranslate2."""
 
     def search(self, sources: Ids, options: SearchOptions) -> SearchResult:
         """The best hypotheses for each source; ids include the end token."""
@@ -64,12 +64,12 @@ class TorchEngine:
 
     @property
     def max_positions(self) -> int | None:
-        """Tokens of a side that all position tables have places for, without the begin or end token."""
+        """Maximum tokens of a sentence by the position tables of all models, without the begin or end token."""
         configs = [cast(ModelConfig, model.config) for model in self.models]
         return min((config.max_positions - 1 for config in configs if config.has_position_table), default=None)
 
     def max_lengths(self, sources: Ids) -> list[int]:
-        """Tokens that the output for each source may have, without the end token."""
+        """Maximum output tokens for each source, without the end token."""
         settings, positions = self.settings, self.max_positions
         lengths = max_lengths(
             [len(ids) for ids in sources], ratio=settings.max_length_ratio, extra=settings.max_length_extra

@@ -31,7 +31,7 @@ MIN_ATTENTION = 0.05  # of a target word on a term's source, to be replaced by t
 SIMILAR_ATTENTION = 0.8  # of the best word's attention: words that attend as much are compared by length
 NEIGHBOUR_ATTENTION = 0.5  # of a neighbour on a term's source, to be replaced together with the best word
 WORD_ATTENTION = 0.25  # of a neighbour on one word of the term, to be replaced together with the best word
-MAX_FUNCTION_WORD = 3  # letters of an article or a preposition
+MAX_FUNCTION_WORD = 3  # maximum letters of an article or a preposition
 OPENING = "'’([{«“-/¿¡"  # after these a word begins without a space
 BEFORE_CAPITALS = ".!?…:>" + OPENING  # after these a sentence may begin; > ends a tag
 
@@ -83,15 +83,15 @@ def _capitalized(word: str) -> str:
 
 
 class Match(NamedTuple):
-    """A term where it stands in a source."""
+    """An occurrence of a term in a source."""
 
     start: int
     end: int
     source: str
     forms: tuple[str, ...]
-    """The target may have any of them; the first is put there if the model writes none."""
+    """Accepted target forms; the first is placed if the translation has none of them."""
     copied: bool
-    """The source is copied, to the byte."""
+    """Whether the source text is copied unchanged."""
 
 
 @dataclass(frozen=True)
@@ -100,16 +100,16 @@ class Glossary:
 
     terms: Mapping[Key, tuple[str, ...]]
     patterns: tuple[re.Pattern[str], ...]
-    """What is copied beside the `copied` words."""
+    """Regular expressions of text to copy."""
     copied: frozenset[Key]
     ignore_case: bool
-    """Of the terms; copied words always have to match in case."""
+    """Whether to ignore case in terms; copied words always have to match in case."""
 
     @classmethod
     def make(
         cls, terms: Iterable[tuple[str, Sequence[str]]] = (), keep: Iterable[str] = (), *, ignore_case: bool = False
     ) -> Glossary:
-        """A glossary of (source, forms) and of words to copy; those between slashes are regular expressions."""
+        """Make a glossary of (source, forms) and of words to copy; words between slashes are regular expressions."""
         forms_of: dict[Key, tuple[str, ...]] = {}
         for source, forms in terms:
             key = _key(source, ignore_case=ignore_case)
@@ -138,7 +138,7 @@ class Glossary:
             raise DataError(f"{glossary if keep is None else keep}: {error}") from error
 
     def find(self, text: str) -> list[Match]:
-        """The terms in a text, in order; of overlapping terms the longest counts."""
+        """Find the terms in a text, in order; of overlapping terms, the longest."""
         spans = word_spans(text)
         matches: list[Match] = []
         candidates = [*self._find_copied(text, spans), *self._find_terms(text, spans)]
@@ -155,14 +155,14 @@ class Glossary:
 
     @functools.cached_property
     def _lengths(self) -> tuple[set[int], set[int]]:
-        """The numbers of words that copied words and terms have."""
+        """The lengths of copied entries and of terms, in words."""
         return {len(key) for key in self.copied}, {len(key) for key in self.terms}
 
     def _find_copied(self, text: str, spans: Sequence[Span]) -> Iterator[Match]:
         matches = (match for pattern in self.patterns for match in pattern.finditer(text) if match[0].strip())
-        found = [_whole_words(spans, match.span()) for match in matches]
-        found += [span for span, _ in _find_keys(text, spans, self.copied, self._lengths[0], lambda key, _: key)]
-        for start, end in found:
+        copied_spans = [_whole_words(spans, match.span()) for match in matches]
+        copied_spans += [span for span, _ in _find_keys(text, spans, self.copied, self._lengths[0], lambda key, _: key)]
+        for start, end in copied_spans:
             yield Match(start, end, text[start:end], (text[start:end],), copied=True)
 
     def _find_terms(self, text: str, spans: Sequence[Span]) -> Iterator[Match]:
@@ -170,7 +170,7 @@ class Glossary:
             if self.ignore_case:
                 return tuple(word.casefold() for word in key)
             begins = first == 0 or text[spans[first - 1][0]] in BEFORE_CAPITALS
-            if begins and key not in self.terms:  # a capital there may be the sentence's
+            if begins and key not in self.terms:  # the capital may be that of the sentence start
                 return (key[0][:1].lower() + key[0][1:], *key[1:])
             return key
 
@@ -179,7 +179,7 @@ class Glossary:
 
 
 def _whole_words(spans: Sequence[Span], span: Span) -> Span:
-    """The span widened to whole words."""
+    """Extend a span to whole words."""
     first = bisect_right(spans, span[0], key=lambda word: word[1])
     last = bisect_left(spans, span[1], key=lambda word: word[0]) - 1
     return spans[first][0], spans[last][1]
@@ -188,7 +188,7 @@ def _whole_words(spans: Sequence[Span], span: Span) -> Span:
 def _find_keys(
     text: str, spans: Sequence[Span], keys: Container[Key], lengths: Iterable[int], normalize: Callable[[Key, int], Key]
 ) -> Iterator[tuple[Span, Key]]:
-    """Where the words of a text, normalized, are one of the keys."""
+    """Find the spans of a text whose normalized words are one of the keys."""
     for length in lengths:
         for first in range(len(spans) - length + 1):
             words = spans[first : first + length]
@@ -198,7 +198,7 @@ def _find_keys(
 
 
 def _content_lines(path: Path) -> Iterator[tuple[str, str]]:
-    """The lines of a file that are neither empty nor a comment, and where they stand."""
+    """The lines of a file that are neither empty nor a comment, with their location."""
     for line, origin in read_lines(path):
         if line.strip() and not line.startswith("# "):
             yield line, str(origin)
@@ -218,18 +218,18 @@ def _parse_row(line: str, where: str) -> tuple[str, list[str]]:
 
 
 class Term(NamedTuple):
-    """What became of a term of the source."""
+    """A term of the source and its status in the translation."""
 
     source: str
-    """As it stands in the source."""
+    """The text in the source."""
     form: str
-    """As it stands in the translation; empty if it is missing."""
+    """The text in the translation; empty if the term is missing."""
     status: Status
-    """Written by the model, placed in the place of the model's word, or missing."""
+    """Written by the model, placed by replacing a word of the model, or missing."""
 
 
 class TokenAttention(NamedTuple):
-    """The attention of target tokens to source tokens, and where the tokens stand in their texts."""
+    """The attention of target tokens to source tokens, and the character spans of the tokens."""
 
     weights: Tensor
     """(T, S)"""
@@ -238,7 +238,7 @@ class TokenAttention(NamedTuple):
 
 
 def token_spans(ids: Sequence[int], subwords: Sequence[str]) -> list[Span]:
-    """Where each token stands in the text without the space before it; (0, 0) for special tokens."""
+    """The character span of each token, without the space before it; (0, 0) for special tokens."""
     spans, end = [], 0
     for token, subword in zip(ids, subwords, strict=True):
         if token in TEXTLESS_TOKENS:
@@ -250,7 +250,7 @@ def token_spans(ids: Sequence[int], subwords: Sequence[str]) -> list[Span]:
 
 
 def proportional(target_tokens: int, source_tokens: int) -> Tensor:
-    """(T, S) weights along the diagonal, which stand for the attention of a model that has none."""
+    """(T, S) weights along the diagonal, used for models without attention."""
     target = torch.arange(target_tokens + 1) / target_tokens
     source = torch.arange(source_tokens + 1) / source_tokens
     low = torch.maximum(target[:-1, None], source[None, :-1])
@@ -259,26 +259,26 @@ def proportional(target_tokens: int, source_tokens: int) -> Tensor:
 
 
 def find_forms(text: str, matches: Sequence[Match]) -> list[Span | None]:
-    """Where a form of each term stands in a translation; no part of it counts for two terms."""
+    """The span of each term's form in a translation, or None; spans do not overlap."""
     spans = word_spans(text)
     starts, ends = {start for start, _ in spans}, {end for _, end in spans}
-    found: list[Span | None] = [None] * len(matches)
+    form_spans: list[Span | None] = [None] * len(matches)
     for number in sorted(range(len(matches)), key=lambda number: -max(map(len, matches[number].forms))):
         match = matches[number]
         forms = [*match.forms] if match.copied else [*match.forms, *map(_capitalized, match.forms)]
         for form in sorted(dict.fromkeys(forms), key=len, reverse=True):
             first = 0
-            while found[number] is None and (start := text.find(form, first)) >= 0:
+            while form_spans[number] is None and (start := text.find(form, first)) >= 0:
                 first, end = start + 1, start + len(form)
-                free = not any(span and _overlap((start, end), span) for span in found)
+                free = not any(span and _overlap((start, end), span) for span in form_spans)
                 allowed = form in match.forms or start == (spans[0][0] if spans else 0)  # a sentence begins here
                 if free and allowed and start in starts and end in ends:
-                    found[number] = start, end
-    return found
+                    form_spans[number] = start, end
+    return form_spans
 
 
 def place_terms(text: str, matches: Sequence[Match], attention: TokenAttention | None) -> tuple[str, list[Term]]:
-    """The translation with its missing terms in the place of the words that attended to them, and all terms."""
+    """Replace the words that attended to missing terms by these terms; return the translation and all terms."""
     written = find_forms(text, matches)
     if attention is not None and None in written:
         text = _replace(text, matches, written, attention)
@@ -332,14 +332,14 @@ def _choose_words(weights: Sequence[Sequence[float]], used: set[int], words: Seq
     """The adjacent target words that a term replaces: those with most attention on it.
 
     An article attends to its noun, sometimes as much as the noun itself does: of words with similar attention the
-    longer one is taken, and short neighbours stay.
+    longer one is replaced, and short neighbours are kept.
     """
     free = [number for number in range(len(weights)) if number not in used]
     total = {number: sum(weights[number]) for number in free}
-    most = max(total.values(), default=0.0)
-    if most < MIN_ATTENTION:
+    highest = max(total.values(), default=0.0)
+    if highest < MIN_ATTENTION:
         return []
-    similar = [number for number in free if total[number] >= SIMILAR_ATTENTION * most]
+    similar = [number for number in free if total[number] >= SIMILAR_ATTENTION * highest]
     best = max(similar, key=lambda number: (len(words[number]), total[number]))
     neighbours = {
         number for number in similar if total[number] >= NEIGHBOUR_ATTENTION and _is_content_word(words[number])
@@ -364,6 +364,6 @@ def _is_content_word(word: str) -> bool:
 
 
 def count_statuses(terms: Iterable[Term]) -> dict[str, int]:
-    """How many terms were written, placed or are missing."""
+    """Count the terms by status: written, placed, missing."""
     counts = Counter(term.status for term in terms)
     return {status: counts[status] for status in STATUSES}

@@ -21,12 +21,12 @@ def greedy(
     length_penalty: float,
     encoded: list[Encoded] | None = None,
 ) -> list[Hypothesis]:
-    """One hypothesis for each sentence of (B, S); `first` (B,) are the tokens of the first step.
+    """One hypothesis for each sentence of (B, S); `first` (B,) are the input tokens of the first step.
 
-    For a translator that is the begin-of-sentence token; for a gpt it is the last token of the prompt, and the source
-    holds the tokens before it. A list passed as `encoded` gets what every model encoded.
+    For a translator they are the begin-of-sentence token. For a gpt they are the last tokens of the prompts, and the
+    source holds the tokens before. A list passed as `encoded` receives the encoded sources of every model.
     """
-    found = decode(
+    decoded = decode(
         models,
         source,
         first,
@@ -37,7 +37,7 @@ def greedy(
         length_penalty=length_penalty,
         encoded=encoded,
     )
-    return [hypotheses[0] for hypotheses in found]
+    return [hypotheses[0] for hypotheses in decoded]
 
 
 def most_probable(scores: Tensor, length: int, sentences: list[int]) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Sampling: draw tokens with the model's probabilities.
+"""Sampling: draw tokens from the model's distribution, with temperature, top-k, top-p (nucleus) and min-p.
 
 R rows (hypotheses), V vocabulary.
 """
@@ -35,8 +35,8 @@ def sample(
 ) -> list[list[Hypothesis]]:
     """Draw `samples` hypotheses for each sentence; `first` and `encoded` are as in `greedy`.
 
-    A sample depends on the seed, the sentence and the number of the sample, not on the rest of the batch.
-    Log-probabilities are the model's, whatever the temperature.
+    A sample depends only on the seed, the sentence and the number of the sample, not on the rest of the batch.
+    Log-probabilities are those of the model without temperature.
     """
     _check(samples, temperature, top_k, top_p, min_p)
     lengths = 1 + max((constraints.max_length(sentence) for sentence in range(len(source))), default=0)
@@ -65,10 +65,10 @@ def sample(
 
 
 def restrict(scores: Tensor, *, top_k: int, top_p: float, min_p: float) -> Tensor:
-    """The scores (R, V) with -inf for tokens that may not be drawn, one restriction after the other.
+    """Set the scores (R, V) of tokens that may not be drawn to -inf, first by top_k, then top_p, then min_p.
 
-    top_k keeps the k most probable tokens (0: all), top_p the fewest of the most probable that together have at least
-    that probability, min_p those at least that fraction as probable as the most probable one.
+    top_k keeps the k most probable tokens (0: all). top_p keeps the smallest set of most probable tokens whose
+    probabilities sum to at least top_p. min_p keeps tokens with at least min_p times the highest probability.
     """
     if 0 < top_k < scores.shape[-1]:
         least = scores.topk(top_k).values[:, -1:]
@@ -76,7 +76,7 @@ def restrict(scores: Tensor, *, top_k: int, top_p: float, min_p: float) -> Tenso
     if top_p < 1:
         ordered, places = scores.sort(stable=True, descending=True)
         probabilities = ordered.softmax(-1)
-        excess = probabilities.cumsum(-1) - probabilities >= top_p  # the tokens before are enough already
+        excess = probabilities.cumsum(-1) - probabilities >= top_p  # the tokens before it already reach top_p
         excess[:, 0] = False
         scores = torch.full_like(scores, NEVER).scatter_(1, places, ordered.masked_fill(excess, NEVER))
     if min_p > 0:

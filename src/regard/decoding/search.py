@@ -1,4 +1,4 @@
-"""What all searches share: hypotheses, one step of all models, and the sentences that remain in the batch.
+"""Shared parts of all searches: hypotheses, a step of all models, and removing finished sentences from the batch.
 
 B sentences in the batch, n hypotheses of each, R = B·n rows, t tokens so far, S source tokens, V vocabulary.
 """
@@ -20,8 +20,8 @@ from regard.models.contract import Generator, Record, State, reorder, tree_map
 Models = Generator | Sequence[Generator]
 """One model, or an ensemble with one vocabulary whose probabilities are averaged."""
 
-TOPK_GROUP = 128  # columns of which `topk` compares the maxima first
-COPY_COST = 8  # copying the state costs about as much as one step of an eighth of the batch
+TOPK_GROUP = 128  # columns in a group; `topk` first compares the maxima of groups
+COPY_COST = 8  # copying the state takes about as long as one step of an eighth of the batch
 
 
 class Hypothesis(NamedTuple):
@@ -32,37 +32,37 @@ class Hypothesis(NamedTuple):
     score: float
     """The log-probability with length and coverage penalties; hypotheses are ranked by it."""
     log_probability: float
-    """Of all tokens and the end token."""
+    """The sum over all tokens, including the end token."""
     finished: bool
-    """False: it was cut at the maximum length."""
+    """False if it was cut off at the maximum length."""
     log_probabilities: list[float]
-    """Of every token and the end token."""
+    """Log-probabilities of all tokens, including the end token."""
 
 
 class Encoded(NamedTuple):
-    """What a model's `start` returned for a batch of sources, so that a trace does not encode them again."""
+    """The result of a model's `start` for a batch of sources, reused by traces."""
 
     state: State
     record: Record
 
     def select(self, rows: Tensor) -> Encoded:
-        """The sentences of these rows; a sentence may come several times."""
+        """Select sentences by row; a row may occur several times."""
         memory = tree_map(lambda x: x.index_select(0, rows), self.state.memory)
         record = {name: x.index_select(0, rows) for name, x in self.record.items()}
         return Encoded(reorder(self.state._replace(memory=memory), rows), record)
 
 
 class History(NamedTuple):
-    """What belongs to the hypotheses, one row each."""
+    """The state of the hypotheses, one row each."""
 
     caches: tuple[Any, ...]
-    """The `State.past` of every model."""
+    """The `State.past` of every model: its KV cache or RNN state."""
     tokens: Tensor
     """(R, t)"""
     log_probabilities: Tensor
     """(R, t)"""
     coverage: Tensor | None
-    """(R, S) attention that each source token got so far, for a coverage penalty."""
+    """(R, S) accumulated attention on each source token, for the coverage penalty."""
 
 
 # The State of a search has the models' memories as its memory and a History as its past, so that one call reorders all.
@@ -110,7 +110,7 @@ def start(
 def step(
     models: list[Generator], tokens: Tensor, state: State, constraints: Constraints, sentences: list[int]
 ) -> tuple[Tensor, State]:
-    """The log-probabilities (R, V) of what may follow the tokens (R, 1), and the new state."""
+    """The log-probabilities (R, V) of the next tokens after the tokens (R, 1), and the new state."""
     history: History = state.past
     logs, caches, attention = [], [], []
     for model, memory, cache in zip(models, state.memory, history.caches, strict=True):
@@ -129,9 +129,9 @@ def step(
 
 
 def mean_probability(logs: list[Tensor]) -> Tensor:
-    """The logarithm of the mean of the models' probabilities, which are given as logarithms."""
-    if any(each.shape != logs[0].shape for each in logs):
-        sizes = ", ".join(str(each.shape[-1]) for each in logs)
+    """The log of the mean probability of several models, from their log-probabilities."""
+    if any(scores.shape != logs[0].shape for scores in logs):
+        sizes = ", ".join(str(scores.shape[-1]) for scores in logs)
         raise InputError(f"models of {sizes} tokens cannot be averaged: they must have one vocabulary")
     return torch.stack(logs).logsumexp(0) - log(len(logs))
 
@@ -140,7 +140,7 @@ def mean_cross_attention(record: Record) -> Tensor:
     """(R, S): the cross-attention of the last token, averaged over layers and heads."""
     layers = [weights[:, :, -1].mean(1) for name, weights in record.items() if name.endswith(".cross")]
     if not layers:
-        raise InputError("this model does not attend to its source: a coverage penalty needs that")
+        raise InputError("the coverage penalty needs cross-attention, and this model has none")
     return torch.stack(layers).mean(0).float()
 
 
@@ -152,7 +152,7 @@ def append(history: History, tokens: Tensor, log_probabilities: Tensor) -> Histo
     )
 
 
-# The batch: rows are reordered, and finished sentences leave.
+# The batch: reorder rows and remove finished sentences.
 
 
 def reorder_rows(state: State, rows: list[int]) -> State:
@@ -175,7 +175,7 @@ def keep_sentences(state: State, sentences: list[int], rows: list[int]) -> State
 
 
 def remaining(finished: list[bool]) -> list[int]:
-    """The sentences that stay in the batch: all, until enough are finished for a copy of the rest to pay."""
+    """The sentences to keep in the batch: all, until enough are finished that copying the others saves time."""
     worthwhile = sum(finished) * COPY_COST >= len(finished)
     return [row for row, is_finished in enumerate(finished) if not (worthwhile and is_finished)]
 
@@ -186,7 +186,7 @@ def topk(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     count = min(count, columns)
     if columns < 4 * TOPK_GROUP * (count + 1):
         return scores.topk(count)
-    # The largest values are in the groups with the largest maxima, and a maximum is far cheaper than a selection.
+    # The largest values are in the groups with the largest maxima, and amax is much faster than topk.
     whole = columns - columns % TOPK_GROUP
     groups = scores[:, :whole].unflatten(1, (-1, TOPK_GROUP))
     chosen = groups.amax(-1).topk(count).indices
@@ -198,7 +198,7 @@ def topk(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 class FinishedHypotheses:
-    """Finished hypotheses; they stay on the device until the search is over."""
+    """Collects finished hypotheses, on the device until the search is over."""
 
     def __init__(self, constraints: Constraints) -> None:
         self.constraints = constraints
@@ -209,7 +209,7 @@ class FinishedHypotheses:
         self.batches.append((sentences, tokens, log_probabilities, scores))
 
     def collect(self, count: int) -> list[list[Hypothesis]]:
-        """All hypotheses of each of `count` sentences, the shorter ones first."""
+        """All hypotheses of each of `count` sentences, shorter ones first."""
         by_sentence: list[list[Hypothesis]] = [[] for _ in range(count)]
         for sentences, tokens, log_probabilities, scores in self.batches:
             length = tokens.shape[1]
@@ -240,7 +240,7 @@ def decode(
     length_penalty: float,
     encoded: list[Encoded] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Decode `copies` hypotheses of each sentence, none depending on another, token by token as `choose` says."""
+    """Decode `copies` independent hypotheses of each sentence; `choose` selects every token."""
     if not len(source):
         return []
     models, hypotheses = prepare(models), FinishedHypotheses(constraints)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from regard.errors import ConfigError, DataError, InputError
-from regard.evaluation.evaluate import interval, refuse, span
+from regard.evaluation.evaluate import format_interval, format_range, refuse
 from regard.evaluation.metrics import (
     LENGTHS,
     METRICS,
@@ -51,7 +51,7 @@ class Difference(NamedTuple):
 
     line: int
     gap: float
-    """How much the chrF of the system is above that of the baseline."""
+    """chrF of the system minus chrF of the baseline."""
     chrf: float
     baseline_chrf: float
     text: str
@@ -59,16 +59,16 @@ class Difference(NamedTuple):
 
 
 class Contrast(NamedTuple):
-    """One system against the baseline, which is the first one."""
+    """One system compared with the baseline, which is the first system."""
 
     system: str
     baseline: str
     better: int
-    """Sentences with a higher chrF than the baseline's."""
+    """Number of sentences with a higher chrF than the baseline."""
     equal: int
     worse: int
     ngrams: list[NgramDifference]
-    """What the system has right more often."""
+    """N-grams that the system has right more often than the baseline."""
     baseline_ngrams: list[NgramDifference]
     different: list[Difference]
     """The largest gains, then the largest losses."""
@@ -83,20 +83,20 @@ class Comparison(Report):
     """Several systems on one test set."""
 
     scores: dict[str, dict[str, PairedScore]]
-    """By system and metric."""
+    """Scores by system and metric."""
     signatures: dict[str, dict[str, str]]
-    """By metric and test."""
+    """sacreBLEU signatures by metric and test."""
     by_length: dict[str, list[Bucket]]
-    """By system."""
+    """Buckets by system."""
     against: list[Contrast]
     references: Sequence[Sequence[str]]
     sources: Sequence[str] | None = None
     paths: Mapping[str, str] | None = None
     """The file or folder of every system."""
     about: str = ""
-    """The test set in words."""
+    """A description of the test set."""
     translators: Mapping[str, Translator] | None = None
-    """The models that translated, whose traces a saved page shows."""
+    """The models that translated; a saved page shows their attention."""
     beams: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -131,13 +131,13 @@ class Comparison(Report):
         for metric, title in METRICS.items():
             for name, scores in self.scores.items():
                 score = scores[metric]
-                # Two equal scores get a small p-value too, which means nothing.
+                # sacreBLEU gives equal scores a small p-value too, which is not significant.
                 differs = score.score != self.scores[first][metric].score
-                chances = [_p_value(p, marked=differs) for p in (score.p_randomisation, score.p_bootstrap)]
+                p_values = [_p_value(p, marked=differs) for p in (score.p_randomisation, score.p_bootstrap)]
                 interval = f"{score.low:z.1f} to {score.high:z.1f}"
-                rows.append([title if name == first else "", name, f"{score.score:z.2f}", interval, *chances])
+                rows.append([title if name == first else "", name, f"{score.score:z.2f}", interval, *p_values])
         lengths = [
-            [span(row[0].first, row[0].last), f"{row[0].sentences:,}", *map(_bucket_text, row)]
+            [format_range(row[0].first, row[0].last), f"{row[0].sentences:,}", *map(_bucket_text, row)]
             for row in zip(*self.by_length.values(), strict=True)
         ]
         return [
@@ -159,7 +159,7 @@ def _p_value(p: float | None, *, marked: bool) -> str:
 
 
 def _bucket_text(bucket: Bucket) -> str:
-    return f"{bucket.bleu:z.1f} ({interval(bucket).replace(' to ', '–')})" + " few" * bucket.small
+    return f"{bucket.bleu:z.1f} ({format_interval(bucket).replace(' to ', '–')})" + " few" * bucket.small
 
 
 def _contrast_table(contrast: Contrast) -> Table:
@@ -203,10 +203,10 @@ def compare(
         raise ConfigError("one system cannot be compared: give two or more")
     named = _names(systems)
     if all(isinstance(system, str | Path) and Path(system).is_file() for system in systems):
-        refuse({"--beams": beams, "--set": config}, "is for searching, and these files are translated already")
+        refuse({"--beams": beams, "--set": config}, "is for decoding, and these files are already translated")
     lengths = LENGTHS if lengths is None else lengths
     test = read_test_set(source, reference, tokenize=tokenize, lengths=lengths)
-    # Files first: what is wrong with them is found before anything is translated.
+    # Read files first, so that their errors are found before anything is translated.
     order = sorted(named, key=lambda name: isinstance(named[name], Translator) or is_model(str(named[name])))
     models = sum(isinstance(system, Translator) or is_model(system) for system in systems)
     done: dict[str, Translations] = {}
@@ -228,13 +228,13 @@ def compare(
         sources=test.sources,
         paths={name: str(system) if isinstance(system, str | Path) else name for name, system in named.items()},
         about=f"{len(test.references[0]):,} sentences against {', '.join(test.names)}",
-        translators={name: found.translator for name, found in done.items() if found.translator is not None},
+        translators={name: system.translator for name, system in done.items() if system.translator is not None},
         beams=beams,
     )
 
 
 def _names(systems: Sequence[str | Path | Translator]) -> dict[str, str | Path | Translator]:
-    """Systems by name: that of the file or folder, its path where two names are equal, or "model 1"."""
+    """Name the systems: by file or folder name, by path if two names are equal, or "model 1" for a loaded model."""
     paths = [str(system) for system in systems if isinstance(system, str | Path)]
     if len(set(paths)) < len(paths):
         raise ConfigError(f"{' '.join(paths)}: a system is named twice")
@@ -308,11 +308,11 @@ def paired_tests(
     for metric in METRICS:
         results = {}
         for test, kind in TESTS.items():
-            # A metric that knows its references does not prepare them again for every system.
+            # A metric with cached references does not prepare them again for every system.
             scorer = make_metric(metric, lowercase=lowercase, tokenize=tokenize, references=lists)
-            signed, found = PairedTest(texts, {metric: scorer}, None, test_type=kind)()
-            (key,) = signed
-            results[test], signatures[metric][test] = found[key], str(signed[key])
+            test_signatures, test_results = PairedTest(texts, {metric: scorer}, None, test_type=kind)()
+            (key,) = test_signatures
+            results[test], signatures[metric][test] = test_results[key], str(test_signatures[key])
         for name, bootstrap, randomised in zip(systems, *results.values(), strict=True):
             mean, half = float(bootstrap.mean), float(bootstrap.ci)
             values = float(bootstrap.score), mean - half, mean + half

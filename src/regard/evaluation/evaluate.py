@@ -49,18 +49,18 @@ from regard.translation.reader import Reader
 from regard.translation.translator import Translator
 from regard.translation.writer import Writer
 
-EXAMPLES = {"warned": 15, "worst": 15, "best": 10, "middle": 50}  # sentences of each kind in a report, at most,
-MAX_EXAMPLES = 50  # and of all kinds together
-MIN_EXAMPLE_WORDS = 4  # a shorter reference says little about a translation
+EXAMPLES = {"warned": 15, "worst": 15, "best": 10, "middle": 50}  # maximum sentences of each kind in a report
+MAX_EXAMPLES = 50  # of all kinds together
+MIN_EXAMPLE_WORDS = 4  # sentences with shorter references are poor examples
 
 
 class Sentence(NamedTuple):
     """One line of the test set."""
 
     line: int
-    """From 1."""
+    """The line number, from 1."""
     source: str
-    """Empty where only translations were given."""
+    """Empty if only translations were given."""
     references: tuple[str, ...]
     text: str
     scores: dict[str, float]
@@ -78,21 +78,21 @@ class Evaluation(Report):
 
     system: str
     about: str
-    """The test set in words."""
+    """A description of the test set."""
     bleu: Score
     chrf: Score
     ter: Score
     by_length: list[Bucket]
     by_frequency: list[FrequencyBucket]
     frequencies_from: str
-    """The text in which word frequencies are counted."""
+    """The name of the text in which word frequencies are counted."""
     warnings: dict[str, int] | None
-    """The number of sentences for every kind of warning; None without a source to compare with."""
+    """The number of sentences for every kind of warning; None without a source."""
     sentences: list[Sentence]
     terms: Mapping[str, Any] | None
     tokenize: str | None
     translator: Translator | None = None
-    """The model that translated, whose traces a saved page shows."""
+    """The model that translated; a saved page shows its attention."""
     beams: int | None = None
 
     @property
@@ -120,18 +120,26 @@ class Evaluation(Report):
     def tables(self) -> list[Table]:
         scores = [(METRICS[name], getattr(self, name)) for name in METRICS]
         lengths = [
-            [span(bucket.first, bucket.last), f"{bucket.sentences:,}", f"{bucket.bleu:.1f}", interval(bucket), note]
+            [
+                format_range(bucket.first, bucket.last),
+                f"{bucket.sentences:,}",
+                f"{bucket.bleu:.1f}",
+                format_interval(bucket),
+                note,
+            ]
             for bucket in self.by_length
             for note in ["few" if bucket.small else ""]
         ]
         frequencies = [
-            [span(first, last), f"{words:,}", f"{100 * f1:.1f}", f"{100 * low:.1f} to {100 * high:.1f}", note]
+            [format_range(first, last), f"{words:,}", f"{100 * f1:.1f}", f"{100 * low:.1f} to {100 * high:.1f}", note]
             for first, last, words, _, _, f1, low, high in self.by_frequency
             for note in ["few" if words < FEW_SENTENCES else ""]
             if words
         ]
-        found = [
-            Table(["", "score", "95 % interval"], [[name, f"{x.score:.2f}", interval(x, 2)] for name, x in scores]),
+        tables = [
+            Table(
+                ["", "score", "95 % interval"], [[name, f"{x.score:.2f}", format_interval(x, 2)] for name, x in scores]
+            ),
             Table(["signatures"], [[f"{name} {score.signature}"] for name, score in scores]),
             Table(["words", "sentences", "BLEU", "95 % interval", ""], lengths, "BLEU by reference length"),
             Table(
@@ -148,32 +156,32 @@ class Evaluation(Report):
             facts.append(f"confidence: {self.confidence:.0%} on average")
         if self.terms is not None:
             facts.append(f"terms: {_terms_text(self.terms)}")
-        return [*found, Table([""], [[fact] for fact in facts])] if facts else found
+        return [*tables, Table([""], [[fact] for fact in facts])] if facts else tables
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write a page with the scores, charts and about fifty sentences, those of a model with their attention."""
+        """Write a page with scores, charts and about fifty example sentences, for a model with their attention."""
         from regard.evaluation.pages import evaluation_page
 
         write_file(Path(path), evaluation_page(self, choose_examples(self)), force=force)
 
 
-def span(first: int, last: int | None) -> str:
+def format_range(first: int, last: int | None) -> str:
     """`11–20`, `5` or `61+`."""
     return f"{first}+" if last is None else f"{first}" if first == last else f"{first}–{last}"
 
 
-def interval(scored: Score | Bucket, digits: int = 1) -> str:
+def format_interval(scored: Score | Bucket, digits: int = 1) -> str:
     """`87.7 to 93.5`."""
     return f"{scored.low:z.{digits}f} to {scored.high:z.{digits}f}"
 
 
 def _terms_text(terms: Mapping[str, Any]) -> str:
     text = f"{terms['accuracy']:.1%} of {terms['terms']:,} in {terms['sentences']:,} sentences"
-    helped = terms.get("with_glossary")
-    if not helped:
+    with_glossary = terms.get("with_glossary")
+    if not with_glossary:
         return text
-    bleu = f"BLEU of these {helped['bleu']:.1f}, without {helped['bleu_without']:.1f}"
-    return f"{text}; {helped['accuracy']:.1%} with the glossary ({bleu})"
+    bleu = f"BLEU of these {with_glossary['bleu']:.1f}, without {with_glossary['bleu_without']:.1f}"
+    return f"{text}; {with_glossary['accuracy']:.1%} with the glossary ({bleu})"
 
 
 def evaluate(
@@ -194,10 +202,10 @@ def evaluate(
 ) -> Evaluation | Perplexity:
     """Score a model or a file of translations (`hypothesis`) against references with BLEU, chrF and TER.
 
-    The model is a folder, several joined by `+`, or loaded already; a gpt or bert is scored by the perplexity of the
-    `source` text. `train` is target text in which word frequencies are counted, by default the reference; `glossary` is
-    a TSV file whose terms are counted in the translations. `lengths` are the limits of the buckets of reference
-    length. `config` holds decode settings, such as {"decode.length_penalty": 1.2}.
+    The model is a folder, several folders joined by `+`, or a loaded model; a gpt or bert is scored by its perplexity
+    on the `source` text. `train` is target text in which word frequencies are counted, by default the reference.
+    `glossary` is a TSV file whose terms are counted in the translations. `lengths` are the upper limits of the length
+    buckets, in reference words. `config` holds decode settings, such as {"decode.length_penalty": 1.2}.
     """
     if model is not None and language_model(model):
         given = {
@@ -209,7 +217,7 @@ def evaluate(
         return _perplexity(model, source or reference, device, progress)
     system = _choose_system(model, hypothesis)
     if hypothesis:
-        refuse({"--beams": beams, "--set": config}, "is for searching, and --hypothesis is translated already")
+        refuse({"--beams": beams, "--set": config}, "is for decoding, and --hypothesis is already translated")
     lengths = LENGTHS if lengths is None else lengths
     test = read_test_set(source, reference, tokenize=tokenize, lengths=lengths)
     if glossary and test.sources is None:
@@ -247,7 +255,7 @@ def language_model(model: object) -> bool:
 
 
 def refuse(given: Mapping[str, Any], reason: str) -> None:
-    """Refuse options that would have no effect."""
+    """Raise a ConfigError for options that would have no effect."""
     for flag, value in given.items():
         if value:
             raise ConfigError(f"{flag} {reason}: leave it out")
@@ -291,7 +299,9 @@ def score_translations(
     hypotheses = translations.texts
     check_lines(hypotheses, *references)
     if sources is not None and len(sources) != len(hypotheses):
-        raise DataError(f"there are {len(sources):,} sources and {len(hypotheses):,} translations: line for line")
+        raise DataError(
+            f"there are {len(sources):,} sources and {len(hypotheses):,} translations: the numbers must be equal"
+        )
     options: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize}
     split = word_splitter(**options)
     reference_words = [split(line) for line in references[0]]
@@ -333,15 +343,15 @@ def score_translations(
 def _find_warnings(
     sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
 ) -> list[Sequence[QualityWarning]]:
-    """The warnings that the texts alone give; the references say which lengths and script to expect."""
+    """Find warnings in the texts alone; the references give the expected lengths and script."""
     expected = Expected.from_pairs(list(zip(sources, references, strict=True)))
     return [find_warnings(source, text, expected=expected) for source, text in zip(sources, hypotheses, strict=True)]
 
 
 def choose_examples(evaluation: Evaluation) -> list[tuple[str, Sentence]]:
-    """The sentences of a report with their kind: warned, worst, best and middle, by sentence chrF.
+    """Choose example sentences for a report with their kind: warned, worst, best or middle by sentence chrF.
 
-    Longer ones come first among those with the same score.
+    Among sentences with the same score, longer ones come first.
     """
     sentences = evaluation.sentences
     lengths = line_lengths([sentence.references[0] for sentence in sentences], tokenize=evaluation.tokenize)

@@ -10,7 +10,7 @@ from regard.errors import ConfigError, DataError, did_you_mean
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 RESAMPLES = 1000  # bootstrap samples, sacreBLEU's default
-LENGTHS = (10, 20, 30, 40, 60)  # the most reference words in each bucket of length; one more bucket holds the rest
+LENGTHS = (10, 20, 30, 40, 60)  # upper limits of the length buckets in reference words; the last bucket has no limit
 FEW_SENTENCES = 30  # a bucket with fewer sentences is marked as small
 TOKENIZERS = ("13a", "intl", "none", "char", "zh", "ja-mecab", "ko-mecab")  # those of sacreBLEU that download nothing
 SPACE_TOKENIZERS = ("13a", "intl", "none")  # for languages that separate words by spaces
@@ -33,7 +33,7 @@ class Bucket(NamedTuple):
 
     first: int
     last: int | None
-    """None: no limit."""
+    """None for no limit."""
     sentences: int
     bleu: float
     low: float
@@ -41,7 +41,7 @@ class Bucket(NamedTuple):
 
     @property
     def small(self) -> bool:
-        """Whether there are too few sentences for the score to say much."""
+        """Whether there are too few sentences for a reliable score."""
         return self.sentences < FEW_SENTENCES
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,28 +84,28 @@ def corpus_scores(
 def _score(metric: Any, hypotheses: Sequence[str], references: Sequence[Sequence[str]], interval: bool) -> Score:
     texts, lists = list(hypotheses), [list(lines) for lines in references]
     if not interval:
-        found = metric.corpus_score(texts, lists)
-        return Score(float(found.score), str(metric.get_signature()))
+        result = metric.corpus_score(texts, lists)
+        return Score(float(result.score), str(metric.get_signature()))
     bootstrap_seed()
     try:
-        found = metric.corpus_score(texts, lists, n_bootstrap=RESAMPLES)
-        mean, half = float(found._mean), float(found._ci)  # sacreBLEU 2 has no public names for these
+        result = metric.corpus_score(texts, lists, n_bootstrap=RESAMPLES)
+        mean, half = float(result._mean), float(result._ci)  # sacreBLEU 2 has no public names for these
     except TypeError:  # sacreBLEU cannot average the samples when some of them score zero; its paired test can
         from sacrebleu.significance import PairedTest
 
         _, results = PairedTest([("", texts)], {"": metric}, lists, test_type="bs", n_samples=RESAMPLES)()
-        found = cast(Any, results[next(name for name in results if name != "System")][0])
-        mean, half = float(found.mean), float(found.ci)
-    return Score(float(found.score), str(metric.get_signature()), mean - half, mean + half)
+        result = cast(Any, results[next(name for name in results if name != "System")][0])
+        mean, half = float(result.mean), float(result.ci)
+    return Score(float(result.score), str(metric.get_signature()), mean - half, mean + half)
 
 
 def bootstrap_seed() -> int | None:
-    """Return the seed that sacreBLEU reads from SACREBLEU_SEED; None is a new seed each time."""
+    """Return the seed that sacreBLEU reads from SACREBLEU_SEED; None means a random seed."""
     text = os.environ.get("SACREBLEU_SEED", "12345")
     if text.lower() == "none":
         return None
     if not text.isdecimal():
-        raise ConfigError(f"SACREBLEU_SEED ({text}) must be a whole number from 0 on, or none")
+        raise ConfigError(f"SACREBLEU_SEED ({text}) must be a whole number of at least 0, or none")
     return int(text)
 
 
@@ -116,7 +116,7 @@ def sentence_scores(
     lowercase: bool = False,
     tokenize: str | None = None,
 ) -> list[dict[str, float]]:
-    """Score every sentence by itself, as `sacrebleu --sentence-level` does."""
+    """Score every sentence separately, as `sacrebleu --sentence-level` does."""
     check_lines(hypotheses, *references)
     scorers = {
         name: make_metric(
@@ -154,20 +154,20 @@ def by_length(
         assert high is not None
         first = lengths[number - 1] + 1 if number else 1
         last = lengths[number] if number < len(lengths) else None
-        # The interval lies around the mean of the samples, so that of few sentences may leave the range of BLEU.
+        # The interval is centred on the bootstrap mean, so with few sentences it may leave the range of BLEU.
         buckets.append(Bucket(first, last, len(sentences), score, max(low, 0.0), min(high, 100.0)))
     return buckets
 
 
 def check_lengths(lengths: Sequence[int]) -> None:
-    """Refuse bucket limits that do not increase."""
+    """Raise a ConfigError if bucket limits do not increase."""
     if not lengths or lengths[0] < 1 or list(lengths) != sorted(set(lengths)):
         listed = ",".join(map(str, lengths))
         raise ConfigError(f"--lengths ({listed}) must be increasing numbers of words from 1, such as 10,20,30,40,60")
 
 
 def line_lengths(lines: Sequence[str], *, tokenize: str | None = None) -> list[int]:
-    """The number of words in every line: separated by spaces, or found by the tokenizer where there are no spaces."""
+    """The number of words in every line: separated by spaces, or by the tokenizer for languages without spaces."""
     if tokenize is None or tokenize in SPACE_TOKENIZERS:
         return [len(line.split()) for line in lines]
     split = word_splitter(lowercase=False, tokenize=tokenize)
@@ -181,11 +181,13 @@ def word_splitter(*, lowercase: bool, tokenize: str | None) -> Callable[[str], l
 
 
 def check_lines(hypotheses: Sequence[str], *references: Sequence[str]) -> None:
-    """Refuse texts that do not belong together line by line."""
+    """Raise a DataError if hypotheses and references do not have the same number of lines."""
     if not references:
         raise DataError("there is no reference to score against")
     for lines in references:
         if len(hypotheses) != len(lines):
-            raise DataError(f"there are {len(hypotheses):,} translations and {len(lines):,} references: line for line")
+            raise DataError(
+                f"there are {len(hypotheses):,} translations and {len(lines):,} references: the numbers must be equal"
+            )
     if not hypotheses:
         raise DataError("there are no translations to score")

@@ -1,4 +1,4 @@
-"""Pages: an evaluation or a comparison as HTML, with chosen sentences and their traces."""
+"""Pages: an evaluation or a comparison as HTML, with example sentences and their traces."""
 
 from __future__ import annotations
 
@@ -43,13 +43,15 @@ def comparison_page(comparison: Comparison) -> str:
     traces: dict[tuple[str, int], Trace] = {}
     for name, translator in (comparison.translators or {}).items():
         lines = [x.line for _, contrast, x in examples if name in (contrast.system, contrast.baseline)]
-        found = trace_lines(translator, {line: sources[line - 1] for line in lines if sources}, beams=comparison.beams)
-        traces |= {(name, line): trace for line, trace in found.items()}
+        line_traces = trace_lines(
+            translator, {line: sources[line - 1] for line in lines if sources}, beams=comparison.beams
+        )
+        traces |= {(name, line): trace for line, trace in line_traces.items()}
     rows = []
     for kind, contrast, (line, _, chrf, baseline_chrf, text, baseline_text) in examples:
         outputs = [
-            Output(name, own_text, {"chrf": own_chrf}, trace=traces.get((name, line)))
-            for name, own_text, own_chrf in (
+            Output(name, translation, {"chrf": score}, trace=traces.get((name, line)))
+            for name, translation, score in (
                 (contrast.system, text, chrf),
                 (contrast.baseline, baseline_text, baseline_chrf),
             )

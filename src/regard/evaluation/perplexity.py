@@ -29,7 +29,7 @@ from regard.translation.reader import Reader
 from regard.translation.writer import Writer
 
 BATCH_TOKENS = 4096
-SEED = 0  # of the tokens that a bert has to predict, the same as in validation during training
+SEED = 0  # for the masked tokens of a bert; the same as in validation during training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,17 +41,17 @@ class Perplexity(Report):
     nats: float
     """The mean negative log-likelihood of a predicted token."""
     predicted: int
-    """The tokens that were predicted: all of them by a gpt, the masked ones by a bert."""
+    """The number of predicted tokens: all tokens for a gpt, the masked ones for a bert."""
     tokens: int
-    """All tokens, the ends of texts included."""
+    """All tokens, including the end tokens of texts."""
     words: int
-    """Words between spaces plus line ends, as WikiText's perplexities count them."""
+    """Words separated by spaces, plus line ends, as in the word-level perplexity of WikiText."""
     characters: int
-    """Line ends included."""
+    """All characters, including line ends."""
     window: int
-    """The text is cut into windows of so many tokens, without overlap."""
+    """The window size in tokens; windows do not overlap."""
     masked: float | None
-    """The share of tokens that a bert had to predict."""
+    """The share of tokens masked for a bert; None for a gpt."""
 
     @property
     def perplexity(self) -> float:
@@ -59,7 +59,7 @@ class Perplexity(Report):
 
     @property
     def perplexity_per_word(self) -> float | None:
-        """None for a bert, which predicts only some tokens, and where it is infinite (a script without spaces)."""
+        """None for a bert, which predicts only masked tokens, and if infinite (a script without spaces)."""
         value = _exp(self.nats * self.tokens / max(self.words, 1))
         return None if self.masked is not None or math.isinf(value) else value
 
@@ -69,7 +69,7 @@ class Perplexity(Report):
 
     @property
     def signature(self) -> str:
-        """The settings that the numbers depend on."""
+        """The settings that determine the numbers, in the style of sacreBLEU."""
         window = f"window:{self.window}|overlap:no"
         return window if self.masked is None else f"{window}|masked:{self.masked:g}|seed:{SEED}"
 
@@ -97,7 +97,7 @@ class Perplexity(Report):
 def measure(
     model: Writer | Reader, text: str | Path, *, system: str = "model", progress: Progress | None = None
 ) -> Perplexity:
-    """The perplexity of a text file by a gpt or bert, computed as validation in training computes it."""
+    """The perplexity of a gpt or bert on a text file, computed as in validation during training."""
     if isinstance(model, Writer) and len(model.models) > 1:
         raise ConfigError(f"{system} is an ensemble: give one language model")
     module, config = model.models[0] if isinstance(model, Writer) else model.model, model.config
@@ -110,7 +110,7 @@ def measure(
         words = sum(len(line.split()) + 1 for line in texts)
         characters = sum(len(line) + 1 for line in texts)
     if not texts:
-        raise DataError(f"{text} has no line that is not empty")
+        raise DataError(f"{text} is empty or has only empty lines")
     make, windows, tokens, window = _windows(texts, model.tokenizer, config)
     nats, predicted = _negative_log_likelihood(module, make, range(windows), model.device, progress)
     return Perplexity(
@@ -128,8 +128,8 @@ def measure(
 
 def _windows(texts: Sequence[str], tokenizer: Tokenizer, config: Config) -> tuple[MakeBatch, int, int, int]:
     """The batches of a text cut into windows, their number, the number of tokens and the length of a window."""
-    ids = [np.array([*own, END], np.int64) for own in tokenizer.encode_batch(list(texts))]
-    lengths = np.array([len(own) for own in ids], np.int32)
+    ids = [np.array([*tokens, END], np.int64) for tokens in tokenizer.encode_batch(list(texts))]
+    lengths = np.array([len(tokens) for tokens in ids], np.int32)
     column = Column.of(np.concatenate(ids), lengths)
     stream = Stream(column, np.arange(len(ids)), continuous=config.text.continuous)
     length = min(config.text.context_length, config.model.max_positions, len(stream))
@@ -146,7 +146,7 @@ def _windows(texts: Sequence[str], tokenizer: Tokenizer, config: Config) -> tupl
 def _negative_log_likelihood(
     model: nn.Module, make: MakeBatch, numbers: range, device: torch.device, progress: Progress | None
 ) -> tuple[float, int]:
-    """The sum over all predicted tokens, in nats, and their number."""
+    """The sum over all predicted tokens in nats, and the number of these tokens."""
     nats, predicted = torch.zeros((), dtype=torch.float64), 0
     with Prefetcher(make, numbers, device=device) as feed:
         for number, batch in enumerate(feed, 1):

@@ -1,4 +1,4 @@
-"""Systems: what is scored, a model that translates the test set or a file with its translations."""
+"""Systems to score: a model that translates the test set, or a file of translations."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Translations(NamedTuple):
     warnings: list[Sequence[QualityWarning]] | None = None
     confidences: list[float | None] | None = None
     translator: Translator | None = None
-    """The model that made them, if it was not a file."""
+    """The model; None for a file."""
 
 
 class EvaluationSet(NamedTuple):
-    """The lines of a test set, checked to belong together."""
+    """The lines of a test set, with equal numbers of lines."""
 
     sources: list[str] | None
     references: list[list[str]]
@@ -42,16 +42,18 @@ class EvaluationSet(NamedTuple):
     """The reference files."""
 
     def check(self, system: str, texts: Sequence[str]) -> None:
-        """Refuse translations whose number of lines differs from that of a reference."""
+        """Raise a DataError if the number of translations differs from that of a reference."""
         for name, lines in zip(self.names, self.references, strict=True):
             if len(lines) != len(texts):
-                raise DataError(f"{name} has {len(lines):,} lines and {system} {len(texts):,}: line for line")
+                raise DataError(
+                    f"{name} has {len(lines):,} lines and {system} {len(texts):,}: the numbers must be equal"
+                )
 
 
 def read_test_set(
     source: str | Path | None, reference: Paths | None, *, tokenize: str | None, lengths: Sequence[int]
 ) -> EvaluationSet:
-    """Read a test set and check all that can be wrong before hours of translating."""
+    """Read a test set and check all options, before hours of translating."""
     paths = [reference] if isinstance(reference, str | Path) else list(reference or [])
     if not paths:
         raise ConfigError("give the reference translations with --reference FILE")
@@ -66,7 +68,7 @@ def read_test_set(
 
 
 def read_test(path: str | Path) -> list[str]:
-    """The lines of a file without spaces at their ends, as sacreBLEU's command line reads them."""
+    """Read the lines of a file without trailing spaces, as sacreBLEU's command line does."""
     return [line.rstrip() for line, _ in read_lines(path)]
 
 
@@ -88,17 +90,19 @@ def translate_test(
     if not isinstance(system, Translator) and not is_model(system):
         texts = read_test(system)
         if sources is not None and len(texts) != len(sources):
-            raise DataError(f"{system} has {len(texts):,} lines and the source {len(sources):,}: line for line")
+            raise DataError(
+                f"{system} has {len(texts):,} lines and the source {len(sources):,}: the numbers must be equal"
+            )
         return Translations(texts)
     if sources is None:
-        raise ConfigError(f"{name_of(system)} has to translate: give --source FILE")
+        raise ConfigError(f"{name_of(system)} is a model: give the text to translate with --source FILE")
     if isinstance(system, Translator):
         translator = system
     else:
         place = find_device(device) if isinstance(device, str) else device
         translator = Translator.load(system, place, [f"{field}={value}" for field, value in (config or {}).items()])
     results = []
-    # align: a source that the model hardly attended to gives a warning too
+    # align: sources with little attention give a warning too
     for result in translator.stream(sources, beams=beams, align=True):
         results.append(result)
         if progress is not None:
@@ -112,7 +116,7 @@ def translate_test(
 
 
 def name_of(system: object) -> str:
-    """How a report calls a system: its path, or "model" for a loaded one."""
+    """The name of a system in a report: its path, or "model" for a loaded one."""
     return str(system) if isinstance(system, str | Path) else "model"
 
 
@@ -139,14 +143,14 @@ def term_accuracy(
     terms = sum(map(len, matches))
     if not terms:
         raise DataError("no sentence of the source has a term of the glossary: there is nothing to report")
-    spans = [find_forms(text, own) for text, own in zip(translations.texts, matches, strict=True)]
-    right = sum(span is not None for own in spans for span in own)
-    answer: dict[str, Any] = {"sentences": sum(map(bool, matches)), "terms": terms, "accuracy": right / terms}
+    spans = [find_forms(text, terms_of_text) for text, terms_of_text in zip(translations.texts, matches, strict=True)]
+    right = sum(span is not None for spans_of_text in spans for span in spans_of_text)
+    accuracy: dict[str, Any] = {"sentences": sum(map(bool, matches)), "terms": terms, "accuracy": right / terms}
     if translations.translator is not None:
-        rows = [row for row, own in enumerate(matches) if own]
+        rows = [row for row, terms_of_text in enumerate(matches) if terms_of_text]
         chosen = [sources[row] for row in rows], [[column[row] for row in rows] for column in references]
-        answer["with_glossary"] = _with_glossary(translations.translator, glossary, *chosen, beams=beams, **options)
-    return answer
+        accuracy["with_glossary"] = _with_glossary(translations.translator, glossary, *chosen, beams=beams, **options)
+    return accuracy
 
 
 def _with_glossary(
@@ -158,7 +162,7 @@ def _with_glossary(
     beams: int | None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Translate sentences with and without a glossary: the terms in place, BLEU, and milliseconds a sentence."""
+    """Translate sentences with and without a glossary; return term accuracy, BLEU and milliseconds per sentence."""
     started = time.perf_counter()
     without = translator.translate(sources, beams=beams)
     between = time.perf_counter()

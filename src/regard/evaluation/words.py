@@ -1,4 +1,4 @@
-"""Words: how well rare and frequent words are translated, and which n-grams only one of two systems has right.
+"""Words: F1 by word frequency, and n-grams that one of two systems has right more often.
 
 N sentences, K frequency buckets.
 """
@@ -21,12 +21,12 @@ Words = Sequence[str]
 
 
 class FrequencyBucket(NamedTuple):
-    """How well words that occur from `first` to `last` times in a text are translated."""
+    """Precision, recall and F1 of words that occur `first` to `last` times in a text."""
 
     first: int
     last: int | None
     words: int
-    """In the reference."""
+    """Number of words in the reference."""
     precision: float
     recall: float
     f1: float
@@ -44,12 +44,12 @@ def by_frequency(
 ) -> list[FrequencyBucket]:
     """The F1 of words by their frequency in a text, after compare-mt (Neubig et al., 2019).
 
-    A word of a translation is right as often as the reference of the same line has it.
+    A word is counted as right at most as often as it occurs in the reference of the same line (clipped counts).
     """
     counts = np.zeros((len(hypotheses), 3, len(FREQUENCIES) + 1))  # right, in the translation, in the reference
     for row, (hypothesis, reference) in enumerate(zip(hypotheses, references, strict=True)):
-        translated, wanted = Counter(hypothesis), Counter(reference)
-        for kind, words in enumerate((translated & wanted, translated, wanted)):
+        translated, expected = Counter(hypothesis), Counter(reference)
+        for kind, words in enumerate((translated & expected, translated, expected)):
             for word, number in words.items():
                 counts[row, kind, np.searchsorted(FREQUENCIES, frequencies[word], side="right")] += number
     right, translated_words, reference_words = counts.sum(0)
@@ -67,12 +67,12 @@ def by_frequency(
     return buckets
 
 
-def _f1(right: Any, translated: Any, wanted: Any) -> Any:
-    return 2 * right / np.maximum(translated + wanted, 1)
+def _f1(right: Any, translated: Any, expected: Any) -> Any:
+    return 2 * right / np.maximum(translated + expected, 1)
 
 
 def _bootstrap(counts: Any) -> Any:
-    """(RESAMPLES, K) F1 of corpora sampled from the sentences of this one."""
+    """(RESAMPLES, K) F1 of bootstrap samples of the sentences."""
     random, size = np.random.default_rng(SEED), len(counts)
     samples = []
     for _ in range(RESAMPLES):
@@ -88,15 +88,15 @@ class NgramDifference(NamedTuple):
     here: int
     there: int
     share: float
-    """The share of its right uses that are in the first system, with one added to both counts."""
+    """The share of correct occurrences that are in the first system, with add-one smoothing."""
 
 
 def matching_ngrams(hypotheses: Sequence[Words], *references: Sequence[Words]) -> Counter[tuple[str, ...]]:
-    """How often each n-gram is right: at most as often as one of the references of the same line has it."""
+    """Count correct n-grams, each at most as often as it occurs in a reference of the same line (clipped counts)."""
     matches: Counter[tuple[str, ...]] = Counter()
-    for hypothesis, *wanted in zip(hypotheses, *references, strict=True):
+    for hypothesis, *expected in zip(hypotheses, *references, strict=True):
         allowed: Counter[tuple[str, ...]] = Counter()
-        for words in wanted:
+        for words in expected:
             allowed |= Counter(_ngrams(words))
         matches.update(Counter(_ngrams(hypothesis)) & allowed)
     return matches

@@ -17,9 +17,9 @@ from regard.evaluation.evaluate import Evaluation, evaluate
 from regard.inspection import charts, report
 from regard.inspection.attribution import attention
 from regard.models.folder import MODEL
+from regard.training import journal
 from regard.training.checkpoint import PROGRESS, latest_checkpoint
 from regard.training.events import Observer
-from regard.training.journal import read
 from regard.training.train import train
 from regard.translation.explain import Explanation, explain
 from regard.translation.loading import load
@@ -88,7 +88,7 @@ def _training_seconds(out: Path) -> float:
     progress = json.loads((path / PROGRESS).read_bytes())
     validations = (
         entry["seconds"]
-        for entry in read(out / "model" / "journal.jsonl")
+        for entry in journal.read(out / "model" / journal.FILE)
         if entry["kind"] == "validation" and entry["update"] <= progress["update"]
     )
     return float(progress["seconds"] + sum(validations))

@@ -30,9 +30,9 @@ from regard.evaluation.metrics import Bucket, bootstrap_seed, by_length, corpus_
 from regard.inspection import race
 from regard.inspection.attribution import Map, attention
 from regard.models import build
+from regard.training import journal
 from regard.training.data import Files, make_tokenizers, prepare
 from regard.training.distributed import Runtime
-from regard.training.journal import read
 from regard.training.planning import time_updates
 from regard.translation.explain import explain
 from regard.translation.translator import Translator
@@ -54,8 +54,8 @@ UPDATES = 4000
 GPU_BATCH_SHAPES = 24  # CUDA graphs: an RNN launches its kernels token by token
 GPU_BATCH_FACTOR = 2  # larger batches hardly take longer on a GPU
 SENTENCE = "The agreement on the European Economic Area was signed in August 1992."
-MIN_BLEU = 30.0  # on short sentences: a model below has not learned the task
-BASELINE_LOSS, ATTENTION_LOSS = 0.5, 0.1  # of BLEU from short to long: the least without, the most with attention
+MIN_BLEU = 30.0  # on short sentences; a model with less has not learned the task
+MIN_BASELINE_DROP, MAX_ATTENTION_DROP = 0.5, 0.1  # relative drop of BLEU from short to long sentences
 TRAINING_SHARE = 0.8  # of --minutes; the rest is for the corpus, scores and the page
 POLL_SECONDS = 0.5
 PROBE_SECONDS = 1.0  # to time the updates of one model
@@ -74,7 +74,7 @@ class Racer(NamedTuple):
     @property
     def update(self) -> int:
         """The last update in its journal."""
-        entries = read(self.folder / "journal.jsonl")
+        entries = journal.read(self.folder / journal.FILE)
         return int(entries[-1]["update"]) if entries else 0
 
     @property
@@ -99,7 +99,7 @@ def run(
 ) -> dict[str, Any]:
     """Train all models, score them and write the page; returns the results, which are also in `race.json`."""
     start = time.perf_counter()
-    bootstrap_seed()  # raises an error about a wrong SACREBLEU_SEED now, not after the training
+    bootstrap_seed()  # an invalid SACREBLEU_SEED should fail now, not after training
     with folders.lock_folder(out), _elapsed(out / "spent.txt", start) as seconds_before:
         data = _make_corpus(out / "data", sizes, say)
         planned = _plan_updates(out, data, minutes, updates, seeds, device, say)
@@ -162,7 +162,7 @@ def _make_corpus(folder: Path, sizes: Mapping[str, int], say: Say) -> Path:
 
 
 def _gpu_settings(recipe: Config, device: torch.device) -> dict[str, Any]:
-    """The settings in which a race on a GPU differs from the recipes, which are for a CPU."""
+    """Settings that override the recipes on a GPU; the recipes are for a CPU."""
     if device.type != "cuda":
         return {}
     batch_tokens = GPU_BATCH_FACTOR * recipe.train.batch_tokens
@@ -222,7 +222,7 @@ def _time_updates(data: Path, device: torch.device) -> dict[str, float]:
 
 
 def _processes(device: torch.device) -> int:
-    """How many models are trained at once: one per CPU core, or all on one GPU."""
+    """The number of models trained at once: one per CPU core, or all on one GPU."""
     return {"cpu": max(1, os.cpu_count() or 1), "cuda": len(RECIPES)}.get(device.type, 1)
 
 
@@ -323,15 +323,15 @@ def _mean_bucket(buckets: Sequence[Bucket]) -> dict[str, Any]:
 
 def _loss_curve(racer: Racer) -> list[tuple[float, float]]:
     """Seconds of training and validation loss, for every validation."""
-    journal = read(racer.folder / "journal.jsonl")
+    entries = journal.read(racer.folder / journal.FILE)
     updates, seconds = [0], [0.0]
-    for entry in journal:
-        if entry["kind"] == "update":  # every tenth is in the journal and stands for those before it
+    for entry in entries:
+        if entry["kind"] == "update":  # the journal has every tenth update, which represents those before it
             seconds.append(seconds[-1] + entry["seconds"] * (entry["update"] - updates[-1]))
             updates.append(entry["update"])
     return [
         (round(float(np.interp(entry["update"], updates, seconds)), 2), entry["valid_loss"])
-        for entry in journal
+        for entry in entries
         if entry["kind"] == "validation"
     ]
 
@@ -346,7 +346,7 @@ def _attention_maps(racers: Sequence[Racer], device: torch.device) -> dict[str, 
 
 
 def verdicts(results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Whether the papers' claim holds: BLEU falls with length without attention and stays with attention."""
+    """Check the papers' claim: without attention BLEU drops on long sentences, with attention it does not."""
     found = []
     for racer in results["racers"]:
         buckets = [bucket for bucket in racer["by_length"] if not bucket["small"]]
@@ -355,9 +355,9 @@ def verdicts(results: Mapping[str, Any]) -> list[dict[str, Any]]:
         first, last = buckets[0]["bleu"], buckets[-1]["bleu"]
         lost = 1 - last / first if first else None
         if racer["name"] == BASELINE:
-            holds, claim = lost is not None and lost >= BASELINE_LOSS, "falls by half at least"
+            holds, claim = lost is not None and lost >= MIN_BASELINE_DROP, "falls by half at least"
         else:
-            holds, claim = lost is not None and lost <= ATTENTION_LOSS, "stays within a tenth"
+            holds, claim = lost is not None and lost <= MAX_ATTENTION_DROP, "stays within a tenth"
         holds = holds and first >= MIN_BLEU
         found.append(
             {"name": racer["name"], "claim": claim, "first": first, "last": last, "lost": lost, "holds": holds}

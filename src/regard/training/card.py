@@ -11,13 +11,14 @@ import torch
 
 from regard import __version__
 from regard.counting import count
+from regard.evaluation.metrics import METRICS
 from regard.text.files import SUFFIXES
 from regard.training import hardware
 from regard.training.data import Files, validation_report
 from regard.training.loop import Training
 from regard.training.progress import format_duration
 
-METRICS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "calibration": "calibration error"}
+SCORE_NAMES = {**METRICS, "calibration": "calibration error"}
 LANGUAGE_MODELS = {"gpt": "continues text", "bert": "fills in masked words"}
 
 
@@ -76,7 +77,7 @@ def model_card(
 
 
 def languages(files: Files) -> tuple[str, str] | None:
-    """The two languages of a corpus, given by the user or by the file names: train.en, train.fr.gz."""
+    """The two languages of a corpus, as given or from the file names (train.en, train.fr.gz)."""
     if files.languages or files.target is None:
         return files.languages
     source, target = (
@@ -91,7 +92,7 @@ def languages(files: Files) -> tuple[str, str] | None:
 
 def _score_row(name: str, score: Any) -> str:
     if isinstance(score, Mapping):
-        return f"| {METRICS.get(name, name)} | {score['score']:.4g} | {_cell('`' + score['signature'] + '`')} |"
+        return f"| {SCORE_NAMES.get(name, name)} | {score['score']:.4g} | {_cell('`' + score['signature'] + '`')} |"
     perplexity = f", perplexity {math.exp(score):.2f}" if score < 50 else ""
     return f"| {name} | {score:.4f} | nats per token{perplexity} |"
 
@@ -123,7 +124,7 @@ def _training_rows(training: Training, kept: Sequence[int]) -> dict[str, str]:
     if settings.average_checkpoints:
         weights = f"the mean of {len(kept)} checkpoint{'s' * (len(kept) != 1)}, of update {updates}"
     elif list(kept) == [progress.best_update]:
-        weights = f"the best by {METRICS.get(settings.metric, settings.metric)}, of update {updates}"
+        weights = f"the best by {SCORE_NAMES.get(settings.metric, settings.metric)}, of update {updates}"
     else:
         weights = f"of update {updates}, the last intact checkpoint"
     if settings.ema_decay and not settings.average_checkpoints:

@@ -73,7 +73,7 @@ def save_checkpoint(
 
 
 def load_checkpoint(path: Path, *, check: bool = True, part: Allocate | None = None) -> Checkpoint:
-    """Load a checkpoint, verifying it first with `check`; with `part`, read only this process's part of each tensor."""
+    """Load a checkpoint; `check` verifies it first. With `part`, only this process's part of each tensor is read."""
     update = update_number(path)
     names = verify_checkpoint(path) if check else list(folders.read_checksums(path))
     if FIRST_SHARD in names or part is not None:
@@ -97,7 +97,7 @@ def verify_checkpoint(path: Path) -> list[str]:
     names = folders.verify(path)
     for name in (FIRST_SHARD if FIRST_SHARD in names else MODEL, PROGRESS):
         if name not in names:
-            raise FolderError(f"{path} is damaged: no {CHECKSUMS} lists its {name}")
+            raise FolderError(f"{path} is damaged: {name} is not listed in {CHECKSUMS}")
     return names
 
 
@@ -115,13 +115,13 @@ def checkpoints(root: Path) -> list[Path]:
 
 
 def latest_checkpoint(root: Path, *, where: Callable[[int], bool] = lambda _: True) -> tuple[Path | None, list[str]]:
-    """The newest intact checkpoint, and a remark on each damaged one that is newer; `where` selects updates."""
+    """The newest intact checkpoint, and a message about each newer one that is damaged; `where` selects updates."""
     remarks = []
     for path in reversed([path for path in checkpoints(root) if where(update_number(path))]):
         try:
             verify_checkpoint(path)
         except RegardError as error:
-            remarks.append(f"{path.name} was passed over: {error}")
+            remarks.append(f"{path.name} was skipped: {error}")
         else:
             return path, remarks
     return None, remarks
@@ -148,7 +148,7 @@ def prune(root: Path, *, keep: int, protect: Collection[int] = ()) -> None:
 
 
 def delete_after(root: Path, update: int) -> None:
-    """Delete the checkpoints after an update, to which the run was rolled back."""
+    """Delete the checkpoints after an update, when the run is rolled back to it."""
     for path in checkpoints(root):
         if update_number(path) > update:
             folders.delete(path)
@@ -186,8 +186,8 @@ class CheckpointWriter:
     """Copies and writes checkpoints in a background thread while training continues.
 
     The tensors of `save` must not change before `wait_for_copy` returns. An error of the background thread (a full
-    disk) is raised as a RunError by the next call. Each save is followed by `prune` with `keep` and `protect`. If the
-    run is sharded, all processes of `writers` save at the same updates, each its shards.
+    disk) is raised as a RunError by the next call. Each save is followed by `prune` with `keep` and `protect`. In a
+    sharded run all processes of `writers` must call `save` at the same updates; each writes its shards.
     """
 
     def __init__(self, root: Path, *, keep: int, writers: dist.ProcessGroup | None = None) -> None:
@@ -202,7 +202,7 @@ class CheckpointWriter:
         self._stream: torch.cuda.Stream | None = None  # copies from the GPU without delaying its work
 
     def save(self, update: int, tensors: Groups, progress: Mapping[str, Any], *, protect: Collection[int] = ()) -> None:
-        """Start to write a checkpoint after the previous one is written."""
+        """Wait for the previous checkpoint, then start writing this one."""
         self.wait()
         local = local_tensors(tensors, main=self._main)
         originals = [tensor for named in local.values() for tensor in named.values()]
@@ -223,7 +223,7 @@ class CheckpointWriter:
             self._finish_copy()
 
     def free_device_memory(self) -> bool:
-        """Wait until the last save holds no GPU memory; whether it held any since the last call."""
+        """Wait until the last save holds no GPU memory; return whether it held any since the last call."""
         if self._copy_job is None or not self._copies_on_device:
             return False
         self._finish_copy()
@@ -236,7 +236,7 @@ class CheckpointWriter:
         try:
             return self._write_job.result()
         finally:
-            if self._write_job.done():  # otherwise Ctrl-C came, and the thread still reads the copies
+            if self._write_job.done():  # otherwise Ctrl-C interrupted the wait, and the thread still reads the copies
                 self._write_job = None
 
     def __enter__(self) -> CheckpointWriter:
@@ -292,14 +292,14 @@ class CheckpointWriter:
 
 
 def _buffer(tensor: Tensor, *, pinned: bool) -> Tensor:
-    """CPU memory for a copy; a GPU writes to pinned memory without the CPU's help."""
+    """CPU memory for a copy; a GPU copies to pinned memory asynchronously."""
     return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=pinned)
 
 
 def _copy_on_device(tensors: list[Tensor], device: torch.device) -> list[Tensor] | None:
-    """Copies in GPU memory, which are made many times faster than copies to the CPU.
+    """Copy tensors within GPU memory, which is many times faster than copying to the CPU.
 
-    None if there is too little GPU memory (as much again must stay free) or the device is the CPU.
+    Returns None if GPU memory is short (as much again must stay free) or the device is the CPU.
     """
     if device.type == "cpu":
         return None

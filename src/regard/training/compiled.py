@@ -23,12 +23,12 @@ MAX_VARIANTS = 64  # with and without a mask, one row and many, two stacks: more
 
 
 def compile_blocks(model: nn.Module) -> None:
-    """Train this model with compiled blocks and embeddings from here on."""
+    """Compile the blocks and embeddings of this model for training."""
     torch._dynamo.config.cache_size_limit = MAX_VARIANTS
-    # a source and a target of equal length by chance must not make their lengths equal in the compiled code
+    # the compiled code must not assume equal lengths when a source and a target happen to have the same length
     torch.fx.experimental._config.use_duck_shape = False
     triton = torch._inductor.config.triton
-    if hasattr(triton, "mix_order_reduction"):  # it compiles another program for small batches, a minute each
+    if hasattr(triton, "mix_order_reduction"):  # it would compile another kernel for small batches, a minute each
         triton.mix_order_reduction = False
     encode, decode, embed = (torch.compile(part, dynamic=True) for part in (_encode, _decode, Embedding.forward))
     for module in model.modules():
@@ -50,7 +50,7 @@ def _embedding(module: Embedding, embed: Any) -> Any:
 
 
 def _use(block: Block, encode: Any, decode: Any) -> None:
-    """Replace a block's methods; layer names and records are left out, or each layer would be compiled on its own."""
+    """Replace a block's methods. The compiled code takes no layer name or record, so that all layers share it."""
     eager_encode, eager_decode = block.encode, block.decode
 
     def train_encode(
@@ -83,7 +83,7 @@ def _encode(block: Block, x: Tensor, mask: Tensor | None, rotation: Rotation | N
     return Block.encode(block, x, mask, rotation, None, "")
 
 
-# training never continues from a cache, and a compiled function that returned one would compute its gradient
+# training never uses a KV cache, and a compiled function that returned one would compute its gradient
 NO_MEMORY = Memory(torch.empty(0), torch.empty(0))
 EMPTY_CACHE = Cache((), torch.empty(0), torch.empty(0), length=0, unpadded=True, capacity=0)
 

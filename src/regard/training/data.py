@@ -1,4 +1,4 @@
-"""Training data: from text files to the batches of every epoch; corpora are prepared once and kept in the cache."""
+"""Training data: turn text files into the batches of every epoch; prepared corpora are cached on disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from regard.text.files import read_continuous, read_lines
 from regard.text.tokenizer import Tokenizer, Tokenizers, suggest_vocabulary
 from regard.text.tokenizer import train as train_tokenizer
 
-MIN_VALIDATION_BATCH_TOKENS = 4096  # positions of a validation batch, where train.batch_tokens is smaller
+MIN_VALIDATION_BATCH_TOKENS = 4096  # padded tokens of a validation batch, if train.batch_tokens is smaller
 CACHE = "prepared"  # the folder of the cache that holds prepared corpora
 
 
@@ -35,21 +35,21 @@ class Files:
     single: bool
     """A single text, for a language model."""
     weight: float = 1.0
-    """How many times an epoch has it."""
+    """How many times each epoch contains the corpus."""
     languages: tuple[str, str] | None = None
     fields: tuple[str, str] | None = None
     continuous: bool = False
     """The file is one text from beginning to end (`text.continuous`)."""
     start: int = 0
     end: int | None = None
-    """The first character of a continuous text that is used, and the first one after it."""
+    """The part of a continuous text that is used: characters `start` to `end`, exclusive."""
     tag: str = ""
-    """Put before every source, to tell kinds of pairs apart."""
+    """A token put before every source, such as <2fr> or <BT>."""
     alignments: Path | None = None
     """Word alignments of the pairs, line by line."""
 
     def read(self) -> Iterator[tuple[str, ...]]:
-        """Every example; of a continuous text its lines."""
+        """Read every example; for a continuous text, every line."""
         if self.continuous:
             return ((line,) for line in read_continuous(self.source, self.start, self.end))
         if self.single:
@@ -65,7 +65,7 @@ class Files:
         return [path for top in given for path in (sorted(top.iterdir()) if top.is_dir() else [top])]
 
     def identity(self) -> str:
-        """The hash of the content of the files, with the part of a continuous text or the tag."""
+        """A hash of the content of the files, followed by the part of a continuous text or by the tag."""
         part = f"[{self.start}:{self.end}]" if self.continuous else self.tag
         return preparation.identity_of(self.paths) + part
 
@@ -90,13 +90,13 @@ class Data:
     ) -> None:
         self.config, self.tokenizers, self.valid = config, tokenizers, valid
         self.train = train
-        """All corpora as one dataset; with BPE dropout its variants, which the epochs use in turn."""
+        """All corpora as one dataset; with BPE dropout, several segmentations of it that epochs use in turn."""
         self.shares = shares
         """The number of examples and the weight of each corpus."""
         self._shapes: tuple[int, list[ordering.Shape]] | None = None
 
     def epoch(self, number: int, *, rank: int, world_size: int) -> Epoch:
-        """The training batches of an epoch, a function of (seed, epoch)."""
+        """The training batches of an epoch; their order depends only on (seed, epoch)."""
         dataset, settings = self.train[number % len(self.train)], self.config.train
         sizes, weights = zip(*self.shares, strict=True)
         examples = None
@@ -130,7 +130,7 @@ class Data:
         return Epoch(plan, pairs(valid, plan, rank=0, world_size=1))
 
     def _batch_shapes(self) -> list[ordering.Shape]:
-        """The shapes of all training batches, which fit every variant of the corpora."""
+        """The shapes of all training batches; every BPE dropout variant fits them."""
         settings = self.config.train
         if self._shapes is None or self._shapes[0] != settings.batch_tokens:
             source = np.concatenate([dataset.source_lengths for dataset in self.train])
@@ -148,7 +148,7 @@ class Data:
     def _packed(
         self, dataset: Dataset, examples: ordering.Indices | None, *, seed: int, epoch: int, rank: int, world_size: int
     ) -> Epoch:
-        """Windows of packed texts, for a gpt or bert; of validation text every token."""
+        """Windows of packed texts for a gpt or bert; in validation they cover every token."""
         text, model, is_valid = self.config.text, self.config.model, dataset is self.valid
         order = np.arange(len(dataset)) if examples is None else ordering.in_passes(examples)
         stream = Stream(dataset.text, order, continuous=text.continuous)
@@ -175,10 +175,10 @@ class Data:
 
 
 def make_tokenizers(corpora: Sequence[Files], text: TextConfig, say: Callable[[str], None]) -> Tokenizers:
-    """The tokenizers of a run, trained on its training text."""
+    """Train the tokenizers of a run on its training text."""
     single = corpora[0].single
 
-    def learn(*columns: int) -> Tokenizer:
+    def train_on(*columns: int) -> Tokenizer:
         def texts() -> Iterable[str]:
             return (example[column] for files in corpora for example in files.read() for column in columns)
 
@@ -197,9 +197,9 @@ def make_tokenizers(corpora: Sequence[Files], text: TextConfig, say: Callable[[s
         return tokenizer
 
     if single or text.shared:
-        shared = learn(0) if single else learn(0, 1)
+        shared = train_on(0) if single else train_on(0, 1)
         return Tokenizers(shared, shared)
-    return Tokenizers(learn(0), learn(1))
+    return Tokenizers(train_on(0), train_on(1))
 
 
 def prepare(
@@ -210,9 +210,9 @@ def prepare(
     say: Callable[[str], None],
     damaged: Callable[[str], None] | None = None,
 ) -> tuple[Data, str]:
-    """Prepare the training and validation data, or find it in the cache; returns it with a hash of all the files.
+    """Prepare the training and validation data, or load it from the cache; return it with a hash of all files.
 
-    With `damaged` the files in the cache are verified first; it is called with a message before a damaged corpus is
+    If `damaged` is given, cached files are verified first; it is called with a message before a damaged corpus is
     prepared again.
     """
     text = config.text
@@ -227,7 +227,7 @@ def prepare(
     cleaning = Cleaning.from_config(text)
     aligned = any(files.alignments for files in corpora)
 
-    def stored(files: Files, identity: str, rules: Cleaning, *, training: bool) -> Path:
+    def prepare_files(files: Files, identity: str, rules: Cleaning, *, training: bool) -> Path:
         unaligned = training and aligned and files.alignments is None  # beside corpora that have alignments
         return preparation.prepare(
             cache(CACHE),
@@ -244,7 +244,9 @@ def prepare(
         )
 
     identities = [f"{files.identity()}*{files.weight:g}" for files in corpora]
-    folders = [stored(files, name, cleaning, training=True) for files, name in zip(corpora, identities, strict=True)]
+    folders = [
+        prepare_files(files, name, cleaning, training=True) for files, name in zip(corpora, identities, strict=True)
+    ]
     plain = [Dataset.open(folder) for folder in folders]
     sizes = [len(dataset) for dataset in plain]
     variants = range(1, 1 + text.bpe_dropout_variants) if text.bpe_dropout else range(1)
@@ -255,30 +257,30 @@ def prepare(
         lenient = cleaning if text.continuous else replace(cleaning, rules=("empty", "long"))
         valid_identities = [files.identity() for files in valid_files]
         valid_parts = [
-            Dataset.open(stored(files, name, lenient, training=False))
+            Dataset.open(prepare_files(files, name, lenient, training=False))
             for files, name in zip(valid_files, valid_identities, strict=True)
         ]
         identities += valid_identities
-        held_out = join(valid_parts)
-        _refuse_empty(valid_files, held_out, valid_parts, "validate with")
+        valid_data = join(valid_parts)
+        _refuse_empty(valid_files, valid_data, valid_parts, "validate with")
     else:
         whole = join(plain)
         kept, held = split(whole, text.held_out)
-        held_out, train = whole.take(held), [dataset.take(kept) for dataset in train]
+        valid_data, train = whole.take(held), [dataset.take(kept) for dataset in train]
         sizes = np.histogram(kept, bins=np.cumsum([0, *sizes]))[0].tolist() if len(kept) else sizes
         say(f"held out {len(held):,} {'texts' if corpora[0].single else 'pairs'} for validation")
     _refuse_empty(corpora, train[0], plain, "train on")
-    if valid_files and (report := validation_report(held_out)):
+    if valid_files and (report := validation_report(valid_data)):
         say(report)
-    if not len(held_out) and not text.held_out:
+    if not len(valid_data) and not text.held_out:
         raise ConfigError("text.held_out=0 keeps nothing to validate with: give --valid files, or leave it out")
-    if not len(held_out):
+    if not len(valid_data):
         raise DataError(
             f"{corpora[0].source} leaves {len(train[0]):,} examples to train on and 0 to validate with: "
             "it needs at least 50, or --valid files of their own"
         )
     shares = [(size, files.weight) for size, files in zip(sizes, corpora, strict=True)]
-    return Data(config, tokenizers, train, held_out, shares), "+".join(identities)
+    return Data(config, tokenizers, train, valid_data, shares), "+".join(identities)
 
 
 def validation_report(valid: Dataset) -> str:
@@ -292,11 +294,11 @@ def _report(dataset: Dataset) -> str:
 
 def _refuse_empty(files: Sequence[Files], dataset: Dataset, parts: Sequence[Dataset], use: str) -> None:
     if not len(dataset):
-        raise DataError(f"{files[0].source} leaves nothing to {use}: {'; '.join(map(_report, parts))}")
+        raise DataError(f"{files[0].source} has nothing to {use} after cleaning: {'; '.join(map(_report, parts))}")
 
 
 def check_lengths(data: Data, config: Config) -> None:
-    """Refuse a config that some pair does not fit: better now than in a later epoch."""
+    """Raise a ConfigError if some pair does not fit the config, instead of failing in a later epoch."""
     if config.model.family not in ("rnn", "transformer"):
         return
     batch_tokens, model = config.train.batch_tokens, config.model
@@ -319,7 +321,7 @@ def check_lengths(data: Data, config: Config) -> None:
 
 
 def _without_end(corpora: Sequence[Files], say: Callable[[str], None]) -> tuple[list[Files], list[Files]]:
-    """Continuous texts without their last tenth of characters, and these last tenths."""
+    """Split continuous texts: the first nine tenths of the characters for training, the last tenth for validation."""
     train, valid = [], []
     for files in corpora:
         size = sum(len(line) for (line,) in files.read())

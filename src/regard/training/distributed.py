@@ -22,7 +22,7 @@ from regard.errors import ConfigError, RunError
 from regard.models.blocks import Block
 
 TIMEOUT = timedelta(minutes=10)  # of a collective operation
-POLL_SECONDS = 0.2  # between two looks at the store
+POLL_SECONDS = 0.2  # between two reads of the store
 
 
 class Runtime:
@@ -60,7 +60,7 @@ class Runtime:
 
     @contextmanager
     def unsharded(self, model: nn.Module) -> Iterator[None]:
-        """Inside, every process has all weights and can run the model alone. The weights must not be changed."""
+        """Gather all weights in every process for the duration of the context; they must not be changed there."""
         modules = _sharded_modules(model)
         for module in modules:
             module.set_reshard_after_forward(False, recurse=False)
@@ -79,7 +79,7 @@ class Runtime:
         return cast(dist.ProcessGroup, dist.new_group(backend="gloo", timeout=TIMEOUT))
 
     def no_sync(self, wrapped: nn.Module, *, enabled: bool) -> AbstractContextManager[None]:
-        """Inside, if enabled, gradients are accumulated locally without an all-reduce."""
+        """A context in which, if enabled, gradients are accumulated locally without an all-reduce."""
         if enabled and isinstance(wrapped, nn.parallel.DistributedDataParallel):
             return wrapped.no_sync()
         return nullcontext()
@@ -109,7 +109,7 @@ class Runtime:
         return self.all_reduce(number if self.is_main else 0.0)[0]
 
     def barrier(self) -> None:
-        """Wait for all processes without a timeout: the main process may train tokenizers or score for hours."""
+        """Wait for all processes, without a timeout: the main process may train tokenizers or score for hours."""
         if self._store is None:
             return
         self._barriers += 1
@@ -119,11 +119,11 @@ class Runtime:
             time.sleep(POLL_SECONDS)
 
 
-# Sharded weights (FSDP2), which takes long to import.
+# Sharded weights (FSDP2). Its modules are slow to import.
 
 
 def _shard(model: nn.Module, device: torch.device, world_size: int) -> nn.Module:
-    """Shard every block's weights, which are gathered when the block runs, and the rest, which are gathered once."""
+    """Shard the weights: those of a block are gathered when it runs, all others once per forward pass."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
@@ -153,7 +153,7 @@ def _sharded_modules(model: nn.Module) -> list[Any]:
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """Gather a sharded tensor, which all processes have to do; another tensor is returned as it is."""
+    """Gather a sharded tensor (all processes must call it); other tensors are returned unchanged."""
     gather = getattr(tensor, "full_tensor", None)
     return tensor if gather is None else cast(Tensor, gather())
 
@@ -163,7 +163,7 @@ def full_tensor(tensor: Tensor) -> Tensor:
 
 @contextmanager
 def init_runtime(device: str) -> Iterator[Runtime]:
-    """The runtime of this process, which joins the others if torchrun started it."""
+    """Make the runtime of this process; if torchrun started it, join the process group."""
     place = find_device(device)
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield Runtime(place, 0, 1)
@@ -191,7 +191,7 @@ def init_runtime(device: str) -> Iterator[Runtime]:
 
 
 def _store_of_this_start(store: Store, rank: int, world_size: int) -> Store:
-    """The store with a prefix of its own for this start of the processes.
+    """The store with a unique prefix for this start of the processes.
 
     torchrun keeps one store over all restarts, so keys of an earlier start are still in it. Each process announces
     itself with a random name; the main process answers under that name with the prefix, until all have confirmed it.
@@ -216,5 +216,5 @@ def _store_of_this_start(store: Store, rank: int, world_size: int) -> Store:
 
 
 def _is_lost_process(error: RuntimeError) -> bool:
-    """Whether another process is gone; gloo has no error type of its own."""
+    """Whether the error means that another process died; gloo raises a plain RuntimeError."""
     return isinstance(error, dist.DistError) or "gloo" in str(error)

@@ -1,4 +1,4 @@
-"""Events of a training run: what the loop hands to its observers (live view, TensorBoard, film) as it happens."""
+"""Events of a training run, which the loop passes to its observers (live view, TensorBoard, film)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class StartEvent:
     validate_every: int
     cores: int
     flops_per_token: float
-    """Of training on one target token."""
+    """FLOPs of training on one target token."""
     peak_flops: float
-    """Per second, of all processes, by data sheet; 0: not known."""
+    """FLOPs per second of all processes, from the data sheet; 0 if unknown."""
     gpu_memory: Callable[[], tuple[int, int] | None]
     """Reads the reserved and the total bytes of the GPU."""
     time_left: TimeLeft
@@ -42,7 +42,7 @@ class UpdateEvent:
     loss: float
     """Negative log-likelihood per target token."""
     grad_norm: float
-    """Before clipping."""
+    """The gradient norm before clipping."""
     learning_rate: float
     tokens: int
     """Target tokens, of all processes."""
@@ -64,11 +64,11 @@ class RollbackEvent:
     update: int
     in_a_row: int
     lr_scale: float
-    """What the learning rate is multiplied by from now on."""
+    """The factor of the learning rate from now on."""
     skipped: int
     """Updates skipped since the start."""
     remarks: tuple[str, ...]
-    """Damaged checkpoints that were passed over."""
+    """Damaged checkpoints that were skipped."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,13 @@ class ValidationEvent:
 
     update: int
     scores: dict[str, Any]
-    """valid_loss and, for translators, bleu or chrf with signature and number of sentences."""
+    """valid_loss and, for translators, bleu or chrf with its signature and the number of sentences."""
     sample: dict[str, str]
     """source, reference and model output of one sentence; empty for language models."""
     best: bool
     seconds: float
     model: nn.Module
-    """With the weights that were validated (averaged where train.ema_decay is set)."""
+    """With the weights that were validated (their moving average if train.ema_decay is set)."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from regard.training.distributed import Runtime
 from regard.training.losses import LogitsLoss, batch_loss
 
 MIN_WORK_TO_COMPILE = (
-    5e10  # updates * batch_tokens * model.size; below, compiling takes longer than it saves (RECORDS.md)
+    5e10  # updates * batch_tokens * model.size; a shorter run does not regain the compile time (RECORDS.md)
 )
 MAX_GRAPHS = 64  # each graph holds its own copy of the kernels' arguments
 SPARE_BYTES = 64 << 20  # GPU memory left free for a capture beyond what its pass needs
@@ -81,8 +81,9 @@ class Gradients:
         self._graphs.clear()
 
     def accumulate(self, batch: Batch, scale: float, *, last: bool) -> None:
-        """Add the gradients of `scale` times the batch's loss; processes average theirs after the `last` one."""
-        batch = batch._replace(target_tokens=0, examples=NO_EXAMPLES)  # else each value is recompiled
+        """Add the gradients of `scale` times the batch's loss; after the `last` one, processes average theirs."""
+        # torch.compile would specialise on these values
+        batch = batch._replace(target_tokens=0, examples=NO_EXAMPLES)
         if not self.uses_graphs:
             self._backward(batch, scale, last=last)
             return
@@ -106,7 +107,7 @@ class Gradients:
 
     def _capture(self, batch: Batch) -> CapturedPass:
         inputs = batch.map_tensors(Tensor.clone)
-        with self._side_effects_undone():
+        with self._restored_state():
             self._warm_up(inputs)
             graph = torch.cuda.CUDAGraph()
             pool = next(iter(self._graphs.values())).graph.pool() if self._graphs else None
@@ -139,8 +140,8 @@ class Gradients:
             raise torch.cuda.OutOfMemoryError(f"a CUDA graph needs {needed:,} bytes")
 
     @contextmanager
-    def _side_effects_undone(self) -> Iterator[None]:
-        """Restore gradients, loss, random state and the current stream at the end."""
+    def _restored_state(self) -> Iterator[None]:
+        """Restore gradients, loss, random state and the current stream when the context ends."""
         for parameter in self._parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
@@ -167,7 +168,7 @@ def uses_compile(config: Config, device: torch.device) -> bool:
 
 
 def autocast(config: TrainConfig, device: torch.device) -> torch.autocast:
-    """Matrix products in bf16 where the config asks for it, or by default where the GPU supports it; fp32 weights."""
+    """Mixed precision (AMP): bf16 matrix products and fp32 weights; by default if the GPU supports it."""
     supported = device.type == "cuda" and supports_bf16("cuda")
     bf16 = config.precision == "bf16" or (config.precision == "auto" and supported)
     return torch.autocast(device.type, torch.bfloat16, enabled=bf16)

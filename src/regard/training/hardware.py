@@ -35,11 +35,11 @@ def precision(settings: TrainConfig, runtime: Runtime) -> str:
 
 
 def peak_flops(settings: TrainConfig, runtime: Runtime) -> float:
-    """FLOPs per second of all processes by the makers' data sheets; 0: not known."""
+    """FLOPs per second of all processes, from the manufacturer's data sheet; 0 if unknown."""
     if runtime.device.type != "cuda":
         return 0.0
     words = re.split(r"[\s-]+", torch.cuda.get_device_name(runtime.device).lower().replace("rtx ", "rtx"))
-    gpu = next((HARDWARE[word] for word in words if word in HARDWARE), None)  # whole words: an L40S is no L4
+    gpu = next((HARDWARE[word] for word in words if word in HARDWARE), None)  # whole words: an L40S is not an L4
     return 0.0 if gpu is None else float(getattr(gpu, precision(settings, runtime))) * 1e12 * runtime.world_size
 
 
@@ -51,7 +51,7 @@ def gpu_memory(runtime: Runtime) -> tuple[int, int] | None:
 
 
 def available_gpu_memory(runtime: Runtime) -> int:
-    """The bytes of the GPU that no other program holds; 0: not known."""
+    """The bytes of the GPU that no other program holds; 0 if unknown."""
     if runtime.device.type != "cuda":
         return 0
     return torch.cuda.mem_get_info(runtime.device)[0] + torch.cuda.memory_reserved(runtime.device)

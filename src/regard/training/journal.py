@@ -9,12 +9,14 @@ from typing import Any, TextIO
 
 from regard.folders import clear_os_errors, write_file
 
+FILE = "journal.jsonl"
+
 
 class Journal:
     """Writes `journal.jsonl`. A resumed run removes the entries after the update it resumes from."""
 
     def __init__(self, path: Path | None, update: int) -> None:
-        """Without a path, as in processes other than the main one, nothing is written."""
+        """Without a path nothing is written: only the main process writes the journal."""
         self._path: Path | None = path
         self._file: TextIO | None = None
         self.truncate(update)

@@ -1,7 +1,7 @@
-"""The training loop: batches in, updates out, the same ones whenever it is stopped and resumed.
+"""The training loop; an interrupted run that resumes makes the same updates as an uninterrupted one.
 
-The order of batches is a function of (seed, epoch) and the randomness of an update of (seed, update, rank), so that a
-run depends on nothing but its checkpoint. All other state is in `Progress`.
+The order of batches depends only on (seed, epoch), and the random numbers of an update only on (seed, update, rank).
+All other state is in the checkpoint: tensors and `Progress`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from regard.errors import FolderError, RunError
 from regard.memory import free_memory, is_out_of_memory
 from regard.models.folder import copy_weights, named_tensors, to_local
 from regard.text.batching import Batch, Prefetcher, split_batch
+from regard.training import journal
 from regard.training.checkpoint import (
     CheckpointWriter,
     checkpoint_path,
@@ -51,10 +52,10 @@ from regard.training.optimizer import allocate_state, learning_rate, make_optimi
 from regard.training.validation import Validation
 
 MAX_NAN_IN_A_ROW = 5  # updates with a non-finite loss or gradient, before training is rolled back
-ROLLBACK_LR_SCALE = 0.5  # the learning rate is multiplied by it at every rollback
-MIN_LR_SCALE = 1e-3  # a learning rate this much lower has not helped: give up
+ROLLBACK_LR_SCALE = 0.5  # every rollback multiplies the learning rate by it
+MIN_LR_SCALE = 1e-3  # if the learning rate would become lower than this, the run fails
 JOURNAL_EVERY = 10  # updates between two entries of the journal
-STOP_CHECK_EVERY = 10  # updates after which several processes ask each other whether to stop
+STOP_CHECK_EVERY = 10  # updates between two all_reduces of whether a process was asked to stop
 
 Validate = Callable[[nn.Module], Validation]
 
@@ -66,16 +67,16 @@ class Progress:
     update: int = 0
     epoch: int = 0
     batch: int = 0
-    """Global batches of the epoch that are used up."""
+    """Global batches of the epoch that were trained on."""
     tokens: int = 0
     """Target tokens trained on."""
     skipped: int = 0
     """Updates skipped because the loss or gradient was NaN or inf."""
     nan_in_a_row: int = 0
     lr_scale: float = 1.0
-    """The learning rate is multiplied by it; below 1 after a rollback."""
+    """Factor of the learning rate; below 1 after a rollback."""
     split: int = 1
-    """Parts that a batch is split into because GPU memory is short."""
+    """Number of parts that a batch is split into because GPU memory is short."""
     best_score: float | None = None
     best_loss: float | None = None
     """Ties go to the lower validation loss."""
@@ -91,7 +92,7 @@ class PendingUpdate(NamedTuple):
     tokens: int
     """Target tokens of all processes."""
     cursor: tuple[int, int]
-    """The epoch and batch that follow."""
+    """The epoch and batch to continue with after this update."""
 
 
 class Training:
@@ -110,17 +111,17 @@ class Training:
         self.folder, self.config, self.data, self.runtime = folder, config, data, runtime
         self.model = runtime.place(model, sharded=config.train.sharded)
         self.writers = runtime.checkpoint_group(sharded=config.train.sharded)
-        """The processes that write a checkpoint together; None where the main one writes alone."""
+        """The processes that write a checkpoint together; None if the main process writes alone."""
         self.optimizer = make_optimizer(self.model, config.train)
         self.average = {n: p.clone() for n, p in named_tensors(self.model).items()} if config.train.ema_decay else None
         """The exponential moving average of the weights (train.ema_decay)."""
         self.progress = Progress()
         self.batches: Iterator[Batch] = self._endless_batches()
-        """This process's part of every global batch, from where the run stands; `step` takes the next ones."""
+        """This process's part of every global batch that is still to come; `step` takes the next ones."""
         self.last_validation: tuple[int, Validation] | None = None
         """The update and result of the last validation in this process."""
         self.remarks: list[str] = []
-        """What `resume` found damaged."""
+        """Messages of `resume` about damaged checkpoints."""
         self.signal = 0
         """The signal that asked the run to stop."""
         self._cursor = (0, 0)
@@ -137,8 +138,8 @@ class Training:
     def step(self) -> UpdateEvent | None:
         """Make one update: forward, backward, clip, optimizer, journal.
 
-        Returns None where the loss or gradient was NaN or inf: nothing is changed then, and after several such updates
-        in a row the run is rolled back to its last checkpoint.
+        Returns None if the loss or gradient was NaN or inf. The weights are not changed then, and after several such
+        updates in a row the run is rolled back to its last checkpoint.
         """
         start, split = time.perf_counter(), self.progress.split
         event = self._update()
@@ -160,8 +161,11 @@ class Training:
         return event
 
     def _update(self) -> UpdateEvent | None:
-        """A GPU runs ahead: it checks by itself whether the loss is finite, and the next update's gradients are queued
-        before this one's loss is read."""
+        """Make one update.
+
+        On a GPU, the optimizer checks on the device whether the loss is finite, and the gradients of the next update
+        are queued before this loss is read.
+        """
         settings, progress = self.config.train, self.progress
         update = progress.update + 1
         pending, self._pending = self._pending or self._compute_gradients(update + progress.skipped), None
@@ -184,7 +188,7 @@ class Training:
         if not self._runs_ahead:
             self.optimizer.step()
         if self.average is not None:
-            self._update_average(update)
+            self._update_ema(update)
         progress.update, progress.nan_in_a_row = update, 0
         progress.tokens += pending.tokens
         tokens, epoch = pending.tokens, progress.epoch
@@ -225,7 +229,7 @@ class Training:
         return PendingUpdate(tokens, cursor)
 
     def _accumulate(self, batches: list[Batch], scale: float, attempt: int, *, last: bool) -> bool:
-        """Compute the gradients of `scale` times the loss; False where GPU memory is too short.
+        """Compute the gradients of `scale` times the loss; return False if the GPU runs out of memory.
 
         After the `last` batch the gradients are averaged over all processes.
         """
@@ -248,7 +252,7 @@ class Training:
         return True
 
     def _split_further(self, batches: list[Batch]) -> None:
-        """Split batches into twice as many parts from here on."""
+        """Split batches into twice as many parts from now on."""
         rows, length = max((len(batch.target_out), batch.target_out.shape[1]) for batch in batches)
         if self.progress.split >= rows:
             raise RunError(
@@ -263,7 +267,7 @@ class Training:
         free_memory()
 
     def _try_largest_batches(self) -> None:
-        """Several processes try their largest batches without all_reduce, and agree on how to split them.
+        """With several processes, try the largest batches without all_reduce and agree on how to split them.
 
         A process that ran out of memory during an all_reduce would leave the others waiting.
         """
@@ -284,7 +288,7 @@ class Training:
         """Train to the last update, or until a signal asks to stop; either way the folder can be resumed."""
         settings = self.config.train
         self._observe = observe
-        self._journal = Journal(self.folder / "journal.jsonl" if self.runtime.is_main else None, self.progress.update)
+        self._journal = Journal(self.folder / journal.FILE if self.runtime.is_main else None, self.progress.update)
         self._saver = saver = CheckpointWriter(self.folder, keep=settings.keep_checkpoints, writers=self.writers)
         copied_first = self.optimizer.register_step_pre_hook(lambda *_: saver.wait_for_copy())
         with self._closed_at_end(), self._journal, saver, copied_first, _stop_signal() as stop_signal:
@@ -317,7 +321,7 @@ class Training:
             self._restart_batches()  # ends the thread that loads batches
 
     def _all_stop(self, here: bool) -> bool:
-        """Processes agree every few updates, so that all stop at the same one."""
+        """Whether to stop; processes agree on it every few updates, so that all stop at the same one."""
         if self.runtime.world_size == 1:
             return here
         return self.progress.update % STOP_CHECK_EVERY == 0 and self.runtime.any_process(here)
@@ -325,7 +329,7 @@ class Training:
     def _validate(self, validate: Validate) -> None:
         start, progress = time.perf_counter(), self.progress
         with self.averaged(), self.runtime.unsharded(self.model):
-            validation = self._validate_in_memory(validate)
+            validation = self._validate_or_retry(validate)
             # the main process decides for all, or they might not stop together
             score, loss = (self.runtime.broadcast(number) for number in (validation.score, validation.loss))
             seconds = time.perf_counter() - start
@@ -343,8 +347,8 @@ class Training:
         entry = scores | ({"sample": sample} if sample else {})
         self._journal.write("validation", progress.update, **entry, seconds=round(seconds, 3))
 
-    def _validate_in_memory(self, validate: Validate) -> Validation:
-        """Validate; where GPU memory is short, free the CUDA graphs and try again."""
+    def _validate_or_retry(self, validate: Validate) -> Validation:
+        """Validate. If the GPU runs out of memory, free the CUDA graphs and retry once."""
         try:
             return validate(self.model)
         except RuntimeError as error:
@@ -356,8 +360,8 @@ class Training:
     # Averaged weights
 
     @torch.no_grad()
-    def _update_average(self, update: int) -> None:
-        """The exponential moving average; its decay starts low, so that the random start is soon forgotten."""
+    def _update_ema(self, update: int) -> None:
+        """Update the exponential moving average (EMA); its decay starts low, to forget the initial weights soon."""
         assert self.average is not None
         decay = min(self.config.train.ema_decay, (1 + update) / (10 + update))
         weights = [to_local(tensor) for tensor in named_tensors(self.model).values()]
@@ -365,7 +369,7 @@ class Training:
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Give the model its averaged weights, where there are any, for as long as the context lasts."""
+        """A context in which the model has its averaged weights, if train.ema_decay is set."""
         if self.average is None:
             yield
             return
@@ -390,7 +394,7 @@ class Training:
         return groups | ({"average": self.average} if self.average is not None else {})
 
     def resume(self) -> bool:
-        """Load the newest intact checkpoint; `remarks` names the damaged ones. False where there is none."""
+        """Load the newest intact checkpoint and return whether there is one; `remarks` names the damaged ones."""
         path = self._newest_checkpoint()
         if path is not None:
             self._load(path)
@@ -407,7 +411,7 @@ class Training:
         return None if update < 0 else checkpoint_path(self.folder, update)
 
     def _local_part(self, name: str, saved: Tensor) -> Tensor:
-        """An empty tensor for this process's shard of a saved one: averages and states are sharded as their weights."""
+        """An empty tensor for this process's shard of a saved tensor; EMA and optimizer state are sharded alike."""
         weight = dict(self.model.named_parameters()).get(name.partition(":")[0])
         if weight is None or weight.shape != saved.shape:
             return torch.empty_like(saved, device="cpu")
@@ -432,7 +436,7 @@ class Training:
         self._restart_batches()
 
     def _restart(self, initial_model: Callable[[], nn.Module]) -> None:
-        """Start over at update 0, for which there is no checkpoint."""
+        """Start over at update 0, which has no checkpoint."""
         model = initial_model()
         if self.config.train.sharded:
             model = self.runtime.place(model, sharded=True)
@@ -446,7 +450,7 @@ class Training:
         self._restart_batches()
 
     def _restart_batches(self) -> None:
-        """Take batches from where `progress` stands."""
+        """Continue with the batches after `progress`."""
         self._pending = None
         self.batches = self._endless_batches()
 
@@ -462,9 +466,9 @@ class Training:
         self._observe(SaveEvent(progress.update, time.perf_counter() - start))
 
     def _roll_back(self) -> None:
-        """The loss was NaN too often in a row: go back to a checkpoint, or the start, and lower the learning rate.
+        """Roll back to a checkpoint, or to the start, and lower the learning rate: the loss was NaN too often in a row.
 
-        Not to a checkpoint that was saved because the run was stopped: an uninterrupted run would not have it.
+        Checkpoints that were saved because the run was stopped are not used: an uninterrupted run does not have them.
         """
         assert self._saver is not None
         self._saver.wait()
@@ -503,12 +507,12 @@ def averaged_updates(update: int, settings: TrainConfig) -> list[int]:
 
 
 def runs_ahead(config: Config, runtime: Runtime) -> bool:
-    """Whether the next update is queued before the loss of this one is read: a GPU works while Python prepares."""
+    """Whether the next update is queued before this loss is read, so that the GPU does not wait for Python."""
     return runtime.device.type == "cuda" and not config.train.sharded
 
 
 def _mix_seed(*numbers: int) -> int:
-    """One seed from several numbers; neighbouring numbers give unrelated seeds."""
+    """Combine several numbers into one seed; neighbouring numbers give unrelated seeds."""
     value = 0x9E3779B97F4A7C15
     for number in numbers:
         value = ((value ^ number) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
@@ -518,9 +522,10 @@ def _mix_seed(*numbers: int) -> int:
 
 @contextmanager
 def _stop_signal() -> Iterator[Callable[[], int]]:
-    """Reads the signal, SIGTERM or Ctrl-C, that asked to stop, or 0; the same signal again raises KeyboardInterrupt.
+    """Handle SIGTERM and Ctrl-C; yield a function that returns the signal that asked to stop, or 0.
 
-    Not the other one: Ctrl-C reaches torchrun too, which then ends its processes with SIGTERM.
+    The same signal again raises KeyboardInterrupt. The other one does not: Ctrl-C reaches torchrun too, which then ends
+    its processes with SIGTERM.
     """
     received: list[int] = []
 

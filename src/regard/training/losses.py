@@ -21,7 +21,7 @@ from regard.models import Record
 from regard.text.batching import Batch
 
 IGNORE_INDEX = 0  # the padding id: such labels have no loss
-MIN_ALIGNMENT_WEIGHT = 0.3  # attention weight from which a self-made alignment counts; a flat start teaches nothing
+MIN_ALIGNMENT_WEIGHT = 0.3  # attention from which tokens are aligned; skips the flat attention of an untrained model
 vocabulary_kernel = kernels.find("vocabulary")
 
 
@@ -29,7 +29,7 @@ class BatchLoss(NamedTuple):
     """The loss of a batch, summed over its tokens."""
 
     loss: Tensor
-    """The training loss, with label smoothing and penalties: this is minimised."""
+    """The training loss, with label smoothing and penalties; it is minimised."""
     nll: Tensor
     """The negative log-likelihood, without label smoothing or penalties; exp(nll / tokens) is the perplexity."""
 
@@ -40,7 +40,7 @@ LogitsLoss = Callable[[Tensor, Tensor, float, float], BatchLoss]
 def batch_loss(
     model: nn.Module, batch: Batch, config: TrainConfig, logits_loss_function: LogitsLoss | None = None
 ) -> BatchLoss:
-    """The loss of a batch: of translations, next tokens (gpt) or masked tokens (bert).
+    """The loss of a batch for translation, next-token prediction (gpt) or masked language modelling (bert).
 
     With R-Drop the batch passes through the model twice, with different dropout. `logits_loss_function` is a compiled
     version of `logits_loss`.
@@ -54,7 +54,7 @@ def batch_loss(
 
 
 def logits_loss(logits: Tensor, labels: Tensor, label_smoothing: float, r_drop: float) -> BatchLoss:
-    """Cross-entropy and, where `r_drop` is above 0, the R-Drop penalty of a batch that holds every row twice."""
+    """Cross-entropy and, if `r_drop` is above 0, the R-Drop penalty; the batch then holds every row twice."""
     loss, nll = cross_entropy(logits, labels, label_smoothing)
     if not r_drop:
         return BatchLoss(loss, nll)
@@ -89,7 +89,9 @@ def cross_entropy(logits: Tensor, labels: Tensor, label_smoothing: float) -> tup
     """
     logits, labels = logits.flatten(0, -2), labels.flatten()
     if logits.device.type == "cpu" and torch.is_grad_enabled() and not torch.compiler.is_compiling():
-        losses: tuple[Tensor, Tensor] = _InPlace.apply(logits, labels, label_smoothing)  # type: ignore[no-untyped-call]
+        losses: tuple[Tensor, Tensor] = _InPlaceCrossEntropy.apply(  # type: ignore[no-untyped-call]
+            logits, labels, label_smoothing
+        )
         return losses
     if logits.device.type == "cuda" and vocabulary_kernel is not None:
         loss, nll = vocabulary_kernel.token_losses(logits, labels, label_smoothing)
@@ -102,19 +104,19 @@ def cross_entropy(logits: Tensor, labels: Tensor, label_smoothing: float) -> tup
     return (1 - label_smoothing) * nll + label_smoothing * uniform, nll.detach()
 
 
-class _InPlace(torch.autograd.Function):
-    """The same on a CPU, where new memory is slow: the log-probabilities (N, V) become the gradient in place."""
+class _InPlaceCrossEntropy(torch.autograd.Function):
+    """Cross-entropy for a CPU, where allocation is slow: the log-probabilities (N, V) become the gradient in place."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:
         log_p = logits.float().log_softmax(-1)
-        counted = labels != IGNORE_INDEX
-        ctx.ignored, ctx.labels, ctx.label_smoothing = (~counted).nonzero()[:, 0], labels[:, None], label_smoothing
+        not_padding = labels != IGNORE_INDEX
+        ctx.ignored, ctx.labels, ctx.label_smoothing = (~not_padding).nonzero()[:, 0], labels[:, None], label_smoothing
         ctx.log_p, ctx.dtype = log_p, logits.dtype
-        nll = -log_p.gather(1, ctx.labels)[:, 0].where(counted, 0.0).sum()
+        nll = -log_p.gather(1, ctx.labels)[:, 0].where(not_padding, 0.0).sum()
         loss = (1 - label_smoothing) * nll
         if label_smoothing:
-            loss = loss - label_smoothing * log_p.mean(-1).where(counted, 0.0).sum()
+            loss = loss - label_smoothing * log_p.mean(-1).where(not_padding, 0.0).sum()
         nll = nll.clone()
         ctx.mark_non_differentiable(nll)
         return loss, nll
@@ -135,10 +137,10 @@ class _InPlace(torch.autograd.Function):
 def r_drop_divergence(logits: Tensor, labels: Tensor) -> Tensor:
     """R-Drop (Liang et al., 2021): the KL divergence between the predictions of the two passes, in both directions."""
     first, second = (half.float().log_softmax(-1) for half in logits.flatten(0, -2).chunk(2))
-    counted = labels.flatten().chunk(2)[0] != IGNORE_INDEX
+    not_padding = labels.flatten().chunk(2)[0] != IGNORE_INDEX
     forward = F.kl_div(first, second, reduction="none", log_target=True).sum(-1)
     backward = F.kl_div(second, first, reduction="none", log_target=True).sum(-1)
-    return (forward + backward).where(counted, 0.0).sum()
+    return (forward + backward).where(not_padding, 0.0).sum()
 
 
 # Guided alignment
@@ -147,8 +149,8 @@ def r_drop_divergence(logits: Tensor, labels: Tensor) -> Tensor:
 def guided_alignment_loss(weights: Tensor, alignment: Tensor) -> Tensor:
     """The cross-entropy between the first head's attention (B, H, T, S) and an alignment (B, T, S).
 
-    Follows Garg et al. (2019): it is applied to the last decoder layer but one, where attention is most like an
-    alignment; an rnn or a decoder of one layer has only one. Target tokens without an alignment have no loss.
+    Follows Garg et al. (2019): it is applied to the second-to-last decoder layer, whose attention is most like an
+    alignment (an rnn or a decoder of one layer has only one). Target tokens without an alignment have no loss.
     """
     probabilities = weights[:, 0].float().clamp_min(1e-9)  # padding has weight 0 and no alignment: avoid 0 * -inf
     return -(alignment * probabilities.log()).sum()
@@ -156,17 +158,17 @@ def guided_alignment_loss(weights: Tensor, alignment: Tensor) -> Tensor:
 
 @torch.no_grad()
 def attention_alignment(weights: Tensor, batch: Batch) -> Tensor:
-    """The alignment (B, T, S) in a layer's attention: 1 where a target and a source token attend to each other most."""
+    """The alignment (B, T, S) from a layer's attention: 1 if a target and a source token attend to each other most."""
     assert batch.source is not None
     mean = weights.detach().float().mean(1)
-    real = (batch.target_out != IGNORE_INDEX)[:, :, None] & (batch.source != IGNORE_INDEX)[:, None, :]
-    mean = mean.where(real, 0.0)
+    not_padding = (batch.target_out != IGNORE_INDEX)[:, :, None] & (batch.source != IGNORE_INDEX)[:, None, :]
+    mean = mean.where(not_padding, 0.0)
     mutual = (mean == mean.amax(-1, keepdim=True)) & (mean == mean.amax(-2, keepdim=True))
     return (mutual & (mean >= MIN_ALIGNMENT_WEIGHT)).float()
 
 
 def check_guided_alignment(config: Config, alignments: bool) -> None:
-    """Refuse guided alignment for models without attention to a source, and alignment files without it."""
+    """Raise a ConfigError for guided alignment without cross-attention, or alignment files without guided alignment."""
     if alignments and not config.train.guided_alignment:
         raise ConfigError(
             "--alignments are for guided alignment: give its weight, such as --set train.guided_alignment=0.05"

@@ -27,9 +27,9 @@ from regard.training.progress import TimeLeft, format_duration
 from regard.training.tensorboard import BOARD, Board, installed
 
 FILES = ("training.png", "training.svg", "film.html", film.FILM, BOARD)
-"""The files and folders that observers leave in a run's folder."""
-RECENT_UPDATES = 50  # the shown loss and speed are averages over these
-LINE_EVERY = 60.0  # seconds between two plain lines, where no validation comes before
+"""The files and folders that observers write in a run's folder."""
+RECENT_UPDATES = 50  # updates over which the displayed loss and speed are averaged
+LINE_EVERY = 60.0  # seconds between two plain lines without a validation
 SCORE_FORMATS = {"bleu": ("BLEU", "{:.2f}"), "chrf": ("chrF", "{:.2f}"), "valid_loss": ("valid loss", "{:.3f}")}
 CAPTIONS = {"bleu": "BLEU {:.1f}", "chrf": "chrF {:.1f}", "valid_loss": "loss {:.2f}"}
 
@@ -38,7 +38,7 @@ Say = Callable[[str], None]
 
 @contextmanager
 def observing(training: Training, observe: Observer, say: Say) -> Iterator[Observer]:
-    """An observer that passes events on to `observe`, TensorBoard and the film, and says what went wrong."""
+    """Yield an observer that passes events to `observe`, TensorBoard and the film, and reports errors with `say`."""
     film_maker = _film(training)
     if training.runtime.is_main and not installed():
         say("no TensorBoard files are written: pip install regard[tensorboard]")
@@ -80,7 +80,7 @@ def _start_event(training: Training) -> StartEvent:
 
 
 def _film(training: Training) -> film.Film | None:
-    """Every process looks, since the weights may be sharded; the main one writes."""
+    """The film, if train.film is set. All processes run the model, as weights may be sharded; the main one writes."""
     settings, data = training.config.train, training.data
     if not settings.film:
         return None
@@ -113,7 +113,7 @@ class Statistics:
 
     @property
     def loss(self) -> float:
-        """The mean loss of the last updates."""
+        """The mean loss of the last 50 updates."""
         return sum(event.loss for event in self._recent) / len(self._recent) if self._recent else math.nan
 
     @property
@@ -124,13 +124,13 @@ class Statistics:
 
     @property
     def seconds_left(self) -> float | None:
-        """The estimated seconds until the model is finished; None while it is not known."""
+        """The estimated seconds until the run is finished; None while they are unknown."""
         update = self.update.update if self.update else 0
         return self._time_left.seconds(update) if self._time_left is not None else None
 
 
 class PlainLines:
-    """Writes a line for every validation, and one a minute between them."""
+    """Writes a line for every validation, and one per minute between them."""
 
     def __init__(self, say: Say) -> None:
         self._say, self._statistics, self._last = say, Statistics(), time.monotonic()
@@ -163,9 +163,9 @@ def format_scores(validation: ValidationEvent) -> list[tuple[str, str]]:
 
 
 def draw(training: Training) -> None:
-    """Draw the curves of a run, and write the page of its film where one was taken."""
+    """Draw the training curves and, if a film was recorded, write its page."""
     folder, config = training.folder, training.config
-    entries = journal.read(folder / "journal.jsonl")
+    entries = journal.read(folder / journal.FILE)
     title = f"{folder.resolve().name}: {config.model.family}, {count(config).total:,} parameters"
     best = 0 if config.train.average_checkpoints else training.progress.best_update
     for name, data in curves.draw(entries, best=best, title=title).items():

@@ -26,13 +26,13 @@ def noam(update: int, config: TrainConfig, size: int) -> float:
 
 
 def inverse_sqrt(update: int, config: TrainConfig, size: int) -> float:
-    """The same curve with `learning_rate` as its peak: linear warm-up, then decay as 1 / sqrt(update)."""
+    """Linear warm-up to `learning_rate`, then decay as 1 / sqrt(update); noam with a given peak."""
     warmup = max(config.warmup, 1)
     return config.learning_rate * min(update / warmup, math.sqrt(warmup / update))
 
 
 def cosine(update: int, config: TrainConfig, size: int) -> float:
-    """Linear warm-up, then half a cosine down to a tenth of the peak."""
+    """Linear warm-up, then cosine decay to a tenth of the peak."""
     decay = 0.5 * (1 + math.cos(math.pi * _decay_progress(update, config, end=config.updates)))
     return config.learning_rate * _warmup(update, config.warmup) * (0.1 + 0.9 * decay)
 
@@ -52,7 +52,7 @@ def constant(update: int, config: TrainConfig, size: int) -> float:
 
 
 def _decay_progress(update: int, config: TrainConfig, *, end: int) -> float:
-    """The share of the decay that is over: 0 at the end of the warm-up, 1 at `end`."""
+    """Progress of the decay: 0 at the end of the warm-up, 1 at update `end`."""
     start = max(config.warmup, 1)
     return min(1.0, max(0, update - start) / max(1, end - start))
 
@@ -67,7 +67,7 @@ SCHEDULES: dict[str, Schedule] = {
 
 
 def learning_rate(update: int, config: TrainConfig, size: int) -> float:
-    """The learning rate of update 1, 2, ... for a model of this size."""
+    """The learning rate of an update, counted from 1, by the schedule of the config; `size` is model.size."""
     return SCHEDULES[config.schedule](update, config, size)
 
 
@@ -91,9 +91,9 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
 
 
 def allocate_state(optimizer: torch.optim.Optimizer) -> None:
-    """Allocate AdamW's moments now, before the batches: a batch can be split when memory is short, moments cannot.
+    """Allocate AdamW's moments before the first batch: a batch can be split if memory is short, the moments cannot.
 
-    It is a step with `found_inf` set, which changes no weight and no moment.
+    It makes an optimizer step with `found_inf` set, which changes no weight and no moment.
     """
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for parameter in parameters:

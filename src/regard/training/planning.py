@@ -1,6 +1,6 @@
-"""Planning: batches that fit into the GPU's memory, and updates that fit into `--minutes`.
+"""Planning: choose batches that fit into GPU memory, and a number of updates that fits into `--minutes`.
 
-A run with `--minutes` is probed once, before update 1; `config.json` keeps the result.
+For `--minutes`, a few updates are timed once, before update 1. The result is saved in `config.json`.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ from regard.training.sizing import (
 )
 from regard.training.validation import MAX_SENTENCES, ValidationSet, validate
 
-MIN_UPDATES = 10  # of a run with --minutes, however short
+MIN_UPDATES = 10  # of any run with --minutes
 MAX_PROBED_UPDATES = 60
-SLOW_UPDATES = 4  # the first of them, not counted: they choose kernels and allocate memory
-PROBE_SHARE = 0.06  # of --minutes that the probe may take
-VALIDATION_SHARE = 0.1  # of --minutes that validations may take
+SLOW_UPDATES = 4  # warm-up updates that are not timed: they choose kernels and allocate memory
+PROBE_SHARE = 0.06  # of --minutes, for the probe
+VALIDATION_SHARE = 0.1  # of --minutes, for validations
 START_AND_END_SECONDS = 4.0  # starting Python, drawing the curves, exit
 RESERVE_SHARE = 0.04  # of --minutes, for what the probe does not measure
 MAX_MEMORY_SHARE = 0.8  # of the GPU's memory for a batch; the rest is for fragmentation and longer batches
-DISK_BYTES_PER_SECOND = 200e6  # assumed for writing the model
-UPDATES_TO_END_SENTENCES = 400  # until then a model writes up to its maximum length, which takes longer
+DISK_BYTES_PER_SECOND = 200e6  # assumed speed of writing the model
+UPDATES_TO_END_SENTENCES = 400  # before, a model rarely predicts the end token and decodes up to the maximum length
 DECODING_COST = {"cpu": 1.5, "mps": 5.0, "cuda": 20.0}  # time per FLOP in beam search relative to training
 
 Say = Callable[[str], None]
 MakeModel = Callable[[Config], nn.Module]
 
 
-def settle(
+def complete_config(
     config: Config,
     unset: frozenset[str],
-    held_out: ValidationSet,
+    valid_set: ValidationSet,
     runtime: Runtime,
     *,
     minutes: float | None,
@@ -64,8 +64,8 @@ def settle(
     make_model: MakeModel,
     say: Say,
 ) -> Config:
-    """The config with the `unset` fields chosen by data, machine and `minutes`, which count from `start`."""
-    data = held_out.data
+    """Choose the `unset` fields of a config from data, hardware and `minutes`, which are counted from `start`."""
+    data = valid_set.data
     facts = gather_facts(data, runtime, minutes)
     chooses_size = bool(unset & CHOSEN_FIELDS - PLANNED_FIELDS)
     if not chooses_size and not minutes:
@@ -75,7 +75,7 @@ def settle(
         if runtime.device.type == "cuda" and "train.batch_tokens" in unset:
             config = fit_memory(config, unset, runtime, facts)
     if minutes:
-        probe = run_probe(config, held_out, runtime, minutes, make_model)
+        probe = run_probe(config, valid_set, runtime, minutes, make_model)
         config = plan(config, unset, probe, facts, start)
         total = time.perf_counter() - start + probe.total(config.train)
         if total > 60 * minutes:
@@ -86,12 +86,12 @@ def settle(
         say(describe(config, facts, format_duration(time_left(config, data, runtime).total(update_seconds))))
     else:
         tokens = tokens_per_update(config.train)
-        say(f"{config.train.updates:,} updates of {tokens:,} positions in {minutes:g} minutes")
+        say(f"{config.train.updates:,} updates of {tokens:,} tokens in {minutes:g} minutes")
     return config
 
 
 def gather_facts(data: Data, runtime: Runtime, minutes: float | None) -> Facts:
-    """The facts about data and machine that a size is chosen by."""
+    """Collect the facts about data and hardware from which a size is chosen."""
     store, is_pairs = data.train[0], data.config.model.family in ("rnn", "transformer")
     if is_pairs:
         source, target = float(store.source_lengths.mean()), float(store.target_lengths.mean())
@@ -114,7 +114,7 @@ def gather_facts(data: Data, runtime: Runtime, minutes: float | None) -> Facts:
 
 
 class Probe(NamedTuple):
-    """Measured seconds of a run's parts."""
+    """Measured seconds of the parts of a run."""
 
     update: float
     warm_up: float
@@ -123,7 +123,7 @@ class Probe(NamedTuple):
     final: float
     """Scoring and writing the finished model."""
     untrained_factor: float = 1.0
-    """How many times as long a validation takes while the model does not end its sentences."""
+    """How many times longer a validation takes while the model does not predict the end token yet."""
 
     def total(self, settings: TrainConfig) -> float:
         """The seconds of a whole run."""
@@ -141,13 +141,13 @@ class Probe(NamedTuple):
 
 
 def run_probe(
-    config: Config, held_out: ValidationSet, runtime: Runtime, minutes: float, make_model: MakeModel
+    config: Config, valid_set: ValidationSet, runtime: Runtime, minutes: float, make_model: MakeModel
 ) -> Probe:
-    """Measure a few updates and a small validation of a model that is thrown away."""
+    """Time a few updates and a small validation; the model is discarded."""
     alone = Runtime(runtime.device, 0, 1)
     limit = PROBE_SHARE * 60 * minutes
-    update, warm_up, model = time_updates(config, held_out.data, runtime, limit, make_model)
-    probe = _time_validation(model, held_out, config, alone, limit)
+    update, warm_up, model = time_updates(config, valid_set.data, runtime, limit, make_model)
+    probe = _time_validation(model, valid_set, config, alone, limit)
     writing = 16 * counting.count(config).total / DISK_BYTES_PER_SECOND
     del model
     free_memory()
@@ -157,17 +157,17 @@ def run_probe(
 def time_updates(
     config: Config, data: Data, runtime: Runtime, limit: float, make_model: MakeModel
 ) -> tuple[float, float, nn.Module]:
-    """The seconds of an update, the extra seconds of the first ones, and the model; takes about `limit` seconds."""
+    """Time updates for about `limit` seconds: seconds of an update, extra seconds of the first ones, and the model."""
     batch_tokens = max(config.train.batch_tokens // runtime.world_size, gather_facts(data, runtime, None).max_length, 1)
     config = replace(config, train=replace(config.train, batch_tokens=batch_tokens))
     training = Training(Path(), make_model(config), config, with_config(data, config), Runtime(runtime.device, 0, 1))
     uses_graphs = training.gradients.uses_graphs
-    if uses_graphs:  # every shape is captured once, which takes as long as many updates: a few batches tell both apart
+    if uses_graphs:  # capturing a shape takes as long as many updates: repeated batches show the time of each
         training.batches = cycle(islice(training.batches, SLOW_UPDATES * config.train.gradient_accumulation))
     seconds: list[float] = []
     graphs: list[int] = []
-    least = SLOW_UPDATES + 3 if uses_graphs else 3
-    while len(seconds) < least or (sum(seconds) < limit and len(seconds) < MAX_PROBED_UPDATES):
+    min_updates = SLOW_UPDATES + 3 if uses_graphs else 3
+    while len(seconds) < min_updates or (sum(seconds) < limit and len(seconds) < MAX_PROBED_UPDATES):
         start = time.perf_counter()
         training.step()
         seconds.append(time.perf_counter() - start)
@@ -177,7 +177,7 @@ def time_updates(
 
 
 def _warm_up_seconds(seconds: list[float], update: float, graphs: list[int], *, shapes: int) -> float:
-    """Extra seconds of a run's first updates, from those of a probe and the CUDA graphs captured after each."""
+    """Extra seconds of the first updates of a run, from the timed updates and the number of CUDA graphs after each."""
     extra = max(0.0, sum(seconds) - update * len(seconds))
     captured = graphs[-1] - graphs[0]
     if captured <= 0:
@@ -187,17 +187,18 @@ def _warm_up_seconds(seconds: list[float], update: float, graphs: list[int], *, 
 
 
 def _time_validation(
-    model: nn.Module, held_out: ValidationSet, config: Config, runtime: Runtime, limit: float
+    model: nn.Module, valid_set: ValidationSet, config: Config, runtime: Runtime, limit: float
 ) -> Probe:
     """The seconds of a validation and of the final scoring, from a few sentences.
 
-    An untrained model never ends a sentence: it is timed with the length of good translations, then with the maximum.
+    An untrained model never predicts the end token. It is timed with the length of good translations, then with the
+    maximum length.
     """
     good_length = replace(config, decode=replace(config.decode, max_length_ratio=1.0, max_length_extra=5))
-    size = len(held_out.data.valid)
+    size = len(valid_set.data.valid)
 
     def seconds_per_sentence(config: Config, sentences: int) -> float:
-        few = held_out.sample(sentences, config)
+        few = valid_set.sample(sentences, config)
         start = time.perf_counter()
         validate(model, few, runtime)
         return (time.perf_counter() - start) / len(few.data.valid)
@@ -206,22 +207,22 @@ def _time_validation(
     seconds = seconds_per_sentence(good_length, 8)
     if 6 * seconds * 8 <= limit:
         seconds = seconds_per_sentence(good_length, 48)
-    translates = held_out.is_translation and config.train.metric != "loss"
+    translates = valid_set.is_translation and config.train.metric != "loss"
     validation, final, untrained_factor = seconds * (min(size, MAX_SENTENCES) if translates else size), seconds, 1.0
-    if held_out.is_translation:  # at the end all is translated, whatever metric chose the best
+    if valid_set.is_translation:  # the final scoring translates everything, even if train.metric is the loss
         short, full = (replace(config, train=replace(config.train, metric="bleu")) for config in (good_length, config))
         translation, untrained = seconds_per_sentence(short, 8), seconds_per_sentence(full, 8)
         final = seconds if translates else translation
-        # in large batches a longer search costs about half of what it does in small ones
+        # in large batches, longer outputs cost about half as much as in small ones
         untrained_factor = max(1.0, (1 + untrained / translation) / 2)
     return Probe(0.0, 0.0, validation, final * size, untrained_factor)
 
 
 def plan(config: Config, unset: frozenset[str], probe: Probe, facts: Facts, start: float) -> Config:
-    """As many updates as fit into the minutes with their validations and the final scoring.
+    """Choose as many updates as fit into the minutes together with validations and the final scoring.
 
-    The clock is not read again: a run that depended on it could be neither repeated nor resumed exactly. So the plan
-    leaves a reserve. Where even the fewest updates do not fit, they are made all the same.
+    The clock is not read again, since a run that depended on it could not be repeated or resumed exactly. So the plan
+    leaves a reserve. MIN_UPDATES are made even if they do not fit.
     """
     assert facts.minutes is not None
     elapsed = time.perf_counter() - start
@@ -234,7 +235,7 @@ def plan(config: Config, unset: frozenset[str], probe: Probe, facts: Facts, star
             every = math.ceil(updates / validations)
         if updates <= MIN_UPDATES or int(updates) * probe.update + probe.scoring(int(updates), every) <= usable:
             break
-        updates = max(0.99 * updates, MIN_UPDATES)  # fewer updates may need longer scoring, so in small steps
+        updates = max(0.99 * updates, MIN_UPDATES)  # in small steps: with fewer updates, scoring may take longer
     return with_updates(config, unset | {"train.updates"}, int(updates), facts, every=every)
 
 
@@ -242,9 +243,9 @@ def plan(config: Config, unset: frozenset[str], probe: Probe, facts: Facts, star
 
 
 def fit_memory(config: Config, unset: frozenset[str], runtime: Runtime, facts: Facts) -> Config:
-    """Halve `train.batch_tokens` until batches of the longest examples fit into the GPU's memory, by formula.
+    """Halve `train.batch_tokens` until the estimated memory of the longest examples fits into the GPU.
 
-    Where that is still too much, the loop splits batches.
+    If a batch still does not fit, the training loop splits it.
     """
     parameters = counting.count(config).total
     precision = "fp32" if config.train.precision == "fp32" else "bf16"
@@ -270,7 +271,7 @@ def with_config(data: Data, config: Config) -> Data:
 
 
 def time_left(config: Config, data: Data, runtime: Runtime) -> TimeLeft:
-    """The time left of a run; until the first validation, its time is estimated from the FLOPs of its search."""
+    """An estimate of the time left; before the first validation, its time is estimated from the FLOPs of decoding."""
     facts, size = gather_facts(data, runtime, None), len(data.valid)
     length = facts.source_length + facts.target_length
     updates = size * length / 3 / config.train.batch_tokens  # the loss: no backward pass

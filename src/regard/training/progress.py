@@ -10,37 +10,39 @@ from regard.config import TrainConfig
 from regard.training.events import Event, SaveEvent, UpdateEvent, ValidationEvent
 
 RECENT_UPDATES = 200  # averaged for the time of an update
-MIN_UPDATES = 4  # before anything is estimated: the first ones are slow
+MIN_UPDATES = 4  # before the first estimate: the first updates are slow
 
 
 class TimeLeft:
     """Observes updates, validations and saves, and estimates the seconds until the model is finished."""
 
     def __init__(self, settings: TrainConfig, *, validation_updates: float, final_validations: float) -> None:
-        """Before the first validation, it is taken to last as long as `validation_updates` updates. Scoring the
-        finished model lasts as long as `final_validations` validations."""
+        """Before the first validation is timed, it is assumed to take as long as `validation_updates` updates. Scoring
+        the finished model takes as long as `final_validations` validations."""
         self._settings = settings
         self._validation_updates, self._final_validations = validation_updates, final_validations
         self._updates: deque[float] = deque(maxlen=RECENT_UPDATES)
         self._validation = self._save = 0.0
 
     def observe(self, event: Event) -> None:
-        """Take the seconds of an update, a validation or a save."""
+        """Record the seconds of an update, a validation or a save."""
         if isinstance(event, UpdateEvent):
             self._updates.append(event.seconds)
         elif isinstance(event, SaveEvent):
             self._save = event.seconds
         elif isinstance(event, ValidationEvent):
-            self._validation = event.seconds  # the last counts: a model that ends its sentences translates faster
+            self._validation = (
+                event.seconds
+            )  # only the last one: decoding gets faster as the model learns to end sentences
 
     def seconds(self, update: int) -> float | None:
-        """From here to the finished model; None during the first updates."""
+        """The seconds from this update to the finished model; None during the first updates."""
         if len(self._updates) < MIN_UPDATES:
             return None
         return self.total(mean_seconds(list(self._updates)), update)
 
     def total(self, update_seconds: float, update: int = 0) -> float:
-        """The seconds after this update, where each update takes `update_seconds`."""
+        """The seconds after this update if each update takes `update_seconds`."""
         settings = self._settings
         validation = self._validation or self._validation_updates * update_seconds
         validations = _remaining(update, settings.updates, settings.validate_every)
@@ -50,14 +52,14 @@ class TimeLeft:
 
 
 def mean_seconds(seconds: list[float]) -> float:
-    """The mean without outliers of 5 times the median: compilation, or a machine that slept."""
+    """The mean without values above 5 times the median, such as compilation or a suspended machine."""
     usual = median(seconds)
     kept = [value for value in seconds if value <= 5 * usual]
     return sum(kept) / len(kept)
 
 
 def _remaining(update: int, updates: int, every: int) -> int:
-    """How often something that happens every so many updates, and at the last one, is still to happen."""
+    """The number of remaining events that happen after every `every` updates and after the last one."""
     return 0 if update >= updates else max(0, math.ceil(updates / every) - update // every)
 
 

@@ -18,6 +18,7 @@ from regard.errors import ConfigError, DataError, FolderError
 from regard.inspection import quality
 from regard.models.folder import CONFIG, MODEL
 from regard.text.tokenizer import FILES as TOKENIZER_FILES
+from regard.training import journal
 from regard.training.checkpoint import checkpoints, damaged_checkpoints
 from regard.training.data import Files
 from regard.training.losses import check_guided_alignment
@@ -27,7 +28,7 @@ from regard.training.start_from import base_config, check_start
 IDENTITY = "data.txt"  # the hash of the files that a run is trained on
 DAMAGED_MODEL = f"damaged-{MODEL}"
 RUN_FILES = (
-    *(MODEL, DAMAGED_MODEL, CONFIG, IDENTITY, "journal.jsonl", "card.md", quality.CALIBRATION_FILE, folders.CHECKSUMS),
+    *(MODEL, DAMAGED_MODEL, CONFIG, IDENTITY, journal.FILE, "card.md", quality.CALIBRATION_FILE, folders.CHECKSUMS),
     *(*TOKENIZER_FILES, *OBSERVER_FILES),
 )
 
@@ -45,12 +46,12 @@ class Request:
     call: str
     """The command line or Python call, for the card."""
     unset: frozenset[str] = frozenset()
-    """The config fields that data and machine decide."""
+    """The config fields that are chosen from data and hardware."""
     origins: tuple[Path, ...] = ()
     """Finished folders whose weights the run starts from."""
     minutes: float | None = None
     fresh: bool = False
-    """Start over, whatever run is in the folder."""
+    """Discard a run in the folder and start over."""
     start: float = dataclasses.field(default_factory=time.perf_counter)
     """When the minutes started to run."""
 
@@ -58,7 +59,7 @@ class Request:
 def find_settings(
     values: Mapping[str, Any], *, recipe: str | None, origins: Sequence[Path], tags: Iterable[str]
 ) -> Config:
-    """The config of the recipe and the folders a run starts from, with `values` set; every tag becomes a token."""
+    """The config from the start folders, the recipe and `values`, in this order; tags are added to text.tags."""
     config = base_config(origins)
     config = (find_config(recipe, config) if recipe else config).with_values(values)
     return config.over({"text": {"tags": " ".join(dict.fromkeys([*config.text.tags.split(), *filter(None, tags)]))}})
@@ -67,7 +68,7 @@ def find_settings(
 def text_files(
     config: Config, source: PathLike, target: PathLike | None, weight: float = 1.0, tag: str = "", **options: Any
 ) -> Files:
-    """Two files, one with both sides, or one text for a language model; `options` are fields of Files."""
+    """The files of a corpus: two, one with both sides, or one text; `options` are fields of Files."""
     if not str(source):
         raise ConfigError("the name of a text file is empty")
     for path in map(Path, filter(None, (source, target, options.get("alignments")))):
@@ -86,7 +87,7 @@ def text_files(
 
 
 def check_request(request: Request) -> None:
-    """Refuse a request that cannot work; nothing has been written yet."""
+    """Raise an error if a request cannot work, before anything is written."""
     config = request.config
     if request.minutes is not None and not (math.isfinite(request.minutes) and request.minutes > 0):
         raise ConfigError(f"--minutes ({request.minutes}) must be a number of minutes above 0")
@@ -108,7 +109,7 @@ def check_request(request: Request) -> None:
 
 
 def _check_texts(request: Request) -> None:
-    """Refuse text files that are empty, broken, in the way or of the wrong number for the family."""
+    """Raise an error for text files that are empty, damaged, not for this family, or overwritten by the run."""
     family, single = request.config.model.family, request.config.model.family in ("gpt", "bert")
     texts = [files for files in (*request.corpora, request.valid) if files is not None]
     for files in texts:
@@ -120,7 +121,7 @@ def _check_texts(request: Request) -> None:
     written = {(request.out / name).resolve() for name in RUN_FILES}
     for path in (path for files in texts for path in files.paths):
         if path.resolve() in written:
-            raise ConfigError(f"a run in {request.out} would write over {path}: choose another --out")
+            raise ConfigError(f"a run in {request.out} would overwrite {path}: choose another --out")
     if any(single != files.single for files in request.corpora):
         raise ConfigError(
             f"model.family = {family} learns from one text file, and two were given"
@@ -136,13 +137,13 @@ def _check_texts(request: Request) -> None:
 
 
 def check_folder(out: Path, *, fresh: bool) -> None:
-    """Refuse a folder with files of our names that are not of a run, and a run that lost its config."""
+    """Raise a FolderError if files in the folder would be overwritten, or if a run has no config."""
     if (out / CONFIG).exists() and not fresh:
         return
     present = [name for name in RUN_FILES if (out / name).exists()]
     if present and not checkpoints(out) and not _has_identity(out):
         name = IDENTITY if IDENTITY in present else present[0]
-        raise FolderError(f"{out / name} is not of a run, which would write over it: choose another --out")
+        raise FolderError(f"{out / name} does not belong to a run and would be overwritten: choose another --out")
     if not fresh and (checkpoints(out) or MODEL in present):
         raise FolderError(
             f"{out} holds a run without its {CONFIG}: put it back, start over with --fresh, or choose another --out"
@@ -168,11 +169,11 @@ def clear_folder(out: Path) -> None:
 
 
 def check_unchanged(old: Config, new: Config, out: Path, unset: frozenset[str]) -> None:
-    """Refuse to resume with another config, and name the differences."""
+    """Raise a FolderError with the differences if a run would resume with another config."""
     may_change = {"train.sharded"} | unset
     before, now = old.values(), new.values()
     changes = [
-        f"{section}.{name} was {_shown(before[section][name])} and is now {_shown(value)}"
+        f"{section}.{name} was {_format_value(before[section][name])} and is now {_format_value(value)}"
         for section, fields in now.items()
         for name, value in fields.items()
         if before[section][name] != value and f"{section}.{name}" not in may_change
@@ -184,5 +185,5 @@ def check_unchanged(old: Config, new: Config, out: Path, unset: frozenset[str]) 
         )
 
 
-def _shown(value: Any) -> Any:
+def _format_value(value: Any) -> Any:
     return "empty" if value == "" else value

@@ -1,7 +1,7 @@
-"""Sharded checkpoints: each process writes one file with its rows of every tensor; any number of processes reads them.
+"""Sharded checkpoints: each process writes a file with its rows of every tensor; any number of processes can read them.
 
-FSDP2 shards tensors along their first dimension, so a tensor is its rows in shard-00000.safetensors, then those in
-shard-00001.safetensors, and so on. A tensor that is not sharded is in the first file alone. Names are GROUP/TENSOR.
+FSDP2 shards tensors along their first dimension: the first rows are in shard-00000.safetensors, the next rows in
+shard-00001.safetensors, and so on. A tensor that is not sharded is only in the first file. Names are GROUP/TENSOR.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Groups = Mapping[str, Mapping[str, Tensor]]
 """Tensors by name, in groups: model, optimizer, average."""
 
 Allocate = Callable[[str, Tensor], Tensor]
-"""Makes the tensor to read into (perhaps sharded), given the saved tensor's name and an empty one of its shape."""
+"""Allocates the tensor to read into, given the name of the saved tensor and a meta tensor of its shape."""
 
 
 def local_tensors(tensors: Groups, *, main: bool) -> dict[str, dict[str, Tensor]]:
-    """What a process writes: its shards, and in the main process the tensors that are not sharded."""
+    """The tensors that a process writes: its shards and, in the main process, tensors that are not sharded."""
     return {
         group: {name: to_local(tensor) for name, tensor in named.items() if main or hasattr(tensor, "to_local")}
         for group, named in tensors.items()
@@ -39,7 +39,10 @@ def local_tensors(tensors: Groups, *, main: bool) -> dict[str, dict[str, Tensor]
 
 
 def write_shard(folder: Path | None, tensors: Groups, group: dist.ProcessGroup) -> None:
-    """Write this process's tensors into the main process's folder. All must call it; an error is raised in all."""
+    """Write the tensors of this process into the folder of the main process.
+
+    All processes must call it. If one fails, all raise an error.
+    """
     rank = dist.get_rank(group)
     path = Path(_broadcast(str(folder), group)) / f"shard-{rank:05d}.safetensors"
     failure: Exception | None = None
@@ -71,7 +74,7 @@ def _broadcast(text: str, group: dist.ProcessGroup) -> str:
 
 
 def read_shards(folder: Path, allocate: Allocate, only: Collection[str] = ()) -> dict[str, dict[str, Tensor]]:
-    """Read a checkpoint, sharded or not, into the tensors that `allocate` makes; `only` names groups."""
+    """Read a checkpoint, sharded or not, into tensors from `allocate`; `only` selects groups."""
     pieces = _pieces(folder)
     tensors: dict[str, dict[str, Tensor]] = {}
     for full_name, (first, *others) in pieces.items():
@@ -80,7 +83,7 @@ def read_shards(folder: Path, allocate: Allocate, only: Collection[str] = ()) ->
             shape = (sum(piece.rows for piece in (first, *others)), *first.shape[1:]) if first.shape else ()
             saved = torch.empty(shape, dtype=first.dtype, device="meta")
             tensors.setdefault(group, {})[name] = allocate(name, saved)
-    for path in sorted({piece.path for found in pieces.values() for piece in found}):
+    for path in sorted({piece.path for parts in pieces.values() for piece in parts}):
         with _opened(path) as file:
             for group, named in tensors.items():
                 for name, tensor in named.items():
@@ -102,7 +105,7 @@ class Piece(NamedTuple):
 
 
 def _pieces(folder: Path) -> dict[str, list[Piece]]:
-    """The pieces of every tensor of a checkpoint, in the order of their rows."""
+    """The pieces of every tensor of a checkpoint, in row order."""
     pieces: dict[str, list[Piece]] = {}
     with clear_os_errors(folder, "read"):
         paths = sorted(folder.glob("*.safetensors"))
@@ -117,7 +120,7 @@ def _pieces(folder: Path) -> dict[str, list[Piece]]:
 
 
 def _read(file: Any, path: Path, pieces: list[Piece], tensor: Tensor) -> None:
-    """Copy the rows of this file that a process needs into its tensor."""
+    """Copy the rows that this process needs from a file into its tensor."""
     local = to_local(tensor).detach()
     first = _first_row(tensor)
     start = 0
@@ -132,7 +135,7 @@ def _read(file: Any, path: Path, pieces: list[Piece], tensor: Tensor) -> None:
 
 
 def _first_row(tensor: Tensor) -> int:
-    """The first row of this process's shard; FSDP2 gives each process the same number of rows, the last ones fewer."""
+    """The first row of this process's shard: FSDP2 gives all processes equally many rows, except the last ones."""
     mesh = getattr(tensor, "device_mesh", None)
     if mesh is None:
         return 0

@@ -1,6 +1,7 @@
-"""Sizing: a model and a schedule that suit the data and the machine; pure functions that measure nothing.
+"""Sizing: choose a model size and a schedule from data and hardware; pure functions that measure nothing.
 
-A run whose updates are given depends on the data and the kind of device alone, so that two machines choose alike.
+If the number of updates is given, the choice depends only on the data and the kind of device (cpu, cuda), so that two
+machines choose the same.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ CHOSEN_FIELDS = PLANNED_FIELDS | {
     *("train.batch_tokens", "train.batch_shapes", "train.learning_rate", "train.schedule", "train.r_drop"),
     *("train.ema_decay", "train.patience"),
 }
-"""The config fields that are chosen where neither a recipe nor the user sets them."""
+"""The config fields that are chosen if neither a recipe nor the user sets them."""
 
-CORE_FLOPS = 40e9  # per second in training, of one core: half of what two idle cores gave a transformer-base
-MAX_CPU_SECONDS = 3 * 3600.0  # of a run on a CPU by that figure, unless its length is given
-MULTI30K_POSITIONS = 29_000 * 30  # of an epoch of Multi30k, both sides together
-MULTI30K_EPOCHS = 56.0  # 6,000 updates of 8,192 positions: good there
-MIN_UPDATES_IN_MINUTES = 3000  # of a run with --minutes, where batches can be small enough
-MIN_EPOCHS_IN_MINUTES = 5.0  # that a size should see in --minutes; else a smaller one is chosen
+CORE_FLOPS = 40e9  # FLOP/s of one core in training, measured with a transformer-base on two idle cores
+MAX_CPU_SECONDS = 3 * 3600.0  # estimated time of a run on a CPU, unless updates or minutes are given
+MULTI30K_TOKENS = 29_000 * 30  # in an epoch of Multi30k, both sides together
+MULTI30K_EPOCHS = 56.0  # 6,000 updates of 8,192 tokens give good scores on Multi30k
+MIN_UPDATES_IN_MINUTES = 3000  # of a run with --minutes, if batches can be small enough
+MIN_EPOCHS_IN_MINUTES = 5.0  # a model size that takes longer is not chosen with --minutes
 MAX_UPDATES = 100_000  # of the base Transformer of Vaswani et al. (2017)
 VALIDATIONS = 20  # of a run
 GRAPH_SHAPES = 24, 48  # shapes of batches for CUDA graphs: of a small model, and of one of size 512 or more
-BIG_GPU_BYTES = 20 * 2**30  # memory of a GPU that a transformer-big is trained on
+BIG_GPU_BYTES = 20 * 2**30  # GPU memory needed to train a transformer-big
 
 
-class Shape(NamedTuple):
+class ModelShape(NamedTuple):
     """A model for corpora of at least `min_examples` examples (tokens for language models)."""
 
     min_examples: int
@@ -46,33 +47,33 @@ class Shape(NamedTuple):
     dropout: float
     r_drop: float = 0.0
     on_cpu: bool = True
-    """Whether a CPU trains it in hours."""
+    """Whether a CPU can train it within hours."""
 
 
 # Little data: fewer layers, narrower, more dropout (Sennrich and Zhang 2019; Araabi and Monz 2020). The second is the
 # recipe of Multi30k, the third fairseq's for IWSLT, then Vaswani et al.'s base and big.
 TRANSFORMERS = (
-    Shape(0, 3, 128, 4, 256, 0.3, r_drop=3.0),
-    Shape(10_000, 4, 256, 4, 512, 0.3, r_drop=3.0),
-    Shape(100_000, 6, 512, 4, 1024, 0.3, on_cpu=False),
-    Shape(1_000_000, 6, 512, 8, 2048, 0.1, on_cpu=False),
-    Shape(20_000_000, 6, 1024, 16, 4096, 0.1, on_cpu=False),
+    ModelShape(0, 3, 128, 4, 256, 0.3, r_drop=3.0),
+    ModelShape(10_000, 4, 256, 4, 512, 0.3, r_drop=3.0),
+    ModelShape(100_000, 6, 512, 4, 1024, 0.3, on_cpu=False),
+    ModelShape(1_000_000, 6, 512, 8, 2048, 0.1, on_cpu=False),
+    ModelShape(20_000_000, 6, 1024, 16, 4096, 0.1, on_cpu=False),
 )
 RNNS = (
-    Shape(0, 1, 128, 1, 1, 0.3),
-    Shape(10_000, 1, 256, 1, 1, 0.3),
-    Shape(100_000, 1, 512, 1, 1, 0.2, on_cpu=False),
-    Shape(1_000_000, 2, 1024, 1, 1, 0.1, on_cpu=False),
+    ModelShape(0, 1, 128, 1, 1, 0.3),
+    ModelShape(10_000, 1, 256, 1, 1, 0.3),
+    ModelShape(100_000, 1, 512, 1, 1, 0.2, on_cpu=False),
+    ModelShape(1_000_000, 2, 1024, 1, 1, 0.1, on_cpu=False),
 )
 TEXTS = (  # gpt and bert, by tokens
-    Shape(0, 4, 128, 4, 512, 0.2),
-    Shape(100_000, 4, 256, 4, 1024, 0.2),
-    Shape(300_000, 6, 384, 6, 1536, 0.2, on_cpu=False),  # nanoGPT's for Shakespeare
-    Shape(20_000_000, 8, 512, 8, 2048, 0.1, on_cpu=False),
-    Shape(500_000_000, 12, 768, 12, 3072, 0.1, on_cpu=False),  # GPT-2 and BERT base
+    ModelShape(0, 4, 128, 4, 512, 0.2),
+    ModelShape(100_000, 4, 256, 4, 1024, 0.2),
+    ModelShape(300_000, 6, 384, 6, 1536, 0.2, on_cpu=False),  # nanoGPT's for Shakespeare
+    ModelShape(20_000_000, 8, 512, 8, 2048, 0.1, on_cpu=False),
+    ModelShape(500_000_000, 12, 768, 12, 3072, 0.1, on_cpu=False),  # GPT-2 and BERT base
 )
-SHAPES = {"transformer": TRANSFORMERS, "rnn": RNNS, "gpt": TEXTS, "bert": TEXTS}
-STYLE: dict[str, dict[str, Any]] = {
+MODEL_SHAPES = {"transformer": TRANSFORMERS, "rnn": RNNS, "gpt": TEXTS, "bert": TEXTS}
+FAMILY_DEFAULTS: dict[str, dict[str, Any]] = {
     "transformer": {"norm_placement": "pre"},
     "rnn": {},
     "gpt": {"norm_placement": "pre", "positions": "learned", "activation": "gelu_tanh", "scale_embeddings": False},
@@ -82,7 +83,7 @@ STYLE: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts about the data and the machine that a size is chosen by."""
+    """Facts about data and hardware from which a size is chosen."""
 
     examples: int
     source_length: float
@@ -93,13 +94,13 @@ class Facts:
     device: str
     """cpu, cuda or mps."""
     gpu_memory: int
-    """Bytes that no other program holds; 0: not known."""
+    """Bytes of GPU memory that no other program holds; 0 if unknown."""
     cores: int
     minutes: float | None
-    """None: as long as it takes."""
+    """The time limit; None for no limit."""
 
     @property
-    def positions(self) -> float:
+    def epoch_tokens(self) -> float:
         """Tokens of an epoch, both sides together."""
         return self.examples * (self.source_length + self.target_length)
 
@@ -115,7 +116,8 @@ class Facts:
 def unset_fields(values: Iterable[str], *, recipe: bool, started: bool, minutes: bool) -> frozenset[str]:
     """The config fields the user did not set; `values` are the section.field names that are set.
 
-    A recipe sets all but what --minutes plans. A model to start from brings its shape and its learning rate.
+    A recipe sets all fields except those that --minutes decides. A model to start from sets model shape and learning
+    rate.
     """
     names = CHOSEN_FIELDS if not recipe else PLANNED_FIELDS if minutes else frozenset()
     if started:
@@ -124,27 +126,27 @@ def unset_fields(values: Iterable[str], *, recipe: bool, started: bool, minutes:
 
 
 def choose(config: Config, unset: frozenset[str], facts: Facts) -> Config:
-    """Fill in the unset fields; heads and widths follow the size where only that is set."""
+    """Choose the unset fields; if only model.size is set, heads and feed-forward size follow from it."""
     shapes = _possible_shapes(config.model, facts)
     config = _with_model(config, unset, shapes[-1], facts)
     for shape in reversed(shapes[:-1]):
-        epoch = facts.positions * _seconds_per_position(config, facts)
+        epoch = facts.epoch_tokens * _seconds_per_token(config, facts)
         if not facts.minutes or facts.minutes * 60 >= MIN_EPOCHS_IN_MINUTES * epoch:
             break
         config = _with_model(config, unset, shape, facts)
     return with_batch_tokens(config, unset, facts)
 
 
-def _possible_shapes(model: ModelConfig, facts: Facts) -> list[Shape]:
-    """The shapes that there is enough data for, smallest first."""
-    examples = facts.examples if facts.is_pairs else facts.positions
-    shapes = [shape for shape in SHAPES[model.family] if shape.min_examples <= examples]
+def _possible_shapes(model: ModelConfig, facts: Facts) -> list[ModelShape]:
+    """The model shapes that the data and the device are large enough for, smallest first."""
+    examples = facts.examples if facts.is_pairs else facts.epoch_tokens
+    shapes = [shape for shape in MODEL_SHAPES[model.family] if shape.min_examples <= examples]
     if not facts.has_gpu:
         return [shape for shape in shapes if shape.on_cpu]
     return [shape for shape in shapes if facts.gpu_memory >= BIG_GPU_BYTES or shape.size < 1024]
 
 
-def _with_model(config: Config, unset: frozenset[str], shape: Shape, facts: Facts) -> Config:
+def _with_model(config: Config, unset: frozenset[str], shape: ModelShape, facts: Facts) -> Config:
     size, heads = shape.size, shape.heads
     if "model.heads" not in unset:
         heads = config.model.heads
@@ -161,10 +163,12 @@ def _with_model(config: Config, unset: frozenset[str], shape: Shape, facts: Fact
         "encoder_layers": shape.layers,
         "decoder_layers": shape.layers,
         "dropout": shape.dropout,
-        **STYLE[config.model.family],
+        **FAMILY_DEFAULTS[config.model.family],
     }
     train: dict[str, Any] = {
-        "r_drop": shape.r_drop if facts.has_gpu else 0.0,  # its second pass is cheap where a GPU is idle
+        "r_drop": shape.r_drop
+        if facts.has_gpu
+        else 0.0,  # the second forward pass is cheap on a GPU that is not fully used
         "ema_decay": 0.0 if config.train.average_checkpoints else 0.999,
     }
     if facts.has_gpu and config.model.family == "transformer":
@@ -173,23 +177,23 @@ def _with_model(config: Config, unset: frozenset[str], shape: Shape, facts: Fact
 
 
 def with_batch_tokens(config: Config, unset: frozenset[str], facts: Facts) -> Config:
-    """Choose batch_tokens, updates and all that follows from them."""
+    """Choose batch_tokens, updates and the fields that depend on them."""
     config = _fill(config, unset, {"train": {"batch_tokens": _batch_tokens(config, facts)}})
     updates = _updates(config, facts) if "train.updates" in unset else config.train.updates
     return with_updates(config, unset, updates, facts, every=max(updates // VALIDATIONS, min(100, updates)))
 
 
 def with_updates(config: Config, unset: frozenset[str], updates: int, facts: Facts, *, every: int) -> Config:
-    """Choose warm-up, learning rate, schedule and saves for this many updates, validated `every` so many."""
+    """Choose warm-up, learning rate, schedule and checkpoints for `updates` updates with a validation after `every`."""
     warmup = max(1, min(4000, updates // 6))
-    if "train.learning_rate" not in unset:  # a learning rate that was set keeps its warm-up, or a shorter one
+    if "train.learning_rate" not in unset:  # if the user set the learning rate, warm-up is not longer than configured
         warmup = min(warmup, max(1, config.train.warmup))
-    # noam's peak: 0.002 for Multi30k's recipe, 0.0007 for the paper's base; no more than these where runs are short
+    # the peak of the noam schedule (Multi30k's recipe: 0.002, transformer-base: 0.0007), limited for short runs
     size = config.model.size
     peak = min(0.002 if config.model.family == "transformer" else 0.001, 0.512 / size, (size * warmup) ** -0.5)
     if "train.save_every" not in unset:
         save = config.train.save_every
-        # the best model is kept only where it is saved too; never more validations than there is time for
+        # validate only at updates that save a checkpoint; with --minutes never more often than planned
         every = math.ceil(every / save) * save if facts.minutes else max(1, every // save) * save
     elif "train.validate_every" not in unset:
         every = config.train.validate_every
@@ -207,42 +211,42 @@ def with_updates(config: Config, unset: frozenset[str], updates: int, facts: Fac
 
 
 def _batch_tokens(config: Config, facts: Facts) -> int:
-    """A power of two that grows with the cube root of the data, from Multi30k's 8,192 to about the paper's 50,000.
+    """A power of two that grows with the cube root of the data: 8,192 for Multi30k, at most 65,536.
 
-    At most a hundredth of an epoch, and what allows enough updates in --minutes; on a CPU at most 4,096, which keep its
-    cores busy. At least 1,024 and the longest example.
+    It is at most a hundredth of an epoch, at most 4,096 on a CPU (enough to keep its cores busy), and small enough for
+    MIN_UPDATES_IN_MINUTES. It is at least 1,024 and the length of the longest example.
     """
-    grown = 8192 * (facts.positions / MULTI30K_POSITIONS) ** (1 / 3)
-    most = min(grown, facts.positions / 100, 65_536 if facts.has_gpu else 4096)
+    grown = 8192 * (facts.epoch_tokens / MULTI30K_TOKENS) ** (1 / 3)
+    limit = min(grown, facts.epoch_tokens / 100, 65_536 if facts.has_gpu else 4096)
     if facts.minutes:
-        most = min(most, 60 * facts.minutes / (MIN_UPDATES_IN_MINUTES * _seconds_per_position(config, facts)))
+        limit = min(limit, 60 * facts.minutes / (MIN_UPDATES_IN_MINUTES * _seconds_per_token(config, facts)))
     longest = 1 << math.ceil(math.log2(max(facts.max_length, 1)))
-    return max(1024, 1 << math.floor(math.log2(max(most, 1))), longest)
+    return max(1024, 1 << math.floor(math.log2(max(limit, 1))), longest)
 
 
 def _updates(config: Config, facts: Facts) -> int:
-    """Fewer epochs the more data there is; on a CPU at most MAX_CPU_SECONDS; rounded to two figures."""
-    epochs = min(100.0, max(3.0, MULTI30K_EPOCHS * (MULTI30K_POSITIONS / max(facts.positions, 1)) ** 0.25))
-    updates = min(MAX_UPDATES, epochs * facts.positions / tokens_per_update(config.train))
+    """Choose updates: more data gets fewer epochs; on a CPU at most MAX_CPU_SECONDS; rounded to two digits."""
+    epochs = min(100.0, max(3.0, MULTI30K_EPOCHS * (MULTI30K_TOKENS / max(facts.epoch_tokens, 1)) ** 0.25))
+    updates = min(MAX_UPDATES, epochs * facts.epoch_tokens / tokens_per_update(config.train))
     if not facts.has_gpu:
-        seconds = tokens_per_update(config.train) * _seconds_per_position(config, facts)
+        seconds = tokens_per_update(config.train) * _seconds_per_token(config, facts)
         updates = min(updates, MAX_CPU_SECONDS / seconds)
     figures = 10.0 ** max(0, math.floor(math.log10(max(updates, 1))) - 1)
     return max(100, int(round(updates / figures) * figures))
 
 
 def tokens_per_update(settings: TrainConfig) -> int:
-    """Padded tokens of an update, all its micro-batches together."""
+    """Padded tokens of an update, with gradient accumulation."""
     return settings.batch_tokens * settings.gradient_accumulation
 
 
 def estimated_seconds(config: Config, facts: Facts) -> float:
-    """The seconds of all updates on a CPU, by formula."""
-    return config.train.updates * tokens_per_update(config.train) * _seconds_per_position(config, facts)
+    """The estimated seconds of all updates on a CPU."""
+    return config.train.updates * tokens_per_update(config.train) * _seconds_per_token(config, facts)
 
 
-def _seconds_per_position(config: Config, facts: Facts) -> float:
-    """Of training; more than 8 cores help little, and a GPU counts as a thousand."""
+def _seconds_per_token(config: Config, facts: Facts) -> float:
+    """Estimated seconds of training on one token; more than 8 cores help little, and a GPU counts as 1,000 cores."""
     if facts.is_pairs:
         source, target = max(1, round(facts.source_length)), max(1, round(facts.target_length))
     else:
@@ -253,7 +257,7 @@ def _seconds_per_position(config: Config, facts: Facts) -> float:
 
 
 def _fill(config: Config, unset: frozenset[str], values: dict[str, dict[str, Any]]) -> Config:
-    """The config with those of the values that are unset."""
+    """The config with those `values` whose fields are unset."""
     return config.over(
         {
             section: {name: value for name, value in fields.items() if f"{section}.{name}" in unset}
@@ -265,7 +269,7 @@ def _fill(config: Config, unset: frozenset[str], values: dict[str, dict[str, Any
 def describe(config: Config, facts: Facts, time: str) -> str:
     """`29,000 pairs, 2 cores: a transformer of 4+4 layers of 256 (9.1 million parameters), ...`"""
     model, settings = config.model, config.train
-    data = f"{facts.examples:,} pairs" if facts.is_pairs else f"{facts.positions:,.0f} tokens"
+    data = f"{facts.examples:,} pairs" if facts.is_pairs else f"{facts.epoch_tokens:,.0f} tokens"
     place = "a GPU" if facts.has_gpu else f"{facts.cores} core{'s' * (facts.cores != 1)}"
     minutes = f", {facts.minutes:g} minute{'s' * (facts.minutes != 1)}" if facts.minutes else ""
     layers = {"bert": f"{model.encoder_layers}", "gpt": f"{model.decoder_layers}"}.get(
@@ -274,7 +278,7 @@ def describe(config: Config, facts: Facts, time: str) -> str:
     article, total = "an" if model.family == "rnn" else "a", count(config).total
     parameters = f"{total / 1e6:.1f} million" if total >= 1e5 else f"{total:,}"
     size = f"{article} {model.family} of {layers} layers of {model.size} ({parameters} parameters)"
-    updates = f"{settings.updates:,} updates of {tokens_per_update(settings):,} positions"
+    updates = f"{settings.updates:,} updates of {tokens_per_update(settings):,} tokens"
     about = "" if facts.has_gpu else f", about {time}"  # the formula is for a CPU
-    end = "" if facts.minutes else f"{about}; --minutes sets a time, --recipe another size"
+    end = "" if facts.minutes else f"{about}; --minutes limits the time, --recipe sets the size"
     return f"{data}, {place}{minutes}: {size}, {updates}{end}"

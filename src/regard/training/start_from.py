@@ -1,4 +1,4 @@
-"""Start from finished models: their config, tokenizers and weights, and which parameters are trained (freeze, LoRA)."""
+"""Fine-tuning: start from the config, tokenizers and weights of finished models; freeze parameters or add LoRA."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOKEN_ROWS = {
     "source.token.weight": 0, "source.weight": 0, "head.bias": 0,
     "target.token.weight": 1, "target.weight": 1, "output.weight": 1, "output_bias": 1,
 }  # fmt: skip
-"""Tensors with one row per token, and whose tokens: 0 for the source, 1 for the target."""
+"""Tensors with one row per token; 0: of the source vocabulary, 1: of the target vocabulary."""
 TOKENIZER_FIELDS = ("tokenizer", "vocabulary", "shared", "lowercase")  # of the text section
 MAX_NAMES_SHOWN = 4
 
@@ -36,7 +36,7 @@ def base_config(origins: Sequence[Path]) -> Config:
         return Config()
     configs = [load_config(folder) for folder in origins]
     if len(configs) > 2:
-        raise ConfigError(f"--from takes one folder, or two of berts, and {len(configs)} were given")
+        raise ConfigError(f"--from takes one folder, or two bert folders, and {len(configs)} were given")
     text = dataclasses.replace(configs[0].text, fingerprint="")
     if len(configs) == 1:
         return Config(model=configs[0].model, text=text, decode=configs[0].decode)
@@ -47,9 +47,9 @@ def base_config(origins: Sequence[Path]) -> Config:
 
 
 def check_start(config: Config, origins: Sequence[Path], out: Path) -> None:
-    """Refuse a config that these folders do not fit."""
+    """Raise a ConfigError if a run with this config cannot start from these folders."""
     if config.train.lora_rank and not origins:
-        raise ConfigError("train.lora_rank adds LoRA to the weights of a model: say which, with --from FOLDER")
+        raise ConfigError("train.lora_rank adds LoRA to a finished model: give it with --from FOLDER")
     if config.train.lora_rank and config.train.sharded:
         raise ConfigError("train.lora_rank does not work with train.sharded: set train.sharded=false")
     for folder in origins:
@@ -89,11 +89,11 @@ def origin_checksums(origins: Iterable[Path]) -> str:
 
 
 def reuse_tokenizers(origins: Sequence[Path], text: TextConfig, say: Callable[[str], None]) -> Tokenizers | None:
-    """The folders' tokenizers with the tags of this run; None without folders or if the text section differs."""
+    """The tokenizers of the folders with the tags of this run; None without folders or if the config sets others."""
     if not origins:
         return None
     if len(origins) == 1 and _has_other_tokenizer(text, load_config(origins[0]).text):
-        say(f"the tokenizer of {origins[0]} is not used: the text section asks for another one")
+        say(f"the tokenizer of {origins[0]} is not used: the config asks for another one")
         return None
     tokenizers = _load_tokenizers(origins)
     source = tokenizers.source.with_tags(text.tags.split())
@@ -123,23 +123,23 @@ def _join(origins: Sequence[Path]) -> str:
 # Weights
 
 
-class Started(NamedTuple):
-    """A line that says which weights were copied, and the parameters that were initialised at random."""
+class LoadedStart(NamedTuple):
+    """A line about the copied weights, and the parameters that are new (randomly initialised)."""
 
     report: str
     new: NewParameters
 
 
-def load_start(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers) -> Started:
-    """Copy the weights of the folders into a new model as far as they fit."""
+def load_start(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers) -> LoadedStart:
+    """Copy the weights of the folders whose names and shapes fit into a new model."""
     if not origins:
-        return Started("", {})
+        return LoadedStart("", {})
     if len(origins) == 2:
         return _start_from_berts(model, origins, tokenizers)
     return _start_from_one(model, origins[0], tokenizers)
 
 
-def _start_from_berts(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers) -> Started:
+def _start_from_berts(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers) -> LoadedStart:
     assert isinstance(model, Transformer)
     if model.config.tie_embeddings == "all" and not tokenizers.shared:
         raise ConfigError(
@@ -153,10 +153,10 @@ def _start_from_berts(model: nn.Module, origins: Sequence[Path], tokenizers: Tok
     ]
     report = warm_start(model, *weights)
     new = _new_rows(report.copied, old, tokenizers) | dict.fromkeys(report.new)
-    return Started(f"from {_join(origins)}: {report}; new: {_shorten(report.new)}", new)
+    return LoadedStart(f"from {_join(origins)}: {report}; new: {_shorten(report.new)}", new)
 
 
-def _start_from_one(model: nn.Module, folder: Path, tokenizers: Tokenizers) -> Started:
+def _start_from_one(model: nn.Module, folder: Path, tokenizers: Tokenizers) -> LoadedStart:
     old, stored, aliases = Tokenizers.load(folder), load_weights(folder), _stored_names(folder)
     weights = _map_tokens({name: stored[alias] for name, alias in aliases.items()}, old, tokenizers)
     parameters = dict(model.named_parameters())
@@ -172,11 +172,11 @@ def _start_from_one(model: nn.Module, folder: Path, tokenizers: Tokenizers) -> S
     report += _describe_tokens(old, tokenizers)
     report += [f"new: {_shorten(new)}"] if new else []
     report += [f"not used: {_shorten(unused)}"] if unused else []
-    return Started("; ".join(report), _new_rows(copied, old, tokenizers) | dict.fromkeys(new))
+    return LoadedStart("; ".join(report), _new_rows(copied, old, tokenizers) | dict.fromkeys(new))
 
 
 def _stored_names(folder: Path) -> dict[str, str]:
-    """Every name of a parameter in a folder's model, and the name it is stored under (tied parameters have several)."""
+    """The names of all parameters of a folder's model, with the name each is stored under (tied ones share it)."""
     config = load_config(folder).model
     model = build(config, "meta")
     stored = {id(parameter): name for name, parameter in model.named_parameters()}
@@ -188,9 +188,9 @@ def _stored_names(folder: Path) -> dict[str, str]:
 
 
 def _map_tokens(weights: Mapping[str, Tensor], old: Tokenizers, new: Tokenizers) -> dict[str, Tensor]:
-    """The weights with one row for each new token: the old row of the same text, or a random one.
+    """Map embeddings and output rows to a new vocabulary: a token with the same text keeps its row, others are random.
 
-    Random rows have the mean and standard deviation of the old rows, so that their logits are like the others.
+    Random rows have the mean and standard deviation of the old rows, so that their logits have the usual size.
     """
     mapped = dict(weights)
     for name, side in TOKEN_ROWS.items():
@@ -205,13 +205,13 @@ def _map_tokens(weights: Mapping[str, Tensor], old: Tokenizers, new: Tokenizers)
 
 
 def _old_rows(old: Tokenizer, new: Tokenizer) -> Tensor:
-    """The old id of each new token, matched by text; -1 if there is none."""
+    """The old id of each new token with the same text; -1 if there is none."""
     ids = {token: number for number, token in enumerate(old.tokens(range(old.size)))}
     return torch.tensor([ids.get(token, -1) for token in new.tokens(range(new.size))])
 
 
 def _new_rows(copied: Iterable[str], old: Tokenizers, new: Tokenizers) -> dict[str, Tensor | None]:
-    """Of the copied tensors with one row per token, the mask of rows of new tokens."""
+    """Masks of the rows of new tokens, for the copied tensors with one row per token."""
     masks = [_old_rows(*pair) < 0 for pair in zip(old, new, strict=True)]
     return {name: masks[TOKEN_ROWS[name]] for name in copied if name in TOKEN_ROWS and masks[TOKEN_ROWS[name]].any()}
 
@@ -229,7 +229,7 @@ def _describe_tokens(old: Tokenizers, new: Tokenizers) -> list[str]:
 
 
 def _shorten(names: Sequence[str]) -> str:
-    """A few names; those that differ only in the number of their layer are shown once."""
+    """Format a few names; names that differ only in the layer number are shown once."""
     distinct = list(dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name) for name in names))
     more = f" and {len(distinct) - MAX_NAMES_SHOWN:,} more" if len(distinct) > MAX_NAMES_SHOWN else ""
     return ", ".join(distinct[:MAX_NAMES_SHOWN]) + more
@@ -239,7 +239,7 @@ def _shorten(names: Sequence[str]) -> str:
 
 
 def set_trained(model: nn.Module, config: Config, new: NewParameters) -> str:
-    """Freeze parameters or add LoRA as the config says; a line about it, or "" if all parameters are trained."""
+    """Freeze parameters or add LoRA, as configured; return a line about it, or "" if all parameters are trained."""
     settings = config.train
     if settings.lora_rank:
         trained = add_lora(model, settings.lora_rank, new)

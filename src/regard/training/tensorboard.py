@@ -18,7 +18,7 @@ def installed() -> bool:
 
 
 class Board:
-    """Writes events as TensorBoard files; a resumed run removes what came after the update it resumes from."""
+    """Writes events as TensorBoard files; a resumed run removes points after the update it resumes from."""
 
     def __init__(self, folder: Path, update: int) -> None:
         self._folder = folder / BOARD

@@ -30,7 +30,7 @@ from regard.results import Report, Table
 from regard.text.tokenizer import FILES as TOKENIZER_FILES
 from regard.text.tokenizer import Tokenizers
 from regard.training import journal
-from regard.training.card import model_card
+from regard.training.card import SCORE_NAMES, model_card
 from regard.training.checkpoint import (
     average_checkpoints,
     checkpoint_path,
@@ -45,7 +45,7 @@ from regard.training.distributed import Runtime, init_runtime
 from regard.training.events import Observer
 from regard.training.loop import Training, averaged_updates
 from regard.training.observers import PlainLines, draw, observing
-from regard.training.planning import settle, with_config
+from regard.training.planning import complete_config, with_config
 from regard.training.request import (
     DAMAGED_MODEL,
     IDENTITY,
@@ -63,8 +63,7 @@ from regard.training.start_from import load_start, origin_checksums, reuse_token
 from regard.training.validation import ValidationSet, final_scores, validate, validation_set
 from regard.translation.loading import load
 
-JOURNAL = "journal.jsonl"
-SCORE_NAMES = {"bleu": "BLEU", "chrf": "chrF", "loss": "validation loss", "calibration": "calibration error"}
+SCORE_LABELS = {**SCORE_NAMES, "loss": "validation loss"}
 Say = Callable[[str], None]
 
 
@@ -74,19 +73,19 @@ class Run(Report):
 
     folder: Path
     update: int
-    """The updates made so far."""
+    """The number of updates so far."""
     finished: bool
     scores: Mapping[str, Any]
     """loss and, for translators, bleu and chrf with their signatures; empty until the run is finished."""
     signal: int = 0
     """The signal that interrupted the run."""
     is_new: bool = True
-    """False where the run had been finished before this call."""
+    """False if the run was already finished before this call."""
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """The entries of the journal: updates, validations and what went wrong."""
-        return journal.read(self.folder / JOURNAL)
+        """The entries of the journal: updates, validations and errors."""
+        return journal.read(self.folder / journal.FILE)
 
     @functools.cached_property
     def model(self) -> Any:
@@ -98,7 +97,7 @@ class Run(Report):
         rows = [("folder", str(self.folder)), ("updates", f"{self.update:,}"), ("state", state)]
         for name, score in reversed(list(self.scores.items())):
             value = score["score"] if isinstance(score, Mapping) else score
-            rows.append((SCORE_NAMES.get(name, name), f"{value:.3f}" if name == "loss" else f"{value:.2f}"))
+            rows.append((SCORE_LABELS.get(name, name), f"{value:.3f}" if name == "loss" else f"{value:.2f}"))
         return [Table(("", ""), rows, title="Training run")]
 
     def to_dict(self) -> dict[str, Any]:
@@ -134,19 +133,19 @@ def train(
     observe: Observer | None = None,
     call: str | None = None,
 ) -> Run:
-    """Train a model on two text files, or a language model on one, and write it to the folder `out`.
+    """Train a model on two text files, or a language model on one, and save it in the folder `out`.
 
     The same call again resumes an interrupted run. Ctrl-C saves a checkpoint and returns a Run that is not finished.
 
     valid: validation files; without them a part of the training text is held out.
-    also: more corpora as (source, target, weight) or (source, target, weight, tag); weight is their epochs per epoch.
-    start_from: a finished model folder to start from, or two of berts for a translator.
-    recipe: the name or file of a known-good config; without one, a size that fits data and machine is chosen.
+    also: more corpora as (source, target, weight) or (source, target, weight, tag); each epoch has them weight times.
+    start_from: a finished model folder to fine-tune, or two bert folders for a translator.
+    recipe: the name or file of a known-good config; without one, a size is chosen from data and hardware.
     config: fields to set, such as {"model.size": 256}.
-    languages, fields: which two languages or fields of a file that holds both tokenizers.
-    fresh: start over, whatever run is in the folder.
+    languages, fields: the two languages or fields to read from a file that holds both sides.
+    fresh: discard a run in the folder and start over.
     say, observe: called with every message and every event (regard.training.events); the default prints lines.
-    call: what the model card names as the call that made the model.
+    call: the command or call that the model card shows.
     """
     call = call or _python_call(locals())
     if minutes is not None and (updates is not None or "train.updates" in (config or {})):
@@ -182,7 +181,7 @@ def train(
 
 
 def _python_call(arguments: Mapping[str, Any]) -> str:
-    """`regard.train('a.en', 'a.fr', out='runs/a', updates=100)`, without arguments that have their default."""
+    """`regard.train('a.en', 'a.fr', out='runs/a', updates=100)`, without default arguments."""
     shown = []
     for name, parameter in inspect.signature(train).parameters.items():
         value = str(arguments[name]) if isinstance(arguments[name], Path) else arguments[name]
@@ -207,7 +206,7 @@ def _random_state_restored(device: torch.device) -> Iterator[None]:
         yield
 
 
-# The story
+# The run
 
 
 def run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run:
@@ -239,13 +238,13 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
     if prepared is None and runtime.is_local_main:  # the other processes of this machine read what one has prepared
         prepared = _prepare(request, config, tokenizers, say, check_cache=runtime.world_size > 1)
     runtime.barrier()
-    held_out, identity = prepared or _prepare(request, config, tokenizers, say, check_cache=False)
-    held_out = dataclasses.replace(held_out, data=with_config(held_out.data, config))
+    valid_set, identity = prepared or _prepare(request, config, tokenizers, say, check_cache=False)
+    valid_set = dataclasses.replace(valid_set, data=with_config(valid_set.data, config))
     _check_identity(request, identity)
     model, remarks = _make_model(request, config, tokenizers)
     make_model = lambda: _make_model(request, config, tokenizers)[0]  # noqa: E731
-    training = Training(out, model, config, held_out.data, runtime, make_model)
-    say(f"{count(config).total:,} parameters, {len(held_out.data.train[0]):,} examples to train on")
+    training = Training(out, model, config, valid_set.data, runtime, make_model)
+    say(f"{count(config).total:,} parameters, {len(valid_set.data.train[0]):,} examples to train on")
     if config.train.precision == "bf16" and (slow := bf16_warning(runtime.device.type)):
         say(slow)
     resumed = training.resume()
@@ -259,50 +258,50 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
         return Run(out, progress.update, finished=True, scores=_saved_scores(out), is_new=False)
     if not progress.finished:
         with observing(training, observe, say) as observe_all:
-            progress = training.run(lambda model: validate(model, held_out, runtime), observe_all)
+            progress = training.run(lambda model: validate(model, valid_set, runtime), observe_all)
     if not progress.finished:
         return Run(out, progress.update, finished=False, scores={}, signal=training.signal)
-    scores = _finish(request, training, held_out, say) if runtime.is_main else {}
+    scores = _finish(request, training, valid_set, say) if runtime.is_main else {}
     runtime.barrier()
     return Run(out, progress.update, finished=True, scores=scores)
 
 
 def _start(request: Request, runtime: Runtime, say: Say) -> tuple[ValidationSet, str]:
-    """Make the tokenizers, prepare the data, choose the size; write them once all is known to work.
+    """Train the tokenizers, prepare the data, choose the size, and write config and tokenizers after all checks pass.
 
-    The hash of the data is written first and deleted last: it tells a run that was killed here from other files of the
-    same names. The config is written last.
+    The hash of the data is written first and deleted last. It distinguishes a run that was killed here from unrelated
+    files of the same names. The config is written last.
     """
     out, text = request.out, request.config.text
     tokenizers = reuse_tokenizers(request.origins, text, say) or make_tokenizers(request.corpora, text, say)
     config = _with_vocabulary(request.config, tokenizers)
-    held_out, identity = _prepare(request, config, tokenizers, say, check_cache=True)
-    config = settle(
+    valid_set, identity = _prepare(request, config, tokenizers, say, check_cache=True)
+    config = complete_config(
         config,
         request.unset,
-        held_out,
+        valid_set,
         runtime,
         minutes=request.minutes,
         start=request.start,
         make_model=lambda config: _make_model(request, config, tokenizers)[0],
         say=say,
     )
-    check_lengths(held_out.data, config)
+    check_lengths(valid_set.data, config)
     _make_model(request, config, tokenizers, "meta")  # finds errors in the model to start from
     *trained, valid = identity.split("+")
     if request.valid is not None and valid in {part.rpartition("*")[0] for part in trained}:
-        say("the validation text is the training text: its scores say nothing about other text")
+        say("the validation text is the training text: its scores do not show how well the model does on other text")
     clear_folder(out)
     folders.write_file(out / IDENTITY, _identity(request, identity) + "\n", force=True)
     tokenizers.save(out)
     folders.write_file(out / CONFIG, to_json(config), force=False)
-    return held_out, identity
+    return valid_set, identity
 
 
 def _prepare(
     request: Request, config: Config, tokenizers: Tokenizers, say: Say, *, check_cache: bool
 ) -> tuple[ValidationSet, str]:
-    """The prepared data with its validation set, and a hash of its files; with `check_cache` the cache is verified."""
+    """Prepare the data; return it with a hash of its files. With `check_cache`, cached files are verified."""
     damaged = say if check_cache else None
     data, identity = prepare(request.corpora, request.valid, config, tokenizers, say, damaged=damaged)
     return validation_set(data, request.valid), identity
@@ -322,7 +321,7 @@ def _identity(request: Request, data: str) -> str:
 
 
 def _check_identity(request: Request, data: str) -> None:
-    """Refuse to resume on other data, or from another model."""
+    """Raise a FolderError if a run would resume with other data or from another model."""
     path = request.out / IDENTITY
     with folders.clear_os_errors(path, "read"):
         before = path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -335,7 +334,7 @@ def _check_identity(request: Request, data: str) -> None:
 def _make_model(
     request: Request, config: Config, tokenizers: Tokenizers, device: torch.device | str = "cpu"
 ) -> tuple[nn.Module, list[str]]:
-    """The model of update 0, and remarks about the model it starts from."""
+    """The model of update 0, and messages about the model it starts from."""
     torch.manual_seed(config.train.seed)
     model = build(config.model, device)
     start = load_start(model, request.origins, tokenizers)
@@ -344,29 +343,29 @@ def _make_model(
 
 
 def _has_model(out: Path, say: Say) -> bool:
-    """Whether the finished model is there and intact; a damaged one is renamed."""
+    """Whether the finished model exists and is intact; a damaged one is renamed."""
     if not (out / MODEL).exists():
         return False
     try:
         folders.verify(out, only=[MODEL])
     except FolderError as error:
         folders.replace(out / DAMAGED_MODEL, out / MODEL)
-        say(f"{error}: it is now named {DAMAGED_MODEL}, and made again from the checkpoints")
+        say(f"{error}: it was renamed to {DAMAGED_MODEL} and is rebuilt from the checkpoints")
         return False
     return True
 
 
 def _saved_scores(out: Path) -> dict[str, Any]:
     """The scores of a finished run, from its journal."""
-    finished = [entry for entry in journal.read(out / JOURNAL) if entry["kind"] == "finished"]
+    finished = [entry for entry in journal.read(out / journal.FILE) if entry["kind"] == "finished"]
     return finished[-1]["scores"] if finished else {}
 
 
 # The end
 
 
-def _finish(request: Request, training: Training, held_out: ValidationSet, say: Say) -> dict[str, Any]:
-    """Write the best or the averaged model, its scores on the whole validation set, its card and its curves."""
+def _finish(request: Request, training: Training, valid_set: ValidationSet, say: Say) -> dict[str, Any]:
+    """Save the best or the averaged model with its scores on the whole validation set, its card and its curves."""
     config, runtime, out = training.config, training.runtime, request.out
     model = build(config.model).to(runtime.device).eval()  # a new one: the trained one may be sharded
     weights, updates = _final_weights(training, say)
@@ -374,7 +373,7 @@ def _finish(request: Request, training: Training, held_out: ValidationSet, say: 
     update, last = training.last_validation or (0, None)
     is_validated = updates == [update] and not config.train.average_checkpoints
     results = last.results if last is not None and is_validated else ()
-    scores, calibration = final_scores(model, held_out, runtime, results)
+    scores, calibration = final_scores(model, valid_set, runtime, results)
     draw(training)
     card = model_card(
         training,
@@ -388,13 +387,13 @@ def _finish(request: Request, training: Training, held_out: ValidationSet, say: 
     files: dict[str, bytes | str] = {quality.CALIBRATION_FILE: calibration.as_text()} if calibration else {}
     files |= {name: (out / name).read_bytes() for name in TOKENIZER_FILES if (out / name).exists()}
     save_model(out, model, config, {**files, "card.md": card}, force=True)
-    with journal.Journal(out / JOURNAL, training.progress.update) as entries:
+    with journal.Journal(out / journal.FILE, training.progress.update) as entries:
         entries.write("finished", training.progress.update, scores=scores)
     return scores
 
 
 def _final_weights(training: Training, say: Say) -> tuple[dict[str, Tensor], list[int]]:
-    """The weights of the finished model, and the updates they are of: the best, or an average of checkpoints."""
+    """The final weights, the best or an average of checkpoints, and the updates they come from."""
     settings, progress, folder = training.config.train, training.progress, training.folder
     if settings.average_checkpoints:
         saved = reversed(averaged_updates(progress.update, settings))
@@ -412,11 +411,11 @@ def _final_weights(training: Training, say: Say) -> tuple[dict[str, Tensor], lis
 
 
 def _is_intact(path: Path, say: Say) -> bool:
-    """Whether a checkpoint is there and intact; a damaged one is reported."""
+    """Whether a checkpoint exists and is intact; a damaged one is reported."""
     try:
         verify_checkpoint(path)
     except RegardError as error:
         if path.exists():
-            say(f"{path.name} was passed over: {error}")
+            say(f"{path.name} was skipped: {error}")
         return False
     return True

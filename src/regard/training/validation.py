@@ -26,7 +26,7 @@ from regard.training.distributed import Runtime
 from regard.training.losses import batch_loss
 from regard.translation.translator import Result, Translator
 
-MAX_SENTENCES = 500  # translated at a validation during training: enough to choose by, quick enough to repeat
+MAX_SENTENCES = 500  # translated at each validation: enough to choose a checkpoint, few enough to be quick
 MAX_CALIBRATION_SENTENCES = 2000  # used to calibrate confidence
 SAMPLE_CHARACTERS = 80  # length of the sentence shown at every validation
 
@@ -36,7 +36,7 @@ class Validation:
     """The result of a validation."""
 
     score: float
-    """What the best model is chosen by; higher is better."""
+    """The best checkpoint is chosen by it; higher is better."""
     loss: float
     """Negative log-likelihood per token, without label smoothing."""
     metrics: dict[str, Any] = field(default_factory=dict)
@@ -44,17 +44,17 @@ class Validation:
     sample: dict[str, str] = field(default_factory=dict)
     """source, reference and model output of one sentence."""
     results: Sequence[Result] = ()
-    """The translations, used again where the same weights are scored at the end."""
+    """The translations, reused if the same weights are scored at the end."""
 
     @property
     def scores(self) -> dict[str, Any]:
-        """The loss and the metrics, as the journal has them."""
+        """The loss and the metrics, as in the journal."""
         return {"valid_loss": self.loss, **self.metrics}
 
 
 @dataclass(frozen=True)
 class ValidationSet:
-    """What a model is validated on: tokens for the loss and, for translators, texts to translate and score."""
+    """The validation set: tokens for the loss and, for translators, texts to translate and references."""
 
     data: Data
     sources: Sequence[str] = ()
@@ -67,7 +67,7 @@ class ValidationSet:
         return self.data.config.model.family in ("rnn", "transformer")
 
     def sample(self, sentences: int, config: Config) -> ValidationSet:
-        """Evenly spaced examples, validated with another config."""
+        """A smaller validation set of evenly spaced examples, with another config."""
         places, lines = (
             np.linspace(0, size - 1, min(sentences, size)).astype(np.int64)
             for size in (len(self.data.valid), len(self.sources))
@@ -91,19 +91,19 @@ def validation_set(data: Data, valid: Files | None) -> ValidationSet:
 
 
 @torch.no_grad()
-def validate(model: nn.Module, held_out: ValidationSet, runtime: Runtime) -> Validation:
+def validate(model: nn.Module, valid_set: ValidationSet, runtime: Runtime) -> Validation:
     """The loss of the validation set and, for translators, BLEU or chrF of the first 500 sentences."""
     model.eval()
-    metric = held_out.data.config.train.metric
-    loss = valid_loss(model, held_out.data, runtime)
-    if not held_out.is_translation or metric == "loss":
+    metric = valid_set.data.config.train.metric
+    loss = valid_loss(model, valid_set.data, runtime)
+    if not valid_set.is_translation or metric == "loss":
         return Validation(-loss, loss)
-    results = translate(model, held_out, range(MAX_SENTENCES))
-    hypotheses, references = _texts(results), held_out.references[: len(results)]
+    results = translate(model, valid_set, range(MAX_SENTENCES))
+    hypotheses, references = _texts(results), valid_set.references[: len(results)]
     score = corpus_scores(hypotheses, references, metrics=[metric])[metric]
     metrics = {metric: score.score, "signature": score.signature, "sentences": len(hypotheses)}
     shown = min(range(len(references)), key=lambda place: abs(len(references[place]) - SAMPLE_CHARACTERS))
-    sample = {"source": held_out.sources[shown], "reference": references[shown], "model": hypotheses[shown]}
+    sample = {"source": valid_set.sources[shown], "reference": references[shown], "model": hypotheses[shown]}
     return Validation(score.score, loss, metrics, sample, results)
 
 
@@ -124,10 +124,10 @@ def valid_loss(model: nn.Module, data: Data, runtime: Runtime) -> float:
     return float(total) / max(tokens, 1)
 
 
-def translate(model: nn.Module, held_out: ValidationSet, places: range) -> list[Result]:
+def translate(model: nn.Module, valid_set: ValidationSet, places: range) -> list[Result]:
     """The model's translations of the validation sentences at these places."""
-    translator = Translator(model, held_out.data.tokenizers, held_out.data.config)
-    return translator.translate(held_out.sources[places.start : places.stop], tag=held_out.tag, warn=False)
+    translator = Translator(model, valid_set.data.tokenizers, valid_set.data.config)
+    return translator.translate(valid_set.sources[places.start : places.stop], tag=valid_set.tag, warn=False)
 
 
 def _texts(results: Sequence[Result]) -> list[str]:
@@ -139,36 +139,36 @@ def _texts(results: Sequence[Result]) -> list[str]:
 
 
 def final_scores(
-    model: nn.Module, held_out: ValidationSet, runtime: Runtime, first: Sequence[Result]
+    model: nn.Module, valid_set: ValidationSet, runtime: Runtime, first: Sequence[Result]
 ) -> tuple[dict[str, Any], quality.Calibration | None]:
     """The scores on the whole validation set, and the calibration of confidence.
 
-    `first` are translations of the first 500 sentences by the same weights, where the last validation made them. The
-    rest is translated separately in any case, so that a resumed run ends with the same translations.
+    `first` are the translations of the first 500 sentences if the last validation used the same weights. The rest is
+    always translated separately, so that a resumed run gives the same translations.
     """
-    scores: dict[str, Any] = {"loss": valid_loss(model, held_out.data, runtime)}
-    if not held_out.is_translation:
+    scores: dict[str, Any] = {"loss": valid_loss(model, valid_set.data, runtime)}
+    if not valid_set.is_translation:
         return scores, None
-    results = [*(first or translate(model, held_out, range(MAX_SENTENCES)))]
-    results += translate(model, held_out, range(MAX_SENTENCES, len(held_out.sources)))
-    calibration = calibrate(held_out, results)
+    results = [*(first or translate(model, valid_set, range(MAX_SENTENCES)))]
+    results += translate(model, valid_set, range(MAX_SENTENCES, len(valid_set.sources)))
+    calibration = calibrate(valid_set, results)
     if calibration is not None and calibration.weights:
         signature = (
             f"of confidence, {calibration.sentences:,} sentences apart; good: chrF from {quality.GOOD_CHRF:g} on"
         )
         scores["calibration"] = {"score": calibration.error, "signature": signature}
-    metrics = corpus_scores(_texts(results), held_out.references, metrics=["bleu", "chrf"])
+    metrics = corpus_scores(_texts(results), valid_set.references, metrics=["bleu", "chrf"])
     return scores | {name: score.to_dict() for name, score in metrics.items()}, calibration
 
 
-def calibrate(held_out: ValidationSet, results: Sequence[Result]) -> quality.Calibration | None:
-    """Fit confidence to the chrF of the first validation sentences; None where they are too few."""
+def calibrate(valid_set: ValidationSet, results: Sequence[Result]) -> quality.Calibration | None:
+    """Fit confidence to the chrF of the first validation sentences; None if there are too few."""
     results = results[:MAX_CALIBRATION_SENTENCES]
-    references = held_out.references[: len(results)]
+    references = valid_set.references[: len(results)]
     chrf = sentence_scores(_texts(results), references, metrics=["chrf"])
     judged = [
         quality.CalibrationExample(source, reference, score["chrf"], result.log_probabilities)
-        for source, reference, score, result in zip(held_out.sources, references, chrf, results, strict=False)
+        for source, reference, score, result in zip(valid_set.sources, references, chrf, results, strict=False)
         if result.log_probabilities
     ]
     return quality.calibrate(judged) if len(judged) >= quality.MIN_SENTENCES else None

@@ -32,12 +32,12 @@ from regard.translation.translator import Translator
 from regard.translation.writer import Writer
 
 GPT_TOKENS = 24  # tokens that a gpt generates after the prompt
-TOP = 5  # alternatives of every step
+TOP = 5  # most probable tokens recorded for every step
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation(Report):
-    """The trace of one sentence and the map that a method makes of it."""
+    """The trace of one sentence and its attribution map."""
 
     model: nn.Module
     """The traced model: the first one of an ensemble."""
@@ -57,16 +57,16 @@ class Explanation(Report):
 
     @cached_property
     def maps(self) -> list[Map]:
-        """All maps of all methods, the requested one first; without attention those of gradient and ablation."""
-        every = attribution.explain_all(self.trace, self.model)
-        requested = [shown for shown in every if (shown.method, shown.kind) == (self.method, self.kind)]
+        """The maps of all methods, the requested one first; without attention, only gradient and ablation."""
+        all_maps = attribution.explain_all(self.trace, self.model)
+        requested = [shown for shown in all_maps if (shown.method, shown.kind) == (self.method, self.kind)]
         if not requested and self.trace.attention:
             requested = [self.map]
-        return requested + [shown for shown in every if (shown.method, shown.kind) != (self.method, self.kind)]
+        return requested + [shown for shown in all_maps if (shown.method, shown.kind) != (self.method, self.kind)]
 
     @property
     def shown(self) -> Map:
-        """The requested map, or the first one that a model without attention has."""
+        """The requested map; for a model without attention, the first available one."""
         return self.map if self.trace.attention else self.maps[0]
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
@@ -82,7 +82,7 @@ class Explanation(Report):
         return drawing.draw(self.trace, path, maps=maps, warned=self.warnings, force=force, **options)
 
     def tables(self) -> list[Table]:
-        """For every word of the map the word that gave it most."""
+        """For every row of the map, the word with the highest value."""
         shown = self.shown
         where, values = shown.picture(self.layer, self.head)
         rows = [
@@ -103,7 +103,7 @@ class Explanation(Report):
         }
 
     def _numbers(self) -> dict[str, Any]:
-        """The whole trace, which `Trace.load` reads, and the requested map."""
+        """The whole trace, in the format of `Trace.load`, and the requested map."""
         where, values = self.map.picture(self.layer, self.head)
         explanation = {
             "method": self.map.method,
@@ -138,7 +138,7 @@ def explain(
 ) -> Explanation:
     """Explain how a model or a model folder translates a text, continues it (gpt) or reads it (bert).
 
-    With a `target` the model's probabilities for that translation are explained instead of its own. The `method` is
+    With a `target`, that translation is explained (teacher forcing) instead of the model's output. The `method` is
     attention, rollout, value, gradient or ablation; `kind` is cross, encoder or decoder attention.
     """
     attribution.check_method(method, kind)
@@ -152,7 +152,7 @@ def explain(
     loaded = load(model, device) if isinstance(model, str | Path) else model
     if isinstance(loaded, Reader):
         if target:
-            raise ConfigError(f"{name or 'this model'} is a bert, which writes nothing: leave out --target")
+            raise ConfigError(f"{name or 'this model'} is a bert, which does not generate text: leave out --target")
         traced, warned = _trace_reader(loaded, text), list[QualityWarning]()
     elif isinstance(loaded, Writer):
         traced, warned = _trace_writer(loaded, text, target), list[QualityWarning]()
@@ -177,10 +177,10 @@ def _trace_translator(translator: Translator, text: str, target: str | None, bea
         )
     trees = None
     if target:
-        hypothesis = _given(tokenizers.target.encode(target))
+        hypothesis = _forced_hypothesis(tokenizers.target.encode(target))
         _check_positions(translator.model, len(hypothesis.tokens) + 1)
     else:
-        # Without a record, as `translate` searches: the score is the same to the last bit.
+        # The search is that of `translate`, without a record, so that the score is exactly the same.
         options = SearchOptions(beams or translator.config.decode.beams, keep_trees=True)
         ((hypothesis, *_),), _, trees = translator.torch_engine.search([source], options)
     return trace(
@@ -196,13 +196,13 @@ def _trace_translator(translator: Translator, text: str, target: str | None, bea
 
 
 def _trace_writer(writer: Writer, prompt: str, target: str | None) -> Trace:
-    before, tokenizer = writer.begin(prompt), writer.tokenizer
+    before, tokenizer = writer.encode_prompt(prompt), writer.tokenizer
     model = writer.models[0]
     if target:
-        whole = writer.begin(f"{prompt} {target}")
-        # Tokenized together, the prompt's last letters may belong to the target's first token.
-        together = whole[: len(before)] == before
-        hypothesis = _given(whole[len(before) :] if together else tokenizer.encode(target))
+        whole = writer.encode_prompt(f"{prompt} {target}")
+        # If tokenized together, the end of the prompt and the start of the target may share a token.
+        is_prefix = whole[: len(before)] == before
+        hypothesis = _forced_hypothesis(whole[len(before) :] if is_prefix else tokenizer.encode(target))
         _check_positions(model, len(before) + len(hypothesis.tokens))
     else:
         _check_positions(model, len(before) + 1)
@@ -226,8 +226,8 @@ def _trace_reader(reader: Reader, text: str) -> Trace:
     return trace_encoder(reader.model, [ids], reader.tokenizer, texts=[text], hidden=True, top=TOP)[0]
 
 
-def _given(tokens: list[int]) -> Hypothesis:
-    """The tokens of a target that was not searched for; the trace computes their probabilities."""
+def _forced_hypothesis(tokens: list[int]) -> Hypothesis:
+    """A hypothesis for a given target; the trace computes its probabilities by teacher forcing."""
     return Hypothesis(tokens, 0.0, 0.0, True, [])
 
 

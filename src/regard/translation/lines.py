@@ -1,4 +1,4 @@
-"""Lines: texts and JSON objects line by line, how they are read and how their translations are written."""
+"""Lines: read texts or JSON objects line by line, and write their translations."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Line(NamedTuple):
     text: str
     problem: str = ""
     raw: str = ""
-    """With --jsonl: the JSON object of the line as it stands there."""
+    """With --jsonl: the JSON text of the line."""
     fields: Collection[str] = ()
 
 
 class LineJob:
-    """The lines of a file: how they are read, how their translations are written, and what became of them."""
+    """Reads the lines of a file, writes their translations and counts failures and terms."""
 
     def __init__(self, file: str, jsonl: bool, field: str, names: Sequence[str]) -> None:
         self.file, self.jsonl, self.field, self.names = file, jsonl, field, names
@@ -32,7 +32,7 @@ class LineJob:
         self.lines = 0
 
     def read(self, stream: BinaryIO) -> Iterator[Line]:
-        """The lines of an open file as `read_lines` gives them, or the texts of their JSON objects."""
+        """Read the lines of an open file; with --jsonl, the texts of their JSON objects."""
         for line in read_lines(stream, self.file):
             yield self._parse(line.text) if self.jsonl and not line.problem else line
 
@@ -40,7 +40,7 @@ class LineJob:
         if not text.strip():
             return Line("")
         try:
-            row = json.loads(text, parse_int=float)  # Python refuses integers of more than some thousand digits
+            row = json.loads(text, parse_int=float)  # Python does not parse integers of more than 4,300 digits
         except ValueError as error:
             return Line("", f"this is not JSON ({error})")
         except RecursionError:
@@ -56,7 +56,7 @@ class LineJob:
         return Line(content, "", text, row)
 
     def write(self, line: Line, result: Result) -> str:
-        """The output line of an input line."""
+        """Return the output line for an input line."""
         self.lines += 1
         problem = line.problem or next((note.message for note in result.warnings if note.kind == "input"), "")
         if problem:
@@ -89,6 +89,6 @@ def _json_value(result: Result, name: str) -> Any:
 
 
 def _add_fields(line: Line, added: dict[str, Any]) -> str:
-    """The JSON object of a line with more fields at its end; the rest stays as written, so that no number changes."""
+    """Append fields to the JSON text of a line; the rest is not parsed and written again, so no number changes."""
     text = json.dumps(added, ensure_ascii=False).encode("utf-8", "replace").decode()  # a lone surrogate is not UTF-8
     return f"{line.raw.strip()[:-1].rstrip()}{', ' * bool(added)}{text[1:]}" if line.fields else text

@@ -1,4 +1,4 @@
-"""The reader: a bert fills gaps in a text and embeds texts as vectors.
+"""The reader: a bert fills masked words in a text (fill-mask) and embeds texts as vectors.
 
 B texts, S tokens.
 """
@@ -23,25 +23,25 @@ from regard.text.ordering import READ_AHEAD_CHARACTERS, READ_AHEAD_TEXTS, batch_
 from regard.text.sentences import text_problem
 from regard.text.tokenizer import MASK, PAD, SPECIALS, UNKNOWN, Tokenizer
 
-BATCH_POSITIONS = {"cpu": 2048, "mps": 8192, "cuda": 65536}  # padded tokens encoded at once
-MAX_LINES = 10**15  # of a file; the header of an .npy file has room for it
+BATCH_TOKENS = {"cpu": 2048, "mps": 8192, "cuda": 65536}  # padded tokens encoded at once
+MAX_LINES = 10**15  # of a file; reserves space in the header of an .npy file
 GAP = re.compile(r"\[MASK\]|<mask>")
 
 
 class Guess(NamedTuple):
-    """A token that may stand in a gap."""
+    """A predicted token for a [MASK]."""
 
     text: str
     probability: float
 
 
 class Filled(NamedTuple):
-    """A text with its gaps filled."""
+    """A text with its masks filled in."""
 
     text: str
-    """With the best guess in every gap."""
+    """The text with the best guess for every mask."""
     gaps: list[list[Guess]]
-    """The guesses for each gap, best first; gaps are filled independently."""
+    """The guesses for each mask, best first; masks are predicted independently."""
 
 
 class Reader:
@@ -54,7 +54,7 @@ class Reader:
     def load(cls, folder: str | Path, device: torch.device | str = "cpu", config: Config | None = None) -> Reader:
         """Load a model folder."""
         if len(split_folders(folder)) > 1:
-            raise FolderError(f"{folder} are several berts, and they cannot be joined: give one")
+            raise FolderError(f"{folder} is an ensemble, which is not supported for a bert: give one folder")
         models, tokenizers, config = load_ensemble(folder, device, ("bert",), "does not read texts with gaps", config)
         return cls(cast(BERT, models[0]), tokenizers.source, config)
 
@@ -64,13 +64,13 @@ class Reader:
 
     @torch.inference_mode()
     def fill(self, text: str, *, top: int) -> Filled:
-        """The `top` most probable tokens for every [MASK] or <mask> of a text."""
+        """Predict the `top` most probable tokens for every [MASK] or <mask> in a text."""
         _check(text)
         if top < 1:
             raise InputError(f"top ({top}) must be at least 1")
         pieces = GAP.split(text)
         if len(pieces) == 1:
-            raise InputError("the text has no gap: write [MASK] where a word is to be guessed")
+            raise InputError("the text has no [MASK]: write [MASK] in place of the word to predict")
         ids = self.encode_with_gaps(pieces)
         self.check_length(ids)
         tokens = torch.tensor([ids], device=self.device)
@@ -88,7 +88,7 @@ class Reader:
         return Filled(filled, gaps)
 
     def embed(self, texts: Sequence[str], *, pool: str = "mean") -> NDArray[np.float32]:
-        """(B, size): the mean of each text's token states, or the state of its first token; zeros for an empty text.
+        """Embed texts as (B, size): the mean of all token states or the first token state; zeros for an empty text.
 
         A text longer than the model can read is read in parts, and the mean is over all of them.
         """
@@ -105,7 +105,7 @@ class Reader:
         sums = np.zeros((len(texts), self.model.config.size), np.float64)
         counts = np.zeros(len(texts), np.int64)
         lengths, names = [len(ids) for _, ids in rows], [texts[number] for number, _ in rows]
-        for places in batch_by_length(lengths, names, BATCH_POSITIONS[self.device.type]):
+        for places in batch_by_length(lengths, names, BATCH_TOKENS[self.device.type]):
             batch = [rows[place] for place in places]
             for (number, ids), states in zip(batch, self._encode([ids for _, ids in batch]), strict=True):
                 pooled = states[:1] if pool == "first" else states[len(before) : len(ids) - len(after)]
@@ -113,18 +113,20 @@ class Reader:
                 counts[number] += len(pooled)
         return (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
 
-    def save(self, texts: Iterable[str], file: BinaryIO, *, pool: str, progress: Callable[[int], None]) -> int:
+    def save_embeddings(
+        self, texts: Iterable[str], file: BinaryIO, *, pool: str, progress: Callable[[int], None]
+    ) -> int:
         """Write the embeddings of any number of texts into an open .npy file; returns the number of texts."""
         size, lines = self.model.config.size, 0
         _write_header(file, MAX_LINES, size)  # as long as the final header
-        begin = file.tell()
+        data_start = file.tell()
         for window in read_ahead(texts, READ_AHEAD_TEXTS, READ_AHEAD_CHARACTERS):
             file.write(self.embed(window, pool=pool).astype("<f4", copy=False).tobytes())
             lines += len(window)
             progress(lines)
         file.seek(0)
         _write_header(file, lines, size)
-        assert file.tell() == begin
+        assert file.tell() == data_start
         file.seek(0, 2)
         return lines
 
@@ -142,7 +144,7 @@ class Reader:
         return ([], []) if self.config.text.continuous else self.tokenizer.surrounding_tokens
 
     def encode_with_gaps(self, pieces: Sequence[str]) -> list[int]:
-        """The ids of a text, with a mask between its pieces."""
+        """Encode a text with a mask token between its pieces."""
         before, after = self._special_tokens
         ids = list(before)
         characters = self.config.text.tokenizer == "characters"  # other tokens include the space before a word
@@ -154,9 +156,7 @@ class Reader:
     def check_length(self, ids: Sequence[int]) -> None:
         positions = self.model.config.max_positions
         if len(ids) > positions:
-            raise InputError(
-                f"the text has {len(ids)} tokens and this bert reads {positions}: leave out what is far from the gap"
-            )
+            raise InputError(f"the text has {len(ids)} tokens and this bert reads {positions}: shorten the text")
 
 
 def _write_header(file: BinaryIO, lines: int, size: int) -> None:

@@ -1,4 +1,4 @@
-"""The translator: split texts into sentences, encode, search, explain, and join the translations."""
+"""The translator: split texts into sentences, encode, search, align, and join the translations."""
 
 from __future__ import annotations
 
@@ -34,11 +34,9 @@ from regard.text.ordering import READ_AHEAD_CHARACTERS, READ_AHEAD_TEXTS, batch_
 from regard.text.sentences import BREAKS, TextPart, join_parts, split_long_sentence, split_sentences, text_problem
 from regard.text.tokenizer import END, Tokenizers
 
-BATCH_POSITIONS = {"cpu": 1024, "mps": 4096, "cuda": 16384}  # padded source tokens searched at once
-SPLIT_LENGTH = (
-    64  # tokens of the parts of an overlong sentence: output that runs on without end costs less in short ones
-)
-TOP = 5  # alternatives of every step in a trace
+BATCH_TOKENS = {"cpu": 1024, "mps": 4096, "cuda": 16384}  # padded source tokens searched at once
+SPLIT_LENGTH = 64  # maximum tokens of the parts of an overlong sentence; short parts limit the cost of endless output
+TOP = 5  # most probable tokens recorded for every step of a trace
 ENGINES = {"auto": ("auto", "fp32", "bf16"), "torch": ("auto", "fp32", "bf16"),
            "ctranslate2": ("auto", "fp32", "bf16", "int8")}  # fmt: skip
 """The engines and their precisions; auto is torch, whose output does not depend on what is installed."""
@@ -49,24 +47,24 @@ class Result(NamedTuple):
 
     text: str
     score: float = 0.0
-    """The log-probability with penalties; for a text in several parts, their mean weighted by length."""
+    """The log-probability with length and coverage penalty; for several parts, the mean weighted by length."""
     log_probability: float = 0.0
     confidence: float | None = None
-    """The probability that it is good, if the folder has a calibration.json; the lowest of several parts."""
+    """The probability that the translation is good, if the folder has a calibration.json; the minimum over parts."""
     warnings: Sequence[QualityWarning] = ()
     """Quality warnings; `input`: the text could not be read, `split`: a sentence was too long."""
     alignment: list[tuple[int, int]] | None = None
     """(source word, target word), counted from 0, if requested and the model has attention."""
     trace: Trace | None = None
-    """If requested; of a text in several parts each part has one."""
+    """If requested; for a text in several parts, each part has its trace."""
     alternatives: Sequence[Result] = ()
     """The next best translations, if requested."""
     log_probabilities: Sequence[float] = ()
-    """Of every token and the end token."""
+    """Log-probabilities of all tokens, including the end token."""
     parts: Sequence[Result] = ()
     """The sentences of a text that was too long to be translated at once."""
     terms: Sequence[Term] = ()
-    """What became of the terms of a glossary."""
+    """The glossary terms of the text, with their status."""
 
     def draw(self, path: str | Path, *, force: bool = False) -> None:
         """Write the attention as .html, .png or .svg; translate with trace=True first."""
@@ -80,17 +78,17 @@ class Result(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """What is translated at once."""
+    """The unit of translation: a sentence, or a text that is short enough."""
 
     text: str
     tag: str
     """The tag before the text, with its space."""
     prefix: str
-    """What the translation has to begin with."""
+    """The translation starts with this text."""
 
 
 class Options(NamedTuple):
-    """What is requested of each sentence."""
+    """Options of a call of `translate` for every sentence."""
 
     search: SearchOptions
     glossary: Glossary | None
@@ -164,7 +162,7 @@ class Translator:
 
     @property
     def model(self) -> nn.Module:
-        """The first of the models, which traces are of."""
+        """The first model of the ensemble, which is used for traces."""
         return self.models[0]
 
     @property
@@ -173,7 +171,7 @@ class Translator:
 
     @property
     def max_length(self) -> int:
-        """Source tokens the models can read at once and were trained on, without the end token."""
+        """Maximum source tokens of a sentence, by model and training data, without the end token."""
         longest, positions = self.config.text.max_length, self.torch_engine.max_positions
         return max(longest if positions is None else min(longest, positions), 1)
 
@@ -200,7 +198,7 @@ class Translator:
         states to the trace, and `tree` all branches of a beam search in torch.
         """
         if isinstance(texts, str):
-            raise InputError("translate takes a list of texts, and was given one text: put it in brackets")
+            raise InputError("translate takes a list of texts: put a single text in brackets")
         if beams is not None and beams < 1:
             raise InputError(f"beams ({beams}) must be at least 1")
         if alternatives < 0:
@@ -229,7 +227,7 @@ class Translator:
         return [results[text] for text in texts]
 
     def stream(self, texts: Iterable[str], *, lines: int = READ_AHEAD_TEXTS, **options: Any) -> Iterator[Result]:
-        """Translate an endless iterable in order, reading `lines` ahead; other options are those of `translate`."""
+        """Translate an iterable of any length, in windows of `lines` texts; the options are those of `translate`."""
         for window in read_ahead(texts, lines, READ_AHEAD_CHARACTERS):
             yield from self.translate(window, **options)
 
@@ -243,41 +241,41 @@ class Translator:
         if tag and tag not in tags:
             known = did_you_mean(tag, tags) if tags else " It has no tags at all."
             raise ConfigError(f"this model was not trained with the tag {tag}.{known}")
-        begin, positions = len(self.tokenizers.target.encode(prefix)), self.torch_engine.max_positions
-        if positions is not None and begin > positions:
-            raise InputError(f"the prefix has {begin} tokens; this model can write at most {positions}")
+        prefix_tokens, positions = len(self.tokenizers.target.encode(prefix)), self.torch_engine.max_positions
+        if positions is not None and prefix_tokens > positions:
+            raise InputError(f"the prefix has {prefix_tokens} tokens; this model can write at most {positions}")
         usual_length = self.calibration.expected.max_source_length if self.calibration else 0
-        befores, bares = [], []
+        tag_texts, untagged_texts = [], []
         for text in texts:
-            inside = next((known for known in tags if text.lstrip().startswith(known)), "")  # every part needs it
-            befores.append(f"{inside or tag} " if inside or tag else "")
-            bares.append(text.lstrip().removeprefix(inside).lstrip() if inside else text)
-        lengths = self._lengths([before + bare for before, bare in zip(befores, bares, strict=True)])
+            own_tag = next((known for known in tags if text.lstrip().startswith(known)), "")  # every part needs it
+            tag_texts.append(f"{own_tag or tag} " if own_tag or tag else "")
+            untagged_texts.append(text.lstrip().removeprefix(own_tag).lstrip() if own_tag else text)
+        lengths = self._lengths([before + bare for before, bare in zip(tag_texts, untagged_texts, strict=True)])
         parts_of, sentences_of = {}, {}
-        for text, before, bare, length in zip(texts, befores, bares, lengths, strict=True):
-            parts = [TextPart("", bare)]
+        for text, tag_text, untagged, length in zip(texts, tag_texts, untagged_texts, lengths, strict=True):
+            parts = [TextPart("", untagged)]
             if (
                 length > self.max_length
                 or (usual_length and len(text) > usual_length)
                 or any(mark in text for mark in BREAKS)
             ):
-                parts = [part for sentence in split_sentences(bare) for part in self._fit(sentence, before)]
+                parts = [part for sentence in split_sentences(untagged) for part in self._fit(sentence, tag_text)]
             filled = [part.text for part in parts if part.text]
             parts_of[text] = parts
-            sentences_of[text] = [Sentence(part, before, "" if i else prefix) for i, part in enumerate(filled)]
+            sentences_of[text] = [Sentence(part, tag_text, "" if i else prefix) for i, part in enumerate(filled)]
         return parts_of, sentences_of
 
-    def _fit(self, part: TextPart, before: str) -> list[TextPart]:
-        """The part, split into parts that the model can read with the tag before each."""
-        tag_length = self._lengths([before])[0]
-        most = max(self.max_length - tag_length, 1)
+    def _fit(self, part: TextPart, tag_text: str) -> list[TextPart]:
+        """Split a part so that the model can read every piece with the tag before it."""
+        tag_length = self._lengths([tag_text])[0]
+        max_tokens = max(self.max_length - tag_length, 1)
 
         def measure(texts: Sequence[str]) -> list[int]:
-            return [length - tag_length for length in self._lengths([before + text for text in texts])]
+            return [length - tag_length for length in self._lengths([tag_text + text for text in texts])]
 
-        if not part.text or measure([part.text])[0] <= most:
+        if not part.text or measure([part.text])[0] <= max_tokens:
             return [part]
-        first, *others = split_long_sentence(part.text, measure, min(most, SPLIT_LENGTH))
+        first, *others = split_long_sentence(part.text, measure, min(max_tokens, SPLIT_LENGTH))
         return [first._replace(gap=part.gap), *others]
 
     def _lengths(self, texts: Sequence[str]) -> list[int]:
@@ -293,12 +291,12 @@ class Translator:
         translated: dict[Sentence, Translated] = {}
 
         def translate_batch(rows: Sequence[int]) -> dict[Sentence, Translated]:
-            batch, begins = [distinct[row] for row in rows], [prefixes[row] for row in rows]
-            search = options.search._replace(prefixes=begins if any(begins) else None)
+            batch, batch_prefixes = [distinct[row] for row in rows], [prefixes[row] for row in rows]
+            search = options.search._replace(prefixes=batch_prefixes if any(batch_prefixes) else None)
             results = self._translate_batch(batch, [sources[row] for row in rows], options._replace(search=search))
             return dict(zip(batch, results, strict=True))
 
-        for rows in batch_by_length([len(ids) for ids in sources], texts, BATCH_POSITIONS[self.device.type]):
+        for rows in batch_by_length([len(ids) for ids in sources], texts, BATCH_TOKENS[self.device.type]):
             for results in in_parts(translate_batch, rows, in_halves):
                 translated |= results
         return translated
@@ -310,47 +308,46 @@ class Translator:
         matches = [options.glossary.find(text) if options.glossary else [] for text in texts]
         engine = self.torch_engine if options.search.keep_trees else self.engine
         keep_encoded = options.search.keep_encoded or any(matches)
-        found = engine.search(sources, options.search._replace(keep_encoded=keep_encoded))
+        searched = engine.search(sources, options.search._replace(keep_encoded=keep_encoded))
         traces: Sequence[Trace | None] = [None] * len(batch)
         if options.align:
-            best = [hypotheses[0] for hypotheses in found.hypotheses]
+            best = [hypotheses[0] for hypotheses in searched.hypotheses]
             traces = trace(
                 cast(Generator, self.model),
                 sources,
                 best,
                 self.tokenizers,
-                encoded=found.encoded,
+                encoded=searched.encoded,
                 texts=texts,
-                trees=found.trees,
+                trees=searched.trees,
                 hidden=options.hidden,
                 top=TOP if options.trace else 1,
             )
-        candidates = self._candidates(texts, sources, found, matches)
-        return [
-            self._translated(*each, options) for each in zip(batch, found.hypotheses, candidates, traces, strict=True)
-        ]
+        candidates = self._candidates(texts, sources, searched, matches)
+        rows = zip(batch, searched.hypotheses, candidates, traces, strict=True)
+        return [self._translated(*row, options) for row in rows]
 
     def _candidates(
         self,
         texts: Sequence[str],
         sources: Sequence[Sequence[int]],
-        found: SearchResult,
+        searched: SearchResult,
         matches: Sequence[Sequence[Match]],
     ) -> list[list[Result]]:
-        """The results of all hypotheses of a batch, with the terms that a glossary has for each sentence."""
-        results = [[self._result(hypothesis) for hypothesis in hypotheses] for hypotheses in found.hypotheses]
-        lacking = [
+        """The results of all hypotheses of a batch, with glossary terms placed."""
+        results = [[self._result(hypothesis) for hypothesis in hypotheses] for hypotheses in searched.hypotheses]
+        incomplete = [  # hypotheses that lack a term
             (row, place)
             for row, candidates in enumerate(results)
             for place, candidate in enumerate(candidates)
             if None in find_forms(candidate.text, matches[row])
         ]
-        rows = [row for row, _ in lacking]
-        hypotheses = [found.hypotheses[row][place] for row, place in lacking]
+        rows = [row for row, _ in incomplete]
+        hypotheses = [searched.hypotheses[row][place] for row, place in incomplete]
         attention = self._attention(
-            [texts[row] for row in rows], [sources[row] for row in rows], hypotheses, found.encoded, rows
+            [texts[row] for row in rows], [sources[row] for row in rows], hypotheses, searched.encoded, rows
         )
-        attention_of = dict(zip(lacking, attention, strict=True))
+        attention_of = dict(zip(incomplete, attention, strict=True))
         for row, candidates in enumerate(results):
             for place, candidate in enumerate(candidates) if matches[row] else ():
                 candidates[place] = _with_terms(candidate, matches[row], attention_of.get((row, place)))
@@ -364,22 +361,22 @@ class Translator:
         encoded: Encoded | None,
         rows: Sequence[int],
     ) -> list[TokenAttention]:
-        """The attention of hypotheses to their sources: of the first model that has any, else in proportion."""
+        """The attention of hypotheses to their sources, by the first model with attention; else the diagonal."""
         if not hypotheses:
             return []
         model = next((model for model in self.models if _attends(model)), self.model)
         reused = encoded.select(torch.tensor(rows, device=self.device)) if encoded and model is self.model else None
         traces = trace(cast(Generator, model), sources, hypotheses, self.tokenizers, encoded=reused, texts=texts, top=1)
-        found = []
-        for each in traces:
+        attention = []
+        for traced in traces:
             weights = (
-                _token_weights(each)
-                if "cross" in each.attention
-                else proportional(len(each.target.ids), len(each.source.ids))
+                _token_weights(traced)
+                if "cross" in traced.attention
+                else proportional(len(traced.target.ids), len(traced.source.ids))
             )
-            spans = (token_spans(tokens.ids, tokens.subwords) for tokens in (each.source, each.target))
-            found.append(TokenAttention(weights, *spans))
-        return found
+            spans = (token_spans(tokens.ids, tokens.subwords) for tokens in (traced.source, traced.target))
+            attention.append(TokenAttention(weights, *spans))
+        return attention
 
     def _result(self, hypothesis: Hypothesis) -> Result:
         return Result(
@@ -401,13 +398,15 @@ class Translator:
         """The result of a sentence, with its alternatives, warnings, alignment and trace."""
         by_text: dict[str, Result] = {}
         for candidate in candidates:
-            by_text.setdefault(candidate.text, candidate)  # of those that read alike the first is the best
+            by_text.setdefault(candidate.text, candidate)  # candidates are sorted: the first of equal texts is the best
         best, *others = by_text.values()
         notes = [*best.warnings]
         if not hypotheses[0].finished:
             tokens = len(hypotheses[0].tokens)
             notes.append(
-                QualityWarning("unfinished", f"the translation had no end and was ended after {tokens} tokens", [])
+                QualityWarning(
+                    "unfinished", f"the translation was cut off after {tokens} tokens, the maximum length", []
+                )
             )
         if options.warn:
             expected = self.calibration.expected if self.calibration else None
@@ -431,7 +430,7 @@ def _attends(model: nn.Module) -> bool:
 
 
 def _token_weights(traced: Trace) -> Tensor:
-    """[target token, source token]: the attention that alignments are read from, by token instead of by word."""
+    """[target token, source token]: the cross-attention that alignments use, by token instead of by word."""
     source, target = (
         tokens._replace(words=tokens.subwords, word=[*range(len(tokens.ids))])
         for tokens in (traced.source, traced.target)
@@ -440,7 +439,7 @@ def _token_weights(traced: Trace) -> Tensor:
 
 
 def _without_search(text: str) -> Result | None:
-    """The result of a text that is not searched: white space stays as it is, an unreadable text gets a warning."""
+    """The result of a text that needs no search: white space is kept, an unreadable text gets a warning."""
     if problem := text_problem(text):
         return Result("", warnings=(QualityWarning("input", problem, []),))
     return None if text.strip() else Result(text)
@@ -450,7 +449,7 @@ def _without_search(text: str) -> Result | None:
 
 
 def _with_terms(result: Result, matches: Sequence[Match], attention: TokenAttention | None) -> Result:
-    """The result with the terms of a glossary, and a warning for each that is missing."""
+    """Place glossary terms in a result, with a warning for each missing term."""
     text, terms = place_terms(result.text, matches, attention)
     notes = [
         QualityWarning("glossary", f"the term {term.source!r} could not be placed", [term.source])
@@ -467,7 +466,7 @@ def _warn_of_divided_terms(result: Result, terms: Sequence[Term]) -> Result:
 
 
 def _realign(aligned: list[tuple[int, int]], before: list[str], after: list[str]) -> list[tuple[int, int]]:
-    """An alignment with the words the model wrote as one with the words after terms were placed."""
+    """Map an alignment with the words of the model to the words after terms were placed."""
     new_places: dict[int, range] = {}
     for _, start, end, new_start, new_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         for word in range(start, end):
@@ -481,7 +480,7 @@ def _realign(aligned: list[tuple[int, int]], before: list[str], after: list[str]
 
 
 def _join(parts: Sequence[TextPart], translated: Sequence[Translated], max_length: int) -> Result:
-    """The result of a text from the results of its sentences."""
+    """Join the results of sentences into the result of their text."""
     if not translated:  # a tag, and nothing to translate
         return Result("")
     in_order = iter(translated)
@@ -496,12 +495,12 @@ def _join(parts: Sequence[TextPart], translated: Sequence[Translated], max_lengt
             QualityWarning("split", f"a sentence was longer than {max_length} tokens and translated in parts", [])
         )
     confidences = [result.confidence for result in results if result.confidence is not None]
-    most = max(len(result.alternatives) for result in results)
+    alternatives = max(len(result.alternatives) for result in results)
     return _joined_scores(parts, results)._replace(
         confidence=min(confidences, default=None),
         warnings=notes,
         alignment=_join_alignments([part for part in parts if part.text], translated),
-        alternatives=[_join_alternative(parts, results, rank) for rank in range(most)],
+        alternatives=[_join_alternative(parts, results, rank) for rank in range(alternatives)],
         parts=[result for result, _ in translated],
         terms=[term for result in results for term in result.terms],
     )
@@ -521,7 +520,7 @@ def _joined_scores(parts: Sequence[TextPart], results: Sequence[Result]) -> Resu
 
 
 def _join_alignments(parts: Sequence[TextPart], translated: Sequence[Translated]) -> list[tuple[int, int]] | None:
-    """The alignments of sentences as one of the text."""
+    """Join the alignments of sentences into an alignment of the text."""
     if any(result.alignment is None for result, _ in translated):
         return None
     aligned, source, target = [], 0, 0

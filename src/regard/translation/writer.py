@@ -25,9 +25,9 @@ from regard.models.folder import load_ensemble
 from regard.text.sentences import text_problem
 from regard.text.tokenizer import END, START, Tokenizer
 
-CONTEXT_TOKENS = 8  # tokens decoded again with a new one: the text of a token depends on those before it
-INITIAL_CAPACITY = 1024  # tokens that the cache has room for at first; it doubles when it is full
-INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # the text of a token that is a part of a character
+CONTEXT_TOKENS = 8  # previous tokens detokenized together with a new one, since its text depends on them
+INITIAL_CAPACITY = 1024  # initial size of the KV cache in tokens; it doubles when it is full
+INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # text of a token with only some bytes of a character
 
 
 class Generated(NamedTuple):
@@ -36,15 +36,15 @@ class Generated(NamedTuple):
     text: str
     tokens: int
     finished: bool
-    """It ended by itself or at a stop text; False: it reached the maximum number of tokens."""
+    """True at an end token or stop text; False at the maximum number of tokens."""
     log_probability: float
 
 
 class GeneratedToken(NamedTuple):
-    """One more token."""
+    """A generated token."""
 
     text: str
-    """The text that is certain now; empty while a character or a stop text may be incomplete."""
+    """The new text; empty while a character or a stop text may be incomplete."""
     log_probability: float
     finished: bool
 
@@ -94,14 +94,14 @@ class Writer:
     ) -> Iterator[GeneratedToken]:
         """Generate at most `tokens` tokens after a prompt, one by one, up to the end or one of the `stop` texts.
 
-        A temperature of 0 takes the most probable token every time; None is the value of the config.
+        A temperature of 0 is greedy search; None uses the value of the config.
         """
         if problem := text_problem(prompt):
             raise InputError(f"the prompt cannot be read: {problem}")
         if tokens < 1:
             raise InputError(f"tokens ({tokens}) must be at least 1")
         choose = self._choose(temperature, top_p, seed)
-        ids = self.begin(prompt)
+        ids = self.encode_prompt(prompt)
         decoder = _IncrementalDecoder(self.tokenizer, ids, [text for text in stop if text])
         context, constraints = self._context(ids, tokens), self.constraints(tokens)
         generated: list[int] = []
@@ -131,10 +131,10 @@ class Writer:
 
         return choose
 
-    def begin(self, prompt: str) -> list[int]:
-        """The ids of a prompt. A model of continuous text hardly knows <s>: its empty prompt is a line break."""
+    def encode_prompt(self, prompt: str) -> list[int]:
+        """Encode a prompt. A model of continuous text has seen <s> only rarely, so its empty prompt is a line break."""
         if self.config.text.continuous:
-            return self.tokenizer.encode(prompt or "\n") or [START]  # white space may be no token
+            return self.tokenizer.encode(prompt or "\n") or [START]  # white space may give no token
         return [START, *self.tokenizer.encode(prompt)]
 
     def constraints(self, tokens: int) -> Constraints:
@@ -165,7 +165,7 @@ def _next(
 
 
 class _Context:
-    """The tokens the models have read: all of the text, or its last part where positions run out."""
+    """The context of the models: the whole text, or its last part when positions or the KV cache run out."""
 
     def __init__(self, models: list[Generator], device: torch.device, ids: list[int], max_capacity: int) -> None:
         self.models, self.device, self.max_capacity = models, device, max_capacity
@@ -179,7 +179,7 @@ class _Context:
         if not self.states or self.length == self.capacity:
             if self.states and self.capacity < self.max_capacity:
                 self.capacity = min(2 * self.capacity, self.max_capacity)
-            # Half of the capacity stays free, so that this is not done again at every token.
+            # Keep half of the capacity free, so that the context is not encoded again at every token.
             self.ids = self.ids[-max(self.capacity // 2, 1) :] if len(self.ids) >= self.capacity else self.ids
             before = torch.tensor([self.ids[:-1]], dtype=torch.int64, device=self.device)
             self.length = len(self.ids) - 1
@@ -192,7 +192,7 @@ class _Context:
 
 
 class _IncrementalDecoder:
-    """Turns tokens into text as soon as the text is certain."""
+    """Detokenizes a stream of tokens; text is returned when later tokens cannot change it."""
 
     def __init__(self, tokenizer: Tokenizer, ids: Sequence[int], stops: Sequence[str]) -> None:
         self.tokenizer, self.stops = tokenizer, stops
@@ -201,7 +201,7 @@ class _IncrementalDecoder:
         self.pending = ""
 
     def add(self, token: int, *, last: bool) -> tuple[str, bool]:
-        """The text that is certain now, and whether a stop text came."""
+        """Add a token; return the new text, and whether a stop text was found."""
         self.ids.append(token)
         text = self.tokenizer.decode(self.ids)
         if not text.endswith(INCOMPLETE) or last:
@@ -218,5 +218,5 @@ class _IncrementalDecoder:
 
 
 def _partial_stop(text: str, stop: str) -> int:
-    """The number of characters at the end of a text that may be the beginning of a stop text."""
+    """The number of characters at the end of a text that may start a stop text."""
     return next((size for size in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:size])), 0)
