@@ -18,21 +18,20 @@ SMALL = {"model.size": 16, "model.heads": 2, "text.vocabulary": 500}
 PROGRAMS = re.findall(r"```python\n(.*?)```", README, re.S)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
     """A folder with the files that the README names."""
     from regard.corpora import catalog
 
-    folder = tmp_path_factory.mktemp("readme")
-    catalog.write_builtin(folder, sizes={"train": 300, "test": 20})
-    (folder / "letters.en").write_text((folder / "test.en").read_text())
-    return folder
+    catalog.write_builtin(tmp_path, sizes={"train": 300, "test": 20})
+    (tmp_path / "letters.en").write_text((tmp_path / "test.en").read_text())
+    return tmp_path
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS, ids=["verbs", "blocks"])
 def test_the_python_of_the_readme_runs(program: str, folder: Path) -> None:
-    program = program.replace("runs/en-fr", "runs/python").replace("minutes=10", f"updates=3, config={SMALL}")
+    program = program.replace("minutes=10", f"updates=3, config={SMALL}")
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

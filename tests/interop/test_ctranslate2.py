@@ -194,7 +194,7 @@ def test_a_trained_model_translates_alike_in_99_of_100_sentences(tmp_path: Path)
     }
     config = make_config("transformer", **often).with_values(shape)
     training = make_training(tmp_path / "run", tmp_path, config)
-    training.run(no_validation, lambda kind, facts: None)
+    training.run(no_validation, lambda event: None)
     config, data = make_data(tmp_path, config)
     save_model(tmp_path / "model", training.model, config, {"tokenizer.json": data.tokenizers.source.text}, force=False)
     texts = list(dict.fromkeys(lines))[-300:]

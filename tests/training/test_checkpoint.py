@@ -638,14 +638,14 @@ import json, os, random, signal, sys, time
 from pathlib import Path
 import torch
 from regard.training.checkpoint import CheckpointWriter, checkpoints, load_checkpoint, latest_checkpoint
-from regard.folders import locked
+from regard.folders import lock_folder
 
 torch.set_num_threads(1)
 root, rounds, chance = Path(sys.argv[1]), int(sys.argv[2]), random.Random(0)
 tensors = {"model": {f"w{i}": torch.randn(50_000) for i in range(4)}, "optimizer": {"m": torch.randn(100_000)}}
 
 def save_for_ever(report):
-    with locked(root), CheckpointWriter(root, keep=3) as saver:
+    with lock_folder(root), CheckpointWriter(root, keep=3) as saver:
         path, _ = latest_checkpoint(root)
         update = int(path.name[7:]) if path else 0
         while True:
@@ -671,7 +671,7 @@ for _ in range(rounds):
     sound = [load_checkpoint(path).progress["update"] for path in checkpoints(root)]
     path, remarks = latest_checkpoint(root)
     print(json.dumps({"status": status, "reported": reported[-1:], "sound": sound, "remarks": remarks}), flush=True)
-with locked(root):
+with lock_folder(root):
     print(json.dumps([name for name in os.listdir(root / "checkpoints") if name.startswith(".")]))
 """
 
