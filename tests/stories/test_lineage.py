@@ -96,7 +96,7 @@ def test_a_race_is_trained_scored_and_drawn_and_not_repeated(tmp_path: Path, mon
     assert [racer["name"] for racer in found["racers"]] == list(racers)
     assert "running" in told
     assert json.loads((tmp_path / "race.json").read_text())["updates"] == 4
-    assert "The lineage of attention" in (tmp_path / "index.html").read_text()
+    assert "The lineage race" in (tmp_path / "index.html").read_text()
     told.clear()
     assert run() == json.loads(json.dumps(found))
     assert not told
