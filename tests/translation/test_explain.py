@@ -55,7 +55,7 @@ def test_a_sentence_becomes_a_trace_with_its_hidden_states(folder: Path) -> None
 
 def test_given_words_are_explained_instead_of_its_own(folder: Path) -> None:
     if family_of(folder) == "bert":
-        with pytest.raises(ConfigError, match="writes nothing"):
+        with pytest.raises(ConfigError, match="does not generate text"):
             explain(folder, "the old house", target="a bird")
         return
     found = explain(folder, "the old house", target="a bird").trace
