@@ -396,7 +396,7 @@ def _gathered_parameters(shapes: Mapping[str, Shape]) -> int:
 
 @dataclass(frozen=True)
 class Count(Report):
-    """What a model costs; `total` is its number of parameters."""
+    """Parameters, FLOPs and memory of a model; `total` is its number of parameters."""
 
     name: str
     config: ModelConfig

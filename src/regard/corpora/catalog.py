@@ -153,7 +153,7 @@ def _usable_form(entry: Entry) -> Form | None:
 
 
 def _instructions(form: Form) -> str:
-    """What to do if a corpus cannot be downloaded."""
+    """Return the advice for a corpus that cannot be downloaded."""
     stored = _stored(form)
     missing = ", ".join(file.name for file in form.files if file.name not in stored)
     folder = (_local() or cache("corpora")) / form.folder

@@ -62,7 +62,7 @@ class Options:
     fields: tuple[str, str] | None = None
     skipped: Counter[str] = field(default_factory=Counter)
     first_languages: Languages | None = None
-    """Of the first `translation` object; later ones may have another order."""
+    """Language codes of the first `translation` object; later objects may order them differently."""
 
 
 Reader = Callable[[BinaryIO, str, Options], Iterator[Pair]]

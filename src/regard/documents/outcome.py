@@ -28,12 +28,12 @@ class Problems:
 
 @dataclass
 class Outcome:
-    """What was done with the segments of a document or the lines of a text."""
+    """Counts of the segments of a document, or lines of a text, by what happened to them."""
 
     translated: int = 0
     """Segments; in a PO file, messages."""
     kept: int = 0
-    """Those that already had a translation."""
+    """Segments that already had a translation."""
     skipped: Counter[str] = field(default_factory=Counter)
     unaligned: int = 0
     """Texts whose tags were placed in proportion to the length, because the model has no alignment."""

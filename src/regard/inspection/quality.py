@@ -314,7 +314,7 @@ class CalibrationExample(NamedTuple):
     source: str
     reference: str
     chrf: float
-    """Of the translation against the reference."""
+    """chrF of the translation against the reference."""
     steps: Sequence[float]
     """The log-probabilities of all tokens and the end."""
 

@@ -50,7 +50,7 @@ class Vocabulary:
 
 
 class Side:
-    """What is counted on one side of a split."""
+    """Counts of one side of a split."""
 
     def __init__(self) -> None:
         self.words = self.characters = self.longest = 0

@@ -49,7 +49,7 @@ END_MARKS = {mark: kind for kind, marks in enumerate(["?？؟;", "!！", ":：",
 
 @dataclass(frozen=True)
 class Features:
-    """What is compared of each line of one side."""
+    """Features of each line of one side that are compared with the other side."""
 
     words: Integers  # (N, W), BUCKETS where a line has fewer
     length: Floats  # (N,) logarithm of the number of characters

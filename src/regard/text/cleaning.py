@@ -41,7 +41,7 @@ class Cleaning:
     max_length: int
     """In tokens; in words before the text is tokenized."""
     max_length_ratio: float
-    """Of the longer side to the shorter, in tokens."""
+    """Largest allowed ratio of the longer side to the shorter, in tokens."""
 
     @classmethod
     def from_config(cls, config: TextConfig) -> Cleaning:
@@ -56,7 +56,7 @@ class Chunk(NamedTuple):
 
     columns: Columns
     digests: tuple[Digests, ...]
-    """Of each column, ignoring spaces and case."""
+    """Digests of the lines of each column, ignoring spaces and case."""
     scripts: tuple[str, ...]
     """The usual script of each column; "" where there is none."""
 

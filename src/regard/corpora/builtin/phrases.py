@@ -345,7 +345,7 @@ class Derivation:
         return not self.depth and bool(lexicon.VERBS_BY_SUBJECT["intransitive", noun.kind])
 
     def complement(self, n: int, noun: Noun, head: NounPhrase, *, placed: bool = False) -> list[Word]:
-        """What follows a noun: a prepositional phrase or a relative clause."""
+        """Derive the complement of a noun: a prepositional phrase or a relative clause."""
         name, kind = noun.english[0], noun.kind
         of = lexicon.OF.get(name)
         if of in ("country", "city"):
