@@ -45,7 +45,7 @@ def test_every_command_of_the_readme_exists(command: str) -> None:
 @pytest.mark.slow
 def test_the_commands_of_the_quick_start_run_one_after_the_other(folder: Path) -> None:
     (block,) = (
-        block for block in re.findall(r"```\n(.*?)```", README, re.S) if block.startswith("regard check train.en")
+        block for block in re.findall(r"```sh\n(.*?)```", README, re.S) if block.startswith("regard check train.en")
     )
     small = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
     for line in block.strip().splitlines():
