@@ -274,8 +274,6 @@ class TrainConfig:
     """Padded source and target tokens in a micro-batch, over all processes."""
     gradient_accumulation: int = 1
     """Micro-batches per update."""
-    equal_lengths: bool = False
-    """Batch only sources of equal length: no padding mask is needed, but there are more batches."""
     batch_shapes: int = 0
     """Number of different batch shapes, which a GPU replays as CUDA graphs (for small models); 0: any shape."""
     compile: Literal["auto", "yes", "no"] = "auto"

@@ -119,8 +119,8 @@ def test_unpadded_batches_have_no_mask() -> None:
     rng = np.random.default_rng(0)
     rows = [[[9] * int(n) + [END] for n in rng.integers(1, 6, 200)] for _ in range(2)]
     many = store(source=rows[0], target=rows[1])
-    shapes = choose_shapes(many.source_lengths, many.target_lengths, batch_tokens=80, count=6, equal_lengths=True)
-    found = plan_shapes(many.source_lengths, many.target_lengths, shapes, seed=1, epoch=0, equal_lengths=True)
+    shapes = choose_shapes(many.source_lengths, many.target_lengths, batch_tokens=80, count=6)
+    found = plan_shapes(many.source_lengths, many.target_lengths, shapes, seed=1, epoch=0)
     make = pairs(many, found, **ALL)
     assert [make(n).mask is None for n in range(len(found))] == found.unpadded.tolist()
     assert found.unpadded.any()

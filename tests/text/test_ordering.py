@@ -63,11 +63,9 @@ def fill_rate(plan: BatchPlan, source: Lengths, target: Lengths) -> float:
     return float((source + target)[plan.examples].sum() / padded)
 
 
-@given(lengths, world_sizes, st.booleans())
-def test_every_example_is_seen_once_over_all_ranks(
-    sides: tuple[Lengths, Lengths], world_size: int, equal_lengths: bool
-) -> None:
-    found = plan_batches(*sides, batch_tokens=100, seed=1, epoch=0, equal_lengths=equal_lengths)
+@given(lengths, world_sizes)
+def test_every_example_is_seen_once_over_all_ranks(sides: tuple[Lengths, Lengths], world_size: int) -> None:
+    found = plan_batches(*sides, batch_tokens=100, seed=1, epoch=0)
     seen = [example for number in range(len(found)) for example in union(found, number, world_size)]
     assert sorted(seen) == list(range(len(sides[0])))
 
@@ -85,11 +83,11 @@ def test_no_batch_has_more_than_batch_tokens(sides: tuple[Lengths, Lengths]) -> 
     assert all(found.shape(number).tokens <= 100 for number in range(len(found)))
 
 
-@given(lengths, st.booleans())
-def test_shapes_hold_their_examples(sides: tuple[Lengths, Lengths], equal_lengths: bool) -> None:
+@given(lengths)
+def test_shapes_hold_their_examples(sides: tuple[Lengths, Lengths]) -> None:
     source, target = sides
     shapes = choose_shapes(source, target, batch_tokens=100, count=4)
-    found = plan_shapes(source, target, shapes, seed=1, epoch=0, equal_lengths=equal_lengths)
+    found = plan_shapes(source, target, shapes, seed=1, epoch=0)
     for number in range(len(found)):
         batch, shape = found.batch(number), found.shape(number)
         assert len(batch) <= shape.rows
@@ -97,21 +95,12 @@ def test_shapes_hold_their_examples(sides: tuple[Lengths, Lengths], equal_length
         assert (target[batch] <= shape.target).all()
 
 
-@given(lengths, world_sizes, st.booleans())
-def test_fixed_shapes_hold_every_example_once(
-    sides: tuple[Lengths, Lengths], world_size: int, equal_lengths: bool
-) -> None:
-    shapes = choose_shapes(*sides, batch_tokens=100, count=4, equal_lengths=equal_lengths)
-    found = plan_shapes(*sides, shapes, seed=1, epoch=0, equal_lengths=equal_lengths)
+@given(lengths, world_sizes)
+def test_fixed_shapes_hold_every_example_once(sides: tuple[Lengths, Lengths], world_size: int) -> None:
+    shapes = choose_shapes(*sides, batch_tokens=100, count=4)
+    found = plan_shapes(*sides, shapes, seed=1, epoch=0)
     seen = [example for number in range(len(found)) for example in union(found, number, world_size)]
     assert sorted(seen) == list(range(len(sides[0])))
-
-
-@given(lengths)
-def test_equal_lengths_batches_have_sources_of_one_length(sides: tuple[Lengths, Lengths]) -> None:
-    found = plan_batches(*sides, batch_tokens=100, seed=1, epoch=0, equal_lengths=True)
-    assert found.unpadded.all()
-    assert all(len(set(sides[0][found.batch(number)].tolist())) == 1 for number in range(len(found)))
 
 
 def test_unpadded_batches_are_marked() -> None:
@@ -269,12 +258,6 @@ def test_multi30k_is_filled_to_87_percent_by_sixteen_shapes(multi30k: tuple[Leng
     shapes = choose_shapes(*multi30k, batch_tokens=4096, count=16)
     assert len(shapes) <= 16
     assert fill_rate(plan_shapes(*multi30k, shapes, seed=1, epoch=0), *multi30k) >= 0.87
-
-
-@pytest.mark.slow
-def test_equal_lengths_shapes_make_most_batches_of_multi30k_maskless(multi30k: tuple[Lengths, Lengths]) -> None:
-    shapes = choose_shapes(*multi30k, batch_tokens=4096, count=24, equal_lengths=True)
-    assert plan_shapes(*multi30k, shapes, seed=1, epoch=0, equal_lengths=True).unpadded.mean() >= 0.7
 
 
 @pytest.mark.slow

@@ -90,7 +90,7 @@ def test_an_empty_validation_set_is_explained(tmp_path: Path, monkeypatch: pytes
 
 def test_without_a_held_out_part_validation_files_are_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(ConfigError, match=r"text\.held_out=0 keeps nothing to validate with: give --valid"):
+    with pytest.raises(DataError, match=r"0 to validate with \(text\.held_out is 0\): .* or --valid files"):
         prepare_corpus(write_corpus(tmp_path, 60), None, "text.held_out=0")
 
 

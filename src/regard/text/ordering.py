@@ -163,23 +163,22 @@ def plan_batches(
     seed: int,
     epoch: int,
     examples: Indices | None = None,
-    equal_lengths: bool = False,
 ) -> BatchPlan:
     """Bucket pairs of similar length into batches of at most `batch_tokens`; the order is a function of (seed, epoch).
 
-    `batch_tokens` counts the padded tokens of source and target together, over all processes. With `equal_lengths` all
-    sources of a batch have the same length. `examples` are those to use (see `mix_corpora`), by default all.
+    `batch_tokens` counts the padded tokens of source and target together, over all processes. `examples` are those to
+    use (see `mix_corpora`), by default all.
     """
     chosen = np.arange(len(source)) if examples is None else examples
     chosen = chosen[shuffled(len(chosen), SHUFFLE, seed, epoch)]
     source, target = source[chosen].astype(np.int64), target[chosen].astype(np.int64)
     _check_lengths(source, target, chosen, batch_tokens)
     jitter = LENGTH_JITTER * fractions(noise(len(chosen), JITTER, seed, epoch))
-    band = source // (1 if equal_lengths else _band_width(source, target, batch_tokens))
+    band = source // _band_width(source, target, batch_tokens)
     # targets ascend in one band and descend in the next, so that neighbours are similar where bands meet
     by_length = np.lexsort((np.where(band % 2, -target - jitter, target + jitter), band))
     chosen, source, target = chosen[by_length], source[by_length], target[by_length]
-    bounds = _cut(source, target, batch_tokens, equal_lengths)
+    bounds = _cut(source, target, batch_tokens)
     return _assemble(chosen, source, target, bounds, None, seed, epoch)
 
 
@@ -203,14 +202,12 @@ def _band_width(source: Lengths, target: Lengths, batch_tokens: int) -> int:
     return max(1, int(np.ceil(np.sqrt(rows / same_size))))
 
 
-def _cut(source: Lengths, target: Lengths, batch_tokens: int, equal_lengths: bool) -> Indices:
+def _cut(source: Lengths, target: Lengths, batch_tokens: int) -> Indices:
     """Where to cut a sequence of examples so that each batch is as large as `batch_tokens` allows."""
     bounds = [0]
-    ends = np.append(np.flatnonzero(np.diff(source)) + 1, len(source)) if equal_lengths else np.array([len(source)])
     start = 0
     while start < len(source):
-        end = int(ends[np.searchsorted(ends, start, side="right")])
-        stop = min(start + max(1, batch_tokens // max(1, int(source[start] + target[start]))), end)
+        stop = start + max(1, batch_tokens // max(1, int(source[start] + target[start])))
         width = np.maximum.accumulate(source[start:stop]) + np.maximum.accumulate(target[start:stop])
         fitting = int(np.searchsorted(width * np.arange(1, len(width) + 1), batch_tokens, side="right"))
         start += max(fitting, 1)
@@ -242,13 +239,11 @@ def _assemble(
 # Batches of a few fixed shapes, for CUDA graphs
 
 
-def choose_shapes(
-    source: Lengths, target: Lengths, *, batch_tokens: int, count: int, equal_lengths: bool = False
-) -> list[Shape]:
+def choose_shapes(source: Lengths, target: Lengths, *, batch_tokens: int, count: int) -> list[Shape]:
     """At most `count` shapes of about `batch_tokens` that hold these examples with little padding, smallest first.
 
     One shape for all is split, by source or target length, where that saves most padding; a split must save more than
-    the half-empty batch that each shape may leave. With `equal_lengths` common source lengths get their own shapes.
+    the half-empty batch that each shape may leave.
     """
     if not len(source):
         return []
@@ -258,7 +253,7 @@ def choose_shapes(
     cells = np.bincount(source * width + target)
     present = np.flatnonzero(cells)
     grid = np.stack([present // width, present % width, cells[present]])  # source length, target length, examples
-    groups = _by_source_length(grid, batch_tokens, count) if equal_lengths else [grid]
+    groups = [grid]
     splits = [_best_split(group, batch_tokens) for group in groups]
     while len(groups) < count:
         best = max(range(len(groups)), key=lambda number: splits[number][0])
@@ -281,16 +276,6 @@ def _rows(batch_tokens: int, source: int, target: int) -> int:
     """Rows of a batch; a multiple of eight, for kernels and for several processes."""
     rows = batch_tokens // (source + target)
     return rows // 8 * 8 if rows >= 16 else max(rows, 1)
-
-
-def _by_source_length(grid: Indices, batch_tokens: int, count: int) -> list[Indices]:
-    """A group for each source length that fills at least four batches, and one for all others."""
-    sizes = np.bincount(grid[0], weights=grid[2] * (grid[0] + grid[1]))
-    most_common = np.argsort(-sizes, kind="stable")[: count // 2]
-    common = [int(length) for length in most_common if sizes[length] >= 4 * batch_tokens]
-    others = grid[:, ~np.isin(grid[0], common)]
-    groups = [grid[:, grid[0] == length] for length in common]
-    return [*groups, others] if others.size else groups
 
 
 def _best_split(group: Indices, batch_tokens: int) -> tuple[float, int, int]:
@@ -321,24 +306,17 @@ def plan_shapes(
     seed: int,
     epoch: int,
     examples: Indices | None = None,
-    equal_lengths: bool = False,
 ) -> BatchPlan:
     """Batches that all have one of these shapes; the order is a function of (seed, epoch).
 
     Examples that do not fill a batch of the smallest shape that holds them move to a larger shape; the last batches may
-    have empty rows. With `equal_lengths` sources of one length share batches, which need no mask.
+    have empty rows.
     """
     chosen = np.arange(len(source)) if examples is None else examples
     chosen = chosen[shuffled(len(chosen), SHUFFLE, seed, epoch)]
     batches: list[tuple[Shape, Indices]] = []
     leftover = np.zeros(0, np.int64)
-    ordered = sorted(shapes, key=_by_size)
-    for shape in ordered if equal_lengths else ():
-        fits = _fits(shape, source, target, chosen) & (source[chosen] == shape.source)
-        full, spare = _full_batches(shape, chosen[fits])
-        batches += full
-        chosen = np.concatenate([chosen[~fits], spare])
-    for shape in ordered:
+    for shape in sorted(shapes, key=_by_size):
         fits, moved = _fits(shape, source, target, chosen), _fits(shape, source, target, leftover)
         full, spare = _full_batches(shape, np.concatenate([leftover[moved], chosen[fits]]))
         batches += full

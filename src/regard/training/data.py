@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +25,9 @@ from regard.text.tokenizer import train as train_tokenizer
 
 MIN_VALIDATION_BATCH_TOKENS = 4096  # padded tokens of a validation batch, if train.batch_tokens is smaller
 CACHE = "prepared"  # the folder of the cache that holds prepared corpora
+
+Say = Callable[[str], None]
+"""Shows a message to the user."""
 
 
 @dataclass(frozen=True)
@@ -77,106 +81,79 @@ class Epoch(NamedTuple):
     make: MakeBatch
 
 
+@dataclass(frozen=True, eq=False)
 class Data:
     """The prepared corpora of a run."""
 
-    def __init__(
-        self,
-        config: Config,
-        tokenizers: Tokenizers,
-        train: Sequence[Dataset],
-        valid: Dataset,
-        shares: Sequence[tuple[int, float]],
-    ) -> None:
-        self.config, self.tokenizers, self.valid = config, tokenizers, valid
-        self.train = train
-        """All corpora as one dataset; with BPE dropout, several segmentations of it that epochs use in turn."""
-        self.shares = shares
-        """The number of examples and the weight of each corpus."""
-        self._shapes: tuple[int, list[ordering.Shape]] | None = None
+    config: Config
+    tokenizers: Tokenizers
+    train: Sequence[Dataset]
+    """All corpora as one dataset; with BPE dropout, several segmentations of it that epochs use in turn."""
+    valid: Dataset
+    shares: Sequence[tuple[int, float]]
+    """The number of examples and the weight of each corpus."""
 
     def epoch(self, number: int, *, rank: int, world_size: int) -> Epoch:
         """The training batches of an epoch; their order depends only on (seed, epoch)."""
-        dataset, settings = self.train[number % len(self.train)], self.config.train
+        settings, dataset = self.config.train, self.train[number % len(self.train)]
         sizes, weights = zip(*self.shares, strict=True)
-        examples = None
+        examples = np.arange(len(dataset))
         if set(weights) != {1.0}:
             examples = ordering.mix_corpora(sizes, weights, seed=settings.seed, epoch=number)
         order: dict[str, Any] = {"seed": settings.seed, "epoch": number}
+        shard = {"rank": rank, "world_size": world_size}
         if self.config.model.family in ("gpt", "bert"):
-            return self._packed(dataset, examples, rank=rank, world_size=world_size, **order)
-        order |= {"examples": examples, "equal_lengths": settings.equal_lengths}
+            return self._packed(dataset, ordering.in_passes(examples), settings.batch_tokens, **order, **shard)
         lengths = dataset.source_lengths, dataset.target_lengths
         if settings.batch_shapes:
-            plan = ordering.plan_shapes(*lengths, self._batch_shapes(), **order)
+            plan = ordering.plan_shapes(*lengths, self._shapes, examples=examples, **order)
         else:
-            plan = ordering.plan_batches(*lengths, batch_tokens=settings.batch_tokens, **order)
-        return Epoch(plan, pairs(dataset, plan, rank=rank, world_size=world_size))
+            plan = ordering.plan_batches(*lengths, batch_tokens=settings.batch_tokens, examples=examples, **order)
+        return Epoch(plan, pairs(dataset, plan, **shard))
 
     def validation(self) -> Epoch:
         """The validation batches, always the same."""
-        settings, valid = self.config.train, self.valid
+        valid, batch_tokens = self.valid, max(self.config.train.batch_tokens, MIN_VALIDATION_BATCH_TOKENS)
         if self.config.model.family in ("gpt", "bert"):
-            return self._packed(valid, None, seed=0, epoch=0, rank=0, world_size=1)
-        batch_tokens = max(settings.batch_tokens, MIN_VALIDATION_BATCH_TOKENS)
-        plan = ordering.plan_batches(
-            valid.source_lengths,
-            valid.target_lengths,
-            batch_tokens=batch_tokens,
-            seed=0,
-            epoch=0,
-            equal_lengths=settings.equal_lengths,
-        )
+            return self._packed(valid, np.arange(len(valid)), batch_tokens, seed=0, epoch=0, rank=0, world_size=1)
+        lengths = valid.source_lengths, valid.target_lengths
+        plan = ordering.plan_batches(*lengths, batch_tokens=batch_tokens, seed=0, epoch=0)
         return Epoch(plan, pairs(valid, plan, rank=0, world_size=1))
 
-    def _batch_shapes(self) -> list[ordering.Shape]:
+    @cached_property
+    def _shapes(self) -> list[ordering.Shape]:
         """The shapes of all training batches; every BPE dropout variant fits them."""
+        source = np.concatenate([dataset.source_lengths for dataset in self.train])
+        target = np.concatenate([dataset.target_lengths for dataset in self.train])
         settings = self.config.train
-        if self._shapes is None or self._shapes[0] != settings.batch_tokens:
-            source = np.concatenate([dataset.source_lengths for dataset in self.train])
-            target = np.concatenate([dataset.target_lengths for dataset in self.train])
-            shapes = ordering.choose_shapes(
-                source,
-                target,
-                batch_tokens=settings.batch_tokens,
-                count=settings.batch_shapes,
-                equal_lengths=settings.equal_lengths,
-            )
-            self._shapes = settings.batch_tokens, shapes
-        return self._shapes[1]
+        return ordering.choose_shapes(source, target, batch_tokens=settings.batch_tokens, count=settings.batch_shapes)
 
     def _packed(
-        self, dataset: Dataset, examples: ordering.Indices | None, *, seed: int, epoch: int, rank: int, world_size: int
+        self,
+        dataset: Dataset,
+        examples: ordering.Indices,
+        batch_tokens: int,
+        *,
+        rank: int,
+        world_size: int,
+        **order: int,
     ) -> Epoch:
         """Windows of packed texts for a gpt or bert; in validation they cover every token."""
-        text, model, is_valid = self.config.text, self.config.model, dataset is self.valid
-        order = np.arange(len(dataset)) if examples is None else ordering.in_passes(examples)
-        stream = Stream(dataset.text, order, continuous=text.continuous)
+        text, model = self.config.text, self.config.model
+        stream = Stream(dataset.text, examples, continuous=text.continuous)
         length = min(text.context_length, model.max_positions, len(stream))
-        batch_tokens = self.config.train.batch_tokens
-        batch_tokens = max(batch_tokens, MIN_VALIDATION_BATCH_TOKENS if is_valid else 0, length)
-        plan = ordering.plan_windows(
-            len(stream), length=length, batch_tokens=batch_tokens, seed=seed, epoch=epoch, cover_all=is_valid
-        )
-        options = {"rank": rank, "world_size": world_size}
+        is_valid = dataset is self.valid
+        tokens = max(batch_tokens, length)
+        plan = ordering.plan_windows(len(stream), length=length, batch_tokens=tokens, cover_all=is_valid, **order)
+        options: dict[str, Any] = {"rank": rank, "world_size": world_size, "segments": text.isolate_texts}
         if model.family == "gpt":
-            return Epoch(plan, packed(stream, plan, segments=text.isolate_texts, **options))
-        make = packed_masked(
-            stream,
-            plan,
-            segments=text.isolate_texts,
-            mask_probability=text.mask_probability,
-            vocabulary=model.vocabulary,
-            seed=seed,
-            epoch=epoch,
-            **options,
-        )
-        return Epoch(plan, make)
+            return Epoch(plan, packed(stream, plan, **options))
+        options |= {"mask_probability": text.mask_probability, "vocabulary": model.vocabulary, **order}
+        return Epoch(plan, packed_masked(stream, plan, **options))
 
 
-def make_tokenizers(corpora: Sequence[Files], text: TextConfig, say: Callable[[str], None]) -> Tokenizers:
+def make_tokenizers(corpora: Sequence[Files], text: TextConfig, say: Say) -> Tokenizers:
     """Train the tokenizers of a run on its training text."""
-    single = corpora[0].single
 
     def train_on(*columns: int) -> Tokenizer:
         def texts() -> Iterable[str]:
@@ -196,8 +173,8 @@ def make_tokenizers(corpora: Sequence[Files], text: TextConfig, say: Callable[[s
             )
         return tokenizer
 
-    if single or text.shared:
-        shared = train_on(0) if single else train_on(0, 1)
+    if corpora[0].single or text.shared:
+        shared = train_on(0) if corpora[0].single else train_on(0, 1)
         return Tokenizers(shared, shared)
     return Tokenizers(train_on(0), train_on(1))
 
@@ -207,34 +184,33 @@ def prepare(
     valid: Files | None,
     config: Config,
     tokenizers: Tokenizers,
-    say: Callable[[str], None],
-    damaged: Callable[[str], None] | None = None,
+    say: Say,
+    damaged: Say | None = None,
 ) -> tuple[Data, str]:
     """Prepare the training and validation data, or load it from the cache; return it with a hash of all files.
 
     If `damaged` is given, cached files are verified first; it is called with a message before a damaged corpus is
     prepared again.
     """
-    text = config.text
-    valid_files = [valid] if valid else []
-    if text.continuous:
-        if any(files.weight != 1 for files in corpora):
-            raise ConfigError(
-                "text.continuous reads a text once, from beginning to end: the weights of --also must be 1"
-            )
-        if not valid_files:
-            corpora, valid_files = _without_end(corpora, say)
-    cleaning = Cleaning.from_config(text)
+    text, valid_files = config.text, [valid] if valid else []
+    if text.continuous and any(files.weight != 1 for files in corpora):
+        raise ConfigError("text.continuous reads a text once, from beginning to end: the weights of --also must be 1")
+    if text.continuous and not valid:
+        corpora, valid_files = _without_end(corpora, say)
     aligned = any(files.alignments for files in corpora)
+    identities: list[str] = []
 
-    def prepare_files(files: Files, identity: str, rules: Cleaning, *, training: bool) -> Path:
-        unaligned = training and aligned and files.alignments is None  # beside corpora that have alignments
+    def prepared(files: Files, cleaning: Cleaning, *, training: bool) -> Path:
+        identities.append(f"{files.identity()}*{files.weight:g}" if training else files.identity())
+        read = files.read
+        if training and aligned and files.alignments is None:  # beside corpora that have alignments
+            read = lambda: ((*pair, "") for pair in files.read())  # noqa: E731
         return preparation.prepare(
             cache(CACHE),
-            (lambda: ((*pair, "") for pair in files.read())) if unaligned else files.read,
-            identity=identity,
+            read,
+            identity=identities[-1],
             tokenizers=[tokenizers.source] if files.single else tokenizers,
-            cleaning=rules,
+            cleaning=cleaning,
             bpe_dropout=text.bpe_dropout if training else 0.0,
             variants=text.bpe_dropout_variants if training else 0,
             seed=config.train.seed,
@@ -243,41 +219,34 @@ def prepare(
             damaged=damaged,
         )
 
-    identities = [f"{files.identity()}*{files.weight:g}" for files in corpora]
-    folders = [
-        prepare_files(files, name, cleaning, training=True) for files, name in zip(corpora, identities, strict=True)
-    ]
-    plain = [Dataset.open(folder) for folder in folders]
-    sizes = [len(dataset) for dataset in plain]
+    cleaning = Cleaning.from_config(text)
+    folders = [prepared(files, cleaning, training=True) for files in corpora]
+    parts = [Dataset.open(folder) for folder in folders]
     variants = range(1, 1 + text.bpe_dropout_variants) if text.bpe_dropout else range(1)
     train = [join([Dataset.open(folder, variant=number) for folder in folders]) for number in variants]
-    for dataset in plain:
+    sizes = [len(dataset) for dataset in parts]
+    for dataset in parts:
         say(_report(dataset))
     if valid_files:
         lenient = cleaning if text.continuous else replace(cleaning, rules=("empty", "long"))
-        valid_identities = [files.identity() for files in valid_files]
-        valid_parts = [
-            Dataset.open(prepare_files(files, name, lenient, training=False))
-            for files, name in zip(valid_files, valid_identities, strict=True)
-        ]
-        identities += valid_identities
-        valid_data = join(valid_parts)
-        _refuse_empty(valid_files, valid_data, valid_parts, "validate with")
+        valid_data = join([Dataset.open(prepared(files, lenient, training=False)) for files in valid_files])
+        if report := validation_report(valid_data):
+            say(report)
     else:
-        whole = join(plain)
+        whole = join(parts)
         kept, held = split(whole, text.held_out)
         valid_data, train = whole.take(held), [dataset.take(kept) for dataset in train]
         sizes = np.histogram(kept, bins=np.cumsum([0, *sizes]))[0].tolist() if len(kept) else sizes
         say(f"held out {len(held):,} {'texts' if corpora[0].single else 'pairs'} for validation")
-    _refuse_empty(corpora, train[0], plain, "train on")
-    if valid_files and (report := validation_report(valid_data)):
-        say(report)
-    if not len(valid_data) and not text.held_out:
-        raise ConfigError("text.held_out=0 keeps nothing to validate with: give --valid files, or leave it out")
+    if not len(train[0]):
+        reports = "; ".join(map(_report, parts))
+        raise DataError(f"{corpora[0].source} has nothing to train on after cleaning: {reports}")
+    if not len(valid_data) and valid_files:
+        raise DataError(f"{valid_files[0].source} has nothing to validate with after cleaning: {_report(valid_data)}")
     if not len(valid_data):
         raise DataError(
-            f"{corpora[0].source} leaves {len(train[0]):,} examples to train on and 0 to validate with: "
-            "it needs at least 50, or --valid files of their own"
+            f"{corpora[0].source} leaves {len(train[0]):,} examples to train on and 0 to validate with (text.held_out "
+            f"is {text.held_out}): it needs at least 50, or --valid files"
         )
     shares = [(size, files.weight) for size, files in zip(sizes, corpora, strict=True)]
     return Data(config, tokenizers, train, valid_data, shares), "+".join(identities)
@@ -292,19 +261,13 @@ def _report(dataset: Dataset) -> str:
     return str(dataset.record["report"]["text"])
 
 
-def _refuse_empty(files: Sequence[Files], dataset: Dataset, parts: Sequence[Dataset], use: str) -> None:
-    if not len(dataset):
-        raise DataError(f"{files[0].source} has nothing to {use} after cleaning: {'; '.join(map(_report, parts))}")
-
-
 def check_lengths(data: Data, config: Config) -> None:
     """Raise a ConfigError if some pair does not fit the config, instead of failing in a later epoch."""
     if config.model.family not in ("rnn", "transformer"):
         return
     batch_tokens, model = config.train.batch_tokens, config.model
-    limits = [*((dataset, batch_tokens) for dataset in data.train)]
-    limits.append((data.valid, max(batch_tokens, MIN_VALIDATION_BATCH_TOKENS)))
-    for dataset, capacity in limits:
+    for dataset in (*data.train, data.valid):
+        capacity = max(batch_tokens, MIN_VALIDATION_BATCH_TOKENS) if dataset is data.valid else batch_tokens
         pair_length = int((dataset.source_lengths + dataset.target_lengths).max())
         length = int(max(dataset.source_lengths.max(), dataset.target_lengths.max()))
         if pair_length > capacity:
@@ -320,7 +283,7 @@ def check_lengths(data: Data, config: Config) -> None:
             )
 
 
-def _without_end(corpora: Sequence[Files], say: Callable[[str], None]) -> tuple[list[Files], list[Files]]:
+def _without_end(corpora: Sequence[Files], say: Say) -> tuple[list[Files], list[Files]]:
     """Split continuous texts: the first nine tenths of the characters for training, the last tenth for validation."""
     train, valid = [], []
     for files in corpora:

@@ -264,7 +264,7 @@ def fit_memory(config: Config, unset: frozenset[str], runtime: Runtime, facts: F
 
 def with_config(data: Data, config: Config) -> Data:
     """The same data, batched by another config."""
-    return Data(config, data.tokenizers, data.train, data.valid, data.shares)
+    return replace(data, config=config)
 
 
 # The time left
