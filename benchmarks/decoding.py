@@ -16,6 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from tests.models import names as rename
 from torch import Tensor, nn
 
 from benchmarks.measure import in_turn, report
@@ -23,7 +24,6 @@ from benchmarks.models import marian
 from regard.config import Config, ModelConfig
 from regard.decoding import Constraints, Encoded, Hypothesis, beam, greedy
 from regard.inspection.trace import trace
-from regard.interop import names as rename
 from regard.models import build
 from regard.models.folder import save_model
 from regard.text.tokenizer import END, START, Tokenizers, train

@@ -14,7 +14,7 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from regard.attention import causal, packed, padding, sinusoidal
+from regard.attention import causal, packed, sinusoidal
 from regard.attention.masks import over_queries
 from regard.config import TrainConfig
 from regard.counting import count
@@ -118,7 +118,7 @@ def sinusoids() -> str:
 def masks() -> str:
     tokens = torch.tensor([[5, 6, 7, 8, 0, 0]])
     kinds = [
-        ("padding", over_queries(padding(tokens, 0))[0, 0].expand(6, 6), ["a", "b", "c", "d", "·", "·"]),
+        ("padding", over_queries(tokens != 0)[0, 0].expand(6, 6), ["a", "b", "c", "d", "·", "·"]),
         ("causal", causal(6), ["a", "b", "c", "d", "e", "f"]),
         ("packed", packed(torch.tensor([[1, 1, 1, 2, 2, 0]]))[0, 0], ["a", "b", "c", "A", "B", "·"]),
     ]

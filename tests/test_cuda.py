@@ -13,7 +13,7 @@ from regard.attention import scores
 from regard.memory import free_memory
 from regard.models import build, reorder
 from regard.models.lora import add_lora
-from regard.models.recurrent import RecurrentLayer
+from regard.models.rnn import RecurrentLayer
 from regard.training import checkpoint
 from regard.training.distributed import Runtime
 from regard.training.events import Event, RollbackEvent, UpdateEvent

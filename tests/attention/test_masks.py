@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from regard.attention.masks import causal, over_queries, packed, padding
-
-
-def test_padding_is_hidden() -> None:
-    assert padding(torch.tensor([[5, 6, 0]]), pad=0).tolist() == [[True, True, False]]
+from regard.attention.masks import causal, over_queries, packed
 
 
 def test_a_padding_mask_serves_every_head_and_query() -> None:

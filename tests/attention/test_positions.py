@@ -7,8 +7,7 @@ import math
 import pytest
 import torch
 
-from regard import InputError
-from regard.attention import Learned, rotary, rotate, sinusoidal
+from regard.attention import rotary, rotate, sinusoidal
 
 
 def test_sinusoids_follow_the_papers_formula() -> None:
@@ -26,11 +25,6 @@ def test_halves_are_the_same_numbers_in_another_order() -> None:
 
 def test_an_odd_size_is_allowed() -> None:
     assert sinusoidal(torch.arange(4), 5).shape == (4, 5)
-
-
-def test_a_learned_table_refuses_longer_sentences() -> None:
-    with pytest.raises(InputError, match=r"source has 9 tokens and model.max_positions is 8: give at most 8"):
-        Learned(8, 4).check_length(9, "source")
 
 
 def test_products_of_rotated_vectors_depend_only_on_their_distance() -> None:

@@ -43,14 +43,14 @@ def test_a_prepacked_model_gives_the_same_logits_step_by_step(name: str) -> None
 def test_a_matrix_is_really_packed() -> None:
     linear = prepacked.PrepackedLinear(torch.randn(8, 8), None)
     linear(torch.randn(1, 8))
-    assert linear._packed[None, None].packed.is_mkldnn
+    assert linear.packed[None, None].is_mkldnn
 
 
 @torch.inference_mode()
 def test_a_matrix_that_is_used_once_is_not_packed() -> None:
     linear = prepacked.PrepackedLinear(torch.randn(512, 512), None)
     linear(torch.randn(1, 512))
-    assert linear._packed[None, None].packed is None
+    assert not linear.packed
 
 
 @torch.inference_mode()

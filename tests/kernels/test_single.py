@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 pytest.importorskip("triton", reason="there is no Triton on this system")
 
-from regard import ConfigError
+from regard import InputError
 from regard.attention import Additive, attend, core
 from regard.kernels import single
 from regard.kernels.single import _attend, attend_single, suits
@@ -84,9 +84,9 @@ def test_an_rnn_has_the_same_gradients_with_the_kernel(score: str, monkeypatch: 
     model = build(replace(GENERATORS[f"rnn-{score}-input-gru"], dropout=0.0)).to(DEVICE)
     tokens = torch.arange(5, 17, device=DEVICE).view(3, 4)
     mask, found = torch.arange(4, device=DEVICE) < torch.tensor([[4], [3], [1]], device=DEVICE), []
-    monkeypatch.setattr(core, "single", single)
+    monkeypatch.setattr(core, "_trains_on_gpu", lambda query: True)
     for ours in (False, True):
-        monkeypatch.setattr(core, "_use_single_kernel", lambda *given, ours=ours: ours and suits(*given[:4]))
+        monkeypatch.setattr(core, "single", single if ours else None)
         logits = model.step(tokens, model.start(tokens, mask))[0]
         learned = torch.autograd.grad((logits * logits.cos()).sum(), list(model.parameters()))
         found.append(torch.cat([logits.detach().flatten(), *(each.flatten() for each in learned)]))
@@ -94,9 +94,10 @@ def test_an_rnn_has_the_same_gradients_with_the_kernel(score: str, monkeypatch: 
 
 
 def test_an_additive_score_of_another_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "_use_single_kernel", lambda *given: suits(*given[:4]))
+    monkeypatch.setattr(core, "_trains_on_gpu", lambda query: True)
+    monkeypatch.setattr(core, "single", single)
     query, key = torch.randn(2, 1, 1, 8, device=DEVICE), torch.randn(2, 1, 5, 8, device=DEVICE)
-    with pytest.raises(ConfigError, match=r"Additive\(16\) was given a query of size 8"):
+    with pytest.raises(InputError, match=r"attend cannot use query float32 \(2, 1, 1, 8\)"):
         attend(query, key, key, Additive(16).to(DEVICE), weights=False)
 
 

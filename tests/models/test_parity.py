@@ -10,8 +10,8 @@ import transformers
 from torch import Tensor, nn
 
 from regard.config import ModelConfig
-from regard.interop import names as rename
 from regard.models import build
+from tests.models import names as rename
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 VOCABULARY = 97
@@ -264,7 +264,7 @@ def test_a_recurrent_encoder_equals_torchs_own_over_packed_sentences(cell: str) 
 
 @pytest.mark.parametrize(("cell", "layers"), [("gru", 1), ("gru", 2), ("lstm", 1), ("lstm", 3)])
 def test_one_step_of_a_layer_equals_torchs_cell(cell: str, layers: int) -> None:
-    from regard.models.recurrent import RecurrentLayer
+    from regard.models.rnn import RecurrentLayer
 
     layer = RecurrentLayer(cell, 8 * layers, 16)
     theirs = getattr(nn, f"{cell.upper()}Cell")(8 * layers, 16)

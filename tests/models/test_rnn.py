@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.config import ModelConfig
 from regard.models import build
-from regard.models.recurrent import RecurrentLayer
+from regard.models.rnn import RecurrentLayer
 
 
 def small(**changes: object) -> nn.Module:

@@ -1,7 +1,7 @@
 """Attention: functions and modules on tensors, independent of models and text."""
 
 from regard.attention.core import attend
-from regard.attention.masks import causal, packed, padding
+from regard.attention.masks import causal, packed
 from regard.attention.multihead import Memory, MultiHead
 from regard.attention.positions import Learned, rotary, rotate, sinusoidal
 from regard.attention.scores import Additive, Cosine, General, Score, cosine, dot, make_score, scaled_dot
@@ -20,7 +20,6 @@ __all__ = [
     "dot",
     "make_score",
     "packed",
-    "padding",
     "rotary",
     "rotate",
     "scaled_dot",

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard import kernels
 from regard.attention.masks import causal as causal_mask
-from regard.attention.scores import Additive, Product, Score, as_product, find_score, needs_equal_sizes
+from regard.attention.scores import Additive, Score, as_product, find_score
 from regard.errors import InputError
 
 short = kernels.find("short")
@@ -37,12 +37,26 @@ def attend(
     `dropout` applies to the weights that are used, not to those returned.
     """
     score = find_score(score)
-    _check(query, key, value, score, mask)
-    if not 0 <= dropout < 1:
-        raise InputError(f"dropout ({dropout}) must be at least 0 and below 1")
-    if mask is not None and mask.dim() < 2:
-        mask = mask.expand(1, key.shape[-2])  # the kernels need both axes
-    return attend_unchecked(query, key, value, score, mask, weights, causal=causal, dropout=dropout)
+    tensors = {"query": query, "key": key, "value": value, "mask": mask}
+    try:
+        if mask is not None:
+            if mask.dtype != torch.bool:
+                raise TypeError("the mask must be bool, True where a key is visible")
+            mask = torch.atleast_2d(mask)  # the kernels need both axes
+        if key.shape[-2] != value.shape[-2]:
+            raise ValueError("each key needs its value")
+        return attend_unchecked(query, key, value, score, mask, weights, causal=causal, dropout=dropout)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+        given = ", ".join(f"{name} {_describe(tensor)}" for name, tensor in tensors.items() if tensor is not None)
+        raise InputError(f"attend cannot use {given}: {str(error).splitlines()[0]}") from error
+
+
+def _describe(tensor: object) -> str:
+    if not isinstance(tensor, Tensor):
+        return f"of type {type(tensor).__name__}"
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
 
 
 def attend_unchecked(
@@ -57,60 +71,59 @@ def attend_unchecked(
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor | None]:
     """`attend` without checks of its arguments, for the models."""
-    if not weights and _use_short_kernel(query, key, value, mask, dropout):
-        product = as_product(score, query, key)
-        if product is not None:
-            context: Tensor = short.attend_short(*product[:2], value, mask, causal=causal, scale=product.scale)
-            return context, None
-    if not weights and _use_single_kernel(query, key, value, mask, dropout):
-        if isinstance(score, Additive):
-            score.check(query, key)
-            return single.attend_single(query, key, value, mask, 1.0, (score.v, score.b)), None
-        product = as_product(score, query, key)
-        if product is not None:
-            return single.attend_single(*product[:2], value, mask, product.scale, None), None
-    if not weights and not _plain_is_faster(query, key):
-        product = as_product(score, query, key)
-        if product is not None:
-            if causal and mask is None and query.shape[-2] == key.shape[-2]:
-                return _fused(product, value, None, dropout, True), None
-            return _fused(product, value, _visible(query, key, mask, causal), dropout, False), None
+    if not weights:
+        fused = _attend_fused(query, key, value, score, mask, causal, dropout)
+        if fused is not None:
+            return fused, None
     visible = _visible(query, key, mask, causal)
     attention = _softmax(score(query, key), visible)
     context = F.dropout(attention, dropout) @ value if dropout else attention @ value
     return context, attention if weights else None
 
 
-def _use_short_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> bool:
-    """Whether the Triton kernel for short sentences applies."""
-    return short is not None and _is_gpu_training(query, dropout) and short.suits(query, key, value, mask)
+def _attend_fused(
+    query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Tensor | None, causal: bool, dropout: float
+) -> Tensor | None:
+    """The context by a kernel that forms no weights; None without such a kernel, or where the plain formula is faster.
 
-
-def _use_single_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> bool:
-    """Whether the Triton kernel for one query per sentence applies, as in a recurrent decoder."""
-    return single is not None and _is_gpu_training(query, dropout) and single.suits(query, key, value, mask)
-
-
-def _is_gpu_training(query: Tensor, dropout: float) -> bool:
-    """Whether the Triton kernels may be used: in training on a GPU, without attention dropout."""
-    return query.requires_grad and query.device.type == "cuda" and not dropout
-
-
-def _plain_is_faster(query: Tensor, key: Tensor) -> bool:
-    """Whether torch.compile makes the plain formula faster than a fused kernel: for short sentences on a GPU."""
+    The Triton kernels are for training on a GPU: `short` for short sentences, `single` for one query per sentence, as
+    in a recurrent decoder. torch.compile makes the plain formula faster than the fused kernel for short sentences.
+    """
+    on_gpu = query.device.type == "cuda"
+    trains = _trains_on_gpu(query) and not dropout
+    use_short = trains and short is not None and short.suits(query, key, value, mask)
+    use_single = trains and single is not None and single.suits(query, key, value, mask)
+    context: Tensor
+    if use_single and isinstance(score, Additive) and query.shape[-1] == key.shape[-1] == score.v.numel():
+        context = single.attend_single(query, key, value, mask, 1.0, (score.v, score.b))
+        return context
     is_short = max(query.shape[-2], key.shape[-2]) <= MAX_PLAIN_LENGTH
-    return torch.compiler.is_compiling() and query.device.type == "cuda" and is_short
-
-
-def _fused(product: Product, value: Tensor, visible: Tensor | None, dropout: float, causal: bool) -> Tensor:
-    sees_nothing = None
-    if visible is not None and value.device.type != "cpu":
-        # cuDNN's result is undefined for queries without visible keys: let them see all keys, then set zeros.
-        sees_nothing = ~visible.any(-1, keepdim=True)
-        visible = visible | sees_nothing
+    if on_gpu and is_short and torch.compiler.is_compiling() and not (use_short or use_single):
+        return None
+    product = as_product(score, query, key)
+    if product is None:
+        return None
     query, key, scale = product
-    context = F.scaled_dot_product_attention(query, key, value, visible, dropout, is_causal=causal, scale=scale)
-    return context if sees_nothing is None else context.masked_fill(sees_nothing, 0.0)
+    if use_short:
+        context = short.attend_short(query, key, value, mask, causal=causal, scale=scale)
+    elif use_single and query.shape[-1] == key.shape[-1]:
+        context = single.attend_single(query, key, value, mask, scale, None)
+    elif causal and mask is None and query.shape[-2] == key.shape[-2]:
+        context = F.scaled_dot_product_attention(query, key, value, None, dropout, is_causal=True, scale=scale)
+    else:
+        visible = _visible(query, key, mask, causal)
+        sees_nothing = None
+        if visible is not None and value.device.type != "cpu":
+            # cuDNN's result is undefined for queries without visible keys: let them see all keys, then set zeros.
+            sees_nothing = ~visible.any(-1, keepdim=True)
+            visible = visible | sees_nothing
+        context = F.scaled_dot_product_attention(query, key, value, visible, dropout, scale=scale)
+        context = context if sees_nothing is None else context.masked_fill(sees_nothing, 0.0)
+    return context
+
+
+def _trains_on_gpu(query: Tensor) -> bool:
+    return query.device.type == "cuda" and query.requires_grad
 
 
 def _softmax(scores: Tensor, visible: Tensor | None) -> Tensor:
@@ -129,56 +142,3 @@ def _visible(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool) -> T
         return mask
     causal_part = causal_mask(query.shape[-2], key.shape[-2], device=query.device)
     return causal_part if mask is None else mask & causal_part
-
-
-def _check(query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Tensor | None) -> None:
-    for name, tensor in (("query", query), ("key", key), ("value", value)):
-        _check_tensor(name, tensor, query)
-    weight = next(score.parameters(), query) if isinstance(score, nn.Module) else query
-    if weight.dtype != query.dtype and not torch.is_autocast_enabled(query.device.type):
-        raise InputError(
-            f"the score's weights are {_name(weight.dtype)} and query is {_name(query.dtype)}: convert one, as in "
-            f"score.to(torch.{_name(query.dtype)})"
-        )
-    if key.shape[-2] != value.shape[-2]:
-        raise InputError(f"there are {key.shape[-2]} keys and {value.shape[-2]} values; each key needs its value")
-    if query.shape[-1] != key.shape[-1] and needs_equal_sizes(score):
-        raise InputError(
-            f"query has size {query.shape[-1]} and key has size {key.shape[-1]}; this score needs vectors of one "
-            "size: project one of them, or use regard.General"
-        )
-    try:
-        rows = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
-    except RuntimeError as error:
-        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (query, key, value))
-        raise InputError(f"query, key and value of shapes {shapes} do not match: batch and heads differ") from error
-    if mask is not None:
-        _check_mask(mask, (*rows, query.shape[-2], key.shape[-2]))
-
-
-def _check_tensor(name: str, tensor: Tensor, query: Tensor) -> None:
-    if not isinstance(tensor, Tensor):
-        raise InputError(f"{name} is a {type(tensor).__name__}; it must be a tensor")
-    if not tensor.is_floating_point():
-        raise InputError(f"{name} is {_name(tensor.dtype)}; attention takes float32, float64, bfloat16 or float16")
-    if tensor.dtype != query.dtype:
-        raise InputError(f"{name} is {_name(tensor.dtype)} and query is {_name(query.dtype)}; they must be the same")
-    if tensor.dim() < 2:
-        raise InputError(f"{name} has shape {tuple(tensor.shape)}; it must have at least two axes: positions and size")
-
-
-def _check_mask(mask: Tensor, full: tuple[int, ...]) -> None:
-    if not isinstance(mask, Tensor):
-        raise InputError(f"mask is a {type(mask).__name__}; it must be a tensor")
-    if mask.dtype != torch.bool:
-        raise InputError(f"mask is {_name(mask.dtype)}; it must be bool, True where a key is visible")
-    try:
-        fits = torch.broadcast_shapes(mask.shape, full) == full
-    except RuntimeError:
-        fits = False
-    if not fits:
-        raise InputError(f"mask of shape {tuple(mask.shape)} does not fit queries and keys of shape {full}")
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

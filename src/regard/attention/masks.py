@@ -9,11 +9,6 @@ import torch
 from torch import Tensor
 
 
-def padding(tokens: Tensor, pad: int) -> Tensor:
-    """(B, K) token ids -> (B, K): True except for padding."""
-    return tokens != pad
-
-
 def over_queries(visible: Tensor) -> Tensor:
     """(B, K) -> (B, 1, 1, K): the same keys for every head and query."""
     return visible[:, None, None, :]

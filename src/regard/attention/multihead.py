@@ -104,6 +104,6 @@ class MultiHead(nn.Module):
     def _project_rows(self, x: Tensor, rows: slice) -> Tensor:
         """The product with some rows of the input projection."""
         if isinstance(self.in_proj, PrepackedLinear):
-            return self.in_proj.rows(x, rows)
+            return self.in_proj(x, rows)
         bias = None if self.in_proj.bias is None else self.in_proj.bias[rows]
         return F.linear(x, self.in_proj.weight[rows], bias)

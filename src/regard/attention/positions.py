@@ -8,8 +8,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.errors import InputError
-
 
 def sinusoidal(positions: Tensor, size: int, *, halves: bool = False) -> Tensor:
     """(...,) positions -> (..., D): PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos of the same.
@@ -35,14 +33,6 @@ class Learned(nn.Module):
 
     def forward(self, positions: Tensor) -> Tensor:
         return nn.functional.embedding(positions, self.weight)
-
-    def check_length(self, length: int, name: str) -> None:
-        """Refuse sentences longer than the table."""
-        if length > self.weight.shape[0]:
-            raise InputError(
-                f"{name} has {length} tokens and model.max_positions is {self.weight.shape[0]}: give at most "
-                f"{self.weight.shape[0]}, or train with a larger model.max_positions or sinusoidal or rotary positions"
-            )
 
 
 def rotary(positions: Tensor, size: int, base: float) -> tuple[Tensor, Tensor]:

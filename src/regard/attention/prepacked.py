@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import platform
+from collections import Counter
 from typing import Any, TypeVar, cast
 
 import torch
@@ -27,68 +28,37 @@ class PrepackedLinear(nn.Module):
         super().__init__()
         self.weight = weight.detach()
         self.bias = None if bias is None else bias.detach()
-        self._packed: dict[tuple[int | None, int | None], PackedRows] = {}
+        self.uses: Counter[tuple[int | None, int | None]] = Counter()
+        self.packed: dict[tuple[int | None, int | None], Tensor] = {}
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.rows(x, slice(None))
-
-    def rows(self, x: Tensor, rows: slice) -> Tensor:
-        """The product with some rows of the matrix."""
-        packed = self._packed.get((rows.start, rows.stop))
-        if packed is None:
-            bias = None if self.bias is None else self.bias[rows]
-            packed = self._packed[rows.start, rows.stop] = PackedRows(self.weight[rows], bias)
-        return packed(x)
-
-
-class PackedRows:
-    """A matrix that is packed after a few uses."""
-
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self.weight, self.bias = weight, bias
-        self.uses_left = USES_BEFORE_PACKING if weight.numel() >= MIN_WEIGHTS else -1  # -1: never packed
-        self.packed: Any = None
-
-    def __call__(self, x: Tensor) -> Tensor:
-        if self.packed is not None:
-            product: Tensor = torch.ops.mkldnn._linear_pointwise.default(x, self.packed, self.bias, "none", [], "")
+    def forward(self, x: Tensor, rows: slice = slice(None)) -> Tensor:
+        """The product with the matrix, or with some of its rows."""
+        weight, bias = self.weight[rows], None if self.bias is None else self.bias[rows]
+        key = rows.start, rows.stop
+        if key in self.packed:
+            product: Tensor = torch.ops.mkldnn._linear_pointwise.default(x, self.packed[key], bias, "none", [], "")
             return product
-        if self.uses_left > 0:
-            self.uses_left -= 1
-        elif self.uses_left == 0:
-            self.packed = torch.ops.mkldnn._reorder_linear_weight.default(self.weight.contiguous(), None)
-        return F.linear(x, self.weight, self.bias)
+        self.uses[key] += 1
+        if self.uses[key] > USES_BEFORE_PACKING and weight.numel() >= MIN_WEIGHTS:
+            self.packed[key] = torch.ops.mkldnn._reorder_linear_weight.default(weight.contiguous(), None)
+        return F.linear(x, weight, bias)
 
 
 def prepack(model: Model) -> Model:
     """A copy of the model with prepacked linear layers where that is faster, else the model itself."""
-    if not isinstance(model, nn.Module) or not _is_faster(model):
+    is_x86 = platform.machine() in ("x86_64", "AMD64") and torch.backends.mkldnn.is_available()
+    if not isinstance(model, nn.Module) or not is_x86 or torch.is_grad_enabled():
+        return model
+    weights = [module.weight for module in model.modules() if isinstance(module, nn.Linear)]
+    is_sharded = any(hasattr(module, "unshard") for module in model.modules())  # FSDP gathers its weights itself
+    if is_sharded or not weights or not all(map(_can_be_packed, weights)):
         return model
     return cast(Model, _prepacked_copy(model))
 
 
-def _is_faster(model: nn.Module) -> bool:
-    """Whether prepacking helps: on x86 CPUs with oneDNN, without gradients, with unsharded weights."""
-    weights = [module.weight for module in model.modules() if isinstance(module, nn.Linear)]
-    return (
-        bool(weights)
-        and not torch.is_grad_enabled()
-        and not torch.compiler.is_compiling()
-        and platform.machine() in ("x86_64", "AMD64")
-        and torch.backends.mkldnn.is_available()
-        and bool(torch.backends.mkldnn.enabled)
-        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-        and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
-        and all(_can_be_packed(weight) for weight in weights)
-        and not any(hasattr(module, "unshard") for module in model.modules())  # FSDP gathers its weights itself
-    )
-
-
 def _can_be_packed(weight: Tensor) -> bool:
-    if type(weight) not in (Tensor, nn.Parameter) or weight.device.type != "cpu":
-        return False
     bf16 = weight.dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return bool(weight.dtype == torch.float32 or bf16)
+    return weight.device.type == "cpu" and (weight.dtype == torch.float32 or bf16)
 
 
 def _prepacked_copy(module: nn.Module) -> Any:
@@ -97,6 +67,8 @@ def _prepacked_copy(module: nn.Module) -> Any:
         return PrepackedLinear(module.weight, module.bias)
     copied = copy.copy(module)
     copied.__dict__["_modules"] = {name: child and _prepacked_copy(child) for name, child in module._modules.items()}
-    if hasattr(module, "output_matrix"):  # the output matrix may be the embeddings, and its bias is a parameter apart
-        copied.output = PrepackedLinear(cast(Any, module).output_matrix, cast(Any, module).output_bias)
+    if hasattr(module, "output_bias"):  # a model: the output matrix may be the embeddings, and its bias is apart
+        parts = cast(Any, module)
+        linear = parts.output or getattr(parts.target, "token", parts.target)
+        copied.output = PrepackedLinear(linear.weight, parts.output_bias)
     return copied

@@ -1,1 +1,1 @@
-"""Interoperability: name tables to import weights of other libraries, and CTranslate2 as an engine."""
+"""Interoperability with other libraries: CTranslate2 as an engine."""

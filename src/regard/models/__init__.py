@@ -8,9 +8,8 @@ import torch
 from torch import nn
 
 from regard.config import ModelConfig
-from regard.errors import ConfigError
 from regard.models.bert import BERT
-from regard.models.contract import Encoder, Generator, Record, State, reorder, tree_map
+from regard.models.contract import Generator, Record, State, reorder, tree_map
 from regard.models.gpt import GPT
 from regard.models.rnn import RNN
 from regard.models.transformer import Transformer
@@ -20,7 +19,6 @@ __all__ = [
     "FAMILIES",
     "GPT",
     "RNN",
-    "Encoder",
     "Generator",
     "Record",
     "State",
@@ -35,8 +33,6 @@ FAMILIES: dict[str, Any] = {"rnn": RNN, "transformer": Transformer, "bert": BERT
 
 def build(config: ModelConfig, device: torch.device | str = "cpu") -> nn.Module:
     """Build a new model; on the device "meta" its parameters have shapes but no data."""
-    if not isinstance(config, ModelConfig):
-        raise ConfigError(f"build takes a ModelConfig, such as preset('gpt2').model, not a {type(config).__name__}")
     with torch.device(device):
         model: nn.Module = FAMILIES[config.family](config)
     return model

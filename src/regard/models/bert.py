@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.attention.masks import over_queries, packed
 from regard.config import ModelConfig
-from regard.errors import ConfigError, InputError
+from regard.errors import ConfigError
 from regard.models.blocks import Stack
 from regard.models.contract import Record, check_tokens, checked_mask
 from regard.models.layers import ACTIVATIONS, Embedding, init_normal, make_norm
@@ -50,21 +50,12 @@ class BERT(nn.Module):
         """
         check_tokens(tokens, self.config.vocabulary, "source")
         mask = checked_mask(mask, tokens, "source")
-        if types is not None:
-            self._check_types(types, tokens)
         self.source.check_length(tokens.shape[1], "source")
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         visible = None if mask is None else over_queries(mask)
         if segments is not None:
             visible = packed(segments) if visible is None else packed(segments) & visible
         return self.encoder.encode(self.source(tokens, positions, types), positions, visible, record)
-
-    def _check_types(self, types: Tensor, tokens: Tensor) -> None:
-        if types.dtype not in (torch.int64, torch.int32) or types.shape != tokens.shape:
-            raise InputError(f"types must be whole numbers of the shape of the tokens, {tuple(tokens.shape)}")
-        readable = types.device.type == "cpu" and types.numel()
-        if readable and not 0 <= int(types.min()) <= int(types.max()) < self.config.token_types:
-            raise InputError(f"types holds {int(types.max())}; this bert has types 0 to {self.config.token_types - 1}")
 
     def forward(self, batch: Batch) -> Tensor:
         """For training: (N, V), the logits of the N masked tokens, row after row."""

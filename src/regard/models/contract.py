@@ -1,4 +1,4 @@
-"""The interface of all model families: generators have `start` and `step`, encoders have `encode`.
+"""The interface of all model families: generators have `start` and `step`.
 
 B batch, S source tokens, T target tokens, V vocabulary.
 """
@@ -55,15 +55,6 @@ class Generator(Protocol):
         """
 
 
-class Encoder(Protocol):
-    """The interface of bert."""
-
-    def encode(
-        self, tokens: Tensor, types: Tensor | None = None, mask: Tensor | None = None, record: Record | None = None
-    ) -> Tensor:
-        """(B, S) tokens -> (B, S, size)."""
-
-
 def tree_map(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
     """The same tree of tuples with `function` applied to its tensors."""
     if isinstance(tree, Tensor):
@@ -94,28 +85,18 @@ def note(record: Record | None, name: str, value: Tensor | None) -> None:
         record[name] = value
 
 
-# Checks of tensors that a caller passes in
-
-
 def check_tokens(tokens: Tensor, vocabulary: int, name: str) -> None:
-    """Check that token ids are integers inside the vocabulary, one row per sentence."""
-    if tokens.dtype not in (torch.int64, torch.int32):
+    """Check that tokens are (batch, tokens) ids of the vocabulary; their values only on a CPU, where that is fast."""
+    valid = tokens.dtype in (torch.int64, torch.int32) and tokens.dim() == 2
+    if valid and tokens.device.type == "cpu" and tokens.numel() and not torch.compiler.is_compiling():
+        low, high = tokens.aminmax()
+        valid = bool(low >= 0 and high < vocabulary)
+    if not valid:
         dtype = str(tokens.dtype).removeprefix("torch.")
-        raise InputError(f"{name} is {dtype}; it must hold token ids as int64 or int32")
-    if tokens.dim() != 2:
-        raise InputError(f"{name} has shape {tuple(tokens.shape)}; it must be (batch, tokens)")
-    if tokens.device.type != "cpu" or torch.compiler.is_compiling() or not tokens.numel():
-        return  # on a GPU, reading the values would make the device wait
-    low, high = tokens.aminmax()
-    if low < 0 or high >= vocabulary:
-        wrong = int(high) if high >= vocabulary else int(low)
-        raise InputError(f"{name} holds the token id {wrong}; the vocabulary has ids 0 to {vocabulary - 1}")
-
-
-def check_not_empty(source: Tensor) -> None:
-    """Check that the source has at least one token to attend to."""
-    if not source.shape[1]:
-        raise InputError("source has no tokens: a sentence to translate needs at least one")
+        raise InputError(
+            f"{name} is {dtype} of shape {tuple(tokens.shape)}; it must be (batch, tokens) of token ids as int64, "
+            f"0 to {vocabulary - 1}"
+        )
 
 
 def checked_mask(mask: Tensor | None, tokens: Tensor, name: str) -> Tensor | None:
@@ -125,29 +106,11 @@ def checked_mask(mask: Tensor | None, tokens: Tensor, name: str) -> Tensor | Non
     """
     if mask is None:
         return None
-    if mask.dtype != torch.bool:
-        dtype = str(mask.dtype).removeprefix("torch.")
-        raise InputError(f"the mask of {name} is {dtype}; it must be bool, True for real tokens")
-    if mask.shape != tokens.shape:
-        raise InputError(f"the mask of {name} has shape {tuple(mask.shape)} and the tokens {tuple(tokens.shape)}")
-    if mask.device.type != "cpu" or torch.compiler.is_compiling():
-        return mask
-    if bool((mask[:, 1:] & ~mask[:, :-1]).any()):
-        raise InputError(f"the mask of {name} hides tokens before real ones; padding must stand at the end of a row")
-    return None if bool(mask.all()) else mask
-
-
-def check_rows(tokens: Tensor, rows: int, sentences: int | None = None) -> None:
-    """Check that there is one row of tokens per hypothesis, and the same number of hypotheses per sentence."""
-    if len(tokens) != rows:
+    valid = mask.dtype == torch.bool and mask.shape == tokens.shape
+    readable = mask.device.type == "cpu" and not torch.compiler.is_compiling()
+    if not valid or (readable and bool((mask[:, 1:] & ~mask[:, :-1]).any())):
         raise InputError(
-            f"there are {len(tokens)} rows of tokens and {rows} hypotheses in the state: `reorder` the state first"
+            f"the mask of {name} must be bool of shape {tuple(tokens.shape)}, True for tokens and False for padding at "
+            "the end of a row"
         )
-    if sentences is not None and rows % max(sentences, 1):
-        raise InputError(f"{rows} hypotheses cannot be divided evenly among {sentences} sentences")
-
-
-def check_capacity(capacity: int) -> None:
-    """Check that the capacity of the caches is a number of tokens."""
-    if not isinstance(capacity, int) or capacity < 0:
-        raise InputError(f"capacity ({capacity}) must be a whole number of tokens, or 0")
+    return None if readable and bool(mask.all()) else mask

@@ -8,16 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.masks import causal, packed
-from regard.attention.prepacked import PrepackedLinear
 from regard.config import ModelConfig
 from regard.models.blocks import Stack
 from regard.models.cache import Cache, advance, empty_cache
-from regard.models.contract import Record, State, check_capacity, check_rows, check_tokens, checked_mask
-from regard.models.layers import Embedding, init_normal
+from regard.models.contract import Record, State, check_tokens, checked_mask
+from regard.models.layers import Embedding, init_normal, logits
 
 if TYPE_CHECKING:
     from regard.text.batching import Batch
@@ -41,7 +39,6 @@ class GPT(nn.Module):
         """Read the prompt (B, S) before the first token of `step`; S may be 0 and `mask` is False for padding."""
         check_tokens(source, self.config.vocabulary, "source")
         mask = checked_mask(mask, source, "source")
-        check_capacity(capacity)
         cache = empty_cache(len(source), source.device, capacity and source.shape[1] + capacity)
         if source.shape[1]:
             _, cache = self._decode(source, cache, mask, record)
@@ -53,24 +50,13 @@ class GPT(nn.Module):
         check_tokens(batch.target_in, self.config.vocabulary, "target")
         cache = empty_cache(len(batch.target_in), batch.target_in.device)
         x, _ = self._decode(batch.target_in, cache, None, None, batch.segments)
-        return self._logits(x)
+        return logits(x, self.output, self.target.token, self.output_bias)
 
     def step(self, tokens: Tensor, state: State, record: Record | None = None) -> tuple[Tensor, State]:
         """Decode: (B, T) -> (B, T, V)."""
         check_tokens(tokens, self.config.vocabulary, "target")
-        check_rows(tokens, len(state.past.next_position))
         x, cache = self._decode(tokens, state.past, None, record)
-        return self._logits(x), State(state.memory, cache)
-
-    @property
-    def output_matrix(self) -> Tensor:
-        """(V, size): the matrix that turns a state into logits."""
-        return self.target.token.weight if self.output is None else self.output.weight
-
-    def _logits(self, x: Tensor) -> Tensor:
-        if isinstance(self.output, PrepackedLinear):
-            return self.output(x)
-        return F.linear(x, self.output_matrix, self.output_bias)
+        return logits(x, self.output, self.target.token, self.output_bias), State(state.memory, cache)
 
     def _decode(
         self,

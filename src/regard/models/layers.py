@@ -12,7 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import Learned, sinusoidal
+from regard.attention.prepacked import PrepackedLinear
 from regard.config import ModelConfig
+from regard.errors import InputError
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -92,8 +94,12 @@ class Embedding(nn.Module):
 
     def check_length(self, length: int, name: str) -> None:
         """Refuse sentences longer than a learned position table."""
-        if self.position is not None:
-            self.position.check_length(length, name)
+        limit = length if self.position is None else self.position.weight.shape[0]
+        if length > limit:
+            raise InputError(
+                f"{name} has {length} tokens and model.max_positions is {limit}: give at most {limit}, or train with a "
+                "larger model.max_positions or sinusoidal or rotary positions"
+            )
 
 
 def init_normal(model: nn.Module, layers: int | None = None) -> None:
@@ -108,3 +114,12 @@ def init_normal(model: nn.Module, layers: int | None = None) -> None:
             nn.init.normal_(parameter, std=0.02 / (2 * layers) ** 0.5)
         elif parameter.dim() == 2:
             nn.init.normal_(parameter, std=0.02)
+
+
+def logits(
+    x: Tensor, output: nn.Linear | PrepackedLinear | None, embeddings: nn.Embedding, bias: Tensor | None
+) -> Tensor:
+    """(..., V): the product with the output matrix, which is the embeddings if there is no other."""
+    if isinstance(output, PrepackedLinear):
+        return output.forward(x)
+    return F.linear(x, embeddings.weight if output is None else output.weight, bias)

@@ -1,41 +1,39 @@
 """The recurrent encoder-decoder, with one fixed context vector or with attention at every step.
 
-B batch, S source tokens, T target tokens, N decoder state, C context, E embedding, V vocabulary.
+B batch, S source tokens, T target tokens, N decoder state, C context, E embedding, I size of an input, V vocabulary.
 
 feed = "input" is Bahdanau et al. (2015): attention from s(t-1), the context is an input of the cell, and the output is
 a maxout layer of s(t-1), y(t-1) and c(t). feed = "output" is Luong et al. (2015) as in pointer networks: attention from
 s(t), z = [c; s], two linear layers. With score = "none" the context is the same fixed vector at every step (Cho et al.,
 2014; Sutskever et al., 2014), and the rest is the same.
+
+The cells are torch's. Its GRU applies the reset gate after the product, n = tanh(W x + r * (U h)); Cho's and Bahdanau's
+before it, n = tanh(W x + U (r * h)). The other gates are the same.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import Memory, make_score
+from regard.attention import Cosine, Memory, make_score
 from regard.attention.core import attend_unchecked
 from regard.attention.masks import over_queries
-from regard.attention.prepacked import PrepackedLinear
-from regard.attention.scores import Score, prepare
+from regard.attention.scores import unit
 from regard.config import ModelConfig
-from regard.models.contract import (
-    Record,
-    State,
-    check_capacity,
-    check_not_empty,
-    check_rows,
-    check_tokens,
-    checked_mask,
-    note,
-)
-from regard.models.recurrent import BidirectionalLayer, Hidden, RecurrentLayer
+from regard.devices import supports_bf16
+from regard.models.contract import Record, State, check_tokens, checked_mask, note
+from regard.models.layers import logits
 
 if TYPE_CHECKING:
     from regard.text.batching import Batch
+
+Hidden = tuple[Tensor, ...]
+"""The state of one layer: (h,) of a GRU, (h, c) of an LSTM; each (B, N)."""
 
 
 class Source(NamedTuple):
@@ -77,6 +75,8 @@ class RNN(nn.Module):
         self.query_proj = nn.Linear(size, size, bias=False) if additive else None
         self.key_proj = nn.Linear(context, size, bias=False) if additive else None
         self.score = make_score(config.score_name, size, context) if attends else None
+        if isinstance(self.score, Cosine):
+            self.score.unit_keys = True  # `start` normalises the keys, once for all steps
 
         if into_cell:
             self.deep_output = nn.Linear(size + embedding + context, 2 * config.deep_output_size)
@@ -101,8 +101,6 @@ class RNN(nn.Module):
         """Encode the source (B, S); `capacity` is for families with a cache."""
         check_tokens(source, self.config.vocabulary, "source")
         mask = checked_mask(mask, source, "source")
-        check_capacity(capacity)
-        check_not_empty(source)
         lengths = None if mask is None else mask.sum(1).clamp(min=1)
         states = self.dropout(self.source(source))
         note(record, "encoder.embedding", states)
@@ -117,6 +115,7 @@ class RNN(nn.Module):
             return State(Source(None, None, ends), self._first_hidden(ends))
         # under autocast the projection is bf16 and the states are fp32
         key = states if self.key_proj is None else self.key_proj(states).to(states.dtype)
+        key = unit(key) if isinstance(self.score, Cosine) else key
         memory = Memory(key[:, None], states[:, None])
         visible = None if mask is None else over_queries(mask)
         return State(Source(memory, visible, None), self._first_hidden(forward if backward is None else backward))
@@ -137,7 +136,6 @@ class RNN(nn.Module):
         """Decode: (B, T) -> (B, T, V)."""
         check_tokens(tokens, self.config.target_vocabulary_size, "target")
         source, past = state
-        check_rows(tokens, len(past[0][0]), len(source.fixed if source.memory is None else source.memory.key))
         embedded = self.dropout(self.target(tokens))
         note(record, "decoder.embedding", embedded)
         if self.config.feed == "output":
@@ -153,17 +151,7 @@ class RNN(nn.Module):
             previous, context, past = self._run_steps(embedded, source, past, record)
             deep = self._maxout(previous, embedded, context)
         note(record, "decoder.output", deep)
-        return self._logits(self.dropout(deep)), State(source, past)
-
-    @property
-    def output_matrix(self) -> Tensor:
-        """(V, size): the matrix that turns a state into logits."""
-        return self.target.weight if self.output is None else self.output.weight
-
-    def _logits(self, x: Tensor) -> Tensor:
-        if isinstance(self.output, PrepackedLinear):
-            return self.output(x)
-        return F.linear(x, self.output_matrix, self.output_bias)
+        return logits(self.dropout(deep), self.output, self.target, self.output_bias), State(source, past)
 
     def _run_layers(
         self, x: Tensor, past: tuple[Hidden, ...], record: Record | None
@@ -183,21 +171,16 @@ class RNN(nn.Module):
         first, *upper = self.decoder
         assert isinstance(first, RecurrentLayer)
         embedding_weight, context_weight = first.input_weights(embedded.shape[-1])
-        if torch.is_autocast_enabled(embedded.device.type):
-            context_weight = context_weight.to(
-                torch.get_autocast_dtype(embedded.device.type)
-            )  # once, not at every step
+        if torch.is_autocast_enabled(embedded.device.type):  # once, not at every step
+            context_weight = context_weight.to(torch.get_autocast_dtype(embedded.device.type))
         products = F.linear(embedded, embedding_weight)  # of all tokens at once: these need no context
-        assert source.memory is not None
-        assert self.score is not None
-        score, key = prepare(self.score, source.memory.key)
-        memory = source.memory._replace(key=key)
         previous, contexts, attentions, states = [], [], [], []
         for gates in products.unbind(1):
             previous.append(past[-1][0])
-            context, weights = self._attend(past[-1][0][:, None], memory, score, source.mask, record is not None)
+            context, weights = self._attend(past[-1][0][:, None], source, record is not None)
             contexts.append(context.squeeze(1))
-            attentions.append(weights)
+            if weights is not None:
+                attentions.append(weights)
             after = [first.step(gates + F.linear(contexts[-1], context_weight), past[0])]
             for layer, hidden in zip(upper, past[1:], strict=True):
                 assert isinstance(layer, RecurrentLayer)
@@ -205,11 +188,9 @@ class RNN(nn.Module):
             past = tuple(after)
             states.append([hidden[0] for hidden in past])
         if record is not None:
-            note(
-                record, "decoder.0.cross", torch.cat([weights for weights in attentions if weights is not None], dim=2)
-            )
+            record["decoder.0.cross"] = torch.cat(attentions, dim=2)
             for depth in range(len(past)):
-                note(record, f"decoder.{depth}.hidden", torch.stack([state[depth] for state in states], dim=1))
+                record[f"decoder.{depth}.hidden"] = torch.stack([state[depth] for state in states], dim=1)
         return torch.stack(previous, dim=1), torch.stack(contexts, dim=1), past
 
     def _context(self, states: Tensor, source: Source, record: Record | None) -> Tensor:
@@ -218,23 +199,21 @@ class RNN(nn.Module):
             rows, width = states.shape[:2]
             times = rows // max(len(source.fixed), 1)
             return source.fixed.repeat_interleave(times, 0)[:, None].expand(-1, width, -1).to(states.dtype)
-        assert source.memory is not None
-        assert self.score is not None
-        context, weights = self._attend(states, source.memory, self.score, source.mask, record is not None)
+        context, weights = self._attend(states, source, record is not None)
         note(record, "decoder.0.cross", weights)
         return context
 
-    def _attend(
-        self, states: Tensor, memory: Memory, score: Score, mask: Tensor | None, weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
+    def _attend(self, states: Tensor, source: Source, weights: bool) -> tuple[Tensor, Tensor | None]:
         """Attention of (B·n, T, N) states on B sentences: (B·n, T, C), (B·n, 1, T, S)."""
+        assert source.memory is not None
+        assert self.score is not None
         rows, width = states.shape[:2]
-        key, value = memory
+        key, value = source.memory
         sentences = len(key)
         query = states if self.query_proj is None else self.query_proj(states)
         # the n hypotheses of a sentence are queries of one row
         query = query.reshape(sentences, 1, rows // max(sentences, 1) * width, query.shape[-1]).to(value.dtype)
-        context, attention = attend_unchecked(query, key, value, score, mask, weights)
+        context, attention = attend_unchecked(query, key, value, self.score, source.mask, weights)
         if attention is not None:
             attention = attention.reshape(rows, 1, width, attention.shape[-1])
         return context.reshape(rows, width, context.shape[-1]), attention
@@ -249,3 +228,104 @@ def _embedding(vocabulary: int, size: int) -> nn.Embedding:
     embedding = nn.Embedding(vocabulary, size)
     nn.init.normal_(embedding.weight, std=size**-0.5)
     return embedding
+
+
+# Layers.
+
+
+class RecurrentLayer(nn.Module):
+    """One direction of one layer."""
+
+    def __init__(self, cell: str, inputs: int, size: int) -> None:
+        super().__init__()
+        self.is_gru = cell == "gru"
+        self.size = size
+        self.rnn: nn.GRU | nn.LSTM = (nn.GRU if self.is_gru else nn.LSTM)(inputs, size, batch_first=True)
+        _initialise(self.rnn, size)
+
+    def forward(self, x: Tensor, hidden: Hidden | None = None) -> tuple[Tensor, Hidden]:
+        """The whole sentence in one fused call: (B, T, I) -> (B, T, N), and the state after the last token."""
+        first = None if hidden is None else tuple(part[None].to(x.dtype).contiguous() for part in hidden)
+        in_fp32 = x.device.type == "cpu" and torch.is_autocast_enabled("cpu") and not supports_bf16("cpu")
+        with torch.autocast("cpu", enabled=False) if in_fp32 else nullcontext():  # no bf16 LSTM for such a CPU
+            states, last = self.rnn(x, first[0] if first and self.is_gru else first)
+        after = (last[0],) if self.is_gru else (last[0][0], last[1][0])
+        # Under autocast the kernels may return another dtype (float16 on a GPU): return the dtype of the input.
+        return states.to(x.dtype), tuple(part.to(x.dtype) for part in after)
+
+    def input_weights(self, width: int) -> tuple[Tensor, Tensor]:
+        """The input matrix in two parts: for the first `width` numbers of an input, and for the rest."""
+        weight = self.rnn.all_weights[0][0]
+        return weight[:, :width], weight[:, width:]
+
+    def step(self, gates: Tensor, hidden: Hidden) -> Hidden:
+        """One step, from the product of its input with the input matrix."""
+        _, weight, bias, recurrent_bias = self.rnn.all_weights[0]
+        if gates.device.type == "cuda":
+            return _fused_step(gates, F.linear(hidden[0], weight), hidden, bias, recurrent_bias)
+        gates = gates + bias
+        recurrent = F.linear(hidden[0], weight, recurrent_bias)
+        if self.is_gru:
+            reset, update, new = gates.chunk(3, -1)
+            reset_h, update_h, new_h = recurrent.chunk(3, -1)
+            reset, update = torch.sigmoid(reset + reset_h), torch.sigmoid(update + update_h)
+            candidate = torch.tanh(new + reset * new_h)
+            return (candidate + update * (hidden[0] - candidate),)
+        input_gate, forget_gate, new, output_gate = (gates + recurrent).chunk(4, -1)
+        cell = torch.sigmoid(forget_gate) * hidden[1] + torch.sigmoid(input_gate) * torch.tanh(new)
+        return torch.sigmoid(output_gate) * torch.tanh(cell), cell
+
+
+def _fused_step(gates: Tensor, recurrent: Tensor, hidden: Hidden, *biases: Tensor) -> Hidden:
+    """One step in torch's fused CUDA kernel, in the precision of the state."""
+    aten = torch.ops.aten
+    kernel = aten._thnn_fused_gru_cell if len(hidden) == 1 else aten._thnn_fused_lstm_cell
+    dtype = hidden[-1].dtype
+    with torch.autocast("cuda", enabled=False):
+        *after, _ = kernel(
+            gates.to(dtype), recurrent.to(dtype), hidden[-1].contiguous(), *(b.to(dtype) for b in biases)
+        )
+    return tuple(after)
+
+
+class BidirectionalLayer(nn.Module):
+    """An encoder layer: left to right and, if bidirectional, right to left as well."""
+
+    def __init__(self, cell: str, inputs: int, size: int, *, bidirectional: bool) -> None:
+        super().__init__()
+        self.left_to_right = RecurrentLayer(cell, inputs, size)
+        self.right_to_left = RecurrentLayer(cell, inputs, size) if bidirectional else None
+
+    def forward(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """(B, T, I) -> states (B, T, N or 2N), the forward state at the last token, the backward state at the first."""
+        forward, _ = self.left_to_right(x)
+        last = forward[:, -1] if lengths is None else forward[torch.arange(len(x), device=x.device), lengths - 1]
+        if self.right_to_left is None:
+            return forward, last, None
+        # Padding stays at the end of the reversed sentence, so that it is read after all tokens.
+        backward = reverse(self.right_to_left(reverse(x, lengths))[0], lengths)
+        return torch.cat([forward, backward], dim=-1), last, backward[:, 0]
+
+
+def reverse(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """(B, T, I) with the tokens of each sentence reversed and its padding left at the end."""
+    if lengths is None:
+        return x.flip(1)
+    position = torch.arange(x.shape[1], device=x.device)
+    mirrored = lengths[:, None] - 1 - position
+    index = torch.where(mirrored >= 0, mirrored, position)  # (B, T)
+    return x.gather(1, index[..., None].expand_as(x))
+
+
+def _initialise(rnn: nn.GRU | nn.LSTM, size: int) -> None:
+    """Xavier for input matrices, orthogonal for recurrent ones; the forget gate of an LSTM starts with bias 1."""
+    for name, parameter in rnn.named_parameters():
+        with torch.no_grad():
+            if name.startswith("bias"):
+                nn.init.zeros_(parameter)
+            elif not parameter.is_meta:
+                for block in parameter.split(size):
+                    (nn.init.xavier_uniform_ if "ih" in name else nn.init.orthogonal_)(block)
+    if isinstance(rnn, nn.LSTM):
+        with torch.no_grad():
+            rnn.all_weights[0][3][size : 2 * size].fill_(1.0)

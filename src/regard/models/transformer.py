@@ -8,25 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import Memory
 from regard.attention.masks import over_queries
-from regard.attention.prepacked import PrepackedLinear
 from regard.config import ModelConfig
 from regard.models.blocks import Stack
 from regard.models.cache import advance, empty_cache
-from regard.models.contract import (
-    Record,
-    State,
-    check_capacity,
-    check_not_empty,
-    check_rows,
-    check_tokens,
-    checked_mask,
-)
-from regard.models.layers import Embedding
+from regard.models.contract import Record, State, check_tokens, checked_mask
+from regard.models.layers import Embedding, logits
 
 if TYPE_CHECKING:
     from regard.text.batching import Batch
@@ -64,8 +54,6 @@ class Transformer(nn.Module):
         """Encode the source (B, S); with `capacity`, caches for that many target tokens are allocated now."""
         check_tokens(source, self.config.vocabulary, "source")
         mask = checked_mask(mask, source, "source")
-        check_capacity(capacity)
-        check_not_empty(source)
         self.source.check_length(source.shape[1], "source")
         positions = torch.arange(source.shape[1], device=source.device)
         visible = None if mask is None else over_queries(mask)
@@ -83,19 +71,10 @@ class Transformer(nn.Module):
         """Decode: (B, T) -> (B, T, V)."""
         check_tokens(tokens, self.config.target_vocabulary_size, "target")
         source, cache = state
-        check_rows(tokens, len(cache.next_position), len(source.memories[0].key))
         self.target.check_length(cache.length + tokens.shape[1], "target")
         advanced, new = advance(cache, tokens)
         x = self.target(tokens, new.positions)
         x, layers = self.decoder.decode(x, cache, new, record, source.memories, source.mask)
-        return self._logits(x), State(source, advanced._replace(layers=layers))
-
-    @property
-    def output_matrix(self) -> Tensor:
-        """(V, size): the matrix that turns a state into logits."""
-        return self.target.token.weight if self.output is None else self.output.weight
-
-    def _logits(self, x: Tensor) -> Tensor:
-        if isinstance(self.output, PrepackedLinear):
-            return self.output(x)
-        return F.linear(x, self.output_matrix, self.output_bias)
+        return logits(x, self.output, self.target.token, self.output_bias), State(
+            source, advanced._replace(layers=layers)
+        )

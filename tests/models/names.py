@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from regard.config import ModelConfig
-from regard.errors import FolderError
 
 
 class Row(NamedTuple):
@@ -29,9 +28,6 @@ def to_ours(rows: Iterable[Row], theirs: Mapping[str, Tensor]) -> dict[str, Tens
     """Rename, concatenate and transpose their tensors to ours."""
     ours = {}
     for row in rows:
-        missing = [name for name in row.theirs if name not in theirs]
-        if missing:
-            raise FolderError(f"the weights lack {missing[0]}, which {row.ours} needs")
         parts = [theirs[name].squeeze(0) if name == "final_logits_bias" else theirs[name] for name in row.theirs]
         joined = parts[0] if len(parts) == 1 else torch.cat(parts)
         ours[row.ours] = joined.T.contiguous() if row.transposed else joined
