@@ -19,6 +19,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # kernels of our own run on a CPU too, and show what they compute
 torch.set_num_threads(1)  # the models are small, and tests run side by side
+os.environ["OMP_NUM_THREADS"] = "1"  # the same for the commands that tests start
 
 
 @pytest.fixture(autouse=True)
