@@ -183,7 +183,7 @@ def against_bare_ctranslate2(ours: nn.Module, sides: Tokenizers, beams: int, pre
         folder = Path(place, "model")
         config = Config(model=ours.config)  # type: ignore[arg-type]
         save_model(folder, ours, config, {"tokenizer.json": sides.source.text}, force=False)
-        translator = Translator.load(folder)
+        translator = Translator.load(folder, "cpu")
         translator.use("ctranslate2", precision, folder, token_scores=False)
         converted = next(Path(place, "ctranslate2").iterdir())
         threads = torch.get_num_threads()

@@ -45,7 +45,7 @@ def main(model: str = "demo/model", data: str = "demo/data", nouns: int = 60, be
             text = re.sub(rf"(?<!\w){word}(?!\w)", TERM, text, flags=re.IGNORECASE)
         return text
 
-    translator = Translator.load(model)
+    translator = Translator.load(model, "cpu")
     translator.translate(sources[:8], beams=beams)  # warm up
     started = time.perf_counter()
     plain = [result.text for result in translator.translate(sources, beams=beams)]

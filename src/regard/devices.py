@@ -7,8 +7,10 @@ import torch
 from regard.errors import ConfigError
 
 
-def find_device(name: str) -> torch.device:
+def find_device(name: torch.device | str) -> torch.device:
     """Return the device called auto, cpu, cuda or mps; auto takes the first GPU if there is one."""
+    if isinstance(name, torch.device):
+        return name
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}

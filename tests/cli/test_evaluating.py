@@ -14,8 +14,8 @@ from regard.cli.app import app
 from regard.cli.tables import show
 from regard.errors import ConfigError, DataError, FolderError, RegardError
 from regard.evaluation import systems
-from regard.evaluation.compare import Comparison, PairedScore
-from regard.evaluation.metrics import Bucket, corpus_scores
+from regard.evaluation.compare import Comparison
+from regard.evaluation.metrics import Bucket, Score, corpus_scores
 from regard.models import build
 from regard.models.folder import save_model
 from regard.translation.translator import Translator
@@ -67,7 +67,7 @@ def test_several_references_and_every_sentence(files: dict[str, Path]) -> None:
     asked = ("--reference", files["reference"], "--reference", files["two"], "--json", "--sentences")
     answer = json.loads(regard("evaluate", "--hypothesis", files["one"], *asked))
     assert answer["bleu"]["signature"].startswith("nrefs:2|")
-    assert [each["line"] for each in answer["each"]] == list(range(1, 41))
+    assert [each["line"] for each in answer["lines"]] == list(range(1, 41))
 
 
 def test_the_table_says_what_the_json_says(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def test_a_comparison_is_printed_whole_however_narrow_the_terminal(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    score = PairedScore(63.58, 61.9, 65.1, 0.0123, 0.0456)
+    score = Score(63.58, "", 61.9, 65.1, 0.0123, 0.0456)
     names, bucket = ("one", "the-other"), Bucket(11, 20, 62, 65.7, 61.1, 70.2)
     comparison = Comparison(
         scores={name: {"bleu": score, "chrf": score, "ter": score} for name in names},
@@ -223,8 +223,8 @@ def test_a_wrong_seed_is_found_before_anything_is_translated(
     [
         (["evaluate"], ConfigError, "give a model folder"),
         (["evaluate", "--hypothesis", "one"], ConfigError, "--reference"),
-        (["evaluate", "--hypothesis", "one", "--reference", "short"], DataError, "short has 3 lines and one 40"),
-        (["compare", "one", "short", "--reference", "reference"], DataError, "reference has 40 lines and short 3"),
+        (["evaluate", "--hypothesis", "one", "--reference", "short"], DataError, "one has 40 lines and short 3"),
+        (["compare", "one", "short", "--reference", "reference"], DataError, "short has 3 lines and reference 40"),
         (["evaluate", "--hypothesis", "one", "--reference", "reference", "--train", "."], FolderError, "is a folder"),
         (
             ["evaluate", "--hypothesis", "one", "--reference", "reference", "--lengths", "9,5"],

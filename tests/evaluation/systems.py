@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
+
+from regard.inspection.quality import QualityWarning
+from regard.translation.translator import Result
 
 WORDS = "The the a Green house tree, river bird child's sees 3.5 hears loves Paris finds under (behind) it".split()  # noqa: SIM905
 
@@ -30,3 +34,13 @@ def worse(texts: list[str], share: float, seed: int) -> list[str]:
 def write(path: Path, texts: list[str]) -> Path:
     path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
     return path
+
+
+def results(
+    texts: Sequence[str], warnings: Sequence[Sequence[QualityWarning]] = (), confidences: Sequence[float] = ()
+) -> list[Result]:
+    """What a translator would return."""
+    return [
+        Result(text, warnings=warnings[n] if warnings else (), confidence=confidences[n] if confidences else None)
+        for n, text in enumerate(texts)
+    ]

@@ -7,58 +7,55 @@ from pathlib import Path
 
 import pytest
 
-from regard.errors import DataError
-from regard.evaluation.evaluate import choose_examples, score_translations
-from regard.evaluation.systems import Translations, read_test
+from regard.evaluation.evaluate import choose_examples, evaluate, score_results
+from regard.evaluation.systems import read_test
 from regard.inspection.quality import QualityWarning
-from tests.evaluation.systems import lines, worse, write
+from tests.evaluation.systems import lines, results, worse, write
 
 REFERENCE = lines(80, longest=14)
-HYPOTHESIS = worse(REFERENCE, 0.3, 2)
+HYPOTHESIS = results(worse(REFERENCE, 0.3, 2))
 
 
 def test_the_answer_is_what_the_interface_promises_and_valid_json() -> None:
-    found = json.loads(json.dumps(score_translations(Translations(HYPOTHESIS), [REFERENCE]).to_dict(), allow_nan=False))
+    found = json.loads(json.dumps(score_results(HYPOTHESIS, [REFERENCE]).to_dict(), allow_nan=False))
     assert all({"score", "signature", "low", "high"} <= set(found[name]) for name in ("bleu", "chrf", "ter"))
     assert found["sentences"] == 80
     assert set(found["by_length"][0]) == {"from", "to", "sentences", "bleu", "low", "high", "small"}
 
 
 def test_without_a_source_nothing_is_said_of_warnings() -> None:
-    assert "warnings" not in score_translations(Translations(HYPOTHESIS), [REFERENCE]).to_dict()
+    assert "warnings" not in score_results(HYPOTHESIS, [REFERENCE]).to_dict()
 
 
-def test_warnings_are_counted_once_a_sentence_and_kind() -> None:
-    loop = "the small house the small house the small house"
-    found = score_translations(
-        Translations([loop, "a bird"]), [["the small house", "a bird"]], sources=["la petite maison", "un oiseau"]
-    )
+def test_warnings_are_counted_once_a_sentence_and_kind(tmp_path: Path) -> None:
+    texts = {
+        "hypothesis": ["the small house the small house the small house", "a bird"],
+        "reference": ["the small house", "a bird"],
+        "source": ["la petite maison", "un oiseau"],
+    }
+    found = evaluate(**{name: write(tmp_path / name, text) for name, text in texts.items()})
     assert found.to_dict()["warnings"]["repetition"] == 1
 
 
 def test_the_translators_own_warnings_are_taken_where_there_are_any() -> None:
     warned = [[QualityWarning("ignored", "the source was ignored", [])], []]
-    translations = Translations(["a b", "c"], warned, [0.5, 0.7])
-    found = score_translations(translations, [["a b", "c"]], sources=["x y", "z"])
+    translated = results(["a b", "c"], warned, [0.5, 0.7])
+    found = score_results(translated, [["a b", "c"]], sources=["x y", "z"])
     assert found.to_dict()["warnings"] == {"ignored": 1}
     assert found.to_dict()["confidence"] == pytest.approx(0.6)
 
 
 def test_words_are_counted_in_the_training_text_where_it_is_given(tmp_path: Path) -> None:
-    train = write(tmp_path / "train", ["house"] * 7)
-    found = score_translations(Translations(["house tree"]), [["house tree"]], train=train)
-    assert [(each.first, each.words) for each in found.by_frequency] == [(0, 1), (5, 1)]
-    assert found.to_dict()["frequencies_from"] == str(train)
-
-
-def test_sources_of_another_number_of_lines_are_refused() -> None:
-    with pytest.raises(DataError, match="1 sources and 2 translations"):
-        score_translations(Translations(["a", "b"]), [["a", "b"]], sources=["x"])
+    train, text = write(tmp_path / "train", ["house"] * 7), write(tmp_path / "text", ["house tree"])
+    found = evaluate(hypothesis=text, reference=text, train=train).to_dict()
+    assert [(each["from"], each["words"]) for each in found["by_frequency"]] == [(0, 1), (5, 1)]
+    assert found["frequencies_from"] == str(train)
 
 
 def test_every_example_is_shown_once_and_those_with_warnings_and_the_worst_come_first() -> None:
     warned = [[QualityWarning("length", "short", [])] if place % 20 == 0 else [] for place in range(80)]
-    chosen = choose_examples(score_translations(Translations(HYPOTHESIS, warned), [REFERENCE], sources=REFERENCE))
+    translated = results([each.text for each in HYPOTHESIS], warned)
+    chosen = choose_examples(score_results(translated, [REFERENCE], sources=REFERENCE).sentences)
     assert len({each.line for _, each in chosen}) == len(chosen) == 50
     assert [why for why, _ in chosen] == ["warned"] * 4 + ["worst"] * 15 + ["best"] * 10 + ["middle"] * 21
     scores = [each.scores["chrf"] for _, each in chosen]

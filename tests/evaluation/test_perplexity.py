@@ -73,14 +73,6 @@ def test_a_gpt_has_perplexity_per_word_and_bits_per_character_and_a_bert_has_not
     assert bert["signature"].endswith("masked:0.15|seed:0")
 
 
-def test_a_word_as_long_as_a_line_has_no_perplexity_that_json_could_not_hold() -> None:
-    line = Perplexity(
-        system="", family="gpt", nats=4.0, predicted=500, tokens=500, words=2, characters=500, window=64, masked=None
-    )
-    assert "perplexity_per_word" not in line.to_dict()
-    assert "bits_per_character" in line.to_dict()
-
-
 def test_a_text_of_empty_lines_is_refused(tmp_path: Path, corpus: Path) -> None:
     (tmp_path / "text").write_text("\n\n")
     with pytest.raises(DataError, match="is empty or has only empty lines"):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import pytest
 
 from regard.evaluation import words
-from regard.evaluation.words import by_frequency, count_words, matching_ngrams, ngram_differences
+from regard.evaluation.words import by_frequency, matching_ngrams, ngram_differences
 from tests.evaluation.systems import lines, worse
 
 REFERENCE = [line.split() for line in lines()]
@@ -17,7 +18,7 @@ OTHER = [line.split() for line in worse(lines(), 0.3, 5)]
 
 def test_the_f_measure_by_frequency_is_compare_mts(monkeypatch: pytest.MonkeyPatch) -> None:
     bucketers = pytest.importorskip("compare_mt.bucketers")
-    seen = count_words(REFERENCE[:3])
+    seen = Counter(itertools.chain(*REFERENCE[:3]))
     bucketer = bucketers.FreqWordBucketer(freq_counts=seen, bucket_cutoffs=[1, 2, 4])
     told, *_ = bucketer.calc_statistics(REFERENCE, [HYPOTHESIS])
     monkeypatch.setattr(words, "FREQUENCIES", (1, 2, 4))
@@ -28,7 +29,7 @@ def test_the_f_measure_by_frequency_is_compare_mts(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_interval_of_an_f_measure_holds_it() -> None:
-    for each in by_frequency(HYPOTHESIS, REFERENCE, count_words(REFERENCE)):
+    for each in by_frequency(HYPOTHESIS, REFERENCE, Counter(itertools.chain(*REFERENCE))):
         assert each.low <= each.f1 <= each.high
 
 
@@ -46,7 +47,7 @@ def test_matched_n_grams_and_their_salience_are_compare_mts() -> None:
     found = [matching_ngrams(system, REFERENCE) for system in (HYPOTHESIS, OTHER)]
     assert found == told
     shares = stat_utils.extract_salient_features(*told)
-    for each in ngram_differences(*found, count=20):
+    for each in ngram_differences(*found):
         assert each.share == pytest.approx(shares[tuple(each.words.split())])
 
 
@@ -57,4 +58,4 @@ def test_an_n_gram_is_right_as_often_as_one_of_several_references_has_it() -> No
 
 def test_n_grams_that_only_one_has_come_first_and_shared_ones_not_at_all() -> None:
     here, there = Counter({("a",): 5, ("b",): 3, ("c",): 2}), Counter({("a",): 5, ("b",): 1})
-    assert [each.words for each in ngram_differences(here, there, count=9)] == ["c", "b"]
+    assert [each.words for each in ngram_differences(here, there)] == ["c", "b"]

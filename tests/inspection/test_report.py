@@ -12,12 +12,11 @@ import pytest
 import torch
 
 from regard.evaluation.compare import compare_translations
-from regard.evaluation.evaluate import score_translations
-from regard.evaluation.systems import Translations
+from regard.evaluation.evaluate import score_results
 from regard.inspection import report
 from regard.inspection.quality import QualityWarning
 from regard.inspection.report import Output, Row, comparison_page, evaluation_page
-from tests.evaluation.systems import lines, worse
+from tests.evaluation.systems import lines, results, worse
 from tests.inspection.browsing import Opened
 from tests.inspection.traces import made
 
@@ -35,7 +34,7 @@ def row(source: str = "the green house", text: str = "la maison verte", **more: 
 
 @pytest.fixture(scope="module")
 def facts() -> dict:
-    return score_translations(Translations(HYPOTHESIS), [REFERENCE], sources=REFERENCE).to_dict()
+    return score_results(results(HYPOTHESIS), [REFERENCE], sources=REFERENCE).to_dict()
 
 
 class Tags(HTMLParser):

@@ -58,10 +58,10 @@ def evaluate(
     """
     from regard.cli import tables
     from regard.devices import use_threads
-    from regard.evaluation.evaluate import Evaluation, language_model, refuse
+    from regard.evaluation.evaluate import Evaluation, is_language_model, refuse
     from regard.evaluation.evaluate import evaluate as score
 
-    if folder and language_model(folder):
+    if folder and is_language_model(folder):
         refuse({"--report": report, "--sentences": sentences}, f"is for translations, and {folder} is a language model")
     check_page(report, *filter(None, [source, hypothesis, train, glossary]), *reference, force=force)
     use_threads(threads)

@@ -100,7 +100,7 @@ def translate(
     Every input line gives one output line. Exits 1 if a line could not be read; its translation is empty.
     """
     from regard.decoding.glossary import Glossary
-    from regard.devices import bf16_warning, find_device, use_threads
+    from regard.devices import bf16_warning, use_threads
     from regard.translation.lines import LineJob
     from regard.translation.translator import Translator
 
@@ -111,7 +111,7 @@ def translate(
     check_output(out, file, force=force)
     _check_trace(trace, file, str(out or ""), force=force)
     use_threads(threads)
-    translator = Translator.load(folder, find_device(device), values)
+    translator = Translator.load(folder, device, values)
     translator.use(engine, precision, folder, token_scores="confidence" in names)
     if precision == "bf16" and (slow := bf16_warning(translator.device.type)):
         print(f"regard: {slow}", file=sys.stderr)
@@ -355,11 +355,11 @@ def generate(
     as_json: Json = False,
 ) -> None:
     """Generate text with a gpt: print the prompt and its continuation as it is generated."""
-    from regard.devices import find_device, use_threads
+    from regard.devices import use_threads
     from regard.translation.writer import Writer
 
     use_threads(threads)
-    writer = Writer.load(folder, find_device(device))
+    writer = Writer.load(folder, device)
     options: dict[str, Any] = {"temperature": 0.0 if greedy else temperature, "top_p": top_p, "seed": seed}
     if as_json:
         generated = writer.generate(prompt, tokens=tokens, stop=stop, **options)
@@ -383,10 +383,9 @@ def fill(
     as_json: Json = False,
 ) -> None:
     """Fill every [MASK] of a text with a bert: print its best guesses."""
-    from regard.devices import find_device
     from regard.translation.reader import Reader
 
-    filled = Reader.load(folder, find_device(device)).fill(text, top=top)
+    filled = Reader.load(folder, device).fill(text, top=top)
     if as_json:
         gaps = [[guess._asdict() for guess in guesses] for guesses in filled.gaps]
         return print(json.dumps({"text": filled.text, "gaps": gaps}, indent=2, ensure_ascii=False))
@@ -423,7 +422,7 @@ def embed(
 ) -> None:
     """Embed every line of a file with a bert; an empty line gives zeros. Exits 1 if a line could not be read."""
     from regard.cli import tables
-    from regard.devices import find_device, use_threads
+    from regard.devices import use_threads
     from regard.documents.outcome import Problems
     from regard.folders import atomic_file
     from regard.text.files import open_text
@@ -432,7 +431,7 @@ def embed(
 
     check_output(out, file, force=force)
     use_threads(threads)
-    reader = Reader.load(folder, find_device(device))
+    reader = Reader.load(folder, device)
     total = _count_lines(file) if sys.stderr.isatty() else None
     failed = Problems()
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 
 from regard.decoding.glossary import Glossary
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError, FolderError
 from regard.evaluation import perplexity
 from regard.evaluation.metrics import (
     FEW_SENTENCES,
@@ -21,9 +21,7 @@ from regard.evaluation.metrics import (
     Bucket,
     Score,
     by_length,
-    check_lines,
     corpus_scores,
-    line_lengths,
     sentence_scores,
     word_splitter,
 )
@@ -31,27 +29,25 @@ from regard.evaluation.perplexity import Perplexity
 from regard.evaluation.systems import (
     Paths,
     Progress,
-    Translations,
     is_model,
     name_of,
     read_test_set,
     term_accuracy,
     translate_test,
 )
-from regard.evaluation.words import FrequencyBucket, by_frequency, count_words
-from regard.folders import clear_os_errors, write_file
+from regard.evaluation.words import FrequencyBucket, by_frequency
+from regard.folders import write_file
 from regard.inspection.quality import Expected, QualityWarning, find_warnings
 from regard.models.folder import load_config
 from regard.results import Report, Table
 from regard.text.files import read_lines
 from regard.translation.loading import load
 from regard.translation.reader import Reader
-from regard.translation.translator import Translator
+from regard.translation.translator import Result, Translator
 from regard.translation.writer import Writer
 
 EXAMPLES = {"warned": 15, "worst": 15, "best": 10, "middle": 50}  # maximum sentences of each kind in a report
 MAX_EXAMPLES = 50  # of all kinds together
-MIN_EXAMPLE_WORDS = 4  # sentences with shorter references are poor examples
 
 
 class Sentence(NamedTuple):
@@ -61,24 +57,20 @@ class Sentence(NamedTuple):
     """The line number, from 1."""
     source: str
     """Empty if only translations were given."""
-    references: tuple[str, ...]
+    references: Sequence[str]
     text: str
     scores: dict[str, float]
     warnings: Sequence[QualityWarning]
     confidence: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        warnings = [warning._asdict() for warning in self.warnings]
-        return {**self._asdict(), "references": list(self.references), "warnings": warnings}
+        return {**self._asdict(), "warnings": [warning._asdict() for warning in self.warnings]}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation(Report):
     """The scores of one system on one test set."""
 
-    system: str
-    about: str
-    """A description of the test set."""
     bleu: Score
     chrf: Score
     ter: Score
@@ -89,8 +81,10 @@ class Evaluation(Report):
     warnings: dict[str, int] | None
     """The number of sentences for every kind of warning; None without a source."""
     sentences: list[Sentence]
-    terms: Mapping[str, Any] | None
-    tokenize: str | None
+    system: str = ""
+    about: str = ""
+    """A description of the test set."""
+    terms: Mapping[str, Any] | None = None
     translator: Translator | None = None
     """The model that translated; a saved page shows its attention."""
     beams: int | None = None
@@ -111,62 +105,56 @@ class Evaluation(Report):
             "by_frequency": [bucket.to_dict() for bucket in self.by_frequency],
             "frequencies_from": self.frequencies_from,
             "warnings": self.warnings,
-            "terms": None if self.terms is None else dict(self.terms),
+            "terms": self.terms,
             "confidence": self.confidence,
-            "each": [sentence.to_dict() for sentence in self.sentences] if sentences else None,
+            "lines": [sentence.to_dict() for sentence in self.sentences] if sentences else None,
         }
         return {name: value for name, value in values.items() if value is not None}
 
     def tables(self) -> list[Table]:
         scores = [(METRICS[name], getattr(self, name)) for name in METRICS]
         lengths = [
-            [
-                format_range(bucket.first, bucket.last),
-                f"{bucket.sentences:,}",
-                f"{bucket.bleu:.1f}",
-                format_interval(bucket),
-                note,
-            ]
-            for bucket in self.by_length
-            for note in ["few" if bucket.small else ""]
+            [format_range(x), f"{x.sentences:,}", f"{x.bleu:.1f}", format_interval(x), "few" * x.small]
+            for x in self.by_length
         ]
         frequencies = [
-            [format_range(first, last), f"{words:,}", f"{100 * f1:.1f}", f"{100 * low:.1f} to {100 * high:.1f}", note]
-            for first, last, words, _, _, f1, low, high in self.by_frequency
-            for note in ["few" if words < FEW_SENTENCES else ""]
-            if words
+            [
+                format_range(x),
+                f"{x.words:,}",
+                f"{100 * x.f1:.1f}",
+                f"{100 * x.low:.1f} to {100 * x.high:.1f}",
+                "few" * (x.words < FEW_SENTENCES),
+            ]
+            for x in self.by_frequency
+            if x.words
         ]
-        tables = [
-            Table(
-                ["", "score", "95 % interval"], [[name, f"{x.score:.2f}", format_interval(x, 2)] for name, x in scores]
-            ),
-            Table(["signatures"], [[f"{name} {score.signature}"] for name, score in scores]),
-            Table(["words", "sentences", "BLEU", "95 % interval", ""], lengths, "BLEU by reference length"),
-            Table(
-                ["times", "words", "F1", "95 % interval", ""],
-                frequencies,
-                f"F1 of words by their frequency in {self.frequencies_from}",
-            ),
-        ]
+        counted_in = f"F1 of words by their frequency in {self.frequencies_from}"
         facts = []
         if self.warnings is not None:
             counts = ", ".join(f"{kind} {number:,}" for kind, number in self.warnings.items()) or "none"
-            facts.append(f"warnings: {counts} of {len(self.sentences):,} sentences")
+            facts.append([f"warnings: {counts} of {len(self.sentences):,} sentences"])
         if self.confidence is not None:
-            facts.append(f"confidence: {self.confidence:.0%} on average")
+            facts.append([f"confidence: {self.confidence:.0%} on average"])
         if self.terms is not None:
-            facts.append(f"terms: {_terms_text(self.terms)}")
-        return [*tables, Table([""], [[fact] for fact in facts])] if facts else tables
+            facts.append([f"terms: {_terms_text(self.terms)}"])
+        return [
+            Table(["", "score", "95 % interval"], [[n, f"{x.score:.2f}", format_interval(x, 2)] for n, x in scores]),
+            Table(["signatures"], [[f"{name} {score.signature}"] for name, score in scores]),
+            Table(["words", "sentences", "BLEU", "95 % interval", ""], lengths, "BLEU by reference length"),
+            Table(["times", "words", "F1", "95 % interval", ""], frequencies, counted_in),
+            *([Table([""], facts)] if facts else []),
+        ]
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write a page with scores, charts and about fifty example sentences, for a model with their attention."""
         from regard.evaluation.pages import evaluation_page
 
-        write_file(Path(path), evaluation_page(self, choose_examples(self)), force=force)
+        write_file(Path(path), evaluation_page(self, choose_examples(self.sentences)), force=force)
 
 
-def format_range(first: int, last: int | None) -> str:
+def format_range(bucket: Bucket | FrequencyBucket) -> str:
     """`11–20`, `5` or `61+`."""
+    first, last = bucket.first, bucket.last
     return f"{first}+" if last is None else f"{first}" if first == last else f"{first}–{last}"
 
 
@@ -177,11 +165,10 @@ def format_interval(scored: Score | Bucket, digits: int = 1) -> str:
 
 def _terms_text(terms: Mapping[str, Any]) -> str:
     text = f"{terms['accuracy']:.1%} of {terms['terms']:,} in {terms['sentences']:,} sentences"
-    with_glossary = terms.get("with_glossary")
-    if not with_glossary:
-        return text
-    bleu = f"BLEU of these {with_glossary['bleu']:.1f}, without {with_glossary['bleu_without']:.1f}"
-    return f"{text}; {with_glossary['accuracy']:.1%} with the glossary ({bleu})"
+    if used := terms.get("with_glossary"):
+        bleu = f"BLEU of these {used['bleu']:.1f}, without {used['bleu_without']:.1f}"
+        text += f"; {used['accuracy']:.1%} with the glossary ({bleu})"
+    return text
 
 
 def evaluate(
@@ -207,46 +194,62 @@ def evaluate(
     `glossary` is a TSV file whose terms are counted in the translations. `lengths` are the upper limits of the length
     buckets, in reference words. `config` holds decode settings, such as {"decode.length_penalty": 1.2}.
     """
-    if model is not None and language_model(model):
+    if model is not None and hypothesis:
+        raise ConfigError("a model translates --source, and --hypothesis is translated already: give one of them")
+    if model is not None and is_language_model(model):
         given = {
-            "--hypothesis": hypothesis, "--train": train, "--glossary": glossary, "--lowercase": lowercase,
-            "--tokenize": tokenize, "--lengths": lengths, "--beams": beams, "--set": config,
-            "--reference": reference if source else None,
+            "--train": train, "--glossary": glossary, "--lowercase": lowercase, "--tokenize": tokenize,
+            "--lengths": lengths, "--beams": beams, "--set": config, "--reference": reference if source else None,
         }  # fmt: skip
         refuse(given, f"is for translations, and {name_of(model)} is a language model")
-        return _perplexity(model, source or reference, device, progress)
-    system = _choose_system(model, hypothesis)
+        text = source or reference
+        if not isinstance(text, str | Path):
+            raise ConfigError(f"{name_of(model)} is a language model: give a text with --source FILE")
+        loaded = load(model, device) if isinstance(model, str | Path) else model
+        assert isinstance(loaded, Writer | Reader)
+        return perplexity.measure(loaded, text, system=name_of(model), progress=progress)
     if hypothesis:
+        if is_model(hypothesis):
+            raise ConfigError(f"--hypothesis ({hypothesis}) is a folder: give a model folder without --hypothesis")
         refuse({"--beams": beams, "--set": config}, "is for decoding, and --hypothesis is already translated")
+    system = hypothesis or model
+    if system is None:
+        raise ConfigError("give a model folder to translate --source with, or --hypothesis FILE to score")
+    assert not isinstance(system, Writer | Reader)
     lengths = LENGTHS if lengths is None else lengths
     test = read_test_set(source, reference, tokenize=tokenize, lengths=lengths)
     if glossary and test.sources is None:
         raise ConfigError("--glossary needs --source FILE, in which its terms are found")
-    if train:
-        with clear_os_errors(Path(train), "read"), open(train, "rb"):
-            pass
+    if train and Path(train).is_dir():
+        raise FolderError(f"--train ({train}) is a folder: give a text file")
+    split = word_splitter(lowercase=lowercase, tokenize=tokenize)
+    frequencies = Counter(word for line, _ in read_lines(train) for word in split(line)) if train else None
     terms = Glossary.read(Path(glossary), None) if glossary else None
-    translations = translate_test(system, test.sources, device=device, beams=beams, config=config, progress=progress)
-    test.check(name_of(system), translations.texts)
+    results, translator = translate_test(system, test, device=device, beams=beams, config=config, progress=progress)
+    if translator is None and test.sources is not None:
+        expected = Expected.from_pairs(list(zip(test.sources, test.references[0], strict=True)))
+        results = [
+            result._replace(warnings=find_warnings(text, result.text, expected=expected))
+            for text, result in zip(test.sources, results, strict=True)
+        ]
     options: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize}
-    accuracy = None
-    if terms is not None:
-        accuracy = term_accuracy(terms, test.sources or [], test.references, translations, beams=beams, **options)
-    return score_translations(
-        translations,
-        test.references,
-        sources=test.sources,
-        train=train,
-        terms=accuracy,
-        lengths=lengths,
+    accuracy = term_accuracy(terms, test, results, translator, beams=beams, **options) if terms else None
+    names = ", ".join(list(test.texts)[-len(test.references) :])
+    scores = score_results(
+        results, test.references, sources=test.sources, frequencies=frequencies, lengths=lengths, **options
+    )
+    return replace(
+        scores,
         system=name_of(system),
-        about=f"{len(translations.texts):,} sentences of {source or hypothesis} against {', '.join(test.names)}",
+        about=f"{len(results):,} sentences of {source or hypothesis} against {names}",
+        frequencies_from=str(train or scores.frequencies_from),
+        terms=accuracy,
+        translator=translator,
         beams=beams,
-        **options,
     )
 
 
-def language_model(model: object) -> bool:
+def is_language_model(model: object) -> bool:
     """Whether a loaded model or a model folder is a gpt or bert."""
     if not isinstance(model, str | Path):
         return isinstance(model, Writer | Reader)
@@ -261,116 +264,67 @@ def refuse(given: Mapping[str, Any], reason: str) -> None:
             raise ConfigError(f"{flag} {reason}: leave it out")
 
 
-def _choose_system(model: Any, hypothesis: str | Path | None) -> str | Path | Translator:
-    if model is not None and hypothesis:
-        raise ConfigError("a model translates --source, and --hypothesis is translated already: give one of them")
-    if hypothesis and is_model(hypothesis):
-        raise ConfigError(f"--hypothesis ({hypothesis}) is a folder: give a model folder without --hypothesis")
-    if model is None and not hypothesis:
-        raise ConfigError("give a model folder to translate --source with, or --hypothesis FILE to score")
-    return cast("str | Path | Translator", model if model is not None else hypothesis)
-
-
-def _perplexity(model: Any, text: Paths | None, device: torch.device | str, progress: Progress | None) -> Perplexity:
-    if not isinstance(text, str | Path):
-        raise ConfigError(f"{name_of(model)} is a language model: give a text with --source FILE")
-    loaded = cast("Writer | Reader", load(model, device) if isinstance(model, str | Path) else model)
-    return perplexity.measure(loaded, text, system=name_of(model), progress=progress)
-
-
-def score_translations(
-    translations: Translations,
+def score_results(
+    results: Sequence[Result],
     references: Sequence[Sequence[str]],
     *,
     sources: Sequence[str] | None = None,
-    train: str | Path | None = None,
-    terms: Mapping[str, Any] | None = None,
-    lowercase: bool = False,
-    tokenize: str | None = None,
+    frequencies: Counter[str] | None = None,
     lengths: Sequence[int] = LENGTHS,
-    system: str = "",
-    about: str = "",
-    beams: int | None = None,
+    **options: Any,
 ) -> Evaluation:
     """Score translations against one or more references.
 
-    Warnings and confidences are those of the translator; for texts from a file, warnings are found in the texts.
+    `frequencies` are those of words in a training text, by default in the reference. `options` are those of metrics.
     """
-    hypotheses = translations.texts
-    check_lines(hypotheses, *references)
-    if sources is not None and len(sources) != len(hypotheses):
-        raise DataError(
-            f"there are {len(sources):,} sources and {len(hypotheses):,} translations: the numbers must be equal"
-        )
-    options: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize}
+    texts = [result.text for result in results]
     split = word_splitter(**options)
     reference_words = [split(line) for line in references[0]]
-    frequencies = count_words(reference_words if train is None else (split(line) for line, _ in read_lines(train)))
-    scores = sentence_scores(hypotheses, *references, **options)
-    warnings = translations.warnings
-    if warnings is None:
-        warnings = _find_warnings(sources, hypotheses, references[0]) if sources else [()] * len(hypotheses)
-    confidences = translations.confidences or [None] * len(hypotheses)
+    if frequencies is None:
+        frequencies = Counter(word for words in reference_words for word in words)
+    rows = zip(sources or [""] * len(results), results, sentence_scores(texts, *references, **options), strict=True)
     sentences = [
         Sentence(
             line=line + 1,
-            source=sources[line] if sources is not None else "",
-            references=tuple(lines[line] for lines in references),
-            text=hypotheses[line],
-            scores=scores[line],
-            warnings=warnings[line],
-            confidence=confidences[line],
+            source=source,
+            references=[lines[line] for lines in references],
+            text=result.text,
+            scores=scores,
+            warnings=result.warnings,
+            confidence=result.confidence,
         )
-        for line in range(len(hypotheses))
+        for line, (source, result, scores) in enumerate(rows)
     ]
-    kinds = Counter(kind for sentence in sentences for kind in {warning.kind for warning in sentence.warnings})
+    kinds = Counter(kind for result in results for kind in {warning.kind for warning in result.warnings})
+    corpus = corpus_scores(texts, *references, interval=True, **options)
     return Evaluation(
-        system=system,
-        about=about,
-        **corpus_scores(hypotheses, *references, interval=True, **options),
-        by_length=by_length(hypotheses, *references, lengths=lengths, **options),
-        by_frequency=by_frequency([split(line) for line in hypotheses], reference_words, frequencies),
-        frequencies_from=str(train or ("the first reference" if len(references) > 1 else "the reference")),
+        bleu=corpus["bleu"],
+        chrf=corpus["chrf"],
+        ter=corpus["ter"],
+        by_length=by_length(texts, *references, lengths=lengths, **options),
+        by_frequency=by_frequency([split(text) for text in texts], reference_words, frequencies),
+        frequencies_from="the first reference" if len(references) > 1 else "the reference",
         warnings=None if sources is None else dict(kinds.most_common()),
         sentences=sentences,
-        terms=terms,
-        tokenize=tokenize,
-        translator=translations.translator,
-        beams=beams,
     )
 
 
-def _find_warnings(
-    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
-) -> list[Sequence[QualityWarning]]:
-    """Find warnings in the texts alone; the references give the expected lengths and script."""
-    expected = Expected.from_pairs(list(zip(sources, references, strict=True)))
-    return [find_warnings(source, text, expected=expected) for source, text in zip(sources, hypotheses, strict=True)]
-
-
-def choose_examples(evaluation: Evaluation) -> list[tuple[str, Sentence]]:
+def choose_examples(sentences: Sequence[Sentence]) -> list[tuple[str, Sentence]]:
     """Choose example sentences for a report with their kind: warned, worst, best or middle by sentence chrF.
 
     Among sentences with the same score, longer ones come first.
     """
-    sentences = evaluation.sentences
-    lengths = line_lengths([sentence.references[0] for sentence in sentences], tokenize=evaluation.tokenize)
-    eligible = [number for number, length in enumerate(lengths) if length >= MIN_EXAMPLE_WORDS]
-    eligible = eligible or list(range(len(lengths)))
-
-    def rank(number: int) -> tuple[float, int]:
-        return sentences[number].scores["chrf"], -lengths[number]
-
-    ranked = sorted(eligible, key=rank)
-    centre = len(ranked) // 2
-    kinds = {
-        "warned": sorted((number for number, sentence in enumerate(sentences) if sentence.warnings), key=rank),
+    by_size = sorted(sentences, key=lambda sentence: -len(sentence.references[0]))
+    ranked = sorted(by_size, key=lambda sentence: sentence.scores["chrf"])
+    from_middle = sorted(range(len(ranked)), key=lambda place: abs(place - len(ranked) // 2))
+    candidates = {
+        "warned": [sentence for sentence in ranked if sentence.warnings],
         "worst": ranked,
-        "best": sorted(eligible, key=lambda number: (-sentences[number].scores["chrf"], -lengths[number])),
-        "middle": [ranked[place] for place in sorted(range(len(ranked)), key=lambda place: abs(place - centre))],
+        "best": sorted(by_size, key=lambda sentence: -sentence.scores["chrf"]),
+        "middle": [ranked[place] for place in from_middle],
     }
-    chosen: dict[int, str] = {}
-    for kind, numbers in kinds.items():
-        new = [number for number in numbers if number not in chosen]
-        chosen |= dict.fromkeys(new[: min(EXAMPLES[kind], MAX_EXAMPLES - len(chosen))], kind)
-    return [(kind, sentences[number]) for number, kind in chosen.items()]
+    chosen: dict[int, tuple[str, Sentence]] = {}
+    for kind, limit in EXAMPLES.items():
+        new = [sentence for sentence in candidates[kind] if sentence.line not in chosen]
+        chosen |= {sentence.line: (kind, sentence) for sentence in new[: min(limit, MAX_EXAMPLES - len(chosen))]}
+    return list(chosen.values())

@@ -1,35 +1,42 @@
-"""Metrics: BLEU, chrF and TER as sacreBLEU computes them, with its signature and its bootstrap confidence interval."""
+"""Metrics: BLEU, chrF and TER as sacreBLEU computes them, with its signature, bootstrap intervals and paired tests."""
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 from regard.errors import ConfigError, DataError, did_you_mean
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
+TESTS = {"bootstrap": "bs", "randomisation": "ar"}  # sacreBLEU's names of the paired tests
 RESAMPLES = 1000  # bootstrap samples, sacreBLEU's default
 LENGTHS = (10, 20, 30, 40, 60)  # upper limits of the length buckets in reference words; the last bucket has no limit
 FEW_SENTENCES = 30  # a bucket with fewer sentences is marked as small
-TOKENIZERS = ("13a", "intl", "none", "char", "zh", "ja-mecab", "ko-mecab")  # those of sacreBLEU that download nothing
-SPACE_TOKENIZERS = ("13a", "intl", "none")  # for languages that separate words by spaces
+Tokenizer = Literal["13a", "intl", "none", "char", "zh", "ja-mecab", "ko-mecab"]
+"""The tokenizers of sacreBLEU that download nothing."""
+SPACE_TOKENIZERS = (None, "13a", "intl", "none")  # for languages that separate words by spaces
 
 
 class Score(NamedTuple):
-    """The value of a metric, its sacreBLEU signature and its 95 % bootstrap interval."""
+    """The value of a metric and its sacreBLEU signature."""
 
     score: float
     signature: str
     low: float | None = None
     high: float | None = None
+    """The 95 % bootstrap interval, if requested."""
+    p_bootstrap: float | None = None
+    p_randomisation: float | None = None
+    """The p-values of the difference from the first system's score."""
 
     def to_dict(self) -> dict[str, Any]:
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
 class Bucket(NamedTuple):
-    """BLEU of the sentences whose references have from `first` to `last` words."""
+    """BLEU of the sentences whose references have from `first` to `last` words, with its 95 % bootstrap interval."""
 
     first: int
     last: int | None
@@ -55,8 +62,8 @@ def make_metric(name: str, *, lowercase: bool = False, tokenize: str | None = No
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
-    if tokenize is not None and tokenize not in TOKENIZERS:
-        raise ConfigError(f"There is no tokenizer {tokenize}.{did_you_mean(tokenize, TOKENIZERS)}")
+    if tokenize is not None and tokenize not in get_args(Tokenizer):
+        raise ConfigError(f"There is no tokenizer {tokenize}.{did_you_mean(tokenize, get_args(Tokenizer))}")
     try:
         if name == "bleu":  # force: do not warn about text that looks tokenized
             return BLEU(lowercase=lowercase, tokenize=tokenize, force=True, **options)
@@ -69,61 +76,77 @@ def corpus_scores(
     hypotheses: Sequence[str],
     *references: Sequence[str],
     metrics: Sequence[str] = tuple(METRICS),
-    lowercase: bool = False,
-    tokenize: str | None = None,
     interval: bool = False,
+    **options: Any,
 ) -> dict[str, Score]:
-    """Score a corpus against one or more references, as sacreBLEU's command line does."""
-    check_lines(hypotheses, *references)
-    return {
-        name: _score(make_metric(name, lowercase=lowercase, tokenize=tokenize), hypotheses, references, interval)
-        for name in metrics
-    }
+    """Score a corpus against one or more references, as sacreBLEU's command line does.
+
+    `options` are `lowercase` and `tokenize`, here and below.
+    """
+    check_lines({"the translation": hypotheses, **{f"reference {n}": lines for n, lines in enumerate(references, 1)}})
+    return {name: _score(name, hypotheses, references, interval=interval, **options) for name in metrics}
 
 
-def _score(metric: Any, hypotheses: Sequence[str], references: Sequence[Sequence[str]], interval: bool) -> Score:
+def _score(
+    name: str, hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, interval: bool, **options: Any
+) -> Score:
+    metric = make_metric(name, **options)
     texts, lists = list(hypotheses), [list(lines) for lines in references]
     if not interval:
         result = metric.corpus_score(texts, lists)
         return Score(float(result.score), str(metric.get_signature()))
-    bootstrap_seed()
+    check_seed()
     try:
         result = metric.corpus_score(texts, lists, n_bootstrap=RESAMPLES)
-        mean, half = float(result._mean), float(result._ci)  # sacreBLEU 2 has no public names for these
     except TypeError:  # sacreBLEU cannot average the samples when some of them score zero; its paired test can
-        from sacrebleu.significance import PairedTest
-
-        _, results = PairedTest([("", texts)], {"": metric}, lists, test_type="bs", n_samples=RESAMPLES)()
-        result = cast(Any, results[next(name for name in results if name != "System")][0])
-        mean, half = float(result.mean), float(result.ci)
+        return paired_tests(name, [texts], lists, ["bootstrap"], **options)[0][0]
+    mean, half = float(result._mean), float(result._ci)  # sacreBLEU 2 has no public names for these
     return Score(float(result.score), str(metric.get_signature()), mean - half, mean + half)
 
 
-def bootstrap_seed() -> int | None:
-    """Return the seed that sacreBLEU reads from SACREBLEU_SEED; None means a random seed."""
-    text = os.environ.get("SACREBLEU_SEED", "12345")
-    if text.lower() == "none":
-        return None
-    if not text.isdecimal():
-        raise ConfigError(f"SACREBLEU_SEED ({text}) must be a whole number of at least 0, or none")
-    return int(text)
+def paired_tests(
+    name: str,
+    systems: Sequence[Sequence[str]],
+    references: Sequence[Sequence[str]],
+    tests: Sequence[str] = tuple(TESTS),
+    **options: Any,
+) -> tuple[list[Score], dict[str, str]]:
+    """Score systems with bootstrap intervals and test them against the first one; return also the tests' signatures."""
+    from sacrebleu.significance import PairedTest
+
+    metric = make_metric(name, references=[list(lines) for lines in references], **options)
+    # Both tests and all systems share the statistics of the sentences, which take long for TER.
+    metric._extract_corpus_statistics = functools.cache(metric._extract_corpus_statistics)
+    texts: list[tuple[str, Sequence[str]]] = [(str(n), tuple(lines)) for n, lines in enumerate(systems)]
+    results, signatures = dict[str, Any](), dict[str, str]()
+    for test in tests:
+        test_signatures, test_results = PairedTest(texts, {name: metric}, None, test_type=TESTS[test])()
+        (signatures[test],) = map(str, test_signatures.values())
+        _, results[test] = test_results.values()
+    scores = []
+    for bootstrap, randomised in zip(
+        results["bootstrap"], results.get("randomisation", results["bootstrap"]), strict=True
+    ):
+        mean, half = float(bootstrap.mean), float(bootstrap.ci)
+        p_values = bootstrap.p_value, randomised.p_value
+        scores.append(Score(float(bootstrap.score), signatures["bootstrap"], mean - half, mean + half, *p_values))
+    return scores, signatures
+
+
+def check_seed() -> None:
+    """Raise a ConfigError if sacreBLEU cannot use the bootstrap seed in SACREBLEU_SEED."""
+    seed = os.environ.get("SACREBLEU_SEED", "none")
+    if seed.lower() != "none" and not seed.isdecimal():
+        raise ConfigError(f"SACREBLEU_SEED ({seed}) must be a whole number of at least 0, or none")
 
 
 def sentence_scores(
-    hypotheses: Sequence[str],
-    *references: Sequence[str],
-    metrics: Sequence[str] = tuple(METRICS),
-    lowercase: bool = False,
-    tokenize: str | None = None,
+    hypotheses: Sequence[str], *references: Sequence[str], metrics: Sequence[str] = tuple(METRICS), **options: Any
 ) -> list[dict[str, float]]:
     """Score every sentence separately, as `sacrebleu --sentence-level` does."""
-    check_lines(hypotheses, *references)
-    scorers = {
-        name: make_metric(
-            name, lowercase=lowercase, tokenize=tokenize, **({"effective_order": True} if name == "bleu" else {})
-        )
-        for name in metrics
-    }
+    scorers = {name: make_metric(name, **options) for name in metrics}
+    if "bleu" in scorers:
+        scorers["bleu"] = make_metric("bleu", effective_order=True, **options)
     return [
         {name: float(scorer.sentence_score(hypothesis, list(lines)).score) for name, scorer in scorers.items()}
         for hypothesis, *lines in zip(hypotheses, *references, strict=True)
@@ -131,63 +154,43 @@ def sentence_scores(
 
 
 def by_length(
-    hypotheses: Sequence[str],
-    *references: Sequence[str],
-    lengths: Sequence[int] = LENGTHS,
-    lowercase: bool = False,
-    tokenize: str | None = None,
+    hypotheses: Sequence[str], *references: Sequence[str], lengths: Sequence[int] = LENGTHS, **options: Any
 ) -> list[Bucket]:
     """BLEU of the sentences in each bucket of (first) reference length; empty buckets are left out.
 
     An empty reference is in the first bucket.
     """
-    check_lines(hypotheses, *references)
     members: dict[int, list[int]] = {}
-    for sentence, length in enumerate(line_lengths(references[0], tokenize=tokenize)):
+    for sentence, length in enumerate(line_lengths(references[0], tokenize=options.get("tokenize"))):
         members.setdefault(sum(length > limit for limit in lengths), []).append(sentence)
-    metric = make_metric("bleu", lowercase=lowercase, tokenize=tokenize)
     buckets = []
     for number, sentences in sorted(members.items()):
         texts, *lists = ([lines[sentence] for sentence in sentences] for lines in (hypotheses, *references))
-        score, _, low, high = _score(metric, texts, lists, interval=True)
-        assert low is not None
-        assert high is not None
+        bleu, _, low, high, *_ = _score("bleu", texts, lists, interval=True, **options)
         first = lengths[number - 1] + 1 if number else 1
         last = lengths[number] if number < len(lengths) else None
         # The interval is centred on the bootstrap mean, so with few sentences it may leave the range of BLEU.
-        buckets.append(Bucket(first, last, len(sentences), score, max(low, 0.0), min(high, 100.0)))
+        buckets.append(Bucket(first, last, len(sentences), bleu, max(low or 0.0, 0.0), min(high or 0.0, 100.0)))
     return buckets
-
-
-def check_lengths(lengths: Sequence[int]) -> None:
-    """Raise a ConfigError if bucket limits do not increase."""
-    if not lengths or lengths[0] < 1 or list(lengths) != sorted(set(lengths)):
-        listed = ",".join(map(str, lengths))
-        raise ConfigError(f"--lengths ({listed}) must be increasing numbers of words from 1, such as 10,20,30,40,60")
 
 
 def line_lengths(lines: Sequence[str], *, tokenize: str | None = None) -> list[int]:
     """The number of words in every line: separated by spaces, or by the tokenizer for languages without spaces."""
-    if tokenize is None or tokenize in SPACE_TOKENIZERS:
-        return [len(line.split()) for line in lines]
-    split = word_splitter(lowercase=False, tokenize=tokenize)
+    split = str.split if tokenize in SPACE_TOKENIZERS else word_splitter(tokenize=tokenize)
     return [len(split(line)) for line in lines]
 
 
-def word_splitter(*, lowercase: bool, tokenize: str | None) -> Callable[[str], list[str]]:
+def word_splitter(*, lowercase: bool = False, tokenize: str | None = None) -> Callable[[str], list[str]]:
     """Return a function that splits a line into words as BLEU does."""
     tokenizer = make_metric("bleu", tokenize=tokenize).tokenizer
     return lambda line: tokenizer((line.lower() if lowercase else line).rstrip()).split()
 
 
-def check_lines(hypotheses: Sequence[str], *references: Sequence[str]) -> None:
-    """Raise a DataError if hypotheses and references do not have the same number of lines."""
-    if not references:
-        raise DataError("there is no reference to score against")
-    for lines in references:
-        if len(hypotheses) != len(lines):
-            raise DataError(
-                f"there are {len(hypotheses):,} translations and {len(lines):,} references: the numbers must be equal"
-            )
-    if not hypotheses:
-        raise DataError("there are no translations to score")
+def check_lines(texts: Mapping[str, Sequence[str]]) -> None:
+    """Raise a DataError unless these texts, by name, have the same number of lines, and at least one."""
+    (first, lines), *others = texts.items()
+    for name, other in others:
+        if len(other) != len(lines):
+            raise DataError(f"{name} has {len(other):,} lines and {first} {len(lines):,}: the numbers must be equal")
+    if not lines:
+        raise DataError(f"{first} has no lines: there is nothing to score")

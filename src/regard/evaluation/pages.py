@@ -48,12 +48,13 @@ def comparison_page(comparison: Comparison) -> str:
         )
         traces |= {(name, line): trace for line, trace in line_traces.items()}
     rows = []
-    for kind, contrast, (line, _, chrf, baseline_chrf, text, baseline_text) in examples:
+    for kind, contrast, sentence in examples:
+        line = sentence.line
         outputs = [
             Output(name, translation, {"chrf": score}, trace=traces.get((name, line)))
             for name, translation, score in (
-                (contrast.system, text, chrf),
-                (contrast.baseline, baseline_text, baseline_chrf),
+                (contrast.system, sentence.text, sentence.chrf),
+                (contrast.baseline, sentence.baseline_text, sentence.baseline_chrf),
             )
         ]
         source = sources[line - 1] if sources is not None else ""

@@ -1,6 +1,6 @@
 """Perplexity: how well a gpt or a bert predicts a text, token by token.
 
-B rows, T tokens, V vocabulary.
+V vocabulary.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from regard.config import Config
 from regard.errors import ConfigError, DataError
@@ -38,6 +37,7 @@ class Perplexity(Report):
 
     system: str
     family: str
+    perplexity: float
     nats: float
     """The mean negative log-likelihood of a predicted token."""
     predicted: int
@@ -52,32 +52,17 @@ class Perplexity(Report):
     """The window size in tokens; windows do not overlap."""
     masked: float | None
     """The share of tokens masked for a bert; None for a gpt."""
-
-    @property
-    def perplexity(self) -> float:
-        return _exp(self.nats)
-
-    @property
-    def perplexity_per_word(self) -> float | None:
-        """None for a bert, which predicts only masked tokens, and if infinite (a script without spaces)."""
-        value = _exp(self.nats * self.tokens / max(self.words, 1))
-        return None if self.masked is not None or math.isinf(value) else value
-
-    @property
-    def bits_per_character(self) -> float | None:
-        return None if self.masked is not None else self.nats * self.tokens / math.log(2) / max(self.characters, 1)
-
-    @property
-    def signature(self) -> str:
-        """The settings that determine the numbers, in the style of sacreBLEU."""
-        window = f"window:{self.window}|overlap:no"
-        return window if self.masked is None else f"{window}|masked:{self.masked:g}|seed:{SEED}"
+    perplexity_per_word: float | None
+    """None for a bert, which predicts only masked tokens, and if infinite (a script without spaces)."""
+    bits_per_character: float | None
+    """None for a bert."""
+    signature: str
+    """The settings that determine the numbers, in the style of sacreBLEU."""
+    seed: int | None
+    """Of the masks of a bert."""
 
     def to_dict(self) -> dict[str, Any]:
-        derived = {name: getattr(self, name) for name in ("perplexity_per_word", "bits_per_character", "signature")}
-        fields = {"system": self.system, "family": self.family, "perplexity": self.perplexity, **asdict(self)}
-        values = {**fields, **derived, "seed": None if self.masked is None else SEED}
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
     def tables(self) -> list[Table]:
         window = f"windows of {self.window:,} tokens without overlap"
@@ -94,6 +79,7 @@ class Perplexity(Report):
         return [Table(["", ""], rows)]
 
 
+@torch.inference_mode()
 def measure(
     model: Writer | Reader, text: str | Path, *, system: str = "model", progress: Progress | None = None
 ) -> Perplexity:
@@ -103,34 +89,53 @@ def measure(
     module, config = model.models[0] if isinstance(model, Writer) else model.model, model.config
     if config.text.continuous:
         texts = list(read_continuous(str(text)))
-        whole = "".join(texts)
-        words, characters = len(whole.split()) + whole.count("\n"), len(whole)
+        lines = "".join(texts).split("\n")
+        ends = len(lines) - 1
     else:
-        texts = [line for line, _ in read_lines(text) if line.strip()]
-        words = sum(len(line.split()) + 1 for line in texts)
-        characters = sum(len(line) + 1 for line in texts)
+        texts = lines = [line for line, _ in read_lines(text) if line.strip()]
+        ends = len(lines)
     if not texts:
         raise DataError(f"{text} is empty or has only empty lines")
-    make, windows, tokens, window = _windows(texts, model.tokenizer, config)
-    nats, predicted = _negative_log_likelihood(module, make, range(windows), model.device, progress)
+    words = sum(len(line.split()) for line in lines) + ends
+    characters = sum(map(len, lines)) + ends
+    make, batches, tokens, window = _windows(texts, model.tokenizer, config)
+    nats, predicted = torch.zeros((), dtype=torch.float64), 0
+    with Prefetcher(make, range(batches), device=model.device) as feed:
+        for number, batch in enumerate(feed, 1):
+            logits = module(batch)
+            labels = batch.target_out if logits.dim() == 3 else batch.target_out[batch.target_out != PAD]
+            loss = F.cross_entropy(logits.flatten(0, -2).float(), labels.flatten(), ignore_index=PAD, reduction="sum")
+            nats += loss.double().cpu()
+            predicted += batch.target_tokens
+            if progress is not None:
+                progress(number, batches)
+    mean = float(nats) / max(predicted, 1)
+    is_gpt = config.model.family == "gpt"
+    masked = None if is_gpt else config.text.mask_probability
+    per_word = _exp(mean * tokens / max(words, 1))
+    signature = f"window:{window}|overlap:no"
     return Perplexity(
         system=system,
         family=config.model.family,
-        nats=nats / max(predicted, 1),
+        perplexity=_exp(mean),
+        nats=mean,
         predicted=predicted,
         tokens=tokens,
         words=words,
         characters=characters,
         window=window,
-        masked=config.text.mask_probability if config.model.family == "bert" else None,
+        masked=masked,
+        perplexity_per_word=per_word if is_gpt and math.isfinite(per_word) else None,
+        bits_per_character=mean * tokens / math.log(2) / max(characters, 1) if is_gpt else None,
+        signature=signature if is_gpt else f"{signature}|masked:{masked:g}|seed:{SEED}",
+        seed=None if is_gpt else SEED,
     )
 
 
 def _windows(texts: Sequence[str], tokenizer: Tokenizer, config: Config) -> tuple[MakeBatch, int, int, int]:
     """The batches of a text cut into windows, their number, the number of tokens and the length of a window."""
     ids = [np.array([*tokens, END], np.int64) for tokens in tokenizer.encode_batch(list(texts))]
-    lengths = np.array([len(tokens) for tokens in ids], np.int32)
-    column = Column.of(np.concatenate(ids), lengths)
+    column = Column.of(np.concatenate(ids), np.array([len(tokens) for tokens in ids], np.int32))
     stream = Stream(column, np.arange(len(ids)), continuous=config.text.continuous)
     length = min(config.text.context_length, config.model.max_positions, len(stream))
     batch_tokens = max(BATCH_TOKENS, length)
@@ -140,24 +145,6 @@ def _windows(texts: Sequence[str], tokenizer: Tokenizer, config: Config) -> tupl
         return packed(stream, plan, **options), len(plan), len(stream), length
     masking: dict[str, Any] = {"mask_probability": config.text.mask_probability, "vocabulary": config.model.vocabulary}
     return packed_masked(stream, plan, **options, **masking, seed=SEED, epoch=0), len(plan), len(stream), length
-
-
-@torch.inference_mode()
-def _negative_log_likelihood(
-    model: nn.Module, make: MakeBatch, numbers: range, device: torch.device, progress: Progress | None
-) -> tuple[float, int]:
-    """The sum over all predicted tokens in nats, and the number of these tokens."""
-    nats, predicted = torch.zeros((), dtype=torch.float64), 0
-    with Prefetcher(make, numbers, device=device) as feed:
-        for number, batch in enumerate(feed, 1):
-            logits = model(batch)
-            labels = batch.target_out if logits.dim() == 3 else batch.target_out[batch.target_out != PAD]
-            loss = F.cross_entropy(logits.flatten(0, -2).float(), labels.flatten(), ignore_index=PAD, reduction="sum")
-            nats += loss.double().cpu()
-            predicted += batch.target_tokens
-            if progress is not None:
-                progress(number, len(numbers))
-    return float(nats), predicted
 
 
 def _exp(nats: float) -> float:

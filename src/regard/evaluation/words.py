@@ -6,7 +6,8 @@ N sentences, K frequency buckets.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +17,10 @@ from regard.evaluation.metrics import RESAMPLES
 FREQUENCIES = (1, 2, 3, 4, 5, 10, 100, 1000)  # lower limits of the frequency buckets; one more holds unseen words
 SEED = 12345  # of the bootstrap, sacreBLEU's default
 MAX_ORDER = 4  # words in an n-gram
+MAX_NGRAMS = 12
 
 Words = Sequence[str]
+Ngrams = Counter[tuple[str, ...]]
 
 
 class FrequencyBucket(NamedTuple):
@@ -46,42 +49,36 @@ def by_frequency(
 
     A word is counted as right at most as often as it occurs in the reference of the same line (clipped counts).
     """
-    counts = np.zeros((len(hypotheses), 3, len(FREQUENCIES) + 1))  # right, in the translation, in the reference
+    counts = np.zeros((len(hypotheses), 3, len(FREQUENCIES) + 1))  # (N, 3, K): right, in the translation, expected
     for row, (hypothesis, reference) in enumerate(zip(hypotheses, references, strict=True)):
         translated, expected = Counter(hypothesis), Counter(reference)
         for kind, words in enumerate((translated & expected, translated, expected)):
             for word, number in words.items():
                 counts[row, kind, np.searchsorted(FREQUENCIES, frequencies[word], side="right")] += number
-    right, translated_words, reference_words = counts.sum(0)
-    f1 = _f1(right, translated_words, reference_words)
-    low, high = np.quantile(_bootstrap(counts), [0.025, 0.975], axis=0)
-    buckets = []
-    for number, words in enumerate(reference_words):
-        if not words and not translated_words[number]:
-            continue
-        first = FREQUENCIES[number - 1] if number else 0
-        last = FREQUENCIES[number] - 1 if number < len(FREQUENCIES) else None
-        precision, recall = (right[number] / max(total[number], 1) for total in (translated_words, reference_words))
-        values = map(float, (precision, recall, f1[number], low[number], high[number]))
-        buckets.append(FrequencyBucket(first, last, int(words), *values))
-    return buckets
+    random, size = np.random.default_rng(SEED), len(counts)
+    samples = [np.bincount(random.integers(size, size=size), minlength=size) for _ in range(RESAMPLES)]
+    low, high = np.quantile([_f1(np.tensordot(sample, counts, 1)) for sample in samples], [0.025, 0.975], axis=0)
+    totals = counts.sum(0)
+    precision, recall = totals[0] / np.maximum(totals[1:], 1)
+    measures = np.stack([precision, recall, _f1(totals), low, high], axis=1).tolist()
+    firsts, lasts = (0, *FREQUENCIES), (*(limit - 1 for limit in FREQUENCIES), None)
+    _, translated_words, reference_words = totals
+    return [
+        FrequencyBucket(first, last, int(words), *values)
+        for first, last, words, others, values in zip(
+            firsts, lasts, reference_words, translated_words, measures, strict=True
+        )
+        if words or others
+    ]
 
 
-def _f1(right: Any, translated: Any, expected: Any) -> Any:
+def _f1(counts: Any) -> Any:
+    right, translated, expected = counts
     return 2 * right / np.maximum(translated + expected, 1)
 
 
-def _bootstrap(counts: Any) -> Any:
-    """(RESAMPLES, K) F1 of bootstrap samples of the sentences."""
-    random, size = np.random.default_rng(SEED), len(counts)
-    samples = []
-    for _ in range(RESAMPLES):
-        weights = np.bincount(random.integers(size, size=size), minlength=size)
-        samples.append(_f1(*np.tensordot(weights, counts, 1)))
-    return np.stack(samples)
-
-
-class NgramDifference(NamedTuple):
+@dataclass(frozen=True)
+class NgramDifference:
     """An n-gram, and how often each of two systems has it right."""
 
     words: str
@@ -91,35 +88,28 @@ class NgramDifference(NamedTuple):
     """The share of correct occurrences that are in the first system, with add-one smoothing."""
 
 
-def matching_ngrams(hypotheses: Sequence[Words], *references: Sequence[Words]) -> Counter[tuple[str, ...]]:
+def matching_ngrams(hypotheses: Sequence[Words], *references: Sequence[Words]) -> Ngrams:
     """Count correct n-grams, each at most as often as it occurs in a reference of the same line (clipped counts)."""
-    matches: Counter[tuple[str, ...]] = Counter()
+    matches: Ngrams = Counter()
     for hypothesis, *expected in zip(hypotheses, *references, strict=True):
-        allowed: Counter[tuple[str, ...]] = Counter()
+        allowed: Ngrams = Counter()
         for words in expected:
-            allowed |= Counter(_ngrams(words))
-        matches.update(Counter(_ngrams(hypothesis)) & allowed)
+            allowed |= _ngrams(words)
+        matches.update(_ngrams(hypothesis) & allowed)
     return matches
 
 
-def _ngrams(words: Words) -> Iterator[tuple[str, ...]]:
-    for size in range(1, MAX_ORDER + 1):
-        for start in range(len(words) - size + 1):
-            yield tuple(words[start : start + size])
+def _ngrams(words: Words) -> Ngrams:
+    return Counter(
+        tuple(words[start : start + size]) for size in range(1, MAX_ORDER + 1) for start in range(len(words) - size + 1)
+    )
 
 
-def ngram_differences(
-    here: Counter[tuple[str, ...]], there: Counter[tuple[str, ...]], count: int
-) -> list[NgramDifference]:
+def ngram_differences(here: Ngrams, there: Ngrams) -> list[NgramDifference]:
     """The n-grams that one system has right more often than another, largest share first, after compare-mt."""
     differences = [
         NgramDifference(" ".join(words), number, there[words], (number + 1.0) / (number + there[words] + 2.0))
         for words, number in here.items()
         if number > there[words]
     ]
-    return sorted(differences, key=lambda ngram: (-ngram.share, -ngram.here, ngram.words))[:count]
-
-
-def count_words(lines: Iterable[Words]) -> Counter[str]:
-    """Count the words of all lines."""
-    return Counter(word for words in lines for word in words)
+    return sorted(differences, key=lambda ngram: (-ngram.share, -ngram.here, ngram.words))[:MAX_NGRAMS]

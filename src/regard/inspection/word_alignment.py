@@ -123,7 +123,7 @@ def align(
     if dev and chosen:
         name = next(iter(chosen))
         raise ConfigError(f"--dev chooses the {name}: leave out --{name}")
-    torch_device = find_device(device) if isinstance(device, str) else device
+    torch_device = find_device(device)
     forward = Aligner.load(Path(folder), torch_device, tag=tag)
     backward = Aligner.load(Path(reverse), torch_device) if reverse is not None else None
     texts, golds = _read(source, target, gold)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from regard import folders
 from regard.config import Config, from_json, to_json
+from regard.devices import find_device
 from regard.errors import ConfigError, FolderError
 from regard.folders import CHECKSUMS, clear_os_errors
 from regard.models import build
@@ -122,7 +123,8 @@ def load_ensemble(
                 f"{path} has another tokenizer than {paths[0]}: only models with the same tokenizer work together, "
                 "such as those that start from one another (regard train --from)"
             )
-    models = [load_model(path, device, config=config)[0] for path, config in zip(paths, configs, strict=True)]
+    place = find_device(device)
+    models = [load_model(path, place, config=config)[0] for path, config in zip(paths, configs, strict=True)]
     return models, tokenizers[0], configs[0]
 
 

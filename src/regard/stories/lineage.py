@@ -26,7 +26,7 @@ from regard.config import Config, find_config
 from regard.corpora import catalog
 from regard.counting import count
 from regard.errors import FolderError, RunError
-from regard.evaluation.metrics import Bucket, bootstrap_seed, by_length, corpus_scores
+from regard.evaluation.metrics import Bucket, by_length, check_seed, corpus_scores
 from regard.inspection import race
 from regard.inspection.attribution import Map, attention
 from regard.models import build
@@ -99,7 +99,7 @@ def run(
 ) -> dict[str, Any]:
     """Train all models, score them and write the page; returns the results, which are also in `race.json`."""
     start = time.perf_counter()
-    bootstrap_seed()  # an invalid SACREBLEU_SEED should fail now, not after training
+    check_seed()  # an invalid SACREBLEU_SEED should fail now, not after training
     with folders.lock_folder(out), _elapsed(out / "spent.txt", start) as seconds_before:
         data = _make_corpus(out / "data", sizes, say)
         planned = _plan_updates(out, data, minutes, updates, seeds, device, say)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import torch
 
-from regard.devices import find_device
 from regard.models.folder import load_config, split_folders
 from regard.translation.reader import Reader
 from regard.translation.translator import Translator
@@ -22,6 +21,5 @@ FAMILIES: dict[str, type[Translator | Writer | Reader]] = {
 
 def load(folder: str | Path, device: torch.device | str = "auto") -> Translator | Writer | Reader:
     """Load a Translator, a Writer (gpt) or a Reader (bert); folders joined by `+` are an ensemble."""
-    place = find_device(device) if isinstance(device, str) else device
     config = load_config(split_folders(folder)[0])
-    return FAMILIES[config.model.family].load(folder, place, config=config)
+    return FAMILIES[config.model.family].load(folder, device, config=config)

@@ -51,7 +51,7 @@ class Reader:
         self.model, self.tokenizer, self.config = model, tokenizer, config
 
     @classmethod
-    def load(cls, folder: str | Path, device: torch.device | str = "cpu", config: Config | None = None) -> Reader:
+    def load(cls, folder: str | Path, device: torch.device | str = "auto", config: Config | None = None) -> Reader:
         """Load a model folder."""
         if len(split_folders(folder)) > 1:
             raise FolderError(f"{folder} is an ensemble, which is not supported for a bert: give one folder")

@@ -122,7 +122,7 @@ class Translator:
     def load(
         cls,
         folder: str | Path,
-        device: torch.device | str = "cpu",
+        device: torch.device | str = "auto",
         values: Sequence[str] = (),
         config: Config | None = None,
     ) -> Translator:

@@ -57,7 +57,7 @@ class Writer:
         self.tokenizer, self.config = tokenizer, config
 
     @classmethod
-    def load(cls, folder: str | Path, device: torch.device | str = "cpu", config: Config | None = None) -> Writer:
+    def load(cls, folder: str | Path, device: torch.device | str = "auto", config: Config | None = None) -> Writer:
         """Load a model folder, or an ensemble joined by `+`."""
         models, tokenizers, config = load_ensemble(folder, device, ("gpt",), "does not generate text", config)
         return cls(models, tokenizers.source, config)
