@@ -75,7 +75,7 @@ def test_integrated_gradients_add_up_to_the_change_of_the_log_probability(
     target = attribution._explained_tokens(found)
     with torch.no_grad():
         whole = attribution.log_probabilities(model, [found.source.ids], target)[0]
-        with attribution._scaled_embeddings(model, 0.0):
+        with attribution.scaled_embeddings(model, 0.0):
             nothing = attribution.log_probabilities(model, [found.source.ids], target)[0]
     given = attribution.explain(found, "gradient", model).values[0, 0].sum(1)
     torch.testing.assert_close(given, whole - nothing, atol=0.02, rtol=0.01)
@@ -171,7 +171,7 @@ def test_value_of_an_rnn_is_the_weight_times_the_norm_of_the_state(tokenizer: To
 def test_subwords_are_summed_into_words() -> None:
     rows, columns = side("a b", 2), side("c")
     tokens = torch.arange(10.0).reshape(5, 2)
-    summed = sum_by_word(tokens, rows, columns)
+    summed = sum_by_word(sum_by_word(tokens.mT, columns).mT, rows)
     assert summed.tolist() == [[2.0, 4.0], [10.0, 12.0], [8.0, 9.0]]
 
 

@@ -23,17 +23,22 @@ from regard.config import Config
 from regard.errors import ConfigError, DataError, FolderError, InputError
 from regard.inspection.alignment import (
     METHODS,
-    AlignmentCounts,
     AlignmentSettings,
     candidate_settings,
     count_matches,
     directions,
     symmetrize,
 )
-from regard.inspection.word_alignment import Aligner, align_pairs, choose_attention, choose_by_agreement, choose_method
+from regard.inspection.word_alignment import (
+    Aligner,
+    both_directions,
+    choose_attention,
+    choose_by_agreement,
+    choose_method,
+)
 from regard.models import build
 from regard.models.folder import save_model
-from regard.text.alignments import Gold
+from regard.text.alignments import Gold, Link
 from regard.text.tokenizer import train
 from tests.training.runs import FAMILIES, SHAPE
 
@@ -45,6 +50,10 @@ PAIRS = [
     ("he hears the small bird", "il entend le petit oiseau"),
 ]
 DIAGONAL = [Gold(*[frozenset((i, i) for i in range(min(len(s.split()), len(t.split()))))] * 2) for s, t in PAIRS]
+
+
+def align_pairs(pairs: list[tuple[str, str]], forward: Aligner, backward: Aligner | None = None) -> list[list[Link]]:
+    return [symmetrize(*both, forward.settings.method) for both in both_directions(pairs, forward, backward)]
 
 
 def make_folder(folder: Path, family: str = "transformer", *, seed: int = 1, **text: Any) -> Path:
@@ -76,7 +85,7 @@ def reverse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_pair_has_an_alignment_and_an_empty_one_has_no_links(tmp_path: Path, family: str) -> None:
     direction = Aligner.load(make_folder(tmp_path / "model", family), "cpu")
     direction.settings = AlignmentSettings(method="one")
-    found = list(align_pairs(PAIRS, direction))
+    found = align_pairs(PAIRS, direction)
     assert [sorted(target for _, target in links) for links in found] == [
         [0, 1, 2],
         [],
@@ -126,14 +135,11 @@ def test_the_attention_of_two_models_is_multiplied(folder: Path, reverse: Path) 
     forward, backward = Aligner.load(folder, "cpu"), Aligner.load(reverse, "cpu")
     one, other = forward.weights(PAIRS[2:3])[0], backward.weights([PAIRS[2][::-1]])[0].T
     forward.settings = AlignmentSettings(method="union")
-    assert next(align_pairs(PAIRS[2:3], forward, backward)) == symmetrize(*directions(one * other), "union")
+    assert align_pairs(PAIRS[2:3], forward, backward)[0] == symmetrize(*directions(one * other), "union")
 
 
 def total(direction: Aligner, backward: Aligner | None = None) -> float:
-    found = AlignmentCounts()
-    for links, gold in zip(align_pairs(PAIRS, direction, backward), DIAGONAL, strict=True):
-        found = found.plus(count_matches(links, gold))
-    return float(found.aer)
+    return count_matches(align_pairs(PAIRS, direction, backward), DIAGONAL).aer
 
 
 def test_the_settings_with_the_lowest_error_rate_are_chosen(folder: Path) -> None:

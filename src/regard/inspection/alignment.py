@@ -6,7 +6,6 @@ L layers, H heads, T target words, S source words, C candidate settings.
 from __future__ import annotations
 
 import json
-from bisect import bisect_right, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
@@ -54,6 +53,17 @@ class AlignmentSettings:
     method: str = "grow-diag-final"
     """One of METHODS."""
 
+    def __post_init__(self) -> None:
+        for name, number in (("layer", self.layer), ("head", self.head)):
+            whole = type(number) is int and number >= 0
+            if not whole and number != MEAN and (name, number) != ("layer", None):
+                raise InputError(f"the {name} ({number}) must be a number from 0, or {MEAN}")
+        if type(self.shift) is not bool:
+            raise InputError(f"shift ({self.shift}) must be true or false")
+        if self.method not in METHODS:
+            known = f"{did_you_mean(self.method, METHODS)} There are: {', '.join(METHODS)}"
+            raise InputError(f"There is no method {self.method}.{known}")
+
     def __str__(self) -> str:
         layers: dict[int | str | None, str] = {None: "the default layer", MEAN: "the mean of the layers"}
         layer = layers.get(self.layer, f"layer {self.layer}")
@@ -70,16 +80,10 @@ class AlignmentSettings:
         """The settings saved in a model folder, or None."""
         path = folder / FILE
         data = read_optional(path)
-        if data is None:
-            return None
         try:
-            settings = cls(**json.loads(data))
-            if type(settings.shift) is not bool:
-                raise ValueError("shift must be true or false")
-            settings.check()
+            return None if data is None else cls(**json.loads(data))
         except (ValueError, TypeError, RecursionError, InputError) as error:
             raise FolderError(f"{path} is damaged: {error}") from error
-        return settings
 
     @classmethod
     def default(cls, config: Config) -> AlignmentSettings:
@@ -89,32 +93,23 @@ class AlignmentSettings:
         layers = config.model.decoder_layers if config.model.family == "transformer" else 1
         return cls(layer=max(layers - 2, 0), head=0)
 
-    def check(self) -> None:
-        """Refuse values that no model could have."""
-        for name, number in (("layer", self.layer), ("head", self.head)):
-            whole = type(number) is int and number >= 0
-            if not whole and number != MEAN and (name, number) != ("layer", None):
-                raise InputError(f"the {name} ({number}) must be a number from 0, or {MEAN}")
-        if self.method not in METHODS:
-            known = f"{did_you_mean(self.method, METHODS)} There are: {', '.join(METHODS)}"
-            raise InputError(f"There is no method {self.method}.{known}")
+
+def cross_attention(trace: Trace) -> Tensor:
+    """[target word, source word]: the cross-attention that alignments are read from by default."""
+    return _select(_by_word(trace, shift=False), AlignmentSettings())
 
 
-def cross_attention(trace: Trace, layer: int | str | None = None) -> Tensor:
-    """[target word, source word]: the cross-attention of one decoder layer or of all ("mean"), heads averaged."""
-    return _select(_by_word(trace, shift=False), AlignmentSettings(layer))
-
-
-def extract_alignment(trace: Trace, settings: AlignmentSettings | None = None) -> list[Link]:
+def extract_alignment(trace: Trace) -> list[Link]:
     """(source word, target word) pairs, counted from 0 without special tokens, as in Pharaoh's format."""
-    settings = settings or AlignmentSettings()
+    settings = AlignmentSettings()
     return symmetrize(*directions(attention_weights(trace, [settings])[0]), settings.method)
 
 
 def attention_weights(trace: Trace, candidates: Sequence[AlignmentSettings]) -> Tensor:
     """(C, T, S): the attention of target words to source words without special tokens, for each of the settings."""
-    sources = [index for index, special in enumerate(trace.source.special) if not special]
-    targets = [index for index, special in enumerate(trace.target.special) if not special]
+    sources, targets = (
+        [index for index, special in enumerate(side.special) if not special] for side in (trace.source, trace.target)
+    )
     tables = {shift: _by_word(trace, shift) for shift in {settings.shift for settings in candidates}}
     weights = torch.stack([_select(tables[settings.shift], settings) for settings in candidates])
     return weights[:, targets][:, :, sources]
@@ -125,7 +120,7 @@ def directions(weights: Tensor) -> tuple[list[Link], list[Link]]:
     return best_links(weights, -1), best_links(weights, -2)
 
 
-def best_links(weights: Tensor, axis: int) -> list[Link]:
+def best_links(weights: Tensor, axis: int = -1) -> list[Link]:
     """Links to the largest weights of (T, S) along an axis; a word whose weights are all zero has none."""
     if not weights.numel():
         return []
@@ -153,66 +148,49 @@ def _by_word(trace: Trace, shift: bool) -> Tensor:
 
 def _select(weights: Tensor, settings: AlignmentSettings) -> Tensor:
     """(T, S) from (L, H, T, S)."""
-    layer, layers, heads = settings.layer, len(weights), weights.shape[1]
+    layer, head, (layers, heads) = settings.layer, settings.head, weights.shape[:2]
     if layer is None:
         layer = layers - 2 if layers > 2 else MEAN
-    if isinstance(layer, int) and not 0 <= layer < layers:
+    if isinstance(layer, int) and layer >= layers:
         raise InputError(f"there is no decoder layer {layer}: it has layers 0 to {layers - 1}")
-    if isinstance(settings.head, int) and not 0 <= settings.head < heads:
-        raise InputError(f"there is no head {settings.head}: it has heads 0 to {heads - 1}")
+    if isinstance(head, int) and head >= heads:
+        raise InputError(f"there is no head {head}: it has heads 0 to {heads - 1}")
     chosen = weights[layer] if isinstance(layer, int) else weights.mean(0)
-    return chosen[settings.head] if isinstance(settings.head, int) else chosen.mean(0)
-
-
-# Symmetrization.
+    return chosen[head] if isinstance(head, int) else chosen.mean(0)
 
 
 def symmetrize(forward: Iterable[Link], backward: Iterable[Link], method: str) -> list[Link]:
     """One alignment from two directions, both as (source, target).
 
-    Points are visited in the order of Moses' symal (by target, then source, new ones in their place), on which the
-    result of growing depends.
+    Points are visited in the order of Moses' symal, by target, then source, on which the result of growing depends.
     """
     if method == "one":
         return sorted(forward)
     first, second = ({(target, source) for source, target in links} for links in (forward, backward))
-    points = first | second if method == "union" else first & second
-    if method.startswith("grow"):
-        points = _grow(points, first | second, STRAIGHT + DIAGONAL * ("diag" in method))
-    if "final" in method:
-        for direction in (first, second):
-            _add_final(points, direction, both=method.endswith("and"))
-    return sorted((source, target) for target, source in points)
-
-
-def _grow(points: set[Link], union: set[Link], neighbours: Sequence[Link]) -> set[Link]:
-    points, order = set(points), sorted(points)
+    union = first | second
+    points = set(union) if method == "union" else first & second
     targets, sources = {target for target, _ in points}, {source for _, source in points}
-    added = True
-    while added:
-        added, index = False, 0
-        while index < len(order):
-            here = order[index]
-            for down, right in neighbours:
-                point = here[0] + down, here[1] + right
+
+    def add(point: Link) -> None:
+        points.add(point)
+        targets.add(point[0])
+        sources.add(point[1])
+
+    neighbours = STRAIGHT + DIAGONAL * ("diag" in method)
+    growing = method.startswith("grow")
+    while growing:
+        growing = False
+        for target, source in sorted(union):
+            for down, right in neighbours if (target, source) in points else ():
+                point = target + down, source + right
                 if point in union and not (point[0] in targets and point[1] in sources):
-                    points.add(point)
-                    insort(order, point)
-                    targets.add(point[0])
-                    sources.add(point[1])
-                    added = True
-            index = bisect_right(order, here)
-    return points
-
-
-def _add_final(points: set[Link], direction: set[Link], *, both: bool) -> None:
-    targets, sources = {target for target, _ in points}, {source for _, source in points}
-    for target, source in sorted(direction):
+                    add(point)
+                    growing = True
+    for target, source in (*sorted(first), *sorted(second)) if "final" in method else ():
         free = target not in targets, source not in sources
-        if all(free) if both else any(free):
-            points.add((target, source))
-            targets.add(target)
-            sources.add(source)
+        if all(free) if method.endswith("and") else any(free):
+            add((target, source))
+    return sorted((source, target) for target, source in points)
 
 
 # Alignment error rate.
@@ -226,34 +204,29 @@ class AlignmentCounts(NamedTuple):
     in_sure: int = 0
     in_possible: int = 0
 
-    def plus(self, other: AlignmentCounts) -> AlignmentCounts:
-        return AlignmentCounts(*(here + there for here, there in zip(self, other, strict=True)))
-
     @property
     def aer(self) -> float:
         """Alignment error rate: 1 - (|A and S| + |A and P|) / (|A| + |S|) (Och and Ney, 2003)."""
-        return 1 - _ratio(self.in_sure + self.in_possible, self.predicted + self.sure)
-
-    @property
-    def precision(self) -> float:
-        return _ratio(self.in_possible, self.predicted)
-
-    @property
-    def recall(self) -> float:
-        return _ratio(self.in_sure, self.sure)
+        return self.to_dict()["aer"]
 
     def to_dict(self) -> dict[str, float]:
-        return {"aer": self.aer, "precision": self.precision, "recall": self.recall}
+        def ratio(part: int, whole: int) -> float:
+            return part / whole if whole else 1.0
+
+        return {
+            "aer": 1 - ratio(self.in_sure + self.in_possible, self.predicted + self.sure),
+            "precision": ratio(self.in_possible, self.predicted),
+            "recall": ratio(self.in_sure, self.sure),
+        }
 
     def __str__(self) -> str:
-        return f"AER {self.aer:.1%}, precision {self.precision:.1%}, recall {self.recall:.1%}"
+        return "AER {aer:.1%}, precision {precision:.1%}, recall {recall:.1%}".format(**self.to_dict())
 
 
-def _ratio(part: int, whole: int) -> float:
-    return part / whole if whole else 1.0
-
-
-def count_matches(links: Iterable[Link], gold: Gold) -> AlignmentCounts:
-    """Compare the alignment of one sentence with its gold alignment."""
-    predicted = set(links)
-    return AlignmentCounts(len(predicted), len(gold.sure), len(predicted & gold.sure), len(predicted & gold.possible))
+def count_matches(alignments: Iterable[Iterable[Link]], golds: Iterable[Gold]) -> AlignmentCounts:
+    """Compare the alignments of sentences with their gold alignments."""
+    counts = [
+        (len(links), len(gold.sure), len(links & gold.sure), len(links & gold.possible))
+        for links, gold in zip(map(set, alignments), golds, strict=True)
+    ]
+    return AlignmentCounts(*map(sum, zip(*counts, strict=True)))

@@ -8,8 +8,9 @@ words depend on. Pages and figures name the method they show.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import product
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from regard.attention import MultiHead
 from regard.errors import ConfigError, InputError, did_you_mean
-from regard.inspection.trace import KINDS, Side, Trace, pad, sum_by_word, sum_rows_by_word, tokens_per_word
+from regard.inspection.trace import KINDS, Side, Trace, average_by_word, pad, sum_by_word
 from regard.models import BERT, GPT, RNN, Generator
 from regard.models.contract import Record
 from regard.models.layers import Embedding
@@ -102,59 +103,56 @@ def explain(trace: Trace, method: str, model: nn.Module | None = None, kind: str
     kind = kind or default_kind(trace)
     if method in SIGNED and kind != default_kind(trace):
         raise InputError(f"{method} explains the output: for a {trace.family} the kind is {default_kind(trace)}")
-    if method not in SIGNED and not trace.attention:
-        raise InputError(f"this {trace.family} has no attention to show: use --method gradient or ablation")
-    if method == "attention":
-        return attention(trace, kind)
-    if method == "rollout" and trace.family != "gpt":
-        return rollout(trace, kind)
-    if model is None:
+    if method not in SIGNED:
+        if not trace.attention:
+            raise InputError(f"this {trace.family} has no attention to show: use --method gradient or ablation")
+        trace.check_kind(kind)
+    if model is None and (method in ("value", *SIGNED) or (method == "rollout" and trace.family == "gpt")):
         raise InputError(f"{method} needs the model that made this trace")
-    return WITH_MODEL[method](model, trace, kind)
+    return METHODS[method](trace, kind, model)
 
 
 def explain_all(trace: Trace, model: nn.Module | None = None) -> list[Map]:
-    """All maps of a trace, attention first; without a model, only those that can be computed from the trace."""
-    kinds = sorted(trace.attention, key=lambda kind: kind != default_kind(trace))
-    maps = [explain(trace, "attention", kind=kind) for kind in kinds]
-    if trace.family != "rnn" and (trace.family != "gpt" or model is not None):
-        required = {"cross": set(KINDS), "encoder": {"encoder"}, "decoder": {"decoder"}}
-        if trace.family != "gpt":  # decoder attention is a part of the rollout of cross
-            required["decoder"] = {""}
-        maps += [explain(trace, "rollout", model, kind) for kind in kinds if required[kind] <= set(trace.attention)]
-    if model is not None:
-        maps += [explain(trace, "value", model, kind) for kind in kinds]
-        if not isinstance(model, BERT) or model.head is not None:
-            maps += [explain(trace, method, model) for method in SIGNED]
+    """All maps of a trace that its family has, attention first; without a model, those that need only the trace."""
+    kinds = sorted(trace.attention, key=lambda kind: kind != default_kind(trace)) or [default_kind(trace)]
+    maps = []
+    for method, kind in product(METHODS, kinds):
+        with suppress(InputError):
+            maps.append(explain(trace, method, model, kind))
     return maps
 
 
-# Methods that need the trace alone.
+# Attention and rollout.
 
 
-def attention(trace: Trace, kind: str) -> Map:
+def attention(trace: Trace, kind: str, _: nn.Module | None = None) -> Map:
     """Attention weights; heads are combined by their mean."""
     values = trace.by_word(kind)
     return Map("attention", kind, trace.rows(kind), trace.columns(kind), values, values.mean(1))
 
 
-def rollout(trace: Trace, kind: str) -> Map:
-    """Attention rollout: attention multiplied through the layers down to the embeddings."""
+def rollout(trace: Trace, kind: str, model: nn.Module | None = None) -> Map:
+    """Attention rollout: attention multiplied through the layers down to the embeddings.
+
+    A gpt's needs the model, as the tokens of the prompt attend too, and the trace has only those written.
+    """
     if trace.family == "rnn":
         raise InputError("rollout needs several layers of attention, and an rnn has one: use another method")
+    rows, columns = trace.rows(kind), trace.columns(kind)
     weights = {name: layers.mean(1) for name, layers in trace.attention.items()}  # [L, R, C], heads averaged
-    if kind == "encoder" and kind in weights:
+    if trace.family == "gpt":
+        record: Record = {}
+        with torch.inference_mode():
+            log_probabilities(cast(nn.Module, model), [trace.source.ids], trace.target.ids, record)
+        layers = [record[f"decoder.{layer}.self"][0].float().cpu().mean(0) for layer in range(len(weights[kind]))]
+        shares = rollout_self(torch.stack(layers))[-len(rows.ids) :]
+    elif kind == "encoder" and kind in weights:
         shares = rollout_self(weights["encoder"])
     elif kind == "cross" and len(weights) == len(KINDS):
         shares = rollout_cross(weights["encoder"], weights["decoder"], weights["cross"])
     else:
         raise InputError("rollout has the kinds encoder and cross; decoder attention is a part of cross")
-    return _rollout_map(trace, kind, shares)
-
-
-def _rollout_map(trace: Trace, kind: str, shares: Tensor) -> Map:
-    rows, columns = trace.rows(kind), trace.columns(kind)
-    values = sum_by_word(shares, rows, columns) / tokens_per_word(rows)[:, None]
+    values = average_by_word(shares, rows, columns)
     return Map("rollout", kind, rows, columns, values[None, None], values[None])
 
 
@@ -183,16 +181,7 @@ def _with_residual(weights: Tensor) -> Tensor:
 # Methods that need the model.
 
 
-def rollout_of_gpt(model: nn.Module, trace: Trace, kind: str) -> Map:
-    """Rollout for a gpt, which needs the attention of the prompt's tokens too, not only of those in the trace."""
-    record: Record = {}
-    with torch.inference_mode():
-        log_probabilities(model, [trace.source.ids], trace.target.ids, record)
-    layers = [record[f"decoder.{layer}.self"][0].float().cpu().mean(0) for layer in range(len(trace.attention[kind]))]
-    return _rollout_map(trace, kind, rollout_self(torch.stack(layers))[len(trace.source.ids) - 1 :])
-
-
-def value(model: nn.Module, trace: Trace, kind: str) -> Map:
+def value(trace: Trace, kind: str, model: nn.Module) -> Map:
     """‖α f(x)‖ of every head, f its values through its part of the output projection; combined, the norm of the sum."""
     rows, columns = trace.rows(kind), trace.columns(kind)
     values, joined = [], []
@@ -200,8 +189,7 @@ def value(model: nn.Module, trace: Trace, kind: str) -> Map:
         weights = weights[:, -len(rows.ids) :]  # the tokens of a gpt's prompt attend too
         values.append(weights * projected.norm(dim=-1)[:, None])
         joined.append(torch.einsum("hrc,hcs->rcs", weights, projected).norm(dim=-1))
-    tokens = tokens_per_word(rows)[:, None]
-    per_head, combined = (sum_by_word(torch.stack(layers), rows, columns) / tokens for layers in (values, joined))
+    per_head, combined = (average_by_word(torch.stack(layers), rows, columns) for layers in (values, joined))
     return Map("value", kind, rows, columns, per_head, combined)
 
 
@@ -233,64 +221,57 @@ def _projected_values(model: nn.Module, trace: Trace, kind: str) -> list[tuple[T
     return layers
 
 
-def gradient(model: nn.Module, trace: Trace, kind: str) -> Map:
+def gradient(trace: Trace, kind: str, model: nn.Module) -> Map:
     """Integrated gradients of every token's log-probability, from zero embeddings to the real ones.
 
     In pre-norm models with rotary positions nearly all of the change happens close to zero: the sum is then far from
     the change of the log-probability, and ablation is more reliable.
     """
-    rows, columns = _axes(trace)
-    target, device = _explained_tokens(trace), next(model.parameters()).device
+    rows, columns = trace.rows(kind), trace.columns(kind)
+    target = _explained_tokens(trace)
     points, weights = np.polynomial.legendre.leggauss(POINTS)
     slopes = []
     # cuDNN's recurrent kernels have no gradients in eval mode
     with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
-        for steps in torch.arange(len(target)).split(_copies(trace, device)):
+        for steps in torch.arange(len(target)).split(_copies(trace, model)):
             total = torch.zeros(len(steps), len(columns.ids))
             for point, weight in zip(points.tolist(), weights.tolist(), strict=True):
-                with _scaled_embeddings(model, (1 + point) / 2) as embeddings:
+                with scaled_embeddings(model, (1 + point) / 2) as (original, scaled):
                     logs = log_probabilities(model, [trace.source.ids] * len(steps), target)
-                (slope,) = torch.autograd.grad(logs[torch.arange(len(steps)), steps].sum(), embeddings.scaled)
-                total += weight / 2 * (slope * embeddings.original).sum(-1).float().cpu()
+                (slope,) = torch.autograd.grad(logs[torch.arange(len(steps)), steps].sum(), scaled)
+                total += weight / 2 * (slope * original[0]).sum(-1).float().cpu()
             slopes.append(total)
-    values = sum_by_word(torch.cat(slopes), rows, columns)
+    values = sum_by_word(sum_by_word(torch.cat(slopes).mT, columns).mT, rows)
     return Map("gradient", kind, rows, columns, values[None, None], values[None])
 
 
-class ScaledEmbeddings:
-    """A forward hook that multiplies the first embeddings it sees by a factor, and keeps both."""
-
-    def __init__(self, factor: float) -> None:
-        self.factor = factor
-        self.scaled: Tensor | None = None
-        self.original: Tensor | None = None
-
-    def __call__(self, module: nn.Module, inputs: Any, embeddings: Tensor) -> Tensor | None:
-        if self.scaled is not None:  # a target embedded by the same table: only the source is scaled
-            return None
-        self.original = embeddings.detach()
-        self.scaled = (self.factor * self.original).requires_grad_()
-        return self.scaled
-
-
 @contextmanager
-def _scaled_embeddings(model: nn.Module, factor: float) -> Iterator[Any]:
-    """Within the context, the embeddings of the source are multiplied by a factor."""
+def scaled_embeddings(model: nn.Module, factor: float) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
+    """Within the context, the source's embeddings are multiplied by a factor; yields them before and after."""
+    original: list[Tensor] = []
+    scaled: list[Tensor] = []
+
+    def scale(module: nn.Module, inputs: Any, embeddings: Tensor) -> Tensor | None:
+        if scaled:  # a target embedded by the same table: only the source is scaled
+            return None
+        original.append(embeddings.detach())
+        scaled.append((factor * original[0]).requires_grad_())
+        return scaled[0]
+
     table: Any = model.target if isinstance(model, GPT) else model.source
-    scaling = ScaledEmbeddings(factor)
-    hook = (table.token if isinstance(table, Embedding) else table).register_forward_hook(scaling)
+    hook = (table.token if isinstance(table, Embedding) else table).register_forward_hook(scale)
     try:
-        yield scaling
+        yield original, scaled
     finally:
         hook.remove()
 
 
 @torch.inference_mode()
-def ablation(model: nn.Module, trace: Trace, kind: str) -> Map:
+def ablation(trace: Trace, kind: str, model: nn.Module) -> Map:
     """The drop of every token's log-probability when a word is removed, or for a bert masked."""
-    rows, columns = _axes(trace)
+    rows, columns = trace.rows(kind), trace.columns(kind)
     drops = _ablate_gpt(model, trace) if trace.family == "gpt" else _ablate_source(model, trace)
-    values = sum_rows_by_word(drops, rows)
+    values = sum_by_word(drops, rows)
     return Map("ablation", kind, rows, columns, values[None, None], values[None])
 
 
@@ -304,10 +285,8 @@ def _ablate_source(model: nn.Module, trace: Trace) -> Tensor:
         texts.append([kept for number, word in pairs for kept in ([number] if word != removed else replacement)])
     if not all(texts):
         raise InputError("the source has only one word: nothing is left without it")
-    size = _copies(trace, next(model.parameters()).device)
-    parts = [
-        log_probabilities(model, texts[at : at + size], _explained_tokens(trace)) for at in range(0, len(texts), size)
-    ]
+    size, target = _copies(trace, model), _explained_tokens(trace)
+    parts = [log_probabilities(model, texts[at : at + size], target) for at in range(0, len(texts), size)]
     logs = torch.cat(parts).cpu()
     return (logs[0] - logs[1:]).T
 
@@ -327,7 +306,13 @@ def _ablate_gpt(model: nn.Module, trace: Trace) -> Tensor:
     return drops
 
 
-WITH_MODEL = {"rollout": rollout_of_gpt, "value": value, "gradient": gradient, "ablation": ablation}
+METHODS: dict[str, Callable[..., Map]] = {
+    "attention": attention,
+    "rollout": rollout,
+    "value": value,
+    "gradient": gradient,
+    "ablation": ablation,
+}
 
 
 def log_probabilities(
@@ -353,13 +338,6 @@ def log_probabilities(
     return logits.float().log_softmax(-1).gather(-1, ids.expand(len(source), -1)[..., None])[..., 0]
 
 
-def _axes(trace: Trace) -> tuple[Side, Side]:
-    """The output words to explain, and the input words that they may depend on."""
-    if trace.family == "bert":
-        return trace.source, trace.source
-    return trace.target, trace.columns("decoder") if trace.family == "gpt" else trace.source
-
-
 def _explained_tokens(trace: Trace) -> list[int]:
     """The tokens whose probabilities are explained: those written, or a bert's predictions of its masks."""
     if trace.family != "bert":
@@ -370,6 +348,7 @@ def _explained_tokens(trace: Trace) -> list[int]:
     return [best[0].id if number == MASK else number for number, best in pairs]
 
 
-def _copies(trace: Trace, device: torch.device) -> int:
+def _copies(trace: Trace, model: nn.Module) -> int:
     """How many copies of a sentence run at once."""
+    device = next(model.parameters()).device
     return max(1, BATCH_TOKENS[device.type] // (len(trace.source.ids) + len(trace.target.ids)))

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.inspection import attribution, quality
 from regard.inspection.attribution import MEANINGS, UNITS, Map
-from regard.inspection.trace import Side, Trace, sum_rows_by_word, tokens_per_word
+from regard.inspection.trace import Side, Trace, average_by_word
 
 MAX_EXACT = 2_500  # values of a map that are written as numbers; larger maps have 8 bits for each value
 
@@ -203,7 +203,7 @@ def _hidden(trace: Trace) -> list[dict[str, Any]]:
 
 def _of_words(states: Tensor, side: Side) -> Tensor:
     """[word, size]: the mean over the tokens of each word."""
-    return sum_rows_by_word(states, side) / tokens_per_word(side)[:, None]
+    return average_by_word(states, side)
 
 
 def plane(states: Tensor, before: Tensor | None = None) -> tuple[Tensor, float, Tensor]:

@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,9 +19,8 @@ import torch
 from torch import Tensor
 
 from regard.documents import inline
-from regard.errors import DataError, FolderError, InputError
+from regard.errors import DataError, FolderError
 from regard.folders import read_optional
-from regard.inspection.numbers import differences
 from regard.inspection.trace import Trace
 from regard.text.scripts import UNSPACED_SCRIPTS, script, script_of
 
@@ -179,7 +178,7 @@ def _script(source: str, target: str, expected: str) -> Iterator[QualityWarning]
 
 
 def _numbers(source: str, target: str) -> Iterator[QualityWarning]:
-    lost, added = differences(source, target)
+    lost, added = number_differences(source, target)
     if lost and added:
         yield QualityWarning("numbers", f"{_listed(lost)} of the source became {_listed(added)}", lost + added)
     else:
@@ -216,6 +215,56 @@ def _length(source: str, target: str, expected: Expected) -> Iterator[QualityWar
 
 def _listed(words: Sequence[str]) -> str:
     return ", ".join(words[:5]) + (" …" if len(words) > 5 else "")
+
+
+# Numbers in digits.
+
+MAX_SPELLED = 12  # numbers up to here may be spelled out in the other text
+MAX_HOUR = 24  # numbers up to here may be hours, which are compared modulo 12
+IGNORED = re.compile(r"&#?\w+;|\bp\. ?100\b")  # digits that are no numbers: &#91; and the French percent sign
+NUMBER = re.compile(r"(?<![\d.,])\d{1,3}(?:[.,'’\u00a0\u202f ]\d{3})+(?!\d)|\d+")  # 1,000 or plain digits
+
+
+def number_differences(source: str, target: str) -> tuple[list[str], list[str]]:
+    """The numbers of a source that its translation lacks, and the other way round, as they are written.
+
+    Separators of thousands and decimals may differ, hours may be counted by 12 or 24, and years may be abbreviated. A
+    number that may be spelled out in the other text is reported only if the other text has another number instead.
+    """
+    here, there = _digits(source), _digits(target)
+    lost, added = _missing(here, there), _missing(there, here)
+    if not (lost and added and any(len(digits) > 2 or int(digits) > MAX_SPELLED for digits in lost | added)):
+        # Numbers of three digits and more are hardly ever spelled out, unless they are round.
+        lost, added = ({x for x in missing if len(x) > 2 and not x.endswith("00")} for missing in (lost, added))
+    return [here[digits] for digits in here if digits in lost], [there[digits] for digits in there if digits in added]
+
+
+def _digits(text: str) -> dict[str, str]:
+    """The numbers of a text by their digits without separators and leading zeros; decimals are numbers of their own."""
+    numbers = {}
+    for match in NUMBER.finditer(IGNORED.sub(" ", text)):
+        digits = "".join(str(int(letter)) for letter in match.group() if letter.isdecimal())  # digits of any script
+        numbers[digits.lstrip("0") or "0"] = match.group()
+    return numbers
+
+
+def _missing(numbers: dict[str, str], others: dict[str, str]) -> set[str]:
+    """The numbers that have no match among the others."""
+
+    def hour(digits: str) -> int | None:
+        return int(digits) % 12 if len(digits) <= 2 and int(digits) <= MAX_HOUR else None
+
+    def year(digits: str) -> str:  # in 1988-89, 89 is 1989
+        return digits[-2:].lstrip("0") if len(digits) == 4 else digits
+
+    hours, years = {hour(digits) for digits in others} - {None}, {year(digits) for digits in others}
+    return {
+        digits
+        for digits in numbers.keys() - others.keys()
+        if hour(digits) not in hours
+        and not (len(digits) != 4 and digits in years)
+        and not (len(digits) == 4 and year(digits) in others)
+    }
 
 
 # Warnings from the attention.
@@ -275,15 +324,15 @@ class Calibration:
             return None
         try:
             values: dict[str, Any] = json.loads(data)
-            weights, expected = tuple(map(float, values["weights"])), Expected(**values["expected"])
+            expected, weights = Expected(**values["expected"]), tuple(map(float, values["weights"]))
             calibration = cls(**{**values, "weights": weights, "expected": expected})
-            numbers = [*weights, calibration.error, calibration.good, expected.min_ratio, expected.max_ratio]
-            if len(weights) not in (0, 1 + FEATURES) or not all(math.isfinite(number) for number in numbers):
+            types = [type(value) for value in astuple(expected)]
+            if (
+                len(weights) not in (0, 1 + FEATURES)
+                or types != [str, float, float, int]
+                or not all(map(math.isfinite, weights))
+            ):
                 raise ValueError("its numbers are not a valid calibration")
-            if not isinstance(expected.script, str):
-                raise ValueError(f"expected.script ({expected.script!r}) must be the name of a script")
-            if type(expected.max_source_length) is not int or expected.max_source_length < 0:
-                raise ValueError(f"max_source_length ({expected.max_source_length!r}) must be a number of characters")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise FolderError(f"{path} is damaged: {error}") from error
         return calibration
@@ -294,8 +343,6 @@ FEATURES = 3
 
 def features(steps: Sequence[float]) -> list[float]:
     """The mean and the minimum of the log-probabilities of all tokens, and the log of their number."""
-    if not len(steps):
-        raise InputError("a translation without tokens, not even its end, has no confidence")
     return [sum(steps) / len(steps), min(steps), math.log(len(steps))]
 
 
@@ -328,8 +375,6 @@ def calibrate(examples: Sequence[CalibrationExample]) -> Calibration:
 
 def fit(rows: Sequence[Sequence[float]], good: Sequence[bool], expected: Expected) -> Calibration:
     """Fit a calibration to the features of translations and whether each of them is good."""
-    if len(rows) < MIN_SENTENCES:
-        raise DataError(f"{len(rows)} sentences are too few to calibrate confidence: give at least {MIN_SENTENCES}")
     if not MIN_EACH <= sum(good) <= len(good) - MIN_EACH:
         return Calibration((), error=0.0, good=sum(good) / len(good), sentences=len(good), expected=expected)
     x, y = torch.tensor(rows, dtype=torch.float64), torch.tensor(good, dtype=torch.float64)

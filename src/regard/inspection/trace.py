@@ -13,25 +13,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
+from regard.decoding import Encoded, Hypothesis, Tree
 from regard.errors import DataError, InputError
 from regard.folders import clear_os_errors, write_file
-from regard.models.contract import Generator, Record
+from regard.models import BERT, Generator
+from regard.models.contract import Record
 from regard.text.scripts import UNSPACED_SCRIPTS, script
 from regard.text.tokenizer import END, PAD, SPECIALS, START, TEXTLESS_TOKENS, Tokenizer, Tokenizers
 
-if TYPE_CHECKING:
-    from regard.decoding import Encoded, Hypothesis, Tree
-    from regard.models import BERT
-
-KINDS = ("encoder", "decoder", "cross")
-FORMAT = "regard trace 1"
+KINDS = {"encoder": "encoder.{}.self", "decoder": "decoder.{}.self", "cross": "decoder.{}.cross"}
+"""The kinds of attention, and their names in a `Record`."""
+FORMAT = "regard trace 2"
 NONSPACE = re.compile(r"\S+")
 
 
@@ -97,61 +96,62 @@ class Trace:
 
     def rows(self, kind: str) -> Side:
         """The tokens that attend."""
-        return self.source if self._check_kind(kind) == "encoder" else self.target
+        return self.source if kind == "encoder" else self.target
 
     def columns(self, kind: str) -> Side:
         """The tokens that are attended to; for "decoder" all tokens before the last step."""
-        if self._check_kind(kind) != "decoder":
+        if kind != "decoder":
             return self.source
         start = Side("", [START], [SPECIALS[START]], [SPECIALS[START]], [0], [True])
         return _join(self.source if self.family == "gpt" else start, self.target)
 
     def by_word(self, kind: str) -> Tensor:
         """[layer, head, word, word]: summed over the subwords of key words, averaged over those of query words."""
-        rows, columns = self.rows(kind), self.columns(kind)
-        return sum_by_word(self.attention[kind], rows, columns) / tokens_per_word(rows)[:, None]
+        self.check_kind(kind)
+        return average_by_word(self.attention[kind], self.rows(kind), self.columns(kind))
 
-    def _check_kind(self, kind: str) -> str:
+    def check_kind(self, kind: str) -> None:
+        """Refuse a kind of attention that the model does not have."""
         if kind not in self.attention:
             kinds = " and ".join(self.attention) or "none"
             raise InputError(f"this trace of a {self.family} has no attention {kind!r}: it has {kinds}")
-        return kind
 
     def as_json(self) -> dict[str, Any]:
-        """The trace as plain values, ready for JSON."""
-        return self._metadata() | {name: _to_plain(tensor) for name, tensor in self._tensors().items()}
+        """The trace as plain values, ready for JSON; nine digits restore a float32 exactly."""
+        return self._metadata() | {
+            name: {"shape": list(tensor.shape), "values": [float(f"{x:.9g}") for x in tensor.flatten().tolist()]}
+            for name, tensor in self._tensors().items()
+        }
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write one `.safetensors` or `.json` file, which `Trace.load` reads without the model."""
         path = Path(path)
         if _is_json(path):
-            write_file(path, json.dumps(self.as_json(), ensure_ascii=False) + "\n", force=force)
-        else:
-            # One key: the library writes several in an order that changes from process to process.
-            metadata = {"trace": json.dumps(self._metadata(), ensure_ascii=False)}
-            write_file(path, save(self._tensors(), metadata=metadata), force=force)
+            return write_file(path, json.dumps(self.as_json(), ensure_ascii=False) + "\n", force=force)
+        # One key: the library writes several in an order that changes from process to process.
+        metadata = {"trace": json.dumps(self._metadata(), ensure_ascii=False)}
+        return write_file(path, save(self._tensors(), metadata=metadata), force=force)
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
-        """Read and check the trace in a file."""
+        """Read the trace in a file and check that its parts belong together."""
         path = Path(path)
-        values = _read_json(path) if _is_json(path) else _read_safetensors(path)
+        is_json = _is_json(path)
+        with clear_os_errors(path, "read"):
+            data = path.read_bytes()
         try:
-            return cls.from_json(values)
-        except DataError as error:
-            raise DataError(f"{path} is not a valid trace: {error}") from error
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Trace:
-        """The trace from the values that `as_json` returned."""
-        if values.get("format") != FORMAT:
-            raise DataError(f"its format is {values.get('format')!r}, not {FORMAT!r}")
-        try:
-            trace = _parse(values)
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
-            message = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-            raise DataError(message) from error
-        _check(trace)
+            if is_json:
+                values = json.loads(data)
+                tensors = {name: _to_tensor(x) for name, x in values.items() if isinstance(x, dict) and "shape" in x}
+            else:
+                tensors = load(data)
+                header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+                values = json.loads(header["__metadata__"]["trace"])
+            trace = _parse(values, tensors)
+            _check(trace)
+        except (SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            reason = f"{error} is missing" if isinstance(error, KeyError) else error
+            raise DataError(f"{path} is damaged, truncated or not a trace: {reason}") from error
         return trace
 
     def _metadata(self) -> dict[str, Any]:
@@ -163,38 +163,30 @@ class Trace:
             "target": self.target._asdict(),
             "score": self.score,
             "finished": self.finished,
-            "alternatives": [[list(alternative[:2]) for alternative in step] for step in self.alternatives],
+            "alternatives": [[list(alternative) for alternative in step] for step in self.alternatives],
             "tree": [[list(branch) for branch in step] for step in self.tree],
         }
 
     def _tensors(self) -> dict[str, Tensor]:
-        logs = [[alternative.log_probability for alternative in step] for step in self.alternatives]
         return {
             **{f"attention.{kind}": weights.contiguous() for kind, weights in self.attention.items()},
             **{f"hidden.{name}": states.contiguous() for name, states in self.hidden.items()},
             "log_probabilities": self.log_probabilities.contiguous(),
-            "alternative_log_probabilities": torch.tensor(logs, dtype=torch.float32).reshape(
-                len(logs), len(logs[0]) if logs else 0
-            ),
         }
 
 
-def sum_by_word(tokens: Tensor, rows: Side, columns: Side) -> Tensor:
-    """[..., row word, column word] from [..., row, column] tokens, summed over the subwords of both."""
-    index = torch.tensor(columns.word, dtype=torch.int64)
-    summed = tokens.new_zeros(*tokens.shape[:-1], len(columns.words)).index_add_(-1, index, tokens)
-    return sum_rows_by_word(summed, rows)
-
-
-def sum_rows_by_word(tokens: Tensor, rows: Side) -> Tensor:
-    """[..., row word, column] from [..., row, column], summed over the subwords of the rows."""
+def sum_by_word(tokens: Tensor, rows: Side) -> Tensor:
+    """[..., word, column] from [..., token, column], summed over the subwords of each word."""
     index = torch.tensor(rows.word, dtype=torch.int64)
     return tokens.new_zeros(*tokens.shape[:-2], len(rows.words), tokens.shape[-1]).index_add_(-2, index, tokens)
 
 
-def tokens_per_word(side: Side) -> Tensor:
-    """How many tokens each word has, at least 1."""
-    return torch.bincount(torch.tensor(side.word, dtype=torch.int64), minlength=len(side.words)).clamp(min=1)
+def average_by_word(tokens: Tensor, rows: Side, columns: Side | None = None) -> Tensor:
+    """[..., word, column]: averaged over the subwords of rows, and summed over those of columns if they are given."""
+    if columns is not None:
+        tokens = sum_by_word(tokens.mT, columns).mT
+    counts = torch.bincount(torch.tensor(rows.word, dtype=torch.int64), minlength=len(rows.words)).clamp(min=1)
+    return sum_by_word(tokens, rows) / counts[:, None]
 
 
 # Making traces by teacher forcing.
@@ -229,30 +221,26 @@ def trace(
     if family == "gpt":
         inputs, _ = pad([[*source, *target[:-1]] for source, target in zip(sources, targets, strict=True)], device)
         state = model.start(inputs[:, :0])
+        starts = [len(source) - 1 for source in sources]  # the step that wrote the first token
     else:
         inputs, _ = pad([[START, *target[:-1]] for target in targets], device)
+        starts = [0] * len(sources)
         if encoded is None:
             state = model.start(*pad(sources, device), record)
         else:
             state, record = encoded.state, dict(encoded.record)
     logits, _ = model.step(inputs, state, record)
-    starts = [len(source) - 1 if family == "gpt" else 0 for source in sources]  # the step that wrote the first token
-    known: Sequence[str | None] = target_texts or [None] * len(targets)
-    sides = [make_side(tokenizers.target, target, text) for target, text in zip(targets, known, strict=True)]
-    steps = _steps(logits, starts, targets, top)
-    make = _TraceMaker(family, sources, texts, tokenizers, record, hidden)
-    return [
-        make(
-            row,
-            sides[row],
-            starts[row],
-            *steps[row],
-            score=hypotheses[row].score,
-            finished=hypotheses[row].finished,
-            tree=[] if trees is None else _tree(trees[row], tokenizers.target),
-        )
-        for row in range(len(sources))
-    ]
+    return _traces(
+        family,
+        record,
+        _sides(tokenizers.source, sources, texts),
+        _sides(tokenizers.target, targets, target_texts),
+        starts,
+        _steps(logits, starts, targets, top, tokenizers.target),
+        hypotheses,
+        trees=None if trees is None else [_tree(tree, tokenizers.target) for tree in trees],
+        hidden=hidden,
+    )
 
 
 @torch.inference_mode()
@@ -266,54 +254,21 @@ def trace_encoder(
     top: int = 5,
 ) -> list[Trace]:
     """Trace a bert on texts of ids; its steps are the predictions of its masked-token head, if it has one."""
-    if not sources:
-        return []
     family, device = _family_and_device(model)
     record: Record = {}
     tokens, mask = pad(sources, device)
     encoded = model.encode(tokens, mask=mask, record=record)
-    steps: list[tuple[Tensor, Best]] = [(torch.zeros(0), [])] * len(sources)
+    steps: list[Steps] = [(torch.zeros(0), [])] * len(sources)
     if model.head is not None:
-        steps = _steps(model.logits(encoded), [0] * len(sources), sources, top)
-    make = _TraceMaker(family, sources, texts, Tokenizers(tokenizer, tokenizer), record, hidden)
-    empty = make_side(tokenizer, [])
-    return [make(row, empty, 0, *steps[row], score=0.0, finished=True, tree=[]) for row in range(len(sources))]
+        steps = _steps(model.logits(encoded), [0] * len(sources), sources, top, tokenizer)
+    no_target = [make_side(tokenizer, [])] * len(sources)
+    nothing_written = [Hypothesis([], 0.0, 0.0, True, [])] * len(sources)
+    sides = _sides(tokenizer, sources, texts)
+    return _traces(family, record, sides, no_target, [0] * len(sources), steps, nothing_written, hidden=hidden)
 
 
-Best = list[list[tuple[int, float]]]
-"""Ids and their log-probabilities, best first, for every step."""
-
-
-class _TraceMaker:
-    """Makes the traces of a batch from what a model recorded."""
-
-    def __init__(
-        self,
-        family: str,
-        sources: Sequence[Sequence[int]],
-        texts: Sequence[str] | None,
-        tokenizers: Tokenizers,
-        record: Record,
-        hidden: bool,
-    ) -> None:
-        self.family, self.sources, self.texts, self.tokenizers = family, sources, texts, tokenizers
-        self.attention, self.hidden = _collect(record, hidden)
-
-    def __call__(
-        self, row: int, target: Side, start: int, log_probabilities: Tensor, best: Best, **values: Any
-    ) -> Trace:
-        source, text = self.sources[row], None if self.texts is None else self.texts[row]
-        bounds = (row, start, len(source), len(target.ids))
-        return Trace(
-            family=self.family,
-            source=make_side(self.tokenizers.source, source, text),
-            target=target,
-            attention=_cut(self.attention, *bounds),
-            hidden=_cut(self.hidden, *bounds),
-            log_probabilities=log_probabilities,
-            alternatives=_alternatives(best, target.ids or source, self.tokenizers.target),
-            **values,
-        )
+Steps = tuple[Tensor, list[list[Alternative]]]
+"""The log-probabilities of a sentence's tokens, and the alternatives of every step."""
 
 
 def _family_and_device(model: object) -> tuple[str, torch.device]:
@@ -330,8 +285,8 @@ def pad(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Te
 
 
 def _steps(
-    logits: Tensor, starts: Sequence[int], targets: Sequence[Sequence[int]], top: int
-) -> list[tuple[Tensor, Best]]:
+    logits: Tensor, starts: Sequence[int], targets: Sequence[Sequence[int]], top: int, tokenizer: Tokenizer
+) -> list[Steps]:
     """The log-probabilities of the targets' tokens and of the best tokens, from (B, longest, V)."""
     positions = [(row, start + step) for row, start in enumerate(starts) for step in range(len(targets[row]))]
     rows, columns = torch.tensor(positions, device=logits.device).T
@@ -340,44 +295,63 @@ def _steps(
     total = chosen.logsumexp(-1, keepdim=True)
     log_probabilities = (chosen.gather(1, ids[:, None]) - total)[:, 0].cpu()
     values, best = chosen.topk(min(top, chosen.shape[-1]))
-    pairs = [list(zip(*step, strict=True)) for step in zip(best.tolist(), (values - total).tolist(), strict=True)]
+    previous = [number for target in targets for number in [START, *target[:-1]]]
+    alternatives = [
+        list(map(Alternative, numbers, tokenizer.token_texts(numbers, before), logs))
+        for numbers, before, logs in zip(best.tolist(), previous, (values - total).tolist(), strict=True)
+    ]
     ends = list(accumulate(map(len, targets)))
     return [
-        (log_probabilities[start:end].clone(), pairs[start:end]) for start, end in zip([0, *ends], ends, strict=False)
+        (log_probabilities[start:end].clone(), alternatives[start:end])
+        for start, end in zip([0, *ends], ends, strict=False)
     ]
 
 
-def _collect(record: Record, hidden: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Attention by kind as (B, L, H, .., ..), and hidden states by name, in float32 on the CPU."""
+def _traces(
+    family: str,
+    record: Record,
+    sources: Sequence[Side],
+    targets: Sequence[Side],
+    starts: Sequence[int],
+    steps: Sequence[Steps],
+    hypotheses: Sequence[Hypothesis],
+    *,
+    trees: Sequence[list[list[Branch]]] | None = None,
+    hidden: bool,
+) -> list[Trace]:
+    """Divide what a model recorded for a batch into traces, in float32 on the CPU and without padding."""
     attention = {}
-    for kind, name in (("encoder", "encoder.{}.self"), ("decoder", "decoder.{}.self"), ("cross", "decoder.{}.cross")):
+    for kind, name in KINDS.items():
         layers = [record[key] for layer in range(len(record)) if (key := name.format(layer)) in record]
         if layers:
-            attention[kind] = torch.stack(layers, 1).float().cpu()
-    states = {name: x.float().cpu() for name, x in record.items() if not name.endswith((".self", ".cross"))}
-    return attention, states if hidden else {}
-
-
-def _cut(tensors: dict[str, Tensor], row: int, start: int, source: int, target: int) -> dict[str, Tensor]:
-    """The part of each tensor that belongs to one sentence, without padding."""
-    read, written = slice(0, source), slice(start, start + target)
-    axes = {"encoder": (read, read), "decoder": (written, slice(0, start + target)), "cross": (written, read)}
-    return {
-        name: tensor[(row, slice(None), slice(None), *axes[name])].clone()
-        if name in axes
-        else tensor[row, read if name.startswith("encoder") else written].clone()
-        for name, tensor in tensors.items()
-    }
-
-
-def _alternatives(best: Best, ids: Sequence[int], tokenizer: Tokenizer) -> list[list[Alternative]]:
-    alternatives = []
-    for previous, step in zip([START, *ids], best, strict=False):
-        subwords = tokenizer.token_texts([number for number, _ in step], previous)
-        alternatives.append(
-            [Alternative(number, text, log) for (number, log), text in zip(step, subwords, strict=True)]
+            attention[kind] = torch.stack(layers, 1).float().cpu()  # (B, L, H, .., ..)
+    names = [name for name in record if hidden and not name.endswith((".self", ".cross"))]
+    states = {name: record[name].float().cpu() for name in names}
+    traces = []
+    for row, (source, target, hypothesis) in enumerate(zip(sources, targets, hypotheses, strict=True)):
+        read, written = slice(0, len(source.ids)), slice(starts[row], starts[row] + len(target.ids))
+        axes = {"encoder": (read, read), "decoder": (written, slice(0, written.stop)), "cross": (written, read)}
+        log_probabilities, alternatives = steps[row]
+        traces.append(
+            Trace(
+                family=family,
+                source=source,
+                target=target,
+                attention={
+                    kind: weights[(row, slice(None), slice(None), *axes[kind])].clone()
+                    for kind, weights in attention.items()
+                },
+                hidden={
+                    name: x[row, read if name.startswith("encoder") else written].clone() for name, x in states.items()
+                },
+                log_probabilities=log_probabilities,
+                alternatives=alternatives,
+                score=hypothesis.score,
+                finished=hypothesis.finished,
+                tree=[] if trees is None else trees[row],
+            )
         )
-    return alternatives
+    return traces
 
 
 def _tree(tree: Tree, tokenizer: Tokenizer) -> list[list[Branch]]:
@@ -400,6 +374,10 @@ def _tree(tree: Tree, tokenizer: Tokenizer) -> list[list[Branch]]:
 # Words.
 
 
+def _sides(tokenizer: Tokenizer, rows: Sequence[Sequence[int]], texts: Sequence[str] | None) -> list[Side]:
+    return [make_side(tokenizer, ids, None if texts is None else texts[row]) for row, ids in enumerate(rows)]
+
+
 def make_side(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None) -> Side:
     """The subwords and words of token ids, in the text they were made from, or in the one they decode to."""
     text, starts = tokenizer.token_starts(ids, text)
@@ -409,7 +387,11 @@ def make_side(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None)
         text[start:end] if shown else SPECIALS[number]
         for number, shown, start, end in zip(ids, in_text, starts, ends, strict=True)
     ]
-    spans = _word_spans(text, starts, in_text)
+    spans = [match.span() for match in NONSPACE.finditer(text)]
+    if len(spans) == 1 and script(text) in UNSPACED_SCRIPTS:  # every token is a word
+        spans = list(
+            pairwise(sorted({start for start, shown in zip(starts, in_text, strict=True) if shown} | {len(text)}))
+        )
     words, word, special = list[str](), list[int](), list[bool]()
     numbers: list[int] = []  # of the words of the text among all words
     for number, start, shown in zip(ids, starts, in_text, strict=True):
@@ -428,14 +410,6 @@ def make_side(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None)
     return Side(text, list(ids), subwords, words, word, special)
 
 
-def _word_spans(text: str, starts: Sequence[int], in_text: Sequence[bool]) -> list[tuple[int, int]]:
-    """Where the words of a text begin and end."""
-    if len(text.split()) == 1 and script(text) in UNSPACED_SCRIPTS:
-        edges = sorted({start for start, shown in zip(starts, in_text, strict=True) if shown} | {len(text)})
-        return list(pairwise(edges))
-    return [match.span() for match in NONSPACE.finditer(text)]
-
-
 def _join(first: Side, target: Side) -> Side:
     """The first side followed by all tokens of the target but the last, which is a word of its own."""
     words = len(first.words)
@@ -449,7 +423,7 @@ def _join(first: Side, target: Side) -> Side:
     )
 
 
-# Reading files, whose contents are not trusted.
+# Files, whose contents are not trusted.
 
 
 def _is_json(path: Path) -> bool:
@@ -458,116 +432,49 @@ def _is_json(path: Path) -> bool:
     return path.suffix == ".json"
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    with clear_os_errors(path, "read"):
-        data = path.read_bytes()
-    return _decode_json(data, path)
+def _to_tensor(values: Mapping[str, Any]) -> Tensor:
+    return torch.tensor(values["values"], dtype=torch.float32).reshape(values["shape"])
 
 
-def _read_safetensors(path: Path) -> dict[str, Any]:
-    try:
-        with clear_os_errors(path, "read"):
-            path.stat()  # the library's own error says less
-        with clear_os_errors(path, "read"), safe_open(path, "pt") as file:
-            metadata = (file.metadata() or {}).get("trace")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise DataError(f"{path} is damaged, truncated or not a safetensors file: {error}") from error
-    if metadata is None:
-        raise DataError(f"{path} holds tensors but no trace")
-    return _decode_json(metadata, path) | tensors
+def _parse(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Trace:
+    if values["format"] != FORMAT:
+        raise ValueError(f"its format is {values['format']!r}, not {FORMAT!r}")
 
-
-def _decode_json(data: str | bytes, path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is damaged or truncated: {error}") from error
-    if not isinstance(values, dict):
-        raise DataError(f"{path} is not a trace: it holds a {type(values).__name__}")
-    return values
-
-
-def _to_plain(tensor: Tensor) -> dict[str, Any]:
-    """Nine digits restore a float32 exactly."""
-    return {"shape": list(tensor.shape), "values": [float(f"{value:.9g}") for value in tensor.flatten().tolist()]}
-
-
-def _to_tensor(value: Any) -> Tensor:
-    if not isinstance(value, Tensor):
-        shape = [int(size) for size in value["shape"]]
-        value = torch.tensor(value["values"], dtype=torch.float32).reshape(shape)
-    if value.dtype != torch.float32:
-        raise ValueError(f"a tensor holds {str(value.dtype).removeprefix('torch.')}, not float32")
-    return cast(Tensor, value)
-
-
-def _parse(values: Mapping[str, Any]) -> Trace:
     def named(prefix: str) -> dict[str, Tensor]:
-        return {name.removeprefix(prefix): _to_tensor(x) for name, x in values.items() if name.startswith(prefix)}
+        return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
-    logs = _to_tensor(values["alternative_log_probabilities"]).tolist()
     return Trace(
-        family=_typed(values["family"], str),
-        source=_parse_side(values["source"]),
-        target=_parse_side(values["target"]),
+        family=values["family"],
+        source=Side(**values["source"]),
+        target=Side(**values["target"]),
         attention=named("attention."),
         hidden=named("hidden."),
-        log_probabilities=_to_tensor(values["log_probabilities"]),
-        alternatives=[
-            [
-                Alternative(_typed(number, int), _typed(subword, str), log)
-                for (number, subword), log in zip(step, step_logs, strict=True)
-            ]
-            for step, step_logs in zip(values["alternatives"], logs, strict=True)
-        ],
+        log_probabilities=tensors["log_probabilities"],
+        alternatives=[[Alternative(*alternative) for alternative in step] for step in values["alternatives"]],
         score=float(values["score"]),
-        finished=_typed(values["finished"], bool),
-        tree=[[_parse_branch(*branch) for branch in step] for step in values["tree"]],
+        finished=values["finished"],
+        tree=[[Branch(*branch) for branch in step] for step in values["tree"]],
     )
 
 
-def _typed(value: Any, kind: type) -> Any:
-    if type(value) is not kind:
-        raise ValueError(f"{value!r:.40} is not a {kind.__name__}")
-    return value
-
-
-def _parse_side(values: dict[str, Any]) -> Side:
-    kinds = {"ids": int, "subwords": str, "words": str, "word": int, "special": bool}
-    lists = {name: [_typed(x, kind) for x in _typed(values[name], list)] for name, kind in kinds.items()}
-    side = Side(text=_typed(values["text"], str), **lists)
-    if not len(side.ids) == len(side.subwords) == len(side.word) or len(side.words) != len(side.special):
-        raise ValueError("the numbers of its tokens, subwords and words do not match")
-    if not all(0 <= word < len(side.words) for word in side.word):
-        raise ValueError("a token belongs to a word that does not exist")
-    return side
-
-
-def _parse_branch(parent: Any, number: Any, subword: Any, log_probability: Any, kept: Any) -> Branch:
-    tail = float(log_probability), _typed(kept, bool)
-    return Branch(_typed(parent, int), _typed(number, int), _typed(subword, str), *tail)
-
-
 def _check(trace: Trace) -> None:
-    """Check that every tensor has the shape that the tokens require."""
+    """Check that the tensors have the shapes that the tokens require."""
+    for side in (trace.source, trace.target):
+        if not len(side.ids) == len(side.subwords) == len(side.word) or len(side.words) != len(side.special):
+            raise ValueError("the numbers of its tokens, subwords and words do not match")
+        if not all(0 <= word < len(side.words) for word in side.word):
+            raise ValueError("a token belongs to a word that does not exist")
     steps = len(trace.target.ids) or len(trace.log_probabilities)
     if trace.log_probabilities.shape != (steps,) or len(trace.alternatives) not in (0, steps):
-        raise DataError(f"it has {len(trace.alternatives)} steps for {steps} tokens")
+        raise ValueError(f"it has {len(trace.alternatives)} steps for {steps} tokens")
+    shapes = {
+        kind: (*x.shape[:2], len(trace.rows(kind).ids), len(trace.columns(kind).ids))
+        for kind, x in trace.attention.items()
+    }
     for kind, weights in trace.attention.items():
-        if kind not in KINDS:
-            raise DataError(f"there is no attention {kind!r}: it can be {', '.join(KINDS)}")
-        axes = (len(trace.rows(kind).ids), len(trace.columns(kind).ids))
-        if weights.dim() != 4 or tuple(weights.shape[2:]) != axes:
-            shape = tuple(weights.shape)
-            raise DataError(f"its attention {kind!r} has the shape {shape}, not (layers, heads, {axes[0]}, {axes[1]})")
+        if kind not in KINDS or tuple(weights.shape) != shapes[kind]:
+            raise ValueError(f"its attention {kind!r} has the shape {tuple(weights.shape)}, not {shapes[kind]}")
     for name, states in trace.hidden.items():
         tokens = len((trace.source if name.startswith("encoder") else trace.target).ids)
         if states.dim() != 2 or len(states) != tokens:
-            raise DataError(f"its hidden states {name!r} have the shape {tuple(states.shape)}, not ({tokens}, size)")
-    for step, branches in enumerate(trace.tree):
-        parents = len(trace.tree[step - 1]) if step else 0
-        if any(not -1 <= branch.parent < parents for branch in branches):
-            raise DataError(f"step {step} of its tree continues a branch that does not exist")
-    if not math.isfinite(trace.score):
-        raise DataError("its score is not finite")
+            raise ValueError(f"its hidden states {name!r} have the shape {tuple(states.shape)}, not ({tokens}, size)")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,7 @@ from regard.models import Generator
 from regard.models.folder import load_model
 from regard.results import Report, Table
 from regard.text.alignments import Gold, Link, read_gold
+from regard.text.ordering import batch_by_length
 from regard.text.tokenizer import END, SPECIALS, Tokenizers, check_fingerprint
 
 WINDOW = 512  # pairs that are read and sorted by length at once
@@ -43,7 +44,6 @@ SAMPLE = 1000  # pairs on which settings are chosen without gold alignments
 
 Texts = tuple[str, str]
 """A source and its target."""
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,28 +126,33 @@ def align(
     torch_device = find_device(device)
     forward = Aligner.load(Path(folder), torch_device, tag=tag)
     backward = Aligner.load(Path(reverse), torch_device) if reverse is not None else None
-    texts, golds = _read(source, target, gold)
+    examples = _read(source, target, gold)
     notes: list[str] = []
     if dev:
-        notes = _choose_by_gold(dev, (Path(folder), forward), (Path(reverse or ""), backward))
+        notes = _choose_by_gold(dev, forward, backward)
     elif backward is not None and not chosen and not (forward.settled and backward.settled):
-        sample = list(islice(texts, SAMPLE))
-        agreement = choose_by_agreement(sample, forward, backward)
+        sample = list(islice(examples, SAMPLE))
+        agreement = choose_by_agreement([example.texts for example in sample], forward, backward)
         notes = [f"read from {forward.settings}, and back from {backward.settings}: they agree on {agreement:.1%}"]
-        texts = chain(sample, texts)
+        examples = chain(sample, examples)
     aligners = [forward] if backward is None else [forward, backward]
     for aligner in aligners:
         aligner.settings = replace(aligner.settings, **chosen)
-        aligner.settings.check()
         aligner.left_out.clear()  # counted while settings were chosen
     alignments: list[list[Link]] = []
     pairs = points = 0
-    counts = AlignmentCounts() if gold is not None else None
-    for links in align_pairs(texts, forward, backward):
-        pairs, points = pairs + 1, points + len(links)
-        (write or alignments.append)(links)
-        if counts is not None:
-            counts = counts.plus(count_matches(links, golds.popleft()))
+    counts = AlignmentCounts()
+    while window := list(islice(examples, WINDOW)):
+        links = [
+            symmetrize(*both, forward.settings.method)
+            for both in both_directions([example.texts for example in window], forward, backward)
+        ]
+        pairs, points = pairs + len(links), points + sum(map(len, links))
+        for alignment in links:
+            (write or alignments.append)(alignment)
+        if gold is not None:
+            matches = count_matches(links, [cast(Gold, example.gold) for example in window])
+            counts = AlignmentCounts(*map(sum, zip(counts, matches, strict=True)))
     left_out: Counter[str] = Counter()
     for aligner in aligners:
         left_out |= aligner.left_out
@@ -155,7 +160,7 @@ def align(
         alignments=alignments,
         pairs=pairs,
         points=points,
-        counts=counts,
+        counts=counts if gold is not None else None,
         left_out=dict(left_out),
         settings=forward.settings,
         reverse_settings=None if backward is None else backward.settings,
@@ -163,43 +168,37 @@ def align(
     )
 
 
-def _read(
-    source: str | Path, target: str | Path | None, gold: str | Path | None
-) -> tuple[Iterator[Texts], deque[Gold]]:
-    """The texts, and a queue of gold alignments that grows as the texts are read."""
+class Example(NamedTuple):
+    """A source and its target, with their gold alignment if there is one."""
+
+    texts: Texts
+    gold: Gold | None
+
+
+def _read(source: str | Path, target: str | Path | None, gold: str | Path | None) -> Iterator[Example]:
     pairs = read_pairs(str(source), None if target is None else str(target))
-    golds: deque[Gold] = deque()
-    if gold is None:
-        return ((pair.source, pair.target) for pair in pairs), golds
-
-    def texts() -> Iterator[Texts]:
-        for pair, links in read_gold(pairs, Path(gold)):
-            golds.append(links)
-            yield pair.source, pair.target
-
-    return texts(), golds
+    aligned = ((pair, None) for pair in pairs) if gold is None else read_gold(pairs, Path(gold))
+    return (Example((pair.source, pair.target), links) for pair, links in aligned)
 
 
+@dataclass
 class Aligner:
     """A model with its tokenizers, and the settings by which its attention is read."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        tokenizers: Tokenizers,
-        config: Config,
-        settings: AlignmentSettings,
-        *,
-        tag: str = "",
-        settled: bool = False,
-    ) -> None:
-        self.model, self.tokenizers, self.config = model, tokenizers, config
-        self.settings, self.tag, self.settled = settings, tag, settled
-        self.left_out: Counter[str] = Counter()
+    folder: Path
+    model: nn.Module
+    tokenizers: Tokenizers
+    config: Config
+    settings: AlignmentSettings
+    settled: bool
+    """Whether the settings come from a file or from guided training, and are not to be chosen."""
+    tag: str
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Pairs without an alignment, by reason."""
 
     @classmethod
     def load(cls, folder: Path, device: torch.device | str, *, tag: str = "") -> Aligner:
-        """The model of a folder with its saved settings; settings of a guided model or from a file are settled."""
+        """The model of a folder with its saved settings."""
         model, config = load_model(folder, device)
         if config.model.family not in ("rnn", "transformer"):
             raise ConfigError(f"{folder} holds a {config.model.family}, which has no cross-attention: use a translator")
@@ -211,7 +210,8 @@ class Aligner:
             raise ConfigError(f"{folder} was not trained with the tag {tag}")
         saved = AlignmentSettings.load(folder)
         settled = saved is not None or config.train.guided_alignment > 0
-        return cls(model, tokenizers, config, saved or AlignmentSettings.default(config), tag=tag, settled=settled)
+        settings = saved or AlignmentSettings.default(config)
+        return cls(folder, model, tokenizers, config, settings, settled, tag)
 
     @property
     def max_length(self) -> int:
@@ -244,13 +244,11 @@ class Aligner:
         )
         fitting = []
         for number, pair in enumerate(pairs):
-            if not all(text.strip() for text in pair) or not sources[number] or not targets[number]:
-                continue
-            if max(len(sources[number]), len(targets[number])) > self.max_length:
+            longest = max(len(sources[number]), len(targets[number]))
+            if longest > self.max_length:
                 self.left_out[f"longer than {self.max_length} tokens"] += 1
-                continue
-            fitting.append(number)
-        fitting.sort(key=lambda number: (len(sources[number]), len(targets[number]), pairs[number]))
+            elif all(text.strip() for text in pair) and sources[number] and targets[number]:
+                fitting.append(number)
 
         def trace_batch(batch: Sequence[int]) -> list[Trace]:
             return trace(
@@ -263,9 +261,10 @@ class Aligner:
                 top=0,
             )
 
+        sizes = [len(sources[number]) + len(targets[number]) + 2 for number in fitting]
         limit = BATCH_TOKENS[next(self.model.parameters()).device.type]
-        sizes = [len(source) + len(target) + 2 for source, target in zip(sources, targets, strict=True)]
-        for batch in _batches(fitting, sizes, limit):
+        for places in batch_by_length(sizes, ["\n".join(pairs[number]) for number in fitting], limit):
+            batch = [fitting[place] for place in places]
             traces = [traced for part in in_parts(trace_batch, batch, in_halves) for traced in part]
             for number, traced in zip(batch, traces, strict=True):
                 source_words = _space_separated(traced.source, self.tag)
@@ -282,84 +281,57 @@ def _space_separated(side: Side, tag: str = "") -> Side:
     return side._replace(special=[True, *side.special[1:]]) if tag else side
 
 
-def _batches(numbers: Sequence[int], sizes: Sequence[int], limit: int) -> Iterator[list[int]]:
-    """Neighbours whose padded sizes together stay within a limit."""
-    batch: list[int] = []
-    longest = 0
-    for number in numbers:
-        longest = max(longest, sizes[number])
-        if batch and (len(batch) + 1) * longest > limit:
-            yield batch
-            batch, longest = [], sizes[number]
-        batch.append(number)
-    if batch:
-        yield batch
-
-
-def align_pairs(pairs: Iterable[Texts], forward: Aligner, backward: Aligner | None = None) -> Iterator[list[Link]]:
-    """The alignment of each pair in order, symmetrized by the method of `forward`."""
-    for window in _windows(pairs):
-        yield from (symmetrize(*both, forward.settings.method) for both in _directions(window, forward, backward))
-
-
-def _directions(
-    pairs: Sequence[Texts], forward: Aligner, backward: Aligner | None
-) -> Iterator[tuple[list[Link], list[Link]]]:
+def both_directions(
+    pairs: Sequence[Texts], forward: Aligner, backward: Aligner | None = None
+) -> list[tuple[list[Link], list[Link]]]:
     """Both directions of each pair. The weights of two models are multiplied, so a link needs attention from both."""
     weights = forward.weights(pairs)
     if backward is not None:
         back = backward.weights([(target, source) for source, target in pairs])
         weights = [here * there.T for here, there in zip(weights, back, strict=True)]
-    yield from map(directions, weights)
-
-
-def _windows(items: Iterable[T]) -> Iterator[list[T]]:
-    items = iter(items)
-    while window := list(islice(items, WINDOW)):
-        yield window
+    return list(map(directions, weights))
 
 
 # Choosing settings.
 
 
-def _choose_by_gold(
-    dev: tuple[str, str, str], first: tuple[Path, Aligner], second: tuple[Path, Aligner | None]
-) -> list[str]:
+def _choose_by_gold(dev: tuple[str, str, str], forward: Aligner, backward: Aligner | None) -> list[str]:
     """Choose settings on gold alignments, save them in the folders and say what was chosen."""
-    known = list(read_gold(read_pairs(dev[0], dev[1]), Path(dev[2])))
-    texts, golds = [(pair.source, pair.target) for pair, _ in known], [gold for _, gold in known]
-    (folder, forward), (reverse, backward) = first, second
+    examples = list(_read(*dev))
+    texts, golds = [example.texts for example in examples], [cast(Gold, example.gold) for example in examples]
     notes = []
     choose_attention(forward, texts, golds)
     if backward is not None:
-        choose_attention(backward, [(target, source) for source, target in texts], [_swap(gold) for gold in golds])
-        backward.settings.save(reverse)
-        notes.append(f"{reverse} is read from {backward.settings}")
+        swapped = [Gold(_swap(gold.sure), _swap(gold.possible)) for gold in golds]
+        choose_attention(backward, [(target, source) for source, target in texts], swapped)
+        backward.settings.save(backward.folder)
+        notes.append(f"{backward.folder} is read from {backward.settings}")
     counts = choose_method(texts, golds, forward, backward)
-    forward.settings.save(folder)
-    return [*notes, f"{folder} is read from {forward.settings}; {dev[0]}: {counts}"]
+    forward.settings.save(forward.folder)
+    return [*notes, f"{forward.folder} is read from {forward.settings}; {dev[0]}: {counts}"]
 
 
-def _swap(gold: Gold) -> Gold:
-    """Gold links with source and target exchanged."""
-    sure, possible = (frozenset((target, source) for source, target in links) for links in gold)
-    return Gold(sure, possible)
+def _swap(links: Iterable[Link]) -> frozenset[Link]:
+    """Links with source and target exchanged."""
+    return frozenset((target, source) for source, target in links)
+
+
+def _links_by_settings(
+    aligner: Aligner, pairs: Sequence[Texts], candidates: Sequence[AlignmentSettings]
+) -> list[list[list[Link]]]:
+    """For each of the settings and each pair, one link for every target word; none for pairs without a trace."""
+    links: list[list[list[Link]]] = [[[] for _ in pairs] for _ in candidates]
+    for number, traced in aligner.traces(pairs):
+        for settings_links, weights in zip(links, attention_weights(traced, candidates), strict=True):
+            settings_links[number] = best_links(weights)
+    return links
 
 
 def choose_attention(aligner: Aligner, pairs: Sequence[Texts], golds: Sequence[Gold]) -> None:
     """Choose the layer, head and shift with the lowest AER, with one link for every target word."""
     candidates = aligner.candidates(averages=False)
-    totals = [AlignmentCounts() for _ in candidates]
-    for start in range(0, len(pairs), WINDOW):
-        window = pairs[start : start + WINDOW]
-        empty = [count_matches([], gold) for gold in golds[start : start + WINDOW]]
-        counts = {number: [count] * len(candidates) for number, count in enumerate(empty)}
-        for number, traced in aligner.traces(window):
-            weights = attention_weights(traced, candidates)
-            counts[number] = [count_matches(best_links(table, -1), golds[start + number]) for table in weights]
-        for row in counts.values():
-            totals = [total.plus(count) for total, count in zip(totals, row, strict=True)]
-    best = min(range(len(candidates)), key=lambda number: totals[number].aer)  # ties go to the simplest, the first
+    errors = [count_matches(links, golds).aer for links in _links_by_settings(aligner, pairs, candidates)]
+    best = errors.index(min(errors))  # ties go to the simplest, the first
     aligner.settings = replace(candidates[best], method=aligner.settings.method)
 
 
@@ -367,16 +339,11 @@ def choose_method(
     pairs: Sequence[Texts], golds: Sequence[Gold], forward: Aligner, backward: Aligner | None = None
 ) -> AlignmentCounts:
     """Choose the symmetrization method with the lowest AER; returns its counts."""
-    both = [pair for window in _windows(pairs) for pair in _directions(window, forward, backward)]
-    totals = {}
-    for method in METHODS:
-        total = AlignmentCounts()
-        for pair, gold in zip(both, golds, strict=True):
-            total = total.plus(count_matches(symmetrize(*pair, method), gold))
-        totals[method] = total
-    best = min(totals, key=lambda method: totals[method].aer)
+    both = both_directions(pairs, forward, backward)
+    counts = {method: count_matches([symmetrize(*pair, method) for pair in both], golds) for method in METHODS}
+    best = min(counts, key=lambda method: counts[method].aer)
     forward.settings = replace(forward.settings, method=best)
-    return totals[best]
+    return counts[best]
 
 
 def choose_by_agreement(pairs: Sequence[Texts], forward: Aligner, backward: Aligner) -> float:
@@ -388,24 +355,15 @@ def choose_by_agreement(pairs: Sequence[Texts], forward: Aligner, backward: Alig
     candidates = [
         [aligner.settings] if aligner.settled else aligner.candidates(averages=True) for aligner in (forward, backward)
     ]
-    swapped = [(target, source) for source, target in pairs]
-    links: list[dict[int, list[set[Link]]]] = [{}, {}]
-    for side, (aligner, texts) in enumerate(((forward, list(pairs)), (backward, swapped))):
-        for start in range(0, len(texts), WINDOW):
-            for number, traced in aligner.traces(texts[start : start + WINDOW]):
-                tables = attention_weights(traced, candidates[side])
-                tables = tables if side == 0 else tables.transpose(1, 2)
-                links[side][start + number] = [set(best_links(table, -1 if side == 0 else -2)) for table in tables]
-    common = sorted(links[0].keys() & links[1].keys())
-    if not common:
-        return 0.0
-    agreement = {}
-    for one, here in enumerate(candidates[0]):
-        for two, there in enumerate(candidates[1]):
-            both = [(links[0][number][one], links[1][number][two]) for number in common]
-            shared, all_links = sum(len(a & b) for a, b in both), sum(len(a) + len(b) for a, b in both)
-            agreement[here, there] = 2 * shared / max(all_links, 1)
-    best = max(agreement, key=lambda pair: agreement[pair])
-    forward.settings = replace(best[0], method=forward.settings.method)
-    backward.settings = replace(best[1], method=backward.settings.method)
-    return agreement[best]
+    there = _links_by_settings(forward, pairs, candidates[0])
+    back = _links_by_settings(backward, [(target, source) for source, target in pairs], candidates[1])
+    best = 0.0
+    for here, links in zip(candidates[0], there, strict=True):
+        for other, back_links in zip(candidates[1], back, strict=True):
+            common = sum(len(_swap(one) & set(two)) for one, two in zip(links, back_links, strict=True))
+            agreement = 2 * common / max(sum(map(len, links)) + sum(map(len, back_links)), 1)
+            if agreement > best:
+                best = agreement
+                forward.settings = replace(here, method=forward.settings.method)
+                backward.settings = replace(other, method=backward.settings.method)
+    return best
