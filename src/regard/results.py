@@ -58,3 +58,12 @@ class Report(ABC):
 
     def _repr_html_(self) -> str:
         return "".join(table.to_html() for table in self.tables())
+
+
+def with_unit(number: float, unit: str) -> str:
+    """A number with three digits and an SI prefix: 3.03 kB."""
+    for prefix in ("", "k", "M", "G", "T", "P"):
+        if number < 1000:
+            return f"{number:.3g} {prefix}{unit}"
+        number /= 1000
+    return f"{number:.3g} E{unit}"

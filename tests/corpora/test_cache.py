@@ -28,7 +28,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_everything_is_deleted_and_its_size_reported(cache: Path) -> None:
     report = clean_cache(dry_run=False)
     assert report.bytes == 3027
-    assert "freed 3.0 kB" in str(report)
+    assert "freed 3.03 kB" in str(report)
     assert [list(folder.iterdir()) for folder in (cache / "prepared", cache / "corpora")] == [[], []]
 
 

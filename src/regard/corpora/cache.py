@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import dataclasses
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from regard.folders import cache, clear_os_errors, delete, delete_leftovers
-from regard.results import Report, Table
+from regard.results import Report, Table, with_unit
 
 KINDS = {"prepared": "prepared corpus", "corpora": "download", "ctranslate2": "converted model"}
 
@@ -38,24 +38,18 @@ class CacheReport(Report):
         return sum(entry.bytes for entry in self.entries)
 
     def tables(self) -> list[Table]:
+        if not self.entries:
+            return [Table((), [], f"{self.folder} is empty")]
         rows = [
-            (
-                KINDS[entry.kind],
-                entry.path.name,
-                _size(entry.bytes),
-                time.strftime("%F", time.localtime(entry.modified)),
-            )
-            for entry in self.entries
+            (KINDS[e.kind], e.path.name, with_unit(e.bytes, "B"), time.strftime("%F", time.localtime(e.modified)))
+            for e in self.entries
         ]
-        total = f"freed {_size(self.bytes)}" if self.deleted else f"{_size(self.bytes)} can be freed"
-        title = f"{self.folder}: {total}" if rows else f"{self.folder} is empty"
-        return [Table(("kind", "name", "size", "modified") if rows else (), rows, title)]
+        size = with_unit(self.bytes, "B")
+        total = f"freed {size}" if self.deleted else f"{size} can be freed"
+        return [Table(("kind", "name", "size", "modified"), rows, f"{self.folder}: {total}")]
 
     def to_dict(self) -> dict[str, Any]:
-        entries = [
-            {"kind": entry.kind, "path": str(entry.path), "bytes": entry.bytes, "modified": entry.modified}
-            for entry in self.entries
-        ]
+        entries = [dataclasses.asdict(entry) | {"path": str(entry.path)} for entry in self.entries]
         return {"folder": str(self.folder), "bytes": self.bytes, "deleted": self.deleted, "entries": entries}
 
 
@@ -71,23 +65,11 @@ def clean_cache(*, dry_run: bool) -> CacheReport:
 
 
 def _entries(kind: str) -> list[Entry]:
-    folder = cache(kind)
-    if not folder.is_dir():
-        return []
-    with clear_os_errors(folder, "read"):
-        paths = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
+    with clear_os_errors(cache(kind), "read"):
+        paths = [path for path in sorted(cache(kind).glob("*")) if not path.name.startswith(".")]
         return [Entry(kind, path, _bytes(path), path.stat().st_mtime) for path in paths]
 
 
 def _bytes(path: Path) -> int:
-    if not path.is_dir():
-        return path.stat().st_size
-    return sum(Path(place, name).stat().st_size for place, _, names in os.walk(path) for name in names)
-
-
-def _size(count: int) -> str:
-    """Bytes as people read them: 3.2 MB."""
-    value, units = float(count), ["bytes", "kB", "MB", "GB", "TB"]
-    while value >= 1000 and len(units) > 1:
-        value, units = value / 1000, units[1:]
-    return f"{value:.0f} {units[0]}" if units[0] == "bytes" else f"{value:.1f} {units[0]}"
+    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files)

@@ -6,23 +6,24 @@ import hashlib
 import http.client
 import lzma
 import os
+import re
 import tarfile
+import tomllib
 import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import IO, Any, NamedTuple, cast
 
 from regard import folders
-from regard.corpora.entries import SELECTIONS, Entry, File, Form, Output, read_entries
 from regard.errors import DataError, did_you_mean
 from regard.folders import cache, checksum, clear_os_errors
 from regard.text.files import decompress, open_text
 
-ENTRIES = read_entries()
 BUILTIN_SIZES = {"train": 50_000, "valid": 1_000, "test": 1_000}  # pairs of the built-in corpus by default
 
 Progress = Callable[[str, int, int | None], None]
@@ -31,6 +32,60 @@ Progress = Callable[[str, int, int | None], None]
 CHECKSUM_SUFFIX = ".sha256"  # beside a download without a published checksum: the checksum of the downloaded bytes
 CHUNK_BYTES = 2**20
 TIMEOUT = 30  # seconds without a byte
+
+
+class File(NamedTuple):
+    """A stored file: its name, its SHA-256 and its address, if they are known."""
+
+    name: str
+    sha256: str | None = None
+    url: str | None = None
+
+
+class Output(NamedTuple):
+    """A plain text file to write: the stored files or archive members (archive/member) it consists of."""
+
+    name: str
+    parts: tuple[str, ...]
+    lines: str = ""  # which lines: a name of SELECTIONS
+
+
+class Form(NamedTuple):
+    """One way a corpus is stored: a folder, the files in it, and the outputs that are written from them."""
+
+    folder: str
+    files: tuple[File, ...]
+    outputs: tuple[Output, ...]
+
+
+class Entry(NamedTuple):
+    """A named corpus. Without forms it is generated."""
+
+    name: str
+    description: str
+    languages: tuple[str, ...]
+    size: str
+    licence: str
+    source: str
+    forms: tuple[Form, ...] = ()
+
+
+def _form(table: dict[str, Any]) -> Form:
+    files, outputs = [], []
+    for file in table["files"]:
+        name = file.get("name") or file["url"].rpartition("/")[2]
+        url = file.get("url") or (table["url"] + name if "url" in table else None)
+        files.append(File(name, file.get("sha256"), url))
+        outputs.append(Output(file.get("write", name.removesuffix(".gz")), (name,)))
+    if "write" in table:
+        outputs = [Output(name, tuple(w["from"]), w.get("lines", "")) for name, w in table["write"].items()]
+    return Form(table["folder"], tuple(files), tuple(outputs))
+
+
+ENTRIES = tuple(
+    Entry(name, **{**table, "forms": tuple(map(_form, table.get("forms", ())))})
+    for name, table in tomllib.loads(Path(__file__).with_name("catalog.toml").read_text(encoding="utf-8")).items()
+)
 
 
 def find(name: str) -> Entry:
@@ -60,18 +115,17 @@ def table() -> list[dict[str, str]]:
     for entry in ENTRIES:
         form = _usable_form(entry)
         verified = form is None or all(file.sha256 for file in form.files)
-        rows.append(
-            {
-                "name": entry.name,
-                "languages": " ".join(entry.languages),
-                "size": entry.size,
-                "licence": entry.licence,
-                "where": locate(entry),
-                "checksum": ("sha256" if verified else "not verified") if entry.forms else "none needed",
-                "description": entry.description,
-                "source": entry.source,
-            }
-        )
+        row = {
+            "name": entry.name,
+            "languages": " ".join(entry.languages),
+            "size": entry.size,
+            "licence": entry.licence,
+            "where": locate(entry),
+            "checksum": ("sha256" if verified else "not verified") if entry.forms else "none needed",
+            "description": entry.description,
+            "source": entry.source,
+        }
+        rows.append(row)
     return rows
 
 
@@ -84,13 +138,13 @@ def get(name: str, out: str | Path, *, force: bool = False, progress: Progress |
     if form is None:
         raise DataError(f"{name} is not here and has no address to download it from. {_instructions(entry.forms[0])}")
     names = [output.name for output in form.outputs]
-    _check_free(out, names, force=force)
-    stored = _stored(form)
-    for file in form.files:
-        if file.name not in stored:
-            stored[file.name] = _download(form, file, progress)
-        _verify(stored[file.name], file.sha256)
-    with _atomic_files(out, names) as folder:
+    with _atomic_files(out, names, force=force) as folder:
+        stored = _stored(form)
+        for file in form.files:
+            if file.name in stored:
+                _verify(stored[file.name], file.sha256)
+            else:
+                stored[file.name] = _download(form, file, progress)
         counts: dict[str, tuple[str, int]] = {}
         for output in form.outputs:
             count = _write(folder / output.name, output, stored)
@@ -106,18 +160,13 @@ def write_builtin(out: str | Path, *, sizes: Mapping[str, int], force: bool = Fa
 
     out = Path(out)
     names = [f"{part}.{kind}" for part in sizes for kind in ("en", "fr", "align")]
-    _check_free(out, names, force=force)
-    with _atomic_files(out, names) as folder:
+    with _atomic_files(out, names, force=force) as folder, ExitStack() as stack:
+        files = {name: stack.enter_context(open(folder / name, "x", encoding="utf-8", newline="\n")) for name in names}
         for part, size in sizes.items():
-            with ExitStack() as stack:
-                english, french, alignments = (
-                    stack.enter_context((folder / f"{part}.{kind}").open("x", encoding="utf-8", newline="\n"))
-                    for kind in ("en", "fr", "align")
-                )
-                for pair in sentences(size, part=part, **options):
-                    english.write(pair.source + "\n")
-                    french.write(pair.target + "\n")
-                    alignments.write(" ".join(f"{i}-{j}" for i, j in pair.alignment) + "\n")
+            for source, target, alignment in sentences(size, part=part, **options):
+                files[f"{part}.en"].write(source + "\n")
+                files[f"{part}.fr"].write(target + "\n")
+                files[f"{part}.align"].write(" ".join(f"{i}-{j}" for i, j in alignment) + "\n")
     return [out / name for name in names]
 
 
@@ -135,13 +184,10 @@ def _local() -> Path | None:
 
 
 def _stored(form: Form) -> dict[str, Path]:
-    """The paths of the form's files that are on this machine, by name."""
-    paths: dict[str, Path] = {}
-    for place in (cache("corpora"), _local()):  # a local file comes before a cached one
-        if place is not None:
-            candidates = {file.name: place / form.folder / file.name for file in form.files}
-            paths |= {name: path for name, path in candidates.items() if path.is_file()}
-    return paths
+    """The paths of the form's files that are on this machine, by name; a local file comes before a cached one."""
+    places = [place / form.folder for place in (cache("corpora"), _local()) if place is not None]
+    paths = [place / file.name for place in places for file in form.files]
+    return {path.name: path for path in paths if path.is_file()}
 
 
 def _usable_form(entry: Entry) -> Form | None:
@@ -162,20 +208,17 @@ def _instructions(form: Form) -> str:
 
 def _verify(path: Path, expected: str | None) -> None:
     """Compare the checksum of a file with the published one, or with the one it had when it was downloaded."""
-    checksum_file = path.with_name(path.name + CHECKSUM_SUFFIX)
-    if expected is None and checksum_file.is_file():
-        expected = checksum_file.read_text(encoding="utf-8", errors="replace").strip()
-    if expected is not None:
-        with clear_os_errors(path, "read"):
+    with clear_os_errors(path, "read"):
+        checksum_file = path.with_name(path.name + CHECKSUM_SUFFIX)
+        if expected is None and checksum_file.is_file():
+            expected = checksum_file.read_text(encoding="utf-8", errors="replace").strip()
+        if expected is not None:
             _compare(str(path), expected, checksum(path))
 
 
 def _compare(name: str, expected: str, computed: str) -> None:
     if computed != expected:
         raise DataError(f"{name} is not the expected file: its SHA-256 is {computed}, expected {expected}")
-
-
-# Downloads
 
 
 def _download(form: Form, file: File, progress: Progress | None) -> Path:
@@ -231,54 +274,34 @@ def _write(path: Path, output: Output, stored: Mapping[str, Path]) -> int:
 
 def _read(path: Path, member: str, selection: str) -> Iterator[bytes]:
     """The content of a file or archive member. Archives are never unpacked, so a member's name is never a path."""
+    select = SELECTIONS[selection]
     if not member:
         with open_text(path) as stream:
-            yield from _selected(stream, selection)
+            yield from select(stream)
         return
-    opened = _zip_member if zipfile.is_zipfile(path) else _tar_member
+    file: IO[bytes] | None
     try:
-        with opened(path, member) as file, decompress(file, f"{path}, {member}") as stream:
-            yield from _selected(stream, selection)
+        with ExitStack() as stack:
+            if zipfile.is_zipfile(path):
+                archive = stack.enter_context(zipfile.ZipFile(path))
+                file = archive.open(member) if member in archive.namelist() else None
+            else:
+                tar = stack.enter_context(tarfile.open(path))
+                members = (info for info in tar if info.name.removeprefix("./") == member and info.isreg())
+                file = next((tar.extractfile(info) for info in members), None)
+            if file is None:
+                raise DataError(f"{path} has no file {member} in it: this is not the expected archive")
+            yield from select(stack.enter_context(decompress(cast(Any, file), f"{path}, {member}")))
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, zlib.error, lzma.LZMAError, RuntimeError) as error:
         raise DataError(f"{path} is damaged or not an archive ({error}); delete it and get it again") from error
 
 
-def _selected(stream: BinaryIO, selection: str) -> Iterator[bytes]:
-    """The selected lines of a stream, or all of it in chunks."""
-    return SELECTIONS[selection](stream) if selection else iter(lambda: stream.read(CHUNK_BYTES), b"")
-
-
 @contextmanager
-def _zip_member(path: Path, name: str) -> Iterator[BinaryIO]:
-    with zipfile.ZipFile(path) as archive:
-        if name not in archive.namelist():
-            raise DataError(f"{path} has no file {name} in it: this is not the expected archive")
-        with archive.open(name) as member:
-            yield cast(BinaryIO, member)
-
-
-@contextmanager
-def _tar_member(path: Path, name: str) -> Iterator[BinaryIO]:
-    with tarfile.open(path) as archive:
-        for info in archive:
-            if info.name.removeprefix("./") == name and info.isreg():
-                yield cast(BinaryIO, archive.extractfile(info))
-                return
-    raise DataError(f"{path} has no file {name} in it: this is not the expected archive")
-
-
-def _check_free(out: Path, names: list[str], *, force: bool) -> None:
-    """Refuse to write over existing files without force."""
-    if out.exists() and not out.is_dir():
-        raise DataError(f"{out} is a file; give a folder to write into")
+def _atomic_files(out: Path, names: list[str], *, force: bool) -> Iterator[Path]:
+    """A temporary folder to write into; its files appear in `out` only once all of them are complete."""
     existing = [name for name in names if (out / name).exists()]
     if existing and not force:
         raise DataError(f"{out / existing[0]} already exists: choose another folder, or replace it with --force")
-
-
-@contextmanager
-def _atomic_files(out: Path, names: list[str]) -> Iterator[Path]:
-    """A temporary folder to write into; its files appear in `out` only once all of them are complete."""
     if not os.path.lexists(out):
         with folders.atomic_folder(out, force=False) as new:
             yield new
@@ -289,3 +312,48 @@ def _atomic_files(out: Path, names: list[str]) -> Iterator[Path]:
         for name in names:
             os.replace(new / name, out / name)
         folders.fsync(out)
+
+
+# Selecting lines
+
+
+def _chunks(stream: IO[bytes]) -> Iterator[bytes]:
+    while data := stream.read(CHUNK_BYTES):
+        yield data
+
+
+def _segments(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The sentences of a WMT test set in SGML, stripped as sacreBLEU does."""
+    for line in lines:
+        if segment := re.search(rb"<seg[^>]*>(.*)</seg>", line):
+            yield segment[1].strip() + b"\n"
+
+
+def _talks(lines: Iterable[bytes], *, valid: bool) -> Iterator[bytes]:
+    """Sentences of transcribed talks, with titles and descriptions but without the other metadata.
+
+    The usual division of IWSLT14: every 23rd sentence is for validation, the others are for training.
+    """
+    texts = (re.sub(rb"</?(?:title|description)>", b"", line).strip() for line in lines)
+    for number, text in enumerate((text for text in texts if not text.startswith(b"<")), 1):
+        if (number % 23 == 0) == valid:
+            yield text + b"\n"
+
+
+def _column(lines: Iterable[bytes], index: int) -> Iterator[bytes]:
+    """One of the first two columns of a TSV file."""
+    for line in lines:
+        columns = line.rstrip(b"\r\n").split(b"\t")
+        if len(columns) < 2:
+            raise DataError(f"a line of a TSV file has no tab ({line[:40]!r}): this is not the expected file")
+        yield columns[index] + b"\n"
+
+
+SELECTIONS: dict[str, Callable[[Any], Iterator[bytes]]] = {
+    "": _chunks,
+    "segments": _segments,
+    "talks_to_train": partial(_talks, valid=False),
+    "talks_to_validate": partial(_talks, valid=True),
+    "first_column": partial(_column, index=0),
+    "second_column": partial(_column, index=1),
+}
