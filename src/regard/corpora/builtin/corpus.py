@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
-from regard.corpora.builtin.grammar import LONGEST_SENTENCE, derive
+from regard.corpora.builtin.grammar import derive
+from regard.corpora.builtin.lexicon import LONGEST_SENTENCE
 from regard.corpora.builtin.morphology import Word, elide_and_contract
-from regard.errors import ConfigError, did_you_mean
+from regard.errors import ConfigError
 
 PARTS = ("train", "valid", "test")
 PART_BOUNDS = (230, 243)  # of one byte of a sentence's digest: 90 %, 5 % and 5 %
@@ -41,17 +42,11 @@ def sentences(
     Lengths are in English words, distributed as in ordinary text ("natural") or evenly ("uniform"). There are fewer
     pairs only if the grammar has fewer sentences of these lengths.
     """
-    if size < 0:
-        raise ConfigError(f"size ({size}) must be 0 or more")
-    if part not in PARTS:
-        raise ConfigError(f"part ({part}) must be one of {', '.join(PARTS)}.{did_you_mean(part, PARTS)}")
     if not 2 <= min_length <= max_length <= LONGEST_SENTENCE:
         raise ConfigError(
             f"min_length ({min_length}) and max_length ({max_length}) must be in order and between 2 and "
             f"{LONGEST_SENTENCE} words"
         )
-    if lengths not in ("natural", "uniform"):
-        raise ConfigError(f"lengths ({lengths}) must be natural or uniform")
     span = range(min_length, max_length + 1)
     weights = {length: natural_frequency(length) if lengths == "natural" else 1.0 for length in span}
     return _draw(size, random.Random(f"{seed}/{part}"), part, weights)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
+from regard.corpora.builtin import FUNCTION_WORDS as WORDS
 from regard.corpora.builtin.lexicon import DAYS, KINDS, MONTHS, NUMBERS, PLURAL, SINGULAR, Phrase, kinds_of, phrase
 from regard.corpora.builtin.morphology import conjugate
-from regard.corpora.builtin.words import FUNCTION_WORDS as WORDS
 
 THIRD, THIRD_PLURAL = 1, 4  # persons: I, he, we, you, they
 
@@ -25,6 +25,7 @@ class Determiner(NamedTuple):
 class VerbForm(NamedTuple):
     """How a verb is said: the words around it and its form in English, and its tense in French."""
 
+    voice: str  # active, passive or copula
     auxiliary: str
     negation: str
     adverb: str
@@ -62,10 +63,8 @@ def _determiner(name: str, entry: dict[str, str], number: int) -> Determiner:
     masculine, _, feminine = entry["french"].partition("/")
     forms = [tuple(masculine.split()), tuple((feminine or masculine).split())]
     vowel = [(form,) for form in entry["before_vowel"].split("/")] if "before_vowel" in entry else forms
-    english = tuple(entry.get("english", name).split())
-    return Determiner(
-        english, (*forms, *forms, *vowel, *vowel), number, "negated" in entry, "before_adjective" in entry
-    )
+    english, french = tuple(entry.get("english", name).split()), (*forms, *forms, *vowel, *vowel)
+    return Determiner(english, french, number, "negated" in entry, "before_adjective" in entry)
 
 
 def _choice(text: str) -> tuple[Determiner, ...]:
@@ -74,10 +73,10 @@ def _choice(text: str) -> tuple[Determiner, ...]:
     for item in text.split():
         count, _, name = item.rpartition("*")
         if name in WORDS["determiner_choices"]:
-            determiners += _choice(WORDS["determiner_choices"][name]) * int(count or 1)
+            options = _choice(WORDS["determiner_choices"][name])
         else:
-            known = DETERMINERS.get(name) or _determiner(name, {"french": NUMBERS.get(name, name)}, PLURAL)
-            determiners += (known,) * int(count or 1)
+            options = (DETERMINERS.get(name) or _determiner(name, {"french": NUMBERS.get(name, name)}, PLURAL),)
+        determiners += options * int(count or 1)
     return determiners
 
 
@@ -101,28 +100,29 @@ ETRE, AVOIR = conjugate("être"), conjugate("avoir")
 COMPOUND_TENSES = {"past": "present", "perfect": "present", "pluperfect": "imperfect"}  # tense of their auxiliary
 
 
-def _verb_form(english: str, entry: str) -> list[VerbForm]:
+def _verb_form(voice: str, english: str, entry: str) -> list[VerbForm]:
     """A verb form, repeated by its weight, from a line such as `"did not BASE" = "past, 6"`."""
     tense, weight, *traits = entry.split(", ")
     rest, parts = f" {english} ", []
     for options in (NEGATIONS, ADVERBS, ("be", "been", "being"), ("BASE", "PRESENT", "PAST", "PARTICIPLE", "GERUND")):
         part = next((option for option in options if f" {option} " in rest), "")
         rest = rest.replace(f" {part} ", " ") if part else rest
-        parts.append(part)
+        parts.append(part.lower())
     negation, adverb, link, form = parts
     length, habitual, dated = len(english.split()), "habitual" in traits, "undated" not in traits
-    return [VerbForm(rest.strip(), negation, adverb, link, form.lower(), tense, length, habitual, dated)] * int(weight)
+    return [VerbForm(voice, rest.strip(), negation, adverb, link, form, tense, length, habitual, dated)] * int(weight)
 
 
 VERB_FORMS = {
-    voice: {frame: [form for row in forms.items() for form in _verb_form(*row)] for frame, forms in frames.items()}
+    voice: {frame: [form for row in rows.items() for form in _verb_form(voice, *row)] for frame, rows in frames.items()}
     for voice, frames in WORDS["verb_forms"].items()
 }
 # A negated opinion would need the subjunctive: `ne pense pas que`.
 VERB_FORMS["affirmative"] = {
     frame: [form for form in forms if not form.negation] for frame, forms in VERB_FORMS["active"].items()
 }
-INFINITIVE = VerbForm("", "", "", "", "base", "", 1, False, False)
+INFINITIVE = VerbForm("active", "", "", "", "", "base", "", 1, False, False)
+ANY_FORM = INFINITIVE._replace(habitual=True, dated=True)  # where the verb does not matter
 NEGATED_INFINITIVE = INFINITIVE._replace(negation="not")
 
 
@@ -132,8 +132,8 @@ def _modal(english: str, entry: str) -> Modal:
     return Modal(verb, negation, english.endswith("not"), getattr(conjugate(infinitive), tense))
 
 
-MODALS = {frame: tuple(_modal(*row) for row in modals.items()) for frame, modals in WORDS["modals"].items()}
-THERE_IS = {frame: tuple(entry.split(", ")) for frame, entry in WORDS["existential"].items()}
+MODALS = {frame: [_modal(*row) for row in modals.items()] for frame, modals in WORDS["modals"].items()}
+THERE_IS = {frame: entry.split(", ") for frame, entry in WORDS["existential"].items()}
 
 # Pronouns and degrees
 
@@ -146,65 +146,49 @@ IRREGULAR_COMPARATIVES = {name: forms.split() for name, forms in WORDS["irregula
 
 # Places
 
-PREPOSITIONS = tuple(
-    (entry["english"], entry["french"], kinds_of(entry["kinds"]))
-    for entry in WORDS["places"]["prepositions"]
-    for _ in range(entry["weight"])
-)
 EVENT_PREPOSITIONS = tuple(WORDS["places"]["event_prepositions"].items())
 FIXED_PLACES = tuple(WORDS["places"]["fixed"].items())
 FIXED_PLACE_VERBS = frozenset(WORDS["places"]["fixed_verbs"].split())
-PLACES_OF_VERB = {verb: kinds_of(kinds) for verb, kinds in WORDS["places"]["of_verb"].items()}
 
 
 @cache
-def place_prepositions(verb: str, long: bool) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+def place_prepositions(verb: str, long: bool) -> list[tuple[str, str, tuple[str, ...]]]:
     """Prepositions for the place of a verb's action, with the kinds of places; of several words only if `long`."""
-    kinds_of_verb = PLACES_OF_VERB.get(verb, KINDS)
+    of_verb = WORDS["places"]["of_verb"].get(verb)
+    kinds_of_verb = kinds_of(of_verb) if of_verb else KINDS
     prepositions = []
-    for english, french, kinds in PREPOSITIONS:
+    for entry in WORDS["places"]["prepositions"]:
+        english, kinds = entry["english"], kinds_of(entry["kinds"])
         fitting = tuple(kind for kind in kinds if kind in kinds_of_verb)
         in_water = english == "in" and kinds == ("water",)
         if fitting and (long or " " not in english) and in_water == (verb == "swim"):
-            prepositions.append((english, french, fitting))
-    return tuple(prepositions)
+            prepositions += [(english, entry["french"], fitting)] * entry["weight"]
+    return prepositions
 
 
 # Times
 
-
-def _times(english: str, french: str) -> list[Phrase]:
-    """The expression, for each day or month if it has one."""
-    for name, table in (("DAY", DAYS), ("MONTH", MONTHS)):
-        if name in english:
-            return [phrase(english.replace(name, word), french.replace(name, table[word])) for word in table]
-    return [phrase(english, french)]
-
-
-TIMES: dict[tuple[str, int], tuple[Phrase, ...]] = {}
-for tense, expressions in WORDS["times"].items():
+TIMES: dict[tuple[str, int], list[Phrase]] = {}  # by class and number of English words
+for times, expressions in WORDS["times"].items():
     for english, french in expressions.items():
-        TIMES[tense, len(english.split())] = (*TIMES.get((tense, len(english.split())), ()), *_times(english, french))
+        name, table = next((pair for pair in (("DAY", DAYS), ("MONTH", MONTHS)) if pair[0] in english), ("", {"": ""}))
+        TIMES.setdefault((times, len(english.split())), []).extend(
+            phrase(english.replace(name, word), french.replace(name, table[word])) for word in table
+        )
 TIME_LENGTHS = {"past": (1, 2, 3, 4), "habit": (1, 2, 3), "now": (1, 2), "future": (1, 2, 3, 4), "any": (1,)}
-FILLERS_WITHOUT_PLACE = tuple(phrase(*row) for row in WORDS["fillers"]["without_place"].items())
-FILLERS = (*FILLERS_WITHOUT_PLACE, *(phrase(*row) for row in WORDS["fillers"]["with_place"].items()))
-DURATION_NUMBERS = tuple(WORDS["durations"]["numbers"].split())
+FILLERS_WITHOUT_PLACE = [phrase(*row) for row in WORDS["fillers"]["without_place"].items()]
+FILLERS = [*FILLERS_WITHOUT_PLACE, *(phrase(*row) for row in WORDS["fillers"]["with_place"].items())]
+DURATION_NUMBERS = WORDS["durations"]["numbers"].split()
 DURATION_UNITS = tuple(WORDS["durations"]["units"].items())
 
 # Conjunctions
 
 FRAMES = ("past", "present", "future")  # time frames of a sentence
-CONJUNCTIONS = tuple(
-    Conjunction(
-        english,
-        entry["french"],
-        entry.get("comma", False),
-        entry.get("opens", False),
-        entry.get("clauses", {frame: frame for frame in FRAMES}),
-    )
-    for english, entry in WORDS["conjunctions"].items()
-    for _ in range(entry.get("weight", 1))
-)
-COORDINATING = tuple(conjunction for conjunction in CONJUNCTIONS if conjunction.comma)
-JOINING = {frame: tuple(c for c in CONJUNCTIONS if frame in c.frames) for frame in FRAMES}
-OPENING = {frame: tuple(c for c in JOINING[frame] if c.opens) for frame in FRAMES}
+CONJUNCTIONS = []
+for english, entry in WORDS["conjunctions"].items():
+    frames = entry.get("clauses", {frame: frame for frame in FRAMES})
+    conjunction = Conjunction(english, entry["french"], "comma" in entry, "opens" in entry, frames)
+    CONJUNCTIONS += [conjunction] * entry.get("weight", 1)
+COORDINATING = [conjunction for conjunction in CONJUNCTIONS if conjunction.comma]
+JOINING = {frame: [c for c in CONJUNCTIONS if frame in c.frames] for frame in FRAMES}
+OPENING = {frame: [c for c in JOINING[frame] if c.opens] for frame in FRAMES}

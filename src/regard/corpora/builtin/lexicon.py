@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from regard.corpora.builtin import LEXICON
 from regard.corpora.builtin.morphology import (
     Conjugation,
     Positions,
@@ -16,12 +17,11 @@ from regard.corpora.builtin.morphology import (
     french_plural,
     indefinite_article,
 )
-from regard.corpora.builtin.words import LEXICON
 from regard.errors import DataError, did_you_mean
 
-MASCULINE, FEMININE = 0, 1
+LONGEST_SENTENCE = 80  # English words
 SINGULAR, PLURAL = 0, 1
-GENDERS = {"m": MASCULINE, "f": FEMININE, "masculine": MASCULINE, "feminine": FEMININE}
+GENDERS = {"m": 0, "f": 1, "masculine": 0, "feminine": 1}
 
 Phrase = tuple[tuple[str, ...], tuple[tuple[str, Positions], ...]]
 
@@ -34,6 +34,8 @@ class Noun(NamedTuple):
     gender: int
     kind: str
     article: str  # a or an
+    countable: bool
+    ownable: bool  # may have a possessor
 
 
 class Adjective(NamedTuple):
@@ -57,8 +59,9 @@ class Verb(NamedTuple):
     past: str
     participle: str
     gerund: str
-    particle: str  # `for` in `wait for`
+    particle: str  # ` for` in `wait for`
     extra_words: int  # beyond the shortest form: the particle, and an auxiliary that tells `read` from `read`
+    most_words: int  # of a predicate with the verb: `leave` takes a time, but no place
     french: Conjugation
     noun: str  # `besoin` in `avoir besoin de`
     preposition: str  # `de` in `parler de`
@@ -66,44 +69,57 @@ class Verb(NamedTuple):
     pattern: str
     subjects: tuple[str, ...]
     objects: tuple[str, ...]
-    stative: bool = False
-    generic: bool = False
-    formal: bool = False
-    passive: bool = False
-    punctual: bool = False
-    involuntary: bool = False
-    no_place: bool = False
+    traits: tuple[str, ...]
+    stative: bool
+
+    @property
+    def distinct_past(self) -> bool:
+        """Whether the simple past differs from the base and is a passé composé in French."""
+        return not self.stative and self.base != self.past
 
 
 class Name(NamedTuple):
-    """The name of a person, city or country."""
-
-    english: str
-    french: str
-    gender: int
-
-
-class Institution(NamedTuple):
-    """The name of an institution, with its article in both languages."""
+    """The name of a person, country or institution, with its article if it has one."""
 
     phrase: Phrase
     gender: int
     number: int
+    kind: str
 
 
-# Reading
+# Kinds of nouns
 
 
+@cache
 def kinds_of(names: str) -> tuple[str, ...]:
     """The kinds of nouns that a list of kinds and groups stands for, each once."""
-    kinds: dict[str, None] = {}
-    for name in names.split():
-        kinds.update(dict.fromkeys(LEXICON["groups"].get(name, name).split()))
+    kinds = dict.fromkeys(kind for name in names.split() for kind in LEXICON["groups"].get(name, name).split())
     for kind in kinds:
         if kind not in LEXICON["nouns"]:
             known = [*LEXICON["groups"], *LEXICON["nouns"]]
             raise DataError(f"The word lists have no kind of noun {kind}.{did_you_mean(kind, known)}")
     return tuple(kinds)
+
+
+KINDS: tuple[str, ...] = tuple(LEXICON["nouns"])
+PERSONS, PLACES, LIVING = kinds_of("person"), kinds_of("place"), kinds_of("living")
+MASS, OWNED, INDOORS, CONCRETE, EXISTENTIAL = (
+    kinds_of(LEXICON["kinds"][name]) for name in ("mass", "owned", "indoors", "concrete", "existential")
+)
+UNOWNED, BEFORE_BARE_COUNTRY, SENT = (
+    frozenset(LEXICON["noun_classes"][name].split()) for name in ("unowned", "bare_country", "sent")
+)
+OF: dict[str, str] = LEXICON["of"]
+ABOUT: dict[str, str] = LEXICON["about"]
+
+
+@cache
+def has_person(kinds: tuple[str, ...]) -> bool:
+    """Whether persons are among the kinds."""
+    return not set(kinds).isdisjoint(PERSONS)
+
+
+# Reading
 
 
 def phrase(english: str, french: str) -> Phrase:
@@ -117,110 +133,98 @@ def phrase(english: str, french: str) -> Phrase:
     return tuple(english_words), tuple(french_words)
 
 
-def _noun(english: str, entry: str, kind: str) -> Noun:
+def _noun(kind: str, english: str, entry: str) -> Noun:
     french, gender, *plural = entry.split(", ")
-    forms = (french, plural[0] if plural else french_plural(french))
-    return Noun((english, english_plural(english)), forms, GENDERS[gender], kind, indefinite_article(english))
+    return Noun(
+        english=(english, english_plural(english)),
+        french=(french, plural[0] if plural else french_plural(french)),
+        gender=GENDERS[gender],
+        kind=kind,
+        article=indefinite_article(english),
+        countable=kind not in MASS,
+        ownable=kind in OWNED and english not in UNOWNED,
+    )
 
 
-def _adjective(english: str, entry: dict[str, str], precedes: bool) -> Adjective:
+def _adjective(place: str, english: str, entry: dict[str, str]) -> Adjective:
     french = entry["french"].split()
     comparative, superlative = entry["degrees"].split() if "degrees" in entry else ("", "")
     before_vowel = french[2] if len(french) > 2 else french[0]
     forms, kinds = french_forms(*french[:2]), kinds_of(entry["kinds"])
-    return Adjective(
-        english, comparative, superlative, forms, before_vowel, precedes, kinds, indefinite_article(english)
-    )
+    precedes, article = place == "before_noun", indefinite_article(english)
+    return Adjective(english, comparative, superlative, forms, before_vowel, precedes, kinds, article)
 
 
-def _verb(english: str, entry: dict[str, str], pattern: str) -> Verb:
+def _verb(pattern: str, english: str, entry: dict[str, str]) -> Verb:
     base, *particle = english.split()
-    third, past, participle, gerund = english_verb(base, entry.get("past", "").split())
+    forms = english_verb(base, entry.get("past", "").split())
     french = entry["french"].replace("s'", "se ").split()
     reflexive = french[0] == "se"
     infinitive, *after = french[reflexive:]
-    traits = entry.get("traits", "").split()
-    flags: dict[str, Any] = {trait: True for trait in traits if trait != "être"}
+    traits = tuple(entry.get("traits", "").split())
     return Verb(
-        *(base, third, past, participle, gerund),
-        " ".join(particle),
-        len(particle) + 2 * (base == past),
-        conjugate(infinitive, with_etre=reflexive or "être" in traits),
-        after[0] if len(after) > 1 else "",
-        after[-1] if after else "",
-        reflexive,
-        pattern,
-        kinds_of(entry["subjects"]),
-        kinds_of(entry.get("objects", "")),
-        **flags,
+        base,
+        *forms,
+        particle=english.removeprefix(base),
+        extra_words=len(particle) + 2 * (base == forms[1]),
+        most_words=3 if pattern == "intransitive" and "no_place" in traits else LONGEST_SENTENCE,
+        french=conjugate(infinitive, with_etre=reflexive or "être" in traits),
+        noun=after[0] if len(after) > 1 else "",
+        preposition=after[-1] if after else "",
+        reflexive=reflexive,
+        pattern=pattern,
+        subjects=kinds_of(entry["subjects"]),
+        objects=kinds_of(entry.get("objects", "")),
+        traits=traits,
+        stative="stative" in traits,
     )
 
 
-ALL_NOUNS = tuple(
-    _noun(english, entry, kind) for kind, nouns in LEXICON["nouns"].items() for english, entry in nouns.items()
-)
+ALL_NOUNS = tuple(_noun(kind, *entry) for kind, nouns in LEXICON["nouns"].items() for entry in nouns.items())
 ALL_ADJECTIVES = tuple(
-    _adjective(english, entry, place == "before_noun")
-    for place, adjectives in LEXICON["adjectives"].items()
-    for english, entry in adjectives.items()
+    _adjective(place, *entry) for place, adjectives in LEXICON["adjectives"].items() for entry in adjectives.items()
 )
-ALL_VERBS = tuple(
-    _verb(english, entry, pattern) for pattern, verbs in LEXICON["verbs"].items() for english, entry in verbs.items()
-)
-FIRST_NAMES = tuple(
-    Name(name, name, GENDERS[gender]) for gender, names in LEXICON["first_names"].items() for name in names.split()
-)
-CITIES = tuple(Name(english, french, MASCULINE) for english, french in LEXICON["cities"].items())
-COUNTRIES = tuple(
-    Name(english, french, GENDERS[gender])
-    for gender, countries in LEXICON["countries"].items()
-    for english, french in countries.items()
-)
-INSTITUTIONS = tuple(
-    Institution(
-        phrase(english, entry.partition(", ")[0]),
-        GENDERS[entry[-1]],
-        PLURAL if entry.startswith("les ") else SINGULAR,
-    )
-    for english, entry in LEXICON["institutions"].items()
-)
+ALL_VERBS = tuple(_verb(pattern, *entry) for pattern, verbs in LEXICON["verbs"].items() for entry in verbs.items())
 MONTHS: dict[str, str] = LEXICON["months"]
 DAYS: dict[str, str] = LEXICON["days"]
 NUMBERS: dict[str, str] = LEXICON["numbers"]
 MANNER_ADVERBS: dict[str, dict[str, str]] = LEXICON["manner_adverbs"]
 
-# Kinds of nouns
+# Names
 
-KINDS: tuple[str, ...] = tuple(LEXICON["nouns"])
-PERSONS, PLACES, LIVING = kinds_of("person"), kinds_of("place"), kinds_of("living")
-MASS, OWNED, INDOORS, CONCRETE, EXISTENTIAL = (
-    kinds_of(LEXICON["kinds"][name]) for name in ("mass", "owned", "indoors", "concrete", "existential")
+CITIES = tuple(LEXICON["cities"].items())
+FIRST_NAMES = tuple(
+    Name(phrase(name, name), GENDERS[gender], SINGULAR, "family")
+    for gender, names in LEXICON["first_names"].items()
+    for name in names.split()
 )
-OF: dict[str, str] = LEXICON["of"]
-ABOUT: dict[str, str] = LEXICON["about"]
-UNOWNED, BARE_COUNTRY, SENT = (
-    frozenset(LEXICON["noun_classes"][name].split()) for name in ("unowned", "bare_country", "sent")
+COUNTRIES, BARE_COUNTRIES = (
+    tuple(
+        Name(phrase(english, articles[gender] + french), GENDERS[gender], SINGULAR, "institution")
+        for gender, countries in LEXICON["countries"].items()
+        for english, french in countries.items()
+    )
+    for articles in ({"feminine": "la ", "masculine": "le "}, {"feminine": "", "masculine": "le "})
 )
+IN_COUNTRIES = tuple(
+    phrase(f"in {english}", f"{'en' if gender == 'feminine' else 'au'} {french}")
+    for gender, countries in LEXICON["countries"].items()
+    for english, french in countries.items()
+)
+INSTITUTIONS: dict[int, list[Name]] = {}  # by the number of English words
+for english, entry in LEXICON["institutions"].items():
+    french, gender = entry.split(", ")
+    number = PLURAL if french.startswith("les ") else SINGULAR
+    name = Name(phrase(english, french), GENDERS[gender], number, "institution")
+    INSTITUTIONS.setdefault(len(english.split()), []).append(name)
+
+# Nouns and adjectives by kind
 
 
 @cache
 def nouns_of(kinds: tuple[str, ...]) -> tuple[Noun, ...]:
     """The nouns of some kinds."""
     return tuple(noun for noun in ALL_NOUNS if noun.kind in kinds)
-
-
-@cache
-def has_person(kinds: tuple[str, ...]) -> bool:
-    """Whether persons are among the kinds."""
-    return not set(kinds).isdisjoint(PERSONS)
-
-
-def may_be_owned(noun: Noun) -> bool:
-    """Whether the noun may have a possessor."""
-    return noun.kind in OWNED and noun.english[0] not in UNOWNED
-
-
-# Adjectives by the kind of their noun
 
 
 def _adjectives(accept: Callable[[Adjective], bool]) -> dict[str, tuple[Adjective, ...]]:
@@ -248,23 +252,19 @@ for first, second in (pair.split("/") for pair in LEXICON["adjective_classes"]["
 VERBS = {pattern: tuple(v for v in ALL_VERBS if v.pattern == pattern) for pattern in LEXICON["verbs"]}
 VERBS_BY_SUBJECT = {(p, kind): tuple(v for v in VERBS[p] if kind in v.subjects) for p in VERBS for kind in KINDS}
 VOLUNTARY_VERBS = {
-    key: tuple(verb for verb in verbs if not verb.involuntary) for key, verbs in VERBS_BY_SUBJECT.items()
+    key: tuple(v for v in verbs if "involuntary" not in v.traits) for key, verbs in VERBS_BY_SUBJECT.items()
 }
-VERBS["passive"] = tuple(verb for verb in VERBS["transitive"] if verb.passive)
+VERBS["passive"] = tuple(verb for verb in VERBS["transitive"] if "passive" in verb.traits)
 VERBS_BY_SUBJECT |= {("passive", kind): tuple(v for v in VERBS["passive"] if kind in v.objects) for kind in KINDS}
 HABITUAL_VERBS = {
-    kind: tuple(verb for verb in VERBS_BY_SUBJECT["intransitive", kind] if not verb.punctual) for kind in KINDS
+    kind: tuple(v for v in VERBS_BY_SUBJECT["intransitive", kind] if "punctual" not in v.traits) for kind in KINDS
 }
 # `that the teacher bought`, `dont le professeur parle`: verbs whose object may become a relative pronoun.
 VERBS_BY_OBJECT = {
     kind: tuple(v for v in VERBS["transitive"] if kind in v.objects and v.preposition in ("", "de")) for kind in KINDS
 }
 MANNERS_OF_VERB = {
-    verb.base: tuple(
-        phrase(adverb, entry["french"])
-        for adverb, entry in MANNER_ADVERBS.items()
-        if verb.base in entry["verbs"].split()
-    )
+    verb.base: [phrase(name, a["french"]) for name, a in MANNER_ADVERBS.items() if verb.base in a["verbs"].split()]
     for verb in ALL_VERBS
 }
 SLEEP = next(verb for verb in ALL_VERBS if verb.base == "sleep")

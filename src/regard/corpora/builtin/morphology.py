@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from regard.corpora.builtin.words import LEXICON
+from regard.corpora.builtin import LEXICON
 
 Positions = tuple[int, ...]
 Word = tuple[str, Positions]  # a French word and the positions of the English words it translates
@@ -157,31 +157,24 @@ def conjugate(infinitive: str, *, with_etre: bool = False) -> Conjugation:
 
 def elide_and_contract(words: list[Word]) -> list[Word]:
     """French words as they are written: elided, contracted, with commas attached to the word before."""
+    single = [(word, positions) for text, positions in words for word in text.split()]
     written: list[Word] = []  # from the last word to the first: what happens to a word depends on the next one
     comma = ""
-    for text, positions in reversed(words):
-        if text == ",":
+    for word, positions in reversed(single):
+        if word == ",":
             comma = ","
             continue
-        if text in CLITICS and written and not comma:
+        if word in CLITICS and written and not comma:
+            if word == "de" and written[-1][0] == "des":  # de + des is de, which may be elided
+                positions += written.pop()[1]
             following, following_positions = written[-1]
-            if text == "de" and following == "des":  # de + des is de, which may be elided
-                written.pop()
-                positions += following_positions
-                following, following_positions = written[-1]
-            joined = CONTRACTED.get((text, following)) or _elided(text, following)
+            joined = CONTRACTED.get((word, following)) or _elided(word, following)
             if joined:
                 written[-1] = (joined, positions + following_positions)
                 continue
-        if " " in text:
-            *first, last = text.split()
-            written.append((last + comma, positions))
-            written.extend([(part, positions) for part in reversed(first)])
-        else:
-            written.append((text + comma, positions))
+        written.append((word + comma, positions))
         comma = ""
-    written.reverse()
-    return written
+    return written[::-1]
 
 
 def _elided(word: str, following: str) -> str:

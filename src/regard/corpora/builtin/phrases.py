@@ -5,23 +5,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import NamedTuple, TypeVar
 
 from regard.corpora.builtin import function_words as words
 from regard.corpora.builtin import lexicon
 from regard.corpora.builtin.function_words import DETERMINER_CHOICES, THIRD, THIRD_PLURAL, Determiner, VerbForm
-from regard.corpora.builtin.lexicon import PERSONS, PLURAL, SINGULAR, Adjective, Noun, Verb, may_be_owned, nouns_of
+from regard.corpora.builtin.lexicon import PERSONS, PLURAL, Adjective, Noun, Verb, nouns_of
 from regard.corpora.builtin.morphology import Positions, Word, begins_with_vowel, indefinite_article
 
 T = TypeVar("T")
+ObjectPronoun = tuple[str, str, int]  # English, French, and the index of the participle that agrees with it
 
 
 class NounPhrase(NamedTuple):
-    """A noun phrase: its French words, and the features that other words agree with."""
+    """The features of a noun phrase that other words agree with."""
 
-    french: list[Word]
     person: int
     gender: int
     number: int
@@ -34,23 +35,16 @@ class NounPhrase(NamedTuple):
         return self.gender + 2 * self.number
 
 
-class ObjectPronoun(NamedTuple):
-    """An object pronoun, and the index of the participle that agrees with it."""
-
-    english: str
-    french: str
-    agreement: int
-
-
 class Derivation:
-    """One sentence being derived: `random` decides between rules, `english` holds the English words so far."""
+    """One sentence being derived: `random` decides between rules; the words so far are in `english` and `french`."""
 
     def __init__(
-        self, random: Callable[[], float], relative_clause: Callable[[Derivation, int, NounPhrase], list[Word]]
+        self, random: Callable[[], float], relative_clause: Callable[[Derivation, int, NounPhrase], None]
     ) -> None:
         self.random = random
         self.relative_clause = relative_clause  # passed in, because clauses consist of phrases
         self.english: list[str] = []
+        self.french: list[Word] = []
         self.used: list[str | tuple[str, str]] = []  # nouns and adjectives
         self.frame = "past"
         self.has_time = False  # the sentence has an expression of time
@@ -82,6 +76,13 @@ class Derivation:
             sizes[int(self.random() * parts)] += 1
         return sizes
 
+    @contextmanager
+    def in_frame(self, frame: str) -> Iterator[None]:
+        """Derive a clause in another time frame."""
+        outer, self.frame = self.frame, frame
+        yield
+        self.frame = outer
+
     # Words
 
     def say(self, text: str) -> Positions:
@@ -93,22 +94,28 @@ class Derivation:
         self.english.append(text)
         return (start,)
 
-    def both(self, english: str, french: str) -> list[Word]:
-        """Append English words; each French word translates all of them."""
-        positions = self.say(english)
-        return [(word, positions) for word in french.split()]
+    def add(self, french: str, positions: Positions, at: int | None = None) -> None:
+        """Append French words, or insert them, that translate the English words at these positions."""
+        if at is None:
+            self.french.append((french, positions))
+        else:
+            self.french.insert(at, (french, positions))
 
-    def phrase(self, phrase: lexicon.Phrase) -> list[Word]:
-        """Append a fixed expression."""
+    def both(self, english: str, french: str) -> None:
+        """Append English words, and French words that each translate all of them."""
+        self.add(french, self.say(english))
+
+    def phrase(self, phrase: lexicon.Phrase, at: int | None = None) -> None:
+        """Append a fixed expression; its French may be inserted."""
         english, french = phrase
-        start = len(self.english)
+        start, at = len(self.english), len(self.french) if at is None else at
         self.english.extend(english)
-        return [(word, tuple([start + position for position in positions])) for word, positions in french]
+        self.french[at:at] = [(word, tuple([start + i for i in positions])) for word, positions in french]
 
-    def comma(self) -> Word:
+    def comma(self) -> None:
         """Append a comma in both languages."""
         self.english[-1] += ","
-        return ",", ()
+        self.add(",", ())
 
     # Noun phrases
 
@@ -127,109 +134,88 @@ class Derivation:
     ) -> NounPhrase:
         """A noun phrase of one of the kinds."""
         if n == 1:
-            return self.one_word_noun_phrase(kinds, role, negated)
+            return self.one_word_noun_phrase(kinds, role, negated=negated)
         if n in (3, 4) and "institution" in kinds and self.chance(0.15):
-            return self.institution(n)
+            return self.name(lexicon.INSTITUTIONS[n])
         simple = negated or conjunct or role in ("of", "goal")
         if n >= 5 and self.chance(0.15 if n < 8 else 0.35) and not simple:
             return self.coordination(n, kinds, role)
-        noun = self.unused_noun(nouns_of(kinds))
+        for _ in range(4):
+            noun = self.pick(nouns_of(kinds))
+            if noun.english not in self.used:
+                break
+        self.used.append(noun.english)
         modifiers = self.pick(modifier_lengths(n - 2, self.may_have_short_complement(noun)))
         complement, determiner_words = n - 2 - modifiers, 1
-        if modifiers and role in ("subject", "object") and not negated and self.chance(0.06) and countable(noun):
+        if modifiers and role in ("subject", "object") and not negated and self.chance(0.06) and noun.countable:
             determiner_words, modifiers = 2, modifiers - 1
         followed = complement > 0
         determiner = self.determiner(noun, role, determiner_words, followed=followed)
         while negated and determiner.english[0] in words.NOT_NEGATED:
             determiner = self.determiner(noun, role, determiner_words, followed=followed)
-        adjectives, very = self.adjectives(noun, modifiers)
-        phrase = self.simple_noun_phrase(noun, determiner, adjectives, very, negated=negated, followed=followed)
-        if complement:
-            phrase.french.extend(self.complement(complement, noun, phrase, placed=role == "goal"))
+        phrase = self.simple_noun_phrase(noun, determiner, modifiers, negated=negated, followed=followed)
+        if followed:
+            self.complement(complement, noun, phrase, placed=role == "goal")
         return self.mention(phrase)
 
-    def one_word_noun_phrase(self, kinds: tuple[str, ...], role: str, negated: bool) -> NounPhrase:
+    def one_word_noun_phrase(self, kinds: tuple[str, ...], role: str, *, negated: bool = False) -> NounPhrase:
         """A noun phrase of one English word: a pronoun, a name, a country or a bare noun."""
         draw = self.random()
         bare = role in ("habit", "object", "generic")
         if lexicon.has_person(kinds) and not (bare and draw > 0.85):
             if draw < 0.45 and role in ("subject", "habit"):
                 pronoun = self.pick(words.SUBJECT_PRONOUNS)
-                french = [(pronoun["french"], self.say(pronoun["english"]))]
-                return NounPhrase(french, pronoun["person"], pronoun["gender"], pronoun["number"], "family")
-            return self.person(lexicon.FIRST_NAMES)
+                self.both(pronoun["english"], pronoun["french"])
+                return NounPhrase(pronoun["person"], pronoun["gender"], pronoun["number"], "family")
+            return self.name(lexicon.FIRST_NAMES)
         if "institution" in kinds and (not bare or draw < 0.5):
-            return self.country()
+            return self.name(lexicon.COUNTRIES)
         noun = self.pick(nouns_of(kinds))
-        name = ("generic" if role in ("habit", "generic") else "bare") + ("" if countable(noun) else "_mass")
+        name = ("generic" if role in ("habit", "generic") else "bare") + ("" if noun.countable else "_mass")
         determiner = words.DETERMINERS[name]
-        number = determiner.number
-        positions = self.say(noun.english[number])
-        article = ("de",) if negated and determiner.negated else determiner.french[noun.gender]
-        french = [*[(word, positions) for word in article], (noun.french[number], positions)]
-        return self.mention(NounPhrase(french, third_person(number), noun.gender, number, noun.kind))
+        positions = self.say(noun.english[determiner.number])
+        for word in ("de",) if negated and determiner.negated else determiner.french[noun.gender]:
+            self.add(word, positions)
+        self.add(noun.french[determiner.number], positions)
+        return self.mention(third_person(noun.gender, determiner.number, noun.kind))
 
-    def person(self, names: Sequence[lexicon.Name]) -> NounPhrase:
-        """A person by their first name."""
-        name = self.pick(names)
-        return NounPhrase([(name.french, self.say(name.english))], THIRD, name.gender, SINGULAR, "family")
-
-    def country(self) -> NounPhrase:
-        """A country, which has an article in French."""
-        country = self.pick(lexicon.COUNTRIES)
-        positions = self.say(country.english)
-        french = [("la" if country.gender else "le", positions), (country.french, positions)]
-        return self.mention(NounPhrase(french, THIRD, country.gender, SINGULAR, "institution"))
-
-    def city(self) -> Word:
-        """A city."""
-        city = self.pick(lexicon.CITIES)
-        return city.french, self.say(city.english)
-
-    def institution(self, n: int) -> NounPhrase:
-        """An institution by its name."""
-        phrase, gender, number = self.pick([name for name in lexicon.INSTITUTIONS if len(name.phrase[0]) == n])
-        return self.mention(NounPhrase(self.phrase(phrase), third_person(number), gender, number, "institution"))
+    def name(self, names: Sequence[lexicon.Name]) -> NounPhrase:
+        """A person, country or institution by its name."""
+        phrase, gender, number, kind = self.pick(names)
+        self.phrase(phrase)
+        return self.mention(third_person(gender, number, kind))
 
     def coordination(self, n: int, kinds: tuple[str, ...], role: str) -> NounPhrase:
         """Two or more noun phrases of the same kind: A and B, or A, B and C."""
         kind = self.pick(nouns_of(kinds)).kind
         sizes = self.split(n - 1, max(2, min(n // 3, 4, (n + 3) // 5)), 2)
-        conjuncts = [self.noun_phrase(sizes[0], (kind,), role, conjunct=True)]
-        french = list(conjuncts[0].french)
-        for size in sizes[1:]:
-            last = len(conjuncts) == len(sizes) - 1
-            french.append(("et", self.say("and")) if last else self.comma())
+        conjuncts: list[NounPhrase] = []
+        for size in sizes:
+            if len(conjuncts) == len(sizes) - 1:
+                self.both("and", "et")
+            elif conjuncts:
+                self.comma()
             conjuncts.append(self.noun_phrase(size, (kind,), role, conjunct=True))
-            french.extend(conjuncts[-1].french)
         gender = min(conjunct.gender for conjunct in conjuncts)  # feminine only if all are
         universal = any(conjunct.universal for conjunct in conjuncts)
-        return self.mention(NounPhrase(french, THIRD_PLURAL, gender, PLURAL, kind, universal))
-
-    def unused_noun(self, nouns: Sequence[Noun]) -> Noun:
-        """One of the nouns, if possible one that the sentence does not have yet."""
-        for _ in range(4):
-            noun = self.pick(nouns)
-            if noun.english not in self.used:
-                break
-        self.used.append(noun.english)
-        return noun
+        return self.mention(NounPhrase(THIRD_PLURAL, gender, PLURAL, kind, universal))
 
     def determiner(self, noun: Noun, role: str, n: int, *, followed: bool) -> Determiner:
         """A determiner for the noun; no possessive if a complement follows."""
         if n == 2:
             return self.pick(DETERMINER_CHOICES["two_words"])
-        if not countable(noun):
+        if not noun.countable:
             mass = DETERMINER_CHOICES["mass" if followed else "mass_owned"]
             return self.pick(mass) if role in ("object", "oblique") else words.THE
         if role == "of":
             return words.THE if self.chance(0.8) else words.THE_PLURAL
-        owned = "_owned" if may_be_owned(noun) and not followed else ""
         if role in ("goal", "generic"):
-            return self.pick(DETERMINER_CHOICES["place" + owned])
-        if self.chance(0.36):
-            return self.pick(DETERMINER_CHOICES[("persons" if noun.kind in PERSONS else "plural") + owned])
-        return self.pick(DETERMINER_CHOICES["singular" + owned])
+            choice = "place"
+        elif self.chance(0.36):
+            choice = "persons" if noun.kind in PERSONS else "plural"
+        else:
+            choice = "singular"
+        return self.pick(DETERMINER_CHOICES[choice + ("_owned" if noun.ownable and not followed else "")])
 
     def adjectives(self, noun: Noun, n: int) -> tuple[list[Adjective], bool]:
         """Adjectives for a noun, and whether the first has `very`."""
@@ -267,75 +253,55 @@ class Derivation:
         return not lexicon.CONTRADICTIONS[adjective.english].isdisjoint(self.used[-recent:])
 
     def simple_noun_phrase(
-        self,
-        noun: Noun,
-        determiner: Determiner,
-        adjectives: list[Adjective],
-        very: bool,
-        *,
-        negated: bool = False,
-        followed: bool = False,
+        self, noun: Noun, determiner: Determiner, modifiers: int, *, negated: bool = False, followed: bool = False
     ) -> NounPhrase:
         """Determiner, adjectives and noun, with the word order and agreement of each language.
 
         If a complement follows there is no possessor and no superlative: a relative clause after them would need a
         comma or the subjunctive.
         """
-        number, gender = determiner.number, noun.gender
-        index = gender + 2 * number
-        english = determiner.english
+        adjectives, very = self.adjectives(noun, modifiers)
+        number = determiner.number
+        index = noun.gender + 2 * number
+        english, possessor, superlative = determiner.english, "", False
         if determiner is words.A:
             english = (indefinite_article("very") if very else (adjectives[0] if adjectives else noun).article,)
         elif negated and determiner in words.SOME:
             english = ("any",)
-        possessor: list[Word] = []
-        if determiner is words.THE and self.chance(0.12) and may_be_owned(noun) and not (followed or self.depth):
-            name = self.pick(lexicon.FIRST_NAMES)
-            english = (name.english + "'s",)
-            possessor = [("de", (len(self.english),)), (name.french, (len(self.english),))]
-        start = len(self.english)
-        self.english.extend(english)
-        positions = tuple(range(start, start + len(english)))
+        if determiner is words.THE and self.chance(0.12) and noun.ownable and not (followed or self.depth):
+            owner = self.pick(lexicon.FIRST_NAMES).phrase[0][0]
+            english, possessor = (owner + "'s",), f"de {owner}"
+        positions = self.say(" ".join(english))
         if len(adjectives) == 1 and determiner in (words.THE, words.THE_PLURAL) and not (possessor or followed):
-            adjective = adjectives[0]
-            gradable = adjective.english not in lexicon.NOT_GRADABLE
-            if gradable and bool(adjective.superlative) is not very and self.chance(0.35):
-                return self.superlative(noun, determiner, adjective, very, positions)
+            gradable = adjectives[0].english not in lexicon.NOT_GRADABLE
+            superlative = gradable and bool(adjectives[0].superlative) is not very and self.chance(0.35)
         before: list[Word] = []
         after: list[Word] = []
-        if very:
-            (before if adjectives[0].precedes else after).append(("très", self.say("very")))
         for adjective in adjectives:
             side = before if adjective.precedes else after
-            side.append((attributive(adjective, index, noun), self.say(adjective.english)))
+            form = attributive(adjective, index, noun)
+            if superlative:  # le plus vieux pont, la voiture la plus chère
+                if not adjective.precedes:
+                    side.append((determiner.french[index][0], positions))
+                degree = self.say("most") if very else ()
+                position = self.say(adjective.english if very else adjective.superlative)
+                irregular = words.IRREGULAR_COMPARATIVES.get(adjective.comparative)
+                side += (
+                    [(irregular[index], position)] if irregular else [("plus", degree or position), (form, position)]
+                )
+                continue
+            if very:
+                side.append(("très", self.say("very")))
+            side.append((form, self.say(adjective.english)))
         head = (noun.french[number], self.say(noun.english[number]))
         if (negated and determiner.negated) or (determiner.before_adjective and before):
             article: tuple[str, ...] = ("de",)
         else:
             article = determiner.french[index + 4 * begins_with_vowel(before[0][0] if before else head[0])]
-        if len(article) == len(positions):
-            french: list[Word] = [(word, (i,)) for word, i in zip(article, positions, strict=True)]
-        else:
-            french = [(word, positions) for word in article]
-        french += [*before, head, *after, *possessor]
-        return NounPhrase(french, third_person(number), gender, number, noun.kind, english[0] in words.UNIVERSAL)
-
-    def superlative(
-        self, noun: Noun, determiner: Determiner, adjective: Adjective, most: bool, positions: Positions
-    ) -> NounPhrase:
-        """`the oldest bridge`: le plus vieux pont; `the most expensive car`: la voiture la plus chère."""
-        number, gender = determiner.number, noun.gender
-        index = gender + 2 * number
-        degree = self.say("most") if most else ()
-        position = self.say(adjective.english if most else adjective.superlative)
-        head = (noun.french[number], self.say(noun.english[number]))
-        article = (determiner.french[index][0], positions)
-        irregular = words.IRREGULAR_COMPARATIVES.get(adjective.comparative)
-        graded: list[Word] = [("plus", degree or position), (attributive(adjective, index, noun), position)]
-        if irregular:
-            graded = [(irregular[index], position)]
-        french = [article, *graded, head] if adjective.precedes else [article, head, article, *graded]
-        return NounPhrase(french, third_person(number), gender, number, noun.kind)
+        pair_off = len(article) == len(positions)
+        self.french += [(word, positions[i : i + 1] if pair_off else positions) for i, word in enumerate(article)]
+        self.french += [*before, head, *after, *([(possessor, positions)] if possessor else [])]
+        return third_person(noun.gender, number, noun.kind, english[0] in words.UNIVERSAL)
 
     def may_have_short_complement(self, noun: Noun) -> bool:
         """Whether a complement of two words can follow the noun: `of France`, `in Paris`, `who sleeps`."""
@@ -344,33 +310,42 @@ class Derivation:
             return True
         return not self.depth and bool(lexicon.VERBS_BY_SUBJECT["intransitive", noun.kind])
 
-    def complement(self, n: int, noun: Noun, head: NounPhrase, *, placed: bool = False) -> list[Word]:
-        """Derive the complement of a noun: a prepositional phrase or a relative clause."""
+    def complement(self, n: int, noun: Noun, head: NounPhrase, *, placed: bool = False) -> None:
+        """The complement of a noun: a prepositional phrase or a relative clause."""
         name, kind = noun.english[0], noun.kind
         of = lexicon.OF.get(name)
         if of in ("country", "city"):
             if n == 2:
-                preposition = ("de", self.say("of"))
-                french = self.country().french if of == "country" else [self.city()]
-                bare = name in lexicon.BARE_COUNTRY and french[0][0] == "la"  # le roi de France, but du Portugal
-                return [preposition, *(french[1:] if bare else french)]
+                self.both("of", "de")
+                if of == "city":
+                    self.both(*self.pick(lexicon.CITIES))
+                else:  # le roi de France, but du Portugal
+                    self.name(lexicon.BARE_COUNTRIES if name in lexicon.BEFORE_BARE_COUNTRY else lexicon.COUNTRIES)
+                return None
         elif of and n >= 3 and self.chance(0.5):
-            return [*self.both("of", "de"), *self.noun_phrase(n - 1, lexicon.kinds_of(of), "of").french]
+            self.both("of", "de")
+            self.noun_phrase(n - 1, lexicon.kinds_of(of), "of")
+            return None
         if n == 2 and name in lexicon.SENT:
-            return [*self.both("from", "de"), *self.noun_phrase(1, ("family",), "oblique").french]
+            self.both("from", "de")
+            self.noun_phrase(1, ("family",), "oblique")
+            return None
         if n == 2 and kind == "event":
             return self.place(2, formal=True)
         about = lexicon.ABOUT.get(name) or lexicon.ABOUT.get(kind)
         if about and n >= 3 and self.chance(0.6):
-            preposition = ("sur", self.say(about))
+            self.both(about, "sur")
             if about == "on" and n in (4, 5) and self.chance(0.3):
-                return [preposition, *self.institution(n - 1).french]
-            return [preposition, *self.noun_phrase(n - 1, ("issue", "topic"), "oblique").french]
+                self.name(lexicon.INSTITUTIONS[n - 1])
+            else:
+                self.noun_phrase(n - 1, ("issue", "topic"), "oblique")
+            return None
         if 3 <= n < 7 and kind in lexicon.CONCRETE and not placed:
             indoors = kind in lexicon.INDOORS
             if self.depth or (indoors and n == 3) or self.chance(0.4):
                 return self.place(n, verb="indoors" if indoors else "")
-        return self.relative_clause(self, n, head)
+        self.relative_clause(self, n, head)
+        return None
 
     # Verb groups
 
@@ -383,126 +358,95 @@ class Derivation:
         dated = self.opens_with_time and not self.depth
         habitual = habitual or (dated and self.frame == "present")
         conditions = (stative, ambiguous, habitual, dated, subject.universal, self.narrative)
-        return self.pick(verb_forms(voice, self.frame, n if n < 6 else 6, conditions))
+        return self.pick(verb_forms(voice, self.frame, min(n, 6), conditions))
 
     def verb_group(
-        self,
-        verb: Verb,
-        form: VerbForm,
-        subject: NounPhrase,
-        *,
-        pronoun: ObjectPronoun | None = None,
-        agreement: int = 0,
-    ) -> list[Word]:
-        """The verb with its auxiliary, negation, adverb and object pronoun; a participle has the agreement index."""
-        auxiliary, negation, adverb = self.before_verb(form, subject.person)
-        english_form = form.form if form.form != "present" else "third" if subject.person == THIRD else "base"
-        main = self.say(getattr(verb, english_form))
-        if verb.particle:
-            main += self.say(verb.particle)
-        french: list[Word] = [("ne", negation)] if negation else []
-        if pronoun:
-            french.append((pronoun.french, self.say(pronoun.english)))
-            agreement = pronoun.agreement
-        elif verb.reflexive:
-            french.append((words.REFLEXIVE_PRONOUNS[subject.person], main))
-        tense = "imperfect" if form.tense == "past" and verb.stative else form.tense
-        participle: list[Word] = []
-        if tense in words.COMPOUND_TENSES:
-            helper = words.ETRE if verb.french.with_etre else words.AVOIR
-            french.append((getattr(helper, words.COMPOUND_TENSES[tense])[subject.person], auxiliary or main))
-            if verb.french.with_etre:
-                agreement = subject.agreement
-            participle = [(verb.french.participle[agreement], main)]
-        else:
-            french.append((getattr(verb.french, tense)[subject.person], auxiliary + main))
-        french += [*after_finite_verb(form, negation, adverb), *participle]
-        if verb.noun:
-            french.append((verb.noun, main))
-        return french
-
-    def copula_group(self, form: VerbForm, subject: NounPhrase, verb: Verb | None = None) -> list[Word]:
-        """The copula, or with a verb its passive."""
-        auxiliary, negation, adverb = self.before_verb(form, subject.person)
-        link = self.say(form.link) if form.link else ()
-        french: list[Word] = [("ne", negation)] if negation else []
-        participle: list[Word] = []
-        if form.tense in words.COMPOUND_TENSES:
-            french.append((getattr(words.AVOIR, words.COMPOUND_TENSES[form.tense])[subject.person], auxiliary))
-            participle = [("été", link or auxiliary)]
-        else:
-            french.append((getattr(words.ETRE, form.tense)[subject.person], auxiliary + link))
-        french += [*after_finite_verb(form, negation, adverb), *participle]
-        if verb is not None:
-            french.append((verb.french.participle[subject.agreement], self.say(verb.participle)))
-        return french
-
-    def before_verb(self, form: VerbForm, person: int) -> tuple[Positions, Positions, Positions]:
-        """Append the English auxiliary, negation and adverb."""
+        self, verb: Verb | None, form: VerbForm, subject: NounPhrase, pronoun: ObjectPronoun = ("", "", 0)
+    ) -> None:
+        """A verb, or without one the copula, with its auxiliary, negation, adverb and object pronoun."""
         forms = words.AUXILIARIES.get(form.auxiliary)
-        auxiliary = self.say(forms[person] if forms else form.auxiliary) if form.auxiliary else ()
+        auxiliary = self.say(forms[subject.person] if forms else form.auxiliary) if form.auxiliary else ()
         negation = self.say(form.negation) if form.negation else ()
-        return auxiliary, negation, self.say(form.adverb) if form.adverb else ()
+        adverb = self.say(form.adverb) if form.adverb else ()
+        if negation:
+            self.add("ne", negation)
+        tense = form.tense
+        if verb is None or form.voice == "passive":
+            main, french = self.say(form.link) if form.link else (), words.ETRE
+        else:
+            english_form = form.form if form.form != "present" else "third" if subject.person == THIRD else "base"
+            main, french = self.say(getattr(verb, english_form) + verb.particle), verb.french
+            if pronoun[0]:
+                self.both(*pronoun[:2])
+            elif verb.reflexive:
+                self.add(words.REFLEXIVE_PRONOUNS[subject.person], main)
+            if tense == "past" and verb.stative:
+                tense = "imperfect"
+        helper, helper_tense = words.ETRE if french.with_etre else words.AVOIR, words.COMPOUND_TENSES.get(tense)
+        if helper_tense:
+            self.add(getattr(helper, helper_tense)[subject.person], auxiliary or main)
+        else:
+            self.add(getattr(french, tense)[subject.person], auxiliary + main)
+        if negation:
+            self.add(words.NEGATIONS[form.negation], negation)
+        if adverb:
+            self.add(words.ADVERBS[form.adverb], adverb)
+        if helper_tense:
+            self.add(french.participle[subject.agreement if french.with_etre else pronoun[2]], main or auxiliary)
+        if verb is not None and form.voice == "passive":
+            self.add(verb.french.participle[subject.agreement], self.say(verb.participle))
+        elif verb is not None and verb.noun:
+            self.add(verb.noun, main)
 
     # Adjuncts
 
     def adjuncts(
-        self, n: int, verb: Verb | None, form: VerbForm | None, *, manner: bool = False, placed: bool = False
-    ) -> list[Word]:
-        """Adjuncts of manner, place and time."""
-        first, others = self.separate_adjuncts(n, verb, form, manner=manner, placed=placed)
-        return first + others
-
-    def separate_adjuncts(
-        self, n: int, verb: Verb | None, form: VerbForm | None, *, manner: bool = False, placed: bool = False
-    ) -> tuple[list[Word], list[Word]]:
-        """The adjunct of manner, which French has beside the verb, and those of place and time."""
+        self, n: int, verb: Verb, form: VerbForm, *, manner_at: int | None = None, placed: bool = False
+    ) -> None:
+        """Adjuncts of manner, place and time; French has that of manner at `manner_at`, beside the verb."""
         if not n:
-            return [], []
-        manners = lexicon.MANNERS_OF_VERB[verb.base] if manner and verb is not None else ()
-        if form is not None and form.negation:
-            manners = ()
+            return
+        manners = () if manner_at is None or form.negation else lexicon.MANNERS_OF_VERB[verb.base]
         times = "any" if self.has_time or (self.depth and n > 1) else self.time_class(form)
-        without_place = placed or (verb is not None and (verb.stative or verb.no_place))
+        without_place = placed or verb.stative or "no_place" in verb.traits
         manner_words, place_words, time_words = self.pick(adjunct_lengths(n, times, bool(manners), not without_place))
-        first = self.phrase(self.pick(manners)) if manner_words else []
-        others: list[Word] = []
+        if manner_words:
+            self.phrase(self.pick(manners), manner_at)
         if place_words:
-            formal, base = (verb.formal, verb.base) if verb is not None else (False, "")
-            others += self.place(place_words, formal=formal, verb=base)
+            self.place(place_words, formal="formal" in verb.traits, verb=verb.base)
         if time_words and times == "any":
-            without_place = without_place or bool(place_words)
-            others += self.expression(words.FILLERS_WITHOUT_PLACE if without_place else words.FILLERS, form)
+            self.expression(words.FILLERS_WITHOUT_PLACE if without_place or place_words else words.FILLERS, form)
         elif time_words:
             self.has_time = True
-            others += self.time(time_words, times, form)
-        return first, others
+            self.time(time_words, times, form)
 
-    def place(self, n: int, *, formal: bool = False, verb: str = "") -> list[Word]:
+    def place(self, n: int, *, formal: bool = False, verb: str = "") -> None:
         """Where something happens; formal actions take place in cities and at events."""
         if n == 2:
             draw = self.random()
             if draw < 0.45:
-                return [*self.both("in", "à"), self.city()]
-            if draw < 0.8 or formal or verb not in words.FIXED_PLACE_VERBS:
-                positions, country = self.say("in"), self.pick(lexicon.COUNTRIES)
-                return [("en" if country.gender else "au", positions), (country.french, self.say(country.english))]
-            return self.both(*self.pick(words.FIXED_PLACES))
-        if formal:
-            preposition = self.both(*self.pick(words.EVENT_PREPOSITIONS))
-            return [*preposition, *self.noun_phrase(n - 1, ("event",), "oblique").french]
-        english, french, kinds = self.pick(words.place_prepositions(verb, n > 4))
-        preposition = self.both(english, french)
-        return [*preposition, *self.noun_phrase(n - 1 - english.count(" "), kinds, "goal").french]
+                self.both("in", "à")
+                self.both(*self.pick(lexicon.CITIES))
+            elif draw < 0.8 or formal or verb not in words.FIXED_PLACE_VERBS:
+                self.phrase(self.pick(lexicon.IN_COUNTRIES))
+            else:
+                self.both(*self.pick(words.FIXED_PLACES))
+        elif formal:
+            self.both(*self.pick(words.EVENT_PREPOSITIONS))
+            self.noun_phrase(n - 1, ("event",), "oblique")
+        else:
+            english, french, kinds = self.pick(words.place_prepositions(verb, n > 4))
+            self.both(english, french)
+            self.noun_phrase(n - 1 - english.count(" "), kinds, "goal")
 
-    def time_class(self, form: VerbForm | None) -> str:
+    def time_class(self, form: VerbForm) -> str:
         """Which expressions of time go with the clause and its verb form."""
-        if form is not None and not form.dated:
+        if not form.dated:
             return "any"
         if self.frame in ("past", "while_past", "past_chain"):
             return "past"
         if self.frame in ("present", "present_chain"):
-            return "habit" if form is None or form.habitual else "now"
+            return "habit" if form.habitual else "now"
         return "any" if self.frame == "reported" else "future"
 
     def time_length(self, most: int, form: VerbForm) -> int:
@@ -512,43 +456,45 @@ class Derivation:
             return 0
         return self.pick([0, 0, *[length for length in words.TIME_LENGTHS[times] if length <= most]])
 
-    def time(self, n: int, times: str, form: VerbForm | None) -> list[Word]:
+    def time(self, n: int, times: str, form: VerbForm) -> None:
         """When something happens: a fixed expression, a distance from now, or a date."""
         if n == 1 or times in ("habit", "now") or (n == 2 and self.chance(0.6)):
             return self.expression(words.TIMES[times, n], form)
         past = times == "past"
         if n == 3 and self.chance(0.35):
-            number, (english, french) = self.pick(words.DURATION_NUMBERS), self.pick(words.DURATION_UNITS)
-            preposition = () if past else self.say("in")
-            duration = [(lexicon.NUMBERS[number], self.say(number)), (french, self.say(english))]
+            number, unit = self.pick(words.DURATION_NUMBERS), self.pick(words.DURATION_UNITS)
             if not past:
-                return [("dans", preposition), *duration]
-            ago = self.say("ago")
-            return [("il", ago), ("y", ago), ("a", ago), *duration]
+                self.both("in", "dans")
+            start = len(self.french)
+            self.both(number, lexicon.NUMBERS[number])
+            self.both(*unit)
+            if past:
+                self.add("il y a", self.say("ago"), at=start)
+            return None
         year = str(self.within(1950, 2024) if past else self.within(2030, 2059))
-        if n == 2:
-            return [*self.both("in", "en"), (year, self.say(year))]
-        month = self.pick(tuple(lexicon.MONTHS))
-        day = str(self.within(1, 28)) if n > 3 else ""
-        date = [("le", self.say("on")), ("1er" if day == "1" else day, self.say(day))] if day else self.both("in", "en")
-        return [*date, (lexicon.MONTHS[month], self.say(month)), (year, self.say(year))]
+        month = self.pick(tuple(lexicon.MONTHS)) if n > 2 else ""
+        if n > 3:
+            day = str(self.within(1, 28))
+            self.both("on", "le")
+            self.both(day, "1er" if day == "1" else day)
+        else:
+            self.both("in", "en")
+        if month:
+            self.both(month, lexicon.MONTHS[month])
+        self.both(year, year)
+        return None
 
-    def expression(self, options: Sequence[lexicon.Phrase], form: VerbForm | None) -> list[Word]:
+    def expression(self, options: Sequence[lexicon.Phrase], form: VerbForm) -> None:
         """A fixed expression that goes with the verb form: not `never every day`, nor `no longer again`."""
         phrase = self.pick(options)
-        while form is not None and (form.negation or form.adverb) and phrase[0][0] in ("every", "again", "regularly"):
+        while (form.negation or form.adverb) and phrase[0][0] in ("every", "again", "regularly"):
             phrase = self.pick(options)
-        return self.phrase(phrase)
+        self.phrase(phrase)
 
 
-def countable(noun: Noun) -> bool:
-    """Whether the noun has a plural."""
-    return noun.kind not in lexicon.MASS
-
-
-def third_person(number: int) -> int:
-    """The third person, singular or plural."""
-    return THIRD_PLURAL if number else THIRD
+def third_person(gender: int, number: int, kind: str, universal: bool = False) -> NounPhrase:
+    """The features of a noun phrase with a noun."""
+    return NounPhrase(THIRD_PLURAL if number else THIRD, gender, number, kind, universal)
 
 
 def attributive(adjective: Adjective, index: int, noun: Noun) -> str:
@@ -557,17 +503,10 @@ def attributive(adjective: Adjective, index: int, noun: Noun) -> str:
     return adjective.before_vowel if before_vowel else adjective.french[index]
 
 
-def after_finite_verb(form: VerbForm, negation: Positions, adverb: Positions) -> list[Word]:
-    """The French negation and adverb, which follow the finite verb."""
-    french: list[Word] = [(words.NEGATIONS[form.negation], negation)] if negation else []
-    return [*french, (words.ADVERBS[form.adverb], adverb)] if adverb else french
-
-
 @cache
 def modifier_lengths(n: int, short_complement: bool) -> tuple[int, ...]:
     """How many of n words may stand before the noun; a complement has at least three words, or two if it may."""
-    complements = [n - before for before in range(min(n, 2) + 1)]
-    return tuple(n - length for length in complements if length == 0 or length > 2 - short_complement)
+    return tuple(before for before in range(min(n, 2) + 1) if before == n or n - before > 2 - short_complement)
 
 
 @cache
