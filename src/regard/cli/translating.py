@@ -166,10 +166,9 @@ def _check_trace(trace: Path | None, *others: str, force: bool) -> None:
 
 def _is_document(file: str, out: Path | None, *, has_extras: bool) -> bool:
     """Whether a file is a document that is translated in place."""
-    from regard.documents.formats import format_of
-    from regard.documents.translate import FILLERS
+    from regard.documents.formats import DOCUMENTS, format_of
 
-    if format_of(file) not in FILLERS:
+    if format_of(file) not in DOCUMENTS:
         return False
     if out is None or has_extras:
         problem = "needs --out FILE" if out is None else "has no place for --alternatives or --trace"

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from regard.documents.languages import Languages, find_language
-from regard.documents.po import read_po
-from regard.documents.tmx import read_tmx
-from regard.documents.xliff import read_xliff
+from regard.documents.outcome import Entry
+from regard.documents.po import parse_po
+from regard.documents.tmx import parse_tmx
+from regard.documents.xliff import parse_xliff
 from regard.errors import DataError, did_you_mean
 from regard.text.files import (
     Origin,
@@ -24,7 +26,6 @@ from regard.text.files import (
     list_files,
     one_line,
     open_text,
-    peek_until,
     texts,
     uncompressed_name,
 )
@@ -40,18 +41,16 @@ EXTENSIONS = {
     ".mxliff": "xliff",
     ".po": "po",
 }
+
+Parser = Callable[[BinaryIO, str, Languages | None], tuple[str, Iterator[str | Entry]]]
+"""Takes a stream, its name and the languages, and returns the encoding and all text in order."""
+
+DOCUMENTS: dict[str, Parser] = {"tmx": parse_tmx, "xliff": parse_xliff, "po": parse_po}
 AS_TEXT = "rename plain text (or use --format text of regard check, in Python format='text')"
 NAME_FIELDS = (
     " Name the two fields with --fields, or with --languages where they are languages: --languages en,fr "
     "(in Python fields=('a', 'b') or languages=('en', 'fr'))"
 )
-ENTRY_REASONS = ("fuzzy", "obsolete", "untranslated")  # reasons that need a noun: 3 fuzzy entries
-SINGULAR = {"blank lines": "blank line", "units without both languages": "unit without both languages"}
-
-ROOT_ELEMENT = re.compile(rb"<(?:[\w.-]+:)?(tmx|xliff)\b")
-FIRST_MESSAGE = re.compile(rb'(?:#[^\n]*\n|\s)*(?:msgid|msgctxt|domain)\s*"')
-UNDECIDED = re.compile(rb"(?:#[^\n]*\n|\s)*(?:#[^\n]*)?|<[?!].*", re.DOTALL)
-MAX_UNDECIDED_BYTES = 2**16  # of comments or declarations before the format of standard input shows
 
 
 @dataclass
@@ -79,8 +78,8 @@ def read_pairs(
 ) -> Iterator[Pair]:
     """Pairs from two parallel texts, or from one file that holds both sides; a folder is read file by file.
 
-    `-` is standard input. Skipped entries are counted in `skipped` by their reason. Line breaks inside a text, and the
-    spaces around them, become one space.
+    `-` is standard input, by default TSV. Skipped entries are counted in `skipped` by their reason. Line breaks inside
+    a text, and the spaces around them, become one space.
     """
     options = Options(languages, fields, Counter() if skipped is None else skipped)
     if format is not None and format not in (*FORMATS, "text"):
@@ -91,20 +90,13 @@ def read_pairs(
     else:
         files = _match_files(source, target, format)
         pairs = (pair for sides in files for pair in _read_parallel(*sides))
-    return _require_pairs(pairs, display_name(source), options)
+    return _require_pairs(pairs, display_name(source), options.skipped)
 
 
 def left_out(skipped: Counter[str]) -> str:
-    """The skipped entries in words, such as `left out 3 fuzzy and 2 untranslated entries`; "" for none."""
-    reasons = [reason for reason in sorted(skipped, key=ENTRY_REASONS.__contains__) if skipped[reason]]
-    phrases = [
-        f"{skipped[reason]:,} {SINGULAR.get(reason, reason) if skipped[reason] == 1 else reason}" for reason in reasons
-    ]
-    if not phrases:
-        return ""
-    noun = f" {'entry' if skipped[reasons[-1]] == 1 else 'entries'}" if reasons[-1] in ENTRY_REASONS else ""
-    listed = " and ".join([", ".join(phrases[:-1]), phrases[-1]] if len(phrases) > 1 else phrases)
-    return f"left out {listed}{noun}"
+    """The skipped entries in words, such as `left out 3 fuzzy and 2 untranslated`; "" for none."""
+    counts = " and ".join(f"{count:,} {reason}" for reason, count in sorted(skipped.items()) if count)
+    return f"left out {counts}" if counts else ""
 
 
 def format_of(path: str | Path) -> str | None:
@@ -112,13 +104,11 @@ def format_of(path: str | Path) -> str | None:
     return EXTENSIONS.get(Path(uncompressed_name(path)).suffix.lower())
 
 
-def _find_reader(file: Path, known: str | None) -> Reader | None:
-    """The reader of a file that holds both sides; None if only its first bytes can tell."""
+def _find_reader(file: Path, known: str | None) -> Reader:
+    """The reader of a file that holds both sides."""
     if known == "text":
         raise DataError(f"{display_name(file)} is one text, and pairs need two: give the target's file as well")
-    if known is None and str(file) == "-":
-        return None
-    known = known or format_of(file)
+    known = known or format_of(file) or ("tsv" if str(file) == "-" else None)
     if known is None:
         raise DataError(
             f"{file} has no known format; give two plain text files, or one file whose name ends in "
@@ -127,35 +117,18 @@ def _find_reader(file: Path, known: str | None) -> Reader | None:
     return FORMATS[known]
 
 
-def _read_file(file: Path, reader: Reader | None, options: Options) -> Iterator[Pair]:
+def _read_file(file: Path, reader: Reader, options: Options) -> Iterator[Pair]:
     with open_text(file) as stream:
-        if reader is None:
-            head, stream = peek_until(stream, lambda head: _detect_format(head) is not None)
-            reader = FORMATS[_detect_format(head) or "tsv"]
         yield from reader(stream, display_name(file), options)
 
 
-def _detect_format(head: bytes) -> str | None:
-    """The format of standard input by its first bytes; None if they are too few to tell."""
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):  # UTF-16, which only XML may be
-        head = head.replace(b"\0", b"")
-    head = head.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
-    if head.startswith(b"{"):
-        return "jsonl"
-    if root := (ROOT_ELEMENT.search if head.startswith((b"<?", b"<!")) else ROOT_ELEMENT.match)(head):
-        return root[1].decode()
-    if FIRST_MESSAGE.match(head):
-        return "po"
-    return None if UNDECIDED.fullmatch(head) and len(head) < MAX_UNDECIDED_BYTES else "tsv"
-
-
-def _require_pairs(pairs: Iterator[Pair], name: str, options: Options) -> Iterator[Pair]:
-    empty, before = True, Counter(options.skipped)
+def _require_pairs(pairs: Iterator[Pair], name: str, skipped: Counter[str]) -> Iterator[Pair]:
+    empty, before = True, Counter(skipped)
     for pair in pairs:
         empty = False
         yield pair
     if empty:
-        reasons = left_out(options.skipped - before)
+        reasons = left_out(skipped - before)
         raise DataError(
             f"{name} holds no pairs: {reasons}" if reasons else f"{name} is empty: there are no pairs in it"
         )
@@ -182,10 +155,9 @@ def _match_files(source: str | Path, target: str | Path, known: str | None) -> l
     names = [{uncompressed_name(file): file for file in side} for side in files]
     if not names[0].keys() & names[1].keys():  # 0.en and 0.fr
         names = [{name.rpartition(".")[0] or name: file for name, file in side.items()} for side in names]
-    for here, there, folder in ((0, 1, target), (1, 0, source)):
-        for name, path in names[here].items():
-            if name not in names[there]:
-                raise DataError(f"{folder} has no {name}, and {path} needs it: both folders hold the same file names")
+    for name in sorted(names[0].keys() ^ names[1].keys()):
+        folder, path = (target, names[0][name]) if name in names[0] else (source, names[1][name])
+        raise DataError(f"{folder} has no {name}, and {path} needs it: both folders hold the same file names")
     return [(path, names[1][name]) for name, path in names[0].items()]
 
 
@@ -193,30 +165,16 @@ def _read_parallel(source: Path, target: Path) -> Iterator[Pair]:
     names = display_name(source), display_name(target)
     with open_text(source) as left, open_text(target) as right:
         sides = texts(left, names[0]), texts(right, names[1])
-        number = 0
-        while True:
-            number += 1
-            one, other = next(sides[0], None), next(sides[1], None)
+        for number, (one, other) in enumerate(zip_longest(*sides), 1):
             if one is None or other is None:
-                break
+                longer = 0 if other is None else 1
+                counts = [number - 1, number - 1]
+                counts[longer] += 1 + sum(1 for _ in sides[longer])
+                raise DataError(
+                    f"{names[0]} and {names[1]} differ in lines ({counts[0]:,} and {counts[1]:,}): line {number:,} is "
+                    f"missing in {names[1 - longer]}; line N of both must belong together"
+                )
             yield Pair(one, other, Origin(names[0], number))
-        if one is None and other is None:
-            return
-        counts = [number - 1, number - 1]
-        counts[0 if other is None else 1] += 1 + _count_lines(left if other is None else right)
-        raise DataError(
-            f"{names[0]} and {names[1]} differ in lines ({counts[0]:,} and {counts[1]:,}): line {number:,} is "
-            f"missing in {names[1] if other is None else names[0]}; line N of both must belong together"
-        )
-
-
-def _count_lines(stream: BinaryIO) -> int:
-    """The number of lines left in a stream."""
-    count, last = 0, b"\n"
-    while chunk := stream.read(2**20):
-        count += chunk.count(b"\n")
-        last = chunk[-1:]
-    return count + (last != b"\n")
 
 
 # One file with both sides
@@ -225,7 +183,7 @@ def _count_lines(stream: BinaryIO) -> int:
 def _read_tsv(stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]:
     for line, origin in lines(stream, name):
         if not line:
-            options.skipped["blank lines"] += 1
+            options.skipped["blank"] += 1
             continue
         columns = line.split("\t", 2)
         if len(columns) < 2:
@@ -239,65 +197,45 @@ def _read_tsv(stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]:
 def _read_jsonl(stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]:
     for line, origin in lines(stream, name):
         if not line.strip():
-            options.skipped["blank lines"] += 1
+            options.skipped["blank"] += 1
             continue
-        row = _parse_row(line, origin)
-        nested = None if options.fields else row.get("translation")
-        if isinstance(nested, dict):
-            row = nested
-            names = _find_fields(row, _nested_languages(row, options, origin))
-        else:
-            names = _field_names(row, options)
-        source, target = (_field_text(row, field, line, origin, options) for field in names)
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{origin}: not JSON that can be read: {error}; each line is one object") from error
+        if not isinstance(row, dict):
+            raise DataError(f'{origin}: not an object; each line is one, like {{"source": "...", "target": "..."}}')
+        row, names = _find_fields(row, options, origin)
+        source, target = (_field_text(row, name, origin, options) for name in names)
         yield Pair(source, target, origin)
 
 
-def _parse_row(line: str, origin: Origin) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{origin}: not JSON at column {error.colno}: {error.msg}; each line is one object") from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{origin}: not JSON that can be read: {error}; each line is one object") from error
-    if not isinstance(row, dict):
-        raise DataError(f'{origin}: not an object; each line is one, like {{"source": "...", "target": "..."}}')
-    return row
-
-
-def _field_names(row: dict[str, Any], options: Options) -> tuple[str, str]:
-    """The two fields of a row that are source and target."""
+def _find_fields(row: dict[str, Any], options: Options, origin: Origin) -> tuple[dict[str, Any], tuple[str, str]]:
+    """The object that holds the texts, which may be `translation`, and its fields for source and target."""
     if options.fields:
-        return options.fields
-    if options.languages:
-        names = _find_fields(row, options.languages)
-        if all(name in row for name in names) or not ("source" in row or "src" in row):
-            return names
-    return ("src", "tgt") if "src" in row and "source" not in row else ("source", "target")
-
-
-def _nested_languages(row: dict[str, Any], options: Options, origin: Origin) -> Languages:
-    """The languages of a `translation` object: the requested ones, else those of the first object."""
-    if options.languages:
-        return options.languages
-    if options.first_languages is None:
-        if len(row) != 2:
-            raise DataError(
-                f"{origin}: translation has {len(row)} languages ({', '.join(row)}), not two: say which two, for "
-                "example --languages en,fr (in Python languages=('en', 'fr'))"
-            )
-        first, second = row
-        options.first_languages = first, second
-    return options.first_languages
-
-
-def _find_fields(row: dict[str, Any], languages: Languages) -> tuple[str, str]:
-    """The fields named after two languages; the code itself where there is no such field."""
-    names = list(row)
+        return row, options.fields
+    languages, nested = options.languages, row.get("translation")
+    if isinstance(nested, dict):
+        row = nested
+        if languages is None and options.first_languages is None:
+            if len(row) != 2:
+                raise DataError(
+                    f"{origin}: translation has {len(row)} languages ({', '.join(row)}), not two: say which two, for "
+                    "example --languages en,fr (in Python languages=('en', 'fr'))"
+                )
+            first, second = row
+            options.first_languages = first, second
+        languages = languages or options.first_languages
+    usual = ("src", "tgt") if "src" in row and "source" not in row else ("source", "target")
+    if languages is None:
+        return row, usual
+    names = tuple(row)
     source, target = (find_language(names, code) for code in languages)
-    return languages[0] if source is None else names[source], languages[1] if target is None else names[target]
+    found = languages[0] if source is None else names[source], languages[1] if target is None else names[target]
+    return row, usual if None in (source, target) and usual[0] in row else found
 
 
-def _field_text(row: dict[str, Any], name: str, line: str, origin: Origin, options: Options) -> str:
+def _field_text(row: dict[str, Any], name: str, origin: Origin, options: Options) -> str:
     if name not in row:
         known = did_you_mean(name, row) if row else " The object is empty."
         named = options.fields or options.languages or options.first_languages
@@ -305,19 +243,29 @@ def _field_text(row: dict[str, Any], name: str, line: str, origin: Origin, optio
     text = row[name]
     if not isinstance(text, str):
         raise DataError(f"{origin}: {name} is {json.dumps(text)[:40]}, not text")
-    if "\\u" in line and any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise DataError(
-            f"{origin}: {name} has half a character (a lone surrogate, \\ud800 to \\udfff), which no text has"
-        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{origin}: {name} has half a character (a lone surrogate), which no text has") from error
     return one_line(text)
+
+
+def _read_document(parse: Parser, stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]:
+    for entry in parse(stream, name, options.languages)[1]:
+        if isinstance(entry, str):
+            continue
+        if entry.not_read:
+            options.skipped[entry.not_read] += 1
+            continue
+        for source, target in entry.pairs:
+            if target:
+                yield Pair(source, target, entry.origin)
+            else:
+                options.skipped["untranslated"] += 1
 
 
 FORMATS: dict[str, Reader] = {
     "tsv": _read_tsv,
     "jsonl": _read_jsonl,
-    "tmx": lambda stream, name, options: read_tmx(stream, name, languages=options.languages, skipped=options.skipped),
-    "xliff": lambda stream, name, options: read_xliff(
-        stream, name, languages=options.languages, skipped=options.skipped
-    ),
-    "po": lambda stream, name, options: read_po(stream, name, skipped=options.skipped),
+    **{kind: partial(_read_document, parse) for kind, parse in DOCUMENTS.items()},
 }

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 Languages = tuple[str, str]
 """The codes of a source and a target language."""
 
 
-@lru_cache(maxsize=1024)  # called for every unit of a file
 def same_language(one: str, other: str) -> bool:
     """Whether two codes match: `en` matches `en-US`, `EN` and `en_GB`; `en-US` does not match `en-GB`."""
     first, second = (code.lower().replace("_", "-").split("-") for code in (one, other))
@@ -17,7 +15,8 @@ def same_language(one: str, other: str) -> bool:
     return first[:shared] == second[:shared]
 
 
-def find_language(codes: Sequence[str], language: str) -> int | None:
+@lru_cache(maxsize=1024)  # called for every unit of a file
+def find_language(codes: tuple[str, ...], language: str) -> int | None:
     """The index of a language: of the same code, else of the first code that agrees."""
     agreeing = [i for i, code in enumerate(codes) if same_language(code, language)]
     return min(agreeing, key=lambda i: codes[i].lower() != language.lower(), default=None)

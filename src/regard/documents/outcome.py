@@ -1,15 +1,38 @@
-"""Outcome: counts of translated, kept and skipped segments, and the gaps of a document that translations fill."""
+"""Outcome: the entries of a document, and counts of those that were translated, kept and skipped."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from regard.documents.inline import Piece
+from regard.text.files import Origin
 
 MAX_PROBLEMS = 20  # that are named one by one
+
+
+class Gap(NamedTuple):
+    """A place in a document without a translation: segments to translate, and a function that writes them."""
+
+    segments: list[list[Piece]]
+    write: Callable[[list[list[Piece]]], str]
+
+
+class Entry(NamedTuple):
+    """A translation unit or message of a document."""
+
+    raw: str
+    origin: Origin
+    pairs: Sequence[tuple[str, str]]
+    """Source texts and their translations, "" where there is none; a message has one pair for each plural form."""
+    gap: Callable[[bool], Gap]
+    """The gap for missing translations, or for all of them."""
+    not_read: str = ""
+    """Why it holds no pairs."""
+    not_filled: str = ""
+    """Why it is not translated."""
 
 
 @dataclass
@@ -28,12 +51,11 @@ class Problems:
 
 @dataclass
 class Outcome:
-    """Counts of the segments of a document, or lines of a text, by what happened to them."""
+    """Counts of the entries of a document, or lines of a text, by what happened to them."""
 
     translated: int = 0
-    """Segments; in a PO file, messages."""
     kept: int = 0
-    """Segments that already had a translation."""
+    """Entries that already had a translation."""
     skipped: Counter[str] = field(default_factory=Counter)
     unaligned: int = 0
     """Texts whose tags were placed in proportion to the length, because the model has no alignment."""
@@ -45,10 +67,3 @@ class Outcome:
     """Glossary terms by status."""
     missing: Problems = field(default_factory=Problems)
     """Glossary terms that found no place, by their line or, in a document, their text."""
-
-
-class Gap(NamedTuple):
-    """A place in a document without a translation: segments to translate, and a function that writes them."""
-
-    segments: list[list[Piece]]
-    write: Callable[[list[list[Piece]]], str]

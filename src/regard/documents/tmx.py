@@ -1,66 +1,61 @@
-"""TMX: read the pairs of a translation memory, and fill its missing variants in place."""
+"""TMX: the units of a translation memory, with their variants in two languages or gaps for them."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
-from functools import partial
 from typing import BinaryIO
 from xml.sax.saxutils import quoteattr
 
-from regard.documents import xml
 from regard.documents.inline import Piece
 from regard.documents.languages import Languages, find_language, same_language
-from regard.documents.outcome import Gap, Outcome
+from regard.documents.outcome import Entry, Gap
+from regard.documents.xml import Element, Unit, content, read_xml, with_attributes
 from regard.errors import DataError
-from regard.text.files import Pair
+
+Variant = tuple[str, Element, Element]
+"""The language of a <tuv>, the <tuv> and its <seg>."""
 
 
-def read_tmx(stream: BinaryIO, name: str, *, languages: Languages | None, skipped: Counter[str]) -> Iterator[Pair]:
-    """The pairs of two languages, by default of the source language of the file and the one other."""
-    for unit, variants, chosen in _units(stream, name, languages):
-        codes = [code for code, _ in variants]
-        source, target = (find_language(codes, code) for code in chosen) if chosen else (None, None)
-        if source is None or target is None:
-            skipped["units without both languages"] += 1
-        else:
-            yield Pair(variants[source][1], variants[target][1], unit.origin)
+def parse_tmx(stream: BinaryIO, name: str, languages: Languages | None) -> tuple[str, Iterator[str | Entry]]:
+    """The encoding of a file and all its text in order, each unit as an entry.
+
+    The languages are by default the source language of the file and the one other.
+    """
+    encoding, parts = read_xml(stream, name, root="tmx", units=("tu",), tags=("header",))
+
+    def entries() -> Iterator[str | Entry]:
+        chosen, header = languages, ""
+        known: set[tuple[str, ...]] = set()  # languages of the units so far
+        for part in parts:
+            if isinstance(part, str) or part.element.name == "header":
+                header = header if isinstance(part, str) else part.element.attributes.get("srclang", "")
+                yield part if isinstance(part, str) else part.raw.decode()
+                continue
+            variants = _variants(part)
+            codes = tuple(code for code, _, _ in variants)
+            if languages is None and codes not in known:
+                chosen = _choose_languages(part, codes, header, chosen)
+                known |= {codes} if chosen else set()
+            yield _parse_unit(part, codes, variants, chosen)
+
+    return encoding, entries()
 
 
-def default_languages(stream: BinaryIO, name: str) -> Languages | None:
-    """The languages of the first unit that has two."""
-    return next((chosen for _, _, chosen in _units(stream, name, None) if chosen), None)
-
-
-def _units(
-    stream: BinaryIO, name: str, languages: Languages | None
-) -> Iterator[tuple[xml.Unit, list[tuple[str, str]], Languages | None]]:
-    """Each unit, its texts by language, and the two languages, as soon as they are known."""
-    chosen, header = languages, ""
-    for unit in xml.read_units(stream, name, root="tmx", wanted=("header", "tu")):
-        if unit.element.tag == "header":
-            header = unit.element.get("srclang", "")
-            continue
-        variants = list(_variants(unit))
-        if languages is None:
-            chosen = _choose_languages(unit, [code for code, _ in variants], header, chosen)
-        yield unit, variants, chosen
-
-
-def _variants(unit: xml.Unit) -> Iterator[tuple[str, str]]:
-    """The languages of a unit, and its text in each."""
-    for variant in unit.element.findall("tuv"):
-        code = variant.get("xml:lang") or variant.get("lang")
+def _variants(unit: Unit) -> list[Variant]:
+    variants = []
+    for variant in unit.element.find_all("tuv"):
+        code = variant.attributes.get("xml:lang") or variant.attributes.get("lang")
         if not code:
             raise DataError(f"{unit.origin}: a <tuv> has no xml:lang, so its language is not known")
         segment = variant.find("seg")
         if segment is not None:
-            yield code, xml.element_text(segment)
+            variants.append((code, variant, segment))
+    return variants
 
 
-def _choose_languages(unit: xml.Unit, codes: list[str], header: str, chosen: Languages | None) -> Languages | None:
+def _choose_languages(unit: Unit, codes: tuple[str, ...], header: str, chosen: Languages | None) -> Languages | None:
     """The source language of the file and the one other, as soon as a unit has both."""
-    declared = unit.element.get("srclang") or header
+    declared = unit.element.attributes.get("srclang") or header
     if chosen:
         source = chosen[0]
     elif declared and declared != "*all*":
@@ -78,62 +73,38 @@ def _choose_languages(unit: xml.Unit, codes: list[str], header: str, chosen: Lan
     return (source, others[0]) if others else None
 
 
-def fill_tmx(
-    stream: BinaryIO, name: str, *, languages: Languages | None, everything: bool, outcome: Outcome
-) -> tuple[str, Iterator[str | Gap]]:
-    """The encoding of a file and its parts, with a gap for each missing variant in the target language."""
-    assert languages is not None
-    encoding, whole = xml.open_xml(stream, name)
+def _parse_unit(unit: Unit, codes: tuple[str, ...], variants: list[Variant], languages: Languages | None) -> Entry:
+    source = find_language(codes, languages[0]) if languages else None
+    target = find_language(codes, languages[1]) if languages else None
+    text = "" if source is None else variants[source][2].text
+    translation = "" if target is None else variants[target][2].text
 
-    def parts() -> Iterator[str | Gap]:
-        for part in xml.read_parts(whole, name, encoding, root="tmx", wanted=("tu",)):
-            if isinstance(part, xml.Unit):
-                yield _fill_unit(part, languages, everything=everything, outcome=outcome)
-            else:
-                yield part if isinstance(part, str) else part.raw
+    def gap(everything: bool) -> Gap:
+        if source is None or languages is None:
+            raise DataError(
+                f"{unit.origin}: the units up to here do not name two languages: give both, for example "
+                "--languages en,fr"
+            )
+        return _find_gap(unit, variants[source], None if target is None else variants[target], languages[1])
 
-    return encoding, parts()
-
-
-def _fill_unit(unit: xml.Unit, languages: Languages, *, everything: bool, outcome: Outcome) -> str | Gap:
-    variants = list(_variants(unit))
-    codes = [code for code, _ in variants]
-    source, target = (find_language(codes, language) for language in languages)
-    if source is None or not variants[source][1]:
-        outcome.skipped["without the source language"] += 1
-        return unit.raw.decode()
-    if target is not None and variants[target][1] and not everything:
-        outcome.kept += 1
-        return unit.raw.decode()
-    tokens = xml.tokenize(unit)
-    elements = [
-        (start, end) for start, end in xml.find_children(tokens, "tuv") if xml.find_children(tokens, "seg", start)
-    ]
-    begin, end = xml.find_children(tokens, "seg", elements[source][0])[0]
-    content = xml.parse_content(tokens[begin + 1 : end])
-    outcome.translated += 1
-    old = None if target is None else elements[target]
-    write = partial(_write_variant, tokens, content, unit.prefix, languages[1], source=elements[source], target=old)
-    return Gap([content.pieces], write)
+    not_read = "without both languages" if source is None or target is None else ""
+    not_filled = "" if text or languages is None else "without the source language"
+    return Entry(unit.raw.decode(), unit.origin, [(text, translation)], gap, not_read, not_filled)
 
 
-def _write_variant(
-    tokens: list[xml.Token],
-    content: xml.Content,
-    prefix: str,
-    language: str,
-    translations: list[list[Piece]],
-    *,
-    source: tuple[int, int],
-    target: tuple[int, int] | None,
-) -> str:
-    segment = f"<{prefix}seg>{content.write(translations[0])}</{prefix}seg>"
-    if target is not None:
-        begin, end = xml.find_children(tokens, "seg", target[0])[0]
-        tag = xml.with_attributes(tokens[target[0]].raw, creationtool="regard")
-        before = xml.raw_text(tokens[: target[0]]) + tag + xml.raw_text(tokens[target[0] + 1 : begin])
-        return before + segment + xml.raw_text(tokens[end + 1 :])
-    start, end = source
-    attribute = "xml:lang" if "xml:lang" in tokens[start].attributes else "lang"
-    variant = f'<{prefix}tuv {attribute}={quoteattr(language)} creationtool="regard">{segment}</{prefix}tuv>'
-    return xml.raw_text(tokens[: end + 1]) + xml.indentation(tokens, start) + variant + xml.raw_text(tokens[end + 1 :])
+def _find_gap(unit: Unit, source: Variant, target: Variant | None, language: str) -> Gap:
+    _, variant, segment = source
+    words = content(unit, segment)
+
+    def write(translations: list[list[Piece]]) -> str:
+        new = f"<{unit.prefix}seg>{words.write(translations[0])}</{unit.prefix}seg>"
+        if target is not None:
+            _, old, old_segment = target
+            tag = with_attributes(unit.text(old.start, unit.inside(old)), {"creationtool": "regard"})
+            return unit.edited((old.start, unit.inside(old), tag), (old_segment.start, unit.end(old_segment), new))
+        attribute = "xml:lang" if "xml:lang" in variant.attributes else "lang"
+        tag = f'<{unit.prefix}tuv {attribute}={quoteattr(language)} creationtool="regard">'
+        end = unit.end(variant)
+        return unit.edited((end, end, f"{unit.indentation(variant)}{tag}{new}</{unit.prefix}tuv>"))
+
+    return Gap([words.pieces], write)

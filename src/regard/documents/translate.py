@@ -8,14 +8,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from regard.documents import tmx
-from regard.documents.formats import format_of
+from regard.documents.formats import DOCUMENTS, format_of
 from regard.documents.inline import Extracted, Piece, extract_tags, has_tags, insert_tags, join_pieces, split_tags
 from regard.documents.languages import Languages
-from regard.documents.outcome import Gap, Outcome
-from regard.documents.po import fill_po
-from regard.documents.tmx import fill_tmx
-from regard.documents.xliff import fill_xliff
+from regard.documents.outcome import Entry, Gap, Outcome
 from regard.errors import DataError, InputError
 from regard.folders import atomic_file
 from regard.text.alignments import Link
@@ -26,8 +22,6 @@ from regard.text.sentences import text_problem
 if TYPE_CHECKING:
     from regard.decoding.glossary import Term
     from regard.translation.translator import Result
-
-FILLERS = {"tmx": fill_tmx, "xliff": fill_xliff, "po": fill_po}
 
 
 class Translation(Protocol):
@@ -61,18 +55,17 @@ def translate_file(
     `everything` also replaces existing translations. `progress` is called with the bytes done and in total.
     """
     kind, name = format or format_of(path), display_name(path)
-    if kind not in FILLERS:
-        raise InputError(f"{name} is not a document: {', '.join(FILLERS)} are translated in place")
+    if kind not in DOCUMENTS:
+        raise InputError(f"{name} is not a document: {', '.join(DOCUMENTS)} are translated in place")
     if uncompressed_name(out) != out.name:
         raise InputError(f"{out}: documents are written uncompressed; choose the name {uncompressed_name(out)}")
-    if kind == "tmx" and languages is None:
-        languages = _tmx_languages(path)
     outcome = Outcome()
     with open_text(path) as stream, atomic_file(out, force=force) as file:
         if not stream.peek(1):  # type: ignore[attr-defined]
             raise DataError(f"{name} is empty: there is nothing to translate")
         total = None if uncompressed_name(path) != Path(path).name or str(path) == "-" else os.path.getsize(path)
-        encoding, parts = FILLERS[kind](stream, name, languages=languages, everything=everything, outcome=outcome)
+        encoding, entries = DOCUMENTS[kind](stream, name, languages)
+        parts = (part if isinstance(part, str) else _find_gap(part, everything, outcome) for part in entries)
         done = 0
         for text in _fill(parts, translate, outcome):
             data = text.encode(encoding, "xmlcharrefreplace")
@@ -82,13 +75,19 @@ def translate_file(
     return outcome
 
 
-def _tmx_languages(path: str | Path) -> Languages:
-    """The languages of the first unit that has two."""
-    if str(path) != "-":
-        with open_text(path) as stream:
-            if languages := tmx.default_languages(stream, display_name(path)):
-                return languages
-    raise DataError(f"{display_name(path)} does not name its languages: give both, for example --languages en,fr")
+def _find_gap(entry: Entry, everything: bool, outcome: Outcome) -> str | Gap:
+    """The gap of an entry that needs a translation, or its text as it is."""
+    if entry.not_filled:
+        outcome.skipped[entry.not_filled] += 1
+    elif not everything and all(translation for _, translation in entry.pairs):
+        outcome.kept += 1
+    elif problem := text_problem("".join(source for source, _ in entry.pairs)):
+        outcome.skipped["unreadable"] += 1
+        outcome.failed.add(entry.origin.line, problem)
+    else:
+        outcome.translated += 1
+        return entry.gap(everything)
+    return entry.raw
 
 
 def _fill(parts: Iterable[str | Gap], translate: Translate, outcome: Outcome) -> Iterator[str]:

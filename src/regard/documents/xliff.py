@@ -1,68 +1,70 @@
-"""XLIFF 1.2 and 2: read the translated units of a file, and fill its missing targets in place."""
+"""XLIFF 1.2 and 2: the units of a file, with their targets or gaps for them."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from typing import BinaryIO
-from xml.etree.ElementTree import Element
 
-from regard.documents import xml
 from regard.documents.inline import Piece
 from regard.documents.languages import Languages, same_language
-from regard.documents.outcome import Gap, Outcome
+from regard.documents.outcome import Entry, Gap
+from regard.documents.xml import Content, Element, Unit, content, read_xml, with_attributes
 from regard.errors import DataError
-from regard.text.files import Pair
 
 UNITS = ("trans-unit", "segment")  # of version 1.2 and of version 2
 UNTRANSLATED = ("new", "needs-translation", "initial")  # states of a target that is still the source
-REVIEW = {"state": "needs-review-translation", "state_qualifier": "leveraged-mt"}  # of a target in version 1.2
+REVIEW = {"state": "needs-review-translation", "state-qualifier": "leveraged-mt"}  # of a target in version 1.2
 
 
-def read_xliff(stream: BinaryIO, name: str, *, languages: Languages | None, skipped: Counter[str]) -> Iterator[Pair]:
-    """The translated units of a file."""
-    for unit in xml.read_units(stream, name, root="xliff", wanted=UNITS):
-        source, target = _source(unit), _translation(unit)
-        if target is None:
-            skipped["untranslated"] += 1
-            continue
-        texts = xml.element_text(source), xml.element_text(target)
-        codes = _languages(unit)
-        if _agree(codes, languages):
-            yield Pair(*texts, unit.origin)
-        elif languages and _agree(codes, (languages[1], languages[0])):
-            yield Pair(texts[1], texts[0], unit.origin)
-        else:
-            skipped["units without both languages"] += 1
+def parse_xliff(stream: BinaryIO, name: str, languages: Languages | None) -> tuple[str, Iterator[str | Entry]]:
+    """The encoding of a file and all its text in order, each unit as an entry."""
+    encoding, parts = read_xml(stream, name, root="xliff", units=UNITS, tags=("xliff", "file"))
+    return encoding, (part if isinstance(part, str) else _parse_unit(part, languages) for part in parts)
 
 
-def _source(unit: xml.Unit) -> Element:
-    source = unit.element.find("source")
+def _parse_unit(unit: Unit, languages: Languages | None) -> str | Entry:
+    element = unit.element
+    if element.name not in UNITS:
+        return _with_language(unit, languages)
+    source, target = element.find("source"), element.find("target")
     if source is None:
-        raise DataError(f"{unit.origin}: a <{unit.element.tag}> has no <source>")
-    return source
+        raise DataError(f"{unit.origin}: a <{element.name}> has no <source>")
+    text = source.text
+    translation = ""
+    if target is not None and target.attributes.get("state", element.attributes.get("state")) not in UNTRANSLATED:
+        translation = target.text
+    codes = _declared(unit, source, "source-language", "srcLang"), _declared(unit, target, "target-language", "trgLang")
+    agree, swapped = _agree(codes, languages), _agree(codes[::-1], languages)
+    not_read = "" if agree or swapped else "without both languages"
+    not_filled = "" if agree else "of other languages"
+    if not text:
+        not_filled = "empty"
+    elif _inherited(unit, "translate") == "no":
+        not_filled = "not to be translated"
+    pair = (text, translation) if agree or not translation else (translation, text)
+    gap = partial(_find_gap, unit, element.find("seg-source") or source, target)
+    return Entry(unit.raw.decode(), unit.origin, [pair], gap, not_read, not_filled)
 
 
-def _translation(unit: xml.Unit) -> Element | None:
-    """The target of a unit, if it is a translation and not a copy of the source."""
-    target = unit.element.find("target")
-    if target is None or not xml.element_text(target):
-        return None
-    return None if target.get("state", unit.element.get("state")) in UNTRANSLATED else target
+def _with_language(tag: Unit, languages: Languages | None) -> str:
+    """A tag that declares the source language, with the target language added where it is missing."""
+    attributes, raw = tag.element.attributes, tag.raw.decode()
+    source, target = ("srcLang", "trgLang") if tag.element.name == "xliff" else ("source-language", "target-language")
+    if languages and attributes.get(source) and not attributes.get(target):
+        return with_attributes(raw, {target: languages[1]})
+    return raw
 
 
-def _languages(unit: xml.Unit) -> Languages:
-    """The languages that a unit declares; "" where it declares none."""
+def _declared(unit: Unit, element: Element | None, *names: str) -> str:
+    """The language of a source or target; "" where none is declared."""
+    return (element.attributes.get("xml:lang") if element else "") or _inherited(unit, *names)
 
-    def declared(name: str, *attributes: str) -> str:
-        element = unit.element.find(name)
-        if element is not None and element.get("xml:lang"):
-            return element.get("xml:lang", "")
-        inherited = (values[key] for values in reversed(unit.ancestors) for key in attributes if values.get(key))
-        return next(inherited, "")
 
-    return declared("source", "source-language", "srcLang"), declared("target", "target-language", "trgLang")
+def _inherited(unit: Unit, *names: str) -> str:
+    """The value of an attribute of a unit or of the elements around it."""
+    attribute_sets = [unit.element.attributes, *reversed(unit.ancestors)]
+    return next((values[name] for values in attribute_sets for name in names if values.get(name)), "")
 
 
 def _agree(codes: Languages, languages: Languages | None) -> bool:
@@ -72,87 +74,36 @@ def _agree(codes: Languages, languages: Languages | None) -> bool:
     return all(not code or same_language(code, language) for code, language in zip(codes, languages, strict=True))
 
 
-def fill_xliff(
-    stream: BinaryIO, name: str, *, languages: Languages | None, everything: bool, outcome: Outcome
-) -> tuple[str, Iterator[str | Gap]]:
-    """The encoding of a file and its parts, with a gap for each missing target."""
-    encoding, whole = xml.open_xml(stream, name)
+def _find_gap(unit: Unit, source: Element, target: Element | None, everything: bool) -> Gap:
+    """The content of a source; where <mrk mtype="seg"> divides it, each segment, so that it stays in its place."""
+    parts: list[str | Content] = []
+    position = unit.inside(source)
+    for mark in _segment_marks(source):
+        parts += [unit.text(position, unit.inside(mark)), content(unit, mark)]
+        position = mark.close
+    parts += [unit.text(position, source.close)] if parts else [content(unit, source)]
 
-    def parts() -> Iterator[str | Gap]:
-        for part in xml.read_parts(whole, name, encoding, root="xliff", wanted=UNITS, outer=("xliff", "file")):
-            if isinstance(part, xml.Unit):
-                yield _fill_unit(part, languages, everything=everything, outcome=outcome)
-            else:
-                yield part if isinstance(part, str) else _with_language(part, languages)
+    def write(translations: list[list[Piece]]) -> str:
+        remaining = iter(translations)
+        body = "".join(part if isinstance(part, str) else part.write(next(remaining)) for part in parts)
+        first_version = unit.element.name == "trans-unit"
+        tag = f"<{unit.prefix}target>"
+        start = end = unit.end(source)
+        if target is not None:
+            start, end = target.start, unit.end(target)
+            tag = unit.text(start, unit.inside(target)).removesuffix("/>").removesuffix(">").rstrip() + ">"
+        indent = unit.indentation(source) if target is None else ""
+        tag = with_attributes(tag, REVIEW) if first_version else tag
+        edits = [(start, end, f"{indent}{tag}{body}</{unit.prefix}target>")]
+        if not first_version:
+            opening = unit.inside(unit.element)
+            edits.append((0, opening, with_attributes(unit.text(0, opening), {"state": "translated"})))
+        return unit.edited(*edits)
 
-    return encoding, parts()
-
-
-def _with_language(tag: xml.OuterTag, languages: Languages | None) -> str:
-    """A tag that declares the source language, with the target language added where it is missing."""
-    source, target = ("srcLang", "trgLang") if tag.name == "xliff" else ("source-language", "target-language")
-    if languages and tag.attributes.get(source) and not tag.attributes.get(target):
-        return xml.with_attributes(tag.raw, **{target.replace("-", "_"): languages[1]})
-    return tag.raw
-
-
-def _fill_unit(unit: xml.Unit, languages: Languages | None, *, everything: bool, outcome: Outcome) -> str | Gap:
-    text = xml.element_text(_source(unit))
-    attribute_sets = [unit.element.attrib, *reversed(unit.ancestors)]
-    translate = next((attributes["translate"] for attributes in attribute_sets if attributes.get("translate")), "yes")
-    if translate == "no" or not text:
-        outcome.skipped["not to be translated" if text else "empty"] += 1
-    elif not everything and _translation(unit) is not None:
-        outcome.kept += 1
-    elif not _agree(_languages(unit), languages):
-        outcome.skipped["of other languages"] += 1
-    else:
-        outcome.translated += 1
-        tokens = xml.tokenize(unit)
-        source = (xml.find_children(tokens, "seg-source") or xml.find_children(tokens, "source"))[0]
-        parts = list(_segments(tokens[source[0] + 1 : source[1]]))
-        segments = [part.pieces for part in parts if isinstance(part, xml.Content)]
-        return Gap(segments, partial(_write_target, tokens, parts, unit.prefix, source))
-    return unit.raw.decode()
+    return Gap([part.pieces for part in parts if isinstance(part, Content)], write)
 
 
-def _segments(tokens: list[xml.Token]) -> Iterator[str | xml.Content]:
-    """The content of a source; where <mrk mtype="seg"> divides it, each segment and the text between them.
-
-    Segments are translated one by one, so that each stays in its place.
-    """
-    starts = [i for i, token in enumerate(tokens) if token.attributes.get("mtype") == "seg"]
-    if not starts:
-        yield xml.parse_content(tokens)
-        return
-    last = 0
-    for start in starts:
-        if start >= last:
-            yield xml.raw_text(tokens[last : start + 1])
-            last = xml.element_end(tokens, start)
-            yield xml.parse_content(tokens[start + 1 : last])
-    yield xml.raw_text(tokens[last:])
-
-
-def _write_target(
-    tokens: list[xml.Token],
-    parts: list[str | xml.Content],
-    prefix: str,
-    source: tuple[int, int],
-    translations: list[list[Piece]],
-) -> str:
-    remaining = iter(translations)
-    body = "".join(part if isinstance(part, str) else part.write(next(remaining)) for part in parts)
-    version_1 = tokens[0].name == "trans-unit"
-    if targets := xml.find_children(tokens, "target"):
-        start, end = targets[0]
-        tag = tokens[start].raw.removesuffix("/>").removesuffix(">").rstrip() + ">"
-        before, after = tokens[1:start], tokens[end + 1 :]
-        indent = ""
-    else:
-        tag = f"<{prefix}target>"
-        before, after = tokens[1 : source[1] + 1], tokens[source[1] + 1 :]
-        indent = xml.indentation(tokens, source[0])
-    tag = xml.with_attributes(tag, **REVIEW) if version_1 else tag
-    unit = tokens[0].raw if version_1 else xml.with_attributes(tokens[0].raw, state="translated")
-    return f"{unit}{xml.raw_text(before)}{indent}{tag}{body}</{prefix}target>{xml.raw_text(after)}"
+def _segment_marks(element: Element) -> Iterator[Element]:
+    for child in element.children:
+        if isinstance(child, Element):
+            yield from [child] if child.attributes.get("mtype") == "seg" else _segment_marks(child)
