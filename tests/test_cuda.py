@@ -16,7 +16,7 @@ from regard.models.lora import add_lora
 from regard.models.rnn import RecurrentLayer
 from regard.training import checkpoint
 from regard.training.distributed import Runtime
-from regard.training.events import Event, RollbackEvent, UpdateEvent
+from regard.training.events import Event, ProblemEvent, UpdateEvent
 from tests.models.families import ALL, BERTS, GENERATORS
 from tests.training.runs import (
     compare_saves,
@@ -204,7 +204,7 @@ def test_a_run_goes_back_to_its_start_on_a_gpu_too(shapes: int, tmp_path: Path) 
                 losses.append(event.loss)
                 if fails and event.update == 2 and not training.progress.skipped:
                     next(training.model.parameters()).data.fill_(torch.nan)
-            if isinstance(event, RollbackEvent):
+            if isinstance(event, ProblemEvent) and event.kind == "rollback":
                 losses.clear()
 
         training.run(no_validation, observe)

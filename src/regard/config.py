@@ -269,7 +269,9 @@ class TrainConfig:
     """How a model is trained."""
 
     updates: int = 20000
-    """Total number of optimizer updates."""
+    """Number of optimizer updates; with train.minutes the length of the schedule, and of a finished run its updates."""
+    minutes: float = 0.0
+    """Minutes of the run, preparation and scoring included, instead of a number of updates (--minutes); 0: no limit."""
     batch_tokens: int = 8192
     """Padded source and target tokens in a micro-batch, over all processes."""
     gradient_accumulation: int = 1
@@ -327,7 +329,8 @@ class TrainConfig:
         check_types("train", self)
         positive = "updates batch_tokens gradient_accumulation validate_every save_every keep_checkpoints"
         check_range("train", self, positive, 1)
-        check_range("train", self, "batch_shapes warmup average_checkpoints patience film seed lora_rank", 0)
+        check_range("train", self, "batch_shapes warmup average_checkpoints patience film lora_rank minutes", 0)
+        check_range("train", self, "seed", 0, 2**63 - 1)
         check_range("train", self, "learning_rate weight_decay max_grad_norm r_drop guided_alignment", 0)
         check_fraction("train", self, "label_smoothing ema_decay beta2")
         if self.lora_rank and self.freeze:

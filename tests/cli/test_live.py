@@ -12,8 +12,8 @@ from torch import nn
 
 from regard.cli.live import View, sparkline
 from regard.config import TrainConfig
-from regard.training.events import SkipEvent, StartEvent, UpdateEvent, ValidationEvent
-from regard.training.progress import TimeLeft
+from regard.training.clock import Clock
+from regard.training.events import ProblemEvent, StartEvent, UpdateEvent, ValidationEvent
 
 SAMPLE = {"source": "ein Haus " * 30, "reference": "a house " * 30, "model": "一个房子 " * 30}
 
@@ -30,8 +30,7 @@ def written(place: Console) -> str:
 def observed(place: Console, *, live: bool) -> View:
     """A view after 20 of 40 updates and two validations."""
     view = View(place, live=live)
-    time_left = TimeLeft(TrainConfig(updates=40), validation_updates=0.0, final_validations=1.0)
-    view.observe(StartEvent(Path("runs/a"), "rnn", 0, 40, 10, 2, 1e6, 0.0, lambda: None, time_left))
+    view.observe(StartEvent(Path("runs/a"), "rnn", 0, Clock(TrainConfig(updates=40))))
     for update in range(1, 21):
         view.observe(UpdateEvent(update, 8 - update / 5, 1.0, 1e-3, tokens=100, epoch=0, seconds=0.5))
         if update % 10 == 0:
@@ -56,10 +55,10 @@ def test_the_view_fits_every_terminal(width: int, height: int) -> None:
 @pytest.mark.parametrize("width", [80, 120])
 def test_an_ordinary_terminal_shows_everything(width: int) -> None:
     view = observed(console(), live=True)
-    view.observe(SkipEvent(21))
+    view.observe(ProblemEvent("skipped", 21))
     view.stop()
     text = "\n".join(line.plain for line in view.draw(width, 24))
-    for word in ("runs/a", "update 20 of 40", "50%", "loss", "BLEU", "tokens/s", "of 2 cores", "50.00", "best", "▁"):
+    for word in ("runs/a", "update 20 of 40", "50%", "loss", "BLEU", "tokens/s", "50.00", "best", "▁"):
         assert word in text
     for word in ("source", "reference", "model", "一个房子", "1 updates skipped: loss or gradient was NaN"):
         assert word in text
@@ -86,8 +85,7 @@ def test_without_a_terminal_there_are_plain_lines() -> None:
 def test_a_message_stays_above_the_view() -> None:
     place = console()
     view = View(place, live=True)
-    time_left = TimeLeft(TrainConfig(updates=40), validation_updates=0.0, final_validations=1.0)
-    view.observe(StartEvent(Path("runs/a"), "rnn", 0, 40, 10, 2, 1e6, 0.0, lambda: None, time_left))
+    view.observe(StartEvent(Path("runs/a"), "rnn", 0, Clock(TrainConfig(updates=40))))
     view.say("a message")
     view.stop()
     text = written(place)

@@ -15,7 +15,7 @@ from regard.models.folder import named_tensors
 from regard.text.batching import Batch
 from regard.training import gradients, loop
 from regard.training.checkpoint import checkpoints
-from regard.training.events import Event, SplitEvent, UpdateEvent
+from regard.training.events import Event, ProblemEvent, UpdateEvent
 from regard.training.journal import read
 from regard.training.validation import Validation
 from tests.training.runs import (
@@ -322,7 +322,7 @@ def test_checkpoints_to_average_are_kept(corpus: Path, tmp_path: Path) -> None:
     trained(tmp_path, corpus, "transformer", 11, **values)
     assert [path.name[-2:] for path in checkpoints(tmp_path)] == ["08", "10", "11"]
     training = trained(tmp_path, corpus, "transformer", **values)
-    assert loop.averaged_updates(12, training.config.train) == [12, 10, 8]
+    assert loop.averaged_updates(training.progress, training.config.train) == [12, 10, 8]
     assert {"08", "10", "12"} <= {path.name[-2:] for path in checkpoints(tmp_path)}
 
 
@@ -346,7 +346,7 @@ def trained_plainly(folder: Path, corpus: Path, family: str) -> tuple[list[float
     events: list[Event] = []
     training.run(no_validation, events.append)
     losses = [event.loss for event in events if isinstance(event, UpdateEvent)]
-    return losses, sum(isinstance(event, SplitEvent) for event in events)
+    return losses, sum(isinstance(event, ProblemEvent) and event.kind == "split" for event in events)
 
 
 @pytest.mark.slow

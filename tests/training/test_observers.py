@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 from regard.inspection import film
 from regard.training import observers
-from regard.training import tensorboard as board
-from regard.training.card import languages, model_card
+from regard.training.card import describe_machine, languages, model_card
 from regard.training.data import Files, prepare
-from regard.training.events import Event, SaveEvent, StartEvent, UpdateEvent, ValidationEvent
+from regard.training.distributed import Runtime
+from regard.training.events import Event, ProblemEvent, SaveEvent, StartEvent, UpdateEvent, ValidationEvent
 from regard.training.loop import Progress, Training
+from regard.training.observers import BOARD, Board
 from regard.training.validation import Validation
 from tests.training.runs import make_config, make_training, write_corpus
 
@@ -53,11 +57,10 @@ def test_a_run_is_observed_drawn_and_filmed(corpus: Path, tmp_path: Path) -> Non
     ]
     start = events[0]
     assert isinstance(start, StartEvent)
-    assert start.updates == 12
-    assert start.flops_per_token > 0
+    assert start.clock.settings.updates == 12
     assert all(event.seconds > 0 for event in events if not isinstance(event, StartEvent))
     assert list(film.frames(tmp_path)) == [6, 12]
-    assert list((tmp_path / board.BOARD).iterdir())
+    assert list((tmp_path / BOARD).iterdir())
     observers.draw(training)
     assert {path.name for path in tmp_path.iterdir()} >= {"training.png", "training.svg", "film.html"}
     assert "BLEU 1.0" in (tmp_path / "film.html").read_text()
@@ -66,12 +69,12 @@ def test_a_run_is_observed_drawn_and_filmed(corpus: Path, tmp_path: Path) -> Non
 def test_without_tensorboard_one_line_says_how_to_get_it(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observers, "installed", lambda: False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     lines: list[str] = []
     observed(tmp_path, corpus, [], lines)
     assert [line for line in lines if "regard[tensorboard]" in line] == lines
     assert len(lines) == 1
-    assert not (tmp_path / board.BOARD).exists()
+    assert not (tmp_path / BOARD).exists()
 
 
 @pytest.mark.parametrize("family", ["transformer", "gpt"])
@@ -85,7 +88,7 @@ def test_the_card_says_what_a_model_is_and_where_it_comes_from(family: str, corp
     for words in (
         "# mine", "![training](training.png)", f"    {command}", "| BLEU | 41.25 | `nrefs:1\\|case:mixed` |",
         "perplexity 4.48", "`a.txt`", " MB", "held out", "read 400", "`runs/old`", "12, the last in epoch 1", "3,456",
-        "10 min", "cores", "fp32", "| seed | 1 |", "regard 0.", "torch ", "2, whose loss or gradient was not finite",
+        "10 min", " thread", "fp32", "| seed | 1 |", "regard 0.", "torch ", "2, whose loss or gradient was not finite",
     ):  # fmt: skip
         assert words in card, words
     rows = [line for line in card.splitlines() if line.startswith("|")]
@@ -117,3 +120,64 @@ def test_no_display_is_needed_to_draw(corpus: Path, tmp_path: Path, monkeypatch:
     training = make_training(tmp_path, corpus, make_config("rnn-none"))
     observers.draw(training)
     assert (tmp_path / "training.png").is_file()
+
+
+def test_the_card_names_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H200")
+    assert describe_machine(Runtime(torch.device("cuda"), 0, 2)) == "2 × NVIDIA H200"
+
+
+# TensorBoard's own reader finds what was written, each update once
+
+
+def make_update(update: int) -> UpdateEvent:
+    return UpdateEvent(update, 9.0 / update, 1.0, 0.1, tokens=50, epoch=0, seconds=0.25)
+
+
+def write(folder: Path, first: int, last: int) -> None:
+    with Board(folder, first - 1) as board:
+        for update in range(first, last + 1):
+            board.observe(make_update(update))
+            if update % 20 == 0:
+                sample = {"source": "ein Haus", "reference": "a house", "model": "a home"}
+                scores = {"valid_loss": 2.0, "bleu": 30.0}
+                board.observe(ValidationEvent(update, scores, sample, True, 1.0, nn.Identity()))
+
+
+def read(folder: Path) -> Any:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    found = accumulator.EventAccumulator(str(folder / BOARD), size_guidance={"scalars": 0, "tensors": 0})
+    return found.Reload()
+
+
+def steps(folder: Path, name: str) -> list[int]:
+    return [event.step for event in read(folder).Scalars(name)]
+
+
+def test_scalars_and_samples_are_read_back(tmp_path: Path) -> None:
+    write(tmp_path, 1, 40)
+    found = read(tmp_path)
+    assert sorted(found.Tags()["scalars"]) == [
+        "training/grad_norm", "training/learning_rate", "training/loss", "training/tokens per second",
+        "validation/bleu", "validation/valid_loss",
+    ]  # fmt: skip
+    assert [event.step for event in found.Scalars("training/loss")] == [1, 10, 20, 30, 40]
+    assert [event.value for event in found.Scalars("training/tokens per second")] == [200.0] * 5
+    assert [event.step for event in found.Tensors("sample/text_summary")] == [20, 40]
+
+
+def test_a_resumed_run_has_no_step_twice(tmp_path: Path) -> None:
+    write(tmp_path, 1, 40)
+    write(tmp_path, 21, 60)  # killed at 40, resumed from the checkpoint of 20
+    assert steps(tmp_path, "training/loss") == [1, 10, 20, 30, 40, 50, 60]
+    assert steps(tmp_path, "validation/bleu") == [20, 40, 60]
+
+
+def test_a_run_that_was_rolled_back_has_no_step_twice(tmp_path: Path) -> None:
+    with Board(tmp_path, 0) as board:
+        for update in (10, 20, 30):
+            board.observe(make_update(update))
+        board.observe(ProblemEvent("rollback", 10))
+        for update in (20, 30):
+            board.observe(make_update(update))
+    assert steps(tmp_path, "training/loss") == [10, 20, 30]

@@ -122,14 +122,21 @@ def test_a_size_is_chosen_said_and_kept_on_another_machine(corpus: Path) -> None
     assert (out / "config.json").read_bytes() == config
 
 
-def test_a_run_with_minutes_is_planned_once(corpus: Path) -> None:
+def test_a_run_whose_minutes_are_too_short_says_so_and_is_finished_with_honest_numbers(corpus: Path) -> None:
     out = corpus / "minutes"
-    first = train(corpus, out, "--minutes", "0.5")
+    first = train(corpus, out, "--minutes", "0.05")
     assert first.returncode == 0, first.stderr
-    assert "0.5 minutes: a transformer" in first.stderr
-    again = train(corpus, out, "--minutes", "0.5")
+    assert "0.05 minutes: a transformer" in first.stderr
+    assert "--minutes 0.05 is too short: preparation and scoring alone take longer; --minutes" in first.stderr
+    assert "BLEU is 0" in first.stderr
+    updates = json.loads((out / "config.json").read_text())["train"]["updates"]
+    assert (
+        f"| updates | {updates}, the last in epoch 1; as many as fitted into 0.05 minutes |"
+        in (out / "card.md").read_text()
+    )
+    again = train(corpus, out, "--minutes", "0.05")
     assert again.returncode == 0, again.stderr
-    assert "nothing left to do" in again.stderr
+    assert f"was finished at update {updates}: there is nothing left to do" in again.stderr
 
 
 def test_other_data_is_refused(corpus: Path, trained: Path, tmp_path: Path) -> None:

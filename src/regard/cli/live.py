@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -12,9 +11,9 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
-from regard.training.events import Event, RollbackEvent, SkipEvent, SplitEvent, ValidationEvent
+from regard.training.clock import format_duration
+from regard.training.events import Event, ProblemEvent, ValidationEvent
 from regard.training.observers import PlainLines, Statistics, format_scores
-from regard.training.progress import format_duration
 
 MAX_WIDTH = 100  # columns: longer lines are hard to read
 REFRESH_PER_SECOND = 2
@@ -27,10 +26,7 @@ class View:
     def __init__(self, console: Console, *, live: bool) -> None:
         self._console = console
         self._statistics, self._lines = Statistics(), PlainLines(self.say)
-        self._problems: dict[str, str] = {}
-        self._skipped = self._rollbacks = 0
-        self._cpu_measured = time.monotonic(), _cpu_seconds()
-        self._cpu_use = 0.0
+        self._problems: Counter[str] = Counter()
         self._live = (
             Live(self, console=console, refresh_per_second=REFRESH_PER_SECOND, vertical_overflow="crop")
             if live
@@ -47,14 +43,8 @@ class View:
             self._lines.observe(event)
             return
         self._statistics.observe(event)
-        if isinstance(event, SkipEvent):
-            self._skipped += 1
-            self._problems["skip"] = f"{self._skipped} updates skipped: loss or gradient was NaN"
-        elif isinstance(event, RollbackEvent):
-            self._rollbacks += 1
-            self._problems["rollback"] = f"{self._rollbacks} times rolled back, learning rate halved"
-        elif isinstance(event, SplitEvent):
-            self._problems["split"] = f"batches split into {event.parts} parts to fit into memory"
+        if isinstance(event, ProblemEvent):
+            self._problems[event.kind] += 1
         self._live.start()
 
     def stop(self) -> None:
@@ -67,28 +57,12 @@ class View:
 
     # Numbers
 
-    def _machine_use(self) -> tuple[str, str]:
-        """The share of peak FLOP/s in use if the GPU's peak is known, otherwise of the CPU cores."""
-        start, statistics = self._statistics.start, self._statistics
-        assert start is not None
-        if start.peak_flops:
-            return "of peak", f"{statistics.tokens_per_second * start.flops_per_token / start.peak_flops:.0%}"
-        measured, seconds = self._cpu_measured
-        if time.monotonic() - measured > 2.0:
-            self._cpu_measured = time.monotonic(), _cpu_seconds()
-            self._cpu_use = (self._cpu_measured[1] - seconds) / (self._cpu_measured[0] - measured) / start.cores
-        return f"of {start.cores} cores", f"{min(self._cpu_use, 1.0):.0%}"
-
     def _numbers(self) -> list[tuple[str, str]]:
-        statistics, start = self._statistics, self._statistics.start
-        assert start is not None
+        statistics = self._statistics
         numbers = [("loss", f"{statistics.loss:.3f}")]
         if statistics.validations:
             numbers += format_scores(statistics.validations[-1])[:1]
-        numbers += [("tokens/s", f"{statistics.tokens_per_second:,.0f}"), self._machine_use()]
-        if memory := start.gpu_memory():
-            reserved, total = memory
-            numbers.append(("memory", f"{reserved / 1e9:.3g} of {total / 1e9:.3g} GB"))
+        numbers.append(("tokens/s", f"{statistics.tokens_per_second:,.0f}"))
         if statistics.update is not None:
             numbers.append(("learning rate", f"{statistics.update.learning_rate:.2e}"))
         return [*numbers, ("left", format_duration(statistics.seconds_left))]
@@ -105,7 +79,7 @@ class View:
             (0, [self._title(), self._bar(width)]),
             (1, _columns(self._numbers(), width)),
             (4, [Text(line, "cyan") for line in sparkline(_means(self._statistics.losses, width - 2), 2)]),
-            (2, [Text(" · ".join(self._problems.values()), "magenta")] if self._problems else []),
+            (2, self._problem_lines()),
             (3, _validation_table(validations[-4:])),
             (5, _sample_lines(validations[-1].sample) if validations else []),
         ]
@@ -122,16 +96,24 @@ class View:
         assert start is not None
         return Text.assemble((str(start.folder), "bold"), (f"  {start.description}", "dim"))
 
+    def _problem_lines(self) -> list[Text]:
+        words = {
+            "skipped": "updates skipped: loss or gradient was NaN",
+            "rollback": "times rolled back, learning rate halved",
+            "split": "times batches were split to fit into memory",
+        }
+        problems = [f"{number} {words[kind]}" for kind, number in self._problems.items()]
+        return [Text(" · ".join(problems), "magenta")] if problems else []
+
     def _bar(self, width: int) -> Text:
-        start, update, validations = self._statistics.start, self._statistics.update, self._statistics.validations
+        start, update = self._statistics.start, self._statistics.update
         assert start is not None
-        done, total = update.update if update else start.update, max(start.updates, 1)
-        share = min(done / total, 1.0)
-        label = f"update {done:,} of {total:,}"
-        is_validated = bool(validations) and validations[-1].update == done
-        is_due = bool(done) and (done % start.validate_every == 0 or done == total)
-        end = "  validating" if is_due and not is_validated else f"  {share:4.0%}"
-        bar_width = width - len(label) - 2 - len("  validating")
+        settings, done = start.clock.settings, update.update if update else start.update
+        share = start.clock.elapsed() / (60 * settings.minutes) if settings.minutes else done / settings.updates
+        share = min(share, 1.0)
+        label = f"update {done:,}" + ("" if settings.minutes else f" of {settings.updates:,}")
+        end = f"  {share:4.0%}"
+        bar_width = width - len(label) - 2 - len(end)
         if bar_width < 8:
             return Text.assemble((label, "bold"), end)
         bar = "━" * round(bar_width * share)
@@ -188,12 +170,6 @@ def _sample_lines(sample: dict[str, str]) -> list[Text]:
         Text.assemble((f"{name:<11}", "dim"), (" ".join(text.split()), "bold" if name == "model" else ""))
         for name, text in sample.items()
     ]
-
-
-def _cpu_seconds() -> float:
-    """CPU time of all threads of this process."""
-    times = os.times()
-    return times.user + times.system
 
 
 @contextmanager

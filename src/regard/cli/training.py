@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -72,7 +73,7 @@ def train(
     ] = None,
     updates: Annotated[int | None, typer.Option(metavar="N", min=1, help="Train for N updates.")] = None,
     minutes: Annotated[
-        float | None, typer.Option(metavar="M", help="Train for about M minutes, scoring included.")
+        float | None, typer.Option(metavar="M", help="Train for M minutes, preparation and scoring included.")
     ] = None,
     languages: Languages = None,
     fields: Fields = None,
@@ -84,6 +85,7 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a model: two text files in, a model folder out. The same command again resumes."""
+    start = time.perf_counter()  # the minutes include the imports
     from regard.cli import tables
     from regard.cli.live import viewing
     from regard.config import parse_assignments
@@ -114,6 +116,7 @@ def train(
             say=view.say,
             observe=view.observe,
             call="regard " + shlex.join(sys.argv[1:]),
+            start=start,
         )
     if not is_main:
         return

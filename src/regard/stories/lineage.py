@@ -215,7 +215,7 @@ def _time_updates(data: Path, device: torch.device) -> dict[str, float]:
             )
             prepared, _ = prepare([files], valid, config, tokenizers, lambda _: None)
             make_model = lambda config: build(config.model)  # noqa: E731
-            seconds[name], _, _ = time_updates(config, prepared, Runtime(device, 0, 1), PROBE_SECONDS, make_model)
+            seconds[name] = time_updates(config, prepared, Runtime(device, 0, 1), PROBE_SECONDS, make_model)
     finally:
         torch.set_num_threads(threads)
     return seconds

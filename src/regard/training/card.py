@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,10 +14,11 @@ from regard import __version__
 from regard.counting import count
 from regard.evaluation.metrics import METRICS
 from regard.text.files import SUFFIXES
-from regard.training import hardware
+from regard.training.clock import format_duration
 from regard.training.data import Files, validation_report
+from regard.training.distributed import Runtime
+from regard.training.gradients import autocast
 from regard.training.loop import Training
-from regard.training.progress import format_duration
 
 SCORE_NAMES = {**METRICS, "calibration": "calibration error"}
 LANGUAGE_MODELS = {"gpt": "continues text", "bert": "fills in masked words"}
@@ -37,6 +39,8 @@ def model_card(
     family, parameters = config.model.family, count(config)
     pair = languages(corpora[0])
     task = LANGUAGE_MODELS.get(family) or "translates" + (f" from {pair[0]} to {pair[1]}" if pair else "")
+    part = scores["bleu"].get("sentences") if "bleu" in scores else None  # the time was too short for all
+    scored = f"the first {part:,} of {len(data.valid):,} examples" if part else f"the {len(data.valid):,} examples"
     search = f", beams {config.decode.beams}, length penalty {config.decode.length_penalty:g}"
     lines = [
         f"# {training.folder.resolve().name}",
@@ -48,7 +52,7 @@ def model_card(
         "",
         "## Scores",
         "",
-        f"On the {len(data.valid):,} examples of the validation set{'' if family in LANGUAGE_MODELS else search}:",
+        f"On {scored} of the validation set{'' if family in LANGUAGE_MODELS else search}:",
         "",
         "| metric | score | signature |",
         "|---|---:|---|",
@@ -129,19 +133,32 @@ def _training_rows(training: Training, kept: Sequence[int]) -> dict[str, str]:
         weights = f"of update {updates}, the last intact checkpoint"
     if settings.ema_decay and not settings.average_checkpoints:
         weights += f", exponential moving average with decay {settings.ema_decay:g}"
+    minutes = f"; as many as fitted into {settings.minutes:g} minutes" if settings.minutes else ""
     rows = {
-        "updates": f"{progress.update:,}, the last in epoch {progress.epoch + 1:,}",
+        "updates": f"{progress.update:,}, the last in epoch {progress.epoch + 1:,}{minutes}",
         "target tokens seen": f"{progress.tokens:,}",
         "weights kept": weights,
-        "hardware": hardware.describe(runtime),
+        "hardware": describe_machine(runtime),
         "time": f"{format_duration(progress.seconds)} of updates, without preparation and validation",
-        "precision": "bf16, weights in fp32" if hardware.precision(settings, runtime) == "bf16" else "fp32",
+        "precision": "bf16, weights in fp32" if autocast(settings, runtime.device)._enabled else "fp32",
         "seed": str(settings.seed),
         "versions": f"regard {__version__}, torch {torch.__version__}, Python {platform.python_version()}",
     }
     if progress.skipped:
         rows["skipped updates"] = f"{progress.skipped:,}, whose loss or gradient was not finite"
     return rows
+
+
+def describe_machine(runtime: Runtime) -> str:
+    """`NVIDIA H200`, `2 × NVIDIA H200` or `AMD EPYC 7R13, 2 threads`."""
+    if runtime.device.type == "cuda":
+        name = torch.cuda.get_device_name(runtime.device)
+        return f"{runtime.world_size} × {name}" if runtime.world_size > 1 else name
+    cpuinfo, threads = Path("/proc/cpuinfo"), torch.get_num_threads()
+    lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    processor = next(names, "") or platform.processor() or platform.machine()
+    return f"{processor}, {threads} thread{'s' * (threads != 1)}" + " (Metal)" * (runtime.device.type == "mps")
 
 
 def _table(rows: Mapping[str, str]) -> list[str]:

@@ -1,17 +1,17 @@
-"""Events of a training run, which the loop passes to its observers (live view, TensorBoard, film)."""
+"""Events of a training run, which the loop passes to its observers (journal, live view, TensorBoard, film)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import nn
 
-    from regard.training.progress import TimeLeft
+    from regard.training.clock import Clock
 
 
 @dataclass(frozen=True)
@@ -22,16 +22,7 @@ class StartEvent:
     description: str
     """Model and hardware, for the title of a view."""
     update: int
-    updates: int
-    validate_every: int
-    cores: int
-    flops_per_token: float
-    """FLOPs of training on one target token."""
-    peak_flops: float
-    """FLOPs per second of all processes, from the data sheet; 0 if unknown."""
-    gpu_memory: Callable[[], tuple[int, int] | None]
-    """Reads the reserved and the total bytes of the GPU."""
-    time_left: TimeLeft
+    clock: Clock
 
 
 @dataclass(frozen=True)
@@ -51,32 +42,19 @@ class UpdateEvent:
 
 
 @dataclass(frozen=True)
-class SkipEvent:
-    """The loss or gradient of an update was not finite (NaN or inf); the update was skipped."""
+class ProblemEvent:
+    """Something went wrong, and training continues.
 
+    skipped: the loss or gradient was NaN or inf. rollback: this happened many times in a row, and training continues
+    from an earlier checkpoint. split: GPU memory was short, and batches are processed in parts.
+    """
+
+    kind: Literal["skipped", "rollback", "split"]
     update: int
-
-
-@dataclass(frozen=True)
-class RollbackEvent:
-    """The loss was not finite many times in a row; training was rolled back to the checkpoint of `update`."""
-
-    update: int
-    in_a_row: int
-    lr_scale: float
-    """The factor of the learning rate from now on."""
-    skipped: int
-    """Updates skipped since the start."""
-    remarks: tuple[str, ...]
-    """Damaged checkpoints that were skipped."""
-
-
-@dataclass(frozen=True)
-class SplitEvent:
-    """GPU memory was short; batches are processed in `parts` parts from now on."""
-
-    update: int
-    parts: int
+    message: str = ""
+    """For the user; empty if it is not worth a line."""
+    values: dict[str, Any] = field(default_factory=dict)
+    """As in the journal."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +80,6 @@ class SaveEvent:
     seconds: float
 
 
-Event = StartEvent | UpdateEvent | SkipEvent | RollbackEvent | SplitEvent | ValidationEvent | SaveEvent
+Event = StartEvent | UpdateEvent | ProblemEvent | ValidationEvent | SaveEvent
 Observer = Callable[[Event], None]
-"""Called with an event after every update, validation, save or error."""
+"""Called with an event after every update, validation, save or problem."""

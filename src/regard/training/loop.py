@@ -12,8 +12,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,26 +35,18 @@ from regard.training.checkpoint import (
     rename_damaged,
     update_number,
 )
+from regard.training.clock import Clock, make_clock
 from regard.training.data import Data
 from regard.training.distributed import Runtime, full_tensor
-from regard.training.events import (
-    Observer,
-    RollbackEvent,
-    SaveEvent,
-    SkipEvent,
-    SplitEvent,
-    UpdateEvent,
-    ValidationEvent,
-)
+from regard.training.events import Event, Observer, ProblemEvent, SaveEvent, UpdateEvent, ValidationEvent
 from regard.training.gradients import Gradients
-from regard.training.journal import Journal
 from regard.training.optimizer import allocate_state, learning_rate, make_optimizer
 from regard.training.validation import Validation
 
 MAX_NAN_IN_A_ROW = 5  # updates with a non-finite loss or gradient, before training is rolled back
 ROLLBACK_LR_SCALE = 0.5  # every rollback multiplies the learning rate by it
 MIN_LR_SCALE = 1e-3  # if the learning rate would become lower than this, the run fails
-JOURNAL_EVERY = 10  # updates between two entries of the journal
+VALIDATION_GAP = 5  # a validation is followed by at least so many times its own time of updates (--minutes)
 STOP_CHECK_EVERY = 10  # updates between two all_reduces of whether a process was asked to stop
 
 Validate = Callable[[nn.Module], Validation]
@@ -65,6 +57,13 @@ class Progress:
     """The state of a run besides its tensors."""
 
     update: int = 0
+    position: float = 0
+    """The update or, with train.minutes, the share of the time used, times train.updates."""
+    next_validation: float = 0
+    next_save: float = 0
+    """The positions from which on a validation and a checkpoint are due."""
+    saved: list[int] = field(default_factory=list)
+    """The updates of the last regular checkpoints, oldest first: not those of a stop or of the best weights."""
     epoch: int = 0
     batch: int = 0
     """Global batches of the epoch that were trained on."""
@@ -83,6 +82,10 @@ class Progress:
     best_update: int = 0
     validations_since_best: int = 0
     seconds: float = 0.0
+    """Seconds of updates."""
+    prepared: float = 0.0
+    elapsed: float = 0.0
+    """Seconds before the first update, and of everything, with train.minutes."""
     finished: bool = False
 
 
@@ -93,6 +96,8 @@ class PendingUpdate(NamedTuple):
     """Target tokens of all processes."""
     cursor: tuple[int, int]
     """The epoch and batch to continue with after this update."""
+    position: float
+    """The position after this update, by the main process's clock; 0 without train.minutes."""
 
 
 class Training:
@@ -106,6 +111,7 @@ class Training:
         data: Data,
         runtime: Runtime,
         initial_model: Callable[[], nn.Module] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """`initial_model` makes the model of update 0 again, for a rollback before the first checkpoint."""
         self.folder, self.config, self.data, self.runtime = folder, config, data, runtime
@@ -115,11 +121,12 @@ class Training:
         self.optimizer = make_optimizer(self.model, config.train)
         self.average = {n: p.clone() for n, p in named_tensors(self.model).items()} if config.train.ema_decay else None
         """The exponential moving average of the weights (train.ema_decay)."""
-        self.progress = Progress()
+        self.clock = clock or make_clock(config, data, runtime.device.type)
+        self.progress = self._first_progress()
         self.batches: Iterator[Batch] = self._endless_batches()
         """This process's part of every global batch that is still to come; `step` takes the next ones."""
-        self.last_validation: tuple[int, Validation] | None = None
-        """The update and result of the last validation in this process."""
+        self.best_validation: tuple[int, Validation] | None = None
+        """The update and result of the best validation in this process."""
         self.remarks: list[str] = []
         """Messages of `resume` about damaged checkpoints."""
         self.signal = 0
@@ -129,14 +136,13 @@ class Training:
         self._runs_ahead = runs_ahead(config, runtime)
         self._initial_model = initial_model
         self._gradients: Gradients | None = None
-        self._journal = Journal(None, 0)
         self._saver: CheckpointWriter | None = None
         self._observe: Observer = lambda event: None
 
     # One update
 
     def step(self) -> UpdateEvent | None:
-        """Make one update: forward, backward, clip, optimizer, journal.
+        """Make one update: forward, backward, clip, optimizer.
 
         Returns None if the loss or gradient was NaN or inf. The weights are not changed then, and after several such
         updates in a row the run is rolled back to its last checkpoint.
@@ -146,18 +152,16 @@ class Training:
         seconds = time.perf_counter() - start
         self.progress.seconds += seconds
         if self.progress.split > split:
-            self._observe(SplitEvent(self.progress.update, self.progress.split))
-            self._journal.write("split", self.progress.update, parts=self.progress.split)
+            update, parts = self.progress.update, self.progress.split
+            message = f"out of GPU memory after update {update:,}: batches are split into {parts} parts"
+            self._observe(ProblemEvent("split", update, message, {"parts": parts}))
         if event is None:
-            self._observe(SkipEvent(self.progress.update + 1))
-            self._journal.write("skipped", self.progress.update + 1)
+            self._observe(ProblemEvent("skipped", self.progress.update + 1))
             if self.progress.nan_in_a_row >= MAX_NAN_IN_A_ROW and self._saver is not None:
                 self._roll_back()
             return None
         event = dataclasses.replace(event, seconds=seconds)
         self._observe(event)
-        if event.update % JOURNAL_EVERY == 0 or event.update in (1, self.config.train.updates):
-            self._journal.write("update", **dataclasses.asdict(event) | {"seconds": round(seconds, 6)})
         return event
 
     def _update(self) -> UpdateEvent | None:
@@ -171,13 +175,14 @@ class Training:
         pending, self._pending = self._pending or self._compute_gradients(update + progress.skipped), None
         grad_norm = full_tensor(nn.utils.clip_grad_norm_(self.model.parameters(), settings.max_grad_norm or math.inf))
         sums = self.runtime.all_reduce_tensor(torch.stack([self.gradients.nll, grad_norm]))
-        lr = learning_rate(update, settings, self.config.model.size) * progress.lr_scale
+        position = max(pending.position, 1.0) if settings.minutes else update
+        lr = learning_rate(position, settings, self.config.model.size) * progress.lr_scale
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         if self._runs_ahead:
             self.optimizer.found_inf = 1 - sums.isfinite().all().float()  # type: ignore[attr-defined]
             self.optimizer.step()
-            if update < settings.updates:
+            if position < settings.updates:
                 self._pending = self._compute_gradients(update + progress.skipped + 1)
         nll, norm = sums.tolist()  # the only time that an update waits for the GPU
         progress.epoch, progress.batch = pending.cursor
@@ -189,7 +194,7 @@ class Training:
             self.optimizer.step()
         if self.average is not None:
             self._update_ema(update)
-        progress.update, progress.nan_in_a_row = update, 0
+        progress.update, progress.position, progress.nan_in_a_row = update, position, 0
         progress.tokens += pending.tokens
         tokens, epoch = pending.tokens, progress.epoch
         return UpdateEvent(update, nll / tokens, norm / self.runtime.world_size, lr, tokens, epoch)
@@ -220,13 +225,14 @@ class Training:
         """Compute, or queue on the GPU, the gradients of the next micro-batches."""
         micro_batches = [next(self.batches) for _ in range(self.config.train.gradient_accumulation)]
         cursor = self._cursor
-        (total,) = self.runtime.all_reduce(sum(batch.target_tokens for batch in micro_batches))
+        position = self.clock.position() if self.config.train.minutes and self.runtime.is_main else 0.0
+        total, position = self.runtime.all_reduce(sum(batch.target_tokens for batch in micro_batches), position)
         tokens = max(int(total), 1)  # masked language modelling may mask no token of a small batch
         # The mean loss over the tokens of all processes; gradients are averaged over processes, so times their number.
         while not self._accumulate(micro_batches, self.runtime.world_size / tokens, attempt, last=True):
             if self._saver is None or not self._saver.free_device_memory():
                 self._split_further(micro_batches)
-        return PendingUpdate(tokens, cursor)
+        return PendingUpdate(tokens, cursor, position)
 
     def _accumulate(self, batches: list[Batch], scale: float, attempt: int, *, last: bool) -> bool:
         """Compute the gradients of `scale` times the loss; return False if the GPU runs out of memory.
@@ -287,25 +293,27 @@ class Training:
     def run(self, validate: Validate, observe: Observer) -> Progress:
         """Train to the last update, or until a signal asks to stop; either way the folder can be resumed."""
         settings = self.config.train
-        self._observe = observe
-        self._journal = Journal(self.folder / journal.FILE if self.runtime.is_main else None, self.progress.update)
-        self._saver = saver = CheckpointWriter(self.folder, keep=settings.keep_checkpoints, writers=self.writers)
-        copied_first = self.optimizer.register_step_pre_hook(lambda *_: saver.wait_for_copy())
-        with self._closed_at_end(), self._journal, saver, copied_first, _stop_signal() as stop_signal:
+        with self._observed(observe), self._saving() as saver, _stop_signal() as stop_signal:
             self._try_largest_batches()
-            while self.progress.update < settings.updates and not self.progress.finished:
+            if not self.progress.update:
+                self.clock.prepared = self.progress.prepared = self.clock.elapsed()
+            while self.progress.position < settings.updates and not self.progress.finished:
                 if self.step() is None:
                     continue
                 progress = self.progress
-                last = progress.update == settings.updates
                 self.signal = stop_signal()
                 stopping = self._all_stop(bool(self.signal))
-                if progress.update % settings.validate_every == 0 or last:
+                if progress.position >= min(progress.next_validation, settings.updates):
                     self._validate(validate)
                 out_of_patience = 0 < settings.patience <= progress.validations_since_best
-                progress.finished = last or out_of_patience
+                progress.finished = progress.position >= settings.updates or out_of_patience
                 is_best = progress.best_update == progress.update and not settings.average_checkpoints
-                if progress.update % settings.save_every == 0 or is_best or progress.finished or stopping:
+                is_due = progress.position >= progress.next_save
+                if is_due:
+                    progress.next_save = progress.position + settings.save_every
+                    keep = max(settings.average_checkpoints, settings.keep_checkpoints)
+                    progress.saved = [*progress.saved, progress.update][-keep:]
+                if is_due or is_best or progress.finished or stopping:
                     self._save(saver)
                 if stopping and not progress.finished:
                     saver.wait()
@@ -313,12 +321,35 @@ class Training:
         return self.progress
 
     @contextmanager
-    def _closed_at_end(self) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            self._journal, self._saver, self._observe = Journal(None, 0), None, lambda event: None
-            self._restart_batches()  # ends the thread that loads batches
+    def _observed(self, observe: Observer) -> Iterator[None]:
+        """A context in which events go to the clock, to `observe` and, in the main process, into the journal."""
+        path, update = self.folder / journal.FILE, self.progress.update
+        with journal.Journal(path, update, self.clock) if self.runtime.is_main else nullcontext() as entries:
+
+            def pass_on(event: Event) -> None:
+                self.clock.observe(event)
+                observe(event)
+                if entries is not None:
+                    entries.observe(event)
+
+            self._observe = pass_on
+            try:
+                yield
+            finally:
+                self._observe = lambda event: None
+                self._restart_batches()  # ends the thread that loads batches
+
+    @contextmanager
+    def _saving(self) -> Iterator[CheckpointWriter]:
+        """The writer of checkpoints; the optimizer waits until it has copied the weights."""
+        keep = self.config.train.keep_checkpoints
+        with CheckpointWriter(self.folder, keep=keep, writers=self.writers) as saver:
+            self._saver = saver
+            try:
+                with self.optimizer.register_step_pre_hook(lambda *_: saver.wait_for_copy()):
+                    yield saver
+            finally:
+                self._saver = None
 
     def _all_stop(self, here: bool) -> bool:
         """Whether to stop; processes agree on it every few updates, so that all stop at the same one."""
@@ -327,25 +358,28 @@ class Training:
         return self.progress.update % STOP_CHECK_EVERY == 0 and self.runtime.any_process(here)
 
     def _validate(self, validate: Validate) -> None:
-        start, progress = time.perf_counter(), self.progress
+        start, progress, settings = time.perf_counter(), self.progress, self.config.train
         with self.averaged(), self.runtime.unsharded(self.model):
             validation = self._validate_or_retry(validate)
-            # the main process decides for all, or they might not stop together
-            score, loss = (self.runtime.broadcast(number) for number in (validation.score, validation.loss))
             seconds = time.perf_counter() - start
+            position = self.clock.position() if settings.minutes else progress.position
+            # the main process decides for all, or they might not stop together
+            score, loss, position = map(self.runtime.broadcast, (validation.score, validation.loss, position))
+            used = position - progress.position
+            progress.position = position
+            progress.next_validation = position + max(settings.validate_every, VALIDATION_GAP * used)
+            best = progress.best_score, progress.best_loss
             is_best = math.isfinite(score) and math.isfinite(loss)
-            if progress.best_score is not None and progress.best_loss is not None:
-                is_best = is_best and (score, -loss) > (progress.best_score, -progress.best_loss)
+            if is_best and best[0] is not None and best[1] is not None:
+                is_best = (score, -loss) > (best[0], -best[1])
             progress.validations_since_best += 1
             if is_best:
                 progress.best_score, progress.best_loss, progress.best_update = score, loss, progress.update
                 progress.validations_since_best = 0
-            self.last_validation = progress.update, validation
+                self.best_validation = progress.update, validation
             scores, sample = validation.scores, validation.sample
             self._observe(ValidationEvent(progress.update, scores, sample, is_best, seconds, self.model))
         self.model.train()
-        entry = scores | ({"sample": sample} if sample else {})
-        self._journal.write("validation", progress.update, **entry, seconds=round(seconds, 3))
 
     def _validate_or_retry(self, validate: Validate) -> Validation:
         """Validate. If the GPU runs out of memory, free the CUDA graphs and retry once."""
@@ -398,6 +432,10 @@ class Training:
         path = self._newest_checkpoint()
         if path is not None:
             self._load(path)
+        if self.config.train.minutes:  # updates after the checkpoint are lost, and their time is still used
+            entries = journal.read(self.folder / journal.FILE)
+            self.clock.spent = max([self.progress.elapsed, *(entry.get("elapsed", 0.0) for entry in entries)])
+            self.clock.prepared = self.progress.prepared
         return path is not None
 
     def _newest_checkpoint(self, where: Callable[[int], bool] = lambda _: True) -> Path | None:
@@ -446,8 +484,14 @@ class Training:
                 value.zero_()  # as AdamW starts; the memory stays allocated
         if self.average is not None:
             self.average = {name: tensor.clone() for name, tensor in named_tensors(self.model).items()}
-        self.progress = Progress()
+        self.progress = self._first_progress()
         self._restart_batches()
+
+    def _first_progress(self) -> Progress:
+        settings = self.config.train
+        return Progress(
+            next_validation=settings.validate_every, next_save=settings.save_every, prepared=self.clock.prepared
+        )
 
     def _restart_batches(self) -> None:
         """Continue with the batches after `progress`."""
@@ -458,10 +502,10 @@ class Training:
         progress, settings = self.progress, self.config.train
         if not self.runtime.is_main and not self.writers:
             return
-        start = time.perf_counter()
-        protect = [progress.update, progress.best_update, *averaged_updates(progress.update, settings)]
+        start, progress.elapsed = time.perf_counter(), self.clock.elapsed() if settings.minutes else 0.0
+        protect = [progress.update, progress.best_update, *averaged_updates(progress, settings)]
         if not progress.finished and progress.update != progress.best_update:  # a rollback may need it
-            protect.append(progress.update - progress.update % settings.save_every)
+            protect += progress.saved[-1:]
         saver.save(progress.update, self.state(), dataclasses.asdict(progress), protect=protect)
         self._observe(SaveEvent(progress.update, time.perf_counter() - start))
 
@@ -474,9 +518,7 @@ class Training:
         self._saver.wait()
         before, settings = self.progress, self.config.train
         path = self._newest_checkpoint(
-            lambda update: (
-                update % settings.save_every == 0 or (update == before.best_update and not settings.average_checkpoints)
-            )
+            lambda update: update in before.saved or (update == before.best_update and not settings.average_checkpoints)
         )
         lr_scale = before.lr_scale * ROLLBACK_LR_SCALE
         if (path is None and self._initial_model is None) or lr_scale < MIN_LR_SCALE:
@@ -494,16 +536,16 @@ class Training:
         self.progress = dataclasses.replace(
             self.progress, lr_scale=lr_scale, nan_in_a_row=0, skipped=before.skipped, split=before.split
         )
-        update, remarks = self.progress.update, tuple(self.remarks)
-        self._observe(RollbackEvent(update, before.nan_in_a_row, lr_scale, before.skipped, remarks))
-        self._journal.truncate(update)
-        self._journal.write("rollback", update + 1, lr_scale=lr_scale, skipped=before.skipped)
+        message = f"loss was NaN {before.nan_in_a_row} times in a row: rolled back to update {self.progress.update:,}"
+        message = "\n".join([f"{message}, learning rate halved", *self.remarks])
+        values = {"lr_scale": lr_scale, "skipped": before.skipped}
+        self._observe(ProblemEvent("rollback", self.progress.update, message, values))
 
 
-def averaged_updates(update: int, settings: TrainConfig) -> list[int]:
-    """The updates whose checkpoints `train.average_checkpoints` averages at this update."""
-    saved = range(update - update % settings.save_every, 0, -settings.save_every)
-    return [update, *(number for number in saved if number != update)][: settings.average_checkpoints]
+def averaged_updates(progress: Progress, settings: TrainConfig) -> list[int]:
+    """The updates whose checkpoints `train.average_checkpoints` averages, newest first."""
+    saved = [update for update in reversed(progress.saved) if update != progress.update]
+    return [progress.update, *saved][: settings.average_checkpoints]
 
 
 def runs_ahead(config: Config, runtime: Runtime) -> bool:

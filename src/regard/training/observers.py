@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 from regard import folders
 from regard.counting import count
 from regard.inspection import curves, film
-from regard.training import hardware, journal
-from regard.training.events import (
-    Event,
-    Observer,
-    RollbackEvent,
-    SplitEvent,
-    StartEvent,
-    UpdateEvent,
-    ValidationEvent,
-)
+from regard.training import journal
+from regard.training.card import describe_machine
+from regard.training.clock import format_duration
+from regard.training.events import Event, Observer, ProblemEvent, StartEvent, UpdateEvent, ValidationEvent
 from regard.training.loop import Training
-from regard.training.planning import time_left
-from regard.training.progress import TimeLeft, format_duration
-from regard.training.tensorboard import BOARD, Board, installed
 
+BOARD = "tensorboard"  # the folder of TensorBoard files in a run's folder
 FILES = ("training.png", "training.svg", "film.html", film.FILM, BOARD)
 """The files and folders that observers write in a run's folder."""
+UPDATES_PER_POINT = 10  # of TensorBoard, as in the journal
 RECENT_UPDATES = 50  # updates over which the displayed loss and speed are averaged
 LINE_EVERY = 60.0  # seconds between two plain lines without a validation
 SCORE_FORMATS = {"bleu": ("BLEU", "{:.2f}"), "chrf": ("chrF", "{:.2f}"), "valid_loss": ("valid loss", "{:.3f}")}
@@ -38,45 +33,25 @@ Say = Callable[[str], None]
 
 @contextmanager
 def observing(training: Training, observe: Observer, say: Say) -> Iterator[Observer]:
-    """Yield an observer that passes events to `observe`, TensorBoard and the film, and reports errors with `say`."""
-    film_maker = _film(training)
-    if training.runtime.is_main and not installed():
+    """Yield an observer that passes events to `observe`, TensorBoard and the film, and reports problems with `say`."""
+    config, runtime, update = training.config, training.runtime, training.progress.update
+    film_maker, has_board = _film(training), importlib.util.find_spec("tensorboard") is not None
+    if runtime.is_main and not has_board:
         say("no TensorBoard files are written: pip install regard[tensorboard]")
-    writes_board = training.runtime.is_main and installed()
-    with Board(training.folder, training.progress.update) if writes_board else nullcontext() as board:
+    with Board(training.folder, update) if runtime.is_main and has_board else nullcontext() as board:
 
         def pass_on(event: Event) -> None:
             observe(event)
-            if isinstance(event, SplitEvent):
-                say(f"out of GPU memory after update {event.update:,}: batches are split into {event.parts} parts")
-            elif isinstance(event, RollbackEvent):
-                times = f"loss was NaN {event.in_a_row} times in a row"
-                say(f"{times}: rolled back to update {event.update:,}, learning rate halved")
-                for remark in event.remarks:
-                    say(remark)
+            if isinstance(event, ProblemEvent) and event.message:
+                say(event.message)
             elif isinstance(event, ValidationEvent) and film_maker is not None:
                 film_maker.record_frame(event.model, event.update)
             if board is not None:
                 board.observe(event)
 
-        pass_on(_start_event(training))
+        description = f"{config.model.family}, {count(config).total:,} parameters, {describe_machine(runtime)}"
+        pass_on(StartEvent(training.folder, description, update, training.clock))
         yield pass_on
-
-
-def _start_event(training: Training) -> StartEvent:
-    config, runtime, settings = training.config, training.runtime, training.config.train
-    return StartEvent(
-        folder=training.folder,
-        description=f"{config.model.family}, {count(config).total:,} parameters, {hardware.describe(runtime)}",
-        update=training.progress.update,
-        updates=settings.updates,
-        validate_every=settings.validate_every,
-        cores=hardware.cores(),
-        flops_per_token=hardware.flops_per_token(config, training.data),
-        peak_flops=hardware.peak_flops(settings, runtime),
-        gpu_memory=lambda: hardware.gpu_memory(runtime),
-        time_left=time_left(config, training.data, runtime),
-    )
 
 
 def _film(training: Training) -> film.Film | None:
@@ -88,6 +63,50 @@ def _film(training: Training) -> film.Film | None:
     return film.Film(root, data.valid, data.tokenizers, sentences=settings.film, update=training.progress.update)
 
 
+class Board:
+    """Writes events as TensorBoard files; a resumed run removes points after the update it resumes from."""
+
+    def __init__(self, folder: Path, update: int) -> None:
+        self._folder = folder / BOARD
+        self._open(update + 1 if update else None)  # a new run has nothing to remove
+        self._tokens, self._seconds = 0, 0.0
+
+    def _open(self, purge_step: int | None) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        with folders.clear_os_errors(self._folder):
+            self._writer = SummaryWriter(self._folder, purge_step=purge_step)
+
+    def observe(self, event: Event) -> None:
+        """Write the numbers of an update or a validation."""
+        values: dict[str, float] = {}
+        if isinstance(event, UpdateEvent):
+            self._tokens += event.tokens
+            self._seconds += event.seconds
+            if event.update % UPDATES_PER_POINT == 0 or event.update == 1:
+                values = {f"training/{name}": getattr(event, name) for name in ("loss", "learning_rate", "grad_norm")}
+                values["training/tokens per second"] = self._tokens / (self._seconds or math.inf)
+                self._tokens, self._seconds = 0, 0.0
+        elif isinstance(event, ValidationEvent):
+            values = {f"validation/{name}": event.scores[name] for name in SCORE_FORMATS if name in event.scores}
+            if event.sample:
+                lines = [f"**{name}** {' '.join(text.split())}" for name, text in event.sample.items()]
+                self._writer.add_text("sample", "\n\n".join(lines), event.update)
+        elif isinstance(event, ProblemEvent) and event.kind == "rollback":
+            self._writer.close()
+            self._open(event.update + 1)
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, event.update)
+        if isinstance(event, ValidationEvent):
+            self._writer.flush()
+
+    def __enter__(self) -> Board:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
+
 class Statistics:
     """Observes a run and keeps the numbers that views show."""
 
@@ -97,14 +116,11 @@ class Statistics:
         self.losses: list[float] = []
         self.validations: list[ValidationEvent] = []
         self._recent: deque[UpdateEvent] = deque(maxlen=RECENT_UPDATES)
-        self._time_left: TimeLeft | None = None
 
     def observe(self, event: Event) -> None:
         if isinstance(event, StartEvent):
-            self.start, self._time_left = event, event.time_left
-        elif self._time_left is not None:
-            self._time_left.observe(event)
-        if isinstance(event, UpdateEvent):
+            self.start = event
+        elif isinstance(event, UpdateEvent):
             self.update = event
             self.losses.append(event.loss)
             self._recent.append(event)
@@ -125,8 +141,7 @@ class Statistics:
     @property
     def seconds_left(self) -> float | None:
         """The estimated seconds until the run is finished; None while they are unknown."""
-        update = self.update.update if self.update else 0
-        return self._time_left.seconds(update) if self._time_left is not None else None
+        return self.start.clock.left(self.update.update if self.update else 0) if self.start else None
 
 
 class PlainLines:

@@ -12,32 +12,32 @@ from regard.attention.positions import Learned
 from regard.config import TrainConfig
 from regard.models.lora import has_frozen_rows
 
-Schedule = Callable[[int, TrainConfig, int], float]
+Schedule = Callable[[float, TrainConfig, int], float]
 
 
-def _warmup(update: int, warmup: int) -> float:
+def _warmup(update: float, warmup: int) -> float:
     return min(1.0, update / warmup) if warmup else 1.0
 
 
-def noam(update: int, config: TrainConfig, size: int) -> float:
+def noam(update: float, config: TrainConfig, size: int) -> float:
     """The schedule of Vaswani et al. (2017), size^-0.5 min(u^-0.5, u w^-1.5), times `learning_rate`."""
     warmup = max(config.warmup, 1)
     return config.learning_rate / math.sqrt(size) * min(1 / math.sqrt(update), update / math.sqrt(warmup) ** 3)
 
 
-def inverse_sqrt(update: int, config: TrainConfig, size: int) -> float:
+def inverse_sqrt(update: float, config: TrainConfig, size: int) -> float:
     """Linear warm-up to `learning_rate`, then decay as 1 / sqrt(update); noam with a given peak."""
     warmup = max(config.warmup, 1)
     return config.learning_rate * min(update / warmup, math.sqrt(warmup / update))
 
 
-def cosine(update: int, config: TrainConfig, size: int) -> float:
+def cosine(update: float, config: TrainConfig, size: int) -> float:
     """Linear warm-up, then cosine decay to a tenth of the peak."""
     decay = 0.5 * (1 + math.cos(math.pi * _decay_progress(update, config, end=config.updates)))
     return config.learning_rate * _warmup(update, config.warmup) * (0.1 + 0.9 * decay)
 
 
-def linear(update: int, config: TrainConfig, size: int) -> float:
+def linear(update: float, config: TrainConfig, size: int) -> float:
     """Linear warm-up, then linear decay that would reach zero after the last update."""
     return (
         config.learning_rate
@@ -46,12 +46,12 @@ def linear(update: int, config: TrainConfig, size: int) -> float:
     )
 
 
-def constant(update: int, config: TrainConfig, size: int) -> float:
+def constant(update: float, config: TrainConfig, size: int) -> float:
     """Linear warm-up, then no decay."""
     return config.learning_rate * _warmup(update, config.warmup)
 
 
-def _decay_progress(update: int, config: TrainConfig, *, end: int) -> float:
+def _decay_progress(update: float, config: TrainConfig, *, end: int) -> float:
     """Progress of the decay: 0 at the end of the warm-up, 1 at update `end`."""
     start = max(config.warmup, 1)
     return min(1.0, max(0, update - start) / max(1, end - start))
@@ -66,8 +66,11 @@ SCHEDULES: dict[str, Schedule] = {
 }
 
 
-def learning_rate(update: int, config: TrainConfig, size: int) -> float:
-    """The learning rate of an update, counted from 1, by the schedule of the config; `size` is model.size."""
+def learning_rate(update: float, config: TrainConfig, size: int) -> float:
+    """The learning rate of an update, counted from 1, by the schedule of the config; `size` is model.size.
+
+    With --minutes, `update` is the position by time, in a schedule of `train.updates`.
+    """
     return SCHEDULES[config.schedule](update, config, size)
 
 

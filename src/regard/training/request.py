@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,9 +48,10 @@ class Request:
     """The config fields that are chosen from data and hardware."""
     origins: tuple[Path, ...] = ()
     """Finished folders whose weights the run starts from."""
-    minutes: float | None = None
     fresh: bool = False
     """Discard a run in the folder and start over."""
+    choose_threads: bool = False
+    """With --minutes, use one CPU thread where it is faster than all."""
     start: float = dataclasses.field(default_factory=time.perf_counter)
     """When the minutes started to run."""
 
@@ -89,10 +89,6 @@ def text_files(
 def check_request(request: Request) -> None:
     """Raise an error if a request cannot work, before anything is written."""
     config = request.config
-    if request.minutes is not None and not (math.isfinite(request.minutes) and request.minutes > 0):
-        raise ConfigError(f"--minutes ({request.minutes}) must be a number of minutes above 0")
-    if config.train.seed >= 2**63:
-        raise ConfigError(f"train.seed ({config.train.seed}) must be below 2^63")
     if config.train.average_checkpoints and config.train.ema_decay:
         raise ConfigError(
             f"train.average_checkpoints ({config.train.average_checkpoints}) and train.ema_decay "
@@ -170,7 +166,7 @@ def clear_folder(out: Path) -> None:
 
 def check_unchanged(old: Config, new: Config, out: Path, unset: frozenset[str]) -> None:
     """Raise a FolderError with the differences if a run would resume with another config."""
-    may_change = {"train.sharded"} | unset
+    may_change = {"train.sharded"} | unset | ({"train.updates"} if new.train.minutes else set())
     before, now = old.values(), new.values()
     changes = [
         f"{section}.{name} was {_format_value(before[section][name])} and is now {_format_value(value)}"

@@ -11,12 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from regard.config import Config, ModelConfig, TrainConfig
+from regard.config import Config, TrainConfig
 from regard.counting import count, count_flops
 
-PLANNED_FIELDS = frozenset({"train.updates", "train.warmup", "train.validate_every", "train.save_every"})
-"""The config fields that --minutes decides."""
-CHOSEN_FIELDS = PLANNED_FIELDS | {
+SCHEDULE_FIELDS = frozenset({"train.updates", "train.warmup", "train.validate_every", "train.save_every"})
+CHOSEN_FIELDS = SCHEDULE_FIELDS | {
     *("model.size", "model.heads", "model.feed_forward_size", "model.encoder_layers", "model.decoder_layers"),
     *("model.dropout", "model.norm_placement", "model.positions", "model.activation", "model.scale_embeddings"),
     *("train.batch_tokens", "train.batch_shapes", "train.learning_rate", "train.schedule", "train.r_drop"),
@@ -32,8 +31,8 @@ MIN_UPDATES_IN_MINUTES = 3000  # of a run with --minutes, if batches can be smal
 MIN_EPOCHS_IN_MINUTES = 5.0  # a model size that takes longer is not chosen with --minutes
 MAX_UPDATES = 100_000  # of the base Transformer of Vaswani et al. (2017)
 VALIDATIONS = 20  # of a run
+VALIDATIONS_IN_MINUTES = 8  # of a run with --minutes, if they take less than a tenth of the time; at least 2
 GRAPH_SHAPES = 24, 48  # shapes of batches for CUDA graphs: of a small model, and of one of size 512 or more
-BIG_GPU_BYTES = 20 * 2**30  # GPU memory needed to train a transformer-big
 
 
 class ModelShape(NamedTuple):
@@ -93,11 +92,18 @@ class Facts:
     """Tokens of the longest example, both sides together."""
     device: str
     """cpu, cuda or mps."""
-    gpu_memory: int
-    """Bytes of GPU memory that no other program holds; 0 if unknown."""
     cores: int
-    minutes: float | None
-    """The time limit; None for no limit."""
+    seconds: float | None = None
+    """The time for updates; None for no limit."""
+    validation_seconds: float = 0.0
+    """The estimated time of a validation."""
+    measured_flops: float = 0.0
+    """FLOPs per second of training that were measured; 0: they are estimated."""
+
+    @property
+    def flops(self) -> float:
+        """FLOPs per second: without a measurement more than 8 cores help little, and a GPU counts as 1,000 cores."""
+        return self.measured_flops or CORE_FLOPS * (1000 if self.has_gpu else min(self.cores, 8))
 
     @property
     def epoch_tokens(self) -> float:
@@ -113,37 +119,33 @@ class Facts:
         return self.device == "cuda"
 
 
-def unset_fields(values: Iterable[str], *, recipe: bool, started: bool, minutes: bool) -> frozenset[str]:
+def unset_fields(values: Iterable[str], *, recipe: bool, started: bool) -> frozenset[str]:
     """The config fields the user did not set; `values` are the section.field names that are set.
 
-    A recipe sets all fields except those that --minutes decides. A model to start from sets model shape and learning
-    rate.
+    A recipe sets all fields. A model to start from sets model shape and learning rate.
     """
-    names = CHOSEN_FIELDS if not recipe else PLANNED_FIELDS if minutes else frozenset()
+    names = frozenset() if recipe else CHOSEN_FIELDS
     if started:
-        names &= PLANNED_FIELDS | {"train.batch_tokens", "train.patience"}
+        names &= SCHEDULE_FIELDS | {"train.batch_tokens", "train.patience"}
     return names - set(values)
 
 
 def choose(config: Config, unset: frozenset[str], facts: Facts) -> Config:
-    """Choose the unset fields; if only model.size is set, heads and feed-forward size follow from it."""
-    shapes = _possible_shapes(config.model, facts)
-    config = _with_model(config, unset, shapes[-1], facts)
-    for shape in reversed(shapes[:-1]):
-        epoch = facts.epoch_tokens * _seconds_per_token(config, facts)
-        if not facts.minutes or facts.minutes * 60 >= MIN_EPOCHS_IN_MINUTES * epoch:
-            break
-        config = _with_model(config, unset, shape, facts)
-    return with_batch_tokens(config, unset, facts)
+    """Choose the unset fields; if only model.size is set, heads and feed-forward size follow from it.
 
-
-def _possible_shapes(model: ModelConfig, facts: Facts) -> list[ModelShape]:
-    """The model shapes that the data and the device are large enough for, smallest first."""
+    Data and device must be large enough for a model shape, and several epochs of it must fit into the time.
+    """
     examples = facts.examples if facts.is_pairs else facts.epoch_tokens
-    shapes = [shape for shape in MODEL_SHAPES[model.family] if shape.min_examples <= examples]
-    if not facts.has_gpu:
-        return [shape for shape in shapes if shape.on_cpu]
-    return [shape for shape in shapes if facts.gpu_memory >= BIG_GPU_BYTES or shape.size < 1024]
+    shapes = [
+        shape
+        for shape in MODEL_SHAPES[config.model.family]
+        if shape.min_examples <= examples and (shape.on_cpu or facts.has_gpu)
+    ]
+    for shape in reversed(shapes):
+        sized = _with_model(config, unset, shape, facts)
+        if facts.seconds is None or facts.seconds >= MIN_EPOCHS_IN_MINUTES * epoch_seconds(sized, facts):
+            break
+    return _with_schedule(sized, unset, facts)
 
 
 def _with_model(config: Config, unset: frozenset[str], shape: ModelShape, facts: Facts) -> Config:
@@ -176,36 +178,33 @@ def _with_model(config: Config, unset: frozenset[str], shape: ModelShape, facts:
     return _fill(config, unset, {"model": model, "train": train})
 
 
-def with_batch_tokens(config: Config, unset: frozenset[str], facts: Facts) -> Config:
-    """Choose batch_tokens, updates and the fields that depend on them."""
+def _with_schedule(config: Config, unset: frozenset[str], facts: Facts) -> Config:
+    """Choose batch_tokens and updates, and warm-up, learning rate, validations and checkpoints by them."""
     config = _fill(config, unset, {"train": {"batch_tokens": _batch_tokens(config, facts)}})
     updates = _updates(config, facts) if "train.updates" in unset else config.train.updates
-    return with_updates(config, unset, updates, facts, every=max(updates // VALIDATIONS, min(100, updates)))
-
-
-def with_updates(config: Config, unset: frozenset[str], updates: int, facts: Facts, *, every: int) -> Config:
-    """Choose warm-up, learning rate, schedule and checkpoints for `updates` updates with a validation after `every`."""
+    every = max(updates // VALIDATIONS, min(100, updates))
+    if facts.seconds is not None:
+        share = max(1 / VALIDATIONS_IN_MINUTES, 10 * facts.validation_seconds / facts.seconds)
+        every = math.ceil(updates * min(share, 1 / 2))
     warmup = max(1, min(4000, updates // 6))
     if "train.learning_rate" not in unset:  # if the user set the learning rate, warm-up is not longer than configured
         warmup = min(warmup, max(1, config.train.warmup))
     # the peak of the noam schedule (Multi30k's recipe: 0.002, transformer-base: 0.0007), limited for short runs
     size = config.model.size
     peak = min(0.002 if config.model.family == "transformer" else 0.001, 0.512 / size, (size * warmup) ** -0.5)
-    if "train.save_every" not in unset:
-        save = config.train.save_every
-        # validate only at updates that save a checkpoint; with --minutes never more often than planned
-        every = math.ceil(every / save) * save if facts.minutes else max(1, every // save) * save
+    if "train.save_every" not in unset:  # validate only at updates that save a checkpoint
+        every = max(1, every // config.train.save_every) * config.train.save_every
     elif "train.validate_every" not in unset:
         every = config.train.validate_every
     values = {
         "updates": updates,
         "warmup": warmup,
         "learning_rate": float(f"{peak:.1g}"),
-        "schedule": "cosine" if facts.minutes else "inverse_sqrt",
+        "schedule": "inverse_sqrt" if facts.seconds is None else "cosine",
         "validate_every": every,
         "save_every": every,
         # with --updates or --minutes a run does not stop early
-        "patience": VALIDATIONS // 4 if "train.updates" in unset and not facts.minutes else 0,
+        "patience": VALIDATIONS // 4 if "train.updates" in unset and facts.seconds is None else 0,
     }
     return _fill(config, unset, {"train": values})
 
@@ -218,19 +217,23 @@ def _batch_tokens(config: Config, facts: Facts) -> int:
     """
     grown = 8192 * (facts.epoch_tokens / MULTI30K_TOKENS) ** (1 / 3)
     limit = min(grown, facts.epoch_tokens / 100, 65_536 if facts.has_gpu else 4096)
-    if facts.minutes:
-        limit = min(limit, 60 * facts.minutes / (MIN_UPDATES_IN_MINUTES * _seconds_per_token(config, facts)))
+    if facts.seconds is not None:
+        limit = min(limit, facts.seconds / (MIN_UPDATES_IN_MINUTES * _seconds_per_token(config, facts)))
     longest = 1 << math.ceil(math.log2(max(facts.max_length, 1)))
     return max(1024, 1 << math.floor(math.log2(max(limit, 1))), longest)
 
 
 def _updates(config: Config, facts: Facts) -> int:
-    """Choose updates: more data gets fewer epochs; on a CPU at most MAX_CPU_SECONDS; rounded to two digits."""
+    """Choose updates: more data gets fewer epochs; on a CPU at most MAX_CPU_SECONDS; rounded to two digits.
+
+    With a time limit they are those that are expected, and the schedule's unit.
+    """
+    if facts.seconds is not None:
+        return max(10, int(facts.seconds / update_seconds(config, facts)))
     epochs = min(100.0, max(3.0, MULTI30K_EPOCHS * (MULTI30K_TOKENS / max(facts.epoch_tokens, 1)) ** 0.25))
     updates = min(MAX_UPDATES, epochs * facts.epoch_tokens / tokens_per_update(config.train))
     if not facts.has_gpu:
-        seconds = tokens_per_update(config.train) * _seconds_per_token(config, facts)
-        updates = min(updates, MAX_CPU_SECONDS / seconds)
+        updates = min(updates, MAX_CPU_SECONDS / update_seconds(config, facts))
     figures = 10.0 ** max(0, math.floor(math.log10(max(updates, 1))) - 1)
     return max(100, int(round(updates / figures) * figures))
 
@@ -240,20 +243,23 @@ def tokens_per_update(settings: TrainConfig) -> int:
     return settings.batch_tokens * settings.gradient_accumulation
 
 
-def estimated_seconds(config: Config, facts: Facts) -> float:
-    """The estimated seconds of all updates on a CPU."""
-    return config.train.updates * tokens_per_update(config.train) * _seconds_per_token(config, facts)
+def update_seconds(config: Config, facts: Facts) -> float:
+    """Estimated seconds of an update."""
+    return tokens_per_update(config.train) * _seconds_per_token(config, facts)
+
+
+def epoch_seconds(config: Config, facts: Facts) -> float:
+    """Estimated seconds of an epoch."""
+    return facts.epoch_tokens * _seconds_per_token(config, facts)
 
 
 def _seconds_per_token(config: Config, facts: Facts) -> float:
-    """Estimated seconds of training on one token; more than 8 cores help little, and a GPU counts as 1,000 cores."""
     if facts.is_pairs:
         source, target = max(1, round(facts.source_length)), max(1, round(facts.target_length))
     else:
         source, target = 0, min(config.text.context_length, config.model.max_positions)
     passes = 2 if config.train.r_drop else 1
-    speed = CORE_FLOPS * (1000 if facts.has_gpu else min(facts.cores, 8))
-    return passes * count_flops(config.model, source, target).training / (source + target) / speed
+    return passes * count_flops(config.model, source, target).training / (source + target) / facts.flops
 
 
 def _fill(config: Config, unset: frozenset[str], values: dict[str, dict[str, Any]]) -> Config:
@@ -266,12 +272,11 @@ def _fill(config: Config, unset: frozenset[str], values: dict[str, dict[str, Any
     )
 
 
-def describe(config: Config, facts: Facts, time: str) -> str:
+def describe(config: Config, facts: Facts, time: str = "") -> str:
     """`29,000 pairs, 2 cores: a transformer of 4+4 layers of 256 (9.1 million parameters), ...`"""
     model, settings = config.model, config.train
     data = f"{facts.examples:,} pairs" if facts.is_pairs else f"{facts.epoch_tokens:,.0f} tokens"
     place = "a GPU" if facts.has_gpu else f"{facts.cores} core{'s' * (facts.cores != 1)}"
-    minutes = f", {facts.minutes:g} minute{'s' * (facts.minutes != 1)}" if facts.minutes else ""
     layers = {"bert": f"{model.encoder_layers}", "gpt": f"{model.decoder_layers}"}.get(
         model.family, f"{model.encoder_layers}+{model.decoder_layers}"
     )
@@ -279,6 +284,8 @@ def describe(config: Config, facts: Facts, time: str) -> str:
     parameters = f"{total / 1e6:.1f} million" if total >= 1e5 else f"{total:,}"
     size = f"{article} {model.family} of {layers} layers of {model.size} ({parameters} parameters)"
     updates = f"{settings.updates:,} updates of {tokens_per_update(settings):,} tokens"
+    if settings.minutes:
+        minutes = f"{settings.minutes:g} minute{'s' * (settings.minutes != 1)}"
+        return f"{data}, {place}, {minutes}: {size}, about {updates}"
     about = "" if facts.has_gpu else f", about {time}"  # the formula is for a CPU
-    end = "" if facts.minutes else f"{about}; --minutes limits the time, --recipe sets the size"
-    return f"{data}, {place}{minutes}: {size}, {updates}{end}"
+    return f"{data}, {place}: {size}, {updates}{about}; --minutes limits the time, --recipe sets the size"

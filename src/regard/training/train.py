@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import math
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -40,12 +42,13 @@ from regard.training.checkpoint import (
     update_number,
     verify_checkpoint,
 )
+from regard.training.clock import make_clock
 from regard.training.data import check_lengths, make_tokenizers, prepare
 from regard.training.distributed import Runtime, init_runtime
 from regard.training.events import Observer
 from regard.training.loop import Training, averaged_updates
 from regard.training.observers import PlainLines, draw, observing
-from regard.training.planning import complete_config, with_config
+from regard.training.planning import complete_config, time_machine
 from regard.training.request import (
     DAMAGED_MODEL,
     IDENTITY,
@@ -132,6 +135,7 @@ def train(
     say: Say | None = None,
     observe: Observer | None = None,
     call: str | None = None,
+    start: float | None = None,
 ) -> Run:
     """Train a model on two text files, or a language model on one, and save it in the folder `out`.
 
@@ -146,12 +150,17 @@ def train(
     fresh: discard a run in the folder and start over.
     say, observe: called with every message and every event (regard.training.events); the default prints lines.
     call: the command or call that the model card shows.
+    start: when the minutes started, by time.perf_counter().
     """
     call = call or _python_call(locals())
+    if minutes is not None and not 0 < minutes < math.inf:
+        raise ConfigError(f"--minutes ({minutes}) must be a number of minutes above 0")
     if minutes is not None and (updates is not None or "train.updates" in (config or {})):
         raise ConfigError("--updates and --minutes both say how long to train: give one of them")
-    values = {"train.updates": updates, "train.seed": seed}
+    values = {"train.updates": updates, "train.minutes": minutes, "train.seed": seed}
     values = {**(config or {}), **{name: value for name, value in values.items() if value is not None}}
+    if updates is not None:
+        values["train.minutes"] = 0.0
     folders_to_start_from = [start_from] if isinstance(start_from, str | Path) else start_from or []
     origins = tuple(map(Path, folders_to_start_from))
     settings = find_settings(values, recipe=recipe, origins=origins, tags=[tag, *("".join(c[3:]) for c in also)])
@@ -166,10 +175,11 @@ def train(
         out=Path(out),
         config=settings,
         call=call,
-        unset=unset_fields(values, recipe=bool(recipe), started=bool(origins), minutes=minutes is not None),
+        unset=unset_fields(values, recipe=bool(recipe), started=bool(origins)),
         origins=origins,
-        minutes=minutes,
         fresh=fresh,
+        choose_threads=threads is None,
+        start=time.perf_counter() if start is None else start,
     )
     say = say or (lambda line: print(line, file=sys.stderr))
     with _threads_restored(threads), init_runtime(device) as runtime, _random_state_restored(runtime.device):
@@ -185,7 +195,7 @@ def _python_call(arguments: Mapping[str, Any]) -> str:
     shown = []
     for name, parameter in inspect.signature(train).parameters.items():
         value = str(arguments[name]) if isinstance(arguments[name], Path) else arguments[name]
-        if name not in ("say", "observe", "call") and value != parameter.default:
+        if name not in ("say", "observe", "call", "start") and value != parameter.default:
             shown.append(f"{value!r}" if name in ("source", "target") else f"{name}={value!r}")
     return f"regard.train({', '.join(shown)})"
 
@@ -226,10 +236,10 @@ def run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run:
 
 
 def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run:
-    out = request.out
+    out, update_seconds = request.out, 0.0
     prepared: tuple[ValidationSet, str] | None = None
     if runtime.is_main and (request.fresh or not (out / CONFIG).exists()):
-        prepared = _start(request, runtime, say)
+        prepared, update_seconds = _start(request, runtime, say)
     runtime.barrier()
     config, tokenizers = from_json(out / CONFIG), Tokenizers.load(out)
     check_unchanged(config, _with_vocabulary(request.config, tokenizers), out, request.unset)
@@ -239,11 +249,16 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
         prepared = _prepare(request, config, tokenizers, say, check_cache=runtime.world_size > 1)
     runtime.barrier()
     valid_set, identity = prepared or _prepare(request, config, tokenizers, say, check_cache=False)
-    valid_set = dataclasses.replace(valid_set, data=with_config(valid_set.data, config))
+    valid_set = dataclasses.replace(valid_set, data=dataclasses.replace(valid_set.data, config=config))
     _check_identity(request, identity)
+    clock = make_clock(config, valid_set.data, runtime.device.type, start=request.start)
+    clock.timed_update = update_seconds
+
+    def make_model(config: Config) -> nn.Module:
+        return _make_model(request, config, tokenizers)[0]
+
     model, remarks = _make_model(request, config, tokenizers)
-    make_model = lambda: _make_model(request, config, tokenizers)[0]  # noqa: E731
-    training = Training(out, model, config, valid_set.data, runtime, make_model)
+    training = Training(out, model, config, valid_set.data, runtime, lambda: make_model(config), clock)
     say(f"{count(config).total:,} parameters, {len(valid_set.data.train[0]):,} examples to train on")
     if config.train.precision == "bf16" and (slow := bf16_warning(runtime.device.type)):
         say(slow)
@@ -257,8 +272,13 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
     if done:
         return Run(out, progress.update, finished=True, scores=_saved_scores(out), is_new=False)
     if not progress.finished:
+        if config.train.minutes and not update_seconds and runtime.is_main:  # a later start, perhaps on another machine
+            choose_threads = say if request.choose_threads and runtime.world_size == 1 else None
+            clock.timed_update = time_machine(config, valid_set.data, runtime, make_model, choose_threads)
         with observing(training, observe, say) as observe_all:
-            progress = training.run(lambda model: validate(model, valid_set, runtime), observe_all)
+            progress = training.run(
+                lambda model: validate(model, valid_set, runtime, clock.validation_seconds()), observe_all
+            )
     if not progress.finished:
         return Run(out, progress.update, finished=False, scores={}, signal=training.signal)
     scores = _finish(request, training, valid_set, say) if runtime.is_main else {}
@@ -266,23 +286,24 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
     return Run(out, progress.update, finished=True, scores=scores)
 
 
-def _start(request: Request, runtime: Runtime, say: Say) -> tuple[ValidationSet, str]:
+def _start(request: Request, runtime: Runtime, say: Say) -> tuple[tuple[ValidationSet, str], float]:
     """Train the tokenizers, prepare the data, choose the size, and write config and tokenizers after all checks pass.
 
-    The hash of the data is written first and deleted last. It distinguishes a run that was killed here from unrelated
-    files of the same names. The config is written last.
+    Returns the data, its hash and the seconds of an update if it was timed. The hash of the data is written first and
+    deleted last: it distinguishes a run that was killed here from unrelated files of the same names. The config is
+    written last.
     """
     out, text = request.out, request.config.text
     tokenizers = reuse_tokenizers(request.origins, text, say) or make_tokenizers(request.corpora, text, say)
     config = _with_vocabulary(request.config, tokenizers)
     valid_set, identity = _prepare(request, config, tokenizers, say, check_cache=True)
-    config = complete_config(
+    config, update_seconds = complete_config(
         config,
         request.unset,
-        valid_set,
+        valid_set.data,
         runtime,
-        minutes=request.minutes,
         start=request.start,
+        choose_threads=request.choose_threads and runtime.world_size == 1,
         make_model=lambda config: _make_model(request, config, tokenizers)[0],
         say=say,
     )
@@ -295,7 +316,7 @@ def _start(request: Request, runtime: Runtime, say: Say) -> tuple[ValidationSet,
     folders.write_file(out / IDENTITY, _identity(request, identity) + "\n", force=True)
     tokenizers.save(out)
     folders.write_file(out / CONFIG, to_json(config), force=False)
-    return valid_set, identity
+    return (valid_set, identity), update_seconds
 
 
 def _prepare(
@@ -370,10 +391,13 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
     model = build(config.model).to(runtime.device).eval()  # a new one: the trained one may be sharded
     weights, updates = _final_weights(training, say)
     copy_weights(model, merge_lora(weights), out)
-    update, last = training.last_validation or (0, None)
+    update, best = training.best_validation or (0, None)
     is_validated = updates == [update] and not config.train.average_checkpoints
-    results = last.results if last is not None and is_validated else ()
-    scores, calibration = final_scores(model, valid_set, runtime, results)
+    validated = best if is_validated else None
+    scores, calibration = final_scores(model, valid_set, runtime, validated, training.clock.scoring_seconds())
+    if "bleu" in scores and scores["bleu"]["score"] < 0.05:
+        epochs = f"{training.progress.epoch:,} epochs of training"
+        say(f"BLEU is 0: the model did not learn to translate in {epochs}; give it more --minutes or --updates")
     draw(training)
     card = model_card(
         training,
@@ -386,6 +410,9 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
     )
     files: dict[str, bytes | str] = {quality.CALIBRATION_FILE: calibration.as_text()} if calibration else {}
     files |= {name: (out / name).read_bytes() for name in TOKENIZER_FILES if (out / name).exists()}
+    if config.train.minutes:
+        settings = dataclasses.replace(config.train, updates=training.progress.update)
+        config = dataclasses.replace(config, train=settings)
     save_model(out, model, config, {**files, "card.md": card}, force=True)
     with journal.Journal(out / journal.FILE, training.progress.update) as entries:
         entries.write("finished", training.progress.update, scores=scores)
@@ -396,7 +423,7 @@ def _final_weights(training: Training, say: Say) -> tuple[dict[str, Tensor], lis
     """The final weights, the best or an average of checkpoints, and the updates they come from."""
     settings, progress, folder = training.config.train, training.progress, training.folder
     if settings.average_checkpoints:
-        saved = reversed(averaged_updates(progress.update, settings))
+        saved = reversed(averaged_updates(progress, settings))
         intact = [update for update in saved if _is_intact(checkpoint_path(folder, update), say)]
         if intact:
             wanted = settings.average_checkpoints

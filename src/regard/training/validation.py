@@ -7,15 +7,14 @@ of the training text is scored against its decoded tokens.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.config import Config
 from regard.evaluation.metrics import corpus_scores, sentence_scores
 from regard.inspection import quality
 from regard.memory import in_parts
@@ -28,6 +27,7 @@ from regard.translation.translator import Result, Translator
 
 MAX_SENTENCES = 500  # translated at each validation: enough to choose a checkpoint, few enough to be quick
 MAX_CALIBRATION_SENTENCES = 2000  # used to calibrate confidence
+TIMED_SENTENCES = 16  # translated first to see how many fit into the time left (--minutes)
 SAMPLE_CHARACTERS = 80  # length of the sentence shown at every validation
 
 
@@ -44,7 +44,7 @@ class Validation:
     sample: dict[str, str] = field(default_factory=dict)
     """source, reference and model output of one sentence."""
     results: Sequence[Result] = ()
-    """The translations, reused if the same weights are scored at the end."""
+    """The translations, reused if these weights are the best."""
 
     @property
     def scores(self) -> dict[str, Any]:
@@ -66,16 +66,6 @@ class ValidationSet:
     def is_translation(self) -> bool:
         return self.data.config.model.family in ("rnn", "transformer")
 
-    def sample(self, sentences: int, config: Config) -> ValidationSet:
-        """A smaller validation set of evenly spaced examples, with another config."""
-        places, lines = (
-            np.linspace(0, size - 1, min(sentences, size)).astype(np.int64)
-            for size in (len(self.data.valid), len(self.sources))
-        )
-        data = Data(config, self.data.tokenizers, self.data.train, self.data.valid.take(places), self.data.shares)
-        sources, references = ([texts[line] for line in lines] for texts in (self.sources, self.references))
-        return ValidationSet(data, sources, references, self.tag)
-
 
 def validation_set(data: Data, valid: Files | None) -> ValidationSet:
     """The validation set of a run: the text of the `valid` files, or the decoded tokens of the held-out examples."""
@@ -91,14 +81,19 @@ def validation_set(data: Data, valid: Files | None) -> ValidationSet:
 
 
 @torch.no_grad()
-def validate(model: nn.Module, valid_set: ValidationSet, runtime: Runtime) -> Validation:
-    """The loss of the validation set and, for translators, BLEU or chrF of the first 500 sentences."""
+def validate(model: nn.Module, valid_set: ValidationSet, runtime: Runtime, seconds: float | None = None) -> Validation:
+    """The loss of the validation set and, for translators, BLEU or chrF of the first 500 sentences.
+
+    If they would take longer than `seconds`, fewer sentences are translated.
+    """
+    start = time.perf_counter()
     model.eval()
     metric = valid_set.data.config.train.metric
     loss = valid_loss(model, valid_set.data, runtime)
     if not valid_set.is_translation or metric == "loss":
         return Validation(-loss, loss)
-    results = translate(model, valid_set, range(MAX_SENTENCES))
+    left = None if seconds is None else seconds - (time.perf_counter() - start)
+    results = translate(model, valid_set, range(MAX_SENTENCES), left)
     hypotheses, references = _texts(results), valid_set.references[: len(results)]
     score = corpus_scores(hypotheses, references, metrics=[metric])[metric]
     metrics = {metric: score.score, "signature": score.signature, "sentences": len(hypotheses)}
@@ -124,10 +119,22 @@ def valid_loss(model: nn.Module, data: Data, runtime: Runtime) -> float:
     return float(total) / max(tokens, 1)
 
 
-def translate(model: nn.Module, valid_set: ValidationSet, places: range) -> list[Result]:
-    """The model's translations of the validation sentences at these places."""
+def translate(model: nn.Module, valid_set: ValidationSet, places: range, seconds: float | None = None) -> list[Result]:
+    """The model's translations of the validation sentences at these places.
+
+    With `seconds`, a few are timed first, and then so many are translated as fit.
+    """
     translator = Translator(model, valid_set.data.tokenizers, valid_set.data.config)
-    return translator.translate(valid_set.sources[places.start : places.stop], tag=valid_set.tag, warn=False)
+    first, stop = places.start, min(places.stop, len(valid_set.sources))
+    results: list[Result] = []
+    if seconds is not None and stop - first > TIMED_SENTENCES:
+        start = time.perf_counter()
+        results = translate(model, valid_set, range(first, first + TIMED_SENTENCES))
+        used = time.perf_counter() - start
+        first += TIMED_SENTENCES
+        stop = min(stop, first + max(0, int(TIMED_SENTENCES * (seconds - used) / used)))
+    texts = valid_set.sources[first:stop]
+    return results + translator.translate(texts, tag=valid_set.tag, warn=False) if texts else results
 
 
 def _texts(results: Sequence[Result]) -> list[str]:
@@ -139,26 +146,36 @@ def _texts(results: Sequence[Result]) -> list[str]:
 
 
 def final_scores(
-    model: nn.Module, valid_set: ValidationSet, runtime: Runtime, first: Sequence[Result]
+    model: nn.Module,
+    valid_set: ValidationSet,
+    runtime: Runtime,
+    validated: Validation | None = None,
+    seconds: float | None = None,
 ) -> tuple[dict[str, Any], quality.Calibration | None]:
-    """The scores on the whole validation set, and the calibration of confidence.
+    """The scores on the whole validation set, or on what fits into `seconds`, and the calibration of confidence.
 
-    `first` are the translations of the first 500 sentences if the last validation used the same weights. The rest is
-    always translated separately, so that a resumed run gives the same translations.
+    `validated` is the validation of the same weights, if there was one. Its first 500 sentences and the rest are always
+    translated separately, so that a resumed run gives the same translations.
     """
-    scores: dict[str, Any] = {"loss": valid_loss(model, valid_set.data, runtime)}
+    start = time.perf_counter()
+    scores: dict[str, Any] = {"loss": validated.loss if validated else valid_loss(model, valid_set.data, runtime)}
     if not valid_set.is_translation:
         return scores, None
-    results = [*(first or translate(model, valid_set, range(MAX_SENTENCES)))]
-    results += translate(model, valid_set, range(MAX_SENTENCES, len(valid_set.sources)))
+    results = [*(validated.results if validated else ())]
+    for places in (range(MAX_SENTENCES), range(MAX_SENTENCES, len(valid_set.sources))):
+        left = None if seconds is None else seconds - (time.perf_counter() - start)
+        if len(results) <= places.start and (left is None or left > 0 or not results):
+            results += translate(model, valid_set, places, left)
     calibration = calibrate(valid_set, results)
     if calibration is not None and calibration.weights:
         signature = (
             f"of confidence, {calibration.sentences:,} sentences apart; good: chrF from {quality.GOOD_CHRF:g} on"
         )
         scores["calibration"] = {"score": calibration.error, "signature": signature}
-    metrics = corpus_scores(_texts(results), valid_set.references, metrics=["bleu", "chrf"])
-    return scores | {name: score.to_dict() for name, score in metrics.items()}, calibration
+    references = valid_set.references[: len(results)]
+    for name, score in corpus_scores(_texts(results), references, metrics=["bleu", "chrf"]).items():
+        scores[name] = score.to_dict() | ({"sentences": len(results)} if len(results) < len(valid_set.sources) else {})
+    return scores, calibration
 
 
 def calibrate(valid_set: ValidationSet, results: Sequence[Result]) -> quality.Calibration | None:

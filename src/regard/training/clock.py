@@ -1,0 +1,147 @@
+"""The clock of a run: its position in the schedule, by updates or by --minutes, and the time left."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from statistics import median
+
+from regard.config import Config, TrainConfig
+from regard.training.data import Data
+from regard.training.events import Event, SaveEvent, UpdateEvent, ValidationEvent
+from regard.training.validation import MAX_SENTENCES
+
+RECENT_UPDATES = 50  # whose median is the time of an update
+MIN_UPDATES = 4  # before the first estimate of the time left: the first updates are slow
+RESERVE_SHARE = 0.02  # of --minutes, so that a run ends a little early rather than late
+VALIDATION_SHARE = 0.1  # of --minutes, at most, for one validation: then it translates fewer sentences
+FINAL_SHARE = 0.2  # of --minutes, at most, for the last validation and the final scores
+END_SECONDS = 2.5  # CPU time of metrics, curves, card, weights and exit, measured
+DECODING_COST = {"cpu": 1.5, "mps": 5.0, "cuda": 20.0}  # time per FLOP in beam search relative to training
+
+
+class Clock:
+    """Measures how far a run is.
+
+    The position of a run is its number of updates. With `train.minutes` it is the share of the time used, times
+    `train.updates`: warm-up, decay, validations and checkpoints then follow the time.
+    """
+
+    def __init__(
+        self,
+        settings: TrainConfig,
+        *,
+        start: float | None = None,
+        validation_updates: float = 0.0,
+        final_validations: float = 1.0,
+        final_updates: float = 0.0,
+    ) -> None:
+        """Before the first validation it is assumed to take as long as `validation_updates` updates. The last
+        validation and the final scores take as long as `final_validations` validations and `final_updates` updates."""
+        self.settings = settings
+        self.spent, self.prepared = 0.0, 0.0
+        """Seconds of earlier starts, and of the preparation before the first update."""
+        self._start = time.perf_counter() if start is None else start
+        self._measured_from = time.perf_counter(), time.thread_time()
+        self.timed_update = 0.0
+        """Seconds of an update that were measured before the first one; 0: none were."""
+        self.validation_updates = validation_updates
+        self._final_validations, self._final_updates = final_validations, final_updates
+        self._updates: deque[float] = deque(maxlen=RECENT_UPDATES)
+        self._validation = self._save = 0.0
+
+    def elapsed(self) -> float:
+        """Seconds of all starts of the run."""
+        return self.spent + time.perf_counter() - self._start
+
+    def observe(self, event: Event) -> None:
+        """Record the seconds of an update, a validation or a save."""
+        if isinstance(event, UpdateEvent):
+            self._updates.append(event.seconds)
+        elif isinstance(event, ValidationEvent):
+            self._validation = event.seconds  # decoding gets faster as the model learns to end sentences
+        elif isinstance(event, SaveEvent):
+            self._save = event.seconds
+
+    @property
+    def update_seconds(self) -> float:
+        return median(self._updates) if self._updates else self.timed_update
+
+    def position(self) -> float:
+        """The position in a schedule of `train.updates` updates when another update is finished, by the time used."""
+        end = 60 * self.settings.minutes * (1 - RESERVE_SHARE) - self.end_seconds()
+        used = self.elapsed() + self.update_seconds - self.prepared
+        return self.settings.updates * min(1.0, used / max(end - self.prepared, 1e-9))
+
+    def end_seconds(self) -> float:
+        """The seconds from the last update to the finished folder."""
+        update = self.timed_update or self.update_seconds
+        validation = self._validation or self.validation_updates * update
+        scoring = self._final_validations * validation + self._final_updates * update
+        return self._writing_seconds() + self._save + min(scoring, FINAL_SHARE * 60 * self.settings.minutes)
+
+    def _writing_seconds(self) -> float:
+        """The seconds to draw the curves and to write the folder: longer if other programs use the CPU too."""
+        wall, cpu = time.perf_counter() - self._measured_from[0], time.thread_time() - self._measured_from[1]
+        return END_SECONDS * (max(1.0, wall / max(cpu, 1e-3)) if wall > 1 else 1.0)
+
+    def scoring_seconds(self) -> float | None:
+        """The seconds that are left for scoring; None without a limit."""
+        if not self.settings.minutes:
+            return None
+        return max(1.0, 60 * self.settings.minutes * (1 - RESERVE_SHARE) - self.elapsed() - self._writing_seconds())
+
+    def validation_seconds(self) -> float | None:
+        """The seconds that a validation may take; None without a limit."""
+        left = self.scoring_seconds()
+        return None if left is None else min(left, VALIDATION_SHARE * 60 * self.settings.minutes)
+
+    def left(self, update: int) -> float | None:
+        """The estimated seconds until the run is finished; None during the first updates."""
+        if self.settings.minutes:
+            return max(0.0, 60 * self.settings.minutes - self.elapsed())
+        if len(self._updates) < MIN_UPDATES:
+            return None
+        return self.total(self.update_seconds, update)
+
+    def total(self, update_seconds: float, update: int = 0) -> float:
+        """The seconds after this update if each update takes `update_seconds`."""
+        settings = self.settings
+        validation = self._validation or self.validation_updates * update_seconds
+        validations, saves = (
+            max(0, math.ceil(settings.updates / every) - 1 - update // every)  # without the last one
+            for every in (settings.validate_every, settings.save_every)
+        )
+        updates = max(0, settings.updates - update) + self._final_updates
+        return updates * update_seconds + (validations + self._final_validations) * validation + saves * self._save
+
+
+def make_clock(config: Config, data: Data, device: str, *, start: float | None = None) -> Clock:
+    """The clock of a run; the time of a validation is estimated from the FLOPs of decoding."""
+    is_pairs, size, store = config.model.family in ("rnn", "transformer"), len(data.valid), data.train[0]
+    lengths = (store.source_lengths + store.target_lengths) if is_pairs else store.text.lengths
+    passes = (2 if config.train.r_drop else 1) * config.train.gradient_accumulation
+    sentence = float(lengths.mean()) / config.train.batch_tokens / 3 / passes  # in updates; no backward pass
+    translation = sentence * DECODING_COST[device] * config.decode.beams if is_pairs else 0.0
+    is_translated = is_pairs and config.train.metric != "loss"  # at every validation; at the end always
+    return Clock(
+        config.train,
+        start=start,
+        validation_updates=size * sentence + (min(size, MAX_SENTENCES) * translation if is_translated else 0.0),
+        final_validations=max(1.0, size / MAX_SENTENCES) if is_translated else 2.0,
+        final_updates=0.0 if is_translated else size * translation,
+    )
+
+
+def format_duration(seconds: float | None) -> str:
+    """`45 s`, `12 min`, `3 h 20 min`, `2 d 4 h`; `…` for None."""
+    if seconds is None:
+        return "…"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 100:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

@@ -1,0 +1,232 @@
+"""The clock: runs that end by --minutes, and the time left."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from regard.config import TrainConfig
+from regard.devices import find_device
+from regard.models import build
+from regard.training import clock as clocks
+from regard.training import journal, planning
+from regard.training.clock import Clock, format_duration, make_clock
+from regard.training.distributed import Runtime
+from regard.training.events import Event, SaveEvent, UpdateEvent, ValidationEvent
+from regard.training.loop import Training
+from regard.training.planning import complete_config, gather_facts
+from regard.training.sizing import CHOSEN_FIELDS
+from tests.training.runs import ignore, make_config, make_data, make_training, no_validation, write_corpus
+
+ALONE = Runtime(find_device("cpu"), 0, 1)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("clock"))
+
+
+@pytest.fixture
+def _no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Curves and card take no time."""
+    monkeypatch.setattr(clocks, "END_SECONDS", 0.0)
+
+
+def timed(folder: Path, corpus: Path, minutes: float, **values: Any) -> Training:
+    values = {"updates": 100, "validate_every": 25, "save_every": 10, **values}
+    config = make_config("transformer", minutes=minutes, **values)
+    training = make_training(folder, corpus, config)
+    training.resume()
+    return training
+
+
+# A run with --minutes
+
+
+@pytest.mark.usefixtures("_no_end")
+def test_a_run_with_minutes_ends_in_time_with_its_whole_schedule(corpus: Path, tmp_path: Path) -> None:
+    events: list[Event] = []
+    training = timed(tmp_path, corpus, 0.05, schedule="linear", warmup=50)
+    training.run(no_validation, events.append)
+    assert training.progress.finished
+    assert 0.8 * 3 < training.progress.elapsed < 1.2 * 3
+    rates = [event.learning_rate for event in events if isinstance(event, UpdateEvent)]
+    assert rates[-1] < 0.1 * max(rates)
+    assert 0.3 < rates.index(max(rates)) / len(rates) < 0.7  # the end of the warm-up
+    assert sum(isinstance(event, ValidationEvent) for event in events) in (3, 4)
+    assert 5 <= sum(isinstance(event, SaveEvent) for event in events) <= 14
+
+
+@pytest.mark.usefixtures("_no_end")
+def test_a_slow_validation_is_followed_by_updates_and_its_time_is_kept_for_the_last(
+    corpus: Path, tmp_path: Path
+) -> None:
+    events: list[Event] = []
+
+    def slow(model: nn.Module) -> Any:
+        time.sleep(0.4)
+        return no_validation(model)
+
+    training = timed(tmp_path, corpus, 0.05)
+    training.run(slow, events.append)
+    assert training.progress.elapsed < 1.2 * 3
+    assert sum(isinstance(event, ValidationEvent) for event in events) == 2  # one, and the last
+
+
+@pytest.mark.usefixtures("_no_end")
+def test_the_minutes_of_all_starts_count_together_even_of_updates_that_were_lost(corpus: Path, tmp_path: Path) -> None:
+    class KilledError(Exception):
+        pass
+
+    def kill(event: Event) -> None:
+        if isinstance(event, UpdateEvent) and training.clock.elapsed() > 1.5:
+            raise KilledError
+
+    training = timed(tmp_path, corpus, 0.05, save_every=99, validate_every=99)  # killed before its first checkpoint
+    with pytest.raises(KilledError):
+        training.run(no_validation, kill)
+    assert not (tmp_path / "checkpoints").exists()
+    resumed = timed(tmp_path, corpus, 0.05, save_every=99, validate_every=99)
+    assert 1.2 < resumed.clock.spent < 2.0
+    start = time.perf_counter()
+    resumed.run(no_validation, ignore)
+    assert time.perf_counter() - start < 2.5
+    assert resumed.progress.elapsed < 1.2 * 3
+
+
+def test_a_resumed_run_has_used_the_time_of_its_checkpoint(corpus: Path, tmp_path: Path) -> None:
+    whole = timed(tmp_path, corpus, 0.02)
+    whole.run(no_validation, ignore)
+    resumed = timed(tmp_path, corpus, 0.02)
+    assert resumed.progress == whole.progress
+    assert resumed.clock.spent >= whole.progress.elapsed
+    entries = journal.read(tmp_path / "journal.jsonl")
+    assert all(entry["elapsed"] <= resumed.clock.spent for entry in entries)
+
+
+def test_minutes_that_are_used_up_end_a_run_after_one_update(corpus: Path, tmp_path: Path) -> None:
+    training = timed(tmp_path, corpus, 0.01)
+    training.run(no_validation, ignore)
+    assert training.progress.finished
+    assert training.progress.update == 1
+
+
+# Before a run
+
+
+def completed(corpus: Path, unset: frozenset[str], **values: Any) -> tuple[Any, list[str]]:
+    config, data = make_data(corpus, make_config("transformer", **values))
+    lines: list[str] = []
+    start, make_model = time.perf_counter(), lambda config: build(config.model)
+    options: dict[str, Any] = {"start": start, "choose_threads": True, "make_model": make_model, "say": lines.append}
+    config, _ = complete_config(config, unset, data, ALONE, **options)
+    return config, lines
+
+
+def test_nothing_is_timed_without_minutes(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "time_machine", None)
+    config, lines = completed(corpus, CHOSEN_FIELDS - {"train.updates"})
+    assert config.train.updates == 12
+    assert len(lines) == 1
+
+
+def test_a_recipe_keeps_its_schedule_with_minutes(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "_time", lambda *_: 0.01)
+    config, lines = completed(corpus, frozenset(), minutes=5.0)
+    assert (config.train.updates, config.train.warmup, config.train.batch_tokens) == (12, 4, 400)
+    assert lines == []
+
+
+@pytest.mark.parametrize("faster", [1, 2])
+def test_the_faster_number_of_threads_is_used(corpus: Path, monkeypatch: pytest.MonkeyPatch, faster: int) -> None:
+    monkeypatch.setattr(planning, "_time", lambda *_: 1.0 if torch.get_num_threads() == faster else 3.0)
+    torch.set_num_threads(2)
+    try:
+        _, lines = completed(corpus, frozenset(), minutes=5.0)
+        assert torch.get_num_threads() == faster
+    finally:
+        torch.set_num_threads(1)
+    said = ["one thread is used: it is 3.0 times as fast as 2 threads at the moment"] if faster == 1 else []
+    assert [line for line in lines if "thread" in line] == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(1e-4, ""), (6.0, r"only \d+% of an epoch fits into --minutes 1; --minutes \d+ would do")]
+)
+def test_less_than_one_epoch_is_said_beforehand(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, said: str
+) -> None:
+    import re
+
+    monkeypatch.setattr(planning, "_time", lambda *_: seconds)
+    monkeypatch.setattr(clocks, "DECODING_COST", {"cpu": 0.0})
+    _, lines = completed(corpus, frozenset(), minutes=1.0)
+    assert re.fullmatch(said, "".join(lines))
+
+
+@pytest.mark.parametrize("family", ["transformer", "rnn-input", "gpt", "bert"])
+def test_facts_are_gathered_from_the_data(corpus: Path, family: str) -> None:
+    _, data = make_data(corpus, make_config(family))
+    facts = gather_facts(data, ALONE)
+    assert facts.examples == len(data.train[0])
+    assert facts.is_pairs == (family in ("transformer", "rnn-input"))
+    assert facts.max_length >= facts.target_length > 2
+
+
+# The time left
+
+SETTINGS = TrainConfig(updates=1000, validate_every=100, save_every=50)
+
+
+def after_updates(seconds: list[float], **options: Any) -> Clock:
+    """The clock after updates that took so many seconds each."""
+    clock = Clock(SETTINGS, **{"validation_updates": 0.0, "final_validations": 1.0, **options})
+    for number, took in enumerate(seconds, 1):
+        clock.observe(UpdateEvent(number, 3.0, 1.0, 0.1, 100, 0, took))
+    return clock
+
+
+def validated(update: int, seconds: float) -> ValidationEvent:
+    return ValidationEvent(update, {"valid_loss": 2.0}, {}, True, seconds, nn.Identity())
+
+
+def test_nothing_is_estimated_before_a_few_updates() -> None:
+    assert after_updates([1.0]).left(1) is None
+
+
+def test_the_time_left_counts_updates_validations_saves_and_the_final_scores() -> None:
+    clock = after_updates([0.5] * 10, final_validations=3.0)
+    clock.observe(validated(100, 10.0))
+    clock.observe(SaveEvent(100, 1.0))
+    assert clock.left(100) == 900 * 0.5 + (8 + 3) * 10 + 17 * 1.0
+    assert clock.left(1000) == 3 * 10
+
+
+def test_an_update_that_took_very_long_does_not_count() -> None:
+    assert after_updates([60.0, *[0.5] * 9]).left(1000 - 10) == 10 * 0.5
+
+
+def test_the_first_validation_is_estimated_in_updates() -> None:
+    clock = after_updates([0.5] * 10, validation_updates=20.0)
+    assert clock.left(0) == 1000 * 0.5 + 10 * 20 * 0.5
+    clock.observe(validated(100, 1.0))
+    assert clock.left(0) == 1000 * 0.5 + 10
+
+
+def test_a_search_with_more_beams_is_expected_to_take_longer(corpus: Path) -> None:
+    config, data = make_data(corpus, make_config("transformer"))
+    one, eight = (make_clock(config.with_values([f"decode.beams={beams}"]), data, "cpu").total(1.0) for beams in (1, 8))
+    assert eight > one
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "…"), (45, "45 s"), (720, "12 min"), (12000, "3 h 20 min"), (190000, "2 d 4 h")],
+)
+def test_a_duration_is_formatted_in_two_units(seconds: float | None, text: str) -> None:
+    assert format_duration(seconds) == text
