@@ -160,15 +160,15 @@ def bare(folder: Path) -> dict[str, Any]:
 
 def collated(folder: Path) -> dict[str, Any]:
     """Real tokens per second out of the prefetcher, from one process."""
-    from regard.text.batching import Prefetcher, pairs
+    from regard.text.batching import pairs, prefetch
     from regard.text.ordering import plan_batches
 
     dataset = Dataset.open(prepared_in(folder / "cache", folder, "collated"))
-    lengths = dataset.source_lengths, dataset.target_lengths
+    lengths = dataset.source.lengths, dataset.target.lengths
     plan = plan_batches(*lengths, batch_tokens=BATCH_TOKENS, seed=1, epoch=0)
     start = time.perf_counter()
-    tokens = int(dataset.source_lengths.sum())
-    for batch in Prefetcher(pairs(dataset, plan, rank=0, world_size=1), range(len(plan)), device="cpu"):
+    tokens = int(dataset.source.lengths.sum())
+    for batch in prefetch(pairs(dataset, plan, rank=0, world_size=1), range(len(plan)), device="cpu"):
         tokens += batch.target_tokens
     return {"tokens": tokens / (time.perf_counter() - start)}
 

@@ -42,7 +42,7 @@ def stored(folder: Path, tokenizer: Tokenizer, tag: str = "") -> Dataset:
 
 def linked(store: Dataset, tokenizer: Tokenizer, example: int) -> set[tuple[str, str]]:
     """The words that the links of a batch join."""
-    batch = collate(store, np.arange(len(store)), shape=None, unpadded=False)
+    batch = collate(store, np.arange(len(store)), shape=None)
     source, target = store.pair(example)
     words = []
     for ids in (source, target):
@@ -66,7 +66,7 @@ def test_a_tag_before_the_source_moves_its_words(tmp_path: Path, tokenizer: Toke
 
 
 def test_the_attention_targets_of_a_token_sum_to_one(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    batch = collate(stored(tmp_path, tokenizer), np.arange(3), shape=None, unpadded=False)
+    batch = collate(stored(tmp_path, tokenizer), np.arange(3), shape=None)
     sums = batch.alignment.sum(-1)
     assert set(sums.unique().tolist()) == {0.0, 1.0}
     assert (sums[0] == 1).sum() == batch.target_out[0].ne(0).sum() - 1  # all but </s>

@@ -5,16 +5,16 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from regard.text.batching import Batch, Prefetcher, Stream, collate, packed, packed_masked, pairs, split_batch
+from regard.text.batching import PREFETCH, Batch, Stream, collate, packed, packed_masked, pairs, prefetch, split_batch
 from regard.text.dataset import Column, Dataset
-from regard.text.ordering import BatchPlan, Shape, choose_shapes, plan_batches, plan_shapes, plan_windows
+from regard.text.ordering import BatchPlan, Shape, plan_batches, plan_windows
 from regard.text.tokenizer import END, MASK, PAD, SPECIALS, START
 
 ALL = {"rank": 0, "world_size": 1}
@@ -35,8 +35,8 @@ PAIRS = store(source=[[7, 8, END], [9, END], [7, 7, END]], target=[[10, END], [1
 TEXTS = store(text=[[10 + n % 50] * (n % 7) + [20 + n % 9, END] for n in range(60)])
 
 
-def whole(examples: list[int], shape: Shape | None = None, unpadded: bool = False) -> Batch:
-    return collate(PAIRS, np.array(examples, np.int64), shape=shape, unpadded=unpadded)
+def whole(examples: list[int], shape: Shape | None = None) -> Batch:
+    return collate(PAIRS, np.array(examples, np.int64), shape=shape)
 
 
 # Pairs
@@ -55,7 +55,7 @@ def test_the_mask_is_true_for_real_tokens() -> None:
 
 
 def test_sources_of_one_length_need_no_mask() -> None:
-    assert whole([0, 2], unpadded=True).mask is None
+    assert whole([0, 2]).mask is None
 
 
 def test_the_target_input_begins_with_the_start_token() -> None:
@@ -110,20 +110,9 @@ def test_a_batch_without_rows_is_not_split() -> None:
 
 
 def test_a_plan_gives_every_pair_once() -> None:
-    found = plan_batches(PAIRS.source_lengths, PAIRS.target_lengths, batch_tokens=14, seed=1, epoch=0)
+    found = plan_batches(PAIRS.source.lengths, PAIRS.target.lengths, batch_tokens=14, seed=1, epoch=0)
     make = pairs(PAIRS, found, **ALL)
     assert sorted(np.concatenate([make(n).examples for n in range(len(found))]).tolist()) == [0, 1, 2]
-
-
-def test_unpadded_batches_have_no_mask() -> None:
-    rng = np.random.default_rng(0)
-    rows = [[[9] * int(n) + [END] for n in rng.integers(1, 6, 200)] for _ in range(2)]
-    many = store(source=rows[0], target=rows[1])
-    shapes = choose_shapes(many.source_lengths, many.target_lengths, batch_tokens=80, count=6)
-    found = plan_shapes(many.source_lengths, many.target_lengths, shapes, seed=1, epoch=0)
-    make = pairs(many, found, **ALL)
-    assert [make(n).mask is None for n in range(len(found))] == found.unpadded.tolist()
-    assert found.unpadded.any()
 
 
 # Packed rows
@@ -259,21 +248,19 @@ def numbered(number: int) -> Batch:
     return whole([number % 3])._replace(target_tokens=number)
 
 
-def test_batches_come_in_order() -> None:
-    assert [batch.target_tokens for batch in Prefetcher(numbered, range(20), device="cpu", prefetch=3)] == list(
-        range(20)
-    )
-
-
-def test_prefetching_starts_at_the_given_batch() -> None:
-    made: list[int] = []
+def numbers_of(made: list[int], numbers: Iterable[int]) -> Iterator[int]:
+    """The numbers of prefetched batches; those that are collated are added to `made`."""
 
     def make(number: int) -> Batch:
         made.append(number)
         return numbered(number)
 
-    assert [batch.target_tokens for batch in Prefetcher(make, range(7, 10), device="cpu")] == [7, 8, 9]
-    assert made == [7, 8, 9]
+    return (batch.target_tokens for batch in prefetch(make, numbers, device="cpu"))
+
+
+def test_batches_come_in_order_from_the_given_one() -> None:
+    made: list[int] = []
+    assert list(numbers_of(made, range(7, 40))) == list(range(7, 40)) == made
 
 
 def test_an_error_in_the_thread_is_raised() -> None:
@@ -282,71 +269,34 @@ def test_an_error_in_the_thread_is_raised() -> None:
             raise RuntimeError("broken example")
         return numbered(number)
 
-    found = Prefetcher(make, range(5), device="cpu")
     with pytest.raises(RuntimeError, match="broken example"):
-        list(found)
+        list(prefetch(make, range(5), device="cpu"))
+    assert not prefetching()
 
 
 def test_the_number_of_prefetched_batches_is_limited() -> None:
     made: list[int] = []
-
-    def make(number: int) -> Batch:
-        made.append(number)
-        return numbered(number)
-
-    found = Prefetcher(make, range(100), device="cpu", prefetch=2)
-    next(found)
+    batches = numbers_of(made, range(100))
+    next(batches)
     time.sleep(0.05)
-    assert len(made) <= 5
-    del found
+    assert len(made) <= 1 + PREFETCH
 
 
-def threads_after(use: Any) -> int:
-    before = threading.active_count()
-    use()
+def prefetching() -> bool:
     gc.collect()
-    return threading.active_count() - before
+    return any("regard-prefetch" in thread.name for thread in threading.enumerate())
 
 
-def test_no_thread_is_left_when_all_is_read() -> None:
-    assert threads_after(lambda: list(Prefetcher(numbered, range(5), device="cpu"))) == 0
-
-
-def test_no_thread_is_left_when_reading_stops_early() -> None:
-    def use() -> None:
-        for batch in Prefetcher(numbered, range(10_000), device="cpu", prefetch=2):
-            if batch.target_tokens == 3:
-                break
-
-    assert threads_after(use) == 0
-
-
-def test_no_thread_is_left_when_nothing_is_read() -> None:
-    def use() -> None:
-        Prefetcher(numbered, range(10_000), device="cpu", prefetch=2)
-
-    assert threads_after(use) == 0
-
-
-def test_no_thread_is_left_after_an_error() -> None:
-    def broken(number: int) -> Batch:
-        raise RuntimeError
-
-    def use() -> None:
-        with pytest.raises(RuntimeError):
-            list(Prefetcher(broken, range(3), device="cpu"))
-
-    assert threads_after(use) == 0
-
-
-def test_numbers_may_be_a_generator() -> None:
-    def numbers() -> Iterator[int]:
-        yield from (4, 1)
-
-    assert [batch.target_tokens for batch in Prefetcher(numbered, numbers(), device="cpu")] == [4, 1]
+@pytest.mark.parametrize("read", [0, 3, 20])
+def test_no_thread_is_left_when_reading_stops(read: int) -> None:
+    batches = numbers_of([], range(20))
+    for _ in range(read):
+        next(batches)
+    del batches
+    assert not prefetching()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_batches_arrive_on_the_device() -> None:
-    batch = next(Prefetcher(numbered, range(3), device="cuda"))
+    batch = next(prefetch(numbered, range(3), device="cuda"))
     assert batch.target_out.device.type == "cuda"

@@ -81,7 +81,7 @@ def test_ids_are_views_of_the_memory_map(make: Callable[..., Path]) -> None:
 
 def test_lengths_are_those_of_the_ids(make: Callable[..., Path]) -> None:
     store = Dataset.open(make())
-    assert store.target_lengths.tolist() == [len(store.pair(n)[1]) for n in range(len(store))]
+    assert store.target.lengths.tolist() == [len(store.pair(n)[1]) for n in range(len(store))]
 
 
 @pytest.mark.parametrize(("size", "kind"), [(65536, np.uint16), (65537, np.uint32)])
@@ -244,25 +244,25 @@ def test_variants_have_the_same_text_in_other_tokens(make: Callable[..., Path], 
     plain, one, two = (Dataset.open(folder, variant=variant) for variant in range(3))
     texts = [[tokenizer.decode(store.pair(n)[0]) for n in range(len(store))] for store in (plain, one, two)]
     assert texts[0] == texts[1] == texts[2]
-    assert len({int(store.source_lengths.sum()) for store in (plain, one, two)}) == 3
+    assert len({int(store.source.lengths.sum()) for store in (plain, one, two)}) == 3
 
 
 def test_one_word_has_several_segmentations(make: Callable[..., Path]) -> None:
     store = Dataset.open(make(bpe_dropout=0.4, variants=1), variant=1)
-    assert len({int(length) for length in store.source_lengths[100:]}) > 2
+    assert len({int(length) for length in store.source.lengths[100:]}) > 2
 
 
 def test_the_seed_decides_the_variants(make: Callable[..., Path]) -> None:
     one, two = (Dataset.open(make(bpe_dropout=0.4, variants=1, seed=seed), variant=1) for seed in (1, 2))
-    assert one.source_lengths.tolist() != two.source_lengths.tolist()
+    assert one.source.lengths.tolist() != two.source.lengths.tolist()
 
 
 def test_no_variant_is_longer_than_allowed(make: Callable[..., Path]) -> None:
-    longest = int(Dataset.open(make()).target_lengths.max()) - 1
+    longest = int(Dataset.open(make()).target.lengths.max()) - 1
     rules = Cleaning(rules=("long",), max_length=longest, max_length_ratio=4.0)
     store = Dataset.open(make(bpe_dropout=0.9, variants=1, cleaning=rules), variant=1)
     assert len(store) == len(PAIRS)
-    assert store.target_lengths.max() <= longest + 1
+    assert store.target.lengths.max() <= longest + 1
 
 
 def test_a_variant_that_was_not_made_is_refused(make: Callable[..., Path]) -> None:
@@ -322,7 +322,7 @@ def test_a_held_out_part_shares_no_sentence(digests: list[tuple[int, int]]) -> N
 @settings(max_examples=40)
 def test_a_split_loses_nothing(digests: list[tuple[int, int]]) -> None:
     kept, held = parts(digests, 2000)
-    assert sorted([*kept.source_lengths.tolist(), *held.source_lengths.tolist()]) == list(range(len(digests)))
+    assert sorted([*kept.source.lengths.tolist(), *held.source.lengths.tolist()]) == list(range(len(digests)))
 
 
 def test_the_held_out_part_has_the_requested_size() -> None:

@@ -55,7 +55,7 @@ def test_nothing_held_out_is_trained_on(data: Data) -> None:
 
 
 def test_a_sentence_longer_than_max_positions_is_refused_with_advice(data: Data) -> None:
-    longest = max(int(lengths.max()) for lengths in (data.train[0].source_lengths, data.train[0].target_lengths))
+    longest = max(int(lengths.max()) for lengths in (data.train[0].source.lengths, data.train[0].target.lengths))
     config = make_config("transformer").with_values(["model.positions=learned", f"model.max_positions={longest - 1}"])
     advice = rf"set text\.max_length={longest - 2}, or without --from model\.max_positions={longest} or more, "
     advice += r"or model\.positions="

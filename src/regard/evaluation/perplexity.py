@@ -20,7 +20,7 @@ from regard.errors import ConfigError, DataError
 from regard.evaluation.systems import Progress
 from regard.results import Report, Table
 from regard.text import ordering
-from regard.text.batching import MakeBatch, Prefetcher, Stream, packed, packed_masked
+from regard.text.batching import MakeBatch, Stream, packed, packed_masked, prefetch
 from regard.text.dataset import Column
 from regard.text.files import read_continuous, read_lines
 from regard.text.tokenizer import END, PAD, Tokenizer
@@ -100,15 +100,14 @@ def measure(
     characters = sum(map(len, lines)) + ends
     make, batches, tokens, window = _windows(texts, model.tokenizer, config)
     nats, predicted = torch.zeros((), dtype=torch.float64), 0
-    with Prefetcher(make, range(batches), device=model.device) as feed:
-        for number, batch in enumerate(feed, 1):
-            logits = module(batch)
-            labels = batch.target_out if logits.dim() == 3 else batch.target_out[batch.target_out != PAD]
-            loss = F.cross_entropy(logits.flatten(0, -2).float(), labels.flatten(), ignore_index=PAD, reduction="sum")
-            nats += loss.double().cpu()
-            predicted += batch.target_tokens
-            if progress is not None:
-                progress(number, batches)
+    for number, batch in enumerate(prefetch(make, range(batches), device=model.device), 1):
+        logits = module(batch)
+        labels = batch.target_out if logits.dim() == 3 else batch.target_out[batch.target_out != PAD]
+        loss = F.cross_entropy(logits.flatten(0, -2).float(), labels.flatten(), ignore_index=PAD, reduction="sum")
+        nats += loss.double().cpu()
+        predicted += batch.target_tokens
+        if progress is not None:
+            progress(number, batches)
     mean = float(nats) / max(predicted, 1)
     is_gpt = config.model.family == "gpt"
     masked = None if is_gpt else config.text.mask_probability

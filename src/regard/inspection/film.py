@@ -84,7 +84,7 @@ class Film:
 def choose(dataset: Dataset, number: int) -> list[int]:
     """The first sentences of medium length; if there are too few, those closest to it."""
     outside = np.zeros(len(dataset), np.int64)
-    for lengths in (dataset.source_lengths, dataset.target_lengths):
+    for lengths in (dataset.source.lengths, dataset.target.lengths):
         outside += np.maximum(MIN_TOKENS - lengths, 0) + np.maximum(lengths - MAX_TOKENS, 0)
     return [int(example) for example in np.sort(np.argsort(outside, kind="stable")[:number])]
 

@@ -5,10 +5,10 @@ B rows, S source length, T target length.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from queue import Empty, Queue
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,19 +64,16 @@ MakeBatch = Callable[[int], Batch]
 
 def split_batch(batch: Batch, parts: int) -> list[Batch]:
     """Split a batch into at most `parts` batches of about the same number of rows, to fit in the memory of a device."""
-    rows = len(batch.target_out)
-    if parts == 1 or rows < 2:
+    if parts == 1:
         return [batch]
+
+    def rows_of(rows: slice) -> Batch:
+        part = batch.map_tensors(lambda tensor: tensor[rows])
+        return part._replace(target_tokens=int((part.target_out != PAD).sum()), examples=batch.examples[rows])
+
+    rows = len(batch.target_out)
     size = -(-rows // parts)
-    return [_rows_of(batch, slice(first, first + size)) for first in range(0, rows, size)]
-
-
-def _rows_of(batch: Batch, rows: slice) -> Batch:
-    part = batch.map_tensors(lambda tensor: tensor[rows])
-    return part._replace(
-        target_tokens=int((part.target_out != PAD).sum()),
-        examples=batch.examples[rows],
-    )
+    return [rows_of(slice(first, first + size)) for first in range(0, rows, size)]
 
 
 # Pairs
@@ -88,19 +85,16 @@ def pairs(dataset: Dataset, plan: BatchPlan, *, rank: int, world_size: int) -> M
     def make(number: int) -> Batch:
         examples = plan.shard(number, rank=rank, world_size=world_size)
         shape = plan.shard_shape(number, world_size=world_size)
-        return collate(dataset, examples, shape=shape, unpadded=bool(plan.unpadded[number]))
+        return collate(dataset, examples, shape=shape)
 
     return make
 
 
-def collate(dataset: Dataset, examples: Indices, *, shape: Shape | None, unpadded: bool) -> Batch:
-    """Pairs as one batch, as wide as the longest or of a given shape with empty rows at the end.
-
-    `unpadded` says that all sources are as long as the batch is wide, and no mask is needed.
-    """
+def collate(dataset: Dataset, examples: Indices, *, shape: Shape | None) -> Batch:
+    """Pairs as one batch, as wide as the longest or of a given shape with empty rows at the end."""
     source = _pad(dataset.source, examples, shape and (shape.rows, shape.source))
     target_out = _pad(dataset.target, examples, shape and (shape.rows, shape.target))
-    real = target_out != PAD
+    mask, real = source != PAD, target_out != PAD
     target_in = np.empty_like(target_out)
     target_in[:, :1] = START
     target_in[:, 1:] = target_out[:, :-1]
@@ -108,7 +102,7 @@ def collate(dataset: Dataset, examples: Indices, *, shape: Shape | None, unpadde
     alignments = dataset.columns.get("alignment")
     return Batch(
         source=torch.from_numpy(source),
-        mask=None if unpadded else torch.from_numpy(source != PAD),
+        mask=None if mask.all() else torch.from_numpy(mask),
         target_in=torch.from_numpy(target_in),
         target_out=torch.from_numpy(target_out),
         segments=None,
@@ -166,10 +160,10 @@ class Stream:
     """
 
     def __init__(self, column: Column, order: Indices, *, continuous: bool) -> None:
-        self._column = replace(column, lengths=column.lengths - 1) if continuous else column
-        self._order = order
-        self._continuous = continuous
-        self._ends = np.cumsum(self._column.lengths[order], dtype=np.int64)
+        lengths = column.lengths[order] - int(continuous)
+        self._column, self._order, self._continuous = column, order, continuous
+        self._ends = np.cumsum(lengths, dtype=np.int64)
+        self._starts = self._ends - lengths
         self._texts = order + len(column.lengths) * repeat_numbers(order)
 
     def __len__(self) -> int:
@@ -177,38 +171,14 @@ class Stream:
 
     def windows(self, starts: Indices, length: int) -> Windows:
         """The `length` tokens from each start."""
-        first = np.searchsorted(self._ends, starts, side="right")
-        last = np.searchsorted(self._ends, starts + length - 1, side="right")
-        counts = last - first + 1  # texts that each row has a part of
-        row = np.repeat(np.arange(len(starts)), counts)
-        segment = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-        index = first[row] + segment
-        example = self._order[index]
-        text_start = self._ends[index] - self._column.lengths[example]
-        left = np.maximum(starts[row], text_start)
-        right = np.minimum(starts[row] + length, self._ends[index])
-        sizes = right - left
-        shape = (len(starts), length)
-        ids = self._column.gather(example, left - text_start, sizes).astype(np.int64).reshape(shape)
-        within = np.arange(ids.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        offset = (np.repeat(left - text_start, sizes) + within).reshape(shape)
-        previous = np.empty_like(ids)
-        previous[:, 1:] = ids[:, :-1]
-        previous[:, 0] = self._previous(starts)
-        if not self._continuous:
-            previous[offset == 0] = START
-        segments = np.repeat(segment + 1, sizes).reshape(shape)
-        return Windows(ids, previous, segments, np.repeat(self._texts[index], sizes).reshape(shape), offset)
-
-    def _previous(self, starts: Indices) -> Ids:
-        """The token before each start; <s> before the first."""
-        tokens = np.full(len(starts), START)
-        inside = starts > 0
-        index = np.searchsorted(self._ends, starts[inside] - 1, side="right")
-        example = self._order[index]
-        offset = starts[inside] - 1 - (self._ends[index] - self._column.lengths[example])
-        tokens[inside] = self._column.gather(example, offset, np.ones(len(index), np.int64))
-        return tokens
+        positions = starts[:, None] + np.arange(-1, length)  # (B, 1 + T): from the token before each window
+        index = np.searchsorted(self._ends, positions, side="right")
+        offset = positions - self._starts[index]
+        tokens = self._column.tokens(self._order[index], offset).astype(np.int64)
+        index, offset, previous = index[:, 1:], offset[:, 1:], tokens[:, :-1]
+        begins = positions[:, 1:] == 0 if self._continuous else offset == 0
+        segments = index - index[:, :1] + 1
+        return Windows(tokens[:, 1:], np.where(begins, START, previous), segments, self._texts[index], offset)
 
 
 def _cut(stream: Stream, starts: Indices, length: int) -> Windows:
@@ -301,64 +271,23 @@ def _corrupt(ids: Ids, random: NDArray[np.uint64], vocabulary: int) -> Ids:
 # Prefetching
 
 
-class Prefetcher:
-    """Batches on the device, collated ahead by a thread.
+def prefetch(make: MakeBatch, numbers: Iterable[int], *, device: torch.device | str) -> Iterator[Batch]:
+    """Batches on the device, collated ahead by a thread that ends with the iterator.
 
-    To resume an epoch at batch n, pass `range(n, len(plan))`. The thread ends when all batches are read, or when the
-    prefetcher is closed or deleted.
+    To resume an epoch at batch n, pass `range(n, len(plan))`.
     """
+    device = torch.device(device)
 
-    def __init__(
-        self, make: MakeBatch, numbers: Iterable[int], *, device: torch.device | str, prefetch: int = PREFETCH
-    ) -> None:
-        self._device = torch.device(device)
-        self._ready: Queue[Any] = Queue(maxsize=prefetch)
-        self._stop = threading.Event()
-        # without a reference to the prefetcher itself, or it would never be deleted
-        arguments = (make, numbers, self._ready, self._stop, self._device.type == "cuda")
-        self._thread = threading.Thread(target=_fill, args=arguments, name="regard-prefetch", daemon=True)
-        self._thread.start()
+    def collated(number: int) -> Batch:
+        batch = make(number)
+        return batch.map_tensors(Tensor.pin_memory) if device.type == "cuda" else batch  # copied asynchronously
 
-    def __iter__(self) -> Prefetcher:
-        return self
-
-    def __next__(self) -> Batch:
-        if self._stop.is_set():
-            raise StopIteration
-        item = self._ready.get()
-        if isinstance(item, Batch):
-            return item.map_tensors(lambda tensor: tensor.to(self._device, non_blocking=True))
-        self.close()
-        if item is not None:
-            raise item
-        raise StopIteration
-
-    def close(self) -> None:
-        """End the thread and drop its batches."""
-        self._stop.set()
-        while self._thread.is_alive():  # it may wait for a free place in the queue
-            try:
-                self._ready.get(timeout=0.01)
-            except Empty:
-                continue
-
-    def __enter__(self) -> Prefetcher:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        self.close()
-
-
-def _fill(make: MakeBatch, numbers: Iterable[int], ready: Queue[Any], stop: threading.Event, pin: bool) -> None:
+    thread, remaining = ThreadPoolExecutor(1, "regard-prefetch"), iter(numbers)
     try:
-        for number in numbers:
-            batch = make(number)
-            if stop.is_set():
-                return
-            ready.put(batch.map_tensors(Tensor.pin_memory) if pin else batch)  # pinned memory is copied asynchronously
-        ready.put(None)
-    except BaseException as error:  # raised again by the thread that reads
-        ready.put(error)
+        pending = deque(thread.submit(collated, number) for number in islice(remaining, PREFETCH))
+        while pending:
+            batch = pending.popleft().result()
+            pending.extend(thread.submit(collated, number) for number in islice(remaining, 1))
+            yield batch.map_tensors(lambda tensor: tensor.to(device, non_blocking=True))
+    finally:
+        thread.shutdown(cancel_futures=True)

@@ -65,18 +65,24 @@ class Column:
         """A selection of examples, in the given order; no ids are read."""
         return Column(self.arrays, self.array[examples], self.starts[examples], self.lengths[examples])
 
-    def gather(self, examples: Indices, starts: Indices | int = 0, lengths: Indices | None = None) -> Ids:
-        """The ids of these examples one after the other, or a slice of each."""
-        starts = self.starts[examples] + starts
-        lengths = self.lengths[examples].astype(np.int64) if lengths is None else lengths
+    def gather(self, examples: Indices) -> Ids:
+        """The ids of these examples one after the other."""
+        lengths = self.lengths[examples].astype(np.int64)
         if len(self.arrays) == 1:
-            return take(self.arrays[0], starts, lengths)
+            return take(self.arrays[0], self.starts[examples], lengths)
+        first = np.cumsum(lengths) - lengths
+        return self.tokens(np.repeat(examples, lengths), np.arange(lengths.sum()) - np.repeat(first, lengths))
+
+    def tokens(self, examples: Indices, offsets: Indices) -> Ids:
+        """The id at an offset of each of these examples."""
+        places = self.starts[examples] + offsets
+        if len(self.arrays) == 1:
+            ids: Ids = self.arrays[0][places]
+            return ids
         array = self.array[examples]
-        array_of_token = np.repeat(array, lengths)
-        ids = np.zeros(len(array_of_token), np.uint32)
+        ids = np.zeros(places.shape, np.uint32)
         for number in np.unique(array).tolist():
-            here = array == number
-            ids[array_of_token == number] = take(self.arrays[number], starts[here], lengths[here])
+            ids[array == number] = self.arrays[number][places[array == number]]
         return ids
 
 
@@ -122,14 +128,6 @@ class Dataset:
     def text(self) -> Column:
         """The only column of a corpus for language models."""
         return self.columns["text"]
-
-    @property
-    def source_lengths(self) -> NDArray[np.int32]:
-        return self.source.lengths
-
-    @property
-    def target_lengths(self) -> NDArray[np.int32]:
-        return self.target.lengths
 
     def pair(self, example: int) -> tuple[Ids, Ids]:
         """Source and target ids of an example, each with </s>, not copied."""

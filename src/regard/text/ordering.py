@@ -11,8 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.errors import InputError
-
 Lengths = NDArray[np.int64] | NDArray[np.int32]
 Indices = NDArray[np.int64]
 
@@ -45,8 +43,6 @@ class BatchPlan(NamedTuple):
     """(B + 1,) where each batch begins in `examples`."""
     shapes: Indices
     """(B, 3) rows, source and target length of each padded batch."""
-    unpadded: NDArray[np.bool_]
-    """(B,) whether the sources of a batch have no padding, and so need no mask."""
     fixed: bool = False
     """Whether all shapes are from a short list, and batches are filled up with empty rows."""
 
@@ -119,11 +115,7 @@ def mix_corpora(sizes: Sequence[int], weights: Sequence[float], *, seed: int, ep
 
     A corpus of weight 3 is read three times per epoch. Of a corpus of weight 0.25, each epoch reads the next quarter.
     """
-    if len(sizes) != len(weights):
-        raise InputError(f"there are {len(sizes)} corpora and {len(weights)} weights; give one weight to each corpus")
-    if any(weight < 0 for weight in weights):
-        raise InputError(f"the weights of corpora must not be negative: {list(weights)}")
-    examples = []
+    examples = [np.zeros(0, np.int64)]
     first = 0
     for number, (size, weight) in enumerate(zip(sizes, weights, strict=True)):
         begin, end = round(epoch * weight * size), round((epoch + 1) * weight * size)
@@ -131,20 +123,17 @@ def mix_corpora(sizes: Sequence[int], weights: Sequence[float], *, seed: int, ep
             order = shuffled(size, MIX, seed, number, reading)
             examples.append(first + order[max(begin - reading * size, 0) : end - reading * size])
         first += size
-    return np.concatenate(examples) if examples else np.zeros(0, np.int64)
+    return np.concatenate(examples)
 
 
 def in_passes(examples: Indices) -> Indices:
     """Examples in ascending order, in passes: a repeated example comes again only in the next pass."""
     order = np.sort(examples)
-    repeats = repeat_numbers(order)
-    return order[np.lexsort((order, repeats))] if repeats.any() else order
+    return order[np.lexsort((order, repeat_numbers(order)))]
 
 
 def repeat_numbers(examples: Indices) -> Indices:
     """How many times each example occurs earlier in the list."""
-    if (np.diff(examples) > 0).all():
-        return np.zeros(len(examples), np.int64)
     order = np.argsort(examples, kind="stable")
     _, first, counts = np.unique(examples[order], return_index=True, return_counts=True)
     numbers = np.empty(len(examples), np.int64)
@@ -156,13 +145,7 @@ def repeat_numbers(examples: Indices) -> Indices:
 
 
 def plan_batches(
-    source: Lengths,
-    target: Lengths,
-    *,
-    batch_tokens: int,
-    seed: int,
-    epoch: int,
-    examples: Indices | None = None,
+    source: Lengths, target: Lengths, *, batch_tokens: int, seed: int, epoch: int, examples: Indices | None = None
 ) -> BatchPlan:
     """Bucket pairs of similar length into batches of at most `batch_tokens`; the order is a function of (seed, epoch).
 
@@ -172,68 +155,41 @@ def plan_batches(
     chosen = np.arange(len(source)) if examples is None else examples
     chosen = chosen[shuffled(len(chosen), SHUFFLE, seed, epoch)]
     source, target = source[chosen].astype(np.int64), target[chosen].astype(np.int64)
-    _check_lengths(source, target, chosen, batch_tokens)
     jitter = LENGTH_JITTER * fractions(noise(len(chosen), JITTER, seed, epoch))
     band = source // _band_width(source, target, batch_tokens)
     # targets ascend in one band and descend in the next, so that neighbours are similar where bands meet
     by_length = np.lexsort((np.where(band % 2, -target - jitter, target + jitter), band))
     chosen, source, target = chosen[by_length], source[by_length], target[by_length]
-    bounds = _cut(source, target, batch_tokens)
-    return _assemble(chosen, source, target, bounds, None, seed, epoch)
-
-
-def _check_lengths(source: Lengths, target: Lengths, chosen: Indices, batch_tokens: int) -> None:
-    lengths = source + target
-    if len(lengths) and lengths.max() > batch_tokens:
-        longest = int(lengths.argmax())
-        raise InputError(
-            f"example {chosen[longest]} has {lengths[longest]} tokens and a batch {batch_tokens}: "
-            "raise train.batch_tokens, or leave longer ones out (text.max_length)"
-        )
+    bounds = [0]
+    while (start := bounds[-1]) < len(chosen):
+        stop = start + max(1, batch_tokens // int(source[start] + target[start]))
+        width = np.maximum.accumulate(source[start:stop]) + np.maximum.accumulate(target[start:stop])
+        fitting = int(np.searchsorted(width * np.arange(1, len(width) + 1), batch_tokens, side="right"))
+        bounds.append(start + max(fitting, 1))
+    return _in_random_order(chosen, source, target, np.array(bounds), None, seed, epoch)
 
 
 def _band_width(source: Lengths, target: Lengths, batch_tokens: int) -> int:
     """How many source lengths a band spans, so that batches vary about as much in source as in target lengths."""
-    if not len(source):
-        return 1
     cells = np.bincount(source * (target.max() + 1) + target)
     same_size = float((cells.astype(np.float64) ** 2).sum() / len(source))  # pairs of the same lengths, on average
     rows = batch_tokens / float((source + target).mean())
     return max(1, int(np.ceil(np.sqrt(rows / same_size))))
 
 
-def _cut(source: Lengths, target: Lengths, batch_tokens: int) -> Indices:
-    """Where to cut a sequence of examples so that each batch is as large as `batch_tokens` allows."""
-    bounds = [0]
-    start = 0
-    while start < len(source):
-        stop = start + max(1, batch_tokens // max(1, int(source[start] + target[start])))
-        width = np.maximum.accumulate(source[start:stop]) + np.maximum.accumulate(target[start:stop])
-        fitting = int(np.searchsorted(width * np.arange(1, len(width) + 1), batch_tokens, side="right"))
-        start += max(fitting, 1)
-        bounds.append(start)
-    return np.array(bounds)
-
-
-def _assemble(
+def _in_random_order(
     chosen: Indices, source: Lengths, target: Lengths, bounds: Indices, shapes: Indices | None, seed: int, epoch: int
 ) -> BatchPlan:
-    """The plan of these batches in random order."""
+    """The plan of these batches; without fixed shapes they are as wide as their longest example."""
     counts = np.diff(bounds)
-    if not len(counts):
-        return BatchPlan(chosen, np.zeros(1, np.int64), np.zeros((0, 3), np.int64), np.zeros(0, np.bool_))
     if shapes is None:
         widths = [np.maximum.reduceat(lengths, bounds[:-1]) for lengths in (source, target)]
         padded = np.stack([counts, *widths], axis=1)
     else:
         padded = shapes
-    unpadded = np.minimum.reduceat(source, bounds[:-1]) == padded[:, 1]
     order = shuffled(len(counts), ORDER, seed, epoch)
-    position = np.empty_like(order)
-    position[order] = np.arange(len(order))
-    by_batch = np.lexsort((-(source + target), np.repeat(position, counts)))
-    new_bounds = np.append(0, np.cumsum(counts[order]))
-    return BatchPlan(chosen[by_batch], new_bounds, padded[order], unpadded[order], shapes is not None)
+    by_batch = np.lexsort((-(source + target), np.repeat(np.argsort(order), counts)))
+    return BatchPlan(chosen[by_batch], np.append(0, np.cumsum(counts[order])), padded[order], shapes is not None)
 
 
 # Batches of a few fixed shapes, for CUDA graphs
@@ -245,43 +201,42 @@ def choose_shapes(source: Lengths, target: Lengths, *, batch_tokens: int, count:
     One shape for all is split, by source or target length, where that saves most padding; a split must save more than
     the half-empty batch that each shape may leave.
     """
-    if not len(source):
-        return []
-    source, target = source.astype(np.int64), target.astype(np.int64)
-    _check_lengths(source, target, np.arange(len(source)), batch_tokens)
     width = int(target.max()) + 1
-    cells = np.bincount(source * width + target)
+    cells = np.bincount(source.astype(np.int64) * width + target)
     present = np.flatnonzero(cells)
-    grid = np.stack([present // width, present % width, cells[present]])  # source length, target length, examples
-    groups = [grid]
-    splits = [_best_split(group, batch_tokens) for group in groups]
+    groups = [_best_split(np.stack([present // width, present % width, cells[present]]), batch_tokens)]
     while len(groups) < count:
-        best = max(range(len(groups)), key=lambda number: splits[number][0])
-        if splits[best][0] <= 0:
+        best = max(range(len(groups)), key=lambda number: groups[number].saved)
+        if groups[best].saved <= 0:
             break
-        _, axis, value = splits.pop(best)
-        group = groups.pop(best)
-        for half in (group[:, group[axis] <= value], group[:, group[axis] > value]):
-            groups.append(half)
-            splits.append(_best_split(half, batch_tokens))
-    sizes = {(int(group[0].max()), int(group[1].max())) for group in groups}
-    return sorted((Shape(_rows(batch_tokens, *size), *size) for size in sizes), key=_by_size)
+        groups += [_best_split(part, batch_tokens) for part in groups.pop(best).parts]
+    sizes = {group.size for group in groups}
+    return sorted((Shape(_rows(batch_tokens // sum(size)), *size) for size in sizes), key=_by_size)
 
 
 def _by_size(shape: Shape) -> tuple[int, Shape]:
     return shape.source + shape.target, shape
 
 
-def _rows(batch_tokens: int, source: int, target: int) -> int:
+def _rows(fitting: int) -> int:
     """Rows of a batch; a multiple of eight, for kernels and for several processes."""
-    rows = batch_tokens // (source + target)
-    return rows // 8 * 8 if rows >= 16 else max(rows, 1)
+    return fitting // 8 * 8 if fitting >= 16 else max(fitting, 1)
 
 
-def _best_split(group: Indices, batch_tokens: int) -> tuple[float, int, int]:
-    """The tokens that the best split of a group saves, its axis, and the largest length of the lower half."""
-    best = (0.0, 0, 0)
-    total = group[2].sum() * (group[0].max() + group[1].max())
+class _Group(NamedTuple):
+    """Examples that share a shape."""
+
+    size: tuple[int, int]
+    saved: float
+    """The tokens that the best split of the group saves."""
+    parts: tuple[Indices, ...]
+    """The parts of that split, as (3, cells): source length, target length, number of examples."""
+
+
+def _best_split(group: Indices, batch_tokens: int) -> _Group:
+    """A group with the best way to split it in two by source or target length."""
+    size = int(group[0].max()), int(group[1].max())
+    best = _Group(size, 0.0, ())
     for axis in (0, 1):
         ordered = group[:, np.argsort(group[axis], kind="stable")]
         length, across, examples = ordered[axis], ordered[1 - axis], np.cumsum(ordered[2])
@@ -291,10 +246,10 @@ def _best_split(group: Indices, batch_tokens: int) -> tuple[float, int, int]:
         below = np.maximum.accumulate(across)[last]
         above = np.maximum.accumulate(across[::-1])[::-1][last + 1]
         tokens = examples[last] * (length[last] + below) + (examples[-1] - examples[last]) * (length[-1] + above)
-        saved = total - tokens - batch_tokens / 2
+        saved = examples[-1] * sum(size) - tokens - batch_tokens / 2
         index = int(saved.argmax())
-        if saved[index] > best[0]:
-            best = (float(saved[index]), axis, int(length[last[index]]))
+        if saved[index] > best.saved:
+            best = _Group(size, float(saved[index]), (ordered[:, : last[index] + 1], ordered[:, last[index] + 1 :]))
     return best
 
 
@@ -312,53 +267,31 @@ def plan_shapes(
     Examples that do not fill a batch of the smallest shape that holds them move to a larger shape; the last batches may
     have empty rows.
     """
+
+    def fits(shape: Shape, examples: Indices) -> NDArray[np.bool_]:
+        return (source[examples] <= shape.source) & (target[examples] <= shape.target)
+
     chosen = np.arange(len(source)) if examples is None else examples
     chosen = chosen[shuffled(len(chosen), SHUFFLE, seed, epoch)]
     batches: list[tuple[Shape, Indices]] = []
     leftover = np.zeros(0, np.int64)
     for shape in sorted(shapes, key=_by_size):
-        fits, moved = _fits(shape, source, target, chosen), _fits(shape, source, target, leftover)
-        full, spare = _full_batches(shape, np.concatenate([leftover[moved], chosen[fits]]))
-        batches += full
-        chosen, leftover = chosen[~fits], np.concatenate([leftover[~moved], spare])
-    if len(chosen):
-        longest = chosen[np.argmax(source[chosen] + target[chosen])]
-        raise InputError(
-            f"example {longest} ({source[longest]} source and {target[longest]} target tokens) fits none of the "
-            "shapes; choose them from the same lengths"
-        )
-    batches += _partial_batches(shapes, source, target, leftover)
-    if not batches:
-        return _assemble(chosen, chosen, chosen, np.zeros(1, np.int64), None, seed, epoch)
+        new, moved = fits(shape, chosen), fits(shape, leftover)
+        here = np.concatenate([leftover[moved], chosen[new]])
+        full = len(here) // shape.rows * shape.rows
+        batches += [(shape, here[start : start + shape.rows]) for start in range(0, full, shape.rows)]
+        chosen, leftover = chosen[~new], np.concatenate([leftover[~moved], here[full:]])
+    assert not len(chosen), "an example fits none of the shapes: choose them from the same lengths"
+    while len(leftover):  # batches with empty rows, each of the shape that wastes least
+        rows = [min(int(fits(shape, leftover).sum()), shape.rows) for shape in shapes]
+        number = max(range(len(shapes)), key=lambda number: (rows[number] / shapes[number].tokens, -number))
+        fitting = np.flatnonzero(fits(shapes[number], leftover))[: rows[number]]
+        batches.append((shapes[number], leftover[fitting]))
+        leftover = np.delete(leftover, fitting)
     chosen = np.concatenate([batch for _, batch in batches])
     bounds = np.append(0, np.cumsum([len(batch) for _, batch in batches]))
     padded = np.array([shape for shape, _ in batches])
-    return _assemble(chosen, source[chosen], target[chosen], bounds, padded, seed, epoch)
-
-
-def _full_batches(shape: Shape, examples: Indices) -> tuple[list[tuple[Shape, Indices]], Indices]:
-    """Full batches of these examples, and the examples that are left over."""
-    full = len(examples) // shape.rows * shape.rows
-    starts = range(0, full, shape.rows)
-    return [(shape, examples[start : start + shape.rows]) for start in starts], examples[full:]
-
-
-def _fits(shape: Shape, source: Lengths, target: Lengths, examples: Indices) -> NDArray[np.bool_]:
-    return (source[examples] <= shape.source) & (target[examples] <= shape.target)
-
-
-def _partial_batches(
-    shapes: Sequence[Shape], source: Lengths, target: Lengths, leftover: Indices
-) -> list[tuple[Shape, Indices]]:
-    """Batches for the examples that are left over, each of the shape that wastes least."""
-    batches = []
-    while len(leftover):
-        rows = [min(int(_fits(shape, source, target, leftover).sum()), shape.rows) for shape in shapes]
-        number = max(range(len(shapes)), key=lambda number: (rows[number] / shapes[number].tokens, -number))
-        fitting = np.flatnonzero(_fits(shapes[number], source, target, leftover))[: rows[number]]
-        batches.append((shapes[number], leftover[fitting]))
-        leftover = np.delete(leftover, fitting)
-    return batches
+    return _in_random_order(chosen, source[chosen], target[chosen], bounds, padded, seed, epoch)
 
 
 # Windows of packed text
@@ -373,20 +306,20 @@ def plan_windows(
     window. With `cover_all` no token is left over: the last window may be shorter and has its own batch.
     """
     length = min(length, tokens)
-    rows = max(batch_tokens // max(length, 1), 1)
+    rows = max(batch_tokens // length, 1)
     if cover_all:
-        starts = np.arange(0, tokens, max(length, 1))
+        starts = np.arange(0, tokens, length)
         sizes = np.minimum(length, tokens - starts)
         full = int((sizes == length).sum())
         bounds = np.unique([*range(0, full, rows), full, len(starts)])
-        return _assemble(starts, sizes, np.zeros_like(sizes), bounds, None, seed, epoch)
-    spare = (tokens % length if tokens < 2 * length else length - 1) if tokens else 0
-    shift = int(key(SHIFT, seed, epoch)) % (spare + 1)
-    starts = np.arange(shift, tokens - length + 1, length) if tokens else np.zeros(0, np.int64)
-    starts = starts[shuffled(len(starts), SHUFFLE, seed, epoch)]
-    bounds = np.append(np.arange(0, len(starts), rows), len(starts))
-    sizes = np.full(len(starts), length)
-    return _assemble(starts, sizes, np.zeros_like(sizes), bounds, None, seed, epoch)
+    else:
+        spare = tokens % length if tokens < 2 * length else length - 1
+        shift = int(key(SHIFT, seed, epoch)) % (spare + 1)
+        starts = np.arange(shift, tokens - length + 1, length)
+        starts = starts[shuffled(len(starts), SHUFFLE, seed, epoch)]
+        sizes = np.full(len(starts), length)
+        bounds = np.append(np.arange(0, len(starts), rows), len(starts))
+    return _in_random_order(starts, sizes, np.zeros_like(sizes), bounds, None, seed, epoch)
 
 
 # Inference

@@ -104,7 +104,7 @@ class Data:
         shard = {"rank": rank, "world_size": world_size}
         if self.config.model.family in ("gpt", "bert"):
             return self._packed(dataset, ordering.in_passes(examples), settings.batch_tokens, **order, **shard)
-        lengths = dataset.source_lengths, dataset.target_lengths
+        lengths = dataset.source.lengths, dataset.target.lengths
         if settings.batch_shapes:
             plan = ordering.plan_shapes(*lengths, self._shapes, examples=examples, **order)
         else:
@@ -116,15 +116,15 @@ class Data:
         valid, batch_tokens = self.valid, max(self.config.train.batch_tokens, MIN_VALIDATION_BATCH_TOKENS)
         if self.config.model.family in ("gpt", "bert"):
             return self._packed(valid, np.arange(len(valid)), batch_tokens, seed=0, epoch=0, rank=0, world_size=1)
-        lengths = valid.source_lengths, valid.target_lengths
+        lengths = valid.source.lengths, valid.target.lengths
         plan = ordering.plan_batches(*lengths, batch_tokens=batch_tokens, seed=0, epoch=0)
         return Epoch(plan, pairs(valid, plan, rank=0, world_size=1))
 
     @cached_property
     def _shapes(self) -> list[ordering.Shape]:
         """The shapes of all training batches; every BPE dropout variant fits them."""
-        source = np.concatenate([dataset.source_lengths for dataset in self.train])
-        target = np.concatenate([dataset.target_lengths for dataset in self.train])
+        source = np.concatenate([dataset.source.lengths for dataset in self.train])
+        target = np.concatenate([dataset.target.lengths for dataset in self.train])
         settings = self.config.train
         return ordering.choose_shapes(source, target, batch_tokens=settings.batch_tokens, count=settings.batch_shapes)
 
@@ -268,8 +268,8 @@ def check_lengths(data: Data, config: Config) -> None:
     batch_tokens, model = config.train.batch_tokens, config.model
     for dataset in (*data.train, data.valid):
         capacity = max(batch_tokens, MIN_VALIDATION_BATCH_TOKENS) if dataset is data.valid else batch_tokens
-        pair_length = int((dataset.source_lengths + dataset.target_lengths).max())
-        length = int(max(dataset.source_lengths.max(), dataset.target_lengths.max()))
+        pair_length = int((dataset.source.lengths + dataset.target.lengths).max())
+        length = int(max(dataset.source.lengths.max(), dataset.target.lengths.max()))
         if pair_length > capacity:
             raise ConfigError(
                 f"train.batch_tokens ({batch_tokens}) is too small for a pair of {pair_length} tokens: set "

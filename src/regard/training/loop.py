@@ -24,7 +24,7 @@ from regard.config import Config, TrainConfig
 from regard.errors import FolderError, RunError
 from regard.memory import free_memory, is_out_of_memory
 from regard.models.folder import copy_weights, named_tensors, to_local
-from regard.text.batching import Batch, Prefetcher, split_batch
+from regard.text.batching import Batch, prefetch, split_batch
 from regard.training import journal
 from regard.training.checkpoint import (
     CheckpointWriter,
@@ -214,11 +214,10 @@ class Training:
         epoch_number, cursor = self.progress.epoch, self.progress.batch
         while True:
             epoch = self.data.epoch(epoch_number, rank=self.runtime.rank, world_size=self.runtime.world_size)
-            with Prefetcher(epoch.make, range(cursor, len(epoch.plan)), device=self.runtime.device) as batches:
-                for batch in batches:
-                    cursor += 1
-                    self._cursor = (epoch_number, cursor) if cursor < len(epoch.plan) else (epoch_number + 1, 0)
-                    yield batch
+            for batch in prefetch(epoch.make, range(cursor, len(epoch.plan)), device=self.runtime.device):
+                cursor += 1
+                self._cursor = (epoch_number, cursor) if cursor < len(epoch.plan) else (epoch_number + 1, 0)
+                yield batch
             epoch_number, cursor = epoch_number + 1, 0
 
     def _compute_gradients(self, attempt: int) -> PendingUpdate:

@@ -82,8 +82,8 @@ def gather_facts(data: Data, runtime: Runtime) -> Facts:
     """Collect the facts about data and hardware from which a size is chosen."""
     store, is_pairs = data.train[0], data.config.model.family in ("rnn", "transformer")
     if is_pairs:
-        source, target = float(store.source_lengths.mean()), float(store.target_lengths.mean())
-        longest = max(int((variant.source_lengths + variant.target_lengths).max()) for variant in data.train)
+        source, target = float(store.source.lengths.mean()), float(store.target.lengths.mean())
+        longest = max(int((variant.source.lengths + variant.target.lengths).max()) for variant in data.train)
     else:
         source, target, longest = 0.0, float(store.text.lengths.mean()), data.config.text.context_length
     return Facts(

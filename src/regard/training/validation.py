@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from regard.evaluation.metrics import corpus_scores, sentence_scores
 from regard.inspection import quality
 from regard.memory import in_parts
-from regard.text.batching import Batch, Prefetcher, split_batch
+from regard.text.batching import Batch, prefetch, split_batch
 from regard.text.files import one_line
 from regard.training.data import Data, Files
 from regard.training.distributed import Runtime
@@ -112,10 +112,9 @@ def valid_loss(model: nn.Module, data: Data, runtime: Runtime) -> float:
 
     epoch = data.validation()
     total, tokens = torch.zeros((), device=runtime.device), 0
-    with Prefetcher(epoch.make, range(len(epoch.plan)), device=runtime.device) as batches:
-        for batch in batches:
-            total += sum(in_parts(nll, batch, lambda part: split_batch(part, 2)))
-            tokens += batch.target_tokens
+    for batch in prefetch(epoch.make, range(len(epoch.plan)), device=runtime.device):
+        total += sum(in_parts(nll, batch, lambda part: split_batch(part, 2)))
+        tokens += batch.target_tokens
     return float(total) / max(tokens, 1)
 
 
