@@ -6,9 +6,10 @@ import hashlib
 import json
 import math
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate, repeat
+from itertools import accumulate, islice, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from tokenizers import Tokenizer as Engine
 
 from regard.config import TokenizerKind
 from regard.errors import ConfigError, FolderError, InputError
+from regard.text.sentences import text_problem
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
 PAD, START, END, UNKNOWN, MASK = range(len(SPECIALS))
@@ -44,10 +46,8 @@ TRANSFORMERS_CONFIG = {
 
 SPACE = "Ġ"  # a space in a byte-level vocabulary
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # the names of the tokens for byte fallback
-ASCII = [chr(code) for code in range(ord("!"), ord("~") + 1)]
-NEVER_CHOSEN = -1e5  # the score of a unigram token that loses to any other segmentation
 TRAINING_BATCH = 1000  # texts passed to the library at once
-MAX_CACHED_WORDS = 1 << 16  # with their ids: about 15 MB
+MAX_CACHED_WORDS = 1 << 17  # with their ids about 30 MB; then the cache is emptied
 
 DROPOUT_TABLES = 16  # segmentations of a word that BPE dropout chooses from
 # At bpe_dropout = 0.1 this makes Multi30k's first 2,000 lines 12 % (en) and 15 % (de) longer; the library's own dropout
@@ -258,21 +258,8 @@ def check_texts(texts: Sequence[str]) -> None:
     """Refuse lone surrogates: some versions of the library replace them by another character."""
     try:
         "".join(texts).encode()
-    except (TypeError, UnicodeEncodeError):
-        for text in texts:
-            _check_text(text)
-
-
-def _check_text(text: str) -> None:
-    if not isinstance(text, str):
-        raise InputError(f"a text must be a string, not {type(text).__name__}")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"the text has a lone surrogate (U+{ord(text[error.start]):04X}) at character {error.start}, "
-            "which UTF-8 cannot encode; decode the input again, or leave the line out"
-        ) from error
+    except (TypeError, UnicodeEncodeError) as error:
+        raise InputError(next(filter(None, map(text_problem, texts)))) from error
 
 
 # Training
@@ -283,11 +270,9 @@ def train(
 ) -> Tokenizer:
     """Train a tokenizer on texts.
 
-    `bpe` and `characters` decode every text exactly, and the same texts give the same tokenizer. `unigram` and
-    `wordpiece` come out a little different in every run, so save one before anything depends on it.
-
-    `wordpiece` is for bert and loses spaces: "qu'un" is decoded as "qu ' un". Words that `wordpiece` and `words` do not
-    know are decoded as <unk>.
+    `bpe` and `characters` decode every text exactly. `wordpiece` is for bert and loses spaces: "qu'un" is decoded as
+    "qu ' un"; it comes out a little different in every run, so save it before anything depends on it. Words that
+    `wordpiece` and `words` do not know are decoded as <unk>.
     """
     check_tags(tags)
     reserved = [*SPECIALS, *tags]
@@ -297,20 +282,10 @@ def train(
         engine, trainer = _untrained(kind, vocabulary, reserved)
         if lowercase:
             engine.normalizer = normalizers.Lowercase()
-        try:
-            engine.train_from_iterator(_batches(texts), trainer)
-        except Exception as error:  # the library has no other class for it
-            if "vocabulary is not large enough" not in str(error):
-                raise
-            raise ConfigError(
-                f"text.vocabulary ({vocabulary}) is too small: {kind} needs a token for every character of the text; "
-                f"set text.vocabulary={2 * max(vocabulary, 500)} or more, or text.tokenizer=bpe"
-            ) from error
+        engine.train_from_iterator(_batches(texts), trainer)
     values = json.loads(engine.to_str())
     for token in values["added_tokens"]:
         token["special"] = token["content"] in SPECIALS  # tags are recognized in text, special tokens are not
-    if kind == "unigram":
-        _add_bytes(values, len(reserved))
     end = processors.TemplateProcessing(single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", END)])
     values["post_processor"] = json.loads(end.__getstate__())
     return Tokenizer(json.dumps(values, ensure_ascii=False, indent=1) + "\n")
@@ -318,29 +293,21 @@ def train(
 
 def check_tags(tags: Sequence[str]) -> None:
     """Refuse tags that a tokenizer could confuse with other tokens."""
-    letters_of_bytes = {letter for letter in pre_tokenizers.ByteLevel.alphabet() if not letter.isascii()}
     for tag in tags:
-        if not tag or any(letter.isspace() for letter in tag):
-            raise ConfigError(f"the tag {tag!r} must be one word without spaces, such as <2fr>")
+        if not re.fullmatch("[!-~]{2,}", tag):
+            raise ConfigError(f"the tag {tag!r} must be two or more ASCII characters without spaces, such as <2fr>")
         if tag in SPECIALS or tags.count(tag) > 1:
             raise ConfigError(
                 f"the tag {tag} is already in use: tags must differ from each other and from {' '.join(SPECIALS)}"
             )
-        if len(tag) == 1 or letters_of_bytes & set(tag):
-            raise ConfigError(f"the tag {tag} could be mistaken for a byte: write it in two or more ASCII letters")
 
 
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
     """Lists of texts, which the library reads much faster than single texts."""
-    batch: list[str] = []
-    for text in texts:
-        batch.append(text)
-        if len(batch) == TRAINING_BATCH:
-            check_texts(batch)
-            yield batch
-            batch = []
-    check_texts(batch)
-    yield batch
+    stream = iter(texts)
+    while batch := list(islice(stream, TRAINING_BATCH)):
+        check_texts(batch)
+        yield batch
 
 
 def _untrained(kind: TokenizerKind, vocabulary: int, reserved: list[str]) -> tuple[Engine, Any]:
@@ -355,16 +322,6 @@ def _untrained(kind: TokenizerKind, vocabulary: int, reserved: list[str]) -> tup
             min_frequency=2,
             special_tokens=reserved,
             initial_alphabet=alphabet,
-            show_progress=False,
-        )
-    if kind == "unigram":
-        engine = Engine(models.Unigram())
-        engine.pre_tokenizer = pre_tokenizers.Metaspace()
-        engine.decoder = decoders.Sequence([decoders.Metaspace(), decoders.ByteFallback(), decoders.Fuse()])
-        return engine, trainers.UnigramTrainer(
-            vocab_size=max(vocabulary - len(BYTES) - len(ASCII), len(reserved) + 1),
-            special_tokens=reserved,
-            unk_token="<unk>",
             show_progress=False,
         )
     if kind == "wordpiece":
@@ -397,26 +354,6 @@ def _characters(texts: Iterable[str], vocabulary: int, reserved: list[str], lowe
     return engine
 
 
-def _add_bytes(values: dict[str, Any], reserved: int) -> None:
-    """Add byte fallback to a unigram model.
-
-    Special tokens and byte names such as <0x0A> get so low a score that they are never chosen for text. All ASCII
-    characters are added to the vocabulary, so that another segmentation always exists.
-    """
-    model = values["model"]
-    vocabulary = model["vocab"]
-    worst = min((score for _, score in vocabulary[reserved:]), default=0.0)
-    known = {token for token, _ in vocabulary}
-    names = [*(token for token, _ in vocabulary[:reserved]), *BYTES]
-    letters = [letter for letter in ASCII if letter not in known]
-    model["vocab"] = [
-        *([name, NEVER_CHOSEN] for name in names),
-        *vocabulary[reserved:],
-        *([letter, worst] for letter in letters),
-    ]
-    model["byte_fallback"] = True
-
-
 def drop_merges(tokenizer: Tokenizer, dropout: float, *, seed: int, table: int) -> Tokenizer:
     """The tokenizer without some of its merges, chosen at random by (seed, table).
 
@@ -441,34 +378,47 @@ def suggest_vocabulary(texts: Iterable[str], *, kind: TokenizerKind) -> tuple[in
     `MIN_MEDIAN_COUNT` times and doubling it would make other lines shorter by `MIN_SHORTENING`.
     """
     sample, lines = _sample(texts)
-    if kind in ("characters", "words"):
-        return _suggest_whole(sample, kind)
+    if kind == "characters":
+        different = len({character for text in sample for character in text})
+        return len(SPECIALS) + len(BYTES) + different, f"there are {different:,} different characters"
+    if kind == "words":
+        repeated = sum(count > 1 for count in Counter(word for text in sample for word in text.split()).values())
+        size = len(SPECIALS) + min(max(repeated, 1), MAX_WORD_VOCABULARY)
+        return size, f"{repeated:,} words occur more than once; the limit is {MAX_WORD_VOCABULARY:,}"
     held_out = sample[::21]  # odd: source and target may alternate
     seen = [text for number, text in enumerate(sample) if number % 21]
     largest = train(seen, kind="bpe", vocabulary=VOCABULARY_SIZES[-1])
     if largest.size < VOCABULARY_SIZES[0]:
         return largest.size, f"the {lines:,} lines have no more repeated subwords"
     words, unseen = _count_words(seen), _count_words(held_out)
-    size, before, reason = 0, 0.0, ""
+    size, before, reason = 0, math.inf, ""
     for candidate in (candidate for candidate in VOCABULARY_SIZES if candidate <= largest.size):
         count, tokens = _try_size(largest, candidate, words, unseen)
         count, per_line = count * lines / len(seen), tokens / len(held_out)
-        gain = 1 - (per_line / before) ** (1 / math.log2(candidate / size)) if size else 1.0
-        if size and count < MIN_MEDIAN_COUNT:
-            return size, f"{reason}; with {candidate:,} half of them would be seen less than {MIN_MEDIAN_COUNT} times"
-        if gain < MIN_SHORTENING:
-            return size, f"{reason}; twice as many would make lines only {gain:.1%} shorter"
+        shortening = 1 - (per_line / before) ** (1 / math.log2(candidate / size)) if size else 1.0
+        if size and (count < MIN_MEDIAN_COUNT or shortening < MIN_SHORTENING):
+            break
         size, before = candidate, per_line
-        reason = (
-            f"half of {size:,} tokens are seen {count:,.0f} times or more in {lines:,} lines of {per_line:.1f} tokens"
-        )
-    return size, f"{reason}; no larger size was tried"
+        reason = f"half of them are seen {count:,.0f} times or more in {lines:,} lines of {per_line:.1f} tokens"
+    return size, reason
+
+
+def _sample(texts: Iterable[str]) -> tuple[list[str], int]:
+    """At most `MAX_SAMPLE_LINES` evenly spaced texts, and the number of all texts."""
+    sample: list[str] = []
+    step, total = 1, 0
+    for total, text in enumerate(texts, start=1):
+        if (total - 1) % step == 0:
+            sample.append(text)
+            if len(sample) > MAX_SAMPLE_LINES:
+                sample, step = sample[::3], step * 3  # odd: source and target may alternate
+    return sample, total
 
 
 def _count_words(lines: list[str]) -> Counter[str]:
     """How often each word occurs, with the space before it unless it begins a line."""
     counts = Counter(("\n" + " \n".join(lines)).split(" "))
-    return Counter({word[1:] if word[:1] == "\n" else f" {word}": count for word, count in counts.items()})
+    return Counter({_as_encoded(word): count for word, count in counts.items()})
 
 
 def _try_size(largest: Tokenizer, size: int, words: Counter[str], unseen: Counter[str]) -> tuple[float, int]:
@@ -485,33 +435,6 @@ def _try_size(largest: Tokenizer, size: int, words: Counter[str], unseen: Counte
     return float(np.median(counts)), tokens
 
 
-def _suggest_whole(sample: list[str], kind: TokenizerKind) -> tuple[int, str]:
-    """A size for a vocabulary of characters or words."""
-    if kind == "characters":
-        different = len({character for text in sample for character in text})
-        size = len(SPECIALS) + len(BYTES) + different
-        return size, f"there are {different:,} different characters; all others are bytes"
-    counts = Counter(word for text in sample for word in text.split())
-    repeated = sum(count > 1 for count in counts.values())
-    size = len(SPECIALS) + min(max(repeated, 1), MAX_WORD_VOCABULARY)
-    return size, (
-        f"{repeated:,} of {len(counts):,} different words occur more than once; the limit is {MAX_WORD_VOCABULARY:,}"
-    )
-
-
-def _sample(texts: Iterable[str]) -> tuple[list[str], int]:
-    """At most `MAX_SAMPLE_LINES` evenly spaced texts, and the number of all texts."""
-    sample: list[str] = []
-    step = 1
-    total = 0
-    for total, text in enumerate(texts, start=1):
-        if (total - 1) % step == 0:
-            sample.append(text)
-            if len(sample) > MAX_SAMPLE_LINES:
-                sample, step = sample[::3], step * 3  # odd: source and target may alternate
-    return sample, total
-
-
 # Whole corpora
 
 
@@ -524,15 +447,16 @@ class CorpusEncoder:
     """
 
     def __init__(self, tokenizers: Sequence[Tokenizer]) -> None:
-        tables = len(tokenizers)
         self._tokenizers = tokenizers
         self._tags = tokenizers[0].tags
+        self._clear()
+
+    def _clear(self) -> None:
+        none = np.zeros((len(self._tokenizers), 0), np.int64)
         self._words: dict[str, int] = {}  # the number of each cached word, an index into the arrays below
         self._ids = np.zeros(0, np.uint32)
-        self._starts: NDArray[np.int64] = np.zeros((tables, 0), np.int64)
-        self._lengths: NDArray[np.int64] = np.zeros((tables, 0), np.int64)
+        self._starts, self._lengths = none, none
         self._flags = np.zeros((3, 0), np.bool_)  # begins a line; begins with a space; ends with a space
-        self._uses = np.zeros(0, np.int64)
 
     def __call__(self, lines: Sequence[str], choose: Choose | None = None) -> tuple[Ids, Lengths]:
         """The ids of all lines one after the other, each ended by </s>, and the length of each line with it.
@@ -541,12 +465,9 @@ class CorpusEncoder:
         """
         if not lines:
             return np.zeros(0, np.uint32), np.zeros(0, np.int64)
-        joined = "\n" + " \n".join(lines)  # a word that begins a line is cached with the line break
-        whole: set[int] = set()  # lines to encode whole
-        if joined.count("\n") > len(lines):
-            whole = {number for number, line in enumerate(lines) if "\n" in line}
-            joined = "\n" + " \n".join("" if number in whole else line for number, line in enumerate(lines))
-        words = self._look_up(joined.split(" "))
+        whole = {number for number, line in enumerate(lines) if "\n" in line}  # to encode whole
+        split = ["" if number in whole else line for number, line in enumerate(lines)] if whole else lines
+        words = self._look_up(("\n" + " \n".join(split)).split(" "))  # a word that begins a line has the line break
         begins_line, starts_with_space, ends_with_space = self._flags[:, words]
         double_space = ends_with_space[:-1] & starts_with_space[1:] & ~begins_line[1:]
         if double_space.any():
@@ -555,54 +476,38 @@ class CorpusEncoder:
         lengths = self._lengths[table, words]
         ids = take(self._ids, self._starts[table, words], lengths)
         by_line = np.add.reduceat(lengths, np.flatnonzero(begins_line))
-        if whole:  # by one tokenizer each: they are few
-            ids, by_line = self._encode_whole(ids, by_line, lines, sorted(whole), int(table[0]))
+        if whole:
+            rows = np.split(ids, np.cumsum(by_line)[:-1])
+            encoded = self._tokenizers[int(table[0])].encode_batch([lines[number] for number in sorted(whole)])
+            for number, row in zip(sorted(whole), encoded, strict=True):
+                rows[number] = np.array(row, np.uint32)
+            ids, by_line = np.concatenate(rows), np.fromiter(map(len, rows), np.int64, len(rows))
         return np.insert(ids, np.cumsum(by_line), END), by_line + 1
 
     def _look_up(self, words: list[str]) -> NDArray[np.int64]:
         """The numbers of words, which are encoded if they are new."""
         if len(self._words) > MAX_CACHED_WORDS:
-            self._evict()
+            self._clear()
         numbers = np.fromiter(map(self._words.get, words, repeat(-1)), np.int64, len(words))
-        unknown = np.flatnonzero(numbers < 0)
-        if len(unknown):
-            self._encode_words(list(dict.fromkeys(words[index] for index in unknown.tolist())))
-            numbers[unknown] = [self._words[words[index]] for index in unknown.tolist()]
-        self._uses += np.bincount(numbers, minlength=len(self._uses))
+        unknown = np.flatnonzero(numbers < 0).tolist()
+        if unknown:
+            self._encode_words(list(dict.fromkeys(words[index] for index in unknown)))
+            numbers[unknown] = [self._words[words[index]] for index in unknown]
         return numbers
-
-    def _evict(self) -> None:
-        """Keep only the most used half of the words."""
-        kept = np.argsort(-self._uses, kind="stable")[: MAX_CACHED_WORDS // 2]
-        words = list(self._words)
-        self._words = {words[index]: number for number, index in enumerate(kept.tolist())}
-        lengths = self._lengths[:, kept]
-        self._ids = take(self._ids, self._starts[:, kept].ravel(), lengths.ravel())
-        self._starts = (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)
-        self._lengths = lengths
-        self._flags = self._flags[:, kept]
-        self._uses = self._uses[kept] // 2  # recent use counts more
 
     def _encode_words(self, words: list[str]) -> None:
         self._words.update(zip(words, range(len(self._words), len(self._words) + len(words)), strict=True))
-        texts = [word[1:] if word[:1] == "\n" else " " + word for word in words]
-        arrays = [self._ids]
-        starts, lengths = [], []
-        total = len(self._ids)
-        for tokenizer in self._tokenizers:
-            rows = tokenizer.encode_batch(texts)
-            counts = np.fromiter(map(len, rows), np.int64, len(rows))
-            ends = total + np.cumsum(counts)
-            arrays.append(np.fromiter((number for ids in rows for number in ids), np.uint32, int(counts.sum())))
-            starts.append(ends - counts)
-            lengths.append(counts)
-            total = int(ends[-1])
-        self._ids = np.concatenate(arrays)
-        self._starts = np.concatenate([self._starts, np.stack(starts)], axis=1)
-        self._lengths = np.concatenate([self._lengths, np.stack(lengths)], axis=1)
+        texts = [_as_encoded(word) for word in words]
+        rows = [ids for tokenizer in self._tokenizers for ids in tokenizer.encode_batch(texts)]
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        starts = len(self._ids) + np.cumsum(lengths) - lengths
+        new = np.fromiter((number for ids in rows for number in ids), np.uint32, int(lengths.sum()))
+        self._ids = np.concatenate([self._ids, new])
+        shape = len(self._tokenizers), len(words)
+        self._starts = np.concatenate([self._starts, starts.reshape(shape)], axis=1)
+        self._lengths = np.concatenate([self._lengths, lengths.reshape(shape)], axis=1)
         flags = np.array([self._flags_of(word) for word in words], np.bool_)
         self._flags = np.concatenate([self._flags, flags.T], axis=1)
-        self._uses = np.concatenate([self._uses, np.zeros(len(words), np.int64)])
 
     def _flags_of(self, word: str) -> tuple[bool, bool, bool]:
         begins_line = word[:1] == "\n"
@@ -612,15 +517,10 @@ class CorpusEncoder:
         has_tag = any(tag in body for tag in self._tags)  # a tag ends the text before it, spaces included
         return begins_line, has_tag or body[0].isspace(), has_tag or body[-1].isspace()
 
-    def _encode_whole(
-        self, ids: Ids, lengths: Lengths, lines: Sequence[str], numbers: list[int], table: int
-    ) -> tuple[Ids, Lengths]:
-        """The same ids with some lines encoded by the library."""
-        rows = np.split(ids, np.cumsum(lengths)[:-1])
-        encoded = self._tokenizers[table].encode_batch([lines[number] for number in numbers])
-        for number, row in zip(numbers, encoded, strict=True):
-            rows[number] = np.array(row, np.uint32)
-        return np.concatenate(rows), np.fromiter(map(len, rows), np.int64, len(rows))
+
+def _as_encoded(word: str) -> str:
+    """A word with the space before it; with a line break instead, it begins a line."""
+    return word[1:] if word[:1] == "\n" else " " + word
 
 
 def take(values: NDArray[Any], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[Any]:
