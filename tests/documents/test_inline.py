@@ -32,6 +32,7 @@ def raws(text: str) -> list[str]:
         ("a <b>bold</b> word", ["<b>", "</b>"]),
         ('a <a href="x > y">link</a>', ['<a href="x > y">', "</a>"]),
         ('see <x id="1"/>', ['<x id="1"/>']),
+        ('<input checked name=a /> or <hr /> or <a href="">', ["<input checked name=a />", "<hr />", '<a href="">']),
         ("{name} and {{other}} and ${var} and %{ruby} and {}", ["{name}", "{{other}}", "${var}", "%{ruby}", "{}"]),
         ("{n, plural, one {# file} other {# files}} left", ["{n, plural, one {# file} other {# files}}"]),
         ("%s of %(count)d, %1$s, %.2f and %ld", ["%s", "%(count)d", "%1$s", "%.2f", "%ld"]),
@@ -46,7 +47,17 @@ def test_tags_and_placeholders_are_found(text: str, marks: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a < b and c > d", "100% sure", "50 % de", "AT&T; R & D", "I <3 you", "at 5% discount"]
+    "text",
+    [
+        "a < b and c > d",
+        "100% sure",
+        "50 % de",
+        "AT&T; R & D",
+        "I <3 you",
+        "at 5% discount",
+        "sees <a small bird and the red house> near",
+        "</a small bird>",
+    ],
 )
 def test_words_are_not_taken_for_tags(text: str) -> None:
     assert raws(text) == []

@@ -1,7 +1,6 @@
 """Inline tags: take tags and placeholders out of a sentence, and insert them into its translation by word alignment.
 
-Positions in a target of T words are integers: 4t is the gap before word t and 4T the end; 4t + 1 and 4t + 2 stand
-inside word t, between its letters and the punctuation before and after them.
+A position in the target is a number of characters; the gap between two words is the position of the second.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Literal, NamedTuple
 
 from regard.text.alignments import Link
@@ -29,7 +28,10 @@ class Tag(NamedTuple):
 
 Piece = str | Tag
 
-TAG = r"</?[A-Za-z][\w:.-]*(?:\s(?:[^<>\"']|\"[^\"<]*\"|'[^'<]*')*)?/?>|<!--[^<>]*-->"  # <b>, </g>, <x id="1"/>
+ATTRIBUTE = r"\s++[\w:.@-]++(?:\s*+=\s*+(?:\"[^\"<]*\"|'[^'<]*'|[^\s\"'<>=]++))?"
+TAG = (  # <b>, </g>, <x id="1"/>; words in angle brackets have no attribute with = and no slash
+    rf"</?[A-Za-z][\w:.-]*+(?=\s*+/?>|[^<>]*=|[^<>]*/>)(?:{ATTRIBUTE})*+\s*+/?>|<!--[^<>]*-->"
+)
 PLACEHOLDER = (
     r"\{\w+,\s*(?:plural|select|selectordinal)\s*,(?:[^{}]|\{[^{}]*\})*\}"  # {n, plural, one {...} other {...}}
     r"|\{\{[^{}]*\}\}|[$%#]?\{[^{}\s]*\}"  # {{name}}, {0}, ${name}, %{name}
@@ -44,6 +46,7 @@ PLAIN_TEXT = re.compile(f"{ADDRESS}|{ENTITY}")  # plain text has these too, and 
 VOID_ELEMENTS = {"br", "hr", "img", "input", "wbr"}  # of HTML: they have no closing tag
 CLOSERS = {"(": ")", "[": "]", '"': '"', "'": "'", "«": "»", "“": "”", "‘": "’", "„": "“"}
 CLOSING_PUNCTUATION = set(",.;:!?…)]}»”’、。，！？")  # stands at the word before it
+LONE_PUNCTUATION = re.compile(r"[^\w\s]+(?:\s|$)")  # French writes "Bonjour !"
 MAX_DISTANCE = 8  # words from a tag whose alignment decides where it goes
 MAX_DEPTH = 50  # nested pairs in a text; deeper tags are placed one by one
 
@@ -91,14 +94,16 @@ class PlacedTag:
     """A tag, its position in the text, and whether it had spaces beside it."""
 
     tag: Tag
-    at: int
-    """Characters of the text without tags before it."""
     space_before: bool | None
     """None at the beginning of the text."""
     space_after: bool | None
     """None at its end."""
+    at: int = 0
+    """Characters of the text without tags before it."""
     separates: bool = False
     """Whether nothing else separated the words before and after it, as with <br/>."""
+    opening: PlacedTag | None = None
+    """Of a closing tag whose pair crosses another: the tag that must come before it."""
 
 
 class Extracted(NamedTuple):
@@ -125,32 +130,30 @@ def extract_tags(pieces: Sequence[Piece]) -> Extracted:
         trailing = pieces[-1][len(pieces[-1].rstrip()) :]
         pieces[-1] = pieces[-1].rstrip()
     pieces = [piece for piece in pieces if piece]
+    spaces = [  # before and after each piece: whether the text there begins or ends with a space
+        (isinstance(piece, str) and piece[0].isspace(), isinstance(piece, str) and piece[-1].isspace())
+        for piece in pieces
+    ]
     text, tags = "", list[PlacedTag]()
     waiting: list[PlacedTag] = []  # tags since the last words
     space = False  # since the last words
     for i, piece in enumerate(pieces):
         if isinstance(piece, Tag):
-            waiting.append(PlacedTag(piece, len(text), _has_space(pieces, i - 1, -1), _has_space(pieces, i + 1, 0)))
+            before = spaces[i - 1][1] if i else None
+            after = spaces[i + 1][0] if i + 1 < len(pieces) else None
+            waiting.append(PlacedTag(piece, before, after))
         elif piece.isspace():
             space = True
         else:
-            separator = _separator(text, piece, waiting, space or piece[:1].isspace())
+            separator = _separator(text, piece, waiting, space or piece[0].isspace())
             for placed in waiting:
                 placed.at = len(text) + (len(separator) if placed.tag.side == "open" else 0)
             tags += waiting
             text += separator + piece.strip()
-            waiting, space = [], piece[-1:].isspace()
+            waiting, space = [], piece[-1].isspace()
     for placed in waiting:
         placed.at = len(text)
     return Extracted(text, tags + waiting, leading, trailing)
-
-
-def _has_space(pieces: Sequence[Piece], i: int, edge: int) -> bool | None:
-    """Whether the piece beside a tag has a space at the edge next to it."""
-    if not 0 <= i < len(pieces):
-        return None
-    piece = pieces[i]
-    return isinstance(piece, str) and piece[edge].isspace()
 
 
 def _separator(text: str, piece: str, tags: Sequence[PlacedTag], space: bool) -> str:
@@ -159,9 +162,8 @@ def _separator(text: str, piece: str, tags: Sequence[PlacedTag], space: bool) ->
         return ""
     if space:
         return "" if tags and piece[0] in CLOSING_PUNCTUATION else " "  # "Hello {name}!" becomes "Hello!"
-    sides = [placed.tag.side for placed in tags]
-    separate = "alone" in sides or ("close" in sides and "open" in sides)
-    if separate and text[-1].isalnum() and piece[0].isalnum():
+    sides = {placed.tag.side for placed in tags}
+    if ("alone" in sides or sides == {"open", "close"}) and text[-1].isalnum() and piece[0].isalnum():
         for placed in tags:
             placed.separates = True
         return " "
@@ -181,27 +183,23 @@ class Word(NamedTuple):
     has_letters: bool
 
 
-def _make_word(text: str, start: int, end: int) -> Word:
-    letters = [i for i in range(start, end) if text[i].isalnum()]
-    first, last = (letters[0], letters[-1] + 1) if letters else (start, end)
-    return Word(start, end, first, last, bool(letters))
-
-
-def _aligned_words(text: str, indices: Iterable[int]) -> list[Word]:
+def _find_words(text: str, count: int) -> list[Word]:
     """The words that an alignment counts; in text without spaces these are tokens, assumed to be of equal length."""
-    words = [_make_word(text, *match.span()) for match in re.finditer(r"\S+", text)]
-    count = max(indices, default=-1) + 1
-    if count <= len(words):
-        return words
-    edges = [i * len(text) // count for i in range(count + 1)]
-    return [_make_word(text, start, end) for start, end in pairwise(edges)]
+    spans = [match.span() for match in re.finditer(r"\S+", text)]
+    if count > len(spans):
+        spans = list(pairwise(i * len(text) // count for i in range(count + 1)))
+    words = []
+    for start, end in spans:
+        letters = [i for i in range(start, end) if text[i].isalnum()]
+        first, last = (letters[0], letters[-1] + 1) if letters else (start, end)
+        words.append(Word(start, end, first, last, bool(letters)))
+    return words
 
 
 @dataclass(eq=False)
 class Node:
     """A single tag, or a pair of tags with its content, and its position in the target."""
 
-    order: int
     opening: PlacedTag
     closing: PlacedTag | None = None
     inside: list[Node] = field(default_factory=list)
@@ -216,50 +214,53 @@ def insert_tags(extracted: Extracted, target: str, alignment: Sequence[Link] | N
 
     Without an alignment, positions are kept in proportion to the length.
     """
-    if not extracted.tags:
-        return [piece for piece in (extracted.leading, target, extracted.trailing) if piece]
-    alignment = alignment or []
-    source_words = _aligned_words(extracted.text, (source for source, _ in alignment))
-    target_words = _aligned_words(target, (target for _, target in alignment))
-    nodes, crossing = _build_tree(extracted.tags)
-    _Placement(source_words, target_words, alignment).place(nodes, 0, 4 * len(target_words))
-    merged = _merge(target, target_words, _keep_order(list(_flatten(nodes)), crossing))
-    return [piece for piece in (extracted.leading, *merged, extracted.trailing) if piece]
+    nodes = _build_tree(extracted.tags)
+    placement = _Placement(extracted.text, target, alignment or [])
+    if placement.target:
+        placement.place(nodes, 0, len(target))
+    pieces: list[Piece] = [extracted.leading]
+    end = 0
+    for position, group in groupby(_in_order(_flatten(nodes)), key=lambda placed: placed[0]):
+        before = target[end:position]
+        words = before.rstrip()
+        pieces.append(words)
+        space = before[len(words) :]
+        pieces += _spaced([placed for _, placed in group], target[:position].rstrip(), space, target[position:])
+        end = position
+    return [piece for piece in (*pieces, target[end:], extracted.trailing) if piece]
 
 
-def _build_tree(tags: Sequence[PlacedTag]) -> tuple[list[Node], list[tuple[PlacedTag, PlacedTag]]]:
-    """Nested pairs and single tags as a tree; and pairs that cross others, whose order must be kept."""
+def _build_tree(tags: Sequence[PlacedTag]) -> list[Node]:
+    """Nested pairs and single tags as a tree; the tags of a pair that crosses another become single tags."""
     root: list[Node] = []
     stack: list[Node] = []
-    crossing: list[tuple[PlacedTag, PlacedTag]] = []
     crossed: list[PlacedTag] = []
 
-    def unnest() -> PlacedTag:
+    def unnest() -> None:
         """Make the innermost open tag a single one."""
         node = stack.pop()
         (stack[-1].inside if stack else root).extend(node.inside)
         node.inside = []
-        return node.opening
+        crossed.append(node.opening)
 
-    for order, placed in enumerate(tags):
+    for placed in tags:
         siblings = stack[-1].inside if stack else root
         if placed.tag.side == "open" and (placed.tag.element or len(stack) < MAX_DEPTH):
-            stack.append(Node(order, placed))
+            stack.append(Node(placed))
             siblings.append(stack[-1])
         elif placed.tag.side == "close" and _is_open(stack, placed):
             while not _belong(stack[-1].opening, placed):
-                crossed.append(unnest())
+                unnest()
             stack.pop().closing = placed
         else:
             if placed.tag.side == "close":
-                partner = next((opening for opening in reversed(crossed) if _belong(opening, placed)), None)
-                if partner is not None:
-                    crossed.remove(partner)
-                    crossing.append((partner, placed))
-            siblings.append(Node(order, placed))
+                placed.opening = next((opening for opening in reversed(crossed) if _belong(opening, placed)), None)
+            if placed.opening is not None:
+                crossed.remove(placed.opening)
+            siblings.append(Node(placed))
     while stack:
         unnest()
-    return root, crossing
+    return root
 
 
 def _belong(opening: PlacedTag, closing: PlacedTag) -> bool:
@@ -277,31 +278,32 @@ def _is_open(stack: Sequence[Node], closing: PlacedTag) -> bool:
 
 
 class _Placement:
-    """Finds the positions of tags in the target."""
+    """Finds the positions of tags in a target that has words."""
 
-    def __init__(self, source: list[Word], target: list[Word], alignment: Sequence[Link]) -> None:
-        self.source, self.target = source, target
-        self.aligned: list[list[int]] = [[] for _ in source]  # target words of each source word
+    def __init__(self, text: str, target: str, alignment: Sequence[Link]) -> None:
+        self.source = _find_words(text, max((i for i, _ in alignment), default=-1) + 1)
+        self.target = _find_words(target, max((j for _, j in alignment), default=-1) + 1)
+        self.gaps = [*(word.start for word in self.target), len(target)]
+        self.aligned: list[list[int]] = [[] for _ in self.source]  # target words of each source word
         for i, j in alignment:
             self.aligned[i].append(j)
 
     def place(self, nodes: list[Node], low: int, high: int) -> None:
         """Give sibling nodes positions between two others; pairs do not overlap."""
         pairs = [node for node in nodes if self.place_pair(node, low, high)]
-        pairs.sort(key=lambda node: (sum(node.words) / len(node.words), node.order))
+        pairs.sort(key=lambda node: sum(node.words) / len(node.words))
         for left, right in pairwise(pairs):
             if left.end > right.start:
-                cut = _best_cut(left, right)
+                cut = self.best_cut(left, right)
                 left.start, left.end = min(left.start, cut), min(left.end, cut)
                 right.start, right.end = max(right.start, cut), max(right.end, cut)
-        placed = set(map(id, pairs))
         for node in nodes:
-            if id(node) not in placed:
-                node.start = node.end = _outside(self.find_gap(node.opening, low, high), pairs, node.order)
+            if node not in pairs:
+                node.start = node.end = _outside(self.find_gap(node.opening, low, high), pairs)
         for node in nodes:
             if node.closing is not None:
                 self.place(node.inside, node.start, node.end)
-        nodes.sort(key=lambda node: (node.start, node.end, node.order))
+        nodes.sort(key=lambda node: (node.start, node.end))
 
     def place_pair(self, node: Node, low: int, high: int) -> bool:
         """Place a pair around the words aligned to those inside it; False if it has no words inside."""
@@ -316,34 +318,34 @@ class _Placement:
         node.words = sorted({j for words in self.aligned[first : last + 1] for j in words})
         if last - first + 1 == len(self.source):
             node.start = 0 if opening <= before.start else self.letters_start(0)
-            node.end = 4 * len(self.target) if closing >= after.end else self.letters_end(len(self.target) - 1)
+            node.end = self.gaps[-1] if closing >= after.end else self.letters_end(len(self.target) - 1)
             node.words = list(range(len(self.target)))
         elif node.words:
             # Punctuation that stood outside stays outside.
             bare_start = before.first <= opening or before.first == before.start
             bare_end = after.last == after.end or closing <= after.last
-            node.start = self.letters_start(node.words[0]) if bare_start else 4 * node.words[0]
-            node.end = self.letters_end(node.words[-1]) if bare_end else 4 * node.words[-1] + 4
+            node.start = self.letters_start(node.words[0]) if bare_start else self.gaps[node.words[0]]
+            node.end = self.letters_end(node.words[-1]) if bare_end else self.gaps[node.words[-1] + 1]
         else:
             node.start, node.end = sorted(self.find_gap(tag, low, high) for tag in (node.opening, node.closing))
-            node.words = list(range(node.start // 4, max(node.end // 4, node.start // 4 + 1)))
+            start = self.words_before(node.start)
+            node.words = list(range(start, max(self.words_before(node.end), start + 1)))
         node.start, node.end = (min(max(place, low), high) for place in (node.start, max(node.start, node.end)))
-        node.words = node.words or [0]
         return True
 
     def letters_start(self, word: int) -> int:
         """The position before the letters of a word, or of the first word after it that has letters."""
         word = next((i for i in range(word, len(self.target)) if self.target[i].has_letters), word)
-        if not self.target or self.target[word].first == self.target[word].start:
-            return 4 * max(word, 0)
-        return 4 * word + 1
+        return self.target[word].first
 
     def letters_end(self, word: int) -> int:
         """The position after the letters of a word, or of the last word before it that has letters."""
         word = next((i for i in range(word, -1, -1) if self.target[i].has_letters), word)
-        if not self.target or self.target[word].last == self.target[word].end:
-            return 4 * (word + 1)
-        return 4 * word + 2
+        return self.gaps[word + 1] if self.target[word].last == self.target[word].end else self.target[word].last
+
+    def words_before(self, position: int) -> int:
+        """The number of words whose letters end before a position."""
+        return bisect_right(self.target, position, key=lambda word: word.last)
 
     def find_gap(self, placed: PlacedTag, low: int, high: int) -> int:
         """The gap between target words that the fewest alignment links cross; near words count more."""
@@ -354,7 +356,7 @@ class _Placement:
             glued = (placed.space_before if before else placed.space_after) is False
             weight = (2.0 if glued else 1.0) / 2 ** (middle - 1 - i if before else i - middle)
             links += [(before, j, weight) for j in self.aligned[i]]
-        first, last = -(-low // 4), high // 4
+        first, last = bisect_left(self.gaps, low), bisect_right(self.gaps, high) - 1
         proportional = round(len(self.target) * middle / len(self.source)) if self.source else 0
         candidates = {proportional, *(gap for _, j, _ in links for gap in (j, j + 1))}
 
@@ -363,31 +365,27 @@ class _Placement:
             return crossed, abs(gap - proportional), gap
 
         best = min({min(max(gap, first), max(first, last)) for gap in candidates}, key=cost)
-        position = 4 * best
+        position = self.gaps[best]
         if best and middle and self.source[middle - 1].last <= placed.at < self.source[middle - 1].end:
             position = self.letters_end(best - 1)  # it stood before the punctuation of its word: "Hello {name}!"
         return min(max(position, low), high)
 
+    def best_cut(self, left: Node, right: Node) -> int:
+        """Where to separate two overlapping pairs, so that the fewest words are on the wrong side."""
+        low, high = max(left.start, right.start), left.end
 
-def _best_cut(left: Node, right: Node) -> int:
-    """Where to separate two overlapping pairs, so that the fewest words are on the wrong side."""
-    low, high = max(left.start, right.start), left.end
+        def wrong_words(position: int) -> tuple[int, int]:
+            word = self.words_before(position)
+            return len(left.words) - bisect_left(left.words, word) + bisect_left(right.words, word), position
 
-    def wrong_words(position: int) -> tuple[int, int]:
-        word = (position + 2) // 4
-        return len(left.words) - bisect_left(left.words, word) + bisect_left(right.words, word), position
-
-    candidates: list[int] = [low, high, *range(-(-low // 4) * 4, high, 4)]
-    return min(candidates, key=wrong_words)
+        return min([low, high, *(gap for gap in self.gaps if low < gap < high)], key=wrong_words)
 
 
-def _outside(position: int, pairs: Sequence[Node], order: int) -> int:
+def _outside(position: int, pairs: Sequence[Node]) -> int:
     """Move a position inside a pair to its nearer edge: a tag that stood outside the pair stays outside."""
     for pair in pairs:
         if pair.start < position < pair.end:
-            to_start, to_end = position - pair.start, pair.end - position
-            before = to_start < to_end or (to_start == to_end and order < pair.order)
-            return pair.start if before else pair.end
+            return pair.start if position - pair.start <= pair.end - position else pair.end
     return position
 
 
@@ -399,63 +397,33 @@ def _flatten(nodes: Sequence[Node]) -> Iterator[tuple[int, PlacedTag]]:
             yield node.end, node.closing
 
 
-def _keep_order(
-    tags: list[tuple[int, PlacedTag]], crossing: Sequence[tuple[PlacedTag, PlacedTag]]
-) -> list[tuple[int, PlacedTag]]:
+def _in_order(tags: Iterable[tuple[int, PlacedTag]]) -> Iterator[tuple[int, PlacedTag]]:
     """Move the closing tags of crossing pairs after their opening tags."""
-    indices = {id(placed): i for i, (_, placed) in enumerate(tags)}
-    early = {id(opening): closing for opening, closing in crossing if indices[id(closing)] < indices[id(opening)]}
-    moved = set(map(id, early.values()))
-    ordered = []
+    written: set[PlacedTag] = set()
+    late: dict[PlacedTag, PlacedTag] = {}  # closing tags that wait for their opening tags
     for position, placed in tags:
-        if id(placed) not in moved:
-            ordered.append((position, placed))
-        if id(placed) in early:
-            ordered.append((position, early[id(placed)]))
-    return ordered
+        if placed.opening is not None and placed.opening not in written:
+            late[placed.opening] = placed
+            continue
+        written.add(placed)
+        yield position, placed
+        if placed in late:
+            yield position, late[placed]
 
 
-def _merge(target: str, words: Sequence[Word], tags: Sequence[tuple[int, PlacedTag]]) -> list[Piece]:
-    """Words and tags in order."""
-    groups: dict[int, list[PlacedTag]] = {}
-    for position, placed in tags:
-        groups.setdefault(position, []).append(placed)
-    pieces: list[Piece] = []
-    end = 0
-    for i, word in enumerate(words):
-        space = target[end : word.start]
-        punctuation = not word.has_letters  # French writes "Bonjour !"
-        group = groups.get(4 * i, [])
-        pieces += _spaced(group, space, first=i == 0, tight=i > 0 and not space, punctuation=punctuation)
-        pieces.append(target[word.start : word.first])
-        pieces += _spaced(groups.get(4 * i + 1, []), "", first=True)
-        pieces.append(target[word.first : word.last])
-        pieces += _spaced(groups.get(4 * i + 2, []), "", last=True)
-        pieces.append(target[word.last : word.end])
-        end = word.end
-    pieces += _spaced(groups.get(4 * len(words), []), "", first=not words, last=True)
-    return [piece for piece in pieces if piece]
-
-
-def _spaced(
-    tags: Sequence[PlacedTag],
-    space: str,
-    *,
-    first: bool = False,
-    last: bool = False,
-    tight: bool = False,
-    punctuation: bool = False,
-) -> list[Piece]:
-    """The tags between two words with spaces where they had some, and at least one where the words need it."""
-    if not tags:
-        return [space]
-    spaces = [_had_space(before, after) and not tight for before, after in pairwise([None, *tags, None])]
-    spaces[0] &= not first
-    spaces[-1] &= not last
+def _spaced(tags: Sequence[PlacedTag], left: str, space: str, right: str) -> list[Piece]:
+    """The tags between two texts with spaces where they had some, and at least one where the words need it."""
+    glued = not space and left != "" and right != ""
+    after_letter, before_letter = left[-1:].isalnum(), right[:1].isalnum()
+    spaces = [_had_space(before, after) for before, after in pairwise([None, *tags, None])]
+    if glued and after_letter and before_letter:
+        spaces = [False] * len(spaces)
+    spaces[0] &= left != "" and (not glued or after_letter)
+    spaces[-1] &= right != "" and (not glued or before_letter)
     if space and not any(spaces) and not any(placed.separates for placed in tags):
         attached = [placed.tag.side == "close" or _is_attached(placed) for placed in tags]
         spaces[[*attached, False].index(False)] = True
-    spaces[-1] |= bool(space) and punctuation
+    spaces[-1] |= bool(space) and LONE_PUNCTUATION.match(right) is not None
     pieces: list[Piece] = []
     for i, wanted in enumerate(spaces):
         pieces += [space or " "] * wanted

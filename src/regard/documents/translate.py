@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -90,24 +90,13 @@ def _find_gap(entry: Entry, everything: bool, outcome: Outcome) -> str | Gap:
     return entry.raw
 
 
-def _fill(parts: Iterable[str | Gap], translate: Translate, outcome: Outcome) -> Iterator[str]:
-    """The parts of a document as text, its gaps filled a few hundred segments at a time."""
-    waiting: list[str | Gap] = []
-    segments = characters = 0
-    for part in chain(parts, [None]):
-        if part is not None:
-            waiting.append(part)
-            if isinstance(part, Gap):
-                segments += len(part.segments)
-            texts = [part] if isinstance(part, str) else map(join_pieces, part.segments)
-            characters += sum(map(len, texts))
-            if segments < READ_AHEAD_TEXTS and characters < READ_AHEAD_CHARACTERS:
-                continue
-        untranslated = [segment for gap in waiting if isinstance(gap, Gap) for segment in gap.segments]
-        translations = iter(translate_pieces(untranslated, translate, outcome))
-        for text in waiting:
-            yield text if isinstance(text, str) else text.write([next(translations) for _ in text.segments])
-        waiting, segments, characters = [], 0, 0
+def _fill(parts: Iterator[str | Gap], translate: Translate, outcome: Outcome) -> Iterator[str]:
+    """The parts of a document as text, its gaps filled a few hundred at a time."""
+    while window := list(islice(parts, READ_AHEAD_TEXTS)):
+        segments = [segment for gap in window if isinstance(gap, Gap) for segment in gap.segments]
+        translations = iter(translate_pieces(segments, translate, outcome))
+        for part in window:
+            yield part if isinstance(part, str) else part.write([next(translations) for _ in part.segments])
 
 
 def translate_pieces(texts: Sequence[Sequence[Piece]], translate: Translate, outcome: Outcome) -> list[list[Piece]]:
