@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard.cli import tables
+from regard.cli.stories import racing
 from regard.config import find_config
 from regard.counting import count
 from regard.errors import FolderError, RunError
@@ -132,7 +132,8 @@ def test_on_a_gpu_all_models_use_larger_batches_of_few_shapes(tmp_path: Path) ->
 
 
 def test_without_a_terminal_each_start_and_end_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with tables.racing() as show:
+    racers = [lineage.Racer(name, 1, Path(name)) for name in ("dot", "none")]
+    with racing() as show:
         for states in (("running", "waiting"), ("running", "waiting"), ("finished", "running")):
-            show([(name, state, 1) for name, state in zip(("dot 1", "none 1"), states, strict=True)], 4)
+            show(list(zip(racers, states, strict=True)), 4)
     assert capsys.readouterr().err.splitlines() == ["dot 1: running", "dot 1: finished", "none 1: running"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import io
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +89,6 @@ def test_a_text_longer_than_the_positions_is_read_in_parts() -> None:
     long = "the old house sees a small bird " * 5
     assert np.isfinite(make().embed([long])).all()
     assert not np.allclose(make().embed([long]), make().embed([long[:40]]))
-
-
-def test_embeddings_of_a_stream_are_one_npy_file() -> None:
-    texts, file = ["the old house", "", "a bird"], io.BytesIO()
-    assert make().save_embeddings(iter(texts), file, pool="mean", progress=lambda done: None) == 3
-    file.seek(0)
-    assert np.array_equal(np.load(file), make().embed(texts))
 
 
 def test_a_bert_folder_is_a_reader_and_no_translator(tmp_path: Path) -> None:

@@ -12,16 +12,16 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from regard.cli import aligning, counting, data, evaluating, explaining, stories, training, translating
+from regard.cli import evaluating, inspecting, preparing, stories, training, translating
 from regard.errors import RegardError
 
 HELP = "Train, use, measure and inspect sequence models: RNN with attention, Transformer, BERT, GPT."
 GROUPS: dict[str, list[Callable[..., None]]] = {
-    "Prepare": [data.check, counting.count],  # and the group of commands `data`
+    "Prepare": [preparing.check, preparing.count],  # and the group of commands `data`
     "Train": [training.train],
     "Measure": [evaluating.evaluate, evaluating.compare],
     "Use": [translating.translate, translating.generate, translating.fill, translating.embed],
-    "Inspect": [explaining.explain, aligning.align],
+    "Inspect": [inspecting.explain, inspecting.align],
     "Stories": [stories.demo, stories.lineage],
 }
 EXAMPLES = ("regard demo", "regard train train.en train.fr --out runs/en-fr", "regard translate runs/en-fr letter.en")
@@ -50,11 +50,11 @@ def _root(
 for group, functions in GROUPS.items():
     for function in functions:
         app.command(rich_help_panel=group)(function)
-app.add_typer(data.data, name="data", rich_help_panel="Prepare")
+app.add_typer(preparing.data, name="data", rich_help_panel="Prepare")
 
 
 def command_line() -> Any:
-    """The root command, with examples in the help and without type names next to flags."""
+    """The root command, with examples in the help and without type names next to flags and arguments."""
     program: Any = typer.main.get_command(app)
     program.callback.__dict__["examples"] = EXAMPLES
     for command in _commands(program):
@@ -63,6 +63,8 @@ def command_line() -> Any:
         for parameter in [*command.params, command.get_help_option(typer.Context(command))]:
             if getattr(parameter, "is_flag", False):
                 parameter.metavar = ""
+            elif parameter.param_type_name == "argument":
+                parameter.display_type_rich = lambda ctx: None
     return program
 
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-import typer
+from regard.cli import tables
+from regard.cli.options import (
+    Beams,
+    Device,
+    Force,
+    Json,
+    Page,
+    Threads,
+    Values,
+    argument,
+    check_page,
+    examples,
+    flag,
+    numbers,
+    option,
+)
+from regard.evaluation.metrics import Tokenizer
 
-from regard.cli.options import Beams, Device, Force, Json, Page, Threads, Values, check_page, examples, numbers
-
-Reference = Annotated[list[str], typer.Option(metavar="FILE", help="Reference translations; may be repeated.")]
-Lowercase = Annotated[bool, typer.Option("--lowercase", help="Ignore case in BLEU and chrF; TER always does.")]
-Tokenize = Annotated[
-    Literal["13a", "intl", "none", "char", "zh", "ja-mecab", "ko-mecab"] | None,
-    typer.Option(help="The tokenizer of BLEU. By default 13a."),
-]
-Lengths = Annotated[
-    str | None, typer.Option(metavar="10,20,30", help="Upper limits of the length buckets, in reference words.")
-]
+Reference = Annotated[list[str], option("FILE", "Reference translations; may be repeated.")]
+Lowercase = Annotated[bool, flag("--lowercase", "Ignore case in BLEU and chrF; TER always does.")]
+Tokenize = Annotated[Tokenizer | None, option(None, "The tokenizer of BLEU. By default 13a.")]
+Lengths = Annotated[str | None, option("10,20,30", "Upper limits of the length buckets, in reference words.")]
 
 
 @examples(
@@ -24,27 +33,21 @@ Lengths = Annotated[
     "regard evaluate --hypothesis mine.fr --reference test.fr --json",
 )
 def evaluate(
-    folder: Annotated[
-        str | None, typer.Argument(metavar="FOLDER", help="A model folder, or several joined by +.")
-    ] = None,
+    folder: Annotated[str | None, argument("FOLDER", "A model folder, or several joined by +.")] = None,
     source: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The text to translate; for a gpt or bert, the text to score.")
+        str | None, option("FILE", "The text to translate; for a gpt or bert, the text to score.")
     ] = None,
     reference: Reference = [],  # noqa: B006 - typer copies it
-    hypothesis: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Score these translations instead of a model folder.")
-    ] = None,
-    train: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Target-language training text, for scores by word frequency.")
-    ] = None,
+    hypothesis: Annotated[str | None, option("FILE", "Score these translations instead of a model folder.")] = None,
+    train: Annotated[str | None, option("FILE", "Target-language training text, for scores by word frequency.")] = None,
     glossary: Annotated[
-        str | None, typer.Option(metavar="TSV", help="Report how many terms are translated as the glossary requires.")
+        str | None, option("TSV", "Report how many terms are translated as the glossary requires.")
     ] = None,
     lowercase: Lowercase = False,
     tokenize: Tokenize = None,
     lengths: Lengths = None,
     report: Page = None,
-    sentences: Annotated[bool, typer.Option("--sentences", help="With --json: add the scores of every line.")] = False,
+    sentences: Annotated[bool, flag("--sentences", "With --json: add the scores of every line.")] = False,
     beams: Beams = None,
     values: Values = [],  # noqa: B006 - typer copies it
     force: Force = False,
@@ -56,26 +59,16 @@ def evaluate(
 
     A gpt or bert folder is scored by its perplexity on the source text.
     """
-    from regard.cli import tables
-    from regard.devices import use_threads
     from regard.evaluation.evaluate import Evaluation, is_language_model, refuse
     from regard.evaluation.evaluate import evaluate as score
 
     if folder and is_language_model(folder):
         refuse({"--report": report, "--sentences": sentences}, f"is for translations, and {folder} is a language model")
-    check_page(report, *filter(None, [source, hypothesis, train, glossary]), *reference, force=force)
-    use_threads(threads)
+    check_page(report, source, hypothesis, train, glossary, *reference, force=force)
+    options = _options(lowercase, tokenize, lengths, beams, values, device)
+    files: dict[str, Any] = {"hypothesis": hypothesis, "train": train, "glossary": glossary}
     with tables.counting_bar("evaluating") as progress:
-        result = score(
-            folder or None,
-            source=source,
-            reference=reference,
-            hypothesis=hypothesis,
-            train=train,
-            glossary=glossary,
-            progress=progress,
-            **_options(lowercase, tokenize, lengths, beams, values, device),
-        )
+        result = score(folder or None, source=source, reference=reference, progress=progress, **files, **options)
         if report is not None and isinstance(result, Evaluation):
             result.save(report, force=force)
     values_shown = result.to_dict(sentences=sentences) if isinstance(result, Evaluation) else result.to_dict()
@@ -87,9 +80,9 @@ def evaluate(
     "regard compare old.fr new.fr --reference test.fr --report compare.html",
 )
 def compare(
-    systems: Annotated[list[str], typer.Argument(metavar="A B ...", help="Model folders or files of translations.")],
+    systems: Annotated[list[str], argument("A B ...", "Model folders or files of translations.")],
     reference: Reference = [],  # noqa: B006 - typer copies it
-    source: Annotated[str | None, typer.Option(metavar="FILE", help="The text that model folders translate.")] = None,
+    source: Annotated[str | None, option("FILE", "The text that model folders translate.")] = None,
     lowercase: Lowercase = False,
     tokenize: Tokenize = None,
     lengths: Lengths = None,
@@ -102,14 +95,11 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare systems side by side: scores, paired significance tests against the first one, and where they differ."""
-    from regard.cli import tables
-    from regard.devices import use_threads
     from regard.evaluation.compare import compare as side_by_side
 
-    check_page(report, *filter(None, [source]), *reference, *systems, force=force)
-    use_threads(threads)
+    check_page(report, source, *reference, *systems, force=force)
+    options = _options(lowercase, tokenize, lengths, beams, values, device)
     with tables.counting_bar("comparing") as progress:
-        options = _options(lowercase, tokenize, lengths, beams, values, device)
         result = side_by_side(systems, source=source, reference=reference, progress=progress, **options)
         if report is not None:
             result.save(report, force=force)

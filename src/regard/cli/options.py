@@ -23,62 +23,78 @@ def examples(*lines: str) -> Callable[[Command], Command]:
     return decorate
 
 
-def parse_path(text: str) -> Path:
-    """Parse a path; an empty one would be the current folder."""
+def argument(metavar: str, text: str) -> Any:
+    """A positional argument; `text` is its help."""
+    return typer.Argument(metavar=metavar, help=text)
+
+
+def option(metavar: str | None, text: str, *names: str, **settings: Any) -> Any:
+    """An option with a value; `text` is its help."""
+    return typer.Option(*names, metavar=metavar, help=text, **settings)
+
+
+def flag(name: str, text: str) -> Any:
+    """An option without a value; `text` is its help."""
+    return typer.Option(name, help=text)
+
+
+def output(metavar: str, text: str) -> Any:
+    """The option --out, whose value may not be empty: an empty path would be the current folder."""
+    return typer.Option("--out", "-o", parser=_parse_path, metavar=metavar, help=text)
+
+
+def _parse_path(text: str) -> Path:
     if not text:
         raise typer.BadParameter("its name is empty.")
     return Path(text)
 
 
-Device = Annotated[
-    Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="The device; auto uses a GPU if there is one.")
-]
-Threads = Annotated[int | None, typer.Option(metavar="N", min=1, max=1024, help="CPU threads. By default all cores.")]
-Beams = Annotated[
-    int | None, typer.Option(metavar="N", min=1, max=100, help="Beam size. By default that of the folder's config.")
-]
-Seed = Annotated[int | None, typer.Option(metavar="N", min=0, help="The random seed.")]
-Values = Annotated[
-    list[str],
-    typer.Option("--set", metavar="SECTION.FIELD=VALUE", help="Set a field of the config; may be repeated."),
-]
+def _use_threads(number: int | None) -> int | None:
+    if number:
+        from regard.devices import use_threads
 
-Source = Annotated[
-    str,
-    typer.Argument(metavar="SOURCE", help="A text file, a file with both sides, a folder, or - for standard input."),
-]
-Target = Annotated[
-    str | None, typer.Argument(metavar="TARGET", help="The target side: one line for each line of SOURCE.")
-]
-Languages = Annotated[
-    str | None, typer.Option(metavar="EN,FR", help="The two languages to read from a file with both sides.")
-]
-Fields = Annotated[str | None, typer.Option(metavar="A,B", help="The two fields to read from a JSONL file.")]
-
-OutFolder = Annotated[
-    Path, typer.Option("--out", "-o", parser=parse_path, metavar="FOLDER", help="The folder to write.")
-]
-OutFile = Annotated[
-    Path | None,
-    typer.Option("--out", "-o", parser=parse_path, metavar="FILE", help="The file to write to."),
-]
-Page = Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Write the report as a web page.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
+        use_threads(number)
+    return number
 
 
-def check_output(out: Path | None, *inputs: str, force: bool) -> None:
+Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], option(None, "The device; auto uses a GPU if there is one.")]
+Threads = Annotated[
+    int | None, option("N", "CPU threads. By default all cores.", min=1, max=1024, callback=_use_threads)
+]
+Beams = Annotated[int | None, option("N", "Beam size. By default that of the folder's config.", min=1, max=100)]
+Values = Annotated[list[str], option("SECTION.FIELD=VALUE", "Set a field of the config; may be repeated.", "--set")]
+Tag = Annotated[str, option("<2fr>", "A tag to put before every source sentence, as in training.")]
+
+Folder = Annotated[str, argument("FOLDER", "A model folder, or an ensemble of several joined by +.")]
+Lines = Annotated[str, argument("FILE or -", "One text per line.")]
+Source = Annotated[str, argument("SOURCE", "A text file, a file with both sides, a folder, or - for standard input.")]
+Target = Annotated[str | None, argument("TARGET", "The target side: one line for each line of SOURCE.")]
+Valid = Annotated[
+    tuple[str, str] | None,
+    option("SOURCE TARGET", "Validation files; the best checkpoint is chosen on them."),
+]
+Languages = Annotated[str | None, option("EN,FR", "The two languages to read from a file with both sides.")]
+Fields = Annotated[str | None, option("A,B", "The two fields to read from a JSONL file.")]
+
+OutFolder = Annotated[Path, output("FOLDER", "The folder to write.")]
+OutFile = Annotated[Path | None, output("FILE", "The file to write to.")]
+Page = Annotated[Path | None, option("FILE.html", "Write the report as a web page.", "--report")]
+Force = Annotated[bool, flag("--force", "Overwrite existing files.")]
+Json = Annotated[bool, flag("--json", "Print one JSON object on standard output and nothing else.")]
+
+
+def check_output(out: Path | None, *inputs: str | Path | None, force: bool) -> None:
     """Raise a FolderError if an output file exists and --force is not given, or if it is an input file."""
-    if out is None:
+    if out is None or not out.exists():
         return
     for name in inputs:
-        if name not in ("", "-") and out.exists() and Path(name).exists() and out.samefile(name):
+        if name not in (None, "", "-") and Path(name).exists() and out.samefile(name):
             raise FolderError(f"{out} is an input file: choose another output file")
-    if out.exists() and not force:
+    if not force:
         raise FolderError(f"{out} already exists: choose another name, or replace it with --force")
 
 
-def check_page(page: Path | None, *inputs: str, force: bool) -> None:
+def check_page(page: Path | None, *inputs: str | Path | None, force: bool) -> None:
     """Check the output file of a web page."""
     check_output(page, *inputs, force=force)
     if page is not None and page.suffix.lower() not in (".html", ".htm"):
@@ -93,11 +109,11 @@ def numbers(flag: str, text: str, example: str) -> list[int]:
         raise ConfigError(f"{flag} ({text}) must be whole numbers separated by commas, such as {example}") from None
 
 
-def two(flag: str, text: str | None, noun: str, example: str) -> tuple[str, str] | None:
+def two(flag: str, text: str | None) -> tuple[str, str] | None:
     """Parse two comma-separated words, such as en,fr."""
     if not text:
         return None
     words = [word.strip() for word in text.split(",")]
     if len(words) != 2 or not all(words):
-        raise ConfigError(f"{flag} ({text}) must be two {noun} separated by a comma, such as {example}")
+        raise ConfigError(f"{flag} ({text}) must be two words separated by a comma, such as en,fr")
     return words[0], words[1]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.options import Device, Json, OutFolder, Threads, examples
+from regard.cli import tables
+from regard.cli.options import Device, Json, OutFolder, Threads, examples, option
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from regard.stories.lineage import Racer
 
 STOPPED = "stopped; the same command resumes"
@@ -23,26 +23,22 @@ STOPPED = "stopped; the same command resumes"
 @examples("regard demo", "regard demo --out /tmp/demo --updates 500")
 def demo(
     out: OutFolder = Path("demo"),
-    updates: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Updates to train for. By default those of the recipe.")
-    ] = None,
+    updates: Annotated[int | None, option("N", "Updates to train for. By default those of the recipe.", min=1)] = None,
     device: Device = "auto",
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Train, score and explain an English-French translator in minutes, on the built-in corpus."""
     from regard.cli.live import viewing
-    from regard.devices import use_threads
     from regard.stories.demo import run
 
-    use_threads(threads)
     with viewing(quiet=False) as view:
         results = run(out, updates=updates, device=device, say=view.say, observe=view.observe)
     if not results["finished"]:
         view.say(STOPPED)
         raise typer.Exit(128 + results["signal"])
     if as_json:
-        return print(json.dumps(results, indent=2, ensure_ascii=False))
+        return tables.print_json(results)
     score, sentences, seconds = results["bleu"]["score"], results["sentences"], results["seconds"]
     view.say(f"BLEU {score:.1f} on {sentences:,} unseen sentences, after {seconds:.0f} s in all")
     for pair in results["translations"]:
@@ -66,51 +62,63 @@ def next_commands(out: Path) -> list[str]:
 @examples("regard lineage --out race --minutes 40", "regard lineage --out race --updates 4000 --seeds 3 --device cuda")
 def lineage(
     out: OutFolder,
-    minutes: Annotated[float | None, typer.Option(metavar="M", min=0.1, help="Minutes for the whole race.")] = None,
-    updates: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Updates per model. By default 4,000.")
-    ] = None,
+    minutes: Annotated[float | None, option("M", "Minutes for the whole race.", min=0.1)] = None,
+    updates: Annotated[int | None, option("N", "Updates per model. By default 4,000.", min=1)] = None,
     seeds: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=1, max=20, help="Runs of every model with different seeds; charts show their range."
-        ),
+        int, option("N", "Runs of every model with different seeds; charts show their range.", min=1, max=20)
     ] = 1,
-    pairs: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Sentence pairs to train on. By default 60,000.")
-    ] = None,
+    pairs: Annotated[int | None, option("N", "Sentence pairs to train on. By default 60,000.", min=1)] = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
     """Race the families: BLEU against sentence length for RNNs without and with attention and a Transformer."""
-    from regard.cli import tables
     from regard.devices import find_device
     from regard.stories.lineage import SIZES, run
 
     if updates and minutes:
         raise ConfigError("--updates and --minutes both say how long to train: give one of them")
     sizes = {**SIZES, "train": pairs} if pairs else SIZES
-
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
     try:
-        with tables.racing() as show_bars:
-
-            def show(racers: Sequence[tuple[Racer, str]], total: int) -> None:
-                show_bars([(f"{racer.name} {racer.seed}", state, racer.update) for racer, state in racers], total)
-
-            place = find_device(device)
+        with racing() as show:
             results = run(
-                out, minutes=minutes, updates=updates, seeds=seeds, device=place, sizes=sizes, say=say, show=show
+                out,
+                minutes=minutes,
+                updates=updates,
+                seeds=seeds,
+                device=find_device(device),
+                sizes=sizes,
+                say=say,
+                show=show,
             )
     except (KeyboardInterrupt, SystemExit):  # Ctrl-C and SIGTERM
         say(STOPPED)
         raise
     if as_json:
-        return print(json.dumps(results, indent=2))
+        return tables.print_json(results)
     for verdict in results["verdicts"]:
         claim = "as the papers say" if verdict["holds"] else "not as the papers say"
         scores = f"BLEU {verdict['first']:.1f} on short, {verdict['last']:.1f} on long sentences"
         say(f"{verdict['name']:>13}: {scores} ({claim})")
     return say(f"open {out / 'index.html'} in a browser")
+
+
+def say(line: str) -> None:
+    """Print a line on standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def racing() -> Iterator[Callable[[Sequence[tuple[Racer, str]], int], None]]:
+    """A progress bar for each of several runs; without a terminal, a line for every change of state."""
+    states: dict[str, str] = {}
+    with tables.progress_bars() as show_bar:
+
+        def show(racers: Sequence[tuple[Racer, str]], updates: int) -> None:
+            for racer, state in racers:
+                name = f"{racer.name} {racer.seed}"
+                if not sys.stderr.isatty() and states.get(name, "waiting") != state:
+                    say(f"{name}: {state}")
+                states[name] = state
+                show_bar(name, updates if state == "finished" else racer.update, updates, state)
+
+        yield show

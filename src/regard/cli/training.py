@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -12,17 +11,22 @@ from typing import Annotated
 
 import typer
 
+from regard.cli import tables
 from regard.cli.options import (
     Device,
     Fields,
     Json,
     Languages,
     OutFolder,
-    Seed,
+    Tag,
     Target,
     Threads,
+    Valid,
     Values,
+    argument,
     examples,
+    flag,
+    option,
     two,
 )
 from regard.errors import ConfigError
@@ -34,59 +38,39 @@ from regard.errors import ConfigError
     "regard train text.txt --set model.family=gpt --out runs/gpt",
 )
 def train(
-    source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="A text file, a file with both sides, or a folder of them.")
-    ],
+    source: Annotated[str, argument("SOURCE", "A text file, a file with both sides, or a folder of them.")],
     target: Target = None,
     *,
     out: OutFolder,
-    valid: Annotated[
-        tuple[str, str] | None,
-        typer.Option(
-            metavar="SOURCE TARGET",
-            help="Validation files; the best checkpoint is chosen on them. By default, a part of SOURCE is held out.",
-        ),
-    ] = None,
+    valid: Valid = None,
     also: Annotated[
         list[str],
-        typer.Option(
-            metavar="SOURCE,TARGET,WEIGHT[,TAG]",
-            help="More training files, seen WEIGHT times per epoch; may be repeated.",
-        ),
+        option("SOURCE,TARGET,WEIGHT[,TAG]", "More training files, seen WEIGHT times per epoch; may be repeated."),
     ] = [],  # noqa: B006 - typer copies it
-    tag: Annotated[str, typer.Option(metavar="<2fr>", help="A token to put before every SOURCE line.")] = "",
+    tag: Tag = "",
     start_from: Annotated[
-        list[Path],
-        typer.Option(
-            "--from", metavar="FOLDER", help="Fine-tune a finished model, or build a translator from two berts."
-        ),
+        list[Path], option("FOLDER", "Fine-tune a finished model, or build a translator from two berts.", "--from")
     ] = [],  # noqa: B006 - typer copies it
     alignments: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Word alignments (i-j) of SOURCE and TARGET, for train.guided_alignment."),
+        Path | None, option("FILE", "Word alignments (i-j) of SOURCE and TARGET, for train.guided_alignment.")
     ] = None,
     recipe: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME or FILE", help="A known-good config. By default the size is chosen from data and hardware."
-        ),
+        option("NAME or FILE", "A known-good config. By default the size is chosen from data and hardware."),
     ] = None,
-    updates: Annotated[int | None, typer.Option(metavar="N", min=1, help="Train for N updates.")] = None,
-    minutes: Annotated[
-        float | None, typer.Option(metavar="M", help="Train for M minutes, preparation and scoring included.")
-    ] = None,
+    updates: Annotated[int | None, option("N", "Train for N updates.", min=1)] = None,
+    minutes: Annotated[float | None, option("M", "Train for M minutes, preparation and scoring included.")] = None,
     languages: Languages = None,
     fields: Fields = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Discard the run in the folder and start over.")] = False,
+    fresh: Annotated[bool, flag("--fresh", "Discard the run in the folder and start over.")] = False,
     values: Values = [],  # noqa: B006 - typer copies it
     device: Device = "auto",
-    seed: Seed = None,
+    seed: Annotated[int | None, option("N", "The random seed.", min=0)] = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Train a model: two text files in, a model folder out. The same command again resumes."""
     start = time.perf_counter()  # the minutes include the imports
-    from regard.cli import tables
     from regard.cli.live import viewing
     from regard.config import parse_assignments
     from regard.training.train import train as train_verb
@@ -107,8 +91,8 @@ def train(
             updates=updates,
             minutes=minutes,
             config=parse_assignments(values),
-            languages=two("--languages", languages, "codes", "en,fr"),
-            fields=two("--fields", fields, "names", "english,french"),
+            languages=two("--languages", languages),
+            fields=two("--fields", fields),
             device=device,
             seed=seed,
             threads=threads,
@@ -121,7 +105,7 @@ def train(
     if not is_main:
         return
     if as_json:
-        print(json.dumps(run.to_dict(), indent=2))
+        tables.print_json(run.to_dict())
     elif not run.finished:
         view.say(f"stopped at update {run.update:,}; the same command resumes")
     elif run.is_new:

@@ -113,7 +113,6 @@ class Statistics:
     def __init__(self) -> None:
         self.start: StartEvent | None = None
         self.update: UpdateEvent | None = None
-        self.losses: list[float] = []
         self.validations: list[ValidationEvent] = []
         self._recent: deque[UpdateEvent] = deque(maxlen=RECENT_UPDATES)
 
@@ -122,7 +121,6 @@ class Statistics:
             self.start = event
         elif isinstance(event, UpdateEvent):
             self.update = event
-            self.losses.append(event.loss)
             self._recent.append(event)
         elif isinstance(event, ValidationEvent):
             self.validations.append(event)

@@ -6,9 +6,9 @@ B texts, S tokens.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -24,7 +24,6 @@ from regard.text.sentences import text_problem
 from regard.text.tokenizer import MASK, PAD, SPECIALS, UNKNOWN, Tokenizer
 
 BATCH_TOKENS = {"cpu": 2048, "mps": 8192, "cuda": 65536}  # padded tokens encoded at once
-MAX_LINES = 10**15  # of a file; reserves space in the header of an .npy file
 GAP = re.compile(r"\[MASK\]|<mask>")
 
 
@@ -113,22 +112,10 @@ class Reader:
                 counts[number] += len(pooled)
         return (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
 
-    def save_embeddings(
-        self, texts: Iterable[str], file: BinaryIO, *, pool: str, progress: Callable[[int], None]
-    ) -> int:
-        """Write the embeddings of any number of texts into an open .npy file; returns the number of texts."""
-        size, lines = self.model.config.size, 0
-        _write_header(file, MAX_LINES, size)  # as long as the final header
-        data_start = file.tell()
+    def stream(self, texts: Iterable[str], *, pool: str = "mean") -> Iterator[NDArray[np.float32]]:
+        """Embed any number of texts: one array for every window of texts."""
         for window in read_ahead(texts, READ_AHEAD_TEXTS, READ_AHEAD_CHARACTERS):
-            file.write(self.embed(window, pool=pool).astype("<f4", copy=False).tobytes())
-            lines += len(window)
-            progress(lines)
-        file.seek(0)
-        _write_header(file, lines, size)
-        assert file.tell() == data_start
-        file.seek(0, 2)
-        return lines
+            yield self.embed(window, pool=pool)
 
     @torch.inference_mode()
     def _encode(self, rows: Sequence[Sequence[int]]) -> Tensor:
@@ -157,12 +144,6 @@ class Reader:
         positions = self.model.config.max_positions
         if len(ids) > positions:
             raise InputError(f"the text has {len(ids)} tokens and this bert reads {positions}: shorten the text")
-
-
-def _write_header(file: BinaryIO, lines: int, size: int) -> None:
-    """Write the header of an .npy file."""
-    header = {"descr": "<f4", "fortran_order": False, "shape": (lines, size)}
-    np.lib.format.write_array_header_1_0(file, header)
 
 
 def _check(text: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -66,21 +66,12 @@ class Writer:
     def device(self) -> torch.device:
         return next(self.models[0].parameters()).device
 
-    def generate(
-        self,
-        prompt: str = "",
-        *,
-        tokens: int,
-        temperature: float | None = None,
-        top_p: float | None = None,
-        seed: int = 1,
-        stop: Sequence[str] = (),
-    ) -> Generated:
+    def generate(self, prompt: str = "", **options: Any) -> Generated:
         """Generate the text after a prompt; the options are those of `stream`."""
-        generated = list(self.stream(prompt, tokens=tokens, temperature=temperature, top_p=top_p, seed=seed, stop=stop))
+        generated = list(self.stream(prompt, **options))
         text = "".join(token.text for token in generated)
-        finished = bool(generated) and generated[-1].finished
-        return Generated(text, len(generated), finished, sum(token.log_probability for token in generated))
+        log_probability = sum(token.log_probability for token in generated)
+        return Generated(text, len(generated), generated[-1].finished, log_probability)
 
     def stream(
         self,

@@ -1,0 +1,170 @@
+"""The commands that show what a model attends to: explain and align."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from regard.cli import tables
+from regard.cli.options import (
+    Beams,
+    Device,
+    Folder,
+    Force,
+    Json,
+    OutFile,
+    Source,
+    Tag,
+    Target,
+    Threads,
+    argument,
+    check_output,
+    examples,
+    option,
+    output,
+)
+from regard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from regard.text.alignments import Link
+
+Attribution = Literal["attention", "rollout", "value", "gradient", "ablation"]
+Symmetrization = Literal["one", "intersection", "union", "grow", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
+
+
+@examples(
+    'regard explain runs/en-fr "The agreement was signed." --out why.html',
+    'regard explain runs/en-fr "The agreement was signed." --method gradient --out why.png',
+)
+def explain(
+    folder: Folder,
+    sentence: Annotated[str, argument("SENTENCE", "The source; for a gpt the prompt, for a bert the text.")],
+    *,
+    out: Annotated[Path, output("FILE", "A page (.html), a figure (.png, .svg) or .json.")],
+    target: Annotated[str | None, option("TEXT", "Explain this translation instead of the model's output.")] = None,
+    method: Annotated[Attribution, option(None, "The method; an .html page shows all of them.")] = "attention",
+    kind: Annotated[
+        Literal["cross", "encoder", "decoder"] | None,
+        option(None, "The attention to show. By default cross; for a bert encoder, for a gpt decoder."),
+    ] = None,
+    layer: Annotated[int | None, option("N", "The layer, from 0. By default the second-to-last.", min=0)] = None,
+    head: Annotated[int | None, option("N", "The head, from 0. By default all combined.", min=0)] = None,
+    beams: Beams = None,
+    force: Force = False,
+    device: Device = "auto",
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Show what the model attended to and what its output depends on, as a page, a figure or numbers."""
+    from regard.inspection import drawing
+    from regard.translation.explain import explain as explain_sentence
+
+    drawing.check_suffix(out, also=[".json"])
+    check_output(out, force=force)
+    with tables.working("explaining"), warnings.catch_warnings(record=True) as missing_fonts:
+        warnings.simplefilter("always", UserWarning)
+        view = explain_sentence(
+            folder,
+            sentence,
+            target=target,
+            method=method,
+            kind=kind,
+            layer=layer,
+            head=head,
+            beams=beams,
+            device=device,
+        )
+        view.save(out, force=force)
+    for message in [*(warning.message for warning in view.warnings), *(warning.message for warning in missing_fonts)]:
+        print(f"regard: {message}", file=sys.stderr)
+    if as_json:
+        return tables.print_json({"out": str(out), **view.to_dict()})
+    return print(*filter(None, [view.trace.target.text, out]), sep="\n")
+
+
+@examples(
+    "regard align runs/en-fr test.en test.fr --out test.links",
+    "regard align runs/en-fr test.en test.fr --reverse runs/fr-en --gold test.talp",
+)
+def align(
+    folder: Annotated[Path, argument("FOLDER", "A model folder that translates SOURCE to TARGET.")],
+    source: Source,
+    target: Target = None,
+    reverse: Annotated[
+        Path | None, option("FOLDER", "A model of the opposite direction; the alignments of both are symmetrized.")
+    ] = None,
+    gold: Annotated[
+        Path | None, option("FILE", "Gold alignments, line by line: i-j sure, ipj possible. Prints the AER.")
+    ] = None,
+    dev: Annotated[
+        tuple[str, str, str] | None,
+        option("SOURCE TARGET GOLD", "Choose layer, head, shift and method on these files and save them."),
+    ] = None,
+    layer: Annotated[str | None, option("N or mean", "The decoder layer, counted from 0.")] = None,
+    head: Annotated[str | None, option("N or mean", "The head, counted from 0.")] = None,
+    shift: Annotated[
+        bool | None,
+        typer.Option("--shift/--no-shift", help="Read the step whose input is the word, not the one that predicts it."),
+    ] = None,
+    method: Annotated[Symmetrization | None, option(None, "The symmetrization. By default grow-diag-final.")] = None,
+    tag: Tag = "",
+    out: OutFile = None,
+    force: Force = False,
+    device: Device = "auto",
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Align the words of sentence pairs: one line of i-j per pair (words counted from 0). --gold prints the AER."""
+    from regard.folders import atomic_file
+    from regard.inspection.word_alignment import align as align_files
+    from regard.inspection.word_alignment import pharaoh
+
+    if as_json and out is None:
+        raise ConfigError("--json prints to standard output, where the alignments go: give --out FILE too")
+    check_output(out, source, target, gold, *(dev or ()), force=force)
+    with ExitStack() as stack:
+        file = stack.enter_context(atomic_file(out, force=force)) if out is not None else None
+        progress = stack.enter_context(tables.counting_bar("aligning"))
+        pairs = 0
+
+        def write(alignment: list[Link]) -> None:
+            nonlocal pairs
+            pairs += 1
+            if file is None:
+                print(pharaoh(alignment), flush=True)
+            else:
+                file.write(f"{pharaoh(alignment)}\n".encode())
+            progress(pairs, None)
+
+        result = align_files(
+            folder,
+            source,
+            target,
+            reverse=reverse,
+            gold=gold,
+            dev=dev,
+            layer=_number(layer),
+            head=_number(head),
+            shift=shift,
+            method=method,
+            tag=tag,
+            device=device,
+            write=write,
+        )
+    for note in result.notes:
+        print(note, file=sys.stderr)
+    if as_json:
+        return print(result.to_json())
+    for reason, number in result.left_out.items():
+        print(f"{number:,} pairs have no alignment: {reason}", file=sys.stderr)
+    return print(result.counts, file=sys.stderr) if result.counts is not None else None
+
+
+def _number(text: str | None) -> int | str | None:
+    """A layer or head as a number, or "mean"."""
+    return int(text) if text is not None and text.isdecimal() else text

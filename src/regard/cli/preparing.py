@@ -1,0 +1,192 @@
+"""The commands before training: check a corpus, get one, clean the cache, and count a model."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any, Literal
+
+import typer
+
+from regard import counting
+from regard.cli import tables
+from regard.cli.options import (
+    Fields,
+    Force,
+    Json,
+    Languages,
+    OutFolder,
+    Page,
+    Source,
+    Target,
+    Valid,
+    Values,
+    argument,
+    check_page,
+    examples,
+    flag,
+    numbers,
+    option,
+    two,
+)
+from regard.errors import ConfigError
+from regard.results import Table
+
+
+@examples("regard check train.en train.fr", "regard check corpus.tmx --languages en,fr --report check.html")
+def check(
+    source: Source,
+    target: Target = None,
+    valid: Valid = None,
+    test: Annotated[tuple[str, str] | None, option("SOURCE TARGET", "Test files.")] = None,
+    languages: Languages = None,
+    fields: Fields = None,
+    format: Annotated[  # noqa: A002 - the word of the field
+        Literal["tsv", "jsonl", "tmx", "xliff", "po", "text"] | None,
+        option(None, "The file format, if the file name does not show it."),
+    ] = None,
+    report: Page = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Check whether data is fit to train on: verdict, findings with examples, fixes. Exits 1 if it is unfit."""
+    from regard.documents.formats import left_out
+    from regard.preflight.check import check as check_data
+
+    check_page(report, source, target, *(valid or ()), *(test or ()), force=force)
+    with tables.working("reading"):
+        result = check_data(
+            source,
+            target,
+            valid=valid and (valid[0], valid[1] or None),
+            test=test and (test[0], test[1] or None),
+            languages=two("--languages", languages),
+            fields=two("--fields", fields),
+            format=format,
+        )
+    if report is not None:
+        result.save(report, force=force)
+    if result.skipped:
+        print(left_out(result.skipped), file=sys.stderr)
+    print(result.to_json() if as_json else result)
+    raise typer.Exit(1 if result.verdict == "unfit" else 0)
+
+
+@examples("regard count bert-base", "regard count transformer-big --hardware h200 --batch 8192 --gpus 8,64,512")
+def count(
+    model: Annotated[str, argument("PRESET, RECIPE or FOLDER", "The model to count.")],
+    values: Values = [],  # noqa: B006 - typer copies it
+    source: Annotated[int | None, option("N", "Source tokens per sentence. By default 32.", min=1, max=10**6)] = None,
+    target: Annotated[
+        int | None,
+        option("N", "Target tokens per sentence. By default 32; for a bert or gpt its context.", min=1, max=10**6),
+    ] = None,
+    batch: Annotated[int, option("N", "Sentences in a batch.", min=1, max=10**9)] = counting.BATCH_SENTENCES,
+    precision: Annotated[Literal["fp32", "bf16"], option(None, "The precision of matrix products.")] = "bf16",
+    hardware: Annotated[
+        Literal["h200", "h100", "a100", "l4", "v100", "t4", "rtx4090", "rtx3090"] | None,
+        option(None, "Estimate the time on this device."),
+    ] = None,
+    tokens: Annotated[float, option("N", "Target tokens to train on.", min=1)] = counting.TRAINING_TOKENS,
+    utilisation: Annotated[
+        float, option("SHARE", "Model FLOPs utilisation (MFU): the share of peak FLOP/s that is reached.")
+    ] = counting.UTILISATION,
+    devices: Annotated[int, option("N", "The number of devices.", min=1, max=10**6)] = 1,
+    price: Annotated[float | None, option("PRICE", "The price of one device per hour.", min=0)] = None,
+    gpus: Annotated[
+        str | None, option("8,64,512", "Estimate one update on these numbers of GPUs, with DDP and FSDP.")
+    ] = None,
+    link: Annotated[float, option("GB/S", "With --gpus: network bandwidth of each GPU.")] = counting.LINK_BANDWIDTH,
+    as_json: Json = False,
+) -> None:
+    """Count parameters by part, FLOPs, memory and training time; no weights are allocated."""
+    result = counting.count(
+        model,
+        values=values,
+        source=source,
+        target=target,
+        batch=batch,
+        precision=precision,
+        hardware=hardware,
+        tokens=tokens,
+        utilisation=utilisation,
+        devices=devices,
+        price=price,
+        gpus=numbers("--gpus", gpus or "", "8,64,512"),
+        link=link,
+    )
+    tables.show(result, as_json=as_json)
+
+
+def _builtin(text: str, metavar: str | None = "N", **settings: Any) -> Any:
+    """An option for the built-in corpus only."""
+    return option(metavar, text, rich_help_panel="Options for builtin", **settings)
+
+
+data = typer.Typer(no_args_is_help=True, help="The built-in corpus and named public ones, with checksum and licence.")
+
+
+@data.command("list")
+@examples("regard data list", "regard data list --json")
+def data_list(as_json: Json = False) -> None:
+    """List the named corpora with their sources."""
+    from regard.corpora import catalog
+
+    corpora = catalog.table()
+    if as_json:
+        return tables.print_json({"corpora": corpora})
+    columns = ["name", "languages", "where", "size", "checksum", "licence"]
+    return tables.print_tables([Table(columns, [[row[name] for name in columns] for row in corpora])], "left")
+
+
+@data.command("get")
+@examples("regard data get builtin -o corpus --train 100000", "regard data get multi30k -o corpora/multi30k")
+def data_get(
+    name: Annotated[str, argument("NAME", "A name that `regard data list` prints.")],
+    out: OutFolder,
+    force: Force = False,
+    train: Annotated[int | None, _builtin("Training pairs; 50,000 by default.", min=1)] = None,
+    valid: Annotated[int | None, _builtin("Validation pairs; 1,000 by default.", min=1)] = None,
+    test: Annotated[int | None, _builtin("Test pairs; 1,000 by default.", min=1)] = None,
+    seed: Annotated[int | None, _builtin("The random seed; 1 by default.")] = None,
+    min_length: Annotated[int | None, _builtin("Minimum words in a sentence; 2 by default.", min=2, max=80)] = None,
+    max_length: Annotated[int | None, _builtin("Maximum words in a sentence; 80 by default.", min=2, max=80)] = None,
+    lengths: Annotated[
+        Literal["natural", "uniform"] | None,
+        _builtin("Sentence lengths as in ordinary text, or uniformly distributed.", None),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a corpus as plain text files. It is looked up in REGARD_DATA, then in the cache, then downloaded."""
+    from regard.corpora import catalog
+
+    entry = catalog.find(name)
+    parts = {"train": train, "valid": valid, "test": test}
+    sizes = {part: size for part, size in parts.items() if size is not None}
+    sampling = {"seed": seed, "min_length": min_length, "max_length": max_length, "lengths": lengths}
+    options = {option: value for option, value in sampling.items() if value is not None}
+    if name == "builtin":
+        with tables.working("writing builtin"):
+            paths = catalog.write_builtin(out, sizes=catalog.BUILTIN_SIZES | sizes, force=force, **options)
+    elif sizes or options:
+        flags = ", ".join("--" + option.replace("_", "-") for option in (*sizes, *options))
+        raise ConfigError(f"{name} is a finished corpus: {flags} can be used with builtin only")
+    else:
+        with tables.progress_bars(downloads=True) as progress:
+            paths = catalog.get(name, out, force=force, progress=progress)
+    print(f"licence: {entry.licence}; source: {entry.source}", file=sys.stderr)
+    if as_json:
+        return tables.print_json({"name": name, "files": [str(path) for path in paths]})
+    return print(*paths, sep="\n")
+
+
+@data.command("clean")
+@examples("regard data clean --dry-run", "regard data clean")
+def data_clean(
+    dry_run: Annotated[bool, flag("--dry-run", "List files and sizes, delete nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Delete prepared corpora, downloads and converted models from the cache; they are made again when needed."""
+    from regard.corpora.cache import clean_cache
+
+    report = clean_cache(dry_run=dry_run)
+    print(report.to_json() if as_json else report)
