@@ -9,7 +9,6 @@ import torch
 
 from regard.decoding import Hypothesis, Tree, beam, greedy
 from regard.decoding.beam import _distinct
-from regard.decoding.search import topk
 from regard.errors import InputError
 from tests.decoding.small import END, NAMES, PLAIN, Batch, best, exhaustive, slow_beam
 from tests.models.families import GENERATORS
@@ -181,12 +180,6 @@ def test_coverage_of_a_model_without_attention_is_refused() -> None:
         )
 
 
-def test_more_results_than_beams_are_refused() -> None:
-    batch = Batch("transformer")
-    with pytest.raises(InputError, match="4 results were requested from 3 beams; it must be 1 to 3"):
-        beam(batch.model, *batch.data, constraints=batch.constraints(), beams=3, results=4, **PLAIN)
-
-
 @pytest.mark.parametrize("diversity_penalty", [0.0, 0.7])
 def test_a_tree_leads_to_every_hypothesis(diversity_penalty: float) -> None:
     batch = Batch("transformer")
@@ -213,14 +206,3 @@ def test_a_tree_changes_no_result() -> None:
     assert (
         beam(batch.model, *batch.data, constraints=batch.constraints(), beams=3, results=3, trees=[], **PLAIN) == plain
     )
-
-
-@pytest.mark.parametrize("columns", [5000, 5120, 5121])
-def test_the_largest_by_groups_are_the_largest(columns: int) -> None:
-    scores = torch.randn(3, columns)
-    scores[0, -3:] = 10.0 + torch.arange(3)  # in the rest that fills no group
-    scores[1] = -torch.inf
-    scores[1, [7, 4999]] = torch.tensor([1.0, 2.0])
-    values, ids = topk(scores, 4)
-    torch.testing.assert_close(values, scores.topk(4).values, rtol=0, atol=0)
-    torch.testing.assert_close(scores.gather(1, ids), values, rtol=0, atol=0)

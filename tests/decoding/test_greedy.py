@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.decoding import Constraints, beam, greedy, max_lengths
+from regard.decoding import Constraints, beam, greedy
 from regard.errors import InputError, RunError
 from tests.decoding.small import BEGIN, END, FREE, NAMES, PLAIN, Batch, best, search
 from tests.models.families import GENERATORS
@@ -160,24 +160,12 @@ def test_non_finite_logits_are_an_error() -> None:
             search(batch, batch.data, batch.constraints(), beams)
 
 
-def test_first_needs_one_token_a_sentence() -> None:
-    batch = Batch("transformer")
-    with pytest.raises(InputError, match=r"first has shape \(2,\); it must hold one token for each of 4 sentences"):
-        greedy(
-            batch.model, batch.source, batch.first[:2], batch.mask, constraints=batch.constraints(), length_penalty=1.0
-        )
-
-
 def test_half_precision_is_searched_in_single() -> None:
     batch = Batch("transformer")
     batch.model.bfloat16()
     for found in greedy(batch.model, *batch.data, constraints=batch.constraints(), length_penalty=0.0):
         assert found.score == pytest.approx(sum(found.log_probabilities))
         assert any(step != torch.tensor(step).bfloat16().item() for step in found.log_probabilities)
-
-
-def test_maximum_lengths_grow_with_the_source() -> None:
-    assert max_lengths([0, 4, 5], ratio=1.5, extra=10) == [10, 16, 17]
 
 
 def test_greedy_and_a_beam_of_one_begin_with_any_token() -> None:

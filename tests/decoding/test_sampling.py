@@ -9,7 +9,6 @@ import torch
 
 from regard.decoding import Constraints, greedy, sample
 from regard.decoding.sampling import draw, restrict
-from regard.errors import InputError
 from tests.decoding.small import END, FREE, NAMES, Batch
 
 OPEN: dict[str, Any] = {
@@ -124,22 +123,6 @@ def test_impossible_tokens_are_never_drawn() -> None:
     scores = torch.tensor([[-torch.inf, 0.0, -torch.inf, 1.0, -torch.inf]]).expand(4, -1)
     chances = torch.tensor([0.0, 0.2, 0.9, 1 - 2**-53], dtype=torch.float64)
     assert draw(scores, chances).tolist() == [1, 1, 3, 3]
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"samples": 0}, "samples \\(0\\) must be at least 1"),
-        ({"temperature": -1.0}, r"the temperature \(-1.0\) must be at least 0"),
-        ({"top_k": -1}, r"top_k \(-1\) must be at least 0"),
-        ({"top_p": 1.5}, r"top_p \(1.5\) must be from 0 to 1"),
-        ({"min_p": float("nan")}, r"min_p \(nan\) must be from 0 to 1"),
-    ],
-)
-def test_invalid_options_are_refused(wrong: dict[str, Any], message: str) -> None:
-    batch = Batch("transformer")
-    with pytest.raises(InputError, match=message):
-        sample(batch.model, *batch.data, constraints=batch.constraints(), **OPEN | wrong)
 
 
 def test_an_empty_batch_gives_nothing() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from regard.decoding.beam import Branch, Tree, beam
-from regard.decoding.constraints import Constraints, max_lengths
+from regard.decoding.constraints import Constraints
 from regard.decoding.engine import Engine, SearchOptions, SearchResult, TorchEngine
 from regard.decoding.greedy import greedy
 from regard.decoding.sampling import sample
@@ -22,6 +22,5 @@ __all__ = [
     "Tree",
     "beam",
     "greedy",
-    "max_lengths",
     "sample",
 ]

@@ -36,15 +36,8 @@ class Constraints:
     forbidden: Sequence[int] = ()
     """Tokens that are never generated, such as padding."""
 
-    def check(self, sentences: int) -> None:
-        """Check that there is a maximum length and a prefix for every sentence."""
-        if len(self.max_lengths) != sentences:
-            raise InputError(f"there are {len(self.max_lengths)} maximum lengths for {sentences} sentences")
-        if self.prefixes is None:
-            return
-        if len(self.prefixes) != sentences:
-            raise InputError(f"there are {len(self.prefixes)} prefixes for {sentences} sentences")
-        if any(self.end in prefix for prefix in self.prefixes):
+    def __post_init__(self) -> None:
+        if any(self.end in prefix for prefix in self.prefixes or ()):
             raise InputError(f"a prefix contains the end token ({self.end})")
 
     def max_length(self, sentence: int) -> int:
@@ -60,28 +53,23 @@ class Constraints:
         `sentences` are the sentences of the rows in order, each with R / len(sentences) rows. If every token of a row
         would be forbidden, the end token is allowed.
         """
-        length = tokens.shape[1]
-        forced = [self._forced(sentence, length) for sentence in sentences]
-        rows = len(scores) // len(forced)
-        forced_tokens = forced_scores = None
-        if any(token is not None for token in forced):
-            ids = [-1 if token is None else token for token in forced]
-            forced_tokens = torch.tensor(ids, device=scores.device).repeat_interleave(rows)[:, None]
-            forced_scores = scores.gather(1, forced_tokens.clamp(min=0))
-        if self.forbidden or self.min_length or self.no_repeat_ngram:
-            end_scores = scores[:, self.end].clone()
-            for token in self.forbidden:
-                scores[:, token] = NEVER
-            if length < self.min_length:
-                scores[:, self.end] = NEVER
-            if self.no_repeat_ngram:
-                _forbid_repeated_ngrams(scores, tokens, self.no_repeat_ngram)
+        length, copies = tokens.shape[1], len(scores) // len(sentences)
+        forced = [(place, token) for place, s in enumerate(sentences) if (token := self._forced(s, length)) is not None]
+        rows = [place * copies + copy for place, _ in forced for copy in range(copies)]
+        ids = [token for _, token in forced for _ in range(copies)]
+        forced_scores = scores[rows, ids] if rows else None
+        end_scores = scores[:, self.end].clone()
+        for token in self.forbidden:
+            scores[:, token] = NEVER
+        if length < self.min_length:
+            scores[:, self.end] = NEVER
+        if self.no_repeat_ngram:
+            _forbid_repeated_ngrams(scores, tokens, self.no_repeat_ngram)
             stuck = scores.amax(1) == NEVER
             scores[:, self.end] = torch.where(stuck, end_scores, scores[:, self.end])
-        if forced_tokens is not None and forced_scores is not None:
-            is_forced = forced_tokens >= 0
-            scores.masked_fill_(is_forced, NEVER)
-            scores.scatter_reduce_(1, forced_tokens.clamp(min=0), torch.where(is_forced, forced_scores, NEVER), "amax")
+        if forced_scores is not None:
+            scores[rows] = NEVER
+            scores[rows, ids] = forced_scores
 
     def _forced(self, sentence: int, length: int) -> int | None:
         """The only token that may come next, if there is one."""
@@ -101,8 +89,3 @@ def _forbid_repeated_ngrams(scores: Tensor, tokens: Tensor, size: int) -> None:
         same &= tokens[:, i : i + ngrams] == tokens[:, ngrams + i, None]
     limit = torch.zeros_like(same, dtype=scores.dtype).masked_fill_(~same, torch.inf).masked_fill_(same, NEVER)
     scores.scatter_reduce_(1, tokens[:, context:], limit, "amin")
-
-
-def max_lengths(source_lengths: Sequence[int], *, ratio: float, extra: int) -> list[int]:
-    """The maximum output lengths for sources of these lengths."""
-    return [int(ratio * length) + extra for length in source_lengths]

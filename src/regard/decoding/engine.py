@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from regard.config import DecodeConfig, ModelConfig
 from regard.decoding.beam import Tree, beam
-from regard.decoding.constraints import Constraints, max_lengths
+from regard.decoding.constraints import Constraints
 from regard.decoding.greedy import greedy
 from regard.decoding.sampling import sample
 from regard.decoding.search import Encoded, Hypothesis
@@ -71,9 +71,7 @@ class TorchEngine:
     def max_lengths(self, sources: Ids) -> list[int]:
         """Maximum output tokens for each source, without the end token."""
         settings, positions = self.settings, self.max_positions
-        lengths = max_lengths(
-            [len(ids) for ids in sources], ratio=settings.max_length_ratio, extra=settings.max_length_extra
-        )
+        lengths = [int(settings.max_length_ratio * len(ids)) + settings.max_length_extra for ids in sources]
         return lengths if positions is None else [min(length, positions) for length in lengths]
 
     def search(self, sources: Ids, options: SearchOptions) -> SearchResult:

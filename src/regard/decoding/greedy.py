@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from regard.decoding.constraints import Constraints
-from regard.decoding.search import Encoded, Hypothesis, Models, decode, topk
+from regard.decoding.search import Encoded, Hypothesis, Models, decode
 
 
 def greedy(
@@ -41,5 +41,5 @@ def greedy(
 
 
 def most_probable(scores: Tensor, length: int, sentences: list[int]) -> tuple[Tensor, Tensor]:
-    logs, tokens = topk(scores, 1)
-    return tokens[:, 0], logs[:, 0]
+    logs, tokens = scores.max(1)
+    return logs, tokens

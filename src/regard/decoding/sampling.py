@@ -14,7 +14,6 @@ from torch import Tensor
 from regard.decoding.constraints import NEVER, Constraints
 from regard.decoding.greedy import most_probable
 from regard.decoding.search import Encoded, Hypothesis, Models, decode
-from regard.errors import InputError
 
 
 def sample(
@@ -38,29 +37,18 @@ def sample(
     A sample depends only on the seed, the sentence and the number of the sample, not on the rest of the batch.
     Log-probabilities are those of the model without temperature.
     """
-    _check(samples, temperature, top_k, top_p, min_p)
     lengths = 1 + max((constraints.max_length(sentence) for sentence in range(len(source))), default=0)
     uniform = _uniform(source, first, mask, constraints, samples, seed, lengths)  # (B, samples, lengths)
 
     def choose(scores: Tensor, length: int, sentences: list[int]) -> tuple[Tensor, Tensor]:
         if temperature == 0:
             return most_probable(scores, length, sentences)
-        drawn = draw(
-            restrict(scores / temperature, top_k=top_k, top_p=top_p, min_p=min_p),
-            uniform[sentences, :, length].flatten().to(scores.device),
-        )
-        return drawn, scores.gather(1, drawn[:, None])[:, 0]
+        allowed = restrict(scores / temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+        tokens = draw(allowed, uniform[sentences, :, length].flatten().to(scores.device))
+        return scores.gather(1, tokens[:, None])[:, 0], tokens
 
     return decode(
-        models,
-        source,
-        first,
-        mask,
-        constraints,
-        choose,
-        copies=samples,
-        length_penalty=length_penalty,
-        encoded=encoded,
+        models, source, first, mask, constraints, choose, copies=samples, length_penalty=length_penalty, encoded=encoded
     )
 
 
@@ -105,15 +93,3 @@ def _uniform(
             generator = random.Random(f"{seed} {copy} {ids} {begin} {list(constraints.prefix(sentence))}")
             numbers[sentence, copy] = torch.tensor([generator.random() for _ in range(lengths)], dtype=torch.float64)
     return numbers
-
-
-def _check(samples: int, temperature: float, top_k: int, top_p: float, min_p: float) -> None:
-    if samples < 1:
-        raise InputError(f"samples ({samples}) must be at least 1")
-    if not temperature >= 0:
-        raise InputError(f"the temperature ({temperature}) must be at least 0")
-    if top_k < 0:
-        raise InputError(f"top_k ({top_k}) must be at least 0")
-    for name, value in (("top_p", top_p), ("min_p", min_p)):
-        if not 0 <= value <= 1:
-            raise InputError(f"{name} ({value}) must be from 0 to 1")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import isnan, log
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,13 +15,10 @@ from torch import Tensor
 from regard.attention.prepacked import prepack
 from regard.decoding.constraints import Constraints
 from regard.errors import InputError, RunError
-from regard.models.contract import Generator, Record, State, reorder, tree_map
+from regard.models.contract import Generator, Record, State, tree_map
 
 Models = Generator | Sequence[Generator]
 """One model, or an ensemble with one vocabulary whose probabilities are averaged."""
-
-TOPK_GROUP = 128  # columns in a group; `topk` first compares the maxima of groups
-COPY_COST = 8  # copying the state takes about as long as one step of an eighth of the batch
 
 
 class Hypothesis(NamedTuple):
@@ -47,85 +44,110 @@ class Encoded(NamedTuple):
 
     def select(self, rows: Tensor) -> Encoded:
         """Select sentences by row; a row may occur several times."""
-        memory = tree_map(lambda x: x.index_select(0, rows), self.state.memory)
-        record = {name: x.index_select(0, rows) for name, x in self.record.items()}
-        return Encoded(reorder(self.state._replace(memory=memory), rows), record)
+        state, record = tree_map(lambda x: x.index_select(0, rows), (self.state, tuple(self.record.values())))
+        return Encoded(state, dict(zip(self.record, record, strict=True)))
 
 
-class History(NamedTuple):
-    """The state of the hypotheses, one row each."""
+class Search:
+    """A search in progress: the sentences in the batch and the hypotheses of each, one row per hypothesis."""
 
-    caches: tuple[Any, ...]
-    """The `State.past` of every model: its KV cache or RNN state."""
-    tokens: Tensor
-    """(R, t)"""
-    log_probabilities: Tensor
-    """(R, t)"""
-    coverage: Tensor | None
-    """(R, S) accumulated attention on each source token, for the coverage penalty."""
+    def __init__(
+        self,
+        models: Models,
+        source: Tensor,
+        first: Tensor,
+        mask: Tensor | None,
+        constraints: Constraints,
+        encoded: list[Encoded] | None,
+        *,
+        copies: int,
+        coverage: bool = False,
+    ) -> None:
+        """Encode the sources (B, S); `first` (B,) are the tokens of the first step, in `copies` rows of each."""
+        self.models = [prepack(model) for model in (models if isinstance(models, Sequence) else [models])]
+        self.constraints = constraints
+        self.sentences = list(range(len(source)))
+        """The sentences in the batch, by their number."""
+        self.max_steps = 1 + max(map(constraints.max_length, self.sentences))
+        mask = None if mask is None or bool(mask.all()) else mask  # without one the kernels are faster
+        records: list[Record | None] = [None if encoded is None else {} for _ in self.models]
+        states = [
+            model.start(source, mask, record, capacity=self.max_steps)
+            for model, record in zip(self.models, records, strict=True)
+        ]
+        if encoded is not None:
+            encoded.extend(Encoded(state, record or {}) for state, record in zip(states, records, strict=True))
+        self.memories = tuple(state.memory for state in states)
+        self.caches = tuple(state.past for state in states)
+        self.next_tokens = first
+        """(R,) input of the next step."""
+        self.tokens = first.new_empty(len(source), 0)
+        """(R, t)"""
+        self.log_probabilities = torch.empty(len(source), 0, device=source.device)
+        """(R, t)"""
+        self.coverage = torch.zeros(source.shape, device=source.device) if coverage else None
+        """(R, S) accumulated attention on each source token, for the coverage penalty."""
+        self._finished: list[tuple[list[int], list[int], Tensor, Tensor, Tensor]] = []
+        self.keep(self.sentences, [row for row in self.sentences for _ in range(copies)])
 
+    def step(self) -> Tensor:
+        """(R, V) log-probabilities of the tokens after `next_tokens`."""
+        logs, caches, attention = [], [], []
+        for model, memory, cache in zip(self.models, self.memories, self.caches, strict=True):
+            record: Record | None = None if self.coverage is None else {}
+            logits, state = model.step(self.next_tokens[:, None], State(memory, cache), record)
+            half = logits.dtype in (torch.float16, torch.bfloat16)
+            logs.append(torch.log_softmax(logits[:, -1], -1, dtype=torch.float32 if half else None))
+            caches.append(state.past)
+            if record is not None:
+                attention.append(mean_cross_attention(record))
+        self.caches = tuple(caches)
+        if self.coverage is not None:
+            self.coverage = self.coverage + torch.stack(attention).mean(0)
+        scores = logs[0] if len(logs) == 1 else mean_probability(logs)
+        self.constraints.apply(scores, self.tokens, self.sentences)
+        return scores
 
-# The State of a search has the models' memories as its memory and a History as its past, so that one call reorders all.
+    def append(self, tokens: Tensor, log_probabilities: Tensor) -> None:
+        """Add one token (R,) to every hypothesis."""
+        self.next_tokens = tokens
+        self.tokens = torch.cat([self.tokens, tokens[:, None]], 1)
+        self.log_probabilities = torch.cat([self.log_probabilities, log_probabilities[:, None]], 1)
 
+    def keep(self, sentences: list[int], rows: list[int]) -> None:
+        """Keep these sentences of the batch, and make row i the old row `rows[i]`."""
+        device = self.tokens.device
+        if len(sentences) < len(self.sentences):
+            index = torch.tensor(sentences, device=device)
+            self.memories = tree_map(lambda x: x.index_select(0, index), self.memories)
+            self.sentences = [self.sentences[sentence] for sentence in sentences]
+        if rows != list(range(len(self.tokens))):
+            index = torch.tensor(rows, device=device)
+            past = (self.caches, self.next_tokens, self.tokens, self.log_probabilities, self.coverage)
+            past = tree_map(lambda x: x.index_select(0, index), past)
+            self.caches, self.next_tokens, self.tokens, self.log_probabilities, self.coverage = past
 
-def prepare(models: Models) -> list[Generator]:
-    """The models as a list, with their weights laid out for fast decoding."""
-    ensemble = list(models) if isinstance(models, Sequence) else [models]
-    if not ensemble:
-        raise InputError("there is no model to search with")
-    return [prepack(model) for model in ensemble]
+    def finish(self, rows: list[int], log_probabilities: Tensor, scores: Tensor) -> None:
+        """Add hypotheses that end after the tokens of these rows: (k,) log-probabilities of the end, (k,) scores."""
+        copies = len(self.tokens) // len(self.sentences)
+        sentences, places = [self.sentences[row // copies] for row in rows], [row % copies for row in rows]
+        index = torch.tensor(rows, device=self.tokens.device)
+        logs = torch.cat([self.log_probabilities[index], log_probabilities[:, None]], 1)
+        self._finished.append((sentences, places, self.tokens[index], logs, scores))  # on the device until the end
 
-
-def start(
-    models: list[Generator],
-    source: Tensor,
-    first: Tensor,
-    mask: Tensor | None,
-    constraints: Constraints,
-    encoded: list[Encoded] | None,
-    *,
-    coverage: bool,
-) -> State:
-    """Encode the sources (B, S); `first` (B,) are the tokens of the first step."""
-    rows = len(source)
-    constraints.check(rows)
-    if first.shape != (rows,):
-        raise InputError(f"first has shape {tuple(first.shape)}; it must hold one token for each of {rows} sentences")
-    if mask is not None and bool(mask.all()):
-        mask = None  # without one the kernels are faster
-    steps = 1 + max(constraints.max_length(sentence) for sentence in range(rows))
-    records: list[Record | None] = [None if encoded is None else {} for _ in models]
-    states = [model.start(source, mask, record, capacity=steps) for model, record in zip(models, records, strict=True)]
-    if encoded is not None:
-        encoded.extend(Encoded(state, record or {}) for state, record in zip(states, records, strict=True))
-    history = History(
-        caches=tuple(state.past for state in states),
-        tokens=first.new_empty(rows, 0),
-        log_probabilities=torch.empty(rows, 0, device=source.device),
-        coverage=torch.zeros(source.shape, device=source.device) if coverage else None,
-    )
-    return State(tuple(state.memory for state in states), history)
-
-
-def step(
-    models: list[Generator], tokens: Tensor, state: State, constraints: Constraints, sentences: list[int]
-) -> tuple[Tensor, State]:
-    """The log-probabilities (R, V) of the next tokens after the tokens (R, 1), and the new state."""
-    history: History = state.past
-    logs, caches, attention = [], [], []
-    for model, memory, cache in zip(models, state.memory, history.caches, strict=True):
-        record: Record | None = None if history.coverage is None else {}
-        logits, after = model.step(tokens, State(memory, cache), record)
-        half = logits.dtype in (torch.float16, torch.bfloat16)
-        logs.append(torch.log_softmax(logits[:, -1], -1, dtype=torch.float32 if half else None))
-        caches.append(after.past)
-        if record is not None:
-            attention.append(mean_cross_attention(record))
-    if history.coverage is not None:
-        history = history._replace(coverage=history.coverage + torch.stack(attention).mean(0))
-    scores = logs[0] if len(logs) == 1 else mean_probability(logs)
-    constraints.apply(scores, history.tokens, sentences)
-    return scores, state._replace(past=history._replace(caches=tuple(caches)))
+    def results(self, count: int) -> list[list[tuple[int, Hypothesis]]]:
+        """All finished hypotheses of each of `count` sentences, shorter ones first, with their places in the batch."""
+        by_sentence: list[list[tuple[int, Hypothesis]]] = [[] for _ in range(count)]
+        for sentences, places, *tensors in self._finished:
+            for sentence, place, ids, logs, score in zip(
+                sentences, places, *(x.tolist() for x in tensors), strict=True
+            ):
+                is_finished = len(ids) < self.constraints.max_length(sentence)
+                by_sentence[sentence].append((place, Hypothesis(ids, score, sum(logs), is_finished, logs)))
+        for sentence, hypotheses in enumerate(by_sentence):
+            if not hypotheses or any(isnan(hypothesis.score) for _, hypothesis in hypotheses):
+                raise RunError(f"the model gives no probabilities for sentence {sentence}: its logits are not finite")
+        return by_sentence
 
 
 def mean_probability(logs: list[Tensor]) -> Tensor:
@@ -144,87 +166,8 @@ def mean_cross_attention(record: Record) -> Tensor:
     return torch.stack(layers).mean(0).float()
 
 
-def append(history: History, tokens: Tensor, log_probabilities: Tensor) -> History:
-    """The history with one more token (R,) in every row."""
-    return history._replace(
-        tokens=torch.cat([history.tokens, tokens[:, None]], 1),
-        log_probabilities=torch.cat([history.log_probabilities, log_probabilities[:, None]], 1),
-    )
-
-
-# The batch: reorder rows and remove finished sentences.
-
-
-def reorder_rows(state: State, rows: list[int]) -> State:
-    """Make row i the old row `rows[i]`; only rows that change are copied, in place."""
-    if len(rows) != len(state.past.tokens):
-        return reorder(state, torch.tensor(rows, device=state.past.tokens.device))
-    moved = [row for row, old in enumerate(rows) if row != old]
-    if moved:
-        to_rows, from_rows = torch.tensor([moved, [rows[row] for row in moved]], device=state.past.tokens.device)
-        filled = tuple(cache.filled() if hasattr(cache, "filled") else cache for cache in state.past.caches)
-        tree_map(lambda x: x.index_copy_(0, to_rows, x.index_select(0, from_rows)), state.past._replace(caches=filled))
-    return state
-
-
-def keep_sentences(state: State, sentences: list[int], rows: list[int]) -> State:
-    """The state with only these sentences of the batch, and these rows of hypotheses."""
-    kept = torch.tensor(sentences, device=state.past.tokens.device)
-    memory = tree_map(lambda x: x.index_select(0, kept), state.memory)
-    return reorder(state._replace(memory=memory), torch.tensor(rows, device=kept.device))
-
-
-def remaining(finished: list[bool]) -> list[int]:
-    """The sentences to keep in the batch: all, until enough are finished that copying the others saves time."""
-    worthwhile = sum(finished) * COPY_COST >= len(finished)
-    return [row for row, is_finished in enumerate(finished) if not (worthwhile and is_finished)]
-
-
-def topk(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest values of each row and their columns, largest first: (R, V) -> (R, count) each."""
-    columns = scores.shape[1]
-    count = min(count, columns)
-    if columns < 4 * TOPK_GROUP * (count + 1):
-        return scores.topk(count)
-    # The largest values are in the groups with the largest maxima, and amax is much faster than topk.
-    whole = columns - columns % TOPK_GROUP
-    groups = scores[:, :whole].unflatten(1, (-1, TOPK_GROUP))
-    chosen = groups.amax(-1).topk(count).indices
-    candidates = groups.gather(1, chosen[:, :, None].expand(-1, -1, TOPK_GROUP)).flatten(1)
-    values, places = torch.cat([candidates, scores[:, whole:]], 1).topk(count)
-    group = chosen.gather(1, (places // TOPK_GROUP).clamp(max=count - 1))
-    inside = count * TOPK_GROUP
-    return values, torch.where(places < inside, group * TOPK_GROUP + places % TOPK_GROUP, places - inside + whole)
-
-
-class FinishedHypotheses:
-    """Collects finished hypotheses, on the device until the search is over."""
-
-    def __init__(self, constraints: Constraints) -> None:
-        self.constraints = constraints
-        self.batches: list[tuple[list[int], Tensor, Tensor, Tensor]] = []
-
-    def add(self, sentences: list[int], tokens: Tensor, log_probabilities: Tensor, scores: Tensor) -> None:
-        """Add k hypotheses of these sentences: (k, t) tokens, (k, t + 1) log-probabilities, (k,) scores."""
-        self.batches.append((sentences, tokens, log_probabilities, scores))
-
-    def collect(self, count: int) -> list[list[Hypothesis]]:
-        """All hypotheses of each of `count` sentences, shorter ones first."""
-        by_sentence: list[list[Hypothesis]] = [[] for _ in range(count)]
-        for sentences, tokens, log_probabilities, scores in self.batches:
-            length = tokens.shape[1]
-            rows = zip(sentences, tokens.tolist(), scores.tolist(), log_probabilities.tolist(), strict=True)
-            for sentence, ids, score, logs in rows:
-                finished = length < self.constraints.max_length(sentence)
-                by_sentence[sentence].append(Hypothesis(ids, score, sum(logs), finished, logs))
-        for sentence, hypotheses in enumerate(by_sentence):
-            if not hypotheses or any(isnan(hypothesis.score) for hypothesis in hypotheses):
-                raise RunError(f"the model gives no probabilities for sentence {sentence}: its logits are not finite")
-        return by_sentence
-
-
 Choose = Callable[[Tensor, int, list[int]], tuple[Tensor, Tensor]]
-"""From (R, V) log-probabilities, the number of tokens so far and the sentences: (R,) tokens and log-probabilities."""
+"""From (R, V) log-probabilities, the number of tokens so far and the sentences: (R,) log-probabilities and tokens."""
 
 
 @torch.inference_mode()
@@ -238,40 +181,28 @@ def decode(
     *,
     copies: int,
     length_penalty: float,
-    encoded: list[Encoded] | None = None,
+    encoded: list[Encoded] | None,
 ) -> list[list[Hypothesis]]:
     """Decode `copies` independent hypotheses of each sentence; `choose` selects every token."""
     if not len(source):
         return []
-    models, hypotheses = prepare(models), FinishedHypotheses(constraints)
-    state = start(models, source, first, mask, constraints, encoded, coverage=False)
-    state = reorder_rows(state, [row for row in range(len(source)) for _ in range(copies)])
-    sentences, tokens = list(range(len(source))), first.repeat_interleave(copies)
-    active = [list(range(copies)) for _ in sentences]  # the unfinished copies of each sentence
-    order: list[list[int]] = [[] for _ in sentences]  # the copies of each sentence as they finished
-    for length in range(1 + max(constraints.max_length(sentence) for sentence in sentences)):
-        scores, state = step(models, tokens[:, None], state, constraints, sentences)
-        tokens, logs = choose(scores, length, sentences)
-        is_end = (tokens == constraints.end).tolist()
-        ended = [(row, copy) for row, left in enumerate(active) for copy in left if is_end[row * copies + copy]]
+    search = Search(models, source, first, mask, constraints, encoded, copies=copies)
+    active = [True] * (copies * len(source))  # rows that have not ended
+    for length in range(search.max_steps):
+        logs, tokens = choose(search.step(), length, search.sentences)
+        ended = [row for row, token in enumerate(tokens.tolist()) if token == constraints.end and active[row]]
         if ended:
-            index = torch.tensor([row * copies + copy for row, copy in ended], device=tokens.device)
-            log_probabilities = torch.cat([state.past.log_probabilities[index], logs[index, None]], 1)
-            score = log_probabilities.sum(1) / (length + 1) ** length_penalty
-            numbers = [sentences[row] for row, _ in ended]
-            hypotheses.add(numbers, state.past.tokens[index], log_probabilities, score)
-            for row, copy in ended:
-                active[row].remove(copy)
-                order[sentences[row]].append(copy)
-        stay = remaining([not left for left in active])
+            totals = torch.cat([search.log_probabilities[ended], logs[ended, None]], 1).sum(1)
+            search.finish(ended, logs[ended], totals / (length + 1) ** length_penalty)
+        for row in ended:
+            active[row] = False
+        search.append(tokens, logs)
+        rows_of = [range(sentence * copies, (sentence + 1) * copies) for sentence in range(len(search.sentences))]
+        stay = [sentence for sentence, rows in enumerate(rows_of) if any(active[row] for row in rows)]
         if not stay:
             break
-        state = state._replace(past=append(state.past, tokens, logs))
-        if len(stay) < len(active):
-            rows = [row * copies + copy for row in stay for copy in range(copies)]
-            state, tokens = keep_sentences(state, stay, rows), tokens[torch.tensor(rows, device=tokens.device)]
-            sentences, active = [sentences[row] for row in stay], [active[row] for row in stay]
-    return [
-        [by_end[ends.index(copy)] for copy in range(copies)]
-        for by_end, ends in zip(hypotheses.collect(len(source)), order, strict=True)
-    ]
+        rows = [row for sentence in stay for row in rows_of[sentence]]
+        search.keep(stay, rows)
+        active = [active[row] for row in rows]
+    by_place = [sorted(hypotheses, key=lambda pair: pair[0]) for hypotheses in search.results(len(source))]
+    return [[hypothesis for _, hypothesis in pairs] for pairs in by_place]

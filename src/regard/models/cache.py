@@ -36,29 +36,6 @@ class Cache(NamedTuple):
     capacity: int
     """Slots allocated ahead and written in place; 0: each step makes new tensors and older states stay valid."""
 
-    def filled(self) -> Cache:
-        """This cache without its empty slots; the tensors are views."""
-        layers = (Memory(*(x[:, :, : self.length] for x in layer)) for layer in self.layers)
-        return self._replace(layers=tuple(layers)) if self.capacity else self
-
-    def select_rows(self, rows: Tensor) -> Cache:
-        """The cache whose row i is row `rows[i]` of this one; empty slots are allocated anew, not copied."""
-
-        def select(x: Tensor) -> Tensor:
-            if not self.capacity:
-                return x.index_select(0, rows)
-            # A mask multiplies hidden slots by zero, so they must be finite; without a mask nothing reads them.
-            allocate = x.new_empty if self.unpadded else x.new_zeros
-            selected = allocate(len(rows), *x.shape[1:])
-            selected[:, :, : self.length] = x[:, :, : self.length].index_select(0, rows)
-            return selected
-
-        return self._replace(
-            layers=tuple(Memory(*map(select, layer)) for layer in self.layers),
-            key_positions=self.key_positions.index_select(0, rows),
-            next_position=self.next_position.index_select(0, rows),
-        )
-
 
 class NewTokens(NamedTuple):
     """Positions and visibility of the T tokens of one step, the same for all layers."""

@@ -67,16 +67,7 @@ def tree_map(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
 
 def reorder(state: State, rows: Tensor) -> State:
     """The state whose hypothesis i is hypothesis `rows[i]` of this one; the memory stays the same."""
-    return state._replace(past=_select_rows(state.past, rows))
-
-
-def _select_rows(tree: Any, rows: Tensor) -> Any:
-    if hasattr(tree, "select_rows"):  # a Cache
-        return tree.select_rows(rows)
-    if isinstance(tree, tuple):
-        leaves = [_select_rows(leaf, rows) for leaf in tree]
-        return type(tree)(*leaves) if hasattr(tree, "_fields") else tuple(leaves)
-    return tree.index_select(0, rows) if isinstance(tree, Tensor) else tree
+    return state._replace(past=tree_map(lambda x: x.index_select(0, rows), state.past))
 
 
 def note(record: Record | None, name: str, value: Tensor | None) -> None:
