@@ -91,14 +91,13 @@ def beam(
     groups, width = (beams, 1) if diversity_penalty else (1, beams)
     search = Search(models, source, first, mask, constraints, encoded, copies=groups, coverage=coverage_penalty > 0)
     beam_state = _start_beam(source, mask, constraints, (groups, width), results)
-    if trees is not None:
-        trees.extend([] for _ in search.sentences)
+    batch_trees: list[Tree] = [[] for _ in search.sentences]
     branches = 0  # per group in the step before
     for length in range(1, 1 + search.max_steps):
         spare = 0 if trees is None else width
         candidates = _choose(search.step(), beam_state, constraints.end, width, diversity_penalty, spare=spare)
         if trees is not None:
-            _record(trees, candidates, search.sentences, branches)
+            _record(batch_trees, candidates, search.sentences, branches)
             branches = candidates.tokens.shape[-1]
         candidates = Candidates(*(x[..., :width] for x in candidates))
 
@@ -128,6 +127,8 @@ def beam(
             kept = torch.tensor(stay, device=source.device)
             beam_state, candidates = tree_map(lambda x, kept=kept: x.index_select(0, kept), (beam_state, candidates))  # type: ignore[misc]
         search.append(candidates.tokens.flatten(), candidates.log_probabilities.flatten())
+    if trees is not None:
+        trees.extend(batch_trees)
     by_sentence = [[hypothesis for _, hypothesis in found] for found in search.results(len(source))]
     return [_distinct(hypotheses)[:results] for hypotheses in by_sentence]
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, cast
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.config import DecodeConfig, ModelConfig
 from regard.decoding.beam import Tree, beam
@@ -76,21 +76,29 @@ class TorchEngine:
 
     def search(self, sources: Ids, options: SearchOptions) -> SearchResult:
         """The best hypotheses for each source, or samples; sentences are searched together."""
-        settings, models = self.settings, cast(list[Generator], self.models)
-        source, first, mask = self._tensors(sources)
+        settings, device = self.settings, next(self.models[0].parameters()).device
+        width = max(map(len, sources))
+        source = torch.tensor([[*ids, *[PAD] * (width - len(ids))] for ids in sources], device=device)
+        first = torch.full((len(sources),), START, device=device)
+        inputs = cast(list[Generator], self.models), source, first, source != PAD
         encoded: list[Encoded] | None = [] if options.keep_encoded else None
         trees: list[Tree] | None = None
+        constraints = Constraints(
+            end=END,
+            max_lengths=self.max_lengths(sources),
+            prefixes=options.prefixes,
+            min_length=settings.min_length,
+            no_repeat_ngram=settings.no_repeat_ngram,
+            forbidden=FORBIDDEN,
+        )
         common: dict[str, Any] = {
-            "constraints": self._constraints(sources, options.prefixes),
+            "constraints": constraints,
             "length_penalty": settings.length_penalty,
             "encoded": encoded,
         }
         if options.seed is not None:
             hypotheses = sample(
-                models,
-                source,
-                first,
-                mask,
+                *inputs,
                 samples=options.results,
                 seed=options.seed,
                 temperature=settings.temperature,
@@ -100,14 +108,11 @@ class TorchEngine:
                 **common,
             )
         elif options.beams == 1:
-            hypotheses = [[hypothesis] for hypothesis in greedy(models, source, first, mask, **common)]
+            hypotheses = [[hypothesis] for hypothesis in greedy(*inputs, **common)]
         else:
             trees = [] if options.keep_trees else None
             hypotheses = beam(
-                models,
-                source,
-                first,
-                mask,
+                *inputs,
                 beams=options.beams,
                 results=options.results,
                 coverage_penalty=settings.coverage_penalty,
@@ -116,21 +121,3 @@ class TorchEngine:
                 **common,
             )
         return SearchResult(hypotheses, encoded[0] if encoded else None, trees)
-
-    def _tensors(self, sources: Ids) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The sources (B, S), the first tokens (B,), and the mask of the sources."""
-        device = next(self.models[0].parameters()).device
-        width = max(map(len, sources))
-        source = torch.tensor([[*ids, *[PAD] * (width - len(ids))] for ids in sources], device=device)
-        mask = source != PAD if any(len(ids) != width for ids in sources) else None
-        return source, torch.full((len(sources),), START, device=device), mask
-
-    def _constraints(self, sources: Ids, prefixes: Ids | None) -> Constraints:
-        return Constraints(
-            end=END,
-            max_lengths=self.max_lengths(sources),
-            prefixes=prefixes,
-            min_length=self.settings.min_length,
-            no_repeat_ngram=self.settings.no_repeat_ngram,
-            forbidden=FORBIDDEN,
-        )

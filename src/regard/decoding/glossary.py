@@ -11,9 +11,8 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -129,23 +128,58 @@ class Glossary:
 
     @classmethod
     def read(cls, glossary: Path | None, keep: Path | None, *, ignore_case: bool = False) -> Glossary:
-        """Read a TSV of source terms and target forms, and a list of words to copy."""
-        terms = [] if glossary is None else [_parse_row(*line) for line in _content_lines(glossary)]
-        words = [] if keep is None else [line.strip() for line, _ in _content_lines(keep)]
+        """Read a TSV of source terms and target forms, and a list of words to copy; `# ` begins a comment."""
+        terms = []
+        for line, where in _content_lines(glossary):
+            source, *columns = line.split("\t")
+            forms = [form.strip() for column in columns for form in column.split("|") if form.strip()]
+            if not source.strip() or not forms:
+                raise DataError(
+                    f"{where}: {line[:40]!r} must be a source term, a tab and its target term; more forms after | or "
+                    "more tabs"
+                )
+            terms.append((source.strip(), forms))
         try:
-            return cls.make(terms, words, ignore_case=ignore_case)
+            return cls.make(terms, [line.strip() for line, _ in _content_lines(keep)], ignore_case=ignore_case)
         except InputError as error:
             raise DataError(f"{glossary if keep is None else keep}: {error}") from error
 
     def find(self, text: str) -> list[Match]:
         """Find the terms in a text, in order; of overlapping terms, the longest."""
         spans = word_spans(text)
+        words = [text[slice(*span)] for span in spans]
+        candidates: list[tuple[Span, tuple[str, ...] | None]] = []  # the forms of a term; None: copied
+        for pattern in self.patterns:
+            for found in pattern.finditer(text):
+                touched = [span for span in spans if _overlap(span, found.span())]
+                if touched:
+                    candidates.append(((touched[0][0], touched[-1][1]), None))
+        for length in self._lengths:
+            for first in range(len(words) - length + 1):
+                key, span = tuple(words[first : first + length]), (spans[first][0], spans[first + length - 1][1])
+                if key in self.copied:
+                    candidates.append((span, None))
+                begins = first == 0 or words[first - 1][0] in BEFORE_CAPITALS
+                if forms := self._forms(key, begins=begins):
+                    candidates.append((span, forms))
         matches: list[Match] = []
-        candidates = [*self._find_copied(text, spans), *self._find_terms(text, spans)]
-        for match in sorted(candidates, key=lambda match: (match.start - match.end, match.start)):
-            if not any(_overlap(match[:2], other[:2]) for other in matches):
-                matches.append(match)
+        for (start, end), forms in sorted(candidates, key=lambda found: (found[0][0] - found[0][1], found[0][0])):
+            if not any(_overlap((start, end), match[:2]) for match in matches):
+                source = text[start:end]
+                matches.append(Match(start, end, source, forms or (source,), copied=forms is None))
         return sorted(matches)
+
+    @functools.cached_property
+    def _lengths(self) -> set[int]:
+        """The lengths of all entries in words."""
+        return {len(key) for key in (*self.terms, *self.copied)}
+
+    def _forms(self, key: Key, *, begins: bool) -> tuple[str, ...] | None:
+        """The target forms of a term; the capital of a sentence's first word may be that of the sentence."""
+        if self.ignore_case:
+            return self.terms.get(tuple(word.casefold() for word in key))
+        lowered = (key[0][:1].lower() + key[0][1:], *key[1:])
+        return self.terms.get(key) or (self.terms.get(lowered) if begins else None)
 
     def divided(self, text: str, parts: Sequence[str]) -> list[Term]:
         """The terms of a text that are in none of the parts it is translated in."""
@@ -153,65 +187,12 @@ class Glossary:
         lost = Counter(match.source for match in self.find(text)) - in_parts
         return [Term(source, "", "missing") for source in lost.elements()]
 
-    @functools.cached_property
-    def _lengths(self) -> tuple[set[int], set[int]]:
-        """The lengths of copied entries and of terms, in words."""
-        return {len(key) for key in self.copied}, {len(key) for key in self.terms}
 
-    def _find_copied(self, text: str, spans: Sequence[Span]) -> Iterator[Match]:
-        matches = (match for pattern in self.patterns for match in pattern.finditer(text) if match[0].strip())
-        copied_spans = [_whole_words(spans, match.span()) for match in matches]
-        copied_spans += [span for span, _ in _find_keys(text, spans, self.copied, self._lengths[0], lambda key, _: key)]
-        for start, end in copied_spans:
-            yield Match(start, end, text[start:end], (text[start:end],), copied=True)
-
-    def _find_terms(self, text: str, spans: Sequence[Span]) -> Iterator[Match]:
-        def normalize(key: Key, first: int) -> Key:
-            if self.ignore_case:
-                return tuple(word.casefold() for word in key)
-            begins = first == 0 or text[spans[first - 1][0]] in BEFORE_CAPITALS
-            if begins and key not in self.terms:  # the capital may be that of the sentence start
-                return (key[0][:1].lower() + key[0][1:], *key[1:])
-            return key
-
-        for (start, end), key in _find_keys(text, spans, self.terms, self._lengths[1], normalize):
-            yield Match(start, end, text[start:end], self.terms[key], copied=False)
-
-
-def _whole_words(spans: Sequence[Span], span: Span) -> Span:
-    """Extend a span to whole words."""
-    first = bisect_right(spans, span[0], key=lambda word: word[1])
-    last = bisect_left(spans, span[1], key=lambda word: word[0]) - 1
-    return spans[first][0], spans[last][1]
-
-
-def _find_keys(
-    text: str, spans: Sequence[Span], keys: Container[Key], lengths: Iterable[int], normalize: Callable[[Key, int], Key]
-) -> Iterator[tuple[Span, Key]]:
-    """Find the spans of a text whose normalized words are one of the keys."""
-    for length in lengths:
-        for first in range(len(spans) - length + 1):
-            words = spans[first : first + length]
-            key = normalize(tuple(text[slice(*span)] for span in words), first)
-            if key in keys:
-                yield (words[0][0], words[-1][1]), key
-
-
-def _content_lines(path: Path) -> Iterator[tuple[str, str]]:
+def _content_lines(path: Path | None) -> Iterator[tuple[str, str]]:
     """The lines of a file that are neither empty nor a comment, with their location."""
-    for line, origin in read_lines(path):
+    for line, origin in read_lines(path) if path is not None else ():
         if line.strip() and not line.startswith("# "):
             yield line, str(origin)
-
-
-def _parse_row(line: str, where: str) -> tuple[str, list[str]]:
-    source, *columns = line.split("\t")
-    forms = [form.strip() for column in columns for form in column.split("|") if form.strip()]
-    if not source.strip() or not forms:
-        raise DataError(
-            f"{where}: {line[:40]!r} must be a source term, a tab and its target term; more forms after | or more tabs"
-        )
-    return source.strip(), forms
 
 
 # Placing terms.
@@ -292,20 +273,24 @@ def place_terms(text: str, matches: Sequence[Match], attention: TokenAttention |
 
 
 def _replace(text: str, matches: Sequence[Match], written: Sequence[Span | None], attention: TokenAttention) -> str:
-    words = [span for span in word_spans(text) if _kind(text[span[0]]) == "word" or script_of(text[span[0]])]
-    by_word = [_mean_rows(attention, span) for span in words]
-    used = {number for number, span in enumerate(words) for other in written if other and _overlap(span, other)}
-    weights = {
-        number: _term_weights(by_word, attention.source, match)
-        for number, match in enumerate(matches)
-        if written[number] is None
-    }
+    spans = [span for span in word_spans(text) if _kind(text[span[0]]) == "word" or script_of(text[span[0]])]
+    tokens = _membership(spans, attention.target)
+    by_word = tokens / tokens.sum(1, keepdim=True).clamp(min=1) @ attention.weights.float()  # (target words, S)
+    used = {number for number, span in enumerate(spans) for other in written if other and _overlap(span, other)}
+    weights = {}  # of each missing term: (target words, words of the term)
+    for number, match in enumerate(matches):
+        if written[number] is None:
+            words = [(match.start + start, match.start + end) for start, end in word_spans(match.source)]
+            tokens = _membership(words, attention.source)
+            weights[number] = by_word @ (tokens / tokens.sum(0).clamp(min=1)).T  # a token of two words counts half
     replaced: dict[int, Span] = {}
-    for number in sorted(weights, key=lambda number: -max((max(row) for row in weights[number]), default=0.0)):
-        chosen = _choose_words(weights[number], used, [text[slice(*span)] for span in words])
+    for number in sorted(
+        weights, key=lambda number: -float(weights[number].amax()) if weights[number].numel() else 0.0
+    ):
+        chosen = _choose_words(weights[number].tolist(), used, [text[slice(*span)] for span in spans])
         if chosen:
             used |= set(chosen)
-            replaced[number] = words[chosen[0]][0], words[chosen[-1]][1]
+            replaced[number] = spans[chosen[0]][0], spans[chosen[-1]][1]
     for number in sorted(replaced, key=lambda number: -replaced[number][0]):
         start, end = replaced[number]
         form, copied = matches[number].forms[0], matches[number].copied
@@ -314,18 +299,9 @@ def _replace(text: str, matches: Sequence[Match], written: Sequence[Span | None]
     return text
 
 
-def _mean_rows(attention: TokenAttention, word: Span) -> Tensor:
-    """(S,): the attention of a target word, averaged over its tokens."""
-    tokens = [number for number, span in enumerate(attention.target) if _overlap(span, word)]
-    return attention.weights[tokens].mean(0) if tokens else attention.weights.new_zeros(attention.weights.shape[1])
-
-
-def _term_weights(by_word: Sequence[Tensor], source: Sequence[Span], match: Match) -> list[list[float]]:
-    """For each target word, its attention on every source word of the term."""
-    words = [(match.start + start, match.start + end) for start, end in word_spans(match.source)]
-    tokens = [[number for number, span in enumerate(source) if _overlap(span, word)] for word in words]
-    shared = Counter(number for numbers in tokens for number in numbers)  # a token of two words counts half for each
-    return [[sum(float(row[n]) / shared[n] for n in numbers) for numbers in tokens] for row in by_word]
+def _membership(words: Sequence[Span], tokens: Sequence[Span]) -> Tensor:
+    """(words, tokens): 1 where a token is part of a word."""
+    return torch.tensor([[float(_overlap(token, word)) for token in tokens] for word in words]).view(-1, len(tokens))
 
 
 def _choose_words(weights: Sequence[Sequence[float]], used: set[int], words: Sequence[str]) -> list[int]:
@@ -334,18 +310,17 @@ def _choose_words(weights: Sequence[Sequence[float]], used: set[int], words: Seq
     An article attends to its noun, sometimes as much as the noun itself does: of words with similar attention the
     longer one is replaced, and short neighbours are kept.
     """
-    free = [number for number in range(len(weights)) if number not in used]
-    total = {number: sum(weights[number]) for number in free}
+    total = {number: sum(row) for number, row in enumerate(weights) if number not in used}
     highest = max(total.values(), default=0.0)
     if highest < MIN_ATTENTION:
         return []
-    similar = [number for number in free if total[number] >= SIMILAR_ATTENTION * highest]
+    similar = [number for number in total if total[number] >= SIMILAR_ATTENTION * highest]
     best = max(similar, key=lambda number: (len(words[number]), total[number]))
     neighbours = {
         number for number in similar if total[number] >= NEIGHBOUR_ATTENTION and _is_content_word(words[number])
     }
     for column in zip(*weights, strict=True) if len(weights[best]) > 1 else ():  # the words of a term of several words
-        strongest = max(free, key=column.__getitem__)
+        strongest = max(total, key=column.__getitem__)
         neighbours |= {strongest} if column[strongest] >= WORD_ATTENTION else set()
     chosen = [best]
     for step in (-1, 1):
