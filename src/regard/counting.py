@@ -138,8 +138,8 @@ def _formula(shapes: Sequence[Shape]) -> str:
 
 # Remarks on published numbers of parameters
 NOTES = {
-    109_482_240: "a much-copied count of 109,786,368 gives each of the 12 heads a bias of 768 numbers; a head has 64, so "
-    "12 layers × 3 projections × (12 × 768 − 768) = 304,128 are counted that do not exist",
+    109_482_240: "a much-copied count of 109,786,368 gives each of the 12 heads a bias of 768 numbers; a head has 64, "
+    "so 12 layers × 3 projections × (12 × 768 − 768) = 304,128 are counted that do not exist",
     63_082_496: "the paper's table has 65 M, rounded",
     214_245_376: "the paper's table has 213 M, rounded",
 }
