@@ -15,12 +15,14 @@ from regard.devices import find_device
 from regard.models import build
 from regard.training import clock as clocks
 from regard.training import journal, planning
+from regard.training.checkpoint import checkpoints, load_checkpoint
 from regard.training.clock import Clock, format_duration, make_clock
 from regard.training.distributed import Runtime
 from regard.training.events import Event, SaveEvent, UpdateEvent, ValidationEvent
 from regard.training.loop import Training
 from regard.training.planning import complete_config, gather_facts
 from regard.training.sizing import CHOSEN_FIELDS
+from tests.training.processes import run
 from tests.training.runs import ignore, make_config, make_data, make_training, no_validation, write_corpus
 
 ALONE = Runtime(find_device("cpu"), 0, 1)
@@ -114,6 +116,16 @@ def test_minutes_that_are_used_up_end_a_run_after_one_update(corpus: Path, tmp_p
     training.run(no_validation, ignore)
     assert training.progress.finished
     assert training.progress.update == 1
+
+
+@pytest.mark.slow
+def test_two_processes_follow_the_clock_of_the_first(corpus: Path, tmp_path: Path) -> None:
+    losses = run(tmp_path, corpus, 2, minutes=0.25, updates=100)
+    progress = load_checkpoint(checkpoints(tmp_path)[-1]).progress
+    assert progress["finished"]
+    assert progress["position"] == 100
+    assert progress["update"] == len(losses) > 1
+    assert progress["elapsed"] < 1.1 * 15
 
 
 # Before a run

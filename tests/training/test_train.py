@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from regard import folders
+from regard.cli.app import main
 from regard.devices import find_device
 from regard.models import build
 from regard.training import validation
@@ -46,35 +49,41 @@ SMALL = [
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpus(tmp_path_factory.mktemp("files"))
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("files")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_CACHE", str(folder / "cache"))
+        patch.setenv("COLUMNS", "120")
+        yield write_corpus(folder)
 
 
-def environment(corpus: Path) -> dict[str, str]:
-    return {**os.environ, "REGARD_CACHE": str(corpus / "cache"), "COLUMNS": "120"}
+def regard(*words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    """`regard WORDS` in this process: importing torch takes longer than a small run."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    out, errors = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(errors):
+        patch.setattr(sys, "argv", ["regard", *words])
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        with pytest.raises(SystemExit) as end:
+            main()
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    out.seek(0)
+    return subprocess.CompletedProcess(words, end.value.code or 0, out.read(), errors.getvalue())
+
+
+def request(corpus: Path, out: Path, *more: str) -> list[str]:
+    files = [str(corpus / "a.txt"), str(corpus / "b.txt")]
+    return ["train", *files, "--out", str(out), "--device", "cpu", "--threads", "1", *SMALL, *more]
 
 
 def command(corpus: Path, out: Path, *more: str) -> list[str]:
-    files = [str(corpus / "a.txt"), str(corpus / "b.txt")]
-    return [
-        sys.executable,
-        "-m",
-        "regard",
-        "train",
-        *files,
-        "--out",
-        str(out),
-        "--device",
-        "cpu",
-        "--threads",
-        "1",
-        *SMALL,
-        *more,
-    ]
+    """The command of a process of its own, to be stopped or killed."""
+    return [sys.executable, "-m", "regard", *request(corpus, out, *more)]
 
 
 def train(corpus: Path, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(corpus, out, *more), capture_output=True, text=True, env=environment(corpus))
+    return regard(*request(corpus, out, *more))
 
 
 @pytest.fixture(scope="module")
@@ -110,13 +119,13 @@ def test_another_config_is_refused_with_the_difference(corpus: Path, trained: Pa
 
 def test_a_size_is_chosen_said_and_kept_on_another_machine(corpus: Path) -> None:
     out, files = corpus / "chosen", [str(corpus / "a.txt"), str(corpus / "b.txt")]
-    words = [sys.executable, "-m", "regard", "train", *files, "--out", str(out), "--device", "cpu", "--updates", "3"]
+    words = ["train", *files, "--out", str(out), "--device", "cpu", "--updates", "3"]
     words += ["--set", "decode.beams=1", "--set", "decode.max_length_ratio=1"]
-    first = subprocess.run([*words, "--threads", "1"], capture_output=True, text=True, env=environment(corpus))
+    first = regard(*words, "--threads", "1")
     assert first.returncode == 0, first.stderr
     assert "1 core: a transformer of 3+3 layers of 128" in first.stderr
     config = (out / "config.json").read_bytes()
-    again = subprocess.run([*words, "--threads", "2"], capture_output=True, text=True, env=environment(corpus))
+    again = regard(*words, "--threads", "2")
     assert again.returncode == 0, again.stderr
     assert "layers of" not in again.stderr
     assert (out / "config.json").read_bytes() == config
@@ -141,22 +150,14 @@ def test_a_run_whose_minutes_are_too_short_says_so_and_is_finished_with_honest_n
 
 def test_other_data_is_refused(corpus: Path, trained: Path, tmp_path: Path) -> None:
     other = write_corpus(tmp_path, lines=200)
-    files = [str(other / "a.txt"), str(other / "b.txt")]
-    words = command(corpus, trained, "--updates", "20")
-    words[4:6] = files
-    done = subprocess.run(words, capture_output=True, text=True, env=environment(corpus))
+    done = train(other, trained, "--updates", "20")
     assert done.returncode == 2
     assert "holds a run on other data" in done.stderr
 
 
 def test_translations_come_line_for_line_empty_lines_too(trained: Path) -> None:
     text = "the old house\n\n   \nsmall bird\n"
-    done = subprocess.run(
-        [sys.executable, "-m", "regard", "translate", str(trained), "-", "--device", "cpu", "--threads", "1"],
-        input=text,
-        capture_output=True,
-        text=True,
-    )
+    done = regard("translate", str(trained), "-", "--device", "cpu", "--threads", "1", text=text)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.split("\n")) == 5
     assert done.stdout.split("\n")[1] == ""
@@ -164,9 +165,7 @@ def test_translations_come_line_for_line_empty_lines_too(trained: Path) -> None:
 
 def test_a_run_that_was_stopped_resumes_and_ends_the_same(corpus: Path, trained: Path) -> None:
     out = corpus / "stopped"
-    running = subprocess.Popen(
-        command(corpus, out, "--updates", "20"), stderr=subprocess.PIPE, text=True, env=environment(corpus)
-    )
+    running = subprocess.Popen(command(corpus, out, "--updates", "20"), stderr=subprocess.PIPE, text=True)
     while running.poll() is None and not list(out.glob("checkpoints/update-*")):
         time.sleep(0.05)
     running.send_signal(signal.SIGTERM)
@@ -179,14 +178,11 @@ def test_a_run_that_was_stopped_resumes_and_ends_the_same(corpus: Path, trained:
 
 def test_a_run_that_was_killed_resumes_and_ends_the_same(corpus: Path, trained: Path) -> None:
     out = corpus / "killed"
-    for seen in (1, 2):
-        running = subprocess.Popen(
-            command(corpus, out, "--updates", "20"), stderr=subprocess.DEVNULL, env=environment(corpus)
-        )
-        while running.poll() is None and len(list(out.glob("checkpoints/update-*"))) < seen:
-            time.sleep(0.02)
-        running.kill()
-        running.wait()
+    running = subprocess.Popen(command(corpus, out, "--updates", "20"), stderr=subprocess.DEVNULL)
+    while running.poll() is None and not list(out.glob("checkpoints/update-*")):
+        time.sleep(0.02)
+    running.kill()
+    running.wait()
     done = train(corpus, out, "--updates", "20")
     assert done.returncode == 0, done.stderr
     assert (out / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
@@ -194,9 +190,7 @@ def test_a_run_that_was_killed_resumes_and_ends_the_same(corpus: Path, trained: 
 
 def test_two_runs_on_one_folder_are_refused(corpus: Path) -> None:
     out = corpus / "shared"
-    first = subprocess.Popen(
-        command(corpus, out, "--updates", "2000"), stderr=subprocess.DEVNULL, env=environment(corpus)
-    )
+    first = subprocess.Popen(command(corpus, out, "--updates", "2000"), stderr=subprocess.DEVNULL)
     try:
         while first.poll() is None and not (out / "journal.jsonl").exists():
             time.sleep(0.05)
@@ -211,20 +205,9 @@ def test_two_runs_on_one_folder_are_refused(corpus: Path) -> None:
 @pytest.mark.parametrize("family", ["gpt", "bert"])
 def test_one_text_trains_a_language_model(corpus: Path, family: str) -> None:
     out = corpus / family
-    words = [
-        sys.executable,
-        "-m",
-        "regard",
-        "train",
-        str(corpus / "a.txt"),
-        "--out",
-        str(out),
-        "--device",
-        "cpu",
-        *SMALL,
-    ]
+    words = ["train", str(corpus / "a.txt"), "--out", str(out), "--device", "cpu", "--threads", "1", *SMALL]
     words += ["--set", f"model.family={family}", "--set", "text.context_length=16", "--updates", "10", "--json"]
-    done = subprocess.run(words, capture_output=True, text=True, env=environment(corpus))
+    done = regard(*words)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["scores"]["loss"] > 0
 
@@ -271,16 +254,14 @@ def test_another_tokenizer_than_the_models_own_is_refused(trained: Path, tmp_pat
     copy = tmp_path / "model"
     shutil.copytree(trained, copy, ignore=shutil.ignore_patterns("checkpoints"))
     learn(["other words altogether"] * 50, kind="bpe", vocabulary=300).save(copy / "tokenizer.json")
-    done = subprocess.run(
-        [sys.executable, "-m", "regard", "translate", str(copy)], input="a\n", capture_output=True, text=True
-    )
+    done = regard("translate", str(copy), text="a\n")
     assert done.returncode == 2
     assert "was made with another tokenizer" in done.stderr
 
 
 def translated(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "regard", "translate", str(folder), "--device", "cpu", "--threads", "1", *more]
-    return subprocess.run(words, input="the old house\nsmall bird\n", capture_output=True, text=True)
+    words = ["translate", str(folder), "--device", "cpu", "--threads", "1", *more]
+    return regard(*words, text="the old house\nsmall bird\n")
 
 
 def test_samples_depend_on_the_seed_alone(trained: Path) -> None:
@@ -438,8 +419,8 @@ def test_an_empty_option_is_refused(corpus: Path, tmp_path: Path, more: list[str
 
 
 def test_standard_input_is_not_trained_on(corpus: Path, tmp_path: Path) -> None:
-    request = [word.replace(str(corpus / "a.txt"), "-") for word in command(corpus, tmp_path / "out")]
-    done = subprocess.run(request, capture_output=True, text=True, input="the bird\n", env=environment(corpus))
+    words = [word.replace(str(corpus / "a.txt"), "-") for word in request(corpus, tmp_path / "out")]
+    done = regard(*words, text="the bird\n")
     assert done.returncode == 2
     assert "- can be read only once" in done.stderr
 
@@ -453,12 +434,11 @@ def test_a_loss_that_is_nan_before_the_first_save_rolls_back_to_the_start(corpus
     assert "and rolling back did not help: lower train.learning_rate" in done.stderr
 
 
-def test_a_damaged_cache_is_prepared_again(corpus: Path, tmp_path: Path) -> None:
-    own = {**environment(corpus), "REGARD_CACHE": str(tmp_path / "cache")}
+def test_a_damaged_cache_is_prepared_again(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     weights = []
     for out in ("one", "two"):
-        request = command(corpus, tmp_path / out, "--updates", "2")
-        done = subprocess.run(request, capture_output=True, text=True, env=own)
+        done = train(corpus, tmp_path / out, "--updates", "2")
         assert done.returncode == 0
         assert done.stderr.count("was damaged and is prepared again") == (out == "two")
         weights.append((tmp_path / out / "model.safetensors").read_bytes())
@@ -494,9 +474,10 @@ def test_invalid_lines_of_a_journal_are_ignored(tmp_path: Path) -> None:
     assert read(tmp_path / "journal.jsonl") == [{"kind": "update", "update": 1}]
 
 
-def test_a_worker_restarted_by_torchrun_does_not_start_over(corpus: Path, tmp_path: Path, trained: Path) -> None:
+def test_a_worker_restarted_by_torchrun_does_not_start_over(
+    corpus: Path, tmp_path: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copytree(trained, tmp_path / "out")
-    request = command(corpus, tmp_path / "out", "--updates", "20", "--fresh")
-    again = {**environment(corpus), "TORCHELASTIC_RESTART_COUNT": "1"}
-    done = subprocess.run(request, capture_output=True, text=True, env=again)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    done = train(corpus, tmp_path / "out", "--updates", "20", "--fresh")
     assert "was finished at update 20" in done.stderr

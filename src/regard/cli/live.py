@@ -90,7 +90,7 @@ class View:
         statistics = self._statistics
         numbers = [
             ("loss", f"{statistics.loss:.3f}"),
-            *(format_scores(statistics.validations[-1])[:1] if statistics.validations else []),
+            *(format_scores(statistics.validations[-1].scores)[:1] if statistics.validations else []),
             ("tokens/s", f"{statistics.tokens_per_second:,.0f}"),
             ("left", format_duration(statistics.seconds_left)),
         ]
@@ -106,11 +106,11 @@ def _validation_table(validations: Sequence[ValidationEvent]) -> list[Text]:
     """The last validations, the newest first."""
     if not validations:
         return []
-    names = [name for name, _ in format_scores(validations[-1])]
+    names = [name for name, _ in format_scores(validations[-1].scores)]
     lines = [Text("".join([f"{'update':>9}", *(f"{name:>12}" for name in names)]), "dim")]
     best = max((event.update for event in validations if event.best), default=None)
     for number, event in enumerate(reversed(validations)):
-        cells = [f"{event.update:>9,}", *(f"{text:>12}" for _, text in format_scores(event))]
+        cells = [f"{event.update:>9,}", *(f"{text:>12}" for _, text in format_scores(event.scores))]
         line = Text("".join(cells), "" if number == 0 else "dim")
         lines.append(line.append("  best", "green") if event.update == best else line)
     return lines

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from regard.config import Config, TrainConfig
 from regard.errors import FolderError, RunError
-from regard.memory import free_memory, is_out_of_memory
+from regard.memory import free_memory, in_parts, is_out_of_memory
 from regard.models.folder import copy_weights, named_tensors, to_local
 from regard.text.batching import Batch, prefetch, split_batch
 from regard.training import journal
@@ -265,11 +265,13 @@ class Training:
                 f"smaller text.max_length ({self.config.text.max_length}) or model.size ({self.config.model.size})"
             )
         self.progress.split *= 2
-        self._free_memory()
+        self._without_graphs(self.model)
 
-    def _free_memory(self) -> None:
+    def _without_graphs(self, model: nn.Module) -> list[nn.Module]:
+        """Free the CUDA graphs; the model whole, to validate it once more."""
         self.gradients.free_graphs()
         free_memory()
+        return [model]
 
     def _try_largest_batches(self) -> None:
         """With several processes, try the largest batches without all_reduce and agree on how to split them.
@@ -294,14 +296,16 @@ class Training:
         settings = self.config.train
         with self._observed(observe), self._saving() as saver, _stop_signal() as stop_signal:
             self._try_largest_batches()
-            if not self.progress.update:
+            if settings.minutes and not self.progress.update:
                 self.clock.prepared = self.progress.prepared = self.clock.elapsed()
             while self.progress.position < settings.updates and not self.progress.finished:
                 if self.step() is None:
                     continue
                 progress = self.progress
                 self.signal = stop_signal()
-                stopping = self._all_stop(bool(self.signal))
+                stopping = bool(self.signal)
+                if self.runtime.world_size > 1:  # processes agree on it every few updates, so that all stop at the same
+                    stopping = progress.update % STOP_CHECK_EVERY == 0 and self.runtime.any_process(stopping)
                 if progress.position >= min(progress.next_validation, settings.updates):
                     self._validate(validate)
                 out_of_patience = 0 < settings.patience <= progress.validations_since_best
@@ -350,16 +354,10 @@ class Training:
             finally:
                 self._saver = None
 
-    def _all_stop(self, here: bool) -> bool:
-        """Whether to stop; processes agree on it every few updates, so that all stop at the same one."""
-        if self.runtime.world_size == 1:
-            return here
-        return self.progress.update % STOP_CHECK_EVERY == 0 and self.runtime.any_process(here)
-
     def _validate(self, validate: Validate) -> None:
         start, progress, settings = time.perf_counter(), self.progress, self.config.train
         with self.averaged(), self.runtime.unsharded(self.model):
-            validation = self._validate_or_retry(validate)
+            (validation,) = in_parts(validate, self.model, self._without_graphs)
             seconds = time.perf_counter() - start
             position = self.clock.position() if settings.minutes else progress.position
             # the main process decides for all, or they might not stop together
@@ -379,16 +377,6 @@ class Training:
             scores, sample = validation.scores, validation.sample
             self._observe(ValidationEvent(progress.update, scores, sample, is_best, seconds, self.model))
         self.model.train()
-
-    def _validate_or_retry(self, validate: Validate) -> Validation:
-        """Validate. If the GPU runs out of memory, free the CUDA graphs and retry once."""
-        try:
-            return validate(self.model)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-        self._free_memory()
-        return validate(self.model)
 
     # Averaged weights
 

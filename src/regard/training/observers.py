@@ -6,9 +6,10 @@ import importlib.util
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from regard import folders
 from regard.counting import count
@@ -22,11 +23,9 @@ from regard.training.loop import Training
 BOARD = "tensorboard"  # the folder of TensorBoard files in a run's folder
 FILES = ("training.png", "training.svg", "film.html", film.FILM, BOARD)
 """The files and folders that observers write in a run's folder."""
-UPDATES_PER_POINT = 10  # of TensorBoard, as in the journal
 RECENT_UPDATES = 50  # updates over which the displayed loss and speed are averaged
 LINE_EVERY = 60.0  # seconds between two plain lines without a validation
 SCORE_FORMATS = {"bleu": ("BLEU", "{:.2f}"), "chrf": ("chrF", "{:.2f}"), "valid_loss": ("valid loss", "{:.3f}")}
-CAPTIONS = {"bleu": "BLEU {:.1f}", "chrf": "chrF {:.1f}", "valid_loss": "loss {:.2f}"}
 
 Say = Callable[[str], None]
 
@@ -35,7 +34,11 @@ Say = Callable[[str], None]
 def observing(training: Training, observe: Observer, say: Say) -> Iterator[Observer]:
     """Yield an observer that passes events to `observe`, TensorBoard and the film, and reports problems with `say`."""
     config, runtime, update = training.config, training.runtime, training.progress.update
-    film_maker, has_board = _film(training), importlib.util.find_spec("tensorboard") is not None
+    film_maker, data = None, training.data
+    if config.train.film:  # all processes run the model, as weights may be sharded; the main one writes
+        root = training.folder if runtime.is_main else None
+        film_maker = film.Film(root, data.valid, data.tokenizers, sentences=config.train.film, update=update)
+    has_board = importlib.util.find_spec("tensorboard") is not None
     if runtime.is_main and not has_board:
         say("no TensorBoard files are written: pip install regard[tensorboard]")
     with Board(training.folder, update) if runtime.is_main and has_board else nullcontext() as board:
@@ -52,15 +55,6 @@ def observing(training: Training, observe: Observer, say: Say) -> Iterator[Obser
         description = f"{config.model.family}, {count(config).total:,} parameters, {describe_machine(runtime)}"
         pass_on(StartEvent(training.folder, description, update, training.clock))
         yield pass_on
-
-
-def _film(training: Training) -> film.Film | None:
-    """The film, if train.film is set. All processes run the model, as weights may be sharded; the main one writes."""
-    settings, data = training.config.train, training.data
-    if not settings.film:
-        return None
-    root = training.folder if training.runtime.is_main else None
-    return film.Film(root, data.valid, data.tokenizers, sentences=settings.film, update=training.progress.update)
 
 
 class Board:
@@ -83,7 +77,7 @@ class Board:
         if isinstance(event, UpdateEvent):
             self._tokens += event.tokens
             self._seconds += event.seconds
-            if event.update % UPDATES_PER_POINT == 0 or event.update == 1:
+            if event.update % journal.UPDATES_PER_ENTRY == 0 or event.update == 1:
                 values = {f"training/{name}": getattr(event, name) for name in ("loss", "learning_rate", "grad_norm")}
                 values["training/tokens per second"] = self._tokens / (self._seconds or math.inf)
                 self._tokens, self._seconds = 0, 0.0
@@ -159,7 +153,7 @@ class PlainLines:
         update = statistics.update.update if statistics.update else 0
         parts = [f"update {update:>7,}", f"loss {statistics.loss:.3f}", f"{statistics.tokens_per_second:,.0f} tokens/s"]
         if validation:
-            parts += [f"{name} {text}" for name, text in format_scores(validation)]
+            parts += [f"{name} {text}" for name, text in format_scores(validation.scores)]
         if seconds := statistics.seconds_left:
             parts.append(f"{format_duration(seconds)} left")
         if validation and validation.best:
@@ -169,9 +163,8 @@ class PlainLines:
             self._say(f"    {name:<11} {' '.join(text.split())}")
 
 
-def format_scores(validation: ValidationEvent) -> list[tuple[str, str]]:
+def format_scores(scores: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Names and values of a validation's scores, the metric first."""
-    scores = validation.scores
     return [(name, form.format(scores[key])) for key, (name, form) in SCORE_FORMATS.items() if key in scores]
 
 
@@ -185,8 +178,6 @@ def draw(training: Training) -> None:
         folders.write_file(folder / name, data, force=True)
     if film.frames(folder):
         captions = {
-            entry["update"]: next(text.format(entry[key]) for key, text in CAPTIONS.items() if key in entry)
-            for entry in entries
-            if entry["kind"] == "validation"
+            entry["update"]: " ".join(format_scores(entry)[0]) for entry in entries if entry["kind"] == "validation"
         }
         folders.write_file(folder / "film.html", film.page(folder, captions, title=title), force=True)

@@ -111,9 +111,6 @@ def _check_texts(request: Request) -> None:
     for files in texts:
         if next(iter(files.read()), None) is None:
             raise DataError(f"{files.source} is empty")
-    if request.valid is not None:
-        for _ in request.valid.read():  # to the end: an error there should not appear after hours of training
-            pass
     written = {(request.out / name).resolve() for name in RUN_FILES}
     for path in (path for files in texts for path in files.paths):
         if path.resolve() in written:
@@ -169,7 +166,7 @@ def check_unchanged(old: Config, new: Config, out: Path, unset: frozenset[str]) 
     may_change = {"train.sharded"} | unset | ({"train.updates"} if new.train.minutes else set())
     before, now = old.values(), new.values()
     changes = [
-        f"{section}.{name} was {_format_value(before[section][name])} and is now {_format_value(value)}"
+        f"{section}.{name} was {before[section][name]!r} and is now {value!r}"
         for section, fields in now.items()
         for name, value in fields.items()
         if before[section][name] != value and f"{section}.{name}" not in may_change
@@ -179,7 +176,3 @@ def check_unchanged(old: Config, new: Config, out: Path, unset: frozenset[str]) 
             f"{out} holds a run with another config: {'; '.join(changes)}. Resume with the old values, choose another "
             "--out, or start over with --fresh"
         )
-
-
-def _format_value(value: Any) -> Any:
-    return "empty" if value == "" else value

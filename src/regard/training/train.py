@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from regard import folders
 from regard.config import Config, from_json, to_json
 from regard.counting import count
 from regard.devices import bf16_warning, use_threads
-from regard.errors import ConfigError, FolderError, RegardError
+from regard.errors import ConfigError, FolderError
 from regard.inspection import quality
 from regard.models import build
 from regard.models.folder import CONFIG, MODEL, copy_weights, save_model
@@ -35,12 +35,10 @@ from regard.training import journal
 from regard.training.card import SCORE_NAMES, model_card
 from regard.training.checkpoint import (
     average_checkpoints,
-    checkpoint_path,
     checkpoints,
     latest_checkpoint,
     load_checkpoint,
     update_number,
-    verify_checkpoint,
 )
 from regard.training.clock import make_clock
 from regard.training.data import check_lengths, make_tokenizers, prepare
@@ -161,16 +159,13 @@ def train(
     values = {**(config or {}), **{name: value for name, value in values.items() if value is not None}}
     if updates is not None:
         values["train.minutes"] = 0.0
-    folders_to_start_from = [start_from] if isinstance(start_from, str | Path) else start_from or []
-    origins = tuple(map(Path, folders_to_start_from))
+    origins = tuple(map(Path, [start_from] if isinstance(start_from, str | Path) else start_from or []))
     settings = find_settings(values, recipe=recipe, origins=origins, tags=[tag, *("".join(c[3:]) for c in also)])
     options: dict[str, Any] = {"languages": languages, "fields": fields}
-    alignment_file = None if alignments is None else Path(alignments)
-    corpora = [text_files(settings, source, target, tag=tag, alignments=alignment_file, **options)]
-    corpora += [text_files(settings, *corpus, **options) for corpus in also]
+    corpus = text_files(settings, source, target, tag=tag, alignments=alignments and Path(alignments), **options)
     valid_pair = (valid, None) if isinstance(valid, str | Path) else valid
     request = Request(
-        corpora=tuple(corpora),
+        corpora=(corpus, *(text_files(settings, *corpus, **options) for corpus in also)),
         valid=None if valid_pair is None else text_files(settings, *valid_pair, tag=tag, **options),
         out=Path(out),
         config=settings,
@@ -182,7 +177,7 @@ def train(
         start=time.perf_counter() if start is None else start,
     )
     say = say or (lambda line: print(line, file=sys.stderr))
-    with _threads_restored(threads), init_runtime(device) as runtime, _random_state_restored(runtime.device):
+    with init_runtime(device) as runtime, _restored_state(runtime.device, threads):
         try:
             return run(request, runtime, say, observe or PlainLines(say).observe)
         except KeyboardInterrupt:
@@ -201,19 +196,15 @@ def _python_call(arguments: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _threads_restored(threads: int | None) -> Iterator[None]:
+def _restored_state(device: torch.device, threads: int | None) -> Iterator[None]:
+    """Use so many CPU threads in the context, and restore them and the random state at its end."""
     before = torch.get_num_threads()
-    use_threads(threads or 0)
+    use_threads(threads)
     try:
-        yield
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            yield
     finally:
         torch.set_num_threads(before)
-
-
-@contextmanager
-def _random_state_restored(device: torch.device) -> Iterator[None]:
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        yield
 
 
 # The run
@@ -270,7 +261,8 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
     for line in training.remarks if resumed else [*remarks, *training.remarks]:
         say(line)
     if done:
-        return Run(out, progress.update, finished=True, scores=_saved_scores(out), is_new=False)
+        saved = [entry["scores"] for entry in journal.read(out / journal.FILE) if entry["kind"] == "finished"]
+        return Run(out, progress.update, finished=True, scores=saved[-1] if saved else {}, is_new=False)
     if not progress.finished:
         if config.train.minutes and not update_seconds and runtime.is_main:  # a later start, perhaps on another machine
             choose_threads = say if request.choose_threads and runtime.world_size == 1 else None
@@ -376,12 +368,6 @@ def _has_model(out: Path, say: Say) -> bool:
     return True
 
 
-def _saved_scores(out: Path) -> dict[str, Any]:
-    """The scores of a finished run, from its journal."""
-    finished = [entry for entry in journal.read(out / journal.FILE) if entry["kind"] == "finished"]
-    return finished[-1]["scores"] if finished else {}
-
-
 # The end
 
 
@@ -392,12 +378,11 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
     weights, updates = _final_weights(training, say)
     copy_weights(model, merge_lora(weights), out)
     update, best = training.best_validation or (0, None)
-    is_validated = updates == [update] and not config.train.average_checkpoints
-    validated = best if is_validated else None
+    validated = best if updates == [update] and not config.train.average_checkpoints else None
     scores, calibration = final_scores(model, valid_set, runtime, validated, training.clock.scoring_seconds())
     if "bleu" in scores and scores["bleu"]["score"] < 0.05:
-        epochs = f"{training.progress.epoch:,} epochs of training"
-        say(f"BLEU is 0: the model did not learn to translate in {epochs}; give it more --minutes or --updates")
+        made = f"{training.progress.update:,} updates"
+        say(f"BLEU is 0: the model did not learn to translate in {made}; give it more --minutes or --updates")
     draw(training)
     card = model_card(
         training,
@@ -423,26 +408,22 @@ def _final_weights(training: Training, say: Say) -> tuple[dict[str, Tensor], lis
     """The final weights, the best or an average of checkpoints, and the updates they come from."""
     settings, progress, folder = training.config.train, training.progress, training.folder
     if settings.average_checkpoints:
-        saved = reversed(averaged_updates(progress, settings))
-        intact = [update for update in saved if _is_intact(checkpoint_path(folder, update), say)]
-        if intact:
+        paths = _intact(folder, reversed(averaged_updates(progress, settings)), say)
+        if paths:
             wanted = settings.average_checkpoints
-            fewer = f", fewer than train.average_checkpoints ({wanted})" if len(intact) < wanted else ""
-            say(f"averaged {len(intact)} checkpoint{'s' * (len(intact) != 1)}{fewer}")
-            return average_checkpoints([checkpoint_path(folder, update) for update in intact]), intact
-    best, group = checkpoint_path(folder, progress.best_update), "average" if settings.ema_decay else "model"
-    path = best if _is_intact(best, say) else latest_checkpoint(folder)[0]
+            fewer = f", fewer than train.average_checkpoints ({wanted})" if len(paths) < wanted else ""
+            say(f"averaged {len(paths)} checkpoint{'s' * (len(paths) != 1)}{fewer}")
+            return average_checkpoints(paths), [update_number(path) for path in paths]
+    group = "average" if settings.ema_decay else "model"
+    path = next(iter(_intact(folder, [progress.best_update], say)), None) or latest_checkpoint(folder)[0]
     if path is None:
         return dict(training.state()[group]), [progress.update]
     return load_checkpoint(path, check=False).tensors[group], [update_number(path)]
 
 
-def _is_intact(path: Path, say: Say) -> bool:
-    """Whether a checkpoint exists and is intact; a damaged one is reported."""
-    try:
-        verify_checkpoint(path)
-    except RegardError as error:
-        if path.exists():
-            say(f"{path.name} was skipped: {error}")
-        return False
-    return True
+def _intact(folder: Path, updates: Iterable[int], say: Say) -> list[Path]:
+    """The intact checkpoints of these updates; damaged ones are reported."""
+    found = [latest_checkpoint(folder, where=update.__eq__) for update in updates]
+    for remark in (remark for _, remarks in found for remark in remarks):
+        say(remark)
+    return [path for path, _ in found if path is not None]
