@@ -181,8 +181,9 @@ FILLERS = [*FILLERS_WITHOUT_PLACE, *(phrase(*row) for row in WORDS["fillers"]["w
 DURATION_NUMBERS = WORDS["durations"]["numbers"].split()
 DURATION_UNITS = tuple(WORDS["durations"]["units"].items())
 
-# Conjunctions
+# Patterns of clauses and conjunctions
 
+PATTERNS: dict[str, dict[str, Any]] = WORDS["patterns"]
 FRAMES = ("past", "present", "future")  # time frames of a sentence
 CONJUNCTIONS = []
 for english, entry in WORDS["conjunctions"].items():

@@ -17,29 +17,7 @@ from regard.corpora.builtin.lexicon import COPULA, KINDS, PERSONS, SINGULAR, VER
 from regard.corpora.builtin.morphology import Word
 from regard.corpora.builtin.phrases import Derivation, NounPhrase, ObjectPronoun, modifier_lengths
 
-# Patterns of a clause: how often each is drawn, and the fewest words after the subject.
-PATTERNS = {
-    "intransitive": (4, 1),
-    "transitive": (13, 2),
-    "copula": (5, 2),
-    "passive": (5, 2),
-    "locative": (2, 3),
-    "motion": (2, 3),
-    "ditransitive": (3, 5),
-    "reporting": (2, 6),
-    "control": (2, 2),
-    "modal": (2, 2),
-    "existential": (1, 5),
-    "profession": (1, 3),
-}
-PATTERN_CHOICE = tuple(pattern for pattern, (weight, _) in PATTERNS.items() for _ in range(weight))
-SUBJECTS_OF_PATTERN = {  # of patterns without a verb of the lexicon
-    "copula": KINDS,
-    "modal": ("family", "profession"),
-    "existential": ("family",),
-    "profession": ("family",),
-}
-WORDS_AFTER_VERB = {"locative": 2, "motion": 2, "ditransitive": 4, "reporting": 4, "control": 1}
+PATTERN_CHOICE = tuple(name for name, pattern in words.PATTERNS.items() for _ in range(pattern["weight"]))
 CHAIN_FRAMES = {"past": "past_chain", "present": "present_chain", "future": "future"}
 
 
@@ -101,14 +79,14 @@ def clause(d: Derivation, n: int, patterns: tuple[str, ...] = PATTERN_CHOICE) ->
         pattern = d.pick(patterns)
         verb = d.pick(lexicon.VERBS[pattern]) if pattern in lexicon.VERBS else None
         if verb is None:
-            kinds = SUBJECTS_OF_PATTERN[pattern]
+            kinds = tuple(words.PATTERNS[pattern].get("subjects", KINDS))
         else:
             kinds = verb.objects if pattern == "passive" else verb.subjects
         habit = d.frame == "present" and d.chance(0.25)
         shortest_subject = 1 if habit or lexicon.has_person(kinds) or "institution" in kinds else 2
         if pattern == "copula" and n > 3 and d.chance(0.6):
             shortest_subject = 2
-        rest = PATTERNS[pattern][1] + auxiliary + (verb.extra_words if verb and pattern != "passive" else 0)
+        rest = words.PATTERNS[pattern]["words"] + auxiliary + (verb.extra_words if verb and pattern != "passive" else 0)
         longest = shortest_subject + (verb.most_words if verb else n)
         if shortest_subject + rest <= n <= longest and fits(d, pattern, verb):
             break
@@ -136,10 +114,8 @@ def fits(d: Derivation, pattern: str, verb: Verb | None) -> bool:
     stative = pattern == "profession" or (verb is not None and verb.stative)
     if d.opens_with_time and stative:
         return False
-    if pattern in ("reporting", "existential"):
-        return d.frame in ("past", "present", "future")
-    if pattern == "modal":
-        return d.frame in ("past", "present")
+    if "frames" in words.PATTERNS[pattern]:
+        return d.frame in words.PATTERNS[pattern]["frames"]
     return d.frame != "while_past" or not stative
 
 
@@ -191,7 +167,7 @@ def predicate(
     if pattern == "transitive":
         return transitive(d, n, subject, verb, habit=habit)
     voice = "affirmative" if pattern == "reporting" and verb.stative else "active"
-    form = d.verb_form(voice, n - WORDS_AFTER_VERB.get(pattern, 0), subject, verb=verb, habitual=habit)
+    form = d.verb_form(voice, n - words.PATTERNS[pattern].get("after_verb", 0), subject, verb=verb, habitual=habit)
     rest = n - form.length
     if pattern == "ditransitive":
         return ditransitive(d, rest, verb, form, subject)

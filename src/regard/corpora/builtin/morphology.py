@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from regard.corpora.builtin import LEXICON
@@ -12,14 +13,9 @@ Word = tuple[str, Positions]  # a French word and the positions of the English w
 ENGLISH_PLURALS: dict[str, str] = LEXICON["english_plurals"]
 DOUBLING = frozenset(LEXICON["english_doubling"]["verbs"].split())
 ASPIRATED = tuple(LEXICON["aspirated"]["words"].split())
-IRREGULAR_VERBS: dict[str, str] = LEXICON["irregular_french_verbs"]
+FRENCH_VERBS: dict[str, str] = LEXICON["french_verbs"]
 VOWELS_AND_H = frozenset("aeiouyâàéèêëîïôûœAEIOUYÂÀÉÈÊËÎÏÔÛŒhH")
 
-PRESENT_ENDINGS = {
-    "er": ("e", "e", "ons", "ez", "ent"),
-    "ir": ("is", "it", "issons", "issez", "issent"),
-    "re": ("s", "", "ons", "ez", "ent"),
-}
 IMPERFECT_ENDINGS = ("ais", "ait", "ions", "iez", "aient")
 FUTURE_ENDINGS = ("ai", "a", "ons", "ez", "ont")
 
@@ -101,57 +97,22 @@ def begins_with_vowel(word: str) -> bool:
     return word[0] in VOWELS_AND_H and not word.startswith(ASPIRATED)
 
 
-def regular_stems(infinitive: str) -> tuple[str, str, str]:
-    """Stems of a regular verb: before a silent ending, before a sounded ending, and of the future."""
-    stem, ending = infinitive[:-2], infinitive[-2:]
-    if ending != "er":
-        return stem, stem, infinitive.removesuffix("e")
-    if stem[-2:] in ("oy", "uy", "ay"):
-        return stem[:-1] + "i", stem, stem[:-1] + "ier"
-    grave = stem[:-2] + "è" + stem[-1]
-    if stem[-2] == "é" and stem[-1] not in "éai":
-        return grave, stem, infinitive
-    if stem[-2] == "e" and stem[-1] in "tv":
-        return grave, stem, grave + "er"
-    return stem, stem, infinitive
-
-
-def with_ending(stem: str, ending: str) -> str:
-    """Stem and ending, with c and g kept soft: mangeons, commençait."""
-    if ending[0] in "ao" and stem[-1] in "cg":
-        stem = stem[:-1] + "ç" if stem[-1] == "c" else stem + "e"
-    return stem + ending
-
-
 def conjugate(infinitive: str, *, with_etre: bool = False) -> Conjugation:
-    """The forms of a French verb that the grammar uses."""
-    ending = infinitive[-2:]
-    model = max((model for model in IRREGULAR_VERBS if infinitive.endswith(model)), key=len, default="")
-    if model:
-        prefix = infinitive.removesuffix(model)
-        finite, participle, future = IRREGULAR_VERBS[model].split(", ")
-        present = tuple(prefix + form for form in finite.split())
-        participle, future = prefix + participle, prefix + future
-    else:
-        silent, sounded, future = regular_stems(infinitive)
-        present = tuple(
-            with_ending(sounded, e) if e in ("ons", "ez") or ending == "ir" else silent + e
-            for e in PRESENT_ENDINGS[ending]
-        )
-        participle = sounded + {"er": "é", "ir": "i", "re": "u"}[ending]
-    imperfect = "ét" if infinitive == "être" else present[2].removesuffix("ons")
-    if ending == "er" and imperfect.endswith("ge"):
-        imperfect = imperfect[:-1]
-    if imperfect.endswith("ç"):
-        imperfect = imperfect[:-1] + "c"
+    """The forms of a French verb that the grammar uses, after the longest model that its infinitive ends in."""
+    model = max((model for model in FRENCH_VERBS if infinitive.endswith(model)), key=len)
+    stem = infinitive.removesuffix(model)
+    finite, participle, future, *irregular = FRENCH_VERBS[model].split(", ")
+    present = tuple(stem + form for form in finite.split())
+    past = stem + irregular[0] if irregular else present[2].removesuffix("ons")
+    before_i = re.sub("ge$", "g", past).replace("ç", "c")  # mangeais, but mangions
     return Conjugation(
         infinitive,
         present,
-        tuple(with_ending(imperfect, e) for e in IMPERFECT_ENDINGS),
-        tuple(future + e for e in FUTURE_ENDINGS),
-        tuple(future + e for e in IMPERFECT_ENDINGS),
-        french_forms(participle),
-        with_etre,
+        imperfect=tuple((before_i if e[0] == "i" else past) + e for e in IMPERFECT_ENDINGS),
+        future=tuple(stem + future + e for e in FUTURE_ENDINGS),
+        conditional=tuple(stem + future + e for e in IMPERFECT_ENDINGS),
+        participle=french_forms(stem + participle),
+        with_etre=with_etre,
     )
 
 
