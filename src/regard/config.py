@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self, cast, get_args, get_origin, get_type_hints
 
 from regard.errors import ConfigError, FolderError, did_you_mean
 
@@ -98,11 +99,11 @@ class ModelConfig:
     """Where the context of an rnn goes: into the cell (attention from s(t-1)) or to the output, beside s(t)."""
 
     def __post_init__(self) -> None:
-        check_types("model", self)
-        check_range("model", self, "encoder_layers decoder_layers", 1, MAX_LAYERS)
-        check_range("model", self, "vocabulary size heads feed_forward_size max_positions token_types", 1, MAX_SIZE)
-        check_range("model", self, "target_vocabulary embedding encoder_size output_size key_value_heads", 0, MAX_SIZE)
-        check_fraction("model", self, "dropout attention_dropout")
+        check_types(self)
+        check_range(self, "encoder_layers decoder_layers", 1, MAX_LAYERS)
+        check_range(self, "vocabulary size heads feed_forward_size max_positions token_types", 1, MAX_SIZE)
+        check_range(self, "target_vocabulary embedding encoder_size output_size key_value_heads", 0, MAX_SIZE)
+        check_range(self, "dropout attention_dropout", 0, below=1)
         for name in ("norm_epsilon", "rotary_base"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ConfigError(f"model.{name} ({getattr(self, name)}) must be a number above 0")
@@ -241,11 +242,11 @@ class TextConfig:
     """Hash of the tokenizer the model was trained with. Written by training; another tokenizer is refused."""
 
     def __post_init__(self) -> None:
-        check_types("text", self)
-        check_range("text", self, "vocabulary held_out", 0)
-        check_range("text", self, "bpe_dropout_variants max_length", 1)
-        check_range("text", self, "context_length", 2)
-        check_fraction("text", self, "bpe_dropout mask_probability")
+        check_types(self)
+        check_range(self, "vocabulary held_out", 0)
+        check_range(self, "bpe_dropout_variants max_length", 1)
+        check_range(self, "context_length", 2)
+        check_range(self, "bpe_dropout mask_probability", 0, below=1)
         if self.bpe_dropout and self.tokenizer != "bpe":
             raise ConfigError(f"text.bpe_dropout is for text.tokenizer = bpe, and it is {self.tokenizer}")
         if self.continuous and self.tokenizer not in EXACT_TOKENIZERS:
@@ -326,13 +327,13 @@ class TrainConfig:
     """Seed of all random choices."""
 
     def __post_init__(self) -> None:
-        check_types("train", self)
+        check_types(self)
         positive = "updates batch_tokens gradient_accumulation validate_every save_every keep_checkpoints"
-        check_range("train", self, positive, 1)
-        check_range("train", self, "batch_shapes warmup average_checkpoints patience film lora_rank minutes", 0)
-        check_range("train", self, "seed", 0, 2**63 - 1)
-        check_range("train", self, "learning_rate weight_decay max_grad_norm r_drop guided_alignment", 0)
-        check_fraction("train", self, "label_smoothing ema_decay beta2")
+        check_range(self, positive, 1)
+        check_range(self, "batch_shapes warmup average_checkpoints patience film lora_rank minutes", 0)
+        check_range(self, "seed", 0, 2**63 - 1)
+        check_range(self, "learning_rate weight_decay max_grad_norm r_drop guided_alignment", 0)
+        check_range(self, "label_smoothing ema_decay beta2", 0, below=1)
         if self.lora_rank and self.freeze:
             raise ConfigError("train.lora_rank freezes all weights but LoRA's, so train.freeze has no effect: give one")
 
@@ -367,12 +368,12 @@ class DecodeConfig:
     """Sample from tokens with at least this fraction of the highest probability."""
 
     def __post_init__(self) -> None:
-        check_types("decode", self)
-        check_range("decode", self, "beams", 1, 100)
-        check_range("decode", self, "max_length_extra min_length no_repeat_ngram top_k", 0)
+        check_types(self)
+        check_range(self, "beams", 1, 100)
+        check_range(self, "max_length_extra min_length no_repeat_ngram top_k", 0)
         penalties = "length_penalty coverage_penalty diversity_penalty"
-        check_range("decode", self, f"{penalties} max_length_ratio temperature", 0)
-        check_range("decode", self, "top_p min_p", 0, 1)
+        check_range(self, f"{penalties} max_length_ratio temperature", 0)
+        check_range(self, "top_p min_p", 0, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -404,7 +405,11 @@ class Config:
                 raise ConfigError(f"There is no section {name}.{did_you_mean(name, sections)}")
             if not isinstance(section, Mapping):
                 raise ConfigError(f"{name} is a section with fields, not a value")
-        return cls(**{name: _section(name, make, values.get(name, {})) for name, make in sections.items()})
+            options = [f"{name}.{f.name}" for f in dataclasses.fields(cast(Any, sections[name]))]
+            for option in [f"{name}.{key}" for key in section]:
+                if option not in options:
+                    raise ConfigError(f"There is no option {option}.{did_you_mean(option, options)}")
+        return cls(**{name: cast(Any, make)(**values.get(name, {})) for name, make in sections.items()})
 
     def over(self, values: Mapping[str, Any]) -> Self:
         """This config with some fields replaced by nested plain values."""
@@ -416,29 +421,16 @@ class Config:
 
     def with_values(self, assignments: Iterable[str] | Mapping[str, Any]) -> Self:
         """This config with fields set: `section.field=value`, or a mapping of {"section.field": value}."""
-        values = self.values()
+        values: dict[str, dict[str, Any]] = {}
         pairs = assignments if isinstance(assignments, Mapping) else parse_assignments(assignments)
         for path, value in pairs.items():
             section, _, name = path.partition(".")
-            if not name:
-                raise ConfigError(f"{path!r} is not of the form section.field")
-            if section not in values:
-                raise ConfigError(f"There is no section {section}.{did_you_mean(section, values)}")
-            values[section][name] = value
-        return self.read(values)
+            values.setdefault(section, {})[name] = value
+        return self.over(values)
 
     def values(self) -> dict[str, dict[str, Any]]:
         """All fields as nested plain values, ready for JSON."""
         return dataclasses.asdict(self)
-
-
-def _section(name: str, make: Any, values: Mapping[str, Any]) -> Any:
-    known = [f.name for f in dataclasses.fields(make)]
-    options = [f"{name}.{field}" for field in known]
-    for key in values:
-        if key not in known:
-            raise ConfigError(f"There is no option {name}.{key}.{did_you_mean(f'{name}.{key}', options)}")
-    return make(**values)
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
@@ -460,25 +452,23 @@ def _parse(text: str) -> Any:
         return text
 
 
-def check_range(section: str, config: Any, names: str, low: float, high: float = math.inf) -> None:
-    """Check that fields (names separated by spaces) are finite and from `low` to `high`."""
+def check_range(config: Any, names: str, low: float, high: float = math.inf, *, below: float = math.inf) -> None:
+    """Check that fields (names separated by spaces) are finite, from `low` to `high`, and less than `below`."""
     for name in names.split():
         value = getattr(config, name)
-        if not low <= value <= high or value == math.inf:
+        if not (low <= value <= high and value < below):
             limit = f"from {low:g} to {high:,}" if high < math.inf else f"at least {low:g}"
-            raise ConfigError(f"{section}.{name} ({value}) must be {limit}")
+            limit += f" and below {below:g}" if below < math.inf else ""
+            raise ConfigError(f"{_section_name(config)}.{name} ({value}) must be {limit}")
 
 
-def check_fraction(section: str, config: Any, names: str) -> None:
-    """Check that fields (names separated by spaces) are at least 0 and below 1."""
-    for name in names.split():
-        value = getattr(config, name)
-        if not 0 <= value < 1:
-            raise ConfigError(f"{section}.{name} ({value}) must be at least 0 and below 1")
+def _section_name(config: Any) -> str:
+    return type(config).__name__.removesuffix("Config").lower()
 
 
-def check_types(section: str, config: Any) -> None:
+def check_types(config: Any) -> None:
     """Check every field against its annotation: its type, or one of the choices of a Literal."""
+    section = _section_name(config)
     for name, hint in get_type_hints(type(config)).items():
         value = getattr(config, name)
         if get_origin(hint) is Literal:
@@ -492,54 +482,7 @@ def check_types(section: str, config: Any) -> None:
             raise ConfigError(f"{section}.{name} ({value!r}) must be {kind}")
 
 
-# Published models. The berts are without the masked-token head, which training adds.
-_BERT = {
-    "family": "bert",
-    "vocabulary": 30522,
-    "positions": "learned",
-    "norm_epsilon": 1e-12,
-    "activation": "gelu",
-    "scale_embeddings": False,
-    "embedding_norm": True,
-    "attention_dropout": 0.1,
-    "mlm_head": False,
-}
-_GPT2 = {
-    "family": "gpt",
-    "vocabulary": 50257,
-    "positions": "learned",
-    "max_positions": 1024,
-    "norm_placement": "pre",
-    "activation": "gelu_tanh",
-    "scale_embeddings": False,
-    "attention_dropout": 0.1,
-}
-_RNN = {
-    "family": "rnn",
-    "vocabulary": 30000,
-    "size": 1000,
-    "embedding": 620,
-    "encoder_size": 1000,
-    "output_size": 500,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "feed": "input",
-    "tie_embeddings": "none",
-    "dropout": 0.0,
-}
-
-PRESETS: dict[str, dict[str, Any]] = {
-    "transformer-base": {},
-    "transformer-big": {"size": 1024, "heads": 16, "feed_forward_size": 4096, "dropout": 0.3},
-    "bert-base": {**_BERT, "size": 768, "heads": 12, "feed_forward_size": 3072, "encoder_layers": 12},
-    "bert-large": {**_BERT, "size": 1024, "heads": 16, "feed_forward_size": 4096, "encoder_layers": 24},
-    "gpt2": {**_GPT2, "size": 768, "heads": 12, "feed_forward_size": 3072, "decoder_layers": 12},
-    "gpt2-medium": {**_GPT2, "size": 1024, "heads": 16, "feed_forward_size": 4096, "decoder_layers": 24},
-    "gpt2-large": {**_GPT2, "size": 1280, "heads": 20, "feed_forward_size": 5120, "decoder_layers": 36},
-    "gpt2-xl": {**_GPT2, "size": 1600, "heads": 25, "feed_forward_size": 6400, "decoder_layers": 48},
-    "rnnsearch-50": {**_RNN, "score": "additive"},
-    "rnnencdec": {**_RNN, "score": "none", "bidirectional": False},
-}  # fmt: skip
+PRESETS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8"))
 
 
 def preset(name: str) -> Config:
@@ -582,14 +525,6 @@ def to_json(config: Config) -> str:
     return json.dumps(config.values(), indent=2, allow_nan=False) + "\n"
 
 
-def is_folder(path: Path) -> bool:
-    """Whether there is such a folder; False for names that no file can have."""
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):
-        return False
-
-
 def find_config(name: str, base: Config | None = None) -> Config:
     """The config of a preset, a recipe (a name or a TOML file) or a model folder; other fields are those of `base`."""
     return (base or Config()).over(_find_values(name))
@@ -599,7 +534,7 @@ def _find_values(name: str) -> dict[str, Any]:
     if name in PRESETS:
         return {"model": PRESETS[name]}
     path = Path(name)
-    if is_folder(path):
+    if os.path.isdir(name):  # unlike Path.is_dir, it never raises
         if not (path / "config.json").is_file():
             raise FolderError(f"{name} is not a model folder: it has no config.json")
         return _load_json(path / "config.json")

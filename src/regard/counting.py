@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any
 
 from regard.config import Config, ModelConfig, find_config
 from regard.errors import ConfigError, did_you_mean
-from regard.results import Report, Table
+from regard.results import Report, Table, with_unit
 
 SENTENCE_TOKENS = 32  # default length of source and target
 BATCH_SENTENCES = 32
@@ -56,6 +58,14 @@ class Part:
             values["parts"] = [part.to_dict() for part in self.parts]
         return values
 
+    def rows(self, depth: int = 0) -> list[tuple[str, str, str]]:
+        """The rows of the printed table: the part, and below it its parts."""
+        formula = self.formula
+        if self.times > 1:
+            formula = f"{self.times} × ({formula})" if formula else f"{self.times} × {self.each:,}"
+        row = ("  " * depth + self.name, formula, f"{self.total:,}")
+        return [row, *(inner for part in self.parts for inner in part.rows(depth + 1))]
+
 
 def parameter_shapes(config: ModelConfig) -> dict[str, Shape]:
     """The shape of every parameter by name, from the model built on the meta device."""
@@ -82,7 +92,11 @@ def part_tree(config: ModelConfig, shapes: Mapping[str, Shape]) -> tuple[Part, .
 
 def _part_name(config: ModelConfig, name: str) -> str:
     """The name of a parameter in the tree of parts."""
-    one_table = config.family in ("bert", "gpt") or config.tie_embeddings == "all"
+    one_stack = config.family in ("bert", "gpt")
+    one_table = one_stack or config.tie_embeddings == "all"
+    if match := re.match(r"(encoder|decoder)\.(blocks|norm)\.", name):
+        part = {"blocks": "layers.", "norm": "final norm." if one_stack else "norm."}[match[2]]
+        return ("" if one_stack else match[1] + ".") + part + name.removeprefix(match[0])
     prefixes = {
         "source.": "embeddings." if one_table else "source embeddings.",
         "target.": "embeddings." if one_table else "target embeddings.",
@@ -92,15 +106,8 @@ def _part_name(config: ModelConfig, name: str) -> str:
         "deep_output.": "output.deep_output.",
         "output_bias": "output.bias",
     }
-    if config.family in ("bert", "gpt"):  # one stack: its layers are parts of the model itself
-        stack = "encoder" if config.family == "bert" else "decoder"
-        prefixes |= {f"{stack}.blocks.": "layers.", f"{stack}.norm.": "final norm."}
-    if config.family == "transformer":
-        prefixes |= {f"{stack}.blocks.": f"{stack}.layers." for stack in ("encoder", "decoder")}
-    for prefix, part in prefixes.items():
-        if name.startswith(prefix):
-            return part + name.removeprefix(prefix)
-    return name
+    prefix = next((prefix for prefix in prefixes if name.startswith(prefix)), "")
+    return prefixes.get(prefix, "") + name.removeprefix(prefix)
 
 
 def _make_part(name: str, branch: Tree | Shape) -> Part:
@@ -129,21 +136,13 @@ def _formula(shapes: Sequence[Shape]) -> str:
     return " + ".join(terms)
 
 
-def _notes(config: ModelConfig, total: int) -> list[str]:
-    """Remarks on well-known numbers of parameters."""
-    notes = []
-    if config.family == "bert" and not config.mlm_head:
-        with_head = parameter_shapes(dataclasses.replace(config, mlm_head=True))
-        notes.append(f"with the tied masked-token head: {sum(map(math.prod, with_head.values())):,}")
-    if config.family == "bert" and total == 109_482_240:
-        notes.append(
-            "a much-copied count of 109,786,368 gives each of the 12 heads a bias of 768 numbers; a head has 64, so "
-            "12 layers × 3 projections × (12 × 768 − 768) = 304,128 are counted that do not exist"
-        )
-    for exact, rounded in ((63_082_496, "65 M"), (214_245_376, "213 M")):
-        if config.family == "transformer" and total == exact:
-            notes.append(f"the paper's table has {rounded}, rounded")
-    return notes
+# Remarks on published numbers of parameters
+NOTES = {
+    109_482_240: "a much-copied count of 109,786,368 gives each of the 12 heads a bias of 768 numbers; a head has 64, "
+    "so 12 layers × 3 projections × (12 × 768 − 768) = 304,128 are counted that do not exist",
+    63_082_496: "the paper's table has 65 M, rounded",
+    214_245_376: "the paper's table has 213 M, rounded",
+}
 
 
 # FLOPs
@@ -151,38 +150,27 @@ def _notes(config: ModelConfig, total: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Flops:
-    """FLOPs of one sentence (pair), forward: matrix products only, a multiply-add counts as two."""
+    """FLOPs of one sentence (pair): matrix products only, a multiply-add counts as two."""
 
     source: int
     target: int
     parts: Mapping[str, int]
-
-    @property
-    def forward(self) -> int:
-        return sum(self.parts.values())
-
-    @property
-    def training(self) -> int:
-        """Forward and backward: the backward pass needs two products for each product of the forward pass."""
-        return 3 * self.forward
-
-    @property
-    def forward_per_token(self) -> float:
-        return self.forward / self.target
-
-    @property
-    def training_per_token(self) -> float:
-        return self.training / self.target
-
-    def to_dict(self) -> dict[str, Any]:
-        derived = ("forward", "training", "forward_per_token", "training_per_token")
-        return {**dataclasses.asdict(self), **{name: getattr(self, name) for name in derived}}
+    forward: int
+    training: int
+    """Forward and backward: the backward pass needs two products for each product of the forward pass."""
+    forward_per_token: float
+    training_per_token: float
 
 
 def count_flops(config: ModelConfig, source: int, target: int) -> Flops:
     """FLOPs of a sentence of S source and T target tokens; for a bert or gpt, T is the length of the text."""
-    if config.family == "rnn":
-        return Flops(source, target, _rnn_flops(config, source, target))
+    source = 0 if config.family in ("bert", "gpt") else source
+    parts = (_rnn_flops if config.family == "rnn" else _transformer_flops)(config, source, target)
+    forward = sum(parts.values())
+    return Flops(source, target, parts, forward, 3 * forward, forward / target, 3 * forward / target)
+
+
+def _transformer_flops(config: ModelConfig, source: int, target: int) -> dict[str, int]:
     size, keys = config.size, config.kv_heads * config.head_size
     score = 2 * size * config.head_size if config.score_name == "general" else 0  # q W of one token
     projections = 2 * (2 * size * size + 2 * size * keys) + score  # query, output, key and value of one token
@@ -195,19 +183,14 @@ def count_flops(config: ModelConfig, source: int, target: int) -> Flops:
     if config.family == "bert":
         head = target * 2 * size * (size + config.vocabulary) if config.mlm_head else 0
         pooler = 2 * size * size * config.pooler
-        return Flops(0, target, {"layers": layers(config.encoder_layers, target), "pooler": pooler, "head": head})
+        return {"layers": layers(config.encoder_layers, target), "pooler": pooler, "head": head}
     logits = target * 2 * size * config.target_vocabulary_size
     if config.family == "gpt":
-        return Flops(0, target, {"layers": layers(config.decoder_layers, target), "output": logits})
+        return {"layers": layers(config.decoder_layers, target), "output": logits}
     queries, memory = 2 * 2 * size * size + score, 2 * 2 * size * keys
     cross = config.decoder_layers * (target * (queries + pair * source) + source * memory)
-    parts = {
-        "encoder": layers(config.encoder_layers, source),
-        "decoder": layers(config.decoder_layers, target),
-        "cross attention": cross,
-        "output": logits,
-    }
-    return Flops(source, target, parts)
+    encoder, decoder = layers(config.encoder_layers, source), layers(config.decoder_layers, target)
+    return {"encoder": encoder, "decoder": decoder, "cross attention": cross, "output": logits}
 
 
 def _rnn_flops(config: ModelConfig, source: int, target: int) -> dict[str, int]:
@@ -249,13 +232,8 @@ class Memory:
     cache_per_token: int
     """In decoding: keys and values of one more target token, per hypothesis."""
     cache_per_source_token: int
-
-    @property
-    def training(self) -> int:
-        return self.weights + self.gradients + self.optimizer + self.activations
-
-    def to_dict(self) -> dict[str, int]:
-        return {**dataclasses.asdict(self), "training": self.training}
+    training: int
+    """Weights, gradients, optimizer and activations."""
 
 
 def estimate_memory(
@@ -270,14 +248,12 @@ def estimate_memory(
     source_cache = cache if config.family == "transformer" else 0
     if config.family == "rnn" and config.score != "none":
         source_cache = config.encoder_state_size + (config.size if config.score_name == "additive" else 0)
-    return Memory(
-        weights=parameters * (4 if precision == "fp32" else 6),
-        gradients=4 * parameters,
-        optimizer=8 * parameters,
-        activations=batch * (bytes_per_number * low + 4 * fp32),
-        cache_per_token=bytes_per_number * cache,
-        cache_per_source_token=bytes_per_number * source_cache,
-    )
+    weights = parameters * (4 if precision == "fp32" else 6)
+    gradients, optimizer = 4 * parameters, 8 * parameters
+    activations = batch * (bytes_per_number * low + 4 * fp32)
+    caches = (bytes_per_number * cache, bytes_per_number * source_cache)
+    training = weights + gradients + optimizer + activations
+    return Memory(weights, gradients, optimizer, activations, *caches, training)
 
 
 def _activations(config: ModelConfig, source: int, target: int) -> tuple[int, int]:
@@ -367,28 +343,10 @@ class Scale:
     tokens: int
     memory: float
     """Bytes on each device."""
-
-    @property
-    def seconds(self) -> float:
-        return self.compute + self.communication
-
-    def to_dict(self) -> dict[str, Any]:
-        derived = {"seconds": self.seconds, "tokens_per_second": self.tokens / self.seconds}
-        return {**dataclasses.asdict(self), **derived, "computing": self.compute / self.seconds}
-
-
-def _gathered_parameters(shapes: Mapping[str, Shape]) -> int:
-    """Sharded parameters that a device gathers at a time: two layers, and everything outside the layers."""
-    layers: dict[str, int] = {}
-    outside = 0
-    for name, shape in shapes.items():
-        stack, blocks, rest = name.partition(".blocks.")
-        if blocks:
-            layer = f"{stack}.{rest.split('.')[0]}"
-            layers[layer] = layers.get(layer, 0) + math.prod(shape)
-        else:
-            outside += math.prod(shape)
-    return outside + min(sum(layers.values()), 2 * max(layers.values(), default=0))
+    seconds: float
+    tokens_per_second: float
+    computing: float
+    """Share of the time that is not communication."""
 
 
 # Count
@@ -430,7 +388,11 @@ class Count(Report):
     @property
     def notes(self) -> list[str]:
         """Remarks on well-known numbers of parameters."""
-        return _notes(self.config, self.total)
+        notes = [NOTES[self.total]] if self.total in NOTES else []
+        if self.config.family == "bert" and not self.config.mlm_head:
+            with_head = parameter_shapes(dataclasses.replace(self.config, mlm_head=True))
+            notes.insert(0, f"with the tied masked-token head: {sum(map(math.prod, with_head.values())):,}")
+        return notes
 
     @property
     def memory(self) -> Memory:
@@ -463,33 +425,36 @@ class Count(Report):
         # DDP: an all-reduce of the gradients, 2 × 4P. FSDP: two all-gathers and a reduce-scatter, 3 × 4P.
         sent_bytes = (3 if sharded else 2) * 4 * total * (devices - 1) / devices
         resident_bytes: float = memory.weights + memory.gradients + memory.optimizer
-        if sharded and devices > 1:
-            gathered = _gathered_parameters(self.shapes) / total * (memory.weights + memory.gradients)
+        if sharded and devices > 1:  # a device gathers two layers at a time, and everything outside the layers
+            sizes: Counter[str] = Counter()
+            for name, shape in self.shapes.items():
+                layer = re.match(r".*\.blocks\.\d+", name)
+                sizes[layer[0] if layer else ""] += math.prod(shape)
+            parameters = sizes.pop("", 0) + min(sizes.total(), 2 * max(sizes.values(), default=0))
+            gathered = parameters / total * (memory.weights + memory.gradients)
             resident_bytes = (4 * total + memory.gradients + memory.optimizer) / devices + gathered
-        return Scale(
-            devices,
-            sharded,
-            compute=sentences * self.flops.training / self._device_speed,
-            communication=sent_bytes / (self.link * 1e9),
-            tokens=self.batch * self.flops.target,
-            memory=resident_bytes + memory.activations * sentences / self.batch,
-        )
+        compute = sentences * self.flops.training / self._device_speed
+        communication = sent_bytes / (self.link * 1e9)
+        seconds, tokens = compute + communication, self.batch * self.flops.target
+        resident_bytes += memory.activations * sentences / self.batch
+        speed = (seconds, tokens / seconds, compute / seconds)
+        return Scale(devices, sharded, compute, communication, tokens, resident_bytes, *speed)
 
     def to_dict(self) -> dict[str, Any]:
         tree = [part.to_dict() for part in self.tree]
         values: dict[str, Any] = {
             "name": self.name,
             "parameters": {"total": self.total, "parts": self.parts, "tree": tree, "notes": self.notes},
-            "flops": self.flops.to_dict(),
-            "memory": {"precision": self.precision, "batch": self.batch, **self.memory.to_dict()},
+            "flops": dataclasses.asdict(self.flops),
+            "memory": {"precision": self.precision, "batch": self.batch, **dataclasses.asdict(self.memory)},
         }
         if self.time is not None:
             setup = {name: getattr(self, name) for name in ("hardware", "devices", "utilisation", "tokens", "price")}
             values["time"] = {**setup, **dataclasses.asdict(self.time)}
-        return values | ({"scale": [scale.to_dict() for scale in self.scale]} if self.gpus else {})
+        return values | ({"scale": [dataclasses.asdict(scale) for scale in self.scale]} if self.gpus else {})
 
     def tables(self) -> list[Table]:
-        rows = [row for part in self.tree for row in _part_rows(part, 0)]
+        rows = [row for part in self.tree for row in part.rows()]
         rows.append(("total", "", f"{self.total:,}"))
         tables = [Table(("part", "formula", "parameters"), rows, f"{self.name}: {self.total:,} parameters")]
         tables += [Table(("",), [(note,)]) for note in self.notes]
@@ -501,15 +466,15 @@ class Count(Report):
         tokens = f"{flops.source} source and {flops.target} target tokens" if flops.source else f"{flops.target} tokens"
         weights = "fp32" if self.precision == "fp32" else "fp32 master weights and bf16 copies"
         rows = [
-            (f"FLOPs per token, forward, in a sentence of {tokens}", _si(flops.forward_per_token, "FLOP")),
-            ("FLOPs per token, forward and backward", _si(flops.training_per_token, "FLOP")),
-            (f"weights: {weights}", _si(memory.weights, "B")),
-            ("gradients: fp32", _si(memory.gradients, "B")),
-            ("optimizer: Adam's two averages, fp32", _si(memory.optimizer, "B")),
-            (f"activations, about, for a batch of {self.batch} sentences", _si(memory.activations, "B")),
-            ("memory for training", _si(memory.training, "B")),
-            ("cache per target token and hypothesis", _si(memory.cache_per_token, "B")),
-            ("cache per source token", _si(memory.cache_per_source_token, "B")),
+            (f"FLOPs per token, forward, in a sentence of {tokens}", with_unit(flops.forward_per_token, "FLOP")),
+            ("FLOPs per token, forward and backward", with_unit(flops.training_per_token, "FLOP")),
+            (f"weights: {weights}", with_unit(memory.weights, "B")),
+            ("gradients: fp32", with_unit(memory.gradients, "B")),
+            ("optimizer: Adam's two averages, fp32", with_unit(memory.optimizer, "B")),
+            (f"activations, about, for a batch of {self.batch} sentences", with_unit(memory.activations, "B")),
+            ("memory for training", with_unit(memory.training, "B")),
+            ("cache per target token and hypothesis", with_unit(memory.cache_per_token, "B")),
+            ("cache per source token", with_unit(memory.cache_per_source_token, "B")),
         ]
         return [row for row in rows if row[1] != "0 B"]
 
@@ -534,14 +499,12 @@ class Count(Report):
         title = f"one update of {self.batch:,} sentences; each {self.hardware} sends {self.link:g} GB/s"
         rows = []
         for scale in self.scale:
-            milliseconds = 1000 * scale.seconds
-            update = f"{milliseconds:,.1f} ms" if milliseconds < 100 else f"{milliseconds:,.0f} ms"
-            weights, computing = "sharded" if scale.sharded else "whole", f"{scale.compute / scale.seconds:.0%}"
-            memory = _si(scale.memory, "B")
+            update = f"{1000 * scale.seconds:,.{1 if scale.seconds < 0.1 else 0}f} ms"
+            memory = with_unit(scale.memory, "B")
             if scale.memory > HARDWARE[self.hardware].memory * 1e9:
                 memory += " (too much)"
-            tokens = f"{scale.tokens / scale.seconds:,.0f}"
-            rows.append((f"{scale.devices:,}", weights, update, computing, tokens, memory))
+            weights, speed = "sharded" if scale.sharded else "whole", f"{scale.tokens_per_second:,.0f}"
+            rows.append((f"{scale.devices:,}", weights, update, f"{scale.computing:.0%}", speed, memory))
         return Table(columns, rows, title)
 
 
@@ -572,31 +535,19 @@ def count(
         raise ConfigError(f"There is no hardware {hardware}.{did_you_mean(hardware, HARDWARE)}")
     if precision not in PRECISIONS:
         raise ConfigError(f"There is no precision {precision}.{did_you_mean(precision, PRECISIONS)}")
-    _check_range("utilisation", utilisation, 1e-6, 1)
-    _check_range("batch", batch, 1, 1e9)
-    _check_range("tokens", tokens, 1, 1e30)
-    _check_range("link", link, 1e-6, 1e9)
-    _check_range("price", price or 0, 0, 1e9)
-    for number in (devices, *gpus):
-        _check_range("devices", number, 1, 1e6)
-    config = _model_config(model, values)
-    name = str(model) if isinstance(model, str | Path) else config.family
-    flops = count_flops(config, *_lengths(config, source, target))
-    shapes = parameter_shapes(config)
-    speed = (hardware, tokens, utilisation, devices, price, gpus, link)
-    return Count(name, config, shapes, flops, batch, precision, *speed)
-
-
-def _check_range(name: str, number: float, low: float, high: float) -> None:
-    if not low <= number <= high:
-        raise ConfigError(f"{name} ({number:g}) must be from {low:g} to {high:g}")
-
-
-def _model_config(model: str | Path | Config | ModelConfig, values: Iterable[str] | Mapping[str, Any]) -> ModelConfig:
+    numbers = [("utilisation", utilisation, 1e-6, 1), ("batch", batch, 1, 1e9), ("tokens", tokens, 1, 1e30)]
+    numbers += [("link", link, 1e-6, 1e9), ("price", price or 0, 0, 1e9)]
+    numbers += [("devices", number, 1, 1e6) for number in (devices, *gpus)]
+    for option, number, low, high in numbers:
+        if not low <= number <= high:
+            raise ConfigError(f"{option} ({number:g}) must be from {low:g} to {high:g}")
     if isinstance(model, ModelConfig):
         model = Config(model=model)
-    config = model if isinstance(model, Config) else find_config(str(model))
-    return config.with_values(values).model
+    config = (model if isinstance(model, Config) else find_config(str(model))).with_values(values).model
+    name = config.family if isinstance(model, Config) else str(model)
+    flops = count_flops(config, *_lengths(config, source, target))
+    speed = (hardware, tokens, utilisation, devices, price, gpus, link)
+    return Count(name, config, parameter_shapes(config), flops, batch, precision, *speed)
 
 
 def _lengths(config: ModelConfig, source: int | None, target: int | None) -> tuple[int, int]:
@@ -606,22 +557,6 @@ def _lengths(config: ModelConfig, source: int | None, target: int | None) -> tup
         raise ConfigError(f"a sentence of {longest} tokens is longer than model.max_positions ({config.max_positions})")
     default = min(SENTENCE_TOKENS, config.max_positions) if config.has_position_table else SENTENCE_TOKENS
     return source or default, target or (config.max_positions if config.family in ("bert", "gpt") else default)
-
-
-def _part_rows(part: Part, depth: int) -> list[tuple[str, str, str]]:
-    formula = part.formula
-    if part.times > 1:
-        formula = f"{part.times} × ({formula})" if formula else f"{part.times} × {part.each:,}"
-    rows = [("  " * depth + part.name, formula, f"{part.total:,}")]
-    return rows + [row for inner in part.parts for row in _part_rows(inner, depth + 1)]
-
-
-def _si(number: float, unit: str) -> str:
-    for prefix in ("", "k", "M", "G", "T", "P"):
-        if number < 1000:
-            return f"{number:.3g} {prefix}{unit}"
-        number /= 1000
-    return f"{number:.3g} E{unit}"
 
 
 def _duration(seconds: float) -> str:

@@ -51,23 +51,21 @@ class Explanation(Report):
     head: int | None
 
     @cached_property
+    def shown(self) -> Map:
+        """The requested map; instead of attention that a model does not have, its first other map."""
+        if self.trace.attention or self.method in attribution.SIGNED:
+            return self.map
+        return attribution.explain_all(self.trace, self.model)[0]
+
+    @cached_property
     def map(self) -> Map:
-        """The requested map."""
         return attribution.explain(self.trace, self.method, self.model, self.kind)
 
     @cached_property
     def maps(self) -> list[Map]:
-        """The maps of all methods, the requested one first; without attention, only gradient and ablation."""
-        all_maps = attribution.explain_all(self.trace, self.model)
-        requested = [shown for shown in all_maps if (shown.method, shown.kind) == (self.method, self.kind)]
-        if not requested and self.trace.attention:
-            requested = [self.map]
-        return requested + [shown for shown in all_maps if (shown.method, shown.kind) != (self.method, self.kind)]
-
-    @property
-    def shown(self) -> Map:
-        """The requested map; for a model without attention, the first available one."""
-        return self.map if self.trace.attention else self.maps[0]
+        """The maps of all methods, the requested one first."""
+        first, all_maps = self.shown, attribution.explain_all(self.trace, self.model)
+        return [first, *(other for other in all_maps if (other.method, other.kind) != (first.method, first.kind))]
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write a page (.html), a figure (.png, .svg) or the trace with the map as numbers (.json)."""
@@ -78,8 +76,11 @@ class Explanation(Report):
         if path.suffix == ".json":
             return write_file(path, json.dumps(self._numbers(), ensure_ascii=False) + "\n", force=force)
         maps = self.maps if path.suffix == ".html" else [self.map]
-        options: dict[str, Any] = {"layer": self.layer, "head": self.head, "title": self.title}
-        return drawing.draw(self.trace, path, maps=maps, warned=self.warnings, force=force, **options)
+        return drawing.draw(self.trace, path, maps=maps, warned=self.warnings, force=force, **self._choice)
+
+    @property
+    def _choice(self) -> dict[str, Any]:
+        return {"layer": self.layer, "head": self.head, "title": self.title}
 
     def tables(self) -> list[Table]:
         """For every row of the map, the word with the highest value."""
@@ -119,8 +120,7 @@ class Explanation(Report):
         }
 
     def _repr_html_(self) -> str:
-        options: dict[str, Any] = {"layer": self.layer, "head": self.head, "title": self.title}
-        page = inspector.page(self.trace, self.maps, warned=self.warnings, **options)
+        page = inspector.page(self.trace, self.maps, warned=self.warnings, **self._choice)
         return f'<iframe srcdoc="{html.escape(page)}" style="width:100%;height:40em;border:0"></iframe>'
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.config import Config, ModelConfig
-from regard.decoding import Encoded, Engine, Hypothesis, SearchOptions, SearchResult, TorchEngine
+from regard.decoding import Engine, Hypothesis, SearchOptions, SearchResult, TorchEngine
 from regard.decoding.glossary import (
     Glossary,
     Match,
@@ -37,8 +37,8 @@ from regard.text.tokenizer import END, Tokenizers
 BATCH_TOKENS = {"cpu": 1024, "mps": 4096, "cuda": 16384}  # padded source tokens searched at once
 SPLIT_LENGTH = 64  # maximum tokens of the parts of an overlong sentence; short parts limit the cost of endless output
 TOP = 5  # most probable tokens recorded for every step of a trace
-ENGINES = {"auto": ("auto", "fp32", "bf16"), "torch": ("auto", "fp32", "bf16"),
-           "ctranslate2": ("auto", "fp32", "bf16", "int8")}  # fmt: skip
+PRECISIONS = ("auto", "fp32", "bf16")
+ENGINES = {"auto": PRECISIONS, "torch": PRECISIONS, "ctranslate2": (*PRECISIONS, "int8")}
 """The engines and their precisions; auto is torch, whose output does not depend on what is installed."""
 
 
@@ -140,25 +140,23 @@ class Translator:
 
         Without `token_scores` CTranslate2 is faster, and confidences are not meaningful.
         """
-        if engine not in ENGINES or precision not in ENGINES.get(engine, ()):
-            known = " or ".join(ENGINES.get(engine, ENGINES))
-            option = f"--precision {precision} of --engine {engine}" if engine in ENGINES else f"--engine {engine}"
-            raise ConfigError(f"there is no {option}: it is {known}")
+        if precision not in ENGINES.get(engine, ()):
+            engines = "; ".join(f"--engine {name} has {', '.join(known)}" for name, known in ENGINES.items())
+            raise ConfigError(f"there is no --engine {engine} with --precision {precision}: {engines}")
         self.engine = self.torch_engine
-        if engine != "ctranslate2":
-            if precision == "bf16":
-                for model in self.models:
-                    model.bfloat16()
-            return
-        from regard.interop import ctranslate2
+        if engine == "ctranslate2":
+            from regard.interop import ctranslate2
 
-        ensemble = "it runs one model, and this is an ensemble" if len(self.models) > 1 else ""
-        config = cast(ModelConfig, self.model.config)
-        if reason := ensemble or ctranslate2.why_not(config, self.config.decode):
-            raise ConfigError(f"--engine ctranslate2 is not for {folder}: {reason}; --engine torch is")
-        self.engine = ctranslate2.CTranslate2Engine(
-            Path(folder), self.torch_engine, self.tokenizers, precision=precision, token_scores=token_scores
-        )
+            ensemble = "it runs one model, and this is an ensemble" if len(self.models) > 1 else ""
+            config = cast(ModelConfig, self.model.config)
+            if reason := ensemble or ctranslate2.why_not(config, self.config.decode):
+                raise ConfigError(f"--engine ctranslate2 is not for {folder}: {reason}; --engine torch is")
+            self.engine = ctranslate2.CTranslate2Engine(
+                Path(folder), self.torch_engine, self.tokenizers, precision=precision, token_scores=token_scores
+            )
+        elif precision == "bf16":
+            for model in self.models:
+                model.bfloat16()
 
     @property
     def model(self) -> nn.Module:
@@ -199,12 +197,9 @@ class Translator:
         """
         if isinstance(texts, str):
             raise InputError("translate takes a list of texts: put a single text in brackets")
-        if beams is not None and beams < 1:
-            raise InputError(f"beams ({beams}) must be at least 1")
-        if alternatives < 0:
-            raise InputError(f"alternatives ({alternatives}) must be at least 0")
-        texts = list(texts)
-        trace = trace or hidden or tree
+        if (beams is not None and beams < 1) or alternatives < 0:
+            raise InputError(f"beams ({beams}) must be at least 1, and alternatives ({alternatives}) at least 0")
+        texts, trace = list(texts), trace or hidden or tree
         search = SearchOptions(
             beams=max(beams or self.config.decode.beams, 1 + alternatives),
             results=1 + alternatives,
@@ -213,16 +208,15 @@ class Translator:
             keep_trees=tree,
         )
         results = {text: result for text in texts if (result := _without_search(text)) is not None}
-        parts_of, sentences_of = self._split(
-            [text for text in dict.fromkeys(texts) if text not in results], tag, prefix
-        )
-        distinct = list(dict.fromkeys(sentence for group in sentences_of.values() for sentence in group))
+        split = self._split([text for text in dict.fromkeys(texts) if text not in results], tag, prefix)
+        distinct = list(dict.fromkeys(sentence for _, sentences in split.values() for sentence in sentences))
         translated = self._translate_all(distinct, Options(search, glossary, trace, hidden, trace or align, warn))
-        for text, parts in parts_of.items():
-            result = _join(parts, [translated[sentence] for sentence in sentences_of[text]], self.max_length)
-            if glossary is not None and len(sentences_of[text]) > 1:
-                read = [sentence.tag + sentence.text for sentence in sentences_of[text]]
-                result = _warn_of_divided_terms(result, glossary.divided(text, read))
+        for text, (parts, sentences) in split.items():
+            result = _join(parts, [translated[sentence] for sentence in sentences], self.max_length)
+            if glossary is not None and len(sentences) > 1:
+                divided = glossary.divided(text, [sentence.tag + sentence.text for sentence in sentences])
+                notes = [_missing_term(term, "the text was translated in parts that divide it") for term in divided]
+                result = result._replace(warnings=[*result.warnings, *notes], terms=[*result.terms, *divided])
             results[text] = result
         return [results[text] for text in texts]
 
@@ -233,10 +227,8 @@ class Translator:
 
     # Splitting.
 
-    def _split(
-        self, texts: Sequence[str], tag: str, prefix: str
-    ) -> tuple[dict[str, list[TextPart]], dict[str, list[Sentence]]]:
-        """The parts of each text, and the sentences to translate: the text itself unless it is too long."""
+    def _split(self, texts: Sequence[str], tag: str, prefix: str) -> dict[str, tuple[list[TextPart], list[Sentence]]]:
+        """The parts of each text, and its sentences to translate: the text itself unless it is too long."""
         tags, prefix = self.tokenizers.source.tags, prefix.strip()
         if tag and tag not in tags:
             known = did_you_mean(tag, tags) if tags else " It has no tags at all."
@@ -245,25 +237,20 @@ class Translator:
         if positions is not None and prefix_tokens > positions:
             raise InputError(f"the prefix has {prefix_tokens} tokens; this model can write at most {positions}")
         usual_length = self.calibration.expected.max_source_length if self.calibration else 0
-        tag_texts, untagged_texts = [], []
+        tagged = []  # the tag with its space, and the text without its own tag: every part needs the tag
         for text in texts:
-            own_tag = next((known for known in tags if text.lstrip().startswith(known)), "")  # every part needs it
-            tag_texts.append(f"{own_tag or tag} " if own_tag or tag else "")
-            untagged_texts.append(text.lstrip().removeprefix(own_tag).lstrip() if own_tag else text)
-        lengths = self._lengths([before + bare for before, bare in zip(tag_texts, untagged_texts, strict=True)])
-        parts_of, sentences_of = {}, {}
-        for text, tag_text, untagged, length in zip(texts, tag_texts, untagged_texts, lengths, strict=True):
+            own_tag = next((known for known in tags if text.lstrip().startswith(known)), "")
+            untagged = text.lstrip().removeprefix(own_tag).lstrip() if own_tag else text
+            tagged.append((f"{own_tag or tag} " if own_tag or tag else "", untagged))
+        split = {}
+        for text, (tag_text, untagged), length in zip(texts, tagged, self._lengths(map("".join, tagged)), strict=True):
             parts = [TextPart("", untagged)]
-            if (
-                length > self.max_length
-                or (usual_length and len(text) > usual_length)
-                or any(mark in text for mark in BREAKS)
-            ):
+            unusual = usual_length and len(text) > usual_length
+            if length > self.max_length or unusual or any(mark in text for mark in BREAKS):
                 parts = [part for sentence in split_sentences(untagged) for part in self._fit(sentence, tag_text)]
             filled = [part.text for part in parts if part.text]
-            parts_of[text] = parts
-            sentences_of[text] = [Sentence(part, tag_text, "" if i else prefix) for i, part in enumerate(filled)]
-        return parts_of, sentences_of
+            split[text] = parts, [Sentence(part, tag_text, "" if i else prefix) for i, part in enumerate(filled)]
+        return split
 
     def _fit(self, part: TextPart, tag_text: str) -> list[TextPart]:
         """Split a part so that the model can read every piece with the tag before it."""
@@ -278,8 +265,8 @@ class Translator:
         first, *others = split_long_sentence(part.text, measure, min(max_tokens, SPLIT_LENGTH))
         return [first._replace(gap=part.gap), *others]
 
-    def _lengths(self, texts: Sequence[str]) -> list[int]:
-        return [len(ids) for ids in self.tokenizers.source.encode_batch(texts)]
+    def _lengths(self, texts: Iterable[str]) -> list[int]:
+        return [len(ids) for ids in self.tokenizers.source.encode_batch(list(texts))]
 
     # Translating sentences.
 
@@ -323,60 +310,45 @@ class Translator:
                 hidden=options.hidden,
                 top=TOP if options.trace else 1,
             )
-        candidates = self._candidates(texts, sources, searched, matches)
+        candidates = [[self._result(hypothesis) for hypothesis in hypotheses] for hypotheses in searched.hypotheses]
+        if any(matches):
+            self._place_terms(candidates, matches, texts, sources, searched)
         rows = zip(batch, searched.hypotheses, candidates, traces, strict=True)
         return [self._translated(*row, options) for row in rows]
 
-    def _candidates(
+    def _place_terms(
         self,
+        candidates: list[list[Result]],
+        matches: Sequence[Sequence[Match]],
         texts: Sequence[str],
         sources: Sequence[Sequence[int]],
         searched: SearchResult,
-        matches: Sequence[Sequence[Match]],
-    ) -> list[list[Result]]:
-        """The results of all hypotheses of a batch, with glossary terms placed."""
-        results = [[self._result(hypothesis) for hypothesis in hypotheses] for hypotheses in searched.hypotheses]
-        incomplete = [  # hypotheses that lack a term
+    ) -> None:
+        """Place glossary terms in all candidates of a batch; the attention of those that lack a term is traced."""
+        incomplete = [
             (row, place)
-            for row, candidates in enumerate(results)
-            for place, candidate in enumerate(candidates)
-            if None in find_forms(candidate.text, matches[row])
+            for row, results in enumerate(candidates)
+            for place, result in enumerate(results)
+            if None in find_forms(result.text, matches[row])
         ]
-        rows = [row for row, _ in incomplete]
-        hypotheses = [searched.hypotheses[row][place] for row, place in incomplete]
-        attention = self._attention(
-            [texts[row] for row in rows], [sources[row] for row in rows], hypotheses, searched.encoded, rows
-        )
-        attention_of = dict(zip(incomplete, attention, strict=True))
-        for row, candidates in enumerate(results):
-            for place, candidate in enumerate(candidates) if matches[row] else ():
-                candidates[place] = _with_terms(candidate, matches[row], attention_of.get((row, place)))
-        return results
-
-    def _attention(
-        self,
-        texts: Sequence[str],
-        sources: Sequence[Sequence[int]],
-        hypotheses: Sequence[Hypothesis],
-        encoded: Encoded | None,
-        rows: Sequence[int],
-    ) -> list[TokenAttention]:
-        """The attention of hypotheses to their sources, by the first model with attention; else the diagonal."""
-        if not hypotheses:
-            return []
-        model = next((model for model in self.models if _attends(model)), self.model)
-        reused = encoded.select(torch.tensor(rows, device=self.device)) if encoded and model is self.model else None
-        traces = trace(cast(Generator, model), sources, hypotheses, self.tokenizers, encoded=reused, texts=texts, top=1)
-        attention = []
-        for traced in traces:
-            weights = (
-                _token_weights(traced)
-                if "cross" in traced.attention
-                else proportional(len(traced.target.ids), len(traced.source.ids))
+        attention = {}
+        if incomplete:
+            rows = [row for row, _ in incomplete]
+            traces = trace(
+                cast(Generator, self.model),
+                [sources[row] for row in rows],
+                [searched.hypotheses[row][place] for row, place in incomplete],
+                self.tokenizers,
+                encoded=searched.encoded.select(torch.tensor(rows, device=self.device)) if searched.encoded else None,
+                texts=[texts[row] for row in rows],
+                top=1,
             )
-            spans = (token_spans(tokens.ids, tokens.subwords) for tokens in (traced.source, traced.target))
-            attention.append(TokenAttention(weights, *spans))
-        return attention
+            attention = dict(zip(incomplete, map(_token_attention, traces), strict=True))
+        for row, results in enumerate(candidates):
+            for place, result in enumerate(results) if matches[row] else ():
+                text, terms = place_terms(result.text, matches[row], attention.get((row, place)))
+                notes = [_missing_term(term) for term in terms if term.status == "missing"]
+                results[place] = result._replace(text=text, terms=terms, warnings=[*result.warnings, *notes])
 
     def _result(self, hypothesis: Hypothesis) -> Result:
         return Result(
@@ -402,40 +374,22 @@ class Translator:
         best, *others = by_text.values()
         notes = [*best.warnings]
         if not hypotheses[0].finished:
-            tokens = len(hypotheses[0].tokens)
-            notes.append(
-                QualityWarning(
-                    "unfinished", f"the translation was cut off after {tokens} tokens, the maximum length", []
-                )
-            )
+            message = f"the translation was cut off after {len(hypotheses[0].tokens)} tokens, the maximum length"
+            notes.append(QualityWarning("unfinished", message, []))
         if options.warn:
             expected = self.calibration.expected if self.calibration else None
             notes += find_warnings(sentence.text, best.text, traced, expected=expected)
         aligned, words = None, (0, 0)
         if traced is not None and "cross" in traced.attention:
             before = len(sentence.tag.split())  # the tag is not a word of the text
-            aligned = [
-                (source - before, target) for source, target in alignment.extract_alignment(traced) if source >= before
-            ]
+            links = alignment.extract_alignment(traced)
+            aligned = [(source - before, target) for source, target in links if source >= before]
             words = (traced.source.special.count(False) - before, traced.target.special.count(False))
             if best.terms and len(traced.target.text.split()) == words[1]:
                 aligned = _realign(aligned, traced.target.text.split(), best.text.split())
                 words = words[0], len(best.text.split())
         kept = traced if options.trace else None
         return best._replace(warnings=notes, alignment=aligned, trace=kept, alternatives=others), words
-
-
-def _attends(model: nn.Module) -> bool:
-    return cast(ModelConfig, model.config).score != "none"
-
-
-def _token_weights(traced: Trace) -> Tensor:
-    """[target token, source token]: the cross-attention that alignments use, by token instead of by word."""
-    source, target = (
-        tokens._replace(words=tokens.subwords, word=[*range(len(tokens.ids))])
-        for tokens in (traced.source, traced.target)
-    )
-    return alignment.cross_attention(dataclasses.replace(traced, source=source, target=target))
 
 
 def _without_search(text: str) -> Result | None:
@@ -448,21 +402,22 @@ def _without_search(text: str) -> Result | None:
 # Terms.
 
 
-def _with_terms(result: Result, matches: Sequence[Match], attention: TokenAttention | None) -> Result:
-    """Place glossary terms in a result, with a warning for each missing term."""
-    text, terms = place_terms(result.text, matches, attention)
-    notes = [
-        QualityWarning("glossary", f"the term {term.source!r} could not be placed", [term.source])
-        for term in terms
-        if term.status == "missing"
-    ]
-    return result._replace(text=text, terms=terms, warnings=[*result.warnings, *notes])
+def _token_attention(traced: Trace) -> TokenAttention:
+    """The attention that alignments use, by token instead of by word; a model without attention gives the diagonal."""
+    spans = [token_spans(tokens.ids, tokens.subwords) for tokens in (traced.source, traced.target)]
+    if "cross" not in traced.attention:
+        return TokenAttention(proportional(len(traced.target.ids), len(traced.source.ids)), *spans)
+    source, target = (
+        tokens._replace(words=tokens.subwords, word=[*range(len(tokens.ids))])
+        for tokens in (traced.source, traced.target)
+    )
+    by_token = dataclasses.replace(traced, source=source, target=target)
+    return TokenAttention(alignment.cross_attention(by_token), *spans)
 
 
-def _warn_of_divided_terms(result: Result, terms: Sequence[Term]) -> Result:
-    reason = "could not be placed: the text was translated in parts that divide it"
-    notes = [QualityWarning("glossary", f"the term {term.source!r} {reason}", [term.source]) for term in terms]
-    return result._replace(warnings=[*result.warnings, *notes], terms=[*result.terms, *terms])
+def _missing_term(term: Term, reason: str = "") -> QualityWarning:
+    message = f"the term {term.source!r} could not be placed" + f": {reason}" * bool(reason)
+    return QualityWarning("glossary", message, [term.source])
 
 
 def _realign(aligned: list[tuple[int, int]], before: list[str], after: list[str]) -> list[tuple[int, int]]:
@@ -485,35 +440,26 @@ def _join(parts: Sequence[TextPart], translated: Sequence[Translated], max_lengt
         return Result("")
     in_order = iter(translated)
     results = [next(in_order)[0] if part.text else Result("") for part in parts]
+    ranks = range(max(len(result.alternatives) for result in results))  # a sentence with fewer keeps its translation
+    alternatives = [_join_scores(parts, [next(iter(x.alternatives[rank:]), x) for x in results]) for rank in ranks]
+    joined = _join_scores(parts, results)
     if len(translated) == 1:  # with white space around it
-        ((single, _),) = translated
-        others = [_join_alternative(parts, results, rank) for rank in range(len(single.alternatives))]
-        return single._replace(text=join_parts(parts, [result.text for result in results]), alternatives=others)
+        return translated[0][0]._replace(text=joined.text, alternatives=alternatives)
     notes = list({(note.kind, note.message): note for result in results for note in result.warnings}.values())
     if any(part.inside_sentence for part in parts):
-        notes.append(
-            QualityWarning("split", f"a sentence was longer than {max_length} tokens and translated in parts", [])
-        )
-    confidences = [result.confidence for result in results if result.confidence is not None]
-    alternatives = max(len(result.alternatives) for result in results)
-    return _joined_scores(parts, results)._replace(
-        confidence=min(confidences, default=None),
+        message = f"a sentence was longer than {max_length} tokens and translated in parts"
+        notes.append(QualityWarning("split", message, []))
+    return joined._replace(
+        confidence=min((result.confidence for result in results if result.confidence is not None), default=None),
         warnings=notes,
         alignment=_join_alignments([part for part in parts if part.text], translated),
-        alternatives=[_join_alternative(parts, results, rank) for rank in range(alternatives)],
+        alternatives=alternatives,
         parts=[result for result, _ in translated],
         terms=[term for result in results for term in result.terms],
     )
 
 
-def _join_alternative(parts: Sequence[TextPart], results: Sequence[Result], rank: int) -> Result:
-    """The text of the sentences' alternatives of this rank; a sentence with fewer keeps its translation."""
-    return _joined_scores(
-        parts, [result.alternatives[rank] if rank < len(result.alternatives) else result for result in results]
-    )
-
-
-def _joined_scores(parts: Sequence[TextPart], results: Sequence[Result]) -> Result:
+def _join_scores(parts: Sequence[TextPart], results: Sequence[Result]) -> Result:
     logs = [value for result in results for value in result.log_probabilities]
     score = sum(result.score * len(result.log_probabilities) for result in results) / len(logs)
     return Result(join_parts(parts, [result.text for result in results]), score, sum(logs), log_probabilities=logs)
