@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,10 +16,10 @@ from regard.documents.formats import read_pairs
 from regard.preflight.findings import EXPLAINS, FEW_PAIRS, INCOMPLETE, KINDS, TOO_FEW_PAIRS, Example, Finding
 from regard.preflight.languages import learn_sides, read_trigrams, third_language
 from regard.preflight.measure import Ratios, Side, code_points
-from regard.preflight.misalignment import AlignmentModel, Span, extract_features, join_spans
+from regard.preflight.misalignment import AlignmentModel, extract_features, join_spans
 from regard.preflight.report import Report, percent
 from regard.text import cleaning
-from regard.text.files import Pair
+from regard.text.files import Origin, Pair
 from regard.text.overlap import NEAR, Digests, HeldOut, digests, normalized, pair_digests
 from regard.text.scripts import CONTROL, damage, damaged_part, decomposed, script
 
@@ -29,15 +29,19 @@ MAX_HELD_OUT = 200_000  # pairs of valid and of test that are read
 MAX_EXAMPLES = 5  # of a finding
 MAX_LINES = 10_000  # of a finding that are named
 MAX_CHARACTERS = 160  # of an example
-MAX_FIRST_LINES = 100_000  # distinct pairs whose first line is remembered, to name it beside a duplicate
 MIN_LEAK_CHARACTERS = 24  # of both sides: "Thank you." is in every text and leaks nothing
 SWAPPED_SPLIT = 0.5  # share of swapped pairs from which the files of a split are swapped, not its lines
 WHOLE_SHIFT = 0.8  # share of lines with one shift from which a whole file is shifted
-RATIO_SLACK = 5  # bins that the range of usual length ratios may still move while a corpus is read
 MEDIAN_FACTOR = 2.0  # between the median lengths of train and valid or test
 
-KIND_OF_RULE = {"empty": "empty", "long": "too-long", "copy": "copies", "script": "wrong-script"}
-KIND_OF_RULE["duplicate"] = "duplicates"  # control characters are found among other damage
+RULES = cleaning.Cleaning.from_config(TextConfig())
+KIND_OF_RULE = {
+    "empty": "empty",
+    "long": "too-long",
+    "copy": "copies",
+    "script": "wrong-script",
+    "duplicate": "duplicates",
+}  # control characters are found among other damage
 LEAKAGE_KINDS = {"pair": "leakage", "source": "source-leakage", "target": "target-leakage", "near": "near-leakage"}
 
 Files = str | Path | tuple[str | Path, str | Path | None]
@@ -63,13 +67,10 @@ def check(
 
     def pairs(files: Files) -> Iterator[Pair]:
         one, other = files if isinstance(files, tuple) else (files, None)
-        known = format if other is None or format == "text" else None  # other formats hold both sides in one file
+        known = format if other is None or files == (source, target) or format == "text" else None
         return read_pairs(one, other, format=known, languages=languages, fields=fields, skipped=skipped)
 
-    if target is not None and format not in (None, "text"):
-        train = read_pairs(source, target, format=format)  # raises: this format holds both sides in one file
-    else:
-        train = pairs((source, target))
+    train = pairs((source, target))
     held_out = [None if files is None else pairs(files) for files in (valid, test)]
     return check_pairs(train, *held_out, names=languages or ("source", "target"), skipped=skipped)
 
@@ -93,7 +94,7 @@ def check_pairs(
     leakage = Leakage(held_out)
     usual_scripts: tuple[str, ...] = ("", "")
     for chunk in chunks(train):
-        if not chunk.first:
+        if not splits["train"].pairs:
             usual_scripts = cleaning.usual_scripts(chunk.columns)
         splits["train"].add(chunk, usual_scripts)
         leakage.add(chunk)
@@ -102,7 +103,7 @@ def check_pairs(
             splits[name].add(chunk, usual_scripts)
     leakage.report(splits)
     for split in splits.values():
-        split.finish()
+        split.find_constant_sides()
     find_wrong_languages(splits)
     for name in held_out:
         compare(splits["train"], splits[name])
@@ -117,7 +118,6 @@ def check_pairs(
 class Chunk(NamedTuple):
     """Pairs processed together, with their normalized texts and digests."""
 
-    first: int
     pairs: list[Pair]
     columns: tuple[list[str], list[str]]
     normalized: tuple[list[str], list[str]]
@@ -126,12 +126,11 @@ class Chunk(NamedTuple):
 
 def chunks(pairs: Iterable[Pair]) -> Iterator[Chunk]:
     """The pairs in chunks."""
-    stream, first = iter(pairs), 0
+    stream = iter(pairs)
     while chunk := list(islice(stream, CHUNK_SIZE)):
         columns = [pair.source for pair in chunk], [pair.target for pair in chunk]
         sources, targets = ([normalized(text) for text in column] for column in columns)
-        yield Chunk(first, chunk, columns, (sources, targets), (digests(sources), digests(targets)))
-        first += len(chunk)
+        yield Chunk(chunk, columns, (sources, targets), (digests(sources), digests(targets)))
 
 
 @dataclass
@@ -140,16 +139,7 @@ class Tally:
 
     count: float = 0
     examples: list[tuple[Pair, str]] = field(default_factory=list)
-    lines: list[tuple[str, int]] = field(default_factory=list)
-    shift: int = 0  # of a whole file
-
-    def add(self, pair: Pair, note: str = "", *, weight: float = 1) -> None:
-        """Count a pair, or `weight` pairs of which it is the first or a sample."""
-        self.count += weight
-        if len(self.lines) < MAX_LINES:
-            self.lines.append((str(pair.origin.path), pair.origin.line))
-        if len(self.examples) < MAX_EXAMPLES:
-            self.examples.append((pair, note))
+    lines: list[Origin] = field(default_factory=list)
 
 
 class Split:
@@ -160,74 +150,69 @@ class Split:
         self.pairs = 0
         self.source, self.target = Side(), Side()
         self.ratios = Ratios()
-        self.unusual_ratios: list[tuple[int, Pair]] = []  # with their bin
-        self.tallies: dict[str, Tally] = {}
-        self.spans: list[Span] = []
-        self.span_pairs: dict[int, Pair] = {}
+        self.tallies: defaultdict[str, Tally] = defaultdict(Tally, {"length-ratio": Tally()})
+        self.shifts: Counter[int] = Counter()  # misaligned lines
         self.seen = cleaning.DigestSet()
-        self.first_lines: dict[int, int] = {}  # of distinct pairs, by digest
         self.sample: list[Pair] = []  # of pairs that no rule leaves out
         self.sampled_from = 0
         self.random = np.random.default_rng(0)
 
-    def tally(self, kind: str, pair: Pair, note: str = "", *, weight: float = 1) -> None:
-        """Count one pair under a kind of finding."""
-        self.tallies.setdefault(kind, Tally()).add(pair, note, weight=weight)
+    def tally(self, kind: str, *pairs: Pair, note: str = "", weight: float = 1) -> None:
+        """Count pairs with one problem; a sampled pair stands for `weight` pairs, and the first is an example."""
+        tally = self.tallies[kind]
+        tally.count += weight * len(pairs)
+        tally.lines += [pair.origin for pair in pairs[: MAX_LINES - len(tally.lines)]]
+        if len(tally.examples) < MAX_EXAMPLES:
+            tally.examples.append((pairs[0], note))
 
     def add(self, chunk: Chunk, usual_scripts: tuple[str, ...]) -> None:
         """Count a chunk of pairs."""
+        first_chunk = not self.pairs
         self.pairs += len(chunk.pairs)
-        sides = zip((self.source, self.target), chunk.columns, chunk.normalized, strict=True)
-        lengths = [side.add(column, lines) for side, column, lines in sides]
-        bins = self.ratios.add(*lengths)
+        sides = list(zip((self.source, self.target), chunk.columns, chunk.normalized, strict=True))
+        bins = self.ratios.add(*(side.add(column, lines) for side, column, lines in sides))
         low, _, high = self.ratios.usual()
-        unusual = (bins >= 0) & ((bins < low + RATIO_SLACK) | (bins > high - RATIO_SLACK))
-        for index in np.flatnonzero(unusual)[: MAX_LINES - len(self.unusual_ratios)].tolist():
-            self.unusual_ratios.append((int(bins[index]), chunk.pairs[index]))
+        for index in np.flatnonzero((bins >= 0) & ((bins < low) | (bins > high))).tolist():
+            pair = chunk.pairs[index]
+            note = f"{len(pair.source):,} and {len(pair.target):,} characters"
+            self.tally("length-ratio", pair, note=note)
         self._apply_rules(chunk, usual_scripts)
-        features = [
-            extract_features(lines, unspaced=side.unspaced)
-            for side, lines in zip((self.source, self.target), chunk.normalized, strict=True)
-        ]
-        for span in self.model.find(*features, first=chunk.first):
-            self.spans.append(span)
-            named = max(MAX_LINES - len(self.span_pairs), 1)
-            for index in range(span.first, min(span.last + 1, span.first + named)):
-                self.span_pairs[index] = chunk.pairs[index - chunk.first]
+        features = [extract_features(lines, unspaced=side.unspaced) for side, _, lines in sides]
+        for span in join_spans(self.model.find(*features, continued=not first_chunk)):
+            pairs = chunk.pairs[span.first : span.last + 1]
+            fits = shift_phrase(span.shift) if span.shift else "no nearby line"
+            note = f"from here to line {pairs[-1].origin.line:,} the target fits {fits}"
+            self.tally("unrelated" if span.unrelated else "misaligned", *pairs, note=note)
+            self.shifts[span.shift] += len(pairs)
 
     def _apply_rules(self, chunk: Chunk, usual_scripts: tuple[str, ...]) -> None:
         """Apply the cleaning rules of `regard train`, look for damaged text, and sample the sound pairs."""
         reasons = cleaning.judge_texts(cleaning.Chunk(chunk.columns, chunk.digests, usual_scripts), RULES)
         reasons = cleaning.find_duplicates(reasons, chunk.digests, RULES, self.seen)
-        values = pair_digests(*chunk.digests).tolist()
         names = ("", *cleaning.RULES)
         sound = []
-        for pair, number, digest in zip(chunk.pairs, reasons.tolist(), values, strict=True):
+        for pair, number in zip(chunk.pairs, reasons.tolist(), strict=True):
             rule = names[number]
-            if rule == "empty":
-                empty = [name for name in ("source", "target") if not getattr(pair, name).strip()]
-                self.tally("empty", pair, " and ".join(empty))
-                continue
             kind, note = KIND_OF_RULE.get(rule, ""), ""
-            if rule == "long":
+            if rule == "empty":
+                note = " and ".join(name for name in ("source", "target") if not getattr(pair, name).strip())
+            elif rule == "long":
                 note = f"{len(pair.source.split()):,} and {len(pair.target.split()):,} words"
-            elif rule == "duplicate":
-                note = f"the same as line {self.first_lines[digest]:,}" if digest in self.first_lines else ""
             elif rule == "script":
                 scripts = script(pair.source), script(pair.target)
                 if scripts == usual_scripts[::-1]:
                     kind = "swapped"
                 else:
                     note = " and ".join(dict.fromkeys(name for name in scripts if name not in ("", *usual_scripts)))
-            elif len(self.first_lines) < MAX_FIRST_LINES:
-                self.first_lines.setdefault(digest, pair.origin.line)
             if kind:
-                self.tally(kind, pair, note)
+                self.tally(kind, pair, note=note)
+            if rule == "empty":
+                continue
             if damaged := damage(pair.source) or damage(pair.target):
                 part = damaged_part(pair.source) if damage(pair.source) == damaged else damaged_part(pair.target)
-                self.tally(damaged, pair, f"… {part} …")
+                self.tally(damaged, pair, note=f"… {part} …")
             if sides := [name for name in ("source", "target") if decomposed(getattr(pair, name))]:
-                self.tally("normalisation", pair, " and ".join(sides))
+                self.tally("normalisation", pair, note=" and ".join(sides))
             if rule in ("", "duplicate") and damaged in ("", "escapes"):
                 sound.append(pair)
         self._add_to_sample(sound)
@@ -244,39 +229,17 @@ class Split:
                 self.sample[slot] = pair
         self.sampled_from += len(pairs)
 
-    def finish(self) -> None:
-        """Tally the problems that are known only after the last chunk."""
-        low, _, high = self.ratios.usual()
-        ratios = Tally()
-        for bin_index, pair in self.unusual_ratios:
-            if not low <= bin_index <= high:
-                ratios.add(pair, f"{len(pair.source):,} and {len(pair.target):,} characters")
-        ratios.count = int(self.ratios.counts[:low].sum() + self.ratios.counts[high + 1 :].sum())
-        self.tallies["length-ratio"] = ratios
+    def find_constant_sides(self) -> None:
+        """Tally the most frequent line of the sample."""
         for side in ("source", "target"):
             texts = [normalized(getattr(pair, side)) for pair in self.sample]
             for text, count in Counter(texts).most_common(1):
                 share = count / len(texts)
-                if share * self.pairs > self.tallies.get("constant-side", Tally()).count:
+                if share * self.pairs > self.tallies["constant-side"].count:
                     same = [pair for pair, other in zip(self.sample, texts, strict=True) if other == text]
                     note = f"the {side} is the same in {share:.0%} of pairs"
                     examples = [(pair, note) for pair in same[:MAX_EXAMPLES]]
                     self.tallies["constant-side"] = Tally(share * self.pairs, examples)
-        for span in join_spans(self.spans):
-            self._tally_span(span)
-        self.span_pairs.clear()
-        self.first_lines.clear()
-
-    def _tally_span(self, span: Span) -> None:
-        kind = "unrelated" if span.unrelated else "misaligned"
-        count = span.last - span.first + 1
-        pairs = [self.span_pairs[index] for index in range(span.first, span.last + 1) if index in self.span_pairs]
-        fits = shift_phrase(span.shift) if span.shift else "no nearby line"
-        note = f"from here to line {pairs[0].origin.line + count - 1:,} the target fits {fits}"
-        self.tally(kind, pairs[0], note, weight=count)
-        self.tallies[kind].lines += [(str(pair.origin.path), pair.origin.line) for pair in pairs[1:]]
-        if span.shift and count >= WHOLE_SHIFT * self.pairs:
-            self.tallies[kind].shift = span.shift
 
     def findings(self, names: tuple[str, str]) -> Iterator[Finding]:
         """The kinds of problems that are more frequent than in ordinary text."""
@@ -292,14 +255,16 @@ class Split:
             if name == "too-few" and count < TOO_FEW_PAIRS:
                 severity = "unfit"
             complete = len(tally.lines) == count
-            title, fix = kind.title, kind.fix
-            if not complete and "lines" in fix:
-                fix += INCOMPLETE
-            if tally.shift:
-                title += f": nearly all targets fit {shift_phrase(tally.shift)}"
-                fix = shift_fix(tally.shift)
+            title, fix = kind.title, kind.fix + (INCOMPLETE if not complete and "lines" in kind.fix else "")
+            shift, shifted = next(iter(self.shifts.most_common(1)), (0, 0))
+            if name == "misaligned" and shift and shifted >= WHOLE_SHIFT * self.pairs:
+                title += f": nearly all targets fit {shift_phrase(shift)}"
+                fix = shift_fix(shift)
             text = {"count": f"{count:,}", "share": percent(share), "split": self.name, "near": f"{NEAR:.0%}"}
             text |= {"source": names[0], "target": names[1], "named": f"{len(tally.lines):,}"}
+            lines: dict[str, list[int]] = {}
+            for origin in sorted(tally.lines):
+                lines.setdefault(str(origin.path), []).append(origin.line)
             yield Finding(
                 kind=name,
                 split=self.name,
@@ -313,22 +278,20 @@ class Split:
                     Example(str(pair.origin), shorten(pair.source), shorten(pair.target), shorten(note))
                     for pair, note in sorted(tally.examples, key=lambda example: example[0].origin)
                 ),
-                lines=lines_by_file(tally.lines),
+                lines=lines,
                 lines_complete=complete,
             )
 
     def statistics(self) -> dict[str, object]:
         """The counts as plain values."""
+        counts = {kind: round(tally.count) for kind, tally in sorted(self.tallies.items()) if kind != "too-few"}
         return {
             "pairs": self.pairs,
             "source": self.source.to_dict(),
             "target": self.target.to_dict(),
             "ratio": self.ratios.to_dict(),
-            "counts": {kind: round(tally.count) for kind, tally in sorted(self.tallies.items()) if kind != "too-few"},
+            "counts": counts,
         }
-
-
-RULES = cleaning.Cleaning.from_config(TextConfig())
 
 
 class Leakage:
@@ -362,7 +325,7 @@ class Leakage:
                 if i not in reported and len(pair.source) + len(pair.target) >= MIN_LEAK_CHARACTERS:
                     reported.add(i)
                     texts = "" if match == "pair" else f": {shorten(other.source)} | {shorten(other.target)}"
-                    splits[split].tally(kind, pair, f"in train at {other.origin}{texts}")
+                    splits[split].tally(kind, pair, note=f"in train at {other.origin}{texts}")
 
 
 def find_wrong_languages(splits: dict[str, Split]) -> None:
@@ -385,7 +348,7 @@ def find_wrong_languages(splits: dict[str, Split]) -> None:
             split.tally("swapped", split.sample[i], weight=weight)
         for i in np.flatnonzero((wrong_source | wrong_target) & ~swapped).tolist():
             wrong = [name for name, mask in (("source", wrong_source), ("target", wrong_target)) if mask[i]]
-            split.tally("wrong-language", split.sample[i], " and ".join(wrong), weight=weight)
+            split.tally("wrong-language", split.sample[i], note=" and ".join(wrong), weight=weight)
 
 
 def compare(train: Split, held_out: Split) -> None:
@@ -399,7 +362,7 @@ def compare(train: Split, held_out: Split) -> None:
             if not side.alphabet[ord(character)] and character.strip()
         ]
         if unseen:
-            held_out.tally("unseen-characters", pair, "not in train: " + " ".join(unseen[:8]))
+            held_out.tally("unseen-characters", pair, note="not in train: " + " ".join(unseen[:8]))
     for name in ("source", "target"):
         usual, here = (getattr(split, name).quantile(0.5) for split in (train, held_out))
         if held_out.pairs and train.pairs and max(usual, here) > MEDIAN_FACTOR * max(min(usual, here), 1):
@@ -426,11 +389,3 @@ def shorten(text: str) -> str:
     """A text short enough to show, with its control characters visible."""
     text = CONTROL.sub(lambda match: f"‹U+{ord(match.group()):04X}›", text)
     return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
-
-
-def lines_by_file(lines: list[tuple[str, int]]) -> dict[str, list[int]]:
-    """The line numbers of each file, in order."""
-    files: dict[str, list[int]] = {}
-    for path, line in sorted(lines)[:MAX_LINES]:
-        files.setdefault(path, []).append(line)
-    return files

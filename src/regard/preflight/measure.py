@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import zlib
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -11,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.text.cleaning import DigestSet
+from regard.text.overlap import digests
 from regard.text.scripts import UNSPACED_SCRIPTS, script
 
 Integers = NDArray[np.int64]
 
 MAX_LENGTH = 1023  # longer lines share the last bin of a histogram
-MAX_WORDS = 1 << 17  # distinct words held; beyond them a hashed sample estimates the vocabulary
 
 RATIO_STEP = 0.05  # of a bin, in the natural logarithm of target length / source length
 RATIO_BINS = 121  # from 1:20 to 20:1
@@ -25,28 +25,6 @@ RATIO_SMOOTHING = 3  # characters added to both lengths: "Yes." and "Oui, bien s
 # alone would blame literal translations, the second alone free ones.
 MAX_DEVIATIONS = 5.0
 MIN_FACTOR = 2.2
-
-
-class Vocabulary:
-    """Counts distinct words: exactly while they are few, else by a sample chosen by their hashes."""
-
-    def __init__(self) -> None:
-        self.words: set[str] = set()
-        self.shift = 0
-
-    def add(self, words: set[str]) -> None:
-        """Count these words too."""
-        self.words |= {word for word in words if self._is_sampled(word)} if self.shift else words
-        while len(self.words) > MAX_WORDS:
-            self.shift += 1
-            self.words = {word for word in self.words if self._is_sampled(word)}
-
-    def _is_sampled(self, word: str) -> bool:
-        return zlib.crc32(word.encode("utf-8", "surrogatepass")) & ((1 << self.shift) - 1) == 0
-
-    def size(self) -> int:
-        """The number of distinct words, or an estimate of it."""
-        return len(self.words) << self.shift
 
 
 class Side:
@@ -58,7 +36,7 @@ class Side:
         self.character_lengths = np.zeros(MAX_LENGTH + 1, np.int64)
         self.alphabet = np.zeros(sys.maxunicode + 1, np.bool_)
         self.scripts: Counter[str] = Counter()
-        self.vocabulary = Vocabulary()
+        self.vocabulary, self.known_words = 0, DigestSet()
 
     def add(self, lines: Sequence[str], plain: Sequence[str]) -> Integers:
         """Count a chunk of lines, as written and in plain form; returns their lengths in characters."""
@@ -70,7 +48,7 @@ class Side:
         self.word_lengths += np.bincount(np.minimum(words, MAX_LENGTH), minlength=MAX_LENGTH + 1)
         self.character_lengths += np.bincount(np.minimum(characters, MAX_LENGTH), minlength=MAX_LENGTH + 1)
         self.alphabet[code_points("".join(lines))] = True
-        self.vocabulary.add(set(" ".join(plain).split()))
+        self.vocabulary += int(self.known_words.add(digests(list(set(" ".join(plain).split())))).sum())
         self.scripts.update(map(script, lines))
         return characters
 
@@ -95,7 +73,7 @@ class Side:
         return {
             "words": self.words,
             "characters": self.characters,
-            "vocabulary": self.vocabulary.size(),
+            "vocabulary": self.vocabulary,
             "alphabet": int(self.alphabet.sum()),
             "scripts": {name or "no letters": count for name, count in self.scripts.most_common()},
             "lengths": {

@@ -64,7 +64,7 @@ class Features:
 
 @dataclass(frozen=True)
 class Span:
-    """Pairs first..last of a split whose target is `shift` lines later; shift 0: no shift fits.
+    """Pairs first..last of a chunk whose target is `shift` lines later; shift 0: no shift fits.
 
     `unrelated` marks a whole chunk whose sides show no relation at any shift.
     """
@@ -122,17 +122,17 @@ class AlignmentModel:
         self.shifts: tuple[int, ...] = SHIFTS
         self.unrelated = False  # whether the last long chunk was
 
-    def find(self, source: Features, target: Features, *, first: int) -> list[Span]:
-        """Learn from a chunk of pairs that starts at `first`, and return its misaligned spans."""
+    def find(self, source: Features, target: Features, *, continued: bool) -> list[Span]:
+        """Learn from a chunk of pairs, which may continue the last one, and return its misaligned spans."""
         count = len(source.length)
         if count < 2 * WINDOW:
             return []
         shift = _correlated_shift(source, target)
-        self.shifts = SHIFTS if shift is None or abs(shift) <= max(SHIFTS) else (*SHIFTS, shift)
+        self.shifts = SHIFTS if shift is None or shift in (0, *SHIFTS) else (*SHIFTS, shift)
         if count >= MIN_UNRELATED:
             self.unrelated = shift is None and not _words_are_related(source, target)
-        if self.unrelated and (count >= MIN_UNRELATED or first):
-            return [Span(first, first + count - 1, 0, unrelated=True)]
+        if self.unrelated and (count >= MIN_UNRELATED or continued):
+            return [Span(0, count - 1, 0, unrelated=True)]
         starts = np.unique(np.append(np.arange(0, count - WINDOW + 1, WINDOW // 2), count - WINDOW))
         if self.pairs == 0:
             self._initialise(source, target, starts)
@@ -147,7 +147,7 @@ class AlignmentModel:
         sound = _lines_of(starts[~low], count)
         self._count_features(self.aligned, source.at(sound), target.at(sound))
         self._count_distant(source, target)
-        return [Span(first + start, first + end, shift) for start, end, shift in spans]
+        return spans
 
     def _initialise(self, source: Features, target: Features, starts: Integers) -> None:
         """Learn from the first chunk without knowing its shifts: count all of them, then the best of each window."""
@@ -174,8 +174,8 @@ class AlignmentModel:
 
     def _misaligned(
         self, source: Features, target: Features, scores: Floats, starts: Integers, typical: float
-    ) -> list[tuple[int, int, int]]:
-        """First line, last line and shift of the misaligned spans among windows of low log-odds."""
+    ) -> list[Span]:
+        """The misaligned spans among windows of low log-odds."""
         if typical < MIN_LOG_ODDS or not len(starts):
             return []
         lines = _lines_of(starts, len(scores), margin=WINDOW)
@@ -200,7 +200,7 @@ class AlignmentModel:
             begin, stop = _best_run(gains[shift][low : end + WINDOW])
             gain = gains[shift][low + begin : low + stop]
             if len(gain) >= (WINDOW // 2 if shift else 2 * WINDOW) and _is_significant(gain):
-                spans.append((low + begin, low + stop - 1, shift))
+                spans.append(Span(low + begin, low + stop - 1, shift))
         return spans
 
     def _log_odds(self, source: Features, target: Features, lines: Integers, shift: int) -> Floats:

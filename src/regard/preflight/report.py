@@ -14,9 +14,12 @@ from pathlib import Path
 from string import Template
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from regard import results
 from regard.folders import write_file
-from regard.preflight.findings import Example, Finding
+from regard.preflight.findings import Finding
 
 VERDICTS = {
     "fit": ("Fit to train on", "It has no more problems than ordinary, well-kept text."),
@@ -106,7 +109,7 @@ class Report(results.Report):
             findings="\n".join(map(_finding_html, self.findings))
             or '<p class="calm">No findings. Leakage, duplicates, lengths, scripts, encodings, languages and alignment '
             "were checked.</p>",
-            charts="\n".join(_charts_html(self)),
+            charts="\n".join(_split_html(self, split) for split in self.statistics),
             table=self.tables()[1].to_html(),
         )
 
@@ -126,34 +129,26 @@ def _indented(text: str, columns: int = 7) -> str:
 
 
 def _finding_html(finding: Finding) -> str:
-    examples = "\n".join(map(_example_html, finding.examples))
-    listed = f'<ol class="examples" aria-label="Examples">{examples}</ol>' if examples else ""
-    meter = "" if finding.kind == "too-few" else _meter_html(finding)
+    """A finding with its share of the split as a bar; the browser chooses the direction of each text."""
+    examples = "".join(
+        f'<li><p class="where">{escape(example.where)}</p><div class="pair"><p dir="auto">{escape(example.source)}</p>'
+        f'<p dir="auto">{escape(example.target)}</p></div>'
+        + (f'<p class="note" dir="auto">{escape(example.note)}</p>' if example.note else "")
+        + "</li>"
+        for example in finding.examples
+    )
+    share = min(finding.share, 1.0)
+    label = escape(f"{percent(share)} of {finding.split}")
+    meter = (
+        f'<div class="meter" role="img" aria-label="{label}"><i style="width:{max(share * 100, 0.6):.1f}%"></i>'
+        f"<span>{label}</span></div>"
+    )
     return f"""<article class="finding {finding.severity}">
 <h3><span class="badge">{escape(finding.severity)}</span> {escape(finding.title)}</h3>
-{meter}<p>{_prose_html(finding.explanation)}</p>
-{listed}
+{"" if finding.kind == "too-few" else meter}<p>{_prose_html(finding.explanation)}</p>
+{f'<ol class="examples" aria-label="Examples">{examples}</ol>' if examples else ""}
 <p class="fix"><strong>Fix.</strong> {_prose_html(finding.fix)}</p>
 </article>"""
-
-
-def _meter_html(finding: Finding) -> str:
-    """The share of the split that has the problem, as a bar."""
-    share = min(finding.share, 1.0)
-    label = f"{percent(share)} of {finding.split}"
-    return (
-        f'<div class="meter" role="img" aria-label="{escape(label)}"><i style="width:{max(share * 100, 0.6):.1f}%"></i>'
-        f"<span>{escape(label)}</span></div>\n"
-    )
-
-
-def _example_html(example: Example) -> str:
-    """A pair; the browser chooses the direction of each text."""
-    note = f'<p class="note" dir="auto">{escape(example.note)}</p>' if example.note else ""
-    return (
-        f'<li><p class="where">{escape(example.where)}</p><div class="pair"><p dir="auto">{escape(example.source)}</p>'
-        f'<p dir="auto">{escape(example.target)}</p></div>{note}</li>'
-    )
 
 
 def _prose_html(text: str) -> str:
@@ -161,83 +156,80 @@ def _prose_html(text: str) -> str:
     return CODE.sub(r"<code>\1</code>", escape(text, quote=False))
 
 
-def _charts_html(report: Report) -> list[str]:
-    """For every split the lengths of both sides, the length ratio and the scripts."""
-    blocks = []
-    splits = report.statistics
-    for split, numbers in splits.items():
-        charts, scripts = [], []
-        for side, name in zip(("source", "target"), report.names, strict=True):
-            lengths = numbers[side]["lengths"]
-            longest = max(8, *(int(other[side]["lengths"]["most"]) * 2 for other in splits.values()))
-            label = f"Length of {name} in {split}: median {lengths['median']} {lengths['unit']}"
-            title = f"{name}: {lengths['unit']} per line"
-            step = next(step for step in (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000) if longest / step <= 6)
-            ticks = [(length / longest, str(length)) for length in range(0, longest + 1, step)]
-            charts.append(_chart_svg(_bars(lengths["histogram"], longest), ticks, label=label, title=title, kind=side))
-            total = max(sum(numbers[side]["scripts"].values()), 1)
-            shares = [f"{script} {percent(count / total)}" for script, count in numbers[side]["scripts"].items()]
-            scripts.append(f'<p class="scripts">Scripts of {escape(name)}: {escape(", ".join(shares[:6]))}</p>')
-        charts.append(_ratio_chart(numbers["ratio"], split))
-        blocks.append(
-            f'<article class="split"><h3>{escape(split)}</h3><div class="charts">{"".join(charts)}</div>'
-            f'<div class="pairs">{"".join(scripts)}</div></article>'
+def _split_html(report: Report, split: str) -> str:
+    """The lengths of both sides of a split, the length ratio and the scripts."""
+    numbers = report.statistics[split]
+    charts, scripts = [], []
+    for side, name in zip(("source", "target"), report.names, strict=True):
+        lengths, found = numbers[side]["lengths"], numbers[side]["scripts"]
+        longest = max(8, *(int(other[side]["lengths"]["most"]) * 2 for other in report.statistics.values()))
+        step = next(step for step in (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000) if longest / step <= 6)
+        charts.append(
+            _chart_svg(
+                np.arange(len(lengths["histogram"])),
+                lengths["histogram"],
+                (0, longest, min(longest, BARS)),
+                {length: str(length) for length in range(0, longest + 1, step)},
+                label=f"Length of {name} in {split}: median {lengths['median']} {lengths['unit']}",
+                title=f"{name}: {lengths['unit']} per line",
+                kind=side,
+            )
         )
-    return blocks
-
-
-def _bars(histogram: list[int], longest: int) -> list[int]:
-    """A histogram of lengths with `BARS` bars at most; the last holds everything beyond `longest`."""
-    width = max(-(-(longest + 1) // BARS), 1)
-    bars = [0] * (-(-(longest + 1) // width))
-    for length, count in enumerate(histogram):
-        bars[min(length // width, len(bars) - 1)] += count
-    return bars
-
-
-def _ratio_chart(ratio: dict[str, Any], split: str) -> str:
-    """Target length over source length from 1/5 to 5, with the usual range shaded."""
-    counts, edges = ratio["histogram"], ratio["edges"]
-    inside = [i for i in range(len(counts)) if 0.2 <= edges[i] <= 5]
-    bars = [counts[i] for i in inside]
-    bars[0] += sum(counts[: inside[0]])
-    bars[-1] += sum(counts[inside[-1] + 1 :])
-    low, high = edges[inside[0]], edges[inside[-1] + 1]
-
-    def position(value: float) -> float:
-        return min(max(log(value / low) / log(high / low), 0.0), 1.0)
-
-    ticks = [(position(value), name) for value, name in ((0.25, "¼"), (0.5, "½"), (1, "1"), (2, "2"), (4, "4"))]
-    label = f"Length ratio of target to source in {split}: median {ratio['median']}"
-    usual = (position(ratio["low"]), position(ratio["high"]))
-    return _chart_svg(bars, ticks, label=label, title="target length / source length", kind="ratio", usual=usual)
+        shares = [f"{script} {percent(count / max(sum(found.values()), 1))}" for script, count in found.items()]
+        scripts.append(f'<p class="scripts">Scripts of {escape(name)}: {escape(", ".join(shares[:6]))}</p>')
+    ratio = numbers["ratio"]
+    edges = np.log(ratio["edges"])
+    charts.append(
+        _chart_svg(
+            (edges[:-1] + edges[1:]) / 2,
+            ratio["histogram"],
+            (-log(5), log(5), BARS),
+            {log(value): name for value, name in ((0.25, "¼"), (0.5, "½"), (1, "1"), (2, "2"), (4, "4"))},
+            label=f"Length ratio of target to source in {split}: median {ratio['median']}",
+            title="target length / source length",
+            kind="ratio",
+            usual=(log(ratio["low"]), log(ratio["high"])),
+        )
+    )
+    return (
+        f'<article class="split"><h3>{escape(split)}</h3><div class="charts">{"".join(charts)}</div>'
+        f'<div class="pairs">{"".join(scripts)}</div></article>'
+    )
 
 
 def _chart_svg(
-    bars: list[int],
-    ticks: list[tuple[float, str]],
+    values: NDArray[Any],
+    counts: list[int],
+    axis: tuple[float, float, int],
+    ticks: dict[float, str],
     *,
     label: str,
     title: str,
     kind: str,
     usual: tuple[float, float] | None = None,
 ) -> str:
-    """A histogram as SVG; `label` is its text alternative."""
-    largest, width, floor = max([*bars, 1]), WIDTH / max(len(bars), 1), HEIGHT - 18
+    """A histogram as SVG on an axis (first, last, bars); values beyond it fall into the outer bars.
 
-    def rectangle(x: float, y: float, width: float, height: float, attributes: str = "") -> str:
-        return f'<rect{attributes} x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
+    `usual` is the shaded range; `label` is the text alternative.
+    """
+    first, last, number = axis
+    bars, _ = np.histogram(np.clip(values, first, last), number, (first, last), weights=counts)
+    width, floor = WIDTH / number, HEIGHT - 18
+
+    def x(value: float) -> float:
+        return min(max((value - first) / (last - first), 0.0), 1.0) * WIDTH
 
     shapes = []
     if usual:
-        shapes.append(rectangle(usual[0] * WIDTH, 0, (usual[1] - usual[0]) * WIDTH, floor, ' class="band"'))
-    for i, count in enumerate(bars):
-        if count:
-            height = max(count / largest * (floor - 6), 0.8)
-            shapes.append(rectangle(i * width + 0.4, floor - height, max(width - 0.8, 0.6), height))
+        band = x(usual[1]) - x(usual[0])
+        shapes.append(f'<rect class="band" x="{x(usual[0]):.1f}" y="0" width="{band:.1f}" height="{floor}"/>')
+    for i in np.flatnonzero(bars).tolist():
+        height = max(bars[i] / bars.max() * (floor - 6), 0.8)
+        x_and_width = f'x="{i * width + 0.4:.1f}" width="{width - 0.8:.1f}"'
+        shapes.append(f'<rect {x_and_width} y="{floor - height:.1f}" height="{height:.1f}"/>')
     shapes.append(f'<line x1="0" x2="{WIDTH}" y1="{floor}" y2="{floor}"/>')
-    for x, name in ticks:
-        shapes.append(f'<text x="{min(max(x * WIDTH, 4), WIDTH - 8):.1f}" y="{HEIGHT - 4}">{escape(name)}</text>')
+    for value, name in ticks.items():
+        shapes.append(f'<text x="{min(max(x(value), 4), WIDTH - 8):.1f}" y="{HEIGHT - 4}">{escape(name)}</text>')
     return (
         f'<figure><figcaption>{escape(title)}</figcaption><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'class="{kind}" aria-label="{escape(label)}">{"".join(shapes)}</svg></figure>'
