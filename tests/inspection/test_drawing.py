@@ -6,10 +6,12 @@ import io
 import re
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from regard.errors import ConfigError, FolderError, InputError
@@ -27,7 +29,7 @@ def drawn(source: str, target: str = "a b") -> Trace:
 
 def svg(trace: Trace, **how: object) -> str:
     shown = attribution.explain(trace, "attention")
-    return drawing.picture(shown, "svg", title="en-fr", **how).decode()  # type: ignore[arg-type]
+    return drawing.heat_map(shown, "svg", title="en-fr", **how).decode()  # type: ignore[arg-type]
 
 
 def texts(written: str) -> list[str]:
@@ -59,7 +61,7 @@ def test_markup_in_words_is_escaped() -> None:
 
 def test_characters_that_xml_does_not_allow_are_replaced() -> None:
     shown = attribution.explain(drawn("bird\x01sees \ufffe"), "attention")
-    found = texts(drawing.picture(shown, "svg", title="en\x02fr").decode())
+    found = texts(drawing.heat_map(shown, "svg", title="en\x02fr").decode())
     assert {"bird\ufffdsees", "\ufffd", "en\ufffdfr · attention"} <= set(found)
 
 
@@ -74,38 +76,29 @@ def test_the_method_is_explained_below_the_map() -> None:
 
 def test_the_labels_of_sixty_words_do_not_overlap() -> None:
     words = " ".join(f"word{number}" for number in range(59))
-    upright = re.findall(r'([\d.]+)px[^>]*transform="([^"]*rotate\(-90[^"]*)"', svg(drawn(words, words)))
-    numbers = [[float(number) for number in re.findall(r"-?[\d.]+", turn)] for _, turn in upright]
-    places = sorted(across for first, second, *_ in numbers for across in [second if first == -90 else first])[:60]
+    slanted = re.findall(r'([\d.]+)px[^>]*transform="rotate\(-45 ([\d.]+)', svg(drawn(words, words)))
+    places = sorted(float(across) for _, across in slanted)
     assert len(places) == 60
-    assert min(after - before for before, after in pairwise(places)) > max(float(size) for size, _ in upright)
+    distance = min(after - before for before, after in pairwise(places)) / 2**0.5  # between slanted lines
+    assert distance > max(float(size) for size, _ in slanted)
 
 
 def test_a_png_is_large_enough_to_read_sixty_words() -> None:
     words = " ".join(f"word{number}" for number in range(59))
-    data = drawing.picture(attribution.explain(drawn(words, words), "attention"), "png", title="en-fr")
+    data = drawing.heat_map(attribution.explain(drawn(words, words), "attention"), "png", title="en-fr")
     height, width = imread(io.BytesIO(data)).shape[:2]
     assert min(height, width) >= 60 * 28  # pixels a row, at 200 to the inch
 
 
-def test_a_script_without_a_font_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_letters_without_a_font_give_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from matplotlib import font_manager
 
-    monkeypatch.setattr(font_manager.fontManager, "ttflist", [])
-    monkeypatch.setattr(font_manager, "findfont", lambda *_, **__: str(Path(font_manager.__file__).parent
-                        / "mpl-data/fonts/ttf/DejaVuSans.ttf"))  # fmt: skip
-    assert drawing.covering_fonts([f"{DEVANAGARI} x"]) == (["DejaVu Sans"], ["Devanagari"])
-
-
-def test_a_missing_font_gives_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "covering_fonts", lambda _: (["DejaVu Sans"], ["Devanagari"]))
-    with pytest.warns(UserWarning, match="no installed font covers Devanagari: install fonts-noto"):
+    kept = [font for font in font_manager.fontManager.ttflist if font.name == "DejaVu Sans"]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", kept)
+    with pytest.warns(UserWarning, match="no installed font has some of the letters: install fonts-noto") as caught:
         drawing.draw(drawn(DEVANAGARI), tmp_path / "x.png")
+    assert len(caught) == 1
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_no_other_font_is_needed_for_letters_of_the_first() -> None:
-    assert drawing.covering_fonts(["été", ARABIC]) == (["DejaVu Sans"], [])
 
 
 @pytest.mark.parametrize(
@@ -132,3 +125,56 @@ def test_a_trace_without_attention_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no attention to show"):
         drawing.draw(made("a", "b"), tmp_path / "x.png")
     assert not (tmp_path / "x.png").exists()
+
+
+# Training curves.
+
+
+def journal(updates: int, every: int, metric: str = "bleu") -> list[dict[str, Any]]:
+    lines: list[dict[str, Any]] = []
+    for update in range(1, updates + 1):
+        numbers = {"loss": 5 / update, "learning_rate": 1e-4 * update, "grad_norm": 1.0, "tokens": 100, "seconds": 0.1}
+        lines.append({"kind": "update", "update": update, **numbers})
+        if update % every == 0:
+            lines.append({"kind": "validation", "update": update, "valid_loss": 2.0, metric: 30.0})
+    return lines
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "lines",
+    [journal(40, 10), journal(10, 10), journal(3, 10, "none"), journal(1, 10), []],
+    ids=["several validations", "one validation", "no validation", "one update", "nothing"],
+)
+def test_every_run_can_be_drawn(lines: list[dict[str, Any]]) -> None:
+    files = drawing.draw_training(lines, best=10, title="a $run$ of_mine")
+    assert int.from_bytes(files["training.png"][16:20], "big") > 1000  # a PNG begins with its width
+    assert b"<svg" in files["training.svg"]
+
+
+@pytest.mark.slow
+def test_the_kept_update_is_marked() -> None:
+    svg = drawing.draw_training(journal(40, 10), best=20, title="mine")["training.svg"].decode()
+    assert "kept: 30.00 at 20" in svg
+    assert "BLEU on the validation set" in svg
+
+
+@pytest.mark.parametrize(("updates", "scale"), [(10, "linear"), (40, "log")])
+def test_a_wide_range_of_losses_is_drawn_on_a_logarithmic_scale(updates: int, scale: str) -> None:
+    axes = Figure().add_subplot()
+    drawing.draw_losses(axes, journal(updates, 50), 0)
+    assert axes.get_yscale() == scale
+
+
+def test_a_repeated_update_counts_once_with_its_last_value() -> None:
+    lines = [{"kind": "update", "update": number, "loss": loss} for number, loss in ((1, 5.0), (2, 4.0), (2, 3.0))]
+    assert drawing.series(lines, "update", "loss") == ([1, 2], [5.0, 3.0])
+
+
+def test_nan_is_not_drawn() -> None:
+    lines = [{"kind": "update", "update": 1, "loss": float("nan")}, {"kind": "update", "update": 2, "loss": 1.0}]
+    assert drawing.series(lines, "update", "loss") == ([2], [1.0])
+
+
+def test_a_short_curve_is_not_smoothed() -> None:
+    assert drawing.smooth(([1, 2, 3], [3.0, 1.0, 2.0])) == ([1, 2, 3], [3.0, 1.0, 2.0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from regard.config import find_config
 from regard.counting import count
 from regard.errors import FolderError, RunError
 from regard.evaluation.metrics import Bucket
-from regard.inspection import race
+from regard.inspection.attribution import attention
 from regard.stories import lineage
 from regard.training.journal import Journal
+from tests.inspection.traces import made
 
 SMALL = {"train": 200, "valid": 20, "test": 20}
 
@@ -67,12 +69,63 @@ def test_several_seeds_give_their_mean_lowest_and_highest_score() -> None:
 
 
 def test_the_page_shows_every_racer_and_escapes_their_names() -> None:
-    page = race.page(raced(racer("no attention", 40.0, 10.0), racer("<b>", 90.0, 88.0)), {"no attention": "le chat"})
+    page = lineage.page(raced(racer("no attention", 40.0, 10.0), racer("<b>", 90.0, 88.0)), {"no attention": "le chat"})
     assert "no attention" in page
     assert "&lt;b&gt;" in page
     assert "<b>:" not in page
-    assert "http://" not in page
-    assert "https://" not in page
+    assert not re.search(r"https?://(?!www\.w3\.org)", page)
+
+
+# The page.
+
+MAP = attention(made("one two", "un deux", [[1.0, 0.0, 0.0]] * 3), "cross")
+
+
+def drawn(curve: tuple[tuple[float, float], ...] = ((2.0, 5.0), (9.0, 1.0)), **more: Any) -> str:
+    racers = [racer("no attention", 40.0, 10.0), racer("dot", 90.0, 50.0)]
+    parts = ({"a": 9, "c": 1}, {"a": 9, "b": 1, "c": 1})
+    for entry, counts in zip(racers, parts, strict=True):
+        entry |= {"curve": curve, "parameters": {"total": sum(counts.values()), "parts": counts}}
+    return lineage.page(raced(*racers) | more, {"no attention": "le chat", "dot": MAP})
+
+
+def test_each_claim_is_above_its_models() -> None:
+    table = drawn().partition("<tbody>")[2].partition("</tbody>")[0]
+    found = re.findall(r"Without attention|With attention|</svg>no attention|</svg>dot", table)
+    assert found == ["Without attention", "</svg>no attention", "With attention", "</svg>dot"]
+
+
+def test_a_verdict_says_whether_it_holds_and_by_how_much() -> None:
+    page = drawn()
+    assert re.findall(r"✓ holds|✗ fails", page) == ["✓ holds", "✗ fails"]
+    assert "40.0 → 10.0</td><td>−75%" in page
+
+
+def test_without_verdicts_there_are_no_claims() -> None:
+    assert "The claims" not in drawn(verdicts=[])
+
+
+def test_every_racer_is_named_in_the_legends() -> None:
+    legends = re.findall(r'<ul class="legend">(.*?)</ul>', drawn())
+    assert [re.findall(r"no attention|dot", legend) for legend in legends] == [["no attention", "dot"]] * 2
+
+
+def test_long_times_are_shown_in_minutes() -> None:
+    assert "seconds of training" in drawn()
+    assert "minutes of training" in drawn(((100.0, 5.0), (1000.0, 0.1)))
+
+
+def test_a_race_without_validations_says_so() -> None:
+    assert "There was no validation." in drawn(())
+
+
+def test_parts_are_in_the_order_of_the_model_with_the_most_parts() -> None:
+    page = drawn()
+    assert re.findall(r'<tr><th scope="row">([abc])</th>', page) == ["a", "b", "c"]
+
+
+def test_a_model_without_attention_shows_its_translation() -> None:
+    assert "le chat" in drawn()
 
 
 def test_all_models_have_about_the_same_number_of_parameters() -> None:

@@ -1,17 +1,19 @@
-"""Charts: points with intervals, curves and heat maps as SVG and HTML, in the colours of the page."""
+"""Charts: points with intervals and curves as SVG, in the colours of the page."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from itertools import pairwise
 from typing import Any, NamedTuple
 
-from regard.inspection.attribution import Map
+from regard.inspection.pages import table
 
 WIDTH, HEIGHT = 640, 270
 LEFT, RIGHT, TOP, BOTTOM = 34, 8, 26, 36  # margins
 MAX_TICKS = 6
+MAX_MARKED = 30  # points of a curve that are marked with its shape
 FEW_WORDS = 30  # F1 of fewer words says little
 # A shape for each series beside its colour, for colour-blind readers and black-and-white prints.
 SHAPES = (
@@ -25,54 +27,13 @@ SHAPES = (
 
 
 class Point(NamedTuple):
-    """A value with its interval."""
+    """A point of a chart as shares of its width and height."""
 
-    value: float
-    low: float
-    high: float
-
-
-class Group(NamedTuple):
-    """A bucket on the horizontal axis with a point of each series, or None if it has no interval."""
-
-    label: str
-    size: int
-    small: bool
-    points: Sequence[Point | None]
-
-
-def length_group(bucket: Mapping[str, Any], series: Sequence[Mapping[str, float]]) -> Group:
-    """A bucket of sentence length with the BLEU of each series."""
-    points = [_point(score["bleu"], score["low"], score["high"], few=bucket["small"]) for score in series]
-    return Group(_span(bucket), bucket["sentences"], bucket["small"], points)
-
-
-def frequency_group(bucket: Mapping[str, Any]) -> Group:
-    """A bucket of word frequency with its F1 in percent."""
-    few = bucket["words"] < FEW_WORDS
-    return Group(
-        _span(bucket),
-        bucket["words"],
-        few,
-        [_point(*(100 * bucket[name] for name in ("f1", "low", "high")), few=few)],
-    )
-
-
-def _point(value: float, low: float, high: float, *, few: bool) -> Point | None:
-    """None if a small bucket has a bootstrap interval of almost zero width, which would look certain."""
-    return None if few and high - low < 0.05 else Point(value, low, high)
-
-
-def _span(bucket: Mapping[str, Any]) -> str:
-    first, last = bucket["from"], bucket["to"]
-    return f"{first}+" if last is None else f"{first}" if first == last else f"{first}–{last}"
-
-
-def figure(title: str, note: str, drawing: str) -> str:
-    """A card with a title, a note and a drawing."""
-    return (
-        f'<figure class="card"><figcaption><h2>{escape(title)}</h2><p>{escape(note)}</p></figcaption>{drawing}</figure>'
-    )
+    x: float
+    y: float
+    interval: tuple[float, float] | None = None
+    hollow: bool = False
+    hint: str = ""
 
 
 def series_key(number: int) -> str:
@@ -81,153 +42,180 @@ def series_key(number: int) -> str:
     return f'<svg class="key s{number % 6}" viewBox="-6 -6 12 12" aria-hidden="true"><path d="{shape}"/></svg>'
 
 
-def _chart(names: Sequence[str], description: str, axis: str, drawing: str) -> str:
-    """An SVG with the title of its horizontal axis, and a legend if it has several series."""
-    keys = "".join(f"<li>{series_key(number)}{escape(name)}</li>" for number, name in enumerate(names))
+def _chart(
+    series: Mapping[str, Sequence[Point | None]],
+    unit: str,
+    axis: str,
+    description: str,
+    *,
+    heights: Mapping[float, str],
+    places: Sequence[tuple[float, str, str]],
+    joined: bool = True,
+) -> str:
+    """An SVG with numbers at heights and two lines of text at places, its axes' titles, and a legend of its series."""
+
+    def x(share: float) -> str:
+        return f"{LEFT + share * (WIDTH - RIGHT - LEFT):.1f}"
+
+    def y(share: float, below: float = 0.0) -> str:
+        return f"{TOP + (1 - share) * (HEIGHT - TOP - BOTTOM) + below:.1f}"
+
+    parts = [
+        f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(share)}" y2="{y(share)}"/>'
+        f'<text class="mark" x="{LEFT - 6}" y="{y(share, 3.5)}">{text}</text>'
+        for share, text in heights.items()
+    ]
+    parts += [
+        f'<text x="{x(share)}" y="{y(0, 17)}">{label}</text>'
+        f'<text class="size" x="{x(share)}" y="{y(0, 31)}">{below}</text>'
+        for share, label, below in places
+    ]
+    parts.append(f'<text class="axis" x="2" y="11">{escape(unit)}</text>')
+    for number, points in enumerate(series.values()):
+        colour = f"s{number % 6}"
+        parts += [
+            f'<line class="path {colour}{" few" * (one.hollow or two.hollow)}"'
+            f' x1="{x(one.x)}" y1="{y(one.y)}" x2="{x(two.x)}" y2="{y(two.y)}"/>'
+            for one, two in pairwise(points)
+            if joined and one is not None and two is not None
+        ]
+        for point in points if len(points) <= MAX_MARKED else ():
+            if point is None:
+                continue
+            bars = ""
+            if point.interval is not None:
+                low, high = map(y, point.interval)
+                bars = f'<path class="interval" d="M{x(point.x)} {low}V{high}m-3 0h6M{x(point.x)} {low}m-3 0h6"/>'
+            parts.append(
+                f'<g class="point {colour}{" few" * point.hollow}"><title>{escape(point.hint)}</title>{bars}'
+                f'<path d="{SHAPES[number % 6]}" transform="translate({x(point.x)} {y(point.y)}) scale(.8)"/></g>'
+            )
+    keys = "".join(f"<li>{series_key(number)}{escape(name)}</li>" for number, name in enumerate(series))
     return (
         f'<div class="scroll"><svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
-        f' aria-label="{escape(description)}">{drawing}</svg></div><p class="across">{escape(axis)}</p>'
+        f' aria-label="{escape(description)}">{"".join(parts)}</svg></div><p class="across">{escape(axis)}</p>'
         + f'<ul class="legend">{keys}</ul>'
-        * (len(names) > 1)
+        * (len(series) > 1)
     )
-
-
-def _x(share: float) -> float:
-    return LEFT + share * (WIDTH - RIGHT - LEFT)
-
-
-def _y(share: float) -> float:
-    return TOP + (1 - share) * (HEIGHT - TOP - BOTTOM)
-
-
-def _frame(unit: str, ticks: Iterable[tuple[float, str]]) -> str:
-    """Grid lines at these shares of the height with their numbers, and the unit of the vertical axis."""
-    lines = "".join(
-        f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{_y(share):.1f}" y2="{_y(share):.1f}"/>'
-        f'<text class="mark" x="{LEFT - 6}" y="{_y(share) + 3.5:.1f}">{text}</text>'
-        for share, text in ticks
-    )
-    return f'{lines}<text class="axis" x="2" y="11">{escape(unit)}</text>'
 
 
 # Points with intervals.
 
 
+class Score(NamedTuple):
+    """A value with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Group(NamedTuple):
+    """A bucket on the horizontal axis with a score of each series, or None if it has no interval."""
+
+    label: str
+    size: int
+    small: bool
+    scores: Sequence[Score | None]
+
+
+def length_group(bucket: Mapping[str, Any], series: Sequence[Mapping[str, float]]) -> Group:
+    """A bucket of sentence length with the BLEU of each series."""
+    return _group(bucket, "sentences", bucket["small"], [(x["bleu"], x["low"], x["high"]) for x in series])
+
+
+def frequency_group(bucket: Mapping[str, Any]) -> Group:
+    """A bucket of word frequency with its F1 in percent."""
+    scores = (100 * bucket["f1"], 100 * bucket["low"], 100 * bucket["high"])
+    return _group(bucket, "words", bucket["words"] < FEW_WORDS, [scores])
+
+
+def _group(bucket: Mapping[str, Any], unit: str, small: bool, scores: Sequence[tuple[float, float, float]]) -> Group:
+    """A score is None if a small bucket has a bootstrap interval of almost zero width, which would look certain."""
+    first, last = bucket["from"], bucket["to"]
+    label = f"{first}+" if last is None else f"{first}" if first == last else f"{first}–{last}"
+    certain = [None if small and high - low < 0.05 else Score(value, low, high) for value, low, high in scores]
+    return Group(label, bucket[unit], small, certain)
+
+
 def interval_chart(groups: Sequence[Group], names: Sequence[str], unit: str, axis: str, *, joined: bool = True) -> str:
-    """Points with their intervals over buckets, and the same as a table; no point is drawn without its interval."""
-    description = f"{unit} by {axis}: " + "; ".join(_describe(group, names, unit) for group in groups)
-    bounds = [end for group in groups for point in group.points if point for end in (point.low, point.high)]
-    low, high = _range(bounds)
+    """Scores with their intervals over buckets, and the same as a table; none is drawn without its interval."""
+    bounds = [bound for group in groups for score in group.scores if score for bound in (score.low, score.high)]
+    high = min(math.ceil(max(bounds, default=100.0) / 10) * 10, 100)
+    low = max(min(math.floor(min(bounds, default=0.0) / 10) * 10, high - 20), 0)
+    high = max(high, low + 20)  # multiples of ten around all values, at least twenty apart
+    step = 1 / max(len(groups), 1)
 
-    def y(value: float) -> float:
-        return _y((min(max(value, low), high) - low) / (high - low))
+    def height(value: float) -> float:
+        return (min(max(value, low), high) - low) / (high - low)
 
-    ticks = range(low, high + 1, 20 if high - low > 50 else 10 if high - low > 30 else 5)
-    parts = [_frame(unit, [((tick - low) / (high - low), str(tick)) for tick in ticks])]
-    step = _x(1 / max(len(groups), 1)) - LEFT
-    for number in range(len(names)):
-        offset = (number - (len(names) - 1) / 2) * min(14, step * 0.72 / len(names))
-        xs = [LEFT + step * (index + 0.5) + offset for index in range(len(groups))]
-        parts.append(_series(groups, number, xs, y, joined=joined))
-    for index, group in enumerate(groups):
-        x, bottom = LEFT + step * (index + 0.5), _y(0.0)
-        few = "" if any(group.points) else f'<text class="size" x="{x:.1f}" y="{bottom - 8:.1f}">too few</text>'
-        parts.append(
-            f'<text x="{x:.1f}" y="{bottom + 17:.1f}">{group.label}</text>'
-            f'<text class="size" x="{x:.1f}" y="{bottom + 31:.1f}">{group.size:,}</text>{few}'
-        )
-    return _chart(names, description, axis, "".join(parts)) + _table(groups, names)
+    series: dict[str, list[Point | None]] = {}
+    for number, name in enumerate(names):
+        offset = (number - (len(names) - 1) / 2) * min(0.023, step * 0.72 / len(names))
+        series[name] = []
+        for index, group in enumerate(groups):
+            score = group.scores[number]
+            point = None
+            if score is not None:
+                hint = f"{group.label}: {score.value:.1f} ({score.low:z.1f} to {score.high:.1f}), {group.size:,}"
+                interval = (height(score.low), height(score.high))
+                point = Point(step * (index + 0.5) + offset, height(score.value), interval, group.small, hint)
+            series[name].append(point)
+    every = 20 if high - low > 50 else 10 if high - low > 30 else 5
+    cells = [
+        [
+            f"{score.value:.1f}<br><span class=soft>{score.low:z.1f}–{score.high:.1f}</span>" if score else ""
+            for score in row
+        ]
+        for row in zip(*(group.scores for group in groups), strict=True)
+    ]
+    chart = _chart(
+        series,
+        unit,
+        axis,
+        f"{unit} by {axis}: " + "; ".join(_describe(group, names, unit) for group in groups),
+        heights={height(tick): str(tick) for tick in range(low, high + 1, every)},
+        places=[
+            (step * (index + 0.5), group.label, f"{group.size:,}" + ": too few" * (not any(group.scores)))
+            for index, group in enumerate(groups)
+        ],
+        joined=joined,
+    )
+    rows = [[escape(name), *row] for name, row in zip(names, cells, strict=False)]
+    values = table(["", *(group.label for group in groups)], rows)
+    return f'{chart}<details class="more"><summary>as a table</summary>{values}</details>'
 
 
 def _describe(group: Group, names: Sequence[str], unit: str) -> str:
     values = ", ".join(
-        f"{name if len(names) > 1 else unit} {point.value:.1f} from {point.low:z.1f} to {point.high:.1f}"
-        for name, point in zip(names, group.points, strict=True)
-        if point
+        f"{name if len(names) > 1 else unit} {score.value:.1f} from {score.low:z.1f} to {score.high:.1f}"
+        for name, score in zip(names, group.scores, strict=True)
+        if score
     )
     return f"{group.label}, {group.size:,}: {values or 'too few to say'}"
-
-
-def _series(
-    groups: Sequence[Group], number: int, xs: Sequence[float], y: Callable[[float], float], *, joined: bool
-) -> str:
-    colour, lines, points, previous = f"s{number % 6}", [], [], None
-    for group, x in zip(groups, xs, strict=True):
-        point = group.points[number]
-        if point is None:
-            previous = None
-            continue
-        middle, low, high = y(point.value), y(point.low), y(point.high)
-        if joined and previous is not None:
-            few = " few" * (group.small or previous[2])
-            lines.append(
-                f'<line class="path {colour}{few}" x1="{previous[0]:.1f}" y1="{previous[1]:.1f}"'
-                f' x2="{x:.1f}" y2="{middle:.1f}"/>'
-            )
-        hint = f"{group.label}: {point.value:.1f} ({point.low:z.1f} to {point.high:.1f}), {group.size:,}"
-        points.append(
-            f'<g class="point {colour}{" few" * group.small}"><title>{escape(hint)}</title>'
-            f'<path class="interval" d="M{x:.1f} {low:.1f}V{high:.1f}m-3 0h6M{x - 3:.1f} {low:.1f}h6"/>'
-            f'<path d="{SHAPES[number % 6]}" transform="translate({x:.1f} {middle:.1f}) scale(.8)"/></g>'
-        )
-        previous = x, middle, group.small
-    return "".join(lines + points)
-
-
-def _table(groups: Sequence[Group], names: Sequence[str]) -> str:
-    """The values of a chart as a table."""
-
-    def cell(point: Point | None) -> str:
-        if point is None:
-            return "<td></td>"
-        return f'<td>{point.value:.1f}<br><span class="soft">{point.low:z.1f}–{point.high:.1f}</span></td>'
-
-    head = "".join(f'<th scope="col">{group.label}</th>' for group in groups)
-    rows = "".join(
-        f'<tr><th scope="row">{escape(name)}</th>{"".join(cell(group.points[number]) for group in groups)}</tr>'
-        for number, name in enumerate(names)
-    )
-    return (
-        '<details class="more"><summary>as a table</summary><div class="scroll" tabindex="0" role="region"'
-        f' aria-label="as a table"><table class="data"><thead><tr><th></th>{head}</tr></thead><tbody>{rows}</tbody>'
-        "</table></div></details>"
-    )
-
-
-def _range(bounds: Sequence[float]) -> tuple[int, int]:
-    """Multiples of ten around all values, at least twenty apart and at most 100."""
-    low = int(min(bounds, default=0.0) // 10 * 10)
-    high = min(int(-(-max(bounds, default=100.0) // 10) * 10), 100)
-    low = max(min(low, high - 20), 0)
-    return low, max(high, low + 20)
 
 
 # Curves.
 
 
-def curve_chart(curves: Mapping[str, Sequence[Sequence[float]]], unit: str, axis: str) -> str:
+def curve_chart(curves: Mapping[str, Sequence[tuple[float, float]]], unit: str, axis: str) -> str:
     """Curves of (x, y) points over an axis from 0, on a logarithmic scale."""
     points = [point for curve in curves.values() for point in curve]
-    ends = "; ".join(f"{name} {curve[-1][1]:.3f} after {curve[-1][0]:.0f}" for name, curve in curves.items() if curve)
     width = max(x for x, _ in points) or 1.0
     low, high = min(y for _, y in points) * 0.9, max(y for _, y in points) * 1.1
 
     def height(value: float) -> float:
         return math.log(value / low) / math.log(high / low)
 
-    parts = [_frame(unit, [(height(value), f"{value:g}") for value in log_ticks(low, high)])]
-    for value in round_ticks(0.0, width):
-        parts.append(f'<text x="{_x(value / width):.1f}" y="{_y(0) + 17:.1f}">{value:g}</text>')
-    for number, (name, curve) in enumerate(curves.items()):
-        positions = [(_x(x / width), _y(height(y))) for x, y in curve]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in positions)
-        shape = SHAPES[number % 6]
-        dots = "".join(f'<path d="{shape}" transform="translate({x:.1f} {y:.1f}) scale(.7)"/>' for x, y in positions)
-        parts.append(
-            f'<g class="point s{number % 6}"><title>{escape(name)}</title>'
-            f'<polyline class="path" points="{path}"/>{dots}</g>'
-        )
-    return _chart(list(curves), f"{unit} at the end: {ends}", axis, "".join(parts))
+    ends = "; ".join(f"{name} {curve[-1][1]:.3f} after {curve[-1][0]:.0f}" for name, curve in curves.items() if curve)
+    return _chart(
+        {name: [Point(x / width, height(y), hint=name) for x, y in curve] for name, curve in curves.items()},
+        unit,
+        axis,
+        f"{unit} at the end: {ends}",
+        heights={height(value): f"{value:g}" for value in log_ticks(low, high)},
+        places=[(value / width, f"{value:,g}", "") for value in round_ticks(0.0, width)],
+    )
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -243,29 +231,3 @@ def round_ticks(low: float, high: float) -> Iterator[float]:
     power = 10.0 ** math.floor(math.log10(span))
     step = next(step for share in (0.1, 0.2, 0.5, 1, 2) if span / (step := share * power) < MAX_TICKS)
     yield from (step * number for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1))
-
-
-# Heat maps.
-
-
-def heatmaps(title: str, note: str, maps: Mapping[str, Map | str]) -> str:
-    """Small heat maps side by side, each under its name; a model without attention shows what it writes instead."""
-    cells = "".join(f'<div><h3 dir="auto">{escape(name)}</h3>{_heatmap(shown)}</div>' for name, shown in maps.items())
-    return (
-        f'<section class="card"><h2>{escape(title)}</h2><p>{escape(note)}</p><div class="heats">{cells}</div></section>'
-    )
-
-
-def _heatmap(shown: Map | str) -> str:
-    if isinstance(shown, str):
-        return f'<p class="soft">It has no attention. It writes:</p><p dir="auto">{escape(shown)}</p>'
-    where, values = shown.picture()
-    head = "".join(f'<th scope="col"><span>{escape(word)}</span></th>' for word in shown.columns.words)
-    rows = "".join(
-        f'<tr><th scope="row">{escape(word)}</th>'
-        + "".join(f'<td style="--w:{100 * weight:.0f}" title="{weight:.2f}"></td>' for weight in weights)
-        + "</tr>"
-        for word, weights in zip(shown.rows.words, values.tolist(), strict=True)
-    )
-    table = f'<table class="heat"><thead><tr><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>'
-    return f'<div class="scroll">{table}</div>' + f'<p class="soft">{where}</p>' * bool(where)

@@ -1,10 +1,13 @@
-"""Drawing: a heat map of a trace as PNG or SVG for a paper, or as a page."""
+"""Drawing: heat maps and training curves as PNG and SVG files, for papers, by matplotlib."""
 
 from __future__ import annotations
 
-import functools
 import io
+import logging
+import math
 import re
+import statistics
+import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,33 +20,39 @@ from regard.inspection import inspector
 from regard.inspection.attribution import MEANINGS, UNITS, Map, explain
 from regard.inspection.quality import QualityWarning
 from regard.inspection.trace import Trace
-from regard.text.scripts import script_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from torch import Tensor
 
 SUFFIXES = (".html", ".png", ".svg")
-LARGE_CELL, SMALL_CELL = 0.32, 0.155  # inches: of few words, and of many
-FEW_WORDS, MANY_WORDS = 14, 60  # along an axis, between which cells shrink
+CELL = 0.26  # inches; labels of 9 points at 45 degrees do not overlap
 MAX_LABEL = 30  # letters of a word
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML 1.0 does not allow
-MAX_SLANTED = 40  # with more words, slanted labels would overlap: they are vertical
 INK, SOFT = "#23262b", "#6b7078"
 # even steps in lightness, so that a black-and-white print shows the same
 POSITIVE = ("#ffffff", "#cfe1f2", "#7fb2d9", "#2f77b4", "#0b3c75", "#041d3d")
 NEGATIVE = ("#ffffff", "#f8d6cd", "#ec9a86", "#c9503f", "#8a1f17", "#4d0b08")
+# Okabe and Ito's colours, which colour-blind readers can tell apart.
+BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#AA4499", "#777777"
 FONT = "DejaVu Sans"  # comes with matplotlib
 # Fonts that an SVG requests from the viewer, which also shapes Arabic and Hebrew.
 SVG_FONTS = ["Noto Sans", "Segoe UI", "Helvetica Neue", "Arial Unicode MS", "Arial", "sans-serif"]
 STYLE = {
     "font.size": 9,
     "text.color": INK,
+    "text.parse_math": False,  # a dollar sign starts no formula
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
     "axes.edgecolor": "#b9b9b9",
     "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.6,
     "xtick.color": INK,
     "ytick.color": INK,
+    "legend.frameon": False,
     "svg.fonttype": "none",  # keep text as text
     "svg.hashsalt": "regard",  # the same drawing is the same file
 }
@@ -62,7 +71,7 @@ def draw(
 ) -> None:
     """Write a figure of the first map, or a page with all maps; by default they show attention.
 
-    A script that no installed font covers gives a warning and is drawn as boxes.
+    Letters that no installed font has give a warning and are drawn as boxes.
     """
     path = Path(path)
     check_suffix(path)
@@ -71,7 +80,7 @@ def draw(
         page = inspector.page(trace, maps, title=title, layer=layer, head=head, warned=warned)
         return write_file(path, page, force=force)
     shown = maps[0] if maps else explain(trace, "attention")
-    return write_file(path, picture(shown, path.suffix[1:], layer=layer, head=head, title=title), force=force)
+    return write_file(path, heat_map(shown, path.suffix[1:], layer=layer, head=head, title=title), force=force)
 
 
 def check_suffix(path: Path, also: Sequence[str] = ()) -> None:
@@ -81,75 +90,84 @@ def check_suffix(path: Path, also: Sequence[str] = ()) -> None:
         raise ConfigError(f"{path} must end in {', '.join(others)} or {last}")
 
 
-def picture(shown: Map, kind: str, *, layer: int | None = None, head: int | None = None, title: str) -> bytes:
-    """A map as a "png" or "svg" file."""
+# Files.
+
+
+@contextmanager
+def _figure(size: tuple[float, float], fonts: Sequence[str] = (FONT,), **options: Any) -> Iterator[Figure]:
+    """An empty figure in the style of all figures, without a window or display."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    with rc_context({**STYLE, "font.family": list(fonts)}):  # type: ignore[dict-item]
+        figure = Figure(figsize=size, **options)
+        FigureCanvasAgg(figure)
+        yield figure
+
+
+def _file(figure: Figure, kind: str, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
+    figure.savefig(buffer, format=kind, dpi=200, metadata=metadata, **options)
+    return buffer.getvalue()
+
+
+# Heat maps.
+
+
+def heat_map(shown: Map, kind: str, *, layer: int | None = None, head: int | None = None, title: str) -> bytes:
+    """A map as a "png" or "svg" file."""
+    from matplotlib import font_manager
+    from matplotlib.colors import LinearSegmentedColormap
 
     where, values = shown.picture(layer, head)
     if not values.numel():
         raise InputError("there are no words to draw")
-    heading = [title, shown.method, *([shown.kind] if shown.kind != "cross" else []), *([where] if where else [])]
-    letters = [*shown.rows.words, *shown.columns.words, title]
-    # An SVG is drawn with the fonts of its viewer.
-    fonts, missing = covering_fonts(letters) if kind == "png" else ([FONT, *SVG_FONTS], [])
-    for script in missing:
-        warnings.warn(
-            f"no installed font covers {script}: install fonts-noto (Debian, Ubuntu) or Noto Sans, or write an .svg",
-            stacklevel=3,
-        )
-    with rc_context({**STYLE, "font.family": fonts}), _quiet():  # type: ignore[dict-item]
-        figure = Figure(figsize=(4, 4), layout=ConstrainedLayoutEngine(h_pad=0.1))
-        FigureCanvasAgg(figure)  # no window, no display
-        axes = figure.add_subplot()
-        _draw_cells(figure, axes, shown, values)
-        _add_titles(figure, axes, _writable(" · ".join(heading)), MEANINGS[shown.method])
-        return _figure_bytes(figure, kind)
-
-
-# The drawing.
-
-
-def _draw_cells(figure: Figure, axes: Axes, shown: Map, values: Tensor) -> None:
     rows, columns = values.shape
-    side = _cell_size(max(rows, columns))
-    size = min(9.0, side * 72 * 0.72)  # points: a label is no higher than its row
-    high = float(values.abs().max()) or 1.0
-    colours = _colours(NEGATIVE[::-1] + POSITIVE[1:] if shown.signed else POSITIVE)
-    # cells instead of an image: an SVG stays sharp at any size
-    mesh = axes.pcolormesh(values.numpy(), cmap=colours, vmin=-high if shown.signed else 0.0, vmax=high)
-    axes.set(xlim=(0, columns), ylim=(rows, 0), aspect="equal")
-    axes.set_xticks([index + 0.5 for index in range(columns)])
-    axes.set_yticks([index + 0.5 for index in range(rows)])
-    axes.xaxis.tick_top()
-    upright = columns > MAX_SLANTED
-    axes.set_xticklabels(
-        _short(shown.columns.words), rotation=90 if upright else 45, rotation_mode="anchor", fontsize=size
-    )
-    axes.set_yticklabels(_short(shown.rows.words), fontsize=size)
-    for label, special in _labels(axes, shown):
-        label.set_parse_math(False)  # a dollar sign starts no formula
-        label.set_color(SOFT if special else INK)
-    for label in axes.get_xticklabels():
-        label.set(ha="left", va="center" if upright else "baseline")
-    axes.tick_params(length=0, pad=4)
-    axes.set_xticks(range(1, columns), minor=True)
-    axes.set_yticks(range(1, rows), minor=True)
-    axes.tick_params(which="minor", length=0)
-    axes.set_axisbelow(False)  # the grid hides the seams between cells
-    axes.grid(which="minor", color="#ffffff", linewidth=0.5)
-    bar = figure.colorbar(mesh, ax=axes, shrink=min(1.0, 2.2 / (rows * side)), aspect=14, pad=0.02, anchor=(0, 1))
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(labelsize=7.5, length=2, color=SOFT, labelcolor=SOFT)
-    bar.set_label(UNITS[shown.method], fontsize=7.5, color=SOFT)
-    words = [max(map(len, _short(side.words))) for side in (shown.rows, shown.columns)]
-    letter = size / 72 * 0.62  # inches, about
-    figure.set_size_inches(side * columns + words[0] * letter + 1.35, side * rows + words[1] * letter + 0.95)
+    heading = " · ".join(filter(None, [title, shown.method, shown.kind if shown.kind != "cross" else "", where]))
+    # An SVG is drawn with the fonts of its viewer.
+    noto = sorted({font.name for font in font_manager.fontManager.ttflist if font.name.startswith("Noto Sans")})
+    with (
+        _figure((CELL * columns, CELL * rows), [FONT, *(SVG_FONTS if kind == "svg" else noto)]) as figure,
+        _one_warning_about_fonts(kind),
+    ):
+        axes = figure.add_axes((0, 0, 1, 1))  # labels, title and colour bar lie outside; the file has room for them
+        colours = NEGATIVE[::-1] + POSITIVE[1:] if shown.signed else POSITIVE
+        high = float(values.abs().max()) or 1.0
+        # cells instead of an image: an SVG stays sharp at any size
+        mesh = axes.pcolormesh(
+            values.numpy(),
+            cmap=LinearSegmentedColormap.from_list("attention", list(colours)),
+            vmin=-high if shown.signed else 0.0,
+            vmax=high,
+            edgecolors="white",
+            linewidth=0.4,
+        )
+        axes.set(xlim=(0, columns), ylim=(rows, 0))
+        axes.spines[:].set_visible(True)
+        axes.xaxis.tick_top()
+        axes.tick_params(length=0, pad=4)
+        axes.set_xticks([index + 0.5 for index in range(columns)], _labels(shown.columns.words))
+        axes.set_yticks([index + 0.5 for index in range(rows)], _labels(shown.rows.words))
+        for label, special in zip(axes.get_xticklabels(), shown.columns.special, strict=True):
+            label.set(rotation=45, rotation_mode="anchor", ha="left", color=SOFT if special else INK)
+        for label, special in zip(axes.get_yticklabels(), shown.rows.special, strict=True):
+            label.set(color=SOFT if special else INK)
+        bar = figure.colorbar(mesh, cax=figure.add_axes((1 + 0.1 / (CELL * columns), 0, 0.1 / (CELL * columns), 1)))
+        bar.outline.set_visible(False)
+        bar.ax.tick_params(labelsize=7.5, length=2, color=SOFT, labelcolor=SOFT)
+        bar.set_label(UNITS[shown.method], fontsize=7.5, color=SOFT)
+        letters = max(56, int(CELL * columns * 16))  # in a line below and above the map, about
+        meaning = MEANINGS[shown.method]
+        axes.set_title(textwrap.fill(_writable(heading), letters), fontsize=9.5, fontweight="bold", pad=12)
+        meaning = textwrap.fill(meaning[0].upper() + meaning[1:], int(letters * 1.3))
+        axes.set_xlabel(meaning, fontsize=7, color=SOFT, loc="left", labelpad=7)
+        axes.xaxis.set_label_position("bottom")
+        return _file(figure, kind, bbox_inches="tight", pad_inches=0.1)
 
 
-def _short(words: Sequence[str]) -> list[str]:
+def _labels(words: Sequence[str]) -> list[str]:
     return [_writable(word if len(word) <= MAX_LABEL else word[: MAX_LABEL - 1] + "…") for word in words]
 
 
@@ -158,96 +176,103 @@ def _writable(text: str) -> str:
     return NOT_XML.sub("\ufffd", text)
 
 
-def _cell_size(words: int) -> float:
-    share = min(max((words - FEW_WORDS) / (MANY_WORDS - FEW_WORDS), 0.0), 1.0)
-    return LARGE_CELL + share * (SMALL_CELL - LARGE_CELL)
-
-
-def _colours(names: Sequence[str]) -> Any:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("attention", list(names))
-
-
-def _labels(axes: Axes, shown: Map) -> Iterator[tuple[Any, bool]]:
-    yield from zip(axes.get_xticklabels(), shown.columns.special, strict=True)
-    yield from zip(axes.get_yticklabels(), shown.rows.special, strict=True)
-
-
-def _add_titles(figure: Figure, axes: Axes, title: str, meaning: str) -> None:
-    width = figure.get_size_inches()[0]
-    figure.suptitle(_wrapped(title, width, 9.5), x=0.01, ha="left", fontsize=9.5, fontweight="bold", parse_math=False)
-    axes.set_xlabel(
-        _wrapped(meaning[0].upper() + meaning[1:], width - 1, 7),
-        fontsize=7,
-        color=SOFT,
-        loc="left",
-        labelpad=7,
-        parse_math=False,
-    )
-
-
-def _wrapped(text: str, inches: float, points: float) -> str:
-    import textwrap
-
-    return "\n".join(textwrap.wrap(text, max(24, int(inches * 72 / (points * 0.56))), break_long_words=False))
-
-
-def _figure_bytes(figure: Figure, kind: str) -> bytes:
-    buffer = io.BytesIO()
-    metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
-    figure.savefig(buffer, format=kind, dpi=200, metadata=metadata, bbox_inches="tight", pad_inches=0.08)
-    return buffer.getvalue()
-
-
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence matplotlib's warnings about missing glyphs; ours name the script."""
-    import logging
-
-    log = logging.getLogger("matplotlib.font_manager")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Glyph .* missing from")
-            yield
-    finally:
-        log.setLevel(level)
+def _one_warning_about_fonts(kind: str) -> Iterator[None]:
+    """One warning for all letters of a PNG that no font has, instead of one for each of them."""
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # fonts of an SVG need not be installed here
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    if kind == "png" and any("missing from font" in str(warning.message) for warning in caught):
+        message = "no installed font has some of the letters: install fonts-noto (Debian, Ubuntu), or write an .svg"
+        warnings.warn(message, stacklevel=5)
 
 
-# Fonts.
+# Training curves.
+
+Line = dict[str, Any]
+Points = tuple[list[int], list[float]]
+METRICS = {"bleu": "BLEU", "chrf": "chrF"}
+SMOOTH_POINTS = 100  # of a smoothed curve, about
+MIN_LOG_RATIO = 20  # of the highest to the lowest loss, for a logarithmic scale
 
 
-def covering_fonts(texts: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Installed fonts that together cover these texts, and the scripts that none covers."""
-    from matplotlib import font_manager
+def draw_training(journal: Sequence[Line], *, best: int, title: str) -> dict[str, bytes]:
+    """`training.png` and `training.svg`; `best` is the update whose weights were kept."""
+    metric = next((name for name in METRICS if series(journal, "validation", name)[0]), None)
+    with _figure((9, 5.6), layout="constrained") as figure:
+        grid = figure.add_gridspec(2, 2, height_ratios=(1.5, 1))
+        losses = figure.add_subplot(grid[0, 0] if metric else grid[0, :])
+        draw_losses(losses, journal, best)
+        if metric:
+            axes, points = figure.add_subplot(grid[0, 1], sharex=losses), series(journal, "validation", metric)
+            axes.plot(*points, color=GREEN, marker="o", markersize=4)
+            axes.set(title=f"{METRICS[metric]} on the validation set", ylim=(0, 1.15 * max(points[1]) or 1.0))
+            _mark(axes, points, best)
+        rate, speed = (figure.add_subplot(grid[1, column], sharex=losses) for column in (0, 1))
+        rate.plot(*series(journal, "update", "learning_rate"), color=PURPLE)
+        rate.set(title="learning rate", ylim=(0, None))
+        seconds = dict(zip(*series(journal, "update", "seconds"), strict=True))
+        tokens = dict(zip(*series(journal, "update", "tokens"), strict=True))
+        speeds = {update: tokens[update] / seconds[update] for update in tokens if seconds.get(update)}
+        speed.plot(*smooth((list(speeds), list(speeds.values()))), color=GREY)
+        speed.set(title="target tokens per second", ylim=(0, None))
+        for axes in figure.axes:
+            axes.set(xlabel="update", axisbelow=True)
+            axes.grid(visible=True)
+            axes.locator_params(axis="x", integer=True, nbins=6)
+            axes.xaxis.set_major_formatter("{x:,.0f}")
+        speed.yaxis.set_major_formatter("{x:,.0f}")
+        losses.set_xlim(0, max([1, *(line.get("update", 0) for line in journal)]) * 1.02)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+        return {f"training.{kind}": _file(figure, kind) for kind in ("png", "svg")}
 
-    needed = {letter for text in texts for letter in text if not letter.isspace() and letter.isprintable()}
-    fonts, missing = [FONT], needed - _letters(font_manager.findfont(FONT))
-    if missing:
-        entries = {entry.fname: entry for entry in font_manager.fontManager.ttflist if _upright(entry)}
-        for file, entry in sorted(entries.items(), key=lambda item: ("Sans" not in item[1].name, item)):
-            if covered := missing & _letters(file):
-                fonts.append(entry.name)
-                missing -= covered
-            if not missing:
-                break
-    scripts = {script_of(letter) for letter in missing} - {""}
-    return fonts, sorted(scripts or {f"U+{ord(letter):04X}" for letter in missing})
+
+def series(journal: Iterable[Line], kind: str, name: str) -> Points:
+    """The updates and values of a field of the journal, without NaN and infinity."""
+    values = {line["update"]: line[name] for line in journal if line.get("kind") == kind and name in line}
+    kept = {update: value for update, value in sorted(values.items()) if math.isfinite(value)}
+    return list(kept), list(kept.values())
 
 
-def _upright(entry: Any) -> bool:
-    if entry.name.startswith("Last Resort"):  # it has a box for every character
-        return False
-    return bool(entry.style == "normal" and entry.weight in (400, "normal", "regular", "book"))
+def smooth(points: Points) -> Points:
+    """Medians of neighbouring points."""
+    updates, values = points
+    size = max(1, len(values) // SMOOTH_POINTS)
+    starts = range(0, len(values), size)
+    middle = [updates[min(start + size // 2, len(updates) - 1)] for start in starts]
+    return middle, [statistics.median(values[start : start + size]) for start in starts]
 
 
-@functools.cache
-def _letters(file: str) -> frozenset[str]:
-    from matplotlib.ft2font import FT2Font
+def draw_losses(axes: Axes, journal: Sequence[Line], best: int) -> None:
+    """The training and the validation loss, on a logarithmic scale if they differ widely."""
+    from matplotlib.ticker import LogLocator, NullLocator
 
-    try:
-        return frozenset(map(chr, FT2Font(file).get_charmap()))
-    except (RuntimeError, OSError):  # unreadable font files cover nothing
-        return frozenset()
+    training, valid = series(journal, "update", "loss"), series(journal, "validation", "valid_loss")
+    axes.plot(*training, color=BLUE, alpha=0.25, linewidth=0.7)
+    axes.plot(*smooth(training), color=BLUE, label="training")
+    axes.plot(*valid, color=ORANGE, marker="o", markersize=4, label="validation")
+    _mark(axes, valid, best)
+    axes.set_title("loss, nats per token")
+    ordered = sorted(value for value in (*training[1], *valid[1]) if value > 0)
+    if not ordered:
+        return
+    low, high = ordered[0], ordered[-1]
+    if high > MIN_LOG_RATIO * low:
+        axes.set(yscale="log", ylim=(low / 1.25, high * 1.25))
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    else:  # the first updates are far above the rest and would flatten it
+        high = ordered[len(ordered) * 97 // 100]
+        axes.set_ylim(max(low - 0.08 * (high - low or 1), 0), high + 0.08 * (high - low or 1))
+    axes.legend(loc="upper right")
+
+
+def _mark(axes: Axes, points: Points, best: int) -> None:
+    """Mark the kept update with a ring, and write its value above the panel."""
+    value = dict(zip(*points, strict=True)).get(best)
+    if value is not None:
+        axes.plot([best], [value], "o", markersize=10, markerfacecolor="none", color="black", clip_on=False, zorder=5)
+        text = f"{value:.2f}" if value >= 1 else f"{value:.3g}"
+        axes.set_title(f"kept: {text} at {best:,}", loc="right", fontsize=8)

@@ -1,4 +1,4 @@
-"""Inspector: a trace with all its maps as one self-contained page.
+"""Inspector: a trace with all its maps as one self-contained page, or as a part of another page.
 
 L layers, H heads, R rows, C columns.
 """
@@ -6,21 +6,18 @@ L layers, H heads, R rows, C columns.
 from __future__ import annotations
 
 import base64
-import html
-import json
 from collections.abc import Sequence
-from importlib.resources import files
-from string import Template
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.inspection import attribution, quality
+from regard.inspection import attribution, pages, quality
 from regard.inspection.attribution import MEANINGS, UNITS, Map
-from regard.inspection.trace import Side, Trace, average_by_word
+from regard.inspection.trace import Trace, average_by_word
 
-MAX_EXACT = 2_500  # values of a map that are written as numbers; larger maps have 8 bits for each value
+SCRIPTS = ("page.js", "heatmap.js", "inspector.js")
+"""The scripts of a page with `embed`."""
 
 
 def page(
@@ -33,122 +30,68 @@ def page(
     warned: Sequence[quality.QualityWarning] | None = None,
 ) -> str:
     """One HTML file; it opens with the first map and the given layer and head."""
-    return Template(_file("inspector.html")).substitute(
-        title=html.escape(title),
-        style=style(),
-        script=script(),
-        data=embed(trace, maps, title=title, layer=layer, head=head, warned=warned),
-    )
+    body = embed(trace, maps, layer=layer, head=head, warned=warned)
+    return pages.page(title, [body], kind="attention", scripts=SCRIPTS)
 
 
-def colours() -> str:
-    """The CSS that names the colours of every page."""
-    return _file("colours.css")
+def embed(trace: Trace, maps: Sequence[Map] = (), **options: Any) -> str:
+    """An element that the inspector's script draws into; inside <details> it is drawn when they are opened."""
+    return f'<div class="inspector">{pages.data(contents(trace, maps, **options))}</div>'
 
 
-def style() -> str:
-    """The colours and the CSS of what `script` draws, for pages that embed traces."""
-    return colours() + _file("inspector.css")
-
-
-def script() -> str:
-    """The JavaScript that defines `regardInspect(element, data)`, which draws the data of `embed`."""
-    return _file("inspector.js")
-
-
-def embed(
+def contents(
     trace: Trace,
     maps: Sequence[Map] = (),
     *,
-    title: str = "",
     layer: int | None = None,
     head: int | None = None,
     warned: Sequence[quality.QualityWarning] | None = None,
-) -> str:
-    """The trace as JSON for a script element, with weights as 8 bits in base64.
-
-    By default it has the maps and the warnings that the trace alone gives.
-    """
+) -> dict[str, Any]:
+    """The trace as plain values for the script; by default with the maps and warnings that the trace alone gives."""
     maps = maps or attribution.explain_all(trace)
-    if warned is None:
-        warned = (
-            []
-            if trace.family in ("gpt", "bert")
-            else quality.find_warnings(trace.source.text, trace.target.text, trace)
-        )
+    if warned is None and trace.family not in ("gpt", "bert"):
+        warned = quality.find_warnings(trace.source.text, trace.target.text, trace)
     if layer is not None or head is not None:
         maps[0].picture(layer, head)  # raises if they do not exist
     layers = maps[0].values.shape[0] if maps else 1
-    data = {
-        "title": title,
+    return {
         "family": trace.family,
-        "source": _words(trace.source),
-        "target": _words(trace.target),
+        "source": pages.words(trace.source),
+        "target": pages.words(trace.target),
         "score": round(trace.score, 4),
         "finished": trace.finished,
-        "warnings": [warning.message for warning in warned],
-        "maps": [_map(shown) for shown in maps],
+        "warnings": [warning.message for warning in warned or ()],
+        "maps": list(map(_map, maps)),
         "layer": attribution.default_layer(layers) if layer is None else layer,
         "head": -1 if head is None else head,
         "steps": _steps(trace),
-        "tree": [[[branch.parent, branch.subword, round(branch.log_probability, 3), branch.kept] for branch in step]
-                 for step in trace.tree],
+        "tree": [[[x.parent, x.subword, round(x.log_probability, 3), x.kept] for x in step] for step in trace.tree],
         "chosen": _chosen(trace),
         "hidden": _hidden(trace),
-    }  # fmt: skip
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c")  # no word may end the script element
-
-
-def _file(name: str) -> str:
-    return files("regard.inspection").joinpath(f"page/{name}").read_text(encoding="utf-8")
-
-
-def _words(side: Side) -> dict[str, Any]:
-    return {"text": side.text, "words": side.words, "special": [int(special) for special in side.special]}
-
-
-# Maps.
+    }
 
 
 def _map(shown: Map) -> dict[str, Any]:
-    low, high = _range(shown)
+    """A map with 16 bits for each value from low to high; the heads of a layer are followed by their combination."""
     layers, heads = shown.values.shape[:2]
-    alone = layers == heads == 1 and shown.values.numel() <= MAX_EXACT
+    values = shown.values if heads == 1 else torch.cat([shown.values, shown.joined.unsqueeze(1)], 1)
+    high = float(values.abs().max()) if values.numel() else 0.0
+    high = 1.0 if shown.method in ("attention", "rollout") else float(f"{high:.6g}") or 1.0
+    low = -high if shown.signed else 0.0
+    shares = ((values - low) / (high - low)).clamp(0, 1)
     return {
         "method": shown.method,
         "kind": shown.kind,
         "meaning": MEANINGS[shown.method],
         "unit": UNITS[shown.method],
-        "rows": _words(shown.rows),
-        "columns": _words(shown.columns),
+        "rows": pages.words(shown.rows),
+        "columns": pages.words(shown.columns),
         "layers": layers,
         "heads": heads,
         "low": low,
         "high": high,
-        "values": "" if alone else _bytes(shown.values, low, high),
-        # a single small map is written as numbers
-        "plain": [float(f"{x:.4g}") for x in shown.values.flatten().tolist()] if alone else [],
-        # the mean over heads can be computed by the page; combined values cannot
-        "joined": _bytes(shown.joined, low, high) if shown.method == "value" else "",
+        "values": base64.b64encode((shares * 65535).round().numpy().astype("<u2").tobytes()).decode(),
     }
-
-
-def _range(shown: Map) -> tuple[float, float]:
-    """The values of the bytes 0 and 255."""
-    if shown.method in ("attention", "rollout"):
-        return 0.0, 1.0
-    both = torch.cat([shown.values.flatten(), shown.joined.flatten()])
-    high = float(f"{float(both.abs().max()) if len(both) else 0.0:.6g}") or 1.0
-    return (-high if shown.signed else 0.0), high
-
-
-def _bytes(values: Tensor, low: float, high: float) -> str:
-    shares = ((values - low) / (high - low)).clamp(0, 1)
-    return base64.b64encode((shares * 255).round().to(torch.uint8).contiguous().numpy().tobytes()).decode()
-
-
-# Steps and the beam.
 
 
 def _steps(trace: Trace) -> list[list[Any]]:
@@ -173,54 +116,35 @@ def _chosen(trace: Trace) -> list[int]:
     return chosen
 
 
-# Hidden states.
-
-
 def _hidden(trace: Trace) -> list[dict[str, Any]]:
     """The words of every layer as points in a plane, for the encoder and the decoder."""
     stacks = []
     for stack, side in (("encoder", trace.source), ("decoder", trace.target)):
         depth = sum(name.startswith(f"{stack}.") for name in trace.hidden)
         names = [f"{stack}.embedding", *(f"{stack}.{layer}.hidden" for layer in range(depth)), f"{stack}.output"]
-        kept = [name for name in names if name in trace.hidden]
-        if not kept or len(side.words) < 3:
-            continue
-        layers, before = [], None
-        for name in kept:
-            points, share, lengths = plane(_of_words(trace.hidden[name], side), before)
-            before = points
-            layers.append(
-                {
-                    "name": name.removeprefix(f"{stack}."),
-                    "points": [[round(x, 3) for x in point] for point in points.tolist()],
-                    "lengths": [round(length, 2) for length in lengths.tolist()],
-                    "share": round(share, 3),
-                }
-            )
-        stacks.append({"stack": stack, **_words(side), "layers": layers})
+        layers: list[dict[str, Any]] = []
+        before = None
+        for name in names if len(side.words) > 2 else ():
+            if name in trace.hidden:
+                before, share = plane(average_by_word(trace.hidden[name], side), before)
+                points = [[round(x, 3) for x in point] for point in before.tolist()]
+                layers.append({"name": name.removeprefix(f"{stack}."), "points": points, "share": round(share, 3)})
+        if layers:
+            stacks.append({"stack": stack, **pages.words(side), "layers": layers})
     return stacks
 
 
-def _of_words(states: Tensor, side: Side) -> Tensor:
-    """[word, size]: the mean over the tokens of each word."""
-    return average_by_word(states, side)
-
-
-def plane(states: Tensor, before: Tensor | None = None) -> tuple[Tensor, float, Tensor]:
-    """The first two principal components (R, 2), the share of variance they explain, and the norms of the states.
+def plane(states: Tensor, before: Tensor | None = None) -> tuple[Tensor, float]:
+    """The first two principal components (R, 2), and the share of variance they explain.
 
     The points are rotated to lie close to those of the layer `before`, so that layers can be compared.
     """
-    centred = states - states.mean(0)
-    left, sizes, _ = torch.linalg.svd(centred, full_matrices=False)
+    left, sizes, _ = torch.linalg.svd(states - states.mean(0), full_matrices=False)
     points = left[:, :2] * sizes[:2]
     points = points / points.abs().max().clamp(min=1e-9)
-    if points.shape[1] < 2:
-        points = torch.cat([points, points.new_zeros(len(points), 2 - points.shape[1])], 1)
     if before is None:
         points = points * torch.where(points.sum(0) < 0, -1.0, 1.0)
     else:
         left, _, right = torch.linalg.svd(points.T @ before)
         points = points @ left @ right
-    share = float(sizes[:2].square().sum() / sizes.square().sum().clamp(min=1e-12))
-    return points, share, states.norm(dim=1)
+    return points, float(sizes[:2].square().sum() / sizes.square().sum().clamp(min=1e-12))

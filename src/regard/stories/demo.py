@@ -14,11 +14,15 @@ from regard import folders
 from regard.corpora import catalog
 from regard.counting import count
 from regard.evaluation.evaluate import Evaluation, evaluate
-from regard.inspection import charts, report
+from regard.evaluation.pages import Output, Row, by_length
+from regard.evaluation.pages import page as report_page
+from regard.inspection import charts, pages
 from regard.inspection.attribution import attention
+from regard.inspection.drawing import series, smooth
 from regard.models.folder import MODEL
 from regard.training import journal
 from regard.training.checkpoint import PROGRESS, latest_checkpoint
+from regard.training.clock import format_duration
 from regard.training.events import Observer
 from regard.training.train import train
 from regard.translation.explain import Explanation, explain
@@ -39,7 +43,6 @@ Say = Callable[[str], None]
 
 def run(out: Path, *, updates: int | None, device: str, say: Say, observe: Observer) -> dict[str, Any]:
     """Run the demo in a folder and return its results; the same call again resumes and does only what is missing."""
-    start, seconds_before = time.perf_counter(), _training_seconds(out)
     with folders.clear_os_errors(out):
         out.mkdir(parents=True, exist_ok=True)
     model, data = out / "model", out / "data"
@@ -55,43 +58,44 @@ def run(out: Path, *, updates: int | None, device: str, say: Say, observe: Obser
     if results := _saved_results(out):
         say("the demo was finished before")
         return results
+    trained_seconds, start = _training_seconds(model), time.perf_counter()
     say("3  score it on sentences it has not seen")
     scores = evaluate(model, source=data / "test.en", reference=data / "test.fr", device=device)
     assert isinstance(scores, Evaluation)
     scores.save(out / "evaluation.html", force=True)
     say("4  explain three sentences by its attention")
-    explanations = _explain(model, out, device)
+    translator = load(model, device)
+    explanations = [explain(translator, sentence) for sentence in SENTENCES]
+    for number, explanation in enumerate(explanations, 1):
+        titled = dataclasses.replace(explanation, title=explanation.trace.target.text)
+        titled.save(out / f"sentence-{number}.html", force=True)
     results = {
         "model": folders.read_checksums(model)[MODEL],
         "finished": True,
         "bleu": scores.to_dict()["bleu"],
         "sentences": len(scores.sentences),
         "parameters": count(model).total,
-        "training_seconds": _training_seconds(out),
-        "seconds": time.perf_counter() - start + seconds_before,
+        "training_seconds": trained_seconds,
+        "seconds": trained_seconds + time.perf_counter() - start,
         "translations": [
             {"source": source, "text": explanation.trace.target.text}
             for source, explanation in zip(SENTENCES, explanations, strict=True)
         ],
     }
-    page = _page(results, scores.to_dict(), explanations, model / "training.svg")
+    page = _page(results, scores.to_dict(), explanations, journal.read(model / journal.FILE))
     folders.write_file(out / "index.html", page, force=True)
     folders.write_file(out / FACTS, json.dumps(results, indent=2, ensure_ascii=False) + "\n", force=True)
     return results
 
 
-def _training_seconds(out: Path) -> float:
-    """The seconds of updates and validations up to the last checkpoint."""
-    path, _ = latest_checkpoint(out / "model")
-    if path is None:
-        return 0.0
-    progress = json.loads((path / PROGRESS).read_bytes())
-    validations = (
-        entry["seconds"]
-        for entry in journal.read(out / "model" / journal.FILE)
-        if entry["kind"] == "validation" and entry["update"] <= progress["update"]
+def _training_seconds(model: Path) -> float:
+    """The seconds of all updates and validations of a finished run."""
+    path, _ = latest_checkpoint(model)
+    assert path is not None
+    updates = float(json.loads((path / PROGRESS).read_bytes())["seconds"])
+    return updates + sum(
+        float(line["seconds"]) for line in journal.read(model / journal.FILE) if line["kind"] == "validation"
     )
-    return float(progress["seconds"] + sum(validations))
 
 
 def _saved_results(out: Path) -> dict[str, Any] | None:
@@ -105,67 +109,49 @@ def _saved_results(out: Path) -> dict[str, Any] | None:
         return None
 
 
-def _explain(model: Path, out: Path, device: str) -> list[Explanation]:
-    """Explain the sentences, and write a page for each."""
-    translator = load(model, device)
-    explanations = [explain(translator, sentence) for sentence in SENTENCES]
-    for number, explanation in enumerate(explanations, 1):
-        titled = dataclasses.replace(explanation, title=explanation.trace.target.text)
-        titled.save(out / f"sentence-{number}.html", force=True)
-    return explanations
-
-
 # The page
 
 
 def _page(
-    results: Mapping[str, Any], scores: Mapping[str, Any], explanations: Sequence[Explanation], curves: Path
+    results: Mapping[str, Any],
+    scores: Mapping[str, Any],
+    explanations: Sequence[Explanation],
+    entries: Sequence[dict[str, Any]],
 ) -> str:
-    bleu = results["bleu"]
-    traces = [explanation.trace for explanation in explanations]
+    bleu, traces = results["bleu"], [explanation.trace for explanation in explanations]
     rows = [
-        report.Row(number, "shown", source, [], [report.Output("translation", trace.target.text, {}, trace=trace)])
+        Row(number, "shown", source, [], [Output("translation", trace.target.text, {}, trace=trace)])
         for number, (source, trace) in enumerate(zip(SENTENCES, traces, strict=True), 1)
     ]
     interval = f"95 % interval {bleu['low']:.1f} to {bleu['high']:.1f}, {results['sentences']:,} unseen sentences"
-    cards = [
-        ("BLEU", f"{bleu['score']:.1f}", interval),
-        ("training", _time(results["training_seconds"]), f"{results['parameters']:,} parameters, from random weights"),
-        ("in all", _time(results["seconds"]), "corpus, training, scores, pages"),
-    ]
-    parts = [
-        '<div class="cards">' + "".join(map(_card, cards)) + "</div>",
-        charts.heatmaps(
-            "Attention",
-            "Rows: the words it wrote; columns: the words it read. Stronger colour: more attention; mean of all heads.",
-            {trace.target.text: attention(trace, "cross") for trace in traces},
-        ),
-        _links(),
-        report.by_length(scores["by_length"]),
-    ]
-    if curves.exists():
-        svg = curves.read_text(encoding="utf-8")
-        parts.append(charts.figure("Training", "From the journal of the run.", svg[svg.index("<svg") :]))
-    about = "English to French, trained on this machine with sentences of a grammar. All numbers were measured here."
-    return report.page("What a small Transformer learned in minutes", about, parts, rows)
-
-
-def _card(card: tuple[str, str, str]) -> str:
-    name, value, note = map(escape, card)
-    return (
-        f'<section class="card score"><h2>{name}</h2><p class="big">{value}</p><p class="interval">{note}</p></section>'
-    )
-
-
-def _links() -> str:
+    size = f"{results['parameters']:,} parameters, from random weights"
     evaluation = ("Evaluation", "scores with intervals, by length and word frequency, and fifty sentences")
     texts = [evaluation, *((sentence, "every layer and head") for sentence in SENTENCES)]
     items = "".join(
         f'<li><a href="{name}">{escape(title)}</a> <span class="soft">{escape(note)}</span></li>'
         for name, (title, note) in zip(PAGES[1:], texts, strict=True)
     )
-    return f'<section class="card"><h2>More pages</h2><ul>{items}</ul></section>'
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{int(seconds) // 60} min {int(seconds) % 60:02} s"
+    curves = {
+        "training": zip(*smooth(series(entries, "update", "loss")), strict=True),
+        "validation": zip(*series(entries, "validation", "valid_loss"), strict=True),
+    }
+    losses = {name: list(points) for name, points in curves.items()}
+    parts = [
+        pages.score_cards(
+            [
+                ("BLEU", f"{bleu['score']:.1f}", interval),
+                ("training", format_duration(results["training_seconds"]), size),
+                ("in all", format_duration(results["seconds"]), "corpus, training, scores, pages"),
+            ]
+        ),
+        pages.heatmaps(
+            "Attention",
+            "Rows: the words it wrote; columns: the words it read. Stronger colour: more attention; mean of all heads.",
+            {trace.target.text: attention(trace, "cross") for trace in traces},
+        ),
+        pages.card("More pages", "", f"<ul>{items}</ul>"),
+        by_length(scores["by_length"]),
+        pages.card("Training", "From the journal of the run.", charts.curve_chart(losses, "loss", "updates")),
+    ]
+    about = "English to French, trained on this machine with sentences of a grammar. All numbers were measured here."
+    return report_page("What a small Transformer learned in minutes", about, parts, rows, kind="demo")

@@ -12,8 +12,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -27,7 +27,9 @@ from regard.corpora import catalog
 from regard.counting import count
 from regard.errors import FolderError, RunError
 from regard.evaluation.metrics import Bucket, by_length, check_seed, corpus_scores
-from regard.inspection import race
+from regard.evaluation.pages import ERROR_BARS
+from regard.evaluation.pages import by_length as length_chart
+from regard.inspection import charts, pages
 from regard.inspection.attribution import Map, attention
 from regard.models import build
 from regard.training import journal
@@ -60,6 +62,7 @@ TRAINING_SHARE = 0.8  # of --minutes; the rest is for the corpus, scores and the
 POLL_SECONDS = 0.5
 PROBE_SECONDS = 1.0  # to time the updates of one model
 TRANSLATIONS = "test.fr"  # in a model's folder
+MIN_SECONDS_IN_MINUTES = 180  # from here on, the page shows time in minutes
 
 Say = Callable[[str], None]
 
@@ -100,7 +103,7 @@ def run(
     """Train all models, score them and write the page; returns the results, which are also in `race.json`."""
     start = time.perf_counter()
     check_seed()  # an invalid SACREBLEU_SEED should fail now, not after training
-    with folders.lock_folder(out), _elapsed(out / "spent.txt", start) as seconds_before:
+    with folders.lock_folder(out):
         data = _make_corpus(out / "data", sizes, say)
         planned = _plan_updates(out, data, minutes, updates, seeds, device, say)
         racers = [
@@ -112,24 +115,11 @@ def run(
             return saved
         _train(racers, data, planned, device, show)
         results = _score(racers, data, device, say)
-        results |= {"updates": planned, "seconds": seconds_before + time.perf_counter() - start, "device": device.type}
+        results |= {"updates": planned, "seconds": time.perf_counter() - start, "device": device.type}
         results["verdicts"] = verdicts(results)
-        folders.write_file(out / "index.html", race.page(results, _attention_maps(racers, device)), force=True)
+        folders.write_file(out / "index.html", page(results, _attention_maps(racers, device)), force=True)
         folders.write_file(out / "race.json", json.dumps(results, indent=2) + "\n", force=True)
     return results
-
-
-@contextmanager
-def _elapsed(path: Path, start: float) -> Iterator[float]:
-    """The seconds of earlier calls, kept in a file; the seconds of this call are added when it ends."""
-    try:
-        before = float(path.read_text())
-    except (OSError, ValueError):
-        before = 0.0
-    try:
-        yield before
-    finally:
-        folders.write_file(path, f"{before + time.perf_counter() - start}\n", force=True)
 
 
 def _saved_results(out: Path, racers: Sequence[Racer]) -> dict[str, Any] | None:
@@ -363,3 +353,82 @@ def verdicts(results: Mapping[str, Any]) -> list[dict[str, Any]]:
             {"name": racer["name"], "claim": claim, "first": first, "last": last, "lost": lost, "holds": holds}
         )
     return found
+
+
+# The page
+
+
+def page(results: Mapping[str, Any], maps: Mapping[str, Map | str]) -> str:
+    """The results of a race as one HTML file: claims, BLEU by length, loss over time, attention, parameters."""
+    racers, seeds = results["racers"], results["racers"][0]["seeds"]
+    names = [racer["name"] for racer in racers]
+    buckets = [{**row[0], "systems": row} for row in zip(*(racer["by_length"] for racer in racers), strict=True)]
+    unit, unit_name = (
+        (60, "minutes") if max(_seconds(racers), default=0.0) >= MIN_SECONDS_IN_MINUTES else (1, "seconds")
+    )
+    curves = {racer["name"]: [(time / unit, loss) for time, loss in racer["curve"]] for racer in racers}
+    losses = "<p>There was no validation.</p>"
+    if _seconds(racers):
+        losses = charts.curve_chart(curves, "loss, nats per token", f"{unit_name} of training")
+    parts = [
+        _claims(results["verdicts"], names),
+        length_chart(buckets, names, ERROR_BARS if seeds == 1 else "Error bars: lowest and highest of the seeds."),
+        pages.card("Loss over time", "Cross-entropy on the validation set, logarithmic scale.", losses),
+        pages.heatmaps(
+            "Attention to the same sentence",
+            "Rows: the translation; columns: the source. A stronger colour is a larger weight.",
+            maps,
+        ),
+        _parameters(racers, names),
+    ]
+    about = (
+        f"{len(racers)} models of about the same size are trained on the same sentences of 2 to 80 words for "
+        f"{results['updates']:,} updates each, and then translate {results['sentences']:,} new ones with greedy search."
+        f" {'One seed' if seeds == 1 else f'{seeds} seeds'}, on a {'CPU' if results['device'] == 'cpu' else 'GPU'}."
+    )
+    return pages.page("What attention does for long sentences", parts, kind="The lineage race", about=about)
+
+
+def _seconds(racers: Sequence[Mapping[str, Any]]) -> list[float]:
+    return [time for racer in racers for time, _ in racer["curve"]]
+
+
+def _claims(verdicts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """The two claims of the papers, each with the models it is about."""
+    rows: list[list[str]] = []
+    for reason, without in (
+        ("Without attention, one vector has to hold the whole sentence, however long:", True),
+        ("With attention, each word is looked up in the source:", False),
+    ):
+        for number, verdict in enumerate(x for x in verdicts if (x["name"] == BASELINE) == without):
+            if not number:
+                rows.append([f"{reason} BLEU {escape(verdict['claim'])}."])
+            kind, text = ("yes", "✓ holds") if verdict["holds"] else ("no", "✗ fails")
+            rows.append(
+                [
+                    charts.series_key(names.index(verdict["name"])) + escape(verdict["name"]),
+                    f'<span class="verdict {kind}">{text}</span>',
+                    f"{verdict['first']:.1f} → {verdict['last']:.1f}",
+                    f"{-verdict['lost']:+.0%}".replace("-", "−") if verdict["lost"] is not None else "",
+                ]
+            )
+    note = (
+        "BLEU of the shortest and of the longest sentences, as in the chart below. A fall counts only if the model "
+        "translates short sentences well."
+    )
+    head = ["model", "the claim", "BLEU", "change"]
+    return pages.card("The claims of the papers, measured", note, pages.table(head, rows)) if rows else ""
+
+
+def _parameters(racers: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    counted = [racer["parameters"] for racer in racers]
+    largest = max((count["parts"] for count in counted), key=len)
+    parts = list(dict.fromkeys([*largest, *(part for count in counted for part in count["parts"])]))
+    totals = [count["total"] for count in counted]
+    table = pages.table(
+        ["", *(charts.series_key(number) + escape(name) for number, name in enumerate(names))],
+        [[escape(part), *(f"{count['parts'].get(part, 0):,}" for count in counted)] for part in parts],
+        [["all", *(f"{total:,}" for total in totals)], ["BLEU", *(f"{racer['bleu']:.1f}" for racer in racers)]],
+    )
+    note = f"The largest model has {max(totals) / min(totals) - 1:.0%} more than the smallest."
+    return pages.card("Parameters by part", note, table, pages.signature(racers[0]["signature"]))

@@ -13,7 +13,7 @@ from typing import Any
 
 from regard import folders
 from regard.counting import count
-from regard.inspection import curves, film
+from regard.inspection import drawing, film
 from regard.training import journal
 from regard.training.card import describe_machine
 from regard.training.clock import format_duration
@@ -174,7 +174,7 @@ def draw(training: Training) -> None:
     entries = journal.read(folder / journal.FILE)
     title = f"{folder.resolve().name}: {config.model.family}, {count(config).total:,} parameters"
     best = 0 if config.train.average_checkpoints else training.progress.best_update
-    for name, data in curves.draw(entries, best=best, title=title).items():
+    for name, data in drawing.draw_training(entries, best=best, title=title).items():
         folders.write_file(folder / name, data, force=True)
     if film.frames(folder):
         captions = {

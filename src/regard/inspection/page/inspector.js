@@ -1,44 +1,27 @@
-"use strict";
-// regardInspect(element, data, alone) draws a trace into an element; data is what inspector.embed gave. Alone it is a page, with
-// a title and a choice of colours; else it stands beside its sentence on another. Words only ever become text nodes: nothing in
-// a sentence can become markup.
-function regardInspect(root, data, alone) {
-  const make = (tag, given, ...children) => {
-    const element = tag.startsWith("svg:") ? document.createElementNS("http://www.w3.org/2000/svg", tag.slice(4)) : document.createElement(tag);
-    for (const [name, value] of Object.entries(given || {})) {
-      if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-      else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value === true ? "" : value);
-    }
-    element.append(...children.filter(child => child !== null && child !== undefined && child !== ""));
-    return element;
-  };
-  const word = (side, place, tag, given) => make(tag || "bdi", { dir: "auto", ...given, class: ((given && given.class) || "") + (side.special[place] ? " special" : "") }, side.words[place]);
+// regardInspect(holder, data, alone) draws a trace into an element; data is what inspector.contents gave. Alone it also shows the
+// source, which else stands beside it.
+function regardInspect(holder, data, alone) {
+  const root = make("div", { class: "rg" });
+  holder.append(root);
   const percent = share => share > 0 && share < .001 ? "<0.1\u00a0%" : (100 * share).toFixed(share < .0995 ? 1 : 0) + "\u00a0%";
   const minus = value => (Math.abs(value) < .005 ? 0 : value).toFixed(2).replace("-", "−");
-  const decode = text => Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
   const unique = "rg" + (regardInspect.count = (regardInspect.count || 0) + 1) + "-";
   const KINDS = { cross: "target ← source", encoder: data.family === "bert" ? "word ← word" : "source ← source", decoder: data.family === "gpt" ? "written ← all before" : "target ← target before" };
   const METHODS = { attention: "attention", rollout: "attention rollout", value: "value-weighted attention", gradient: "integrated gradients", ablation: "ablation" };
 
-  const maps = data.maps.map(map => ({ ...map, bytes: decode(map.values), joinedBytes: map.joined ? decode(map.joined) : null }));
+  const maps = data.maps.map(map => ({ ...map, numbers: new Uint16Array(bytes(map.values).buffer) }));
   const now = { map: 0, layer: data.layer, head: data.head, row: 0, column: 0, figures: false };
   const stepRows = [], redraw = [];
   const spaced = data.steps.some(([, piece]) => /^\s/.test(piece));
   let cells = null;  // Float32Array of the picture shown, row after row
-  let table = null;  // the heatmap
+  let shown = null;  // the heatmap
 
   // Numbers.
 
-  function picture(map, layer, head) {
-    if (map.plain.length) return Float32Array.from(map.plain);
-    const size = map.rows.words.length * map.columns.words.length, found = new Float32Array(size), span = map.high - map.low;
-    if (head < 0 && map.joinedBytes) for (let i = 0; i < size; i++) found[i] = map.low + span * map.joinedBytes[layer * size + i] / 255;
-    else {
-      const heads = head < 0 ? [...Array(map.heads).keys()] : [head];
-      for (const one of heads) for (let i = 0; i < size; i++) found[i] += map.bytes[(layer * map.heads + one) * size + i];
-      for (let i = 0; i < size; i++) found[i] = map.low + span * found[i] / heads.length / 255;
-    }
-    return found;
+  function picture(map, layer, head) {  // head -1: all of them combined, which come after the last
+    const size = map.rows.words.length * map.columns.words.length, pictures = map.heads < 2 ? 1 : map.heads + 1;
+    const start = (layer * pictures + (head < 0 ? pictures - 1 : head)) * size;
+    return Float32Array.from(map.numbers.subarray(start, start + size), number => map.low + (map.high - map.low) * number / 65535);
   }
   const current = () => maps[now.map];
   const at = (row, column) => cells[row * current().columns.words.length + column];
@@ -53,14 +36,10 @@ function regardInspect(root, data, alone) {
 
   // The frame of the page.
 
-  root.classList.add("rg");
-  root.classList.toggle("alone", Boolean(alone));
-  root.replaceChildren();
   const said = make("p", { class: "hidden", "aria-live": "polite" });
   const sentence = make("div", { class: "sentence", dir: "auto" });
   header();
 
-  const select = (label, given) => { const list = make("select", given); return [make("label", {}, label, list), list]; };
   const [methodLabel, methodList] = select("method", { "data-control": "method" });
   const [kindLabel, kindList] = select("words", { "data-control": "kind" });
   const [layerLabel, layerList] = select("layer", { "data-control": "layer" });
@@ -77,10 +56,8 @@ function regardInspect(root, data, alone) {
   if (data.steps.length) root.append(stepCard());
   if (data.tree.length) root.append(treeCard());
   if (data.hidden.length) root.append(hiddenCard());
-  if (alone) root.append(make("footer", {}, "Made by Regard. This file is whole: it loads nothing from elsewhere."));
 
   function header() {
-    if (alone) root.append(make("header", {}, make("h1", { dir: "auto" }, data.title || data.family), themeButton()));
     const pair = make("div", { class: "pair" });
     if (data.family === "bert") pair.append(make("span", {}, "text"), sentence);
     else {
@@ -101,20 +78,6 @@ function regardInspect(root, data, alone) {
     if (doubts) facts.push("dotted: less than 50\u00a0% probable");
     if (facts.length) pair.append(make("span", {}, ""), make("small", {}, facts.join(" · ")));
     if (data.warnings.length) root.append(make("ul", { class: "warnings", "aria-label": "warnings" }, ...data.warnings.map(message => make("li", { dir: "auto" }, message))));
-  }
-
-  function themeButton() {
-    const page = document.documentElement, order = ["", "dark", "light"], names = { "": "auto", dark: "dark", light: "light" };
-    const button = make("button", { type: "button", "data-control": "theme" });
-    const show = () => { button.textContent = "◐ " + names[page.dataset.theme || ""]; button.setAttribute("aria-label", "colours: " + names[page.dataset.theme || ""]); };
-    button.onclick = () => {
-      const next = order[(order.indexOf(page.dataset.theme || "") + 1) % order.length];
-      if (next) page.dataset.theme = next; else delete page.dataset.theme;
-      show();
-      drawHeads();
-    };
-    show();
-    return button;
   }
 
   // What words were written from: the map, lines, all heads.
@@ -185,13 +148,6 @@ function regardInspect(root, data, alone) {
     draw();
   }
 
-  function fill(list, count, first, value) {
-    list.length = 0;
-    if (first) list.add(new Option(first, -1));
-    for (let i = 0; i < count; i++) list.add(new Option(i, i));
-    list.value = value;
-  }
-
   function draw() {
     cells = picture(current(), now.layer, current().heads < 2 ? 0 : now.head);
     if (!panels.map.hidden) drawMap();
@@ -200,77 +156,25 @@ function regardInspect(root, data, alone) {
     tell(false);
   }
 
-  function measured(text) {  // how wide it is drawn
-    const pen = measured.pen = measured.pen || document.createElement("canvas").getContext("2d");
-    pen.font = "13px system-ui, sans-serif";
-    return pen.measureText(text).width;
-  }
-  function measure(side) { return Math.min(150, Math.max(8, ...side.words.map(measured))); }
-
   function drawMap() {
-    const map = current(), { rows, columns } = map, high = largest();
-    const room = (panels.map.clientWidth || mapBox.clientWidth - 34 || 600), left = measure(rows) + 16, slope = measure(columns);
-    const side = Math.max(15, Math.min(36, Math.floor((room - left - slope * .62) / columns.words.length)));
-    const held = table && table.contains(document.activeElement);
-    table = make("table", { class: "map" + (now.figures ? " figures" : ""), role: "grid", "aria-label": METHODS[map.method] + ", " + KINDS[map.kind] + ", " + where() });
-    table.style.setProperty("--cell", side + "px");
-    table.style.setProperty("--letter", Math.max(10, Math.min(13, side * .72)) + "px");
-    table.style.setProperty("--slope-height", Math.ceil(slope * Math.min(1, side / 17) * .84 + 14) + "px");
-    const top = make("tr", { role: "row" }, make("td", { role: "presentation" }));
-    top.firstChild.style.cssText = "background:none;box-shadow:none;cursor:default";
-    columns.words.forEach((_, column) => top.append(make("th", { scope: "col", role: "columnheader", class: column === now.column ? "chosen" : "" }, word(columns, column, "span"))));
-    const body = make("tbody", { role: "rowgroup" });
-    rows.words.forEach((text, row) => {
-      const line = make("tr", { role: "row" }, make("th", { scope: "row", role: "rowheader", title: text, class: row === now.row ? "chosen" : "" }, word(rows, row)));
-      columns.words.forEach((_, column) => {
-        const value = at(row, column), share = Math.abs(value) / high, chosen = row === now.row && column === now.column;
-        const cell = make("td", { role: "gridcell", tabindex: chosen ? 0 : -1, "aria-selected": chosen, class: (value < 0 ? "minus" : "") + (share > .55 ? " strong" : Math.abs(value) < .005 ? " nil" : "") }, make("span", {}, figure(value)));
-        cell.style.setProperty("--v", share.toFixed(3));
-        line.append(cell);
-      });
-      body.append(line);
+    const map = current(), high = largest(), held = shown && shown.table.contains(document.activeElement);
+    const room = panels.map.clientWidth || mapBox.clientWidth - 34 || 600;
+    shown = heatMap({
+      rows: map.rows, columns: map.columns, values: cells, high, room, figure, chosen: [now.row, now.column], onchoose: (row, column) => move(row, column, false),
+      label: METHODS[map.method] + ", " + KINDS[map.kind] + ", " + where(),
     });
-    table.append(make("thead", { role: "rowgroup" }, top), body);
-    table.addEventListener("click", event => { const cell = event.target.closest("tbody td"); if (cell) move(cell.parentElement.rowIndex - 1, cell.cellIndex - 1, true); });
-    table.addEventListener("focusin", event => { const cell = event.target.closest("tbody td"); if (cell) move(cell.parentElement.rowIndex - 1, cell.cellIndex - 1, false); });
-    table.addEventListener("keydown", walk);
-    const holder = make("div", { class: "slide" }, table);
-    table.style.marginInlineEnd = "auto";
-    table.style.paddingInlineEnd = Math.ceil(slope * .62) + "px";
-    const legend = make("div", { class: "scale" + (map.low < 0 ? " signed" : "") }, make("span", {}, map.low < 0 ? "−" + figure(high) : "0"), make("i", { "aria-hidden": true }), make("span", {}, figure(high) + " " + map.unit));
-    panels.map.replaceChildren(holder, legend);
-    if (holder.scrollWidth > holder.clientWidth + 2) legend.append(make("span", { class: "hint" }, "scroll sideways for the rest"));
-    if (held) cellAt(now.row, now.column).focus({ preventScroll: true });
-  }
-  function cellAt(row, column) { return table.rows[row + 1].cells[column + 1]; }
-
-  function walk(event) {
-    const { rows, columns } = current(), last = [rows.words.length - 1, columns.words.length - 1];
-    const far = event.ctrlKey || event.metaKey;
-    const next = {
-      ArrowRight: [now.row, now.column + 1], ArrowLeft: [now.row, now.column - 1], ArrowDown: [now.row + 1, now.column], ArrowUp: [now.row - 1, now.column],
-      Home: [far ? 0 : now.row, 0], End: [far ? last[0] : now.row, last[1]], PageUp: [0, now.column], PageDown: [last[0], now.column],
-    }[event.key];
-    if (!next) return;
-    event.preventDefault();
-    move(Math.min(Math.max(next[0], 0), last[0]), Math.min(Math.max(next[1], 0), last[1]), true);
+    shown.table.classList.toggle("figures", now.figures);
+    const slide = make("div", { class: "slide" }, shown.table), legend = heatScale(map.low < 0 ? "−" + figure(high) : "0", figure(high) + " " + map.unit);
+    panels.map.replaceChildren(slide, legend);
+    if (slide.scrollWidth > slide.clientWidth + 2) legend.append(make("span", { class: "hint" }, "scroll sideways for the rest"));
+    if (held) shown.choose(now.row, now.column, true);
   }
 
-  function move(row, column, focus) {
+  function move(row, column, mark = true) {
     const same = row === now.row && column === now.column;
-    if (table && table.isConnected) {
-      const old = cellAt(now.row, now.column);
-      if (old && !same) { old.tabIndex = -1; old.setAttribute("aria-selected", false); }
-      const cell = cellAt(row, column);
-      cell.tabIndex = 0;
-      cell.setAttribute("aria-selected", true);
-      table.querySelectorAll("th.chosen").forEach(head => head.classList.remove("chosen"));
-      table.rows[0].cells[column + 1].classList.add("chosen");
-      table.rows[row + 1].cells[0].classList.add("chosen");
-      if (focus) cell.focus();
-    }
     now.row = row;
     now.column = column;
+    if (mark && shown && shown.table.isConnected) shown.choose(row, column, false);
     tell(!same);
   }
 
@@ -390,7 +294,7 @@ function regardInspect(root, data, alone) {
     if (!rowsAreWritten(current())) choose(maps.findIndex(map => rowsAreWritten(map)), true);
     let best = 0;
     current().columns.words.forEach((_, column) => { if (Math.abs(at(place, column)) > Math.abs(at(place, best))) best = column; });
-    move(place, best, false);
+    move(place, best);
   }
 
   // Steps.
@@ -400,14 +304,14 @@ function regardInspect(root, data, alone) {
     data.steps.forEach(step => {
       const [place, piece, log, others] = step, line = make("div", { class: "bar", "aria-hidden": "true" });
       line.style.setProperty("--v", Math.exp(log).toFixed(3));
-      const chips = others.filter(([text, own]) => text !== piece && own > Math.log(.005)).map(([text, own]) => make("span", { class: "chip" + (own > log ? " more" : "") }, token(text, step), make("small", {}, percent(Math.exp(own)))));
+      const chips = others.filter(([text, own]) => text !== piece && own > Math.log(.005)).map(([text, own]) => make("span", { class: "chip" + (own > log ? " likelier" : "") }, token(text, step), make("small", {}, percent(Math.exp(own)))));
       const row = make("tr", {}, make("td", { class: "piece" }, make("button", { type: "button", dir: "auto", onclick: () => chooseWritten(place) }, token(piece, step))),
         make("td", { class: "bars-cell" }, make("div", { class: "probability" }, line, make("span", {}, percent(Math.exp(log))))), make("td", {}, make("div", { class: "chips" }, ...chips)));
       stepRows.push([row, place]);
       body.append(row);
     });
     const notes = [data.family === "bert" ? "How probable each token is where it stands, and what else would be." : "How probable each token was, and what else was."];
-    if (body.querySelector(".more")) notes.push("Framed: what was more probable.");
+    if (body.querySelector(".likelier")) notes.push("Framed: what was more probable.");
     if ([...body.querySelectorAll(".piece")].some(cell => cell.textContent.startsWith("·"))) notes.push("A dot begins a part of a word.");
     return make("section", { class: "box", "aria-label": "steps" }, make("h2", {}, data.family === "bert" ? "Predictions for every position" : "Step by step"),
       make("p", { class: "soft" }, notes.join(" ")),
@@ -467,7 +371,7 @@ function regardInspect(root, data, alone) {
         const dot = make("svg:circle", { r: 4 }), letters = make("svg:text", { class: stack.special[place] ? "special" : "", direction: "ltr" }, text), tip = make("svg:title");
         dot.append(tip);
         drawing.append(dot, letters);
-        return { dot, letters, tip, wide: measured(text) };
+        return { dot, letters, tip, wide: textWidth(text) };
       });
       holder.replaceChildren(drawing);
     }
@@ -499,12 +403,12 @@ function regardInspect(root, data, alone) {
       layer.points.forEach(([a, b], place) => {
         const { dot, tip } = marks[place];
         dot.setAttribute("cx", x(a)); dot.setAttribute("cy", y(b));
-        tip.textContent = `${stack.words[place]}: length ${layer.lengths[place]}`;
+        tip.textContent = stack.words[place];
       });
       const homeless = settle(layer.points.map(([a, b]) => [x(a), y(b)]));
       caption.textContent = `The two directions in which the states of the words differ most; they show ${percent(layer.share)} of the differences.` + (homeless ? ` Not labelled for lack of space: ${homeless}; see the table.` : "");
-      const rows = stack.words.map((_, place) => make("tr", {}, make("th", { scope: "row" }, word(stack, place)), ...[...layer.points[place], layer.lengths[place]].map(value => make("td", {}, value.toFixed(2)))));
-      body.replaceChildren(make("tr", {}, ...["word", "across", "up", "length"].map(text => make("th", { scope: "col" }, text))), ...rows);
+      const rows = stack.words.map((_, place) => make("tr", {}, make("th", { scope: "row" }, word(stack, place)), ...layer.points[place].map(value => make("td", {}, value.toFixed(2)))));
+      body.replaceChildren(make("tr", {}, ...["word", "across", "up"].map(text => make("th", { scope: "col" }, text))), ...rows);
     }
     const body = make("tbody", {});
     list.onchange = range.oninput = show;
@@ -517,6 +421,11 @@ function regardInspect(root, data, alone) {
   let wide = root.clientWidth;
   const resized = () => { if (Math.abs(root.clientWidth - wide) > 4) { wide = root.clientWidth; if (maps.length) draw(); redraw.forEach(again => again()); } };
   if (typeof ResizeObserver === "function") new ResizeObserver(resized).observe(root); else addEventListener("resize", resized);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawHeads);
+  document.addEventListener("colours", drawHeads);
   if (maps.length) { draw(); chooseWritten(0); }
+}
+
+for (const holder of document.querySelectorAll(".inspector")) {
+  const details = holder.closest("details"), open = () => regardInspect(holder, dataOf(holder), !details);
+  if (details) details.addEventListener("toggle", open, { once: true }); else open();
 }

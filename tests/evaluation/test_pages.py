@@ -13,9 +13,8 @@ import torch
 
 from regard.evaluation.compare import compare_translations
 from regard.evaluation.evaluate import score_results
-from regard.inspection import report
+from regard.evaluation.pages import Output, Row, comparison_parts, evaluation_parts, page
 from regard.inspection.quality import QualityWarning
-from regard.inspection.report import Output, Row, comparison_page, evaluation_page
 from tests.evaluation.systems import lines, results, worse
 from tests.inspection.browsing import Opened
 from tests.inspection.traces import made
@@ -37,6 +36,10 @@ def facts() -> dict:
     return score_results(results(HYPOTHESIS), [REFERENCE], sources=REFERENCE).to_dict()
 
 
+def evaluation_page(title: str, facts: dict, rows: list[Row], about: str) -> str:
+    return page(title, about, evaluation_parts(facts), rows, kind="evaluation")
+
+
 class Tags(HTMLParser):
     """Whether every element is closed in order."""
 
@@ -56,54 +59,54 @@ class Tags(HTMLParser):
 
 
 def test_the_page_is_self_contained(facts: dict) -> None:
-    page = evaluation_page("a & b", facts, [row()], "so many")
+    html = evaluation_page("a & b", facts, [row()], "so many")
     parser = Tags()
-    parser.feed(page)
+    parser.feed(html)
     assert parser.open == []
-    assert not re.search(r"""(?:src|href)=|url\(|@import|https?://(?!www\.w3\.org)""", page)
-    assert "<h1>a &amp; b</h1>" in page
+    assert not re.search(r"""(?:src|href)=|url\(|@import|https?://(?!www\.w3\.org)""", html)
+    assert "a &amp; b</h1>" in html
 
 
 def test_markup_in_texts_is_escaped(facts: dict) -> None:
-    page = evaluation_page("x", facts, [row("the <script> </script>", "la </script> verte")], "y")
-    assert "la </script> verte" not in page
-    assert "&lt;verte&gt;" in page
+    html = evaluation_page("x", facts, [row("the <script> </script>", "la </script> verte")], "y")
+    assert "la </script> verte" not in html
+    assert "&lt;verte&gt;" in html
 
 
 def test_every_point_of_a_chart_has_its_interval(facts: dict) -> None:
-    page = evaluation_page("x", facts, [], "y")
-    points = re.findall(r'<g class="point.*?</g>', page)
+    html = evaluation_page("x", facts, [], "y")
+    points = re.findall(r'<g class="point.*?</g>', html)
     assert len(points) == len(facts["by_length"]) + sum(each["words"] > 0 for each in facts["by_frequency"])
     assert all('<path class="interval"' in point for point in points)
 
 
 def test_a_bucket_without_an_interval_is_not_drawn(facts: dict) -> None:
     one = {"from": 61, "to": None, "sentences": 1, "bleu": 40.0, "low": 40.0, "high": 40.0, "small": True}
-    page = evaluation_page("x", {**facts, "by_length": [one]}, [], "y")
-    assert ">too few</text>" in page
-    assert '61+, 1: too few to say"' in page
+    html = evaluation_page("x", {**facts, "by_length": [one]}, [], "y")
+    assert ">1: too few</text>" in html
+    assert '61+, 1: too few to say"' in html
 
 
 def test_a_small_bucket_is_hollow_and_its_line_is_dashed(facts: dict) -> None:
     few = {"from": 1, "to": 9, "sentences": 4, "bleu": 40.0, "low": 30.0, "high": 50.0, "small": True}
     many = {**few, "from": 10, "to": 19, "small": False}
-    page = evaluation_page("x", {**facts, "by_length": [few, many], "by_frequency": []}, [], "y")
-    assert re.findall(r'<g class="([^"]*)"', page) == ["point s0 few", "point s0"]
-    assert re.findall(r'<line class="(path [^"]*)"', page) == ["path s0 few"]
+    html = evaluation_page("x", {**facts, "by_length": [few, many], "by_frequency": []}, [], "y")
+    assert re.findall(r'<g class="([^"]*)"', html) == ["point s0 few", "point s0"]
+    assert re.findall(r'<line class="(path [^"]*)"', html) == ["path s0 few"]
 
 
 def test_the_axis_of_frequencies_names_the_file(facts: dict) -> None:
-    page = evaluation_page("x", {**facts, "frequencies_from": "far/away/<train>.fr"}, [], "y")
-    assert '<p class="across">frequency of a word in &lt;train&gt;.fr; below, the number of words</p>' in page
+    html = evaluation_page("x", {**facts, "frequencies_from": "far/away/<train>.fr"}, [], "y")
+    assert '<p class="across">frequency of a word in &lt;train&gt;.fr; below, the number of words</p>' in html
 
 
 def test_a_sentence_opens_its_trace(facts: dict) -> None:
-    page = evaluation_page("x", facts, [row(warnings=[QualityWarning("length", "too short", [])])], "y")
-    (data,) = re.findall(r'<details class="trace">.*?<script type="application/json">(.*?)</script>', page, re.S)
+    html = evaluation_page("x", facts, [row(warnings=[QualityWarning("length", "too short", [])])], "y")
+    (data,) = re.findall(r'<details class="trace">.*?<script type="application/json">(.*?)</script>', html, re.S)
     trace = json.loads(data)
     assert trace["source"]["text"] == "the green house"
     assert trace["maps"][0]["kind"] == "cross"
-    assert "length: too short" in page
+    assert "length: too short" in html
 
 
 def test_without_traces_the_page_has_no_inspector(facts: dict) -> None:
@@ -113,9 +116,9 @@ def test_without_traces_the_page_has_no_inspector(facts: dict) -> None:
 
 
 def test_words_that_are_not_in_the_reference_are_marked(facts: dict) -> None:
-    page = evaluation_page("x", facts, [row()], "y")
-    assert '<mark class="odd">verte</mark>' in page
-    assert '<mark class="missed">&lt;verte&gt;</mark>' in page
+    html = evaluation_page("x", facts, [row()], "y")
+    assert '<mark class="odd">verte</mark>' in html
+    assert '<mark class="missed">&lt;verte&gt;</mark>' in html
 
 
 def test_fifty_long_traces_stay_below_three_megabytes(facts: dict) -> None:
@@ -129,26 +132,22 @@ def test_fifty_long_traces_stay_below_three_megabytes(facts: dict) -> None:
 def test_a_comparison_has_a_series_and_a_list_of_n_grams_for_each_system() -> None:
     systems = {"one": HYPOTHESIS, "two": worse(REFERENCE, 0.1, 4)}
     found = compare_translations(systems, REFERENCE, lengths=[12]).to_dict()
-    page = comparison_page("x", found, [row()._replace(kind="better")], "y")
-    assert len(re.findall(r'<g class="point', page)) == 2 * len(found["by_length"])
-    assert "two has, one lacks" in page
-    assert "one has, two lacks" in page
+    html = page("x", "y", comparison_parts(found), [row()._replace(kind="better")], kind="comparison")
+    assert len(re.findall(r'<g class="point', html)) == 2 * len(found["by_length"])
+    assert "two has, one lacks" in html
+    assert "one has, two lacks" in html
 
 
 def test_a_badge_says_who_is_better_than_whom(facts: dict) -> None:
     outputs = [Output(name, "la maison", {"chrf": 1.0}) for name in ("new", "<old>")]
-    page = evaluation_page("x", facts, [row()._replace(kind="better", outputs=outputs)], "y")
-    assert "new better than &lt;old&gt;</span>" in page
-
-
-def test_an_ngram_that_is_right_once_is_not_listed() -> None:
-    assert report._ngrams([{"words": "la maison", "here": 1, "there": 0}]) == "<li>nothing more than once</li>"
+    html = evaluation_page("x", facts, [row()._replace(kind="better", outputs=outputs)], "y")
+    assert "new better than &lt;old&gt;</span>" in html
 
 
 @pytest.mark.slow
 def test_an_opened_trace_keeps_its_style(facts: dict, browser: Any, tmp_path: Path) -> None:
-    page = evaluation_page("x", facts, [row()], "y")
-    with Opened(browser, tmp_path / "x.html", page, viewport={"width": 1280, "height": 900}) as opened:
+    html = evaluation_page("x", facts, [row()], "y")
+    with Opened(browser, tmp_path / "x.html", html, viewport={"width": 1280, "height": 900}) as opened:
         opened.page.locator("details.trace summary").click()
         cell = opened.page.locator("table.map tbody td").first.bounding_box()
         assert cell["width"] == pytest.approx(cell["height"], abs=1)
@@ -157,15 +156,15 @@ def test_an_opened_trace_keeps_its_style(facts: dict, browser: Any, tmp_path: Pa
 
 @pytest.mark.slow
 def test_a_phone_is_wide_enough_for_a_report(facts: dict, browser: Any, tmp_path: Path) -> None:
-    page = evaluation_page("x", facts, [row()], "y")
-    with Opened(browser, tmp_path / "x.html", page, viewport={"width": 360, "height": 740}) as opened:
+    html = evaluation_page("x", facts, [row()], "y")
+    with Opened(browser, tmp_path / "x.html", html, viewport={"width": 360, "height": 740}) as opened:
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 @pytest.mark.slow
 def test_nothing_under_a_chart_is_cut_off_on_a_small_phone(facts: dict, browser: Any, tmp_path: Path) -> None:
-    page = evaluation_page("x", {**facts, "frequencies_from": f"{'long' * 30}.fr"}, [], "y")
-    with Opened(browser, tmp_path / "x.html", page, viewport={"width": 320, "height": 740}) as opened:
+    html = evaluation_page("x", {**facts, "frequencies_from": f"{'long' * 30}.fr"}, [], "y")
+    with Opened(browser, tmp_path / "x.html", html, viewport={"width": 320, "height": 740}) as opened:
         captions = opened.page.locator(".across").all()
         assert len(captions) == 2
         for below in captions:
