@@ -313,8 +313,8 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         (("target",), [], "not a trace"),
         (("score",), "high", "high"),
         (("attention.cross", "shape"), [1, 1, 1, 1], "shape"),
-        (("attention.other",), {"shape": [1, 1, 1, 1], "values": [0.0]}, "attention 'other'"),
-        (("log_probabilities",), {"shape": [1], "values": [0.0]}, "steps"),
+        (("attention.other",), {"shape": [1, 1, 1, 1], "values": [0.0]}, "attention.other has the shape"),
+        (("log_probabilities",), {"shape": [1], "values": [0.0]}, "log_probabilities has the shape"),
         (("tree",), [[[5, 5]]], "not a trace"),
     ],
 )

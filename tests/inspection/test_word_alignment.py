@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 import regard
 from regard.cli.app import app
 from regard.config import Config
-from regard.errors import ConfigError, DataError, FolderError, InputError
+from regard.errors import ConfigError, DataError, FolderError, InputError, RegardError
 from regard.inspection.alignment import (
     METHODS,
     AlignmentSettings,
@@ -97,7 +97,7 @@ def test_every_pair_has_an_alignment_and_an_empty_one_has_no_links(tmp_path: Pat
 
 @pytest.mark.parametrize(("family", "said"), [("rnn-none", "without attention"), ("gpt", "no cross-attention")])
 def test_a_model_without_cross_attention_is_refused(tmp_path: Path, family: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(RegardError, match=said):
         Aligner.load(make_folder(tmp_path / "model", family), "cpu")
 
 

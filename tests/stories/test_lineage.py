@@ -164,11 +164,13 @@ def test_the_time_of_a_validation_is_interpolated_between_journal_entries(tmp_pa
     assert lineage._loss_curve(lineage.Racer("dot", 1, tmp_path)) == [(5.0, 5.0), (9.0, 4.0)]
 
 
-def test_a_folder_with_another_corpus_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "race.txt").write_text("{}\n")
-    with pytest.raises(FolderError, match="holds a corpus with other settings"):
-        lineage._make_corpus(tmp_path / "data", SMALL, lambda _: None)
+@pytest.mark.parametrize("changed", [{"updates": 5}, {"sizes": {**SMALL, "train": 300}}])
+def test_a_folder_with_another_race_is_refused(tmp_path: Path, changed: dict[str, Any]) -> None:
+    settings: dict[str, Any] = {"minutes": None, "updates": 4, "seeds": 1, "device": torch.device("cpu")}
+    settings |= {"sizes": SMALL, "say": lambda _: None}
+    assert lineage._plan(tmp_path, **settings) == lineage._plan(tmp_path, **settings | {"updates": None}) == 4
+    with pytest.raises(FolderError, match="holds a race of 4 updates on 200 pairs"):
+        lineage._plan(tmp_path, **settings | changed)
 
 
 @pytest.mark.slow

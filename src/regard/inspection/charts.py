@@ -46,7 +46,6 @@ def _chart(
     series: Mapping[str, Sequence[Point | None]],
     unit: str,
     axis: str,
-    description: str,
     *,
     heights: Mapping[float, str],
     places: Sequence[tuple[float, str, str]],
@@ -91,11 +90,11 @@ def _chart(
                 f'<path d="{SHAPES[number % 6]}" transform="translate({x(point.x)} {y(point.y)}) scale(.8)"/></g>'
             )
     keys = "".join(f"<li>{series_key(number)}{escape(name)}</li>" for number, name in enumerate(series))
+    legend = f'<ul class="legend">{keys}</ul>' if len(series) > 1 else ""
     return (
         f'<div class="scroll"><svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
-        f' aria-label="{escape(description)}">{"".join(parts)}</svg></div><p class="across">{escape(axis)}</p>'
-        + f'<ul class="legend">{keys}</ul>'
-        * (len(series) > 1)
+        f' aria-label="{escape(unit)} by {escape(axis)}">{"".join(parts)}</svg></div>'
+        f'<p class="across">{escape(axis)}</p>{legend}'
     )
 
 
@@ -121,21 +120,21 @@ class Group(NamedTuple):
 
 def length_group(bucket: Mapping[str, Any], series: Sequence[Mapping[str, float]]) -> Group:
     """A bucket of sentence length with the BLEU of each series."""
-    return _group(bucket, "sentences", bucket["small"], [(x["bleu"], x["low"], x["high"]) for x in series])
+    return _group(bucket, "sentences", bucket["small"], [Score(x["bleu"], x["low"], x["high"]) for x in series])
 
 
 def frequency_group(bucket: Mapping[str, Any]) -> Group:
     """A bucket of word frequency with its F1 in percent."""
-    scores = (100 * bucket["f1"], 100 * bucket["low"], 100 * bucket["high"])
-    return _group(bucket, "words", bucket["words"] < FEW_WORDS, [scores])
+    score = Score(100 * bucket["f1"], 100 * bucket["low"], 100 * bucket["high"])
+    return _group(bucket, "words", bucket["words"] < FEW_WORDS, [score])
 
 
-def _group(bucket: Mapping[str, Any], unit: str, small: bool, scores: Sequence[tuple[float, float, float]]) -> Group:
+def _group(bucket: Mapping[str, Any], unit: str, small: bool, scores: Sequence[Score]) -> Group:
     """A score is None if a small bucket has a bootstrap interval of almost zero width, which would look certain."""
     first, last = bucket["from"], bucket["to"]
     label = f"{first}+" if last is None else f"{first}" if first == last else f"{first}–{last}"
-    certain = [None if small and high - low < 0.05 else Score(value, low, high) for value, low, high in scores]
-    return Group(label, bucket[unit], small, certain)
+    shown = [None if small and score.high - score.low < 0.05 else score for score in scores]
+    return Group(label, bucket[unit], small, shown)
 
 
 def interval_chart(groups: Sequence[Group], names: Sequence[str], unit: str, axis: str, *, joined: bool = True) -> str:
@@ -144,55 +143,43 @@ def interval_chart(groups: Sequence[Group], names: Sequence[str], unit: str, axi
     high = min(math.ceil(max(bounds, default=100.0) / 10) * 10, 100)
     low = max(min(math.floor(min(bounds, default=0.0) / 10) * 10, high - 20), 0)
     high = max(high, low + 20)  # multiples of ten around all values, at least twenty apart
-    step = 1 / max(len(groups), 1)
 
     def height(value: float) -> float:
         return (min(max(value, low), high) - low) / (high - low)
 
+    middles = [(index + 0.5) / len(groups) for index in range(len(groups))]
     series: dict[str, list[Point | None]] = {}
+    rows = []
     for number, name in enumerate(names):
-        offset = (number - (len(names) - 1) / 2) * min(0.023, step * 0.72 / len(names))
-        series[name] = []
-        for index, group in enumerate(groups):
+        offset = (number - (len(names) - 1) / 2) * min(0.023, 0.72 / len(groups) / len(names)) if groups else 0.0
+        series[name], cells = [], [escape(name)]
+        for middle, group in zip(middles, groups, strict=True):
             score = group.scores[number]
-            point = None
-            if score is not None:
-                hint = f"{group.label}: {score.value:.1f} ({score.low:z.1f} to {score.high:.1f}), {group.size:,}"
-                interval = (height(score.low), height(score.high))
-                point = Point(step * (index + 0.5) + offset, height(score.value), interval, group.small, hint)
-            series[name].append(point)
-    every = 20 if high - low > 50 else 10 if high - low > 30 else 5
-    cells = [
-        [
-            f"{score.value:.1f}<br><span class=soft>{score.low:z.1f}–{score.high:.1f}</span>" if score else ""
-            for score in row
-        ]
-        for row in zip(*(group.scores for group in groups), strict=True)
-    ]
+            if score is None:
+                series[name].append(None)
+                cells.append("too few")
+                continue
+            interval = f"{score.low:z.1f}–{score.high:.1f}"
+            hint = f"{group.label}: {score.value:.1f} ({interval}), {group.size:,}"
+            ends = (height(score.low), height(score.high))
+            series[name].append(Point(middle + offset, height(score.value), ends, group.small, hint))
+            cells.append(f'{score.value:.1f}<br><span class="soft">{interval}</span>')
+        rows.append(cells)
     chart = _chart(
         series,
         unit,
         axis,
-        f"{unit} by {axis}: " + "; ".join(_describe(group, names, unit) for group in groups),
-        heights={height(tick): str(tick) for tick in range(low, high + 1, every)},
+        heights={
+            height(x): str(x) for x in range(low, high + 1, 20 if high - low > 50 else 10 if high - low > 30 else 5)
+        },
         places=[
-            (step * (index + 0.5), group.label, f"{group.size:,}" + ": too few" * (not any(group.scores)))
-            for index, group in enumerate(groups)
+            (middle, group.label, f"{group.size:,}" + ": too few" * (not any(group.scores)))
+            for middle, group in zip(middles, groups, strict=True)
         ],
         joined=joined,
     )
-    rows = [[escape(name), *row] for name, row in zip(names, cells, strict=False)]
     values = table(["", *(group.label for group in groups)], rows)
     return f'{chart}<details class="more"><summary>as a table</summary>{values}</details>'
-
-
-def _describe(group: Group, names: Sequence[str], unit: str) -> str:
-    values = ", ".join(
-        f"{name if len(names) > 1 else unit} {score.value:.1f} from {score.low:z.1f} to {score.high:.1f}"
-        for name, score in zip(names, group.scores, strict=True)
-        if score
-    )
-    return f"{group.label}, {group.size:,}: {values or 'too few to say'}"
 
 
 # Curves.
@@ -207,12 +194,10 @@ def curve_chart(curves: Mapping[str, Sequence[tuple[float, float]]], unit: str, 
     def height(value: float) -> float:
         return math.log(value / low) / math.log(high / low)
 
-    ends = "; ".join(f"{name} {curve[-1][1]:.3f} after {curve[-1][0]:.0f}" for name, curve in curves.items() if curve)
     return _chart(
         {name: [Point(x / width, height(y), hint=name) for x, y in curve] for name, curve in curves.items()},
         unit,
         axis,
-        f"{unit} at the end: {ends}",
         heights={height(value): f"{value:g}" for value in log_ticks(low, high)},
         places=[(value / width, f"{value:,g}", "") for value in round_ticks(0.0, width)],
     )

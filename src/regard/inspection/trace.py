@@ -465,16 +465,14 @@ def _check(trace: Trace) -> None:
         if not all(0 <= word < len(side.words) for word in side.word):
             raise ValueError("a token belongs to a word that does not exist")
     steps = len(trace.target.ids) or len(trace.log_probabilities)
-    if trace.log_probabilities.shape != (steps,) or len(trace.alternatives) not in (0, steps):
-        raise ValueError(f"it has {len(trace.alternatives)} steps for {steps} tokens")
-    shapes = {
-        kind: (*x.shape[:2], len(trace.rows(kind).ids), len(trace.columns(kind).ids))
-        for kind, x in trace.attention.items()
-    }
+    if len(trace.alternatives) not in (0, steps):
+        raise ValueError(f"it has alternatives for {len(trace.alternatives)} of {steps} tokens")
+    shapes: dict[str, tuple[int, ...]] = {"log_probabilities": (steps,)}
     for kind, weights in trace.attention.items():
-        if kind not in KINDS or tuple(weights.shape) != shapes[kind]:
-            raise ValueError(f"its attention {kind!r} has the shape {tuple(weights.shape)}, not {shapes[kind]}")
+        shapes[f"attention.{kind}"] = (*weights.shape[:2], len(trace.rows(kind).ids), len(trace.columns(kind).ids))
     for name, states in trace.hidden.items():
-        tokens = len((trace.source if name.startswith("encoder") else trace.target).ids)
-        if states.dim() != 2 or len(states) != tokens:
-            raise ValueError(f"its hidden states {name!r} have the shape {tuple(states.shape)}, not ({tokens}, size)")
+        side = trace.source if name.startswith("encoder") else trace.target
+        shapes[f"hidden.{name}"] = (len(side.ids), *states.shape[1:2])
+    for name, tensor in trace._tensors().items():
+        if tuple(tensor.shape) != shapes[name]:
+            raise ValueError(f"{name} has the shape {tuple(tensor.shape)}, not {shapes[name]}")

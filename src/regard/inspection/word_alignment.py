@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from regard.config import Config
 from regard.decoding import Hypothesis
-from regard.devices import find_device
 from regard.documents.formats import read_pairs
 from regard.errors import ConfigError
 from regard.folders import write_file
@@ -32,11 +31,11 @@ from regard.inspection.alignment import (
 from regard.inspection.trace import Side, Trace, trace
 from regard.memory import in_halves, in_parts
 from regard.models import Generator
-from regard.models.folder import load_model
+from regard.models.folder import load_ensemble
 from regard.results import Report, Table
 from regard.text.alignments import Gold, Link, read_gold
 from regard.text.ordering import batch_by_length
-from regard.text.tokenizer import END, SPECIALS, Tokenizers, check_fingerprint
+from regard.text.tokenizer import END, SPECIALS, Tokenizers
 
 WINDOW = 512  # pairs that are read and sorted by length at once
 BATCH_TOKENS = {"cpu": 2048, "mps": 8192, "cuda": 32768}  # padded, of both sides
@@ -123,9 +122,8 @@ def align(
     if dev and chosen:
         name = next(iter(chosen))
         raise ConfigError(f"--dev chooses the {name}: leave out --{name}")
-    torch_device = find_device(device)
-    forward = Aligner.load(Path(folder), torch_device, tag=tag)
-    backward = Aligner.load(Path(reverse), torch_device) if reverse is not None else None
+    forward = Aligner.load(Path(folder), device, tag=tag)
+    backward = Aligner.load(Path(reverse), device) if reverse is not None else None
     examples = _read(source, target, gold)
     notes: list[str] = []
     if dev:
@@ -199,13 +197,10 @@ class Aligner:
     @classmethod
     def load(cls, folder: Path, device: torch.device | str, *, tag: str = "") -> Aligner:
         """The model of a folder with its saved settings."""
-        model, config = load_model(folder, device)
-        if config.model.family not in ("rnn", "transformer"):
-            raise ConfigError(f"{folder} holds a {config.model.family}, which has no cross-attention: use a translator")
+        families = ("rnn", "transformer")
+        (model, *_), tokenizers, config = load_ensemble(folder, device, families, "has no cross-attention")
         if config.model.score == "none":
             raise ConfigError(f"{folder} holds an rnn without attention: there is nothing to align with")
-        tokenizers = Tokenizers.load(folder)
-        check_fingerprint(tokenizers.fingerprint, config.text.fingerprint, folder)
         if tag and tag not in tokenizers.source.tags:
             raise ConfigError(f"{folder} was not trained with the tag {tag}")
         saved = AlignmentSettings.load(folder)

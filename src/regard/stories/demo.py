@@ -102,11 +102,8 @@ def _saved_results(out: Path) -> dict[str, Any] | None:
     """The results of an earlier call, if they are of this model and all pages are there."""
     if not all((out / name).is_file() for name in (FACTS, *PAGES)):
         return None
-    try:
-        results = json.loads((out / FACTS).read_bytes())
-        return results if results["model"] == folders.read_checksums(out / "model")[MODEL] else None
-    except (ValueError, KeyError, TypeError):
-        return None
+    results: dict[str, Any] = json.loads((out / FACTS).read_bytes())
+    return results if results["model"] == folders.read_checksums(out / "model")[MODEL] else None
 
 
 # The page

@@ -104,17 +104,18 @@ def run(
     start = time.perf_counter()
     check_seed()  # an invalid SACREBLEU_SEED should fail now, not after training
     with folders.lock_folder(out):
-        data = _make_corpus(out / "data", sizes, say)
-        planned = _plan_updates(out, data, minutes, updates, seeds, device, say)
+        planned = _plan(out, sizes, minutes, updates, seeds, device, say)
         racers = [
             Racer(name, seed, out / "runs" / f"{name.replace(' ', '-')}-{seed}")
             for seed in range(1, seeds + 1)
             for name in RECIPES
         ]
-        if saved := _saved_results(out, racers):
-            return saved
-        _train(racers, data, planned, device, show)
-        results = _score(racers, data, device, say)
+        if saved := folders.read_optional(out / "race.json"):
+            results: dict[str, Any] = json.loads(saved)
+            if results["racers"][0]["seeds"] == seeds:
+                return results
+        _train(racers, out / "data", planned, device, show)
+        results = _score(racers, out / "data", device, say)
         results |= {"updates": planned, "seconds": time.perf_counter() - start, "device": device.type}
         results["verdicts"] = verdicts(results)
         folders.write_file(out / "index.html", page(results, _attention_maps(racers, device)), force=True)
@@ -122,60 +123,27 @@ def run(
     return results
 
 
-def _saved_results(out: Path, racers: Sequence[Racer]) -> dict[str, Any] | None:
-    """The results of an earlier call, if all racers are scored and the page is there."""
-    paths = [out / "race.json", out / "index.html", *(racer.folder / TRANSLATIONS for racer in racers)]
-    if not all(path.is_file() for path in paths):
-        return None
-    try:
-        results: dict[str, Any] = json.loads(paths[0].read_bytes())
-        return results if sum(racer["seeds"] for racer in results["racers"]) == len(racers) else None
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-def _make_corpus(folder: Path, sizes: Mapping[str, int], say: Say) -> Path:
-    """Write the built-in corpus with equally many sentences of every length."""
-    settings = json.dumps({"sizes": dict(sizes), "made": CORPUS}, sort_keys=True)
-    record = folder / "race.txt"
-    if record.exists():
-        if record.read_text(encoding="utf-8").strip() != settings:
-            raise FolderError(f"{folder} holds a corpus with other settings: choose another --out")
-        return folder
-    say(f"writing {sum(sizes.values()):,} sentence pairs of 2 to {CORPUS['max_length']} words")
-    catalog.write_builtin(folder, force=True, sizes=sizes, **CORPUS)
-    folders.write_file(record, settings + "\n", force=True)
-    return folder
-
-
-# Training
-
-
-def _gpu_settings(recipe: Config, device: torch.device) -> dict[str, Any]:
-    """Settings that override the recipes on a GPU; the recipes are for a CPU."""
-    if device.type != "cuda":
-        return {}
-    batch_tokens = GPU_BATCH_FACTOR * recipe.train.batch_tokens
-    return {"train.batch_tokens": batch_tokens, "train.batch_shapes": GPU_BATCH_SHAPES}
-
-
-def _config(name: str, device: torch.device) -> Config:
-    recipe = find_config(RECIPES[name])
-    return recipe.with_values([f"{field}={value}" for field, value in _gpu_settings(recipe, device).items()])
-
-
-def _plan_updates(
-    out: Path, data: Path, minutes: float | None, updates: int | None, seeds: int, device: torch.device, say: Say
+def _plan(
+    out: Path,
+    sizes: Mapping[str, int],
+    minutes: float | None,
+    updates: int | None,
+    seeds: int,
+    device: torch.device,
+    say: Say,
 ) -> int:
-    """The updates of every model: `updates`, or as many as fit into the minutes. Kept in a file for later calls."""
-    path = out / "updates.txt"
-    if path.exists():
-        planned = int(path.read_text())
-        if updates and updates != planned:
+    """Write the corpus and return the updates of every model, as many as fit into the minutes; kept for later calls."""
+    path, data, corpus = out / "plan.json", out / "data", {"sizes": dict(sizes), **CORPUS}
+    if saved := folders.read_optional(path):
+        plan: dict[str, Any] = json.loads(saved)
+        if plan["corpus"] != corpus or (updates or plan["updates"]) != plan["updates"]:
             raise FolderError(
-                f"{out} holds a race of {planned:,} updates: choose another --out, or leave --updates out"
+                f"{out} holds a race of {plan['updates']:,} updates on {plan['corpus']['sizes']['train']:,}"
+                " pairs: choose another --out, or leave --updates and --pairs out"
             )
-        return planned
+        return int(plan["updates"])
+    say(f"writing {sum(sizes.values()):,} sentence pairs of 2 to {CORPUS['max_length']} words")
+    catalog.write_builtin(data, force=True, sizes=sizes, **CORPUS)
     planned = updates or UPDATES
     if minutes:
         seconds = _time_updates(data, device)
@@ -185,8 +153,23 @@ def _plan_updates(
         planned = max(20, int(TRAINING_SHARE * 60 * minutes / slowest))
     batch_tokens = _config(BASELINE, device).train.batch_tokens
     say(f"{planned:,} updates of {batch_tokens:,} tokens for each of {len(RECIPES)} models")
-    folders.write_file(path, f"{planned}\n", force=True)
+    folders.write_file(path, json.dumps({"corpus": corpus, "updates": planned}) + "\n", force=True)
     return planned
+
+
+# Training
+
+
+def _settings(name: str, device: torch.device) -> list[str]:
+    """Settings that override a recipe on a GPU; the recipes are for a CPU."""
+    if device.type != "cuda":
+        return []
+    batch_tokens = GPU_BATCH_FACTOR * find_config(RECIPES[name]).train.batch_tokens
+    return [f"train.batch_tokens={batch_tokens}", f"train.batch_shapes={GPU_BATCH_SHAPES}"]
+
+
+def _config(name: str, device: torch.device) -> Config:
+    return find_config(RECIPES[name]).with_values(_settings(name, device))
 
 
 def _time_updates(data: Path, device: torch.device) -> dict[str, float]:
@@ -219,9 +202,8 @@ def _processes(device: torch.device) -> int:
 def _command(racer: Racer, data: Path, updates: int, device: torch.device) -> list[str]:
     source, target, *valid = (str(data / f"{part}.{side}") for part in ("train", "valid") for side in ("en", "fr"))
     every = max(1, updates // 8)
-    settings = {"train.metric": "loss", "train.validate_every": every, "train.save_every": every}
-    settings |= _gpu_settings(find_config(RECIPES[racer.name]), device)
-    values = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    settings = ["train.metric=loss", f"train.validate_every={every}", f"train.save_every={every}"]
+    values = [word for value in settings + _settings(racer.name, device) for word in ("--set", value)]
     return [
         sys.executable, "-m", "regard", "train", source, target, "--valid", *valid, "--recipe", RECIPES[racer.name],
         "--out", str(racer.folder), "--updates", str(updates), "--seed", str(racer.seed), "--threads", "1",
