@@ -36,10 +36,10 @@ def check_parts(parts: Iterable[Part]) -> None:
     """The parts of a part add up to it, and a formula gives its number of parameters."""
     for part in parts:
         if part.parts:
-            assert part.each == sum(inner.total for inner in part.parts), part.name
+            assert part.single == sum(inner.total for inner in part.parts), part.name
             check_parts(part.parts)
-        elif part.each:
-            assert eval(part.formula.replace("×", "*").replace(",", "")) == part.each, part
+        elif part.single:
+            assert eval(part.formula.replace("×", "*").replace(",", "")) == part.single, part
 
 
 @pytest.mark.parametrize(("name", "total"), TOTALS.items())
@@ -104,7 +104,7 @@ def test_counting_allocates_nothing_and_leaves_the_random_state_alone() -> None:
 def test_bert_base_by_part_is_as_published() -> None:
     counted = count("bert-base")
     assert counted.parts == {"embeddings": 23_837_184, "layers": 85_054_464, "pooler": 590_592}
-    assert counted.tree[1].each == 7_087_872
+    assert counted.tree[1].single == 7_087_872
     assert counted.tree[1].times == 12
 
 

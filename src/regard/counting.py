@@ -39,21 +39,21 @@ class Part:
 
     name: str
     formula: str
-    each: int
+    single: int
     """Parameters of one copy."""
     parts: tuple[Part, ...] = ()
     times: int = 1
 
     @property
     def total(self) -> int:
-        return self.each * self.times
+        return self.single * self.times
 
     def to_dict(self) -> dict[str, Any]:
         values: dict[str, Any] = {"name": self.name, "total": self.total}
         if self.formula:
             values["formula"] = self.formula
         if self.times > 1:
-            values |= {"times": self.times, "each": self.each}
+            values |= {"times": self.times, "single": self.single}
         if self.parts:
             values["parts"] = [part.to_dict() for part in self.parts]
         return values
@@ -62,7 +62,7 @@ class Part:
         """The rows of the printed table: the part, and below it its parts."""
         formula = self.formula
         if self.times > 1:
-            formula = f"{self.times} × ({formula})" if formula else f"{self.times} × {self.each:,}"
+            formula = f"{self.times} × ({formula})" if formula else f"{self.times} × {self.single:,}"
         row = ("  " * depth + self.name, formula, f"{self.total:,}")
         return [row, *(inner for part in self.parts for inner in part.rows(depth + 1))]
 

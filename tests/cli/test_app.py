@@ -54,7 +54,7 @@ def test_count_as_json_is_one_object_and_nothing_else() -> None:
     assert done.stderr == ""
     assert answer["parameters"]["total"] == 109482240
     assert answer["parameters"]["parts"] == {"embeddings": 23837184, "layers": 85054464, "pooler": 590592}
-    assert answer["parameters"]["tree"][1]["each"] == 7087872
+    assert answer["parameters"]["tree"][1]["single"] == 7087872
 
 
 def test_count_takes_changes_to_the_config() -> None:

@@ -185,7 +185,6 @@ class Translator:
         glossary: Glossary | None = None,
         trace: bool = False,
         hidden: bool = False,
-        tree: bool = False,
         align: bool = False,
         warn: bool = True,
     ) -> list[Result]:
@@ -193,19 +192,18 @@ class Translator:
 
         A `seed` samples instead of searching. Every translation begins with the `prefix`. The `tag`, such as <2fr>, is
         put before every sentence. `trace` and `align` cost one pass over each translation; `hidden` adds the hidden
-        states to the trace, and `tree` all branches of a beam search in torch.
+        states to the trace.
         """
         if isinstance(texts, str):
             raise InputError("translate takes a list of texts: put a single text in brackets")
         if (beams is not None and beams < 1) or alternatives < 0:
             raise InputError(f"beams ({beams}) must be at least 1, and alternatives ({alternatives}) at least 0")
-        texts, trace = list(texts), trace or hidden or tree
+        texts, trace = list(texts), trace or hidden
         search = SearchOptions(
             beams=max(beams or self.config.decode.beams, 1 + alternatives),
             results=1 + alternatives,
             seed=seed,
             keep_encoded=trace or align,
-            keep_trees=tree,
         )
         results = {text: result for text in texts if (result := _without_search(text)) is not None}
         split = self._split([text for text in dict.fromkeys(texts) if text not in results], tag, prefix)
@@ -293,9 +291,8 @@ class Translator:
     ) -> list[Translated]:
         texts = [sentence.tag + sentence.text for sentence in batch]
         matches = [options.glossary.find(text) if options.glossary else [] for text in texts]
-        engine = self.torch_engine if options.search.keep_trees else self.engine
         keep_encoded = options.search.keep_encoded or any(matches)
-        searched = engine.search(sources, options.search._replace(keep_encoded=keep_encoded))
+        searched = self.engine.search(sources, options.search._replace(keep_encoded=keep_encoded))
         traces: Sequence[Trace | None] = [None] * len(batch)
         if options.align:
             best = [hypotheses[0] for hypotheses in searched.hypotheses]
@@ -306,7 +303,6 @@ class Translator:
                 self.tokenizers,
                 encoded=searched.encoded,
                 texts=texts,
-                trees=searched.trees,
                 hidden=options.hidden,
                 top=TOP if options.trace else 1,
             )
