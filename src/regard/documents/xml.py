@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import BinaryIO, Literal, NamedTuple
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
@@ -14,7 +15,7 @@ from xml.sax.saxutils import escape, quoteattr
 from regard.documents.inline import Piece, Tag, join_pieces, split_tags
 from regard.errors import DataError
 from regard.text import files
-from regard.text.files import Origin, one_line, peek_until
+from regard.text.files import Origin, one_line
 
 MAX_DEPTH = 100  # nested elements; more is an attack, not a translation
 HEAD_BYTES = 1024  # that tell the encoding of a file
@@ -127,7 +128,7 @@ def read_xml(
 
     Declared entities are refused and nothing is fetched. A byte order mark stays part of the text.
     """
-    head, whole = peek_until(stream, lambda head: len(head) >= HEAD_BYTES)
+    head = stream.read(HEAD_BYTES)
     encoding = next((encoding for mark, encoding in BYTE_ORDER_MARKS.items() if head.startswith(mark)), "")
     if not encoding:
         declared = re.match(rb"""<\?xml[^>]*?\sencoding\s*=\s*["']([\w.:-]+)["']""", head)
@@ -142,7 +143,7 @@ def read_xml(
     def parts() -> Iterator[str | Unit]:
         parser = _Parser(name, root, units, tags)
         try:
-            for text in codecs.iterdecode(iter(partial(whole.read, CHUNK_BYTES), b""), encoding):
+            for text in codecs.iterdecode(chain([head], iter(partial(stream.read, CHUNK_BYTES), b"")), encoding):
                 yield from parser.feed(text.encode())
         except UnicodeError as error:
             raise DataError(f"{name}: after line {parser.line:,} there is text that is not {encoding}") from error
