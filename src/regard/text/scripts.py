@@ -6,31 +6,19 @@ import html
 import re
 import unicodedata
 from collections import Counter
+from functools import cache
 from html.entities import html5
 from urllib.parse import unquote_to_bytes
+
+UNSPACED_SCRIPTS = ("Han", "Kana", "Thai", "Lao", "Khmer", "Myanmar")  # scripts without spaces between words
 
 LATIN_ONLY = re.compile("[\0-\u024f\u1e00-\u1eff\u2000-\u206f\u20a0-\u20cf\u2100-\u214f]*")
 LETTER = re.compile(r"[^\W\d_]")
 
-# The first word of a character's Unicode name is its script, with these exceptions.
-RENAMED = {"CJK": "Han", "HIRAGANA": "Kana", "KATAKANA": "Kana", "BOPOMOFO": "Bopomofo", "COPTIC": "Coptic"}
-WIDTHS = ("FULLWIDTH", "HALFWIDTH", "HALFWIDTH-FULLWIDTH")
-NO_SCRIPT = {
-    "MODIFIER",
-    "MATHEMATICAL",
-    "DOUBLE-STRUCK",
-    "SCRIPT",
-    "BLACK-LETTER",
-    "FEMININE",
-    "MASCULINE",
-    "MICRO",
-    "OHM",
-}
-TWO_WORDS = {"OLD", "NEW", "TAI", "MEETEI", "SYLOTI", "OL", "PHAGS-PA", "CANADIAN", "LINEAR", "PAU", "PAHAWH", "WARANG"}
-
-UNSPACED_SCRIPTS = ("Han", "Kana", "Thai", "Lao", "Khmer", "Myanmar")  # scripts without spaces between words
-
-SCRIPT_OF: dict[str, str] = {}
+# The first word of a letter's Unicode name is its script, with these exceptions.
+WIDTHS = re.compile("(FULL|HALF)WIDTH ")
+RENAMED = {"CJK": "Han", "HIRAGANA": "Kana", "KATAKANA": "Kana", "HALFWIDTH-FULLWIDTH": "Kana"}
+NO_SCRIPT = {"MODIFIER", "MATHEMATICAL", "DOUBLE-STRUCK", "SCRIPT", "BLACK-LETTER", "FEMININE", "MASCULINE", "MICRO"}
 
 
 def script(text: str) -> str:
@@ -49,25 +37,11 @@ def script(text: str) -> str:
     return max(counts, key=lambda name: (counts[name], name)) if counts.total() else ""
 
 
+@cache
 def script_of(character: str) -> str:
     """The script of one letter; "" for other characters."""
-    known = SCRIPT_OF.get(character)
-    if known is None:
-        known = SCRIPT_OF[character] = named_script(character)
-    return known
-
-
-def named_script(character: str) -> str:
-    """The script that the Unicode name of a letter begins with."""
-    if not character.isalpha():
-        return ""
-    words = unicodedata.name(character, "").split()
-    if words and words[0] in WIDTHS:
-        words = words[1:]
-    if not words or words[0] in NO_SCRIPT:
-        return ""
-    name = RENAMED.get(words[0], words[0].capitalize())
-    return f"{name} {words[1].capitalize()}" if words[0] in TWO_WORDS and len(words) > 1 else name
+    name = WIDTHS.sub("", unicodedata.name(character, "")).partition(" ")[0] if character.isalpha() else ""
+    return "" if name in NO_SCRIPT else RENAMED.get(name, name.capitalize())
 
 
 # C0 and C1 controls except the tab, line and paragraph separators (many programs split lines there), the byte order
@@ -84,44 +58,32 @@ def has_control(text: str) -> bool:
     return CONTROL.search(text) is not None
 
 
-# The characters of the bytes 80-9F in Windows-1252; Latin-1 has control characters there.
+# Mojibake: UTF-8 that was read as Latin-1 or Windows-1252, such as Ã© for é or â€™ for ’. Two or more letters of another
+# script are proof by themselves; a single sequence must begin with a letter that does not occur before such a character
+# in real text. An accented letter may also be a capital before a quote ("AMANHÃ…"), so its neighbours decide.
+
 CP1252 = {
     bytes([byte]).decode("cp1252"): byte for byte in range(0x80, 0xA0) if byte not in (0x81, 0x8D, 0x8F, 0x90, 0x9D)
 }
-CONTINUATION = f"[\x80-\xbf{''.join(CP1252)}]"  # a UTF-8 continuation byte, read as Latin-1 or Windows-1252
-
-# UTF-8 that was decoded with the wrong code page. Two or more letters of another script are proof by themselves; a
-# single sequence must begin with a letter that does not occur before such a character in real text.
-FOREIGN_RUN = re.compile(f"(?:[\xc4-\xdf]{CONTINUATION}){{2,}}|(?:[\xe0-\xef]{CONTINUATION}{{2}}){{2,}}")
-PUNCTUATION = re.compile(
-    f"\xe2[\x80\x82\x84\x86\x88€‚„†ˆ]{CONTINUATION}|\xef\xbb\xbf|\xef\xbf\xbd|\xf0[\x9fŸ]{CONTINUATION}{{2}}"
+CONTINUATION = f"[\x80-\xbf{''.join(CP1252)}]"  # a UTF-8 continuation byte in the wrong code page
+SUSPECT = re.compile(f"[\xc2-\xf4]{CONTINUATION}")  # faster to search for
+MOJIBAKE = re.compile(
+    f"(?:[\xc4-\xdf]{CONTINUATION}){{2,}}|(?:[\xe0-\xef]{CONTINUATION}{{2}}){{2,}}"
+    f"|\xe2[\x80\x82\x84\x86\x88€‚„†ˆ]{CONTINUATION}|\xef\xbb\xbf|\xef\xbf\xbd|\xf0[\x9fŸ]{CONTINUATION}{{2}}"
+    f"|(?P<accent>[\xc2-\xc6\xcc]{CONTINUATION}|\xe1[\xba\xbb]{CONTINUATION})"
 )
-ACCENT = re.compile(f"[\xc2-\xc6\xcc]{CONTINUATION}|\xe1[\xba\xbb]{CONTINUATION}")
-# These may follow a capital in correct text ("AMANHÃ…", "CAFÉ »"), so they prove nothing by themselves.
 MAY_FOLLOW_A_LETTER = set("…”“»’‘–—™®°ªº·¹²³\xa0\xad‹›")
 
 
-def mojibake(text: str) -> bool:
-    """Whether the text holds UTF-8 that was read as Latin-1 or Windows-1252, such as Ã© for é or â€™ for ’."""
-    return not text.isascii() and bool(find_mojibake(text))
-
-
-def find_mojibake(text: str) -> list[tuple[int, int, str]]:
-    """The start, end and correct text of every sequence of UTF-8 that was decoded with the wrong code page."""
+def mojibake(text: str) -> list[tuple[int, int, str]]:
+    """The start, end and correct text of every sequence of mojibake."""
     repairs: list[tuple[int, int, str]] = []
     proven = False
-    end = 0
-    while end < len(text):
-        candidates = [match for pattern in (FOREIGN_RUN, PUNCTUATION, ACCENT) if (match := pattern.search(text, end))]
-        if not candidates:
-            break
-        match = min(candidates, key=lambda match: (match.start(), -match.end()))
+    for match in MOJIBAKE.finditer(text) if not text.isascii() and SUSPECT.search(text) else ():
         repaired = as_utf8(match.group())
-        end = match.start() + 1
-        if repaired and is_plausible(repaired):
-            repairs.append((match.start(), match.end(), repaired))
-            proven = proven or match.re is not ACCENT or stands_out(text, match)
-            end = match.end()
+        if is_plausible(repaired):
+            repairs.append((*match.span(), repaired))
+            proven = proven or not match["accent"] or stands_out(text, match)
     return repairs if proven else []  # one certain sequence is enough to repair the doubtful ones of its line
 
 
@@ -135,7 +97,7 @@ def as_utf8(damaged: str) -> str:
 
 def is_plausible(repaired: str) -> bool:
     """Whether a repaired text is plausible: assigned characters, letters of one script."""
-    if any(unicodedata.category(character) in ("Cn", "Co", "Cc") for character in repaired):
+    if not repaired or any(unicodedata.category(character) in ("Cn", "Co", "Cc") for character in repaired):
         return False
     scripts = {script_of(character) for character in repaired if character.isalpha()}
     return len(scripts) <= 1 or scripts <= {"Han", "Kana", "Hangul"}
@@ -161,17 +123,13 @@ ADDRESS = re.compile(r"\S*(?:://|www\.)\S*")
 
 def double_escaped(text: str) -> bool:
     """Whether the text was escaped twice, or for another language: `&amp;#39;`, `\\u00e9`, `%C3%A9` outside a link."""
-    if "&" in text and any(is_entity(match.group()) for match in DOUBLE_ENTITY.finditer(text)):
+    if any(is_entity(match) for match in DOUBLE_ENTITY.findall(text)) or BACKSLASH.search(text):
         return True
-    if "\\" in text and BACKSLASH.search(text):
-        return True
-    return "%" in text and any(is_percent_utf8(match.group()) for match in PERCENT.finditer(ADDRESS.sub(" ", text)))
+    return "%" in text and any(map(percent_decoded, PERCENT.findall(ADDRESS.sub(" ", text))))
 
 
 def escaped(text: str) -> bool:
     """Whether the text was escaped once, as Moses' tokenizer or a web page does: `&apos;`, `&#39;`, `&quot;`."""
-    if "&" not in text or ";" not in text:
-        return False
     return any(is_entity(match.group()) for match in ENTITY.finditer(text)) or SPLIT_ENTITY.search(text) is not None
 
 
@@ -181,38 +139,22 @@ def is_entity(text: str) -> bool:
     return name.startswith("#") or name in html5
 
 
-def is_percent_utf8(text: str) -> bool:
-    """Whether `%C3%A9` and the like are the bytes of UTF-8."""
-    try:
-        return bool(unquote_to_bytes(text).decode("utf-8"))
-    except ValueError:
-        return False
+def percent_decoded(text: str) -> str:
+    """The characters of `%C3%A9` and the like; "" if the bytes are not UTF-8."""
+    return as_utf8(unquote_to_bytes(text).decode("latin-1"))
 
 
 def repair(text: str) -> str:
     """The text with mojibake decoded correctly, entities and escapes resolved, and control characters removed."""
     for _ in range(3):  # text may be damaged more than once: `&amp;amp;#39;`
-        repaired = repair_once(text)
-        if repaired == text:
-            break
-        text = repaired
-    return CONTROL.sub("", text)
-
-
-def repair_once(text: str) -> str:
-    """One repair of mojibake, entities and escapes."""
-    pieces, end = [], 0
-    for start, stop, repaired in find_mojibake(text) if not text.isascii() else []:
-        pieces += [text[end:start], repaired]
-        end = stop
-    text = "".join(pieces) + text[end:]
-    if "&" in text:
-        text = html.unescape(SPLIT_ENTITY.sub(lambda match: f"&{(match[1] or match[2]).replace(' ', '')};", text))
-    if "\\" in text:
+        for start, end, repaired in reversed(mojibake(text)):
+            text = text[:start] + repaired + text[end:]
+        if "&" in text:
+            text = html.unescape(SPLIT_ENTITY.sub(lambda match: f"&{(match[1] or match[2]).replace(' ', '')};", text))
         text = BACKSLASH.sub(lambda match: chr(int(match.group()[2:], 16)), text)
-    if "%" in text and not ADDRESS.search(text):
-        text = PERCENT.sub(lambda match: unquote_to_bytes(match.group()).decode("utf-8", "replace"), text)
-    return text
+        if "%" in text and not ADDRESS.search(text):
+            text = PERCENT.sub(lambda match: percent_decoded(match.group()) or match.group(), text)
+    return CONTROL.sub("", text)
 
 
 def decomposed(text: str) -> bool:
@@ -222,12 +164,9 @@ def decomposed(text: str) -> bool:
     return len(unicodedata.normalize("NFC", text)) < len(text)  # some Indic letters have no composed form in NFC
 
 
-MAYBE_MOJIBAKE = re.compile(f"[\xc2-\xf4]{CONTINUATION}")
-
-
 def damage(text: str) -> str:
     """The worst damage of a text: "mojibake", "control-characters", "double-escapes", "escapes" or ""."""
-    if not text.isascii() and MAYBE_MOJIBAKE.search(text) and mojibake(text):
+    if mojibake(text):
         return "mojibake"
     if (not text.isprintable() or "\ufffd" in text) and has_control(text):
         return "control-characters"
@@ -238,17 +177,12 @@ def damage(text: str) -> str:
     return "escapes" if escaped(text) else ""
 
 
-DAMAGE_CONTEXT = 20  # characters shown before and after the damage
-DAMAGE_PATTERNS = (CONTROL, DOUBLE_ENTITY, BACKSLASH, PERCENT, ENTITY, SPLIT_ENTITY)
-
-
 def damaged_part(text: str) -> str:
-    """The first damaged place of a text with some context; "" if there is none."""
+    """The first damaged place of a text with 20 characters before and after it; "" if there is none."""
     kind = damage(text)
     if not kind:
         return ""
-    if kind == "mojibake":
-        start = find_mojibake(text)[0][0]
-    else:
-        start = min(match.start() for pattern in DAMAGE_PATTERNS if (match := pattern.search(text)))
-    return text[max(start - DAMAGE_CONTEXT, 0) : start + DAMAGE_CONTEXT]
+    patterns = (CONTROL, DOUBLE_ENTITY, BACKSLASH, PERCENT, ENTITY, SPLIT_ENTITY)
+    matches = [match.start() for pattern in patterns if (match := pattern.search(text))]
+    start = mojibake(text)[0][0] if kind == "mojibake" else min(matches)
+    return text[max(start - 20, 0) : start + 20]
