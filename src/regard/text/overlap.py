@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -41,80 +41,47 @@ class HeldOut:
     def __init__(self, sources: list[str], targets: list[str]) -> None:
         self.sources, self.targets = sources, targets
         source, target = digests(sources), digests(targets)
-        self.known = {
-            "pair": by_digest(pair_digests(source, target)),
-            "source": by_digest(source),
-            "target": by_digest(target),
-        }
-        self.owner, self.table = index_shingles(sources)
+        self.known: dict[str, dict[int, list[int]]] = {}
+        for kind, values in (("pair", pair_digests(source, target)), ("source", source), ("target", target)):
+            indices = self.known[kind] = defaultdict(list)
+            for index, value in enumerate(values.tolist()):
+                indices[value].append(index)
+        self.owner: dict[int, int] = {}  # the line that each shingle occurs in; -1 for a phrase of different lines
+        self.table = np.zeros(1 << INDEX_BITS, np.bool_)  # for a fast check whether a shingle is known
         self.compared = 0
+        hashes, starts = shingles(sources)
+        lengths = np.diff(starts, append=len(hashes))
+        inside = np.arange(len(hashes)) - np.repeat(starts, lengths) < np.repeat(lengths - SHINGLE, lengths)
+        lines = np.repeat(np.arange(len(sources)), lengths)[inside]
+        for value, line in zip(hashes[inside].tolist(), lines.tolist(), strict=True):
+            if self.owner.setdefault(value, line) != line and sources[self.owner[value]] != sources[line]:
+                self.owner[value] = -1
+        self.owner = {value: line for value, line in self.owner.items() if line >= 0}
+        known = np.fromiter(self.owner, np.uint64, len(self.owner))
+        self.table[(known >> np.uint64(64 - INDEX_BITS)).astype(np.int64)] = True
 
     def exact(self, kind: str, values: Digests) -> Iterator[tuple[int, list[int]]]:
         """Training lines that are also held out: their index in the chunk, and their indices in the held-out set."""
         known = self.known[kind]
-        for index, value in enumerate(values.tolist()):
-            held = known.get(value)
-            if held is not None:
-                yield index, held
+        return ((index, known[value]) for index, value in enumerate(values.tolist()) if value in known)
 
     def near(self, sources: list[str], targets: list[str]) -> Iterator[tuple[int, int]]:
         """The training pairs that are nearly but not exactly equal to a held-out pair."""
-        if not self.owner:
-            return
         hashes, starts = shingles(sources)
+        ends = np.append(starts[1:], len(hashes))
         hits = self.table[(hashes >> np.uint64(64 - INDEX_BITS)).astype(np.int64)]
-        share = np.add.reduceat(hits.astype(np.float32), starts) / np.maximum(
-            np.diff(starts, append=len(hashes)) - SHINGLE, 1
-        )
+        share = np.add.reduceat(hits.astype(np.float32), starts) / np.maximum(ends - starts - SHINGLE, 1)
         for index in np.flatnonzero(share >= MIN_SHARED_SHINGLES).tolist():
-            begin = int(starts[index])
-            end = int(starts[index + 1]) if index + 1 < len(starts) else len(hashes)
-            held = self.best(hashes[begin:end][hits[begin:end]])
-            if held is None or self.compared >= MAX_COMPARISONS:
+            line = slice(starts[index], ends[index])
+            owners = map(self.owner.get, hashes[line][hits[line]].tolist())
+            votes = Counter(owner for owner in owners if owner is not None)
+            if not votes or self.compared >= MAX_COMPARISONS:
                 continue
             self.compared += 1
-            if sources[index] == self.sources[held] and targets[index] == self.targets[held]:
-                continue
+            held = votes.most_common(1)[0][0]
             pairs = (sources[index], self.sources[held]), (targets[index], self.targets[held])
-            if all(similarity(*texts) >= NEAR for texts in pairs):
+            if any(one != other for one, other in pairs) and all(similarity(*texts) >= NEAR for texts in pairs):
                 yield index, held
-
-    def best(self, hashes: Digests) -> int | None:
-        """The held-out line that most of these shingles come from."""
-        votes: dict[int, int] = defaultdict(int)
-        for value in hashes.tolist():
-            owner = self.owner.get(value)
-            if owner is not None:
-                votes[owner] += 1
-        return max(votes, key=lambda held: votes[held]) if votes else None
-
-
-def by_digest(values: Digests) -> dict[int, list[int]]:
-    """The indices of each digest."""
-    indices: dict[int, list[int]] = defaultdict(list)
-    for index, value in enumerate(values.tolist()):
-        indices[value].append(index)
-    return dict(indices)
-
-
-def index_shingles(lines: list[str]) -> tuple[dict[int, int], NDArray[np.bool_]]:
-    """The line that each shingle occurs in, and a bit table for a fast check whether a shingle is known."""
-    table = np.zeros(1 << INDEX_BITS, dtype=np.bool_)
-    if not lines:
-        return {}, table
-    hashes, starts = shingles(lines)
-    lengths = np.diff(starts, append=len(hashes))
-    owners = np.repeat(np.arange(len(lines)), lengths)
-    inside = np.arange(len(hashes)) - np.repeat(starts, lengths) < np.repeat(lengths - SHINGLE, lengths)
-    owner: dict[int, int] = {}
-    for value, line in zip(hashes[inside].tolist(), owners[inside].tolist(), strict=True):
-        # a phrase that occurs in different lines points to none of them
-        if owner.setdefault(value, line) != line and lines[owner[value]] != lines[line]:
-            owner[value] = -1
-    owner = {value: line for value, line in owner.items() if line >= 0}
-    known = np.fromiter(owner, dtype=np.uint64, count=len(owner))
-    table[(known >> np.uint64(64 - INDEX_BITS)).astype(np.int64)] = True
-    return owner, table
 
 
 def shingles(lines: Sequence[str]) -> tuple[Digests, NDArray[np.int64]]:

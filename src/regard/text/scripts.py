@@ -58,9 +58,9 @@ def has_control(text: str) -> bool:
     return CONTROL.search(text) is not None
 
 
-# Mojibake: UTF-8 that was read as Latin-1 or Windows-1252, such as Ã© for é or â€™ for ’. Two or more letters of another
-# script are proof by themselves; a single sequence must begin with a letter that does not occur before such a character
-# in real text. An accented letter may also be a capital before a quote ("AMANHÃ…"), so its neighbours decide.
+# Mojibake: UTF-8 that was read as Latin-1 or Windows-1252, such as Ã© for é or â€™ for ’. Two or more letters of
+# another script are proof by themselves; a single sequence must begin with a letter that does not occur before such a
+# character in real text. An accented letter may also be a capital before a quote ("AMANHÃ…"), so its neighbours decide.
 
 CP1252 = {
     bytes([byte]).decode("cp1252"): byte for byte in range(0x80, 0xA0) if byte not in (0x81, 0x8D, 0x8F, 0x90, 0x9D)
