@@ -12,8 +12,7 @@ from typing import NamedTuple
 from regard.errors import DataError
 from regard.text.files import Pair, read_lines, uncompressed_name
 
-LINK = re.compile(r"(\d+)-(\d+)")
-GOLD_LINK = re.compile(r"(\d+)([-p])(\d+)")
+LINK = re.compile(r"(\d+)([-p])(\d+)")
 MAX_TOKENS = 1 << 16  # of a side; an aligned pair of tokens is stored as target * MAX_TOKENS + source
 
 Link = tuple[int, int]
@@ -30,13 +29,15 @@ class Gold(NamedTuple):
 
 def parse_alignment(text: str, where: str) -> list[Link]:
     """The alignment in a line such as `0-0 1-2`."""
-    links = []
+    return [(i, j) for i, _, j in _links(text, where, "-", "an alignment; write i-j, words counted from 0: 0-0 1-2")]
+
+
+def _links(text: str, where: str, kinds: str, expected: str) -> Iterator[tuple[int, str, int]]:
     for word in text.split():
         match = LINK.fullmatch(word)
-        if match is None:
-            raise DataError(f"{where}: {word!r} is not an alignment; write i-j, words counted from 0, such as 0-0 1-2")
-        links.append((int(match[1]), int(match[2])))
-    return links
+        if match is None or match[2] not in kinds:
+            raise DataError(f"{where}: {word!r} is not {expected}")
+        yield int(match[1]), match[2], int(match[3])
 
 
 def read_alignments(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[str, str, str]]:
@@ -50,19 +51,10 @@ def read_gold(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[Pair, Gold]]:
     """Pairs with their gold alignment: `i-j` sure, `ipj` possible; words count from 1 in a .talp file, else from 0."""
     first = int(Path(uncompressed_name(path)).suffix.lower() == ".talp")
     for pair, text, where in _with_lines(pairs, path, "compare with"):
-        sure, possible = set[Link](), set[Link]()
-        for word in text.split():
-            match = GOLD_LINK.fullmatch(word)
-            if match is None:
-                raise DataError(f"{where}: {word!r} is not a gold alignment; write i-j (sure) or ipj (possible)")
-            link = int(match[1]) - first, int(match[3]) - first
-            if min(link) < 0:
-                raise DataError(f"{where}: {word} counts words from 0, and a .talp file counts from 1: rename it")
-            possible.add(link)
-            if match[2] == "-":
-                sure.add(link)
+        links = list(_links(text, where, "-p", "a gold alignment; write i-j (sure) or ipj (possible)"))
+        possible = frozenset((i - first, j - first) for i, _, j in links)
         _check_words(possible, pair, where, first)
-        yield pair, Gold(frozenset(sure), frozenset(possible))
+        yield pair, Gold(frozenset((i - first, j - first) for i, kind, j in links if kind == "-"), possible)
 
 
 def _with_lines(pairs: Iterable[Pair], path: Path, use: str) -> Iterator[tuple[Pair, str, str]]:
@@ -84,10 +76,11 @@ def _check_words(links: Iterable[Link], pair: Pair, where: str, first: int = 0) 
     sizes = len(pair.source.split()), len(pair.target.split())
     for link in links:
         for word, size, side in zip(link, sizes, ("source", "target"), strict=True):
-            if word >= size:
-                written = f"{link[0] + first}-{link[1] + first}"
-                hint = "" if first else " (words are counted from 0; from 1 only in a file named .talp)"
-                raise DataError(f"{where}: {written} is beyond the {size} words of the {side}{hint}")
+            if not 0 <= word < size:
+                raise DataError(
+                    f"{where}: {link[0] + first}-{link[1] + first} is beyond the {size} words of the {side} (words are "
+                    f"counted from {first}; from 1 only in a file named .talp)"
+                )
 
 
 def token_alignment(links: Iterable[Link], source_words: Sequence[int], target_words: Sequence[int]) -> list[int]:
@@ -95,13 +88,9 @@ def token_alignment(links: Iterable[Link], source_words: Sequence[int], target_w
 
     `source_words` and `target_words` are the word of each token.
     """
-    source, target = _tokens_by_word(source_words), _tokens_by_word(target_words)
-    pairs = {t * MAX_TOKENS + s for i, j in links for s in source[i] for t in target[j] if max(s, t) < MAX_TOKENS}
-    return sorted(pairs)
-
-
-def _tokens_by_word(words: Sequence[int]) -> defaultdict[int, list[int]]:
-    tokens: defaultdict[int, list[int]] = defaultdict(list)
-    for token, word in enumerate(words):
-        tokens[word].append(token)
-    return tokens
+    tokens: list[defaultdict[int, list[int]]] = []
+    for words in (source_words, target_words):
+        tokens.append(defaultdict(list))
+        for token, word in enumerate(words[:MAX_TOKENS]):
+            tokens[-1][word].append(token)
+    return sorted({t * MAX_TOKENS + s for i, j in links for s in tokens[0][i] for t in tokens[1][j]})
