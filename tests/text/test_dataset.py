@@ -265,11 +265,6 @@ def test_no_variant_is_longer_than_allowed(make: Callable[..., Path]) -> None:
     assert store.target.lengths.max() <= longest + 1
 
 
-def test_a_variant_that_was_not_made_is_refused(make: Callable[..., Path]) -> None:
-    with pytest.raises(FolderError, match="no variant 1"):
-        Dataset.open(make(), variant=1)
-
-
 # Parts of datasets, and joined datasets
 
 
@@ -287,12 +282,6 @@ def test_ids_of_joined_corpora_are_gathered_from_both(make: Callable[..., Path])
     store = join([Dataset.open(make(PAIRS[:3])), Dataset.open(make(PAIRS[10:12]))])
     wanted = np.array([4, 0, 3])
     assert store.source.gather(wanted).tolist() == np.concatenate([store.source.ids(n) for n in wanted]).tolist()
-
-
-def test_corpora_of_different_tokenizers_are_not_joined(make: Callable[..., Path]) -> None:
-    other = train(["quite another text"] * 3, kind="bpe", vocabulary=300)
-    with pytest.raises(FolderError, match="same tokenizer"):
-        join([Dataset.open(make()), Dataset.open(make(tokenizers=[other, other]))])
 
 
 def in_memory(digests: list[tuple[int, ...]]) -> Dataset:

@@ -5,23 +5,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.config import CLEANING, TextConfig
-from regard.text.overlap import Digests, digests, normalized, pair_digests
+from regard.text.overlap import Digests, digests, example_digests, normalized
 from regard.text.scripts import has_control, script
 
 Columns = tuple[list[str], ...]
 """The texts of many examples: sources and targets, or one text each."""
+T = TypeVar("T")
 Flags = NDArray[np.bool_]
 Reasons = NDArray[np.uint8]
 """For each example `KEPT`, or the number of the rule that leaves it out."""
+
+TokenLengths = Sequence[NDArray[np.int64]]
+"""The number of tokens of every example, column by column, without </s>."""
 
 KEPT = 0
 CHUNK_SIZE = 4096  # examples judged together
@@ -68,15 +73,6 @@ class Chunk(NamedTuple):
 # The rules
 
 
-class Rule(NamedTuple):
-    """A reason to leave examples out: tests that return True for them, and the phrase that reports them."""
-
-    phrase: str
-    text_test: Callable[[Chunk, Cleaning], Flags] | None = None
-    length_test: Callable[[Sequence[NDArray[np.int64]], Cleaning], Flags] | None = None
-    """Takes the number of tokens of every example, column by column, without </s>."""
-
-
 def is_empty(chunk: Chunk, cleaning: Cleaning) -> Flags:
     """No characters but spaces."""
     return _any([not line or line.isspace() for line in column] for column in chunk.columns)
@@ -92,12 +88,12 @@ def has_many_words(chunk: Chunk, cleaning: Cleaning) -> Flags:
     return _any([long(line) for line in column] for column in chunk.columns)
 
 
-def has_many_tokens(lengths: Sequence[NDArray[np.int64]], cleaning: Cleaning) -> Flags:
+def has_many_tokens(lengths: TokenLengths, cleaning: Cleaning) -> Flags:
     """More tokens than allowed."""
     return _any(length > cleaning.max_length for length in lengths)
 
 
-def is_unbalanced(lengths: Sequence[NDArray[np.int64]], cleaning: Cleaning) -> Flags:
+def is_unbalanced(lengths: TokenLengths, cleaning: Cleaning) -> Flags:
     """One side is too many times as long as the other."""
     longer, shorter = np.maximum.reduce(lengths), np.minimum.reduce(lengths)
     return np.asarray(longer + RATIO_SLACK > cleaning.max_length_ratio * (shorter + RATIO_SLACK), np.bool_)
@@ -105,16 +101,14 @@ def is_unbalanced(lengths: Sequence[NDArray[np.int64]], cleaning: Cleaning) -> F
 
 def has_control_characters(chunk: Chunk, cleaning: Cleaning) -> Flags:
     """A control, private-use or replacement character."""
-    suspects = [column for column in chunk.columns if has_control("".join(column))]  # nearly always none
     none = np.zeros(len(chunk.columns[0]), np.bool_)
+    suspects = [column for column in chunk.columns if has_control("".join(column))]  # nearly always none
     return _any([none, *([has_control(line) for line in column] for column in suspects)])
 
 
 def is_copy(chunk: Chunk, cleaning: Cleaning) -> Flags:
     """The target is the source, and has letters: numbers and punctuation are the same in many languages."""
-    if len(chunk.columns) == 1:
-        return np.zeros(len(chunk.columns[0]), np.bool_)
-    same = np.asarray(chunk.digests[0] == chunk.digests[1], np.bool_)
+    same = np.asarray(chunk.digests[0] == chunk.digests[-1], np.bool_) & (len(chunk.columns) > 1)
     for index in np.flatnonzero(same).tolist():
         same[index] = script(chunk.columns[0][index]) != ""
     return same
@@ -130,34 +124,49 @@ def is_in_another_script(chunk: Chunk, cleaning: Cleaning) -> Flags:
     return flags
 
 
+def _any(flags: Iterable[Any]) -> Flags:
+    joined: Flags = np.any([np.asarray(column, np.bool_) for column in flags], axis=0)
+    return joined
+
+
 RULES = {
-    "empty": Rule("{count:,} empty", is_empty),
-    "long": Rule("{count:,} longer than {max_length}", has_many_words, has_many_tokens),
-    "ratio": Rule("{count:,} of unequal length", None, is_unbalanced),
-    "control": Rule("{count:,} with control characters", has_control_characters),
-    "copy": Rule("{count:,} copied from the source", is_copy),
-    "script": Rule("{count:,} in another script", is_in_another_script),
-    "duplicate": Rule("{count:,} repeated"),  # see find_duplicates: it has to know all earlier chunks
+    "empty": "{count:,} empty",
+    "long": "{count:,} longer than {max_length}",
+    "ratio": "{count:,} of unequal length",
+    "control": "{count:,} with control characters",
+    "copy": "{count:,} copied from the source",
+    "script": "{count:,} in another script",
+    "duplicate": "{count:,} repeated",  # see find_duplicates: it has to know all earlier chunks
 }
+"""The phrase that reports each rule."""
 assert tuple(RULES) == CLEANING
 RULE_NUMBERS = {name: number for number, name in enumerate(RULES, start=1)}
+
+TEXT_TESTS = {
+    "empty": is_empty,
+    "long": has_many_words,
+    "control": has_control_characters,
+    "copy": is_copy,
+    "script": is_in_another_script,
+}
+LENGTH_TESTS = {"long": has_many_tokens, "ratio": is_unbalanced}
 
 
 def judge_texts(chunk: Chunk, cleaning: Cleaning) -> Reasons:
     """The first rule that leaves each example out, by its text alone."""
-    reasons = np.zeros(len(chunk.columns[0]), np.uint8)
-    for name in cleaning.rules:
-        if test := RULES[name].text_test:
-            reasons[test(chunk, cleaning) & (reasons == KEPT)] = RULE_NUMBERS[name]
-    return reasons
+    return _judge(TEXT_TESTS, chunk, len(chunk.columns[0]), cleaning)
 
 
-def judge_lengths(lengths: Sequence[NDArray[np.int64]], cleaning: Cleaning) -> Reasons:
+def judge_lengths(lengths: TokenLengths, cleaning: Cleaning) -> Reasons:
     """The first rule that leaves each example out by its number of tokens."""
-    reasons = np.zeros(len(lengths[0]), np.uint8)
+    return _judge(LENGTH_TESTS, lengths, len(lengths[0]), cleaning)
+
+
+def _judge(tests: Mapping[str, Callable[[T, Cleaning], Flags]], examples: T, count: int, cleaning: Cleaning) -> Reasons:
+    reasons = np.zeros(count, np.uint8)
     for name in cleaning.rules:
-        if test := RULES[name].length_test:
-            reasons[test(lengths, cleaning) & (reasons == KEPT)] = RULE_NUMBERS[name]
+        if name in tests:
+            reasons[tests[name](examples, cleaning) & (reasons == KEPT)] = RULE_NUMBERS[name]
     return reasons
 
 
@@ -168,14 +177,8 @@ def find_duplicates(
     reasons = reasons.copy()
     if "duplicate" in cleaning.rules:
         kept = np.flatnonzero(reasons == KEPT)
-        values = column_digests[0] if len(column_digests) == 1 else pair_digests(*column_digests)
-        reasons[kept[~seen.add(values[kept])]] = RULE_NUMBERS["duplicate"]
+        reasons[kept[~seen.add(example_digests(*column_digests)[kept])]] = RULE_NUMBERS["duplicate"]
     return reasons
-
-
-def _any(flags: Iterable[Any]) -> Flags:
-    joined: Flags = np.any([np.asarray(column, np.bool_) for column in flags], axis=0)
-    return joined
 
 
 # Chunks, scripts and digests
@@ -190,12 +193,12 @@ def chunks(examples: Iterable[Sequence[str]], width: int) -> Iterator[Columns]:
 
 def usual_scripts(columns: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """The script that most lines of each column are written in; "" where there is no such script."""
-    return tuple(_usual_script([script(line) for line in column]) for column in columns)
-
-
-def _usual_script(scripts: list[str]) -> str:
-    named = [name for name in scripts if name]
-    return next((name for name in sorted(set(named)) if named.count(name) >= USUAL_SCRIPT_SHARE * len(named)), "")
+    usual = []
+    for column in columns:
+        counts = Counter(filter(None, map(script, column)))
+        [(name, count)] = counts.most_common(1) or [("", 0)]
+        usual.append(name if count >= USUAL_SCRIPT_SHARE * counts.total() else "")
+    return tuple(usual)
 
 
 class DigestSet:
@@ -233,7 +236,7 @@ class CleaningReport:
     noun: str = "pairs"
     read: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
-    examples: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
+    examples: dict[str, list[list[str]]] = field(default_factory=dict)
 
     @property
     def kept(self) -> int:
@@ -242,19 +245,19 @@ class CleaningReport:
     def add(self, reasons: Reasons, columns: Sequence[Sequence[str]]) -> None:
         """Count a chunk, and keep the first examples of each rule."""
         self.read += len(reasons)
-        counts = np.bincount(reasons, minlength=len(RULES) + 1)
         for name, number in RULE_NUMBERS.items():
-            if not counts[number]:
+            indices = np.flatnonzero(reasons == number).tolist()
+            if not indices:
                 continue
-            self.left_out[name] = self.left_out.get(name, 0) + int(counts[number])
+            self.left_out[name] = self.left_out.get(name, 0) + len(indices)
             examples = self.examples.setdefault(name, [])
-            for index in np.flatnonzero(reasons == number)[: EXAMPLES_PER_RULE - len(examples)].tolist():
-                examples.append(tuple(_shorten(column[index]) for column in columns))
+            for index in indices[: EXAMPLES_PER_RULE - len(examples)]:
+                examples.append([column[index][:EXAMPLE_LENGTH] for column in columns])
 
     def __str__(self) -> str:
         """One line: `read 1,000,000 pairs; left out 312 longer than 256 and 18 empty`."""
         phrases = [
-            RULES[name].phrase.format(count=count, max_length=self.cleaning.max_length)
+            RULES[name].format(count=count, max_length=self.cleaning.max_length)
             for name, count in sorted(self.left_out.items(), key=lambda item: -item[1])
         ]
         listed = " and ".join([", ".join(phrases[:-1]), phrases[-1]] if len(phrases) > 1 else phrases)
@@ -267,10 +270,6 @@ class CleaningReport:
             "read": self.read,
             "kept": self.kept,
             "left_out": {name: self.left_out[name] for name in names},
-            "examples": {name: [list(example) for example in self.examples[name]] for name in names},
+            "examples": {name: self.examples[name] for name in names},
             "text": str(self),
         }
-
-
-def _shorten(line: str) -> str:
-    return line if len(line) <= EXAMPLE_LENGTH else line[: EXAMPLE_LENGTH - 1] + "…"

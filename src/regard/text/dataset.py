@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from regard.errors import FolderError
 from regard.folders import clear_os_errors
 from regard.text.ordering import Indices, splitmix64
-from regard.text.overlap import Digests, pair_digests
+from regard.text.overlap import Digests, example_digests
 from regard.text.tokenizer import take
 
-FORMAT = 3  # raised when the files of a prepared corpus change, so that older ones are prepared again
+FORMAT = 3  # part of the folder's name: raise it when the files change, so that corpora are prepared again
 RECORD_FILE = "corpus.json"
 DIGESTS_FILE = "digests.bin"
 MAX_HELD_OUT_GROUP = 8  # examples that share sentences and are held out together
@@ -99,9 +99,10 @@ class Dataset:
     @classmethod
     def open(cls, folder: Path, *, variant: int = 0) -> Dataset:
         """A prepared corpus; variants 1, 2 ... were made by BPE dropout."""
-        record = _read_record(folder)
-        if variant > record["variants"]:
-            raise FolderError(f"{folder} has no variant {variant}: it was prepared with {record['variants']}")
+        try:
+            record = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise FolderError(f"{folder} is not a prepared corpus: {RECORD_FILE}: {error}") from error
         examples = record["examples"]
         columns = {}
         for name, kind in record["columns"].items():
@@ -145,19 +146,6 @@ def column_files(name: str, variant: int) -> tuple[str, str]:
     return f"{stem}.ids.bin", f"{stem}.offsets.bin"
 
 
-def _read_record(folder: Path) -> dict[str, Any]:
-    path = folder / RECORD_FILE
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FolderError(f"{folder} is not a prepared corpus: {RECORD_FILE}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise FolderError(f"{path} is damaged: {error}") from error
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise FolderError(f"{folder} was prepared by another version: delete it, and it is prepared again")
-    return record
-
-
 def _map(path: Path, kind: str, size: int) -> NDArray[Any]:
     """A file as a memory-mapped array of this size."""
     dtype = np.dtype(kind).newbyteorder("<")
@@ -171,10 +159,6 @@ def _map(path: Path, kind: str, size: int) -> NDArray[Any]:
 def join(datasets: Sequence[Dataset]) -> Dataset:
     """Several corpora one after the other."""
     first = datasets[0]
-    if any(other.columns.keys() != first.columns.keys() for other in datasets) or any(
-        other.record["tokenizer"] != first.record["tokenizer"] for other in datasets
-    ):
-        raise FolderError("corpora that are joined must have the same columns and the same tokenizer")
     columns = {}
     for name in first.columns:
         parts = [dataset.columns[name] for dataset in datasets]
@@ -199,7 +183,7 @@ def split(dataset: Dataset, size: int) -> tuple[Indices, Indices]:
     """
     wanted = min(size, len(dataset) // 50)
     labels, member, sizes = np.unique(group_by_text(dataset.digests), return_inverse=True, return_counts=True)
-    values = splitmix64(dataset.digests[:, 0] if dataset.digests.shape[1] == 1 else pair_digests(*dataset.digests.T))
+    values = splitmix64(example_digests(*dataset.digests.T))
     priority = np.full(len(labels), np.iinfo(np.uint64).max, np.uint64)
     np.minimum.at(priority, member, values)
     order = np.argsort(priority, kind="stable")

@@ -35,6 +35,11 @@ def pair_digests(source: Digests, target: Digests) -> Digests:
     return (source * np.uint64(0x9E3779B97F4A7C15)) ^ (target + (source >> np.uint64(29)))
 
 
+def example_digests(*columns: Digests) -> Digests:
+    """The digests of pairs, or of single texts."""
+    return columns[0] if len(columns) == 1 else pair_digests(*columns)
+
+
 class HeldOut:
     """An index of the validation and test pairs, to look up training pairs in."""
 

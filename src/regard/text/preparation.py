@@ -61,14 +61,14 @@ class Settings(NamedTuple):
 
     tokenizers: tuple[str, ...]
     """tokenizer.json of each side."""
+    columns: dict[str, str]
+    """The name and the type of each column: the sides, and the word alignment of a pair."""
     cleaning: Cleaning
     bpe_dropout: float
     variants: int
     seed: int
     tag: str
     """Put before every source after cleaning."""
-    alignments: bool
-    """Examples have a third text, their word alignment."""
     scripts: tuple[str, ...] = ()
     """The usual script of each side, taken from the first chunk."""
 
@@ -109,8 +109,14 @@ def prepare(
     """
     variants = variants if bpe_dropout else 0
     assert not (alignments and variants)
+    columns = {
+        name: "uint16" if tokenizer.size <= 1 << 16 else "uint32"
+        for name, tokenizer in zip(SIDES[len(tokenizers)], tokenizers, strict=True)
+    }
+    if alignments:
+        columns["alignment"] = "uint32"
     texts = tuple(tokenizer.text for tokenizer in tokenizers)
-    settings = Settings(texts, cleaning, bpe_dropout, variants, seed, tag, alignments)
+    settings = Settings(texts, columns, cleaning, bpe_dropout, variants, seed, tag)
     fingerprint = fingerprint_of(tokenizers)
     dropout = (bpe_dropout, variants, seed) if bpe_dropout else ()
     made_from = (FORMAT, identity, len(tokenizers), fingerprint, asdict(cleaning), dropout, tag, alignments)
@@ -127,8 +133,7 @@ def prepare(
             damaged(f"{folder} was damaged and is prepared again")
             delete(folder)
         with atomic_folder(folder, force=False) as partial:
-            sizes = [tokenizer.size for tokenizer in tokenizers]
-            record = _write(partial, read, settings, sizes, _cores() if workers is None else workers)
+            record = _write(partial, read, settings, _cores() if workers is None else workers)
             record |= {"identity": identity, "tokenizer": fingerprint}
             text = json.dumps(record, ensure_ascii=False, indent=2) + "\n"
             (partial / RECORD_FILE).write_text(text, encoding="utf-8")
@@ -163,22 +168,14 @@ def _cores() -> int:
 
 
 def _write(
-    folder: Path,
-    read: Callable[[], Iterable[Sequence[str]]],
-    settings: Settings,
-    vocabularies: list[int],
-    workers: int,
+    folder: Path, read: Callable[[], Iterable[Sequence[str]]], settings: Settings, workers: int
 ) -> dict[str, Any]:
     """Write the arrays of a corpus; returns its record."""
-    sides = SIDES[len(vocabularies)]
-    types = {name: _id_type(size) for name, size in zip(sides, vocabularies, strict=True)}
-    if settings.alignments:
-        types["alignment"] = "uint32"
-    stream = chunks(read(), len(types))
+    sides = len(settings.tokenizers)
+    stream = chunks(read(), len(settings.columns))
     first = list(islice(stream, 1))
-    if first:
-        settings = settings._replace(scripts=usual_scripts(first[0][: len(sides)]))
-    report = CleaningReport(settings.cleaning, noun="pairs" if len(sides) == 2 else "lines")
+    settings = settings._replace(scripts=usual_scripts(first[0][:sides]) if first else ())
+    report = CleaningReport(settings.cleaning, noun="pairs" if sides == 2 else "lines")
     seen = DigestSet()
     with ExitStack() as stack:
 
@@ -187,15 +184,12 @@ def _write(
 
         digests_file = opened(DIGESTS_FILE)
         writers = [
-            [
-                ColumnWriter(*(opened(file) for file in column_files(name, variant)), kind=kind)
-                for name, kind in types.items()
-            ]
+            [ColumnWriter(*map(opened, column_files(name, variant))) for name in settings.columns]
             for variant in range(settings.variants + 1)
         ]
         for columns, chunk in _encode_all(chain(first, stream), settings, workers):
             reasons = find_duplicates(chunk.reasons, chunk.digests, settings.cleaning, seen)
-            report.add(reasons, columns[: len(sides)])
+            report.add(reasons, columns[:sides])
             kept = reasons == KEPT
             np.stack([digests[kept] for digests in chunk.digests], axis=1).astype("<u8").tofile(digests_file)
             unique = kept[chunk.reasons == KEPT]
@@ -205,16 +199,12 @@ def _write(
     return {
         "format": FORMAT,
         "examples": report.kept,
-        "sides": len(sides),
-        "columns": types,
+        "sides": sides,
+        "columns": settings.columns,
         "variants": settings.variants,
         "scripts": list(settings.scripts),
         "report": report.to_dict(),
     }
-
-
-def _id_type(vocabulary: int) -> str:
-    return "uint16" if vocabulary <= 1 << 16 else "uint32"
 
 
 def _select(encoded: Encoded, flags: NDArray[np.bool_]) -> Encoded:
@@ -227,16 +217,13 @@ def _select(encoded: Encoded, flags: NDArray[np.bool_]) -> Encoded:
 class ColumnWriter:
     """Appends examples to the two files of a column."""
 
-    def __init__(self, ids_file: BinaryIO, offsets_file: BinaryIO, *, kind: str) -> None:
-        self._ids, self._offsets = ids_file, offsets_file
-        self._type = np.dtype(kind).newbyteorder("<")
-        self._end = 0
+    def __init__(self, ids_file: BinaryIO, offsets_file: BinaryIO) -> None:
+        self._ids, self._offsets, self._end = ids_file, offsets_file, 0
         np.zeros(1, "<i8").tofile(offsets_file)
 
     def add(self, ids: Ids, lengths: Indices) -> None:
-        ids.astype(self._type, copy=False).tofile(self._ids)
-        offsets = self._end + np.cumsum(lengths)
-        offsets.astype("<i8", copy=False).tofile(self._offsets)
+        ids.tofile(self._ids)
+        (self._end + np.cumsum(lengths)).astype("<i8", copy=False).tofile(self._offsets)
         self._end += len(ids)
 
 
@@ -257,21 +244,17 @@ class ChunkEncoder:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._tokenizers = [Tokenizer(text) for text in settings.tokenizers]
-        plain: dict[str, CorpusEncoder] = {}  # sides that share a tokenizer share its cache of words
-        dropout: dict[str, CorpusEncoder] = {}
-        for tokenizer in self._tokenizers:
-            if tokenizer.text not in plain:
-                plain[tokenizer.text] = CorpusEncoder([tokenizer])
-            if settings.variants and tokenizer.text not in dropout:
-                tables = range(DROPOUT_TABLES)
-                dropout[tokenizer.text] = CorpusEncoder(
-                    [drop_merges(tokenizer, settings.bpe_dropout, seed=settings.seed, table=table) for table in tables]
-                )
+        # sides that share a tokenizer share its cache of words
+        by_text = {text: Tokenizer(text) for text in settings.tokenizers}
+        plain = {text: CorpusEncoder([tokenizer]) for text, tokenizer in by_text.items()}
+        self._tokenizers = [by_text[text] for text in settings.tokenizers]
         self._plain = [plain[text] for text in settings.tokenizers]
-        self._dropout = [dropout[text] for text in settings.tokenizers] if dropout else []
-        types = [np.dtype(_id_type(tokenizer.size)) for tokenizer in self._tokenizers]
-        self._types = [*types, *[np.dtype(np.uint32)] * settings.alignments]
+        if settings.variants:
+            dropout = {
+                text: CorpusEncoder(drop_merges(tokenizer, settings.bpe_dropout, seed=settings.seed))
+                for text, tokenizer in by_text.items()
+            }
+            self._dropout = [dropout[text] for text in settings.tokenizers]
 
     def __call__(self, number: int, columns: Columns) -> EncodedChunk:
         cleaning, tag, sides = self._settings.cleaning, self._settings.tag, len(self._plain)
@@ -285,18 +268,14 @@ class ChunkEncoder:
         encoded = [encode(column) for encode, column in zip(self._plain, columns[:sides], strict=True)]
         reasons[kept] = judge_lengths([lengths - 1 for _, lengths in encoded], cleaning)
         fits = reasons[kept] == KEPT
-        if self._settings.alignments:
-            encoded.append(self._encode_alignments(columns))
-        variants = [encoded]
+        variants = [[*encoded, self._encode_alignments(columns)] if len(columns) > sides else encoded]
         for variant in range(1, self._settings.variants + 1):
             variants.append(
                 [self._encode_variant(columns[side], encoded[side], side, variant, number) for side in range(sides)]
             )
+        types = [np.dtype(kind).newbyteorder("<") for kind in self._settings.columns.values()]
         selected = [
-            [
-                _select((ids.astype(kind), lengths), fits)
-                for (ids, lengths), kind in zip(variant, self._types, strict=True)
-            ]
+            [_select((ids.astype(kind), lengths), fits) for (ids, lengths), kind in zip(variant, types, strict=True)]
             for variant in variants
         ]
         return EncodedChunk(reasons, chunk.digests, selected)

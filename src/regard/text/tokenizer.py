@@ -354,18 +354,21 @@ def _characters(texts: Iterable[str], vocabulary: int, reserved: list[str], lowe
     return engine
 
 
-def drop_merges(tokenizer: Tokenizer, dropout: float, *, seed: int, table: int) -> Tokenizer:
-    """The tokenizer without some of its merges, chosen at random by (seed, table).
+def drop_merges(tokenizer: Tokenizer, dropout: float, *, seed: int) -> list[Tokenizer]:
+    """`DROPOUT_TABLES` copies of the tokenizer without some of its merges, chosen at random.
 
     BPE dropout (Provilkov et al., 2020) skips a merge in one step of one word. Here a merge is dropped for all words,
     which splits them into more subwords; so only `DROPPED_MERGES` times as many are dropped.
     """
     values = json.loads(tokenizer.text)
-    if values["model"]["type"] != "BPE":
+    if values["model"]["type"] != "BPE":  # the tokenizer of --from may be another than text.tokenizer says
         raise ConfigError("text.bpe_dropout is for text.tokenizer = bpe")
-    draw = random.Random(f"{seed}/{table}").random
-    values["model"]["merges"] = [merge for merge in values["model"]["merges"] if draw() >= DROPPED_MERGES * dropout]
-    return Tokenizer(json.dumps(values, ensure_ascii=False))
+    merges, tokenizers = values["model"]["merges"], []
+    for table in range(DROPOUT_TABLES):
+        draw = random.Random(f"{seed}/{table}").random
+        values["model"]["merges"] = [merge for merge in merges if draw() >= DROPPED_MERGES * dropout]
+        tokenizers.append(Tokenizer(json.dumps(values, ensure_ascii=False)))
+    return tokenizers
 
 
 # Vocabulary size
