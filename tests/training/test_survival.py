@@ -48,6 +48,13 @@ def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Training:
     return trained(tmp_path_factory.mktemp("whole"), corpus)
 
 
+@pytest.fixture(scope="module")
+def stopped_at_9(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stopped")
+    trained(folder, corpus, stop_after=9)
+    return folder
+
+
 def trained(folder: Path, corpus: Path, stop_after: int = 0, by: int = signal.SIGTERM, **values: object) -> Training:
     """A run to its end, or one that is asked to stop after so many updates: 12 of them, saved every 4."""
     training = make_training(folder, corpus, make_config("transformer", **values))
@@ -84,9 +91,9 @@ def flip(path: Path) -> None:
 @pytest.mark.parametrize("part", ["model.safetensors", "optimizer.safetensors", "progress.json", "checksums.json"])
 @pytest.mark.parametrize("damage", [cut, flip, Path.unlink])
 def test_a_run_resumes_from_the_checkpoint_before_a_damaged_one(
-    damage: Callable[[Path], None], part: str, corpus: Path, whole: Training, tmp_path: Path
+    damage: Callable[[Path], None], part: str, corpus: Path, whole: Training, stopped_at_9: Path, tmp_path: Path
 ) -> None:
-    trained(tmp_path, corpus, stop_after=9)
+    shutil.copytree(stopped_at_9, tmp_path, dirs_exist_ok=True)
     damage(checkpoints(tmp_path)[-1] / part)
     training = make_training(tmp_path, corpus, make_config("transformer"))
     assert training.resume()
@@ -110,8 +117,10 @@ def test_a_damaged_checkpoint_does_not_count_as_kept(corpus: Path, whole: Traini
     assert [path.name for path in checkpoints(tmp_path)] == ["update-00000008", "update-00000012"]
 
 
-def test_a_run_starts_over_when_every_checkpoint_is_damaged(corpus: Path, whole: Training, tmp_path: Path) -> None:
-    trained(tmp_path, corpus, stop_after=9)
+def test_a_run_starts_over_when_every_checkpoint_is_damaged(
+    corpus: Path, whole: Training, stopped_at_9: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(stopped_at_9, tmp_path, dirs_exist_ok=True)
     for path in checkpoints(tmp_path):
         cut(path / "model.safetensors")
     training = make_training(tmp_path, corpus, make_config("transformer"))

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from regard.config import Config
+from regard.memory import free_memory
 from regard.training.clock import RESERVE_SHARE, format_duration, make_clock
 from regard.training.data import Data
 from regard.training.distributed import Runtime
@@ -117,6 +118,8 @@ def time_machine(config: Config, data: Data, runtime: Runtime, make_model: MakeM
     if say and seconds < with_all:
         torch.set_num_threads(1)
         say(f"one thread is used: it is {with_all / seconds:.1f} times as fast as {threads} threads at the moment")
+    del training
+    free_memory()
     return min(seconds, with_all) * tokens_per_update(config.train) / batch_tokens / runtime.world_size
 
 
