@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from io import TextIOWrapper
 from types import FrameType
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -94,24 +94,6 @@ def stop(number: int, frame: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def _run() -> int | None:
-    try:
-        return cast(int | None, command_line()(prog_name="regard", standalone_mode=False))
-    except Exception as error:
-        # Python's locks and some libraries raise an error of their own when a signal interrupts them.
-        if signals or isinstance(error.__context__, KeyboardInterrupt):
-            raise SystemExit(128 + (signals or [signal.SIGINT])[0]) from None
-        raise
-
-
-def _is_out_of_memory(error: RuntimeError) -> bool:
-    if "torch" not in sys.modules:
-        return False
-    from regard.memory import is_out_of_memory
-
-    return is_out_of_memory(error)
-
-
 def main() -> None:
     """Run the program. A RegardError prints one line and sets the exit code; REGARD_DEBUG=1 shows the traceback."""
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -120,27 +102,31 @@ def main() -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # in every locale
     try:
-        sys.exit(_run())
+        sys.exit(command_line()(prog_name="regard", standalone_mode=False))
     except (typer.Abort, KeyboardInterrupt):
         raise SystemExit(130) from None
     except USAGE_ERROR as error:
-        if message := error.format_message():  # empty if the help was shown
-            print(f"regard: {message}", file=sys.stderr)
-        raise SystemExit(2) from None
-    except RegardError as error:
-        if os.environ.get("REGARD_DEBUG"):
-            raise
-        print(f"regard: {error}", file=sys.stderr)
-        raise SystemExit(error.exit_code) from None
-    except RuntimeError as error:
-        if os.environ.get("REGARD_DEBUG") or not _is_out_of_memory(error):
-            raise
-        print(f"regard: {OUT_OF_MEMORY}", file=sys.stderr)
-        raise SystemExit(1) from None
+        _end(error.format_message(), 2)
     except BrokenPipeError:  # the reader of the output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
+    except Exception as error:
+        # Python's locks and some libraries raise an error of their own when a signal interrupts them.
+        if signals or isinstance(error.__context__, KeyboardInterrupt):
+            raise SystemExit(128 + (signals or [signal.SIGINT])[0]) from None
+        if os.environ.get("REGARD_DEBUG"):
+            raise
+        if isinstance(error, RegardError):
+            _end(str(error), error.exit_code)
+        if "torch" in sys.modules:
+            from regard.memory import is_out_of_memory
+
+            if is_out_of_memory(error):
+                _end(OUT_OF_MEMORY, 1)
+        raise
 
 
-if __name__ == "__main__":
-    main()
+def _end(message: str, code: int) -> NoReturn:
+    if message:  # a usage error has none if the help was shown
+        print(f"regard: {message}", file=sys.stderr)
+    raise SystemExit(code) from None

@@ -199,7 +199,7 @@ def compare(
         ),
         sources=test.sources,
         paths={name: str(system) if isinstance(system, str | Path) else name for name, system in named.items()},
-        about=f"{len(test.references[0]):,} sentences against {', '.join(list(test.texts)[-len(test.references) :])}",
+        about=f"{len(test.references[0]):,} sentences against {test.reference_names}",
         translators=translators,
         beams=beams,
     )

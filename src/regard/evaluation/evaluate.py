@@ -234,14 +234,13 @@ def evaluate(
         ]
     options: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize}
     accuracy = term_accuracy(terms, test, results, translator, beams=beams, **options) if terms else None
-    names = ", ".join(list(test.texts)[-len(test.references) :])
     scores = score_results(
         results, test.references, sources=test.sources, frequencies=frequencies, lengths=lengths, **options
     )
     return replace(
         scores,
         system=name_of(system),
-        about=f"{len(results):,} sentences of {source or hypothesis} against {names}",
+        about=f"{len(results):,} sentences of {source or hypothesis} against {test.reference_names}",
         frequencies_from=str(train or scores.frequencies_from),
         terms=accuracy,
         translator=translator,

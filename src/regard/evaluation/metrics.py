@@ -52,8 +52,12 @@ class Bucket(NamedTuple):
         return self.sentences < FEW_SENTENCES
 
     def to_dict(self) -> dict[str, Any]:
-        first, last, *rest = self
-        return {"from": first, "to": last, **dict(zip(self._fields[2:], rest, strict=True)), "small": self.small}
+        return {**bucket_dict(self._asdict()), "small": self.small}
+
+
+def bucket_dict(values: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a bucket, `first` and `last` as "from" and "to"."""
+    return {"from": values.pop("first"), "to": values.pop("last"), **values}
 
 
 def make_metric(name: str, *, lowercase: bool = False, tokenize: str | None = None, **options: Any) -> Any:

@@ -31,6 +31,10 @@ class EvaluationSet(NamedTuple):
     texts: dict[str, list[str]]
     """The same by file name: the source, if there is one, and the references."""
 
+    @property
+    def reference_names(self) -> str:
+        return ", ".join(list(self.texts)[-len(self.references) :])
+
 
 def read_test_set(
     source: str | Path | None, reference: Paths | None, *, tokenize: str | None, lengths: Sequence[int]

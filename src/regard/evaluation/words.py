@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard.evaluation.metrics import RESAMPLES
+from regard.evaluation.metrics import RESAMPLES, bucket_dict
 
 FREQUENCIES = (1, 2, 3, 4, 5, 10, 100, 1000)  # lower limits of the frequency buckets; one more holds unseen words
 SEED = 12345  # of the bootstrap, sacreBLEU's default
@@ -38,8 +38,7 @@ class FrequencyBucket(NamedTuple):
     """The 95 % bootstrap interval of f1."""
 
     def to_dict(self) -> dict[str, Any]:
-        first, last, *rest = self
-        return {"from": first, "to": last, **dict(zip(self._fields[2:], rest, strict=True))}
+        return bucket_dict(self._asdict())
 
 
 def by_frequency(

@@ -150,12 +150,15 @@ def explain(
         raise InputError("the target is empty: give the translation to explain, or leave it out")
     name = Path(str(model)).name if isinstance(model, str | Path) else ""
     loaded = load(model, device) if isinstance(model, str | Path) else model
+    warned: list[QualityWarning] = []
     if isinstance(loaded, Reader):
         if target:
             raise ConfigError(f"{name or 'this model'} is a bert, which does not generate text: leave out --target")
-        traced, warned = _trace_reader(loaded, text), list[QualityWarning]()
+        ids = loaded.encode_with_gaps(GAP.split(text))
+        loaded.check_length(ids)
+        traced = trace_encoder(loaded.model, [ids], loaded.tokenizer, texts=[text], hidden=True, top=TOP)[0]
     elif isinstance(loaded, Writer):
-        traced, warned = _trace_writer(loaded, text, target), list[QualityWarning]()
+        traced = _trace_writer(loaded, text, target)
     else:
         traced = _trace_translator(loaded, text, target, beams)
         expected = loaded.calibration.expected if loaded.calibration else None
@@ -218,12 +221,6 @@ def _trace_writer(writer: Writer, prompt: str, target: str | None) -> Trace:
         )[0]
     tokenizers = Tokenizers(tokenizer, tokenizer)
     return trace(cast(Generator, model), [before], [hypothesis], tokenizers, texts=[prompt], hidden=True, top=TOP)[0]
-
-
-def _trace_reader(reader: Reader, text: str) -> Trace:
-    ids = reader.encode_with_gaps(GAP.split(text))
-    reader.check_length(ids)
-    return trace_encoder(reader.model, [ids], reader.tokenizer, texts=[text], hidden=True, top=TOP)[0]
 
 
 def _forced_hypothesis(tokens: list[int]) -> Hypothesis:

@@ -94,12 +94,9 @@ class Writer:
         choose = self._choose(temperature, top_p, seed)
         ids = self.encode_prompt(prompt)
         decoder = _IncrementalDecoder(self.tokenizer, ids, [text for text in stop if text])
-        context, constraints = self._context(ids, tokens), self.constraints(tokens)
-        generated: list[int] = []
+        context, constraints = _Context(self.models, ids, tokens), self.constraints(tokens)
         for count in range(1, tokens + 1):
-            token, log_probability = _next(context, constraints, generated, choose)
-            generated.append(token)
-            context.ids.append(token)
+            token, log_probability = context.next(choose, constraints)
             text, stopped = decoder.add(token, last=token == END or count == tokens)
             finished = stopped or token == END
             yield GeneratedToken(text, log_probability, finished)
@@ -138,34 +135,30 @@ class Writer:
             forbidden=(*FORBIDDEN, END) if self.config.text.continuous else FORBIDDEN,
         )
 
-    def _context(self, ids: list[int], tokens: int) -> _Context:
-        configs = [cast(ModelConfig, model.config) for model in self.models]
-        positions = [config.max_positions for config in configs if config.has_position_table]
-        return _Context(cast(list[Generator], self.models), self.device, ids, min([len(ids) + tokens, *positions]))
-
-
-@torch.inference_mode()
-def _next(
-    context: _Context, constraints: Constraints, generated: list[int], choose: Callable[[Tensor], int]
-) -> tuple[int, float]:
-    """The next token and its log-probability."""
-    scores = context.scores()
-    constraints.apply(scores, torch.tensor([generated], dtype=torch.int64, device=scores.device), [0])
-    token = choose(scores)
-    return token, float(scores[0, token])
-
 
 class _Context:
     """The context of the models: the whole text, or its last part when positions or the KV cache run out."""
 
-    def __init__(self, models: list[Generator], device: torch.device, ids: list[int], max_capacity: int) -> None:
-        self.models, self.device, self.max_capacity = models, device, max_capacity
-        self.capacity = min(len(ids) + INITIAL_CAPACITY, max_capacity)
-        self.ids = list(ids)
-        self.states: list[State] = []
-        self.length = 0
+    def __init__(self, models: Sequence[nn.Module], ids: Sequence[int], tokens: int) -> None:
+        self.models, self.device = cast(list[Generator], models), next(models[0].parameters()).device
+        configs = [cast(ModelConfig, model.config) for model in models]
+        positions = [config.max_positions for config in configs if config.has_position_table]
+        self.max_capacity = min([len(ids) + tokens, *positions])
+        self.capacity = min(len(ids) + INITIAL_CAPACITY, self.max_capacity)
+        self.ids, self.generated = list(ids), list[int]()
+        self.states, self.length = list[State](), 0
 
-    def scores(self) -> Tensor:
+    @torch.inference_mode()
+    def next(self, choose: Callable[[Tensor], int], constraints: Constraints) -> tuple[int, float]:
+        """Generate a token; return it and its log-probability."""
+        scores = self._scores()
+        constraints.apply(scores, torch.tensor([self.generated], dtype=torch.int64, device=self.device), [0])
+        token = choose(scores)
+        self.ids.append(token)
+        self.generated.append(token)
+        return token, float(scores[0, token])
+
+    def _scores(self) -> Tensor:
         """(1, V) log-probabilities of the next token."""
         if not self.states or self.length == self.capacity:
             if self.states and self.capacity < self.max_capacity:
