@@ -113,7 +113,7 @@ def unit(inside: str, attributes: str = "") -> str:
         ('a <ph id="1">code <sub>words</sub></ph> b', '<ph id="1">code <sub>words</sub></ph> B A'),
         ('a <mrk mtype="protected">b c</mrk> d', '<mrk mtype="protected">b c</mrk> D A'),
         ("a {name} b", "{name} B A"),
-        ("<![CDATA[the <b>red</b> car]]>", "<![CDATA[CAR <b>RED</b> THE]]>"),
+        ("<![CDATA[the <b>red</b> car]]>", "CAR &lt;b&gt;RED&lt;/b&gt; THE"),
         ("one <![CDATA[& two]]>", "TWO &amp; ONE"),
         ('empty <g id="1"></g> pair', '<g id="1"></g> PAIR EMPTY'),
         (' padded <g id="1"/> ', ' PADDED <g id="1"/> '),

@@ -94,10 +94,8 @@ class PlacedTag:
     """A tag, its position in the text, and whether it had spaces beside it."""
 
     tag: Tag
-    space_before: bool | None
-    """None at the beginning of the text."""
-    space_after: bool | None
-    """None at its end."""
+    space_before: bool
+    space_after: bool
     at: int = 0
     """Characters of the text without tags before it."""
     separates: bool = False
@@ -121,28 +119,19 @@ class Extracted(NamedTuple):
 
 def extract_tags(pieces: Sequence[Piece]) -> Extracted:
     """Take the tags out of a text, and keep what is needed to insert them into its translation."""
-    pieces = list(pieces)
-    leading = trailing = ""
-    if pieces and isinstance(pieces[0], str):
-        leading = pieces[0][: len(pieces[0]) - len(pieces[0].lstrip())]
-        pieces[0] = pieces[0].lstrip()
-    if pieces and isinstance(pieces[-1], str):
-        trailing = pieces[-1][len(pieces[-1].rstrip()) :]
-        pieces[-1] = pieces[-1].rstrip()
-    pieces = [piece for piece in pieces if piece]
-    spaces = [  # before and after each piece: whether the text there begins or ends with a space
-        (isinstance(piece, str) and piece[0].isspace(), isinstance(piece, str) and piece[-1].isspace())
-        for piece in pieces
-    ]
+    whole = join_pieces(pieces)
+    stripped = whole.lstrip()
+    leading, trailing = whole[: len(whole) - len(stripped)], stripped[len(stripped.rstrip()) :]
     text, tags = "", list[PlacedTag]()
     waiting: list[PlacedTag] = []  # tags since the last words
     space = False  # since the last words
-    for i, piece in enumerate(pieces):
+    around: list[Piece] = [" ", *pieces, " "]
+    for before, piece, after in zip(around, pieces, around[2:], strict=False):
         if isinstance(piece, Tag):
-            before = spaces[i - 1][1] if i else None
-            after = spaces[i + 1][0] if i + 1 < len(pieces) else None
-            waiting.append(PlacedTag(piece, before, after))
-        elif piece.isspace():
+            space_before = isinstance(before, str) and before[-1:].isspace()
+            space_after = isinstance(after, str) and after[:1].isspace()
+            waiting.append(PlacedTag(piece, space_before, space_after))
+        elif not piece.strip():
             space = True
         else:
             separator = _separator(text, piece, waiting, space or piece[0].isspace())
@@ -205,8 +194,6 @@ class Node:
     inside: list[Node] = field(default_factory=list)
     start: int = 0
     end: int = 0
-    words: list[int] = field(default_factory=list)
-    """Target words aligned to the words inside."""
 
 
 def insert_tags(extracted: Extracted, target: str, alignment: Sequence[Link] | None) -> list[Piece]:
@@ -291,12 +278,12 @@ class _Placement:
     def place(self, nodes: list[Node], low: int, high: int) -> None:
         """Give sibling nodes positions between two others; pairs do not overlap."""
         pairs = [node for node in nodes if self.place_pair(node, low, high)]
-        pairs.sort(key=lambda node: sum(node.words) / len(node.words))
+        pairs.sort(key=lambda node: node.start + node.end)
         for left, right in pairwise(pairs):
-            if left.end > right.start:
-                cut = self.best_cut(left, right)
-                left.start, left.end = min(left.start, cut), min(left.end, cut)
-                right.start, right.end = max(right.start, cut), max(right.end, cut)
+            if left.start < right.start < left.end:
+                left.end = right.start
+            elif left.end > right.start:
+                right.start, right.end = left.end, max(left.end, right.end)
         for node in nodes:
             if node not in pairs:
                 node.start = node.end = _outside(self.find_gap(node.opening, low, high), pairs)
@@ -315,21 +302,18 @@ class _Placement:
         if first > last or opening == closing:
             return False
         before, after = self.source[first], self.source[last]
-        node.words = sorted({j for words in self.aligned[first : last + 1] for j in words})
+        words = [j for aligned in self.aligned[first : last + 1] for j in aligned]
         if last - first + 1 == len(self.source):
             node.start = 0 if opening <= before.start else self.letters_start(0)
             node.end = self.gaps[-1] if closing >= after.end else self.letters_end(len(self.target) - 1)
-            node.words = list(range(len(self.target)))
-        elif node.words:
+        elif words:
             # Punctuation that stood outside stays outside.
             bare_start = before.first <= opening or before.first == before.start
             bare_end = after.last == after.end or closing <= after.last
-            node.start = self.letters_start(node.words[0]) if bare_start else self.gaps[node.words[0]]
-            node.end = self.letters_end(node.words[-1]) if bare_end else self.gaps[node.words[-1] + 1]
+            node.start = self.letters_start(min(words)) if bare_start else self.gaps[min(words)]
+            node.end = self.letters_end(max(words)) if bare_end else self.gaps[max(words) + 1]
         else:
             node.start, node.end = sorted(self.find_gap(tag, low, high) for tag in (node.opening, node.closing))
-            start = self.words_before(node.start)
-            node.words = list(range(start, max(self.words_before(node.end), start + 1)))
         node.start, node.end = (min(max(place, low), high) for place in (node.start, max(node.start, node.end)))
         return True
 
@@ -343,18 +327,14 @@ class _Placement:
         word = next((i for i in range(word, -1, -1) if self.target[i].has_letters), word)
         return self.gaps[word + 1] if self.target[word].last == self.target[word].end else self.target[word].last
 
-    def words_before(self, position: int) -> int:
-        """The number of words whose letters end before a position."""
-        return bisect_right(self.target, position, key=lambda word: word.last)
-
     def find_gap(self, placed: PlacedTag, low: int, high: int) -> int:
         """The gap between target words that the fewest alignment links cross; near words count more."""
         middle = bisect_right(self.source, placed.at, key=lambda word: word.last)
         links = []  # before the tag?, target word, weight
         for i in range(max(middle - MAX_DISTANCE, 0), min(middle + MAX_DISTANCE, len(self.source))):
             before = i < middle
-            glued = (placed.space_before if before else placed.space_after) is False
-            weight = (2.0 if glued else 1.0) / 2 ** (middle - 1 - i if before else i - middle)
+            spaced = placed.space_before if before else placed.space_after
+            weight = (1.0 if spaced else 2.0) / 2 ** (middle - 1 - i if before else i - middle)
             links += [(before, j, weight) for j in self.aligned[i]]
         first, last = bisect_left(self.gaps, low), bisect_right(self.gaps, high) - 1
         proportional = round(len(self.target) * middle / len(self.source)) if self.source else 0
@@ -369,16 +349,6 @@ class _Placement:
         if best and middle and self.source[middle - 1].last <= placed.at < self.source[middle - 1].end:
             position = self.letters_end(best - 1)  # it stood before the punctuation of its word: "Hello {name}!"
         return min(max(position, low), high)
-
-    def best_cut(self, left: Node, right: Node) -> int:
-        """Where to separate two overlapping pairs, so that the fewest words are on the wrong side."""
-        low, high = max(left.start, right.start), left.end
-
-        def wrong_words(position: int) -> tuple[int, int]:
-            word = self.words_before(position)
-            return len(left.words) - bisect_left(left.words, word) + bisect_left(right.words, word), position
-
-        return min([low, high, *(gap for gap in self.gaps if low < gap < high)], key=wrong_words)
 
 
 def _outside(position: int, pairs: Sequence[Node]) -> int:
@@ -423,7 +393,8 @@ def _spaced(tags: Sequence[PlacedTag], left: str, space: str, right: str) -> lis
     if space and not any(spaces) and not any(placed.separates for placed in tags):
         attached = [placed.tag.side == "close" or _is_attached(placed) for placed in tags]
         spaces[[*attached, False].index(False)] = True
-    spaces[-1] |= bool(space) and LONE_PUNCTUATION.match(right) is not None
+    if space and tags[-1].tag.side != "open" and LONE_PUNCTUATION.match(right):
+        spaces[-1] = True
     pieces: list[Piece] = []
     for i, wanted in enumerate(spaces):
         pieces += [space or " "] * wanted
@@ -433,7 +404,7 @@ def _spaced(tags: Sequence[PlacedTag], left: str, space: str, right: str) -> lis
 
 def _is_attached(placed: PlacedTag) -> bool:
     """Whether a single tag directly followed a word and was separated from the next one."""
-    return placed.tag.side == "alone" and placed.space_before is False and placed.space_after is not False
+    return placed.tag.side == "alone" and not placed.space_before and placed.space_after
 
 
 def _had_space(before: PlacedTag | None, after: PlacedTag | None) -> bool:
@@ -442,4 +413,4 @@ def _had_space(before: PlacedTag | None, after: PlacedTag | None) -> bool:
     closes = after if after and after.tag.side == "close" else None
     if opened or closes:
         return bool((opened and opened.space_after) or (closes and closes.space_before))
-    return bool((before and before.space_after is not False) or (after and after.space_before is not False))
+    return bool((before and before.space_after) or (after and after.space_before))

@@ -9,7 +9,7 @@ from xml.sax.saxutils import quoteattr
 from regard.documents.inline import Piece
 from regard.documents.languages import Languages, find_language, same_language
 from regard.documents.outcome import Entry, Gap
-from regard.documents.xml import Element, Unit, content, read_xml, with_attributes
+from regard.documents.xml import Element, Unit, read_pieces, read_xml, with_attributes, write_pieces
 from regard.errors import DataError
 
 Variant = tuple[str, Element, Element]
@@ -94,10 +94,9 @@ def _parse_unit(unit: Unit, codes: tuple[str, ...], variants: list[Variant], lan
 
 def _find_gap(unit: Unit, source: Variant, target: Variant | None, language: str) -> Gap:
     _, variant, segment = source
-    words = content(unit, segment)
 
     def write(translations: list[list[Piece]]) -> str:
-        new = f"<{unit.prefix}seg>{words.write(translations[0])}</{unit.prefix}seg>"
+        new = f"<{unit.prefix}seg>{write_pieces(translations[0])}</{unit.prefix}seg>"
         if target is not None:
             _, old, old_segment = target
             tag = with_attributes(unit.text(old.start, unit.inside(old)), {"creationtool": "regard"})
@@ -107,4 +106,4 @@ def _find_gap(unit: Unit, source: Variant, target: Variant | None, language: str
         end = unit.end(variant)
         return unit.edited((end, end, f"{unit.indentation(variant)}{tag}{new}</{unit.prefix}tuv>"))
 
-    return Gap([words.pieces], write)
+    return Gap([list(read_pieces(unit, segment))], write)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from regard.documents.formats import DOCUMENTS, format_of
 from regard.documents.inline import Extracted, Piece, extract_tags, has_tags, insert_tags, join_pieces, split_tags
@@ -14,28 +14,15 @@ from regard.documents.languages import Languages
 from regard.documents.outcome import Entry, Gap, Outcome
 from regard.errors import DataError, InputError
 from regard.folders import atomic_file
-from regard.text.alignments import Link
 from regard.text.files import display_name, one_line, open_text, uncompressed_name
 from regard.text.ordering import READ_AHEAD_CHARACTERS, READ_AHEAD_TEXTS, read_ahead
 from regard.text.sentences import text_problem
 
 if TYPE_CHECKING:
-    from regard.decoding.glossary import Term
     from regard.translation.translator import Result
 
 
-class Translation(Protocol):
-    """A translation, its alignment, and the status of the glossary terms."""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def alignment(self) -> Sequence[Link] | None: ...
-    @property
-    def terms(self) -> Sequence[Term]: ...
-
-
-Translate = Callable[[Sequence[str]], Sequence[Translation]]
+Translate = Callable[[Sequence[str]], "Sequence[Result]"]
 """Translates texts: `functools.partial(translator.translate, align=True)`."""
 
 
@@ -116,7 +103,7 @@ def translate_pieces(texts: Sequence[Sequence[Piece]], translate: Translate, out
     return translations
 
 
-def count_terms(where: int | str, result: Translation, outcome: Outcome) -> None:
+def count_terms(where: int | str, result: Result, outcome: Outcome) -> None:
     """Count the glossary terms of a line or a text by status."""
     for term in result.terms:
         outcome.terms[term.status] += 1

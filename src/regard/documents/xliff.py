@@ -9,7 +9,7 @@ from typing import BinaryIO
 from regard.documents.inline import Piece
 from regard.documents.languages import Languages, same_language
 from regard.documents.outcome import Entry, Gap
-from regard.documents.xml import Content, Element, Unit, content, read_xml, with_attributes
+from regard.documents.xml import Element, Unit, read_pieces, read_xml, with_attributes, write_pieces
 from regard.errors import DataError
 
 UNITS = ("trans-unit", "segment")  # of version 1.2 and of version 2
@@ -76,16 +76,17 @@ def _agree(codes: Languages, languages: Languages | None) -> bool:
 
 def _find_gap(unit: Unit, source: Element, target: Element | None, everything: bool) -> Gap:
     """The content of a source; where <mrk mtype="seg"> divides it, each segment, so that it stays in its place."""
-    parts: list[str | Content] = []
+    segments, between = [], []
     position = unit.inside(source)
-    for mark in _segment_marks(source):
-        parts += [unit.text(position, unit.inside(mark)), content(unit, mark)]
+    for mark in list(_segment_marks(source)) or [source]:
+        segments.append(list(read_pieces(unit, mark)))
+        between.append(unit.text(position, unit.inside(mark)))
         position = mark.close
-    parts += [unit.text(position, source.close)] if parts else [content(unit, source)]
+    between.append(unit.text(position, source.close))
 
     def write(translations: list[list[Piece]]) -> str:
-        remaining = iter(translations)
-        body = "".join(part if isinstance(part, str) else part.write(next(remaining)) for part in parts)
+        parts = zip(between, [*map(write_pieces, translations), ""], strict=True)
+        body = "".join(text + translation for text, translation in parts)
         first_version = unit.element.name == "trans-unit"
         tag = f"<{unit.prefix}target>"
         start = end = unit.end(source)
@@ -100,7 +101,7 @@ def _find_gap(unit: Unit, source: Element, target: Element | None, everything: b
             edits.append((0, opening, with_attributes(unit.text(0, opening), {"state": "translated"})))
         return unit.edited(*edits)
 
-    return Gap([part.pieces for part in parts if isinstance(part, Content)], write)
+    return Gap(segments, write)
 
 
 def _segment_marks(element: Element) -> Iterator[Element]:

@@ -12,7 +12,7 @@ from typing import BinaryIO, Literal, NamedTuple
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
-from regard.documents.inline import Piece, Tag, join_pieces, split_tags
+from regard.documents.inline import Piece, Tag, split_tags
 from regard.errors import DataError
 from regard.text import files
 from regard.text.files import Origin, one_line
@@ -282,29 +282,13 @@ def with_attributes(tag: str, values: dict[str, str]) -> str:
     return tag
 
 
-class Content(NamedTuple):
-    """The words and tags inside an element, and whether they are one CDATA section."""
-
-    pieces: list[Piece]
-    cdata: bool
-
-    def write(self, pieces: Sequence[Piece]) -> str:
-        """A translation as the XML inside an element."""
-        if self.cdata:
-            text = join_pieces(pieces)
-            return f"<![CDATA[{text}]]>" if "]]>" not in text else escape(text)
-        return "".join(escape(piece) if isinstance(piece, str) else piece.raw for piece in pieces)
+def write_pieces(pieces: Sequence[Piece]) -> str:
+    """Words and tags as XML."""
+    return "".join(escape(piece) if isinstance(piece, str) else piece.raw for piece in pieces)
 
 
-def content(unit: Unit, element: Element) -> Content:
-    """Split the inside of an element into words and tags."""
-    raw = unit.raw[unit.inside(element) : element.close]
-    if raw.startswith(b"<![CDATA[") and raw.find(b"]]>") == len(raw) - 3:
-        return Content(split_tags("".join(child for child in element.children if isinstance(child, str))), cdata=True)
-    return Content(list(_pieces(unit, element)), cdata=False)
-
-
-def _pieces(unit: Unit, element: Element) -> Iterator[Piece]:
+def read_pieces(unit: Unit, element: Element) -> Iterator[Piece]:
+    """The words and tags inside an element; a CDATA section is text."""
     text = ""
     for child in [*element.children, None]:
         if isinstance(child, str):
@@ -329,5 +313,5 @@ def _element_pieces(unit: Unit, element: Element) -> Iterator[Piece]:
         yield Tag(unit.text(start, end))
     else:
         yield Tag(unit.text(start, unit.inside(element)), "open", name, element=True)
-        yield from _pieces(unit, element)
+        yield from read_pieces(unit, element)
         yield Tag(unit.text(element.close, end), "close", name, element=True)

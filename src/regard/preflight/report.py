@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from regard import results
 from regard.folders import write_file
 from regard.preflight.findings import Finding
+from regard.preflight.measure import RATIO_STEP
 
 VERDICTS = {
     "fit": ("Fit to train on", "It has no more problems than ordinary, well-kept text."),
@@ -36,7 +37,7 @@ STATISTICS = {  # of a side, and their names in the table
     "most": "95 % within",
     "longest": "longest",
 }
-BARS = 40  # of a histogram
+MAX_BARS = 40  # of a histogram of lengths
 WIDTH, HEIGHT = 320, 120  # of a chart, in its own units
 CODE = re.compile(r"`([^`]+)`")
 
@@ -163,12 +164,13 @@ def _split_html(report: Report, split: str) -> str:
     for side, name in zip(("source", "target"), report.names, strict=True):
         lengths, found = numbers[side]["lengths"], numbers[side]["scripts"]
         longest = max(8, *(int(other[side]["lengths"]["most"]) * 2 for other in report.statistics.values()))
+        width = -(-longest // MAX_BARS)
         step = next(step for step in (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000) if longest / step <= 6)
         charts.append(
             _chart_svg(
                 np.arange(len(lengths["histogram"])),
                 lengths["histogram"],
-                (0, longest, min(longest, BARS)),
+                (0, -(-longest // width) * width, -(-longest // width)),
                 {length: str(length) for length in range(0, longest + 1, step)},
                 label=f"Length of {name} in {split}: median {lengths['median']} {lengths['unit']}",
                 title=f"{name}: {lengths['unit']} per line",
@@ -183,7 +185,7 @@ def _split_html(report: Report, split: str) -> str:
         _chart_svg(
             (edges[:-1] + edges[1:]) / 2,
             ratio["histogram"],
-            (-log(5), log(5), BARS),
+            (-32.5 * RATIO_STEP, 32.5 * RATIO_STEP, 65),  # from 1/5 to 5
             {log(value): name for value, name in ((0.25, "¼"), (0.5, "½"), (1, "1"), (2, "2"), (4, "4"))},
             label=f"Length ratio of target to source in {split}: median {ratio['median']}",
             title="target length / source length",
