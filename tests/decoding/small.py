@@ -64,15 +64,12 @@ def shaken(model: nn.Module, amount: float = 0.5) -> Any:
     return model.double().eval().requires_grad_(False)
 
 
-def exhaustive(batch: Batch, row: int, max_length: int, length_penalty: float) -> list[tuple[float, list[int]]]:
-    """Every sentence there is, best first."""
+def exhaustive(batch: Batch, row: int, max_length: int) -> list[tuple[float, list[int]]]:
+    """Every sentence there is, with its log-probability."""
     words = range(3, batch.vocabulary)
-    found = []
-    for length in range(max_length + 1):
-        for tokens in itertools.product(words, repeat=length):
-            score = batch.log_probability(row, list(tokens)) / (length + 1) ** length_penalty
-            found.append((score, list(tokens)))
-    return sorted(found, reverse=True)
+    lengths = range(max_length + 1)
+    sentences = [list(tokens) for length in lengths for tokens in itertools.product(words, repeat=length)]
+    return [(batch.log_probability(row, tokens), tokens) for tokens in sentences]
 
 
 def best(found: list[list[Hypothesis]]) -> list[list[int]]:

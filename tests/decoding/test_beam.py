@@ -17,16 +17,19 @@ all_families = pytest.mark.parametrize("name", NAMES)
 PENALTIES = [-0.5, 0.0, 0.6, 1.0, 2.0]
 
 
-@pytest.mark.parametrize("length_penalty", PENALTIES)
 @pytest.mark.parametrize("name", ["transformer", "gpt", "rnn-additive-input-lstm"])
-def test_a_wide_beam_equals_exhaustive_search(name: str, length_penalty: float) -> None:
+def test_a_wide_beam_equals_exhaustive_search(name: str) -> None:
     batch = Batch(name, vocabulary=5, lengths=(3, 1))
-    options = {**PLAIN, "length_penalty": length_penalty}
-    found = beam(batch.model, *batch.data, constraints=batch.constraints(max_length=4), beams=31, results=6, **options)
-    for row, hypotheses in enumerate(found):
-        expected = exhaustive(batch, row, 4, length_penalty)[:6]
-        assert [h.tokens for h in hypotheses] == [tokens for _, tokens in expected]
-        assert [h.score for h in hypotheses] == pytest.approx([score for score, _ in expected], abs=1e-6)
+    sentences = [exhaustive(batch, row, 4) for row in range(2)]
+    constraints = batch.constraints(max_length=4)
+    for length_penalty in PENALTIES:
+        options = {**PLAIN, "length_penalty": length_penalty}
+        found = beam(batch.model, *batch.data, constraints=constraints, beams=31, results=6, **options)
+        for row, hypotheses in enumerate(found):
+            scored = [(log / (len(tokens) + 1) ** length_penalty, tokens) for log, tokens in sentences[row]]
+            expected = sorted(scored, reverse=True)[:6]
+            assert [h.tokens for h in hypotheses] == [tokens for _, tokens in expected]
+            assert [h.score for h in hypotheses] == pytest.approx([score for score, _ in expected], abs=1e-6)
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 from regard.config import ModelConfig
@@ -43,7 +42,12 @@ GPTS: dict[str, dict[str, Any]] = {
 SCORES = ["none", "additive", "dot", "scaled_dot", "general", "cosine"]
 RNNS: dict[str, dict[str, Any]] = {
     f"rnn-{score}-{feed}-{cell}": {"score": score, "feed": feed, "cell": cell}
-    for score, feed, cell in itertools.product(SCORES, ["input", "output"], ["gru", "lstm"])
+    for score, feed, cell in [
+        *((score, "input", "gru") for score in SCORES),
+        *((score, "output", "lstm") for score in SCORES),
+        ("additive", "input", "lstm"),
+        *((score, "output", "gru") for score in ("none", "additive", "dot")),
+    ]
 } | {
     "rnn-one-way": {"score": "dot", "bidirectional": False},
     "rnn-bahdanau": {
