@@ -20,7 +20,7 @@ from regard.attention import MultiHead, sinusoidal
 from regard.config import DecodeConfig, ModelConfig
 from regard.decoding import Hypothesis, SearchOptions, SearchResult, TorchEngine
 from regard.decoding.engine import FORBIDDEN, Ids
-from regard.errors import ConfigError, RunError
+from regard.errors import ConfigError
 from regard.folders import atomic_folder, cache, checksum
 from regard.models.blocks import Block
 from regard.models.folder import MODEL
@@ -80,12 +80,9 @@ class CTranslate2Engine:
             with atomic_folder(converted, force=True) as new:
                 convert(model, tokenizers, new)
         threads = torch.get_num_threads()
-        try:
-            self._translator = ctranslate2.Translator(
-                str(converted), device, compute_type=compute_type, intra_threads=threads
-            )
-        except RuntimeError as error:
-            raise RunError(f"CTranslate2 cannot load {converted}: {error}") from error
+        self._translator = ctranslate2.Translator(
+            str(converted), device, compute_type=compute_type, intra_threads=threads
+        )
         self._torch_engine, self._settings = torch_engine, torch_engine.settings
         self._source = _vocabulary(tokenizers.source, model.config.vocabulary)
         self._target = _vocabulary(tokenizers.target, model.config.target_vocabulary_size)
@@ -145,7 +142,8 @@ class CTranslate2Engine:
         )
         candidates = []
         for answer in answers:
-            ids = [self._without_end(tokens)[:max_length] for tokens in answer.hypotheses]
+            outputs = [[self._ids[token] for token in tokens] for tokens in answer.hypotheses]
+            ids = [[number for number in output if number != END][:max_length] for output in outputs]
             totals = [
                 score * len(tokens) ** settings.length_penalty
                 for tokens, score in zip(answer.hypotheses, answer.scores, strict=True)
@@ -154,10 +152,6 @@ class CTranslate2Engine:
         if constrained or self._token_scores:
             return self._rescore(texts, candidates, options.results, max_length)
         return candidates
-
-    def _without_end(self, tokens: list[str]) -> list[int]:
-        ids = [self._ids[token] for token in tokens]
-        return ids[:-1] if ids and ids[-1] == END else ids
 
     def _rescore(
         self, texts: list[list[str]], candidates: list[list[Hypothesis]], results: int, max_length: int
