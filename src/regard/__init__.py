@@ -40,42 +40,26 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = {
-    # verbs
-    "check": "preflight.check",
-    "count": "counting",
-    "train": "training.train",
-    "load": "translation.loading",
-    "evaluate": "evaluation.evaluate",
-    "compare": "evaluation.compare",
-    "explain": "translation.explain",
-    "align": "inspection.word_alignment",
-    "attend": "attention",
-    "build": "models",
-    "preset": "config",
-    # types
-    "Config": "config",
-    "ModelConfig": "config",
-    "Run": "training.train",
-    "Translator": "translation.translator",
-    "Writer": "translation.writer",
-    "Reader": "translation.reader",
-    "Report": "results",
-    "Table": "results",
-    "MultiHead": "attention",
-    "Memory": "attention",
-    "Additive": "attention",
-    "General": "attention",
-    "Cosine": "attention",
-    # errors
-    "RegardError": "errors",
-    "RequestError": "errors",
-    "ConfigError": "errors",
-    "DataError": "errors",
-    "FolderError": "errors",
-    "InputError": "errors",
-    "RunError": "errors",
+_NAMES = {
+    "attention": ("Additive", "Cosine", "General", "Memory", "MultiHead", "attend"),
+    "config": ("Config", "ModelConfig", "preset"),
+    "counting": ("count",),
+    "errors": ("ConfigError", "DataError", "FolderError", "InputError", "RegardError", "RequestError", "RunError"),
+    "evaluation.compare": ("compare",),
+    "evaluation.evaluate": ("evaluate",),
+    "inspection.word_alignment": ("align",),
+    "models": ("build",),
+    "preflight.check": ("check",),
+    "results": ("Report", "Table"),
+    "training.train": ("Run", "train"),
+    "translation.explain": ("explain",),
+    "translation.loading": ("load",),
+    "translation.reader": ("Reader",),
+    "translation.translator": ("Translator",),
+    "translation.writer": ("Writer",),
 }
+"""The public names of every module."""
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(_MODULES)
 
 

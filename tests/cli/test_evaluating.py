@@ -15,6 +15,8 @@ from regard.cli.tables import show
 from regard.errors import ConfigError, DataError, FolderError, RegardError
 from regard.evaluation import systems
 from regard.evaluation.compare import Comparison
+from regard.evaluation.evaluate import Evaluation
+from regard.evaluation.evaluate import evaluate as verb
 from regard.evaluation.metrics import Bucket, Score, corpus_scores
 from regard.models import build
 from regard.models.folder import save_model
@@ -79,13 +81,20 @@ def test_the_table_says_what_the_json_says(files: dict[str, Path], monkeypatch: 
     assert "warnings" in printed
 
 
+@pytest.fixture(scope="module")
+def evaluation(files: dict[str, Path]) -> Evaluation:
+    result = verb(hypothesis=files["one"], reference=files["reference"])
+    assert isinstance(result, Evaluation)
+    return result
+
+
 @pytest.mark.parametrize("width", [40, 48, 60, 80])
 def test_every_number_is_printed_whole_however_narrow_the_terminal(
-    files: dict[str, Path], width: int, monkeypatch: pytest.MonkeyPatch
+    evaluation: Evaluation, width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    asked = ("--hypothesis", files["one"], "--reference", files["reference"])
-    printed, answer = regard("evaluate", *asked), json.loads(regard("evaluate", *asked, "--json"))
+    show(evaluation, as_json=False)
+    printed, answer = capsys.readouterr().out, evaluation.to_dict()
     assert "…" not in printed
     assert {f"{answer[name][key]:.2f}" for name in ("bleu", "ter") for key in ("score", "low")} <= set(printed.split())
     assert {f"{bucket['bleu']:.1f}" for bucket in answer["by_length"]} <= set(printed.split())
