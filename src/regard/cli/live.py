@@ -89,7 +89,7 @@ class View:
         """Names and, below them, values."""
         statistics = self._statistics
         numbers = [
-            ("loss", f"{statistics.loss:.3f}"),
+            *([("loss", f"{statistics.loss:.3f}")] if statistics.update else []),
             *(format_scores(statistics.validations[-1].scores)[:1] if statistics.validations else []),
             ("tokens/s", f"{statistics.tokens_per_second:,.0f}"),
             ("left", format_duration(statistics.seconds_left)),
