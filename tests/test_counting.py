@@ -86,7 +86,7 @@ def configs(draw: st.DrawFn) -> ModelConfig:
     return ModelConfig(**values)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(configs())
 def test_the_parts_of_any_config_add_up_to_the_parameters_of_the_model(config: ModelConfig) -> None:
     counted = count(config)
