@@ -37,15 +37,6 @@ class VerbForm(NamedTuple):
     dated: bool  # a date may follow
 
 
-class Modal(NamedTuple):
-    """A modal verb."""
-
-    english: str
-    negation: str  # `not` as a word of its own
-    negated: bool
-    french: tuple[str, ...]  # by person
-
-
 class Conjunction(NamedTuple):
     """A conjunction, with the time frame of its clause by that of the sentence."""
 
@@ -126,13 +117,10 @@ ANY_FORM = INFINITIVE._replace(habitual=True, dated=True)  # where the verb does
 NEGATED_INFINITIVE = INFINITIVE._replace(negation="not")
 
 
-def _modal(english: str, entry: str) -> Modal:
-    infinitive, tense = entry.split(", ")
-    verb, _, negation = english.partition(" ")
-    return Modal(verb, negation, english.endswith("not"), getattr(conjugate(infinitive), tense))
-
-
-MODALS = {frame: [_modal(*row) for row in modals.items()] for frame, modals in WORDS["modals"].items()}
+MODALS: dict[str, list[tuple[str, tuple[str, ...]]]] = {}  # English, and French by person
+for frame, modals in WORDS["modals"].items():
+    rows = [(english, *entry.split(", ")) for english, entry in modals.items()]
+    MODALS[frame] = [(english, getattr(conjugate(infinitive), tense)) for english, infinitive, tense in rows]
 THERE_IS = {frame: entry.split(", ") for frame, entry in WORDS["existential"].items()}
 
 # Pronouns and degrees

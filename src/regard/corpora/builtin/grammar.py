@@ -8,7 +8,6 @@ positions of the English words it translates. Gender, tense and agreement of the
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 from regard.corpora.builtin import function_words as words
 from regard.corpora.builtin import lexicon
@@ -312,16 +311,16 @@ def reported_clause(d: Derivation, n: int) -> None:
 
 def modal(d: Derivation, n: int, subject: NounPhrase) -> None:
     """`can sing`, `must not leave`: a modal verb and an infinitive."""
-    modals = [verb for verb in words.MODALS[d.frame] if not (verb.negated and subject.universal)]
-    verb = d.pick([verb for verb in modals if n > 3 or not verb.negation])
-    positions = d.say(verb.english)
-    negation = d.say(verb.negation) if verb.negation else positions
-    if verb.negated:
-        d.add("ne", negation)
-    d.add(verb.french[subject.person], positions)
-    if verb.negated:
-        d.add("pas", negation)
-    infinitive(d, n - 1 - bool(verb.negation), subject, negated=verb.negated)
+    modals = [modal for modal in words.MODALS[d.frame] if not (subject.universal and modal[0].endswith("not"))]
+    english, forms = d.pick([modal for modal in modals if n > 3 or " " not in modal[0]])
+    positions = d.say(english)
+    negated = english.endswith("not")  # `cannot` is one word
+    if negated:
+        d.add("ne", positions[-1:])
+    d.add(forms[subject.person], positions[:1])
+    if negated:
+        d.add("pas", positions[-1:])
+    infinitive(d, n - len(positions), subject, negated=negated)
 
 
 def infinitive(d: Derivation, n: int, subject: NounPhrase, *, negated: bool) -> None:
@@ -444,19 +443,17 @@ def relative_clause(d: Derivation, n: int, head: NounPhrase) -> None:
             d.both("where", "où")
             clause(d, n - 1, ("intransitive", "transitive"))
         elif n >= 4 and draw < 0.4 and person:
-            possessive_relative(d, n)
+            noun = d.pick(nouns_of(("family",)))
+            d.both("whose", "dont la" if noun.gender else "dont le")
+            d.both(noun.english[0], noun.french[0])
+            subject = NounPhrase(THIRD, noun.gender, SINGULAR, "family")
+            predicate(d, n - 2, subject, d.pick(("copula", "intransitive")))
         else:
             d.both("who" if person else "that", "qui")
-            predicate(d, n - 1, head, d.pick(subject_relative_patterns(head.kind, min(n - 1, 3))))
+            shortest = (("intransitive", 1), ("transitive", 3), ("passive", 2))
+            patterns = [pattern for pattern, m in shortest if n > m and VERBS_BY_SUBJECT[pattern, head.kind]] * 4
+            predicate(d, n - 1, head, d.pick([*patterns, "copula"] if n > 2 else patterns))
     d.depth -= 1
-
-
-@cache
-def subject_relative_patterns(kind: str, n: int) -> list[str]:
-    """Patterns of a relative clause whose subject is its head."""
-    shortest = (("intransitive", 1), ("transitive", 3), ("passive", 2))
-    patterns = [pattern for pattern, length in shortest if n >= length and VERBS_BY_SUBJECT[pattern, kind]] * 4
-    return [*patterns, "copula"] if n >= 2 else patterns
 
 
 def object_relative(d: Derivation, n: int, head: NounPhrase) -> None:
@@ -474,12 +471,3 @@ def object_relative(d: Derivation, n: int, head: NounPhrase) -> None:
     form = d.verb_form("active", end - len(d.english) - len(verb.particle.split()), subject, verb=verb)
     d.verb_group(verb, form, subject, ("", "", head.agreement))
     d.adjuncts(end - len(d.english), verb, form)
-
-
-def possessive_relative(d: Derivation, n: int) -> None:
-    """`whose sister sings`."""
-    noun = d.pick(nouns_of(("family",)))
-    d.both("whose", "dont la" if noun.gender else "dont le")
-    d.both(noun.english[0], noun.french[0])
-    subject = NounPhrase(THIRD, noun.gender, SINGULAR, "family")
-    predicate(d, n - 2, subject, d.pick(("copula", "intransitive")))
