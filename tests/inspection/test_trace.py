@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.decoding import Constraints, Encoded, Hypothesis, Tree, beam, greedy
 from regard.errors import DataError, FolderError, InputError
-from regard.inspection.trace import Trace, make_side, trace, trace_encoder
+from regard.inspection.trace import Trace, make_side, trace
 from regard.models import BERT, State, build
 from regard.text.tokenizer import END, MASK, START, Tokenizer, Tokenizers, train
 from tests.decoding.small import FREE, PLAIN, shaken
@@ -174,7 +174,7 @@ def test_a_bert_has_encoder_attention_and_predictions(name: str, tmp_path: Path,
     model = build(dataclasses.replace(BERTS[name], vocabulary=tokenizer.size)).eval()
     assert isinstance(model, BERT)
     ids = [START, *tokenizer.encode("the old"), MASK, END]
-    found, _ = trace_encoder(model, [ids, ids[:3]], tokenizer, hidden=True)
+    found, _ = trace(model, [ids, ids[:3]], [], Tokenizers(tokenizer, tokenizer), hidden=True)
     assert set(found.attention) == {"encoder"}
     assert found.attention["encoder"].shape == (2, 4, len(ids), len(ids))
     assert len(found.alternatives) == (0 if model.head is None else len(ids))

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from regard.attention import MultiHead
 from regard.errors import ConfigError, InputError, did_you_mean
-from regard.inspection.trace import KINDS, Side, Trace, average_by_word, pad, sum_by_word
-from regard.models import BERT, GPT, RNN, Generator
+from regard.inspection.trace import KINDS, Side, Trace, average_by_word, sum_by_word, teacher_force
+from regard.models import GPT, RNN
 from regard.models.contract import Record
 from regard.models.layers import Embedding
 from regard.text.tokenizer import MASK, START
@@ -319,23 +319,9 @@ def log_probabilities(
     model: nn.Module, sources: Sequence[Sequence[int]], target: Sequence[int], record: Record | None = None
 ) -> Tensor:
     """(B, T) log-probabilities of one target after each of the sources; for a bert, of the target in their place."""
-    device = next(model.parameters()).device
-    ids = torch.tensor(target, dtype=torch.int64, device=device)
-    source, mask = pad(sources, device)
-    if isinstance(model, BERT):
-        encoded = model.encode(source, mask=mask, record=record)
-        if model.head is None:
-            return encoded.new_zeros(source.shape)
-        logits = model.logits(encoded)
-    elif isinstance(model, GPT):
-        assert mask is None, "prompts of one length"
-        text = torch.cat([source, ids[:-1].expand(len(source), -1)], 1)
-        logits = model.step(text, model.start(text[:, :0]), record)[0][:, source.shape[1] - 1 :]
-    else:
-        writer, begin = cast(Generator, model), ids.new_tensor([START])
-        before = torch.cat([begin, ids[:-1]]).expand(len(source), -1)
-        logits, _ = writer.step(before, writer.start(source, mask, record), record)
-    return logits.float().log_softmax(-1).gather(-1, ids.expand(len(source), -1)[..., None])[..., 0]
+    logits, starts = teacher_force(model, sources, [target] * len(sources), record)
+    ids = torch.tensor(target, dtype=torch.int64, device=logits.device).expand(len(sources), -1)
+    return logits[:, starts[0] :].float().log_softmax(-1).gather(-1, ids[..., None])[..., 0]
 
 
 def _explained_tokens(trace: Trace) -> list[int]:

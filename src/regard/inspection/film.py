@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +25,6 @@ from regard.decoding import Hypothesis
 from regard.errors import FolderError
 from regard.inspection import pages
 from regard.inspection.trace import make_side, trace
-from regard.models import Generator
 from regard.text.dataset import Dataset
 from regard.text.tokenizer import Tokenizers
 
@@ -66,7 +65,7 @@ class Film:
         training = model.training
         model.eval()
         hypotheses = [Hypothesis(target[:-1], 0.0, 0.0, True, []) for target in self._targets]
-        traces = trace(cast(Generator, model), self._sources, hypotheses, self._tokenizers, top=0)
+        traces = trace(model, self._sources, hypotheses, self._tokenizers, top=0)
         model.train(training)
         if self._folder is not None:
             frame = {str(number): to_bytes(traced.by_word("cross")) for number, traced in enumerate(traces)}

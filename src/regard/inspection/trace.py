@@ -18,12 +18,12 @@ from typing import Any, NamedTuple, cast
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.decoding import Encoded, Hypothesis, Tree
 from regard.errors import DataError, InputError
 from regard.folders import clear_os_errors, write_file
-from regard.models import BERT, Generator
+from regard.models import BERT, GPT, Generator
 from regard.models.contract import Record
 from regard.text.scripts import UNSPACED_SCRIPTS, script
 from regard.text.tokenizer import END, PAD, SPECIALS, START, TEXTLESS_TOKENS, Tokenizer, Tokenizers
@@ -194,7 +194,7 @@ def average_by_word(tokens: Tensor, rows: Side, columns: Side | None = None) -> 
 
 @torch.inference_mode()
 def trace(
-    model: Generator,
+    model: nn.Module | Generator,
     sources: Sequence[Sequence[int]],
     hypotheses: Sequence[Hypothesis],
     tokenizers: Tokenizers,
@@ -208,72 +208,83 @@ def trace(
 ) -> list[Trace]:
     """Trace a model on each of its hypotheses by one teacher-forced pass over all of them.
 
-    `sources` are the ids that it read, with the end token; of a gpt, the whole prompt. With `encoded`, the
-    encoder output that a search of the same sources kept, the encoder does not run again. `texts` are those of the
-    sources and `target_texts` those of the hypotheses; by default both are decoded from ids. For an ensemble pass one
-    model.
+    `sources` are the ids that it read, with the end token; of a gpt, the whole prompt. A bert has no hypotheses: its
+    steps are the predictions of its masked-token head, if it has one. With `encoded`, the encoder output that a search
+    of the same sources kept, the encoder does not run again. `texts` are those of the sources and `target_texts` those
+    of the hypotheses; by default both are decoded from ids. For an ensemble pass one model.
     """
     if not sources:
         return []
-    family, device = _family_and_device(model)
-    targets = [[*hypothesis.tokens, END] for hypothesis in hypotheses]
-    record: Record = {}
-    if family == "gpt":
-        inputs, _ = pad([[*source, *target[:-1]] for source, target in zip(sources, targets, strict=True)], device)
-        state = model.start(inputs[:, :0])
-        starts = [len(source) - 1 for source in sources]  # the step that wrote the first token
-    else:
-        inputs, _ = pad([[START, *target[:-1]] for target in targets], device)
-        starts = [0] * len(sources)
-        if encoded is None:
-            state = model.start(*pad(sources, device), record)
-        else:
-            state, record = encoded.state, dict(encoded.record)
-    logits, _ = model.step(inputs, state, record)
-    return _traces(
-        family,
-        record,
-        _sides(tokenizers.source, sources, texts),
-        _sides(tokenizers.target, targets, target_texts),
-        starts,
-        _steps(logits, starts, targets, top, tokenizers.target),
-        hypotheses,
-        trees=None if trees is None else [_tree(tree, tokenizers.target) for tree in trees],
-        hidden=hidden,
-    )
-
-
-@torch.inference_mode()
-def trace_encoder(
-    model: BERT,
-    sources: Sequence[Sequence[int]],
-    tokenizer: Tokenizer,
-    *,
-    texts: Sequence[str] | None = None,
-    hidden: bool = False,
-    top: int = 5,
-) -> list[Trace]:
-    """Trace a bert on texts of ids; its steps are the predictions of its masked-token head, if it has one."""
-    family, device = _family_and_device(model)
-    record: Record = {}
-    tokens, mask = pad(sources, device)
-    encoded = model.encode(tokens, mask=mask, record=record)
+    targets: Sequence[Sequence[int]] = [[*hypothesis.tokens, END] for hypothesis in hypotheses]
+    written = targets
+    if isinstance(model, BERT):
+        targets, written = [[]] * len(sources), sources
+        hypotheses = [Hypothesis([], 0.0, 0.0, True, [])] * len(sources)
+    record: Record = {} if encoded is None else dict(encoded.record)
+    logits, starts = teacher_force(model, sources, targets, record, encoded)
     steps: list[Steps] = [(torch.zeros(0), [])] * len(sources)
-    if model.head is not None:
-        steps = _steps(model.logits(encoded), [0] * len(sources), sources, top, tokenizer)
-    no_target = [make_side(tokenizer, [])] * len(sources)
-    nothing_written = [Hypothesis([], 0.0, 0.0, True, [])] * len(sources)
-    sides = _sides(tokenizer, sources, texts)
-    return _traces(family, record, sides, no_target, [0] * len(sources), steps, nothing_written, hidden=hidden)
+    if logits.shape[-1]:
+        steps = _steps(logits, starts, written, top, tokenizers.target)
+    attention = {}
+    for kind, name in KINDS.items():
+        layers = [record[key] for layer in range(len(record)) if (key := name.format(layer)) in record]
+        if layers:
+            attention[kind] = torch.stack(layers, 1).float().cpu()  # (B, L, H, .., ..)
+    names = [name for name in record if hidden and not name.endswith((".self", ".cross"))]
+    states = {name: record[name].float().cpu() for name in names}
+    traces = []
+    for row, (source_ids, target_ids) in enumerate(zip(sources, targets, strict=True)):
+        read, wrote = slice(0, len(source_ids)), slice(starts[row], starts[row] + len(target_ids))
+        axes = {"encoder": (read, read), "decoder": (wrote, slice(0, wrote.stop)), "cross": (wrote, read)}
+        traces.append(
+            Trace(
+                family=cast(Any, model).config.family,
+                source=make_side(tokenizers.source, source_ids, texts[row] if texts else None),
+                target=make_side(tokenizers.target, target_ids, target_texts[row] if target_texts else None),
+                attention={
+                    kind: x[(row, slice(None), slice(None), *axes[kind])].clone() for kind, x in attention.items()
+                },
+                hidden={
+                    name: x[row, read if name.startswith("encoder") else wrote].clone() for name, x in states.items()
+                },
+                log_probabilities=steps[row][0],
+                alternatives=steps[row][1],
+                score=hypotheses[row].score,
+                finished=hypotheses[row].finished,
+                tree=_tree(trees[row], tokenizers.target) if trees else [],
+            )
+        )
+    return traces
+
+
+def teacher_force(
+    model: nn.Module | Generator,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    record: Record | None = None,
+    encoded: Encoded | None = None,
+) -> tuple[Tensor, list[int]]:
+    """(B, longest, V) logits of a pass over sources and targets, and the step that writes the first token of each.
+
+    A bert reads its sources alone; without a head its logits have no vocabulary.
+    """
+    device = next(cast(nn.Module, model).parameters()).device
+    no_offset = [0] * len(sources)
+    if isinstance(model, BERT):
+        tokens, mask = pad(sources, device)
+        states = model.encode(tokens, mask=mask, record=record)
+        return states[..., :0] if model.head is None else model.logits(states), no_offset
+    writer = cast(Generator, model)
+    if isinstance(model, GPT):
+        text, _ = pad([[*source, *target[:-1]] for source, target in zip(sources, targets, strict=True)], device)
+        return writer.step(text, writer.start(text[:, :0]), record)[0], [len(source) - 1 for source in sources]
+    before, _ = pad([[START, *target[:-1]] for target in targets], device)
+    state = writer.start(*pad(sources, device), record) if encoded is None else encoded.state
+    return writer.step(before, state, record)[0], no_offset
 
 
 Steps = tuple[Tensor, list[list[Alternative]]]
 """The log-probabilities of a sentence's tokens, and the alternatives of every step."""
-
-
-def _family_and_device(model: object) -> tuple[str, torch.device]:
-    module = cast(Any, model)
-    return module.config.family, next(module.parameters()).device
 
 
 def pad(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
@@ -307,53 +318,6 @@ def _steps(
     ]
 
 
-def _traces(
-    family: str,
-    record: Record,
-    sources: Sequence[Side],
-    targets: Sequence[Side],
-    starts: Sequence[int],
-    steps: Sequence[Steps],
-    hypotheses: Sequence[Hypothesis],
-    *,
-    trees: Sequence[list[list[Branch]]] | None = None,
-    hidden: bool,
-) -> list[Trace]:
-    """Divide what a model recorded for a batch into traces, in float32 on the CPU and without padding."""
-    attention = {}
-    for kind, name in KINDS.items():
-        layers = [record[key] for layer in range(len(record)) if (key := name.format(layer)) in record]
-        if layers:
-            attention[kind] = torch.stack(layers, 1).float().cpu()  # (B, L, H, .., ..)
-    names = [name for name in record if hidden and not name.endswith((".self", ".cross"))]
-    states = {name: record[name].float().cpu() for name in names}
-    traces = []
-    for row, (source, target, hypothesis) in enumerate(zip(sources, targets, hypotheses, strict=True)):
-        read, written = slice(0, len(source.ids)), slice(starts[row], starts[row] + len(target.ids))
-        axes = {"encoder": (read, read), "decoder": (written, slice(0, written.stop)), "cross": (written, read)}
-        log_probabilities, alternatives = steps[row]
-        traces.append(
-            Trace(
-                family=family,
-                source=source,
-                target=target,
-                attention={
-                    kind: weights[(row, slice(None), slice(None), *axes[kind])].clone()
-                    for kind, weights in attention.items()
-                },
-                hidden={
-                    name: x[row, read if name.startswith("encoder") else written].clone() for name, x in states.items()
-                },
-                log_probabilities=log_probabilities,
-                alternatives=alternatives,
-                score=hypothesis.score,
-                finished=hypothesis.finished,
-                tree=[] if trees is None else trees[row],
-            )
-        )
-    return traces
-
-
 def _tree(tree: Tree, tokenizer: Tokenizer) -> list[list[Branch]]:
     """The tree with subwords, each as it reads after its parent, without branches that constraints forbade."""
     steps: list[list[Branch]] = []
@@ -372,10 +336,6 @@ def _tree(tree: Tree, tokenizer: Tokenizer) -> list[list[Branch]]:
 
 
 # Words.
-
-
-def _sides(tokenizer: Tokenizer, rows: Sequence[Sequence[int]], texts: Sequence[str] | None) -> list[Side]:
-    return [make_side(tokenizer, ids, None if texts is None else texts[row]) for row, ids in enumerate(rows)]
 
 
 def make_side(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None) -> Side:

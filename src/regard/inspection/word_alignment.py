@@ -30,7 +30,6 @@ from regard.inspection.alignment import (
 )
 from regard.inspection.trace import Side, Trace, trace
 from regard.memory import in_halves, in_parts
-from regard.models import Generator
 from regard.models.folder import load_ensemble
 from regard.results import Report, Table
 from regard.text.alignments import Gold, Link, read_gold
@@ -247,7 +246,7 @@ class Aligner:
 
         def trace_batch(batch: Sequence[int]) -> list[Trace]:
             return trace(
-                cast(Generator, self.model),
+                self.model,
                 [[*sources[number], END] for number in batch],
                 [Hypothesis(targets[number], 0.0, 0.0, True, []) for number in batch],
                 self.tokenizers,

@@ -21,7 +21,7 @@ from regard.folders import write_file
 from regard.inspection import attribution, inspector
 from regard.inspection.attribution import Map
 from regard.inspection.quality import QualityWarning, find_warnings
-from regard.inspection.trace import Trace, trace, trace_encoder
+from regard.inspection.trace import Trace, trace
 from regard.models import Generator
 from regard.results import Report, Table
 from regard.text.sentences import text_problem
@@ -156,7 +156,8 @@ def explain(
             raise ConfigError(f"{name or 'this model'} is a bert, which does not generate text: leave out --target")
         ids = loaded.encode_with_gaps(GAP.split(text))
         loaded.check_length(ids)
-        traced = trace_encoder(loaded.model, [ids], loaded.tokenizer, texts=[text], hidden=True, top=TOP)[0]
+        tokenizers = Tokenizers(loaded.tokenizer, loaded.tokenizer)
+        traced = trace(loaded.model, [ids], [], tokenizers, texts=[text], hidden=True, top=TOP)[0]
     elif isinstance(loaded, Writer):
         traced = _trace_writer(loaded, text, target)
     else:
