@@ -1,6 +1,7 @@
 // The film: the cross-attention of a few sentences at every validation, one frame after the other.
 (() => {
   const holder = document.getElementById("film"), film = dataOf(holder), last = film.updates.length - 1;
+  const still = matchMedia("(prefers-reduced-motion: reduce)");
   const PACE = 450;  // milliseconds a frame is shown
   const [sentenceLabel, sentenceList] = select("sentence", {}), [layerLabel, layerList] = select("layer", {}), [headLabel, headList] = select("head", {});
   const play = make("button", { type: "button", onclick: () => playing ? stop() : start() }, "Play");
@@ -35,8 +36,8 @@
     }
     return sum.map(value => value / pictures / 255);
   }
-  function show() {
-    const whole = Math.floor(moment), part = moment - whole, one = matrix(whole), near = Math.round(moment);
+  function show(at = moment) {
+    const whole = Math.floor(at), part = at - whole, one = matrix(whole), near = Math.round(at);
     const other = part ? matrix(whole + 1) : one;
     map.paint(one.map((value, i) => value + part * (other[i] - value)));
     range.value = near;
@@ -45,7 +46,7 @@
   function step(now) {
     moment = Math.min(moment + (now - before) / PACE, last);
     before = now;
-    show();
+    show(still.matches ? Math.floor(moment) : moment);
     if (moment >= last) stop(); else playing = requestAnimationFrame(step);
   }
   function start() {
@@ -62,7 +63,7 @@
     show();
   }
   sentenceList.onchange = choose;
-  layerList.onchange = headList.onchange = show;
+  layerList.onchange = headList.onchange = () => show();
   addEventListener("resize", choose);
   choose();
 })();

@@ -27,11 +27,12 @@ function heatMap({ rows, columns, values, high = 1, room = 300, figure = value =
 
   function paint(values) {
     rows.words.forEach((_, row) => columns.words.forEach((_, column) => {
-      const value = values[row * columns.words.length + column], share = Math.min(Math.abs(value) / high, 1), cell = cellAt(row, column);
+      const value = values[row * columns.words.length + column], share = Math.min(Math.abs(value) / high, 1), cell = cellAt(row, column), text = figure(value);
+      if (cell.firstChild.textContent === text && cell.style.getPropertyValue("--v") === share.toFixed(2)) return;
       cell.className = (value < 0 ? "minus" : "") + (share > .55 ? " strong" : Math.abs(value) < .005 ? " nil" : "");
-      cell.style.setProperty("--v", share.toFixed(3));
-      cell.firstChild.textContent = figure(value);
-      if (!chosen) cell.title = figure(value);
+      cell.style.setProperty("--v", share.toFixed(2));
+      cell.firstChild.textContent = text;
+      if (!chosen) cell.title = text;
     }));
   }
 
