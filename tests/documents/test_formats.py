@@ -432,14 +432,14 @@ COLUMN = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0
 ANY_LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(COLUMN, COLUMN), min_size=1))
 def test_what_is_written_as_tsv_comes_back(tmp_path_factory, pairs):
     path = put(tmp_path_factory.getbasetemp(), "round.tsv", "".join(f"{s}\t{t}\n" for s, t in pairs))
     assert read(path) == pairs
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(COLUMN, COLUMN), min_size=1))
 def test_what_is_written_as_parallel_text_comes_back(tmp_path_factory, pairs):
     folder = tmp_path_factory.getbasetemp()
@@ -447,7 +447,7 @@ def test_what_is_written_as_parallel_text_comes_back(tmp_path_factory, pairs):
     assert read(*paths) == pairs
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(ANY_LINE, ANY_LINE), min_size=1), st.booleans())
 def test_what_is_written_as_jsonl_comes_back(tmp_path_factory, pairs, ascii_only):
     rows = [json.dumps({"source": s, "target": t}, ensure_ascii=ascii_only) + "\n" for s, t in pairs]

@@ -191,7 +191,7 @@ def test_memory_stays_flat_on_a_large_tmx():
 XML_TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(XML_TEXT, XML_TEXT.filter(bool))
 def test_what_is_written_as_tmx_comes_back(source, target):
     assert read("tmx", tmx({"en": escape(source), "fr": escape(target)})) == [(source, target)]
@@ -404,7 +404,7 @@ def quote(text):
 ANY_LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\n\r"), min_size=1)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(ANY_LINE, ANY_LINE)
 def test_what_is_written_as_po_comes_back(source, target):
     assert po(f"{HEADER}msgid {quote(source)}\nmsgstr {quote(target)}\n") == [(source, target)]

@@ -201,6 +201,8 @@ def insert_tags(extracted: Extracted, target: str, alignment: Sequence[Link] | N
 
     Without an alignment, positions are kept in proportion to the length.
     """
+    if not extracted.tags:
+        return [piece for piece in (extracted.leading, target, extracted.trailing) if piece]
     nodes = _build_tree(extracted.tags)
     placement = _Placement(extracted.text, target, alignment or [])
     if placement.target:

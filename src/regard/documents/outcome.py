@@ -27,12 +27,12 @@ class Entry(NamedTuple):
     origin: Origin
     pairs: Sequence[tuple[str, str]]
     """Source texts and their translations, "" where there is none; a message has one pair for each plural form."""
-    gap: Callable[[bool], Gap]
-    """The gap for missing translations, or for all of them."""
-    not_read: str = ""
-    """Why it holds no pairs."""
-    not_filled: str = ""
-    """Why it is not translated."""
+    not_read: str
+    """Why it holds no pairs; "" if it does."""
+    not_filled: str
+    """Why it is not translated; "" if it can be."""
+    gap: Callable[[bool], Gap] | None = None
+    """Returns the gap for missing translations, or for all of them; None if it is never translated."""
 
 
 @dataclass

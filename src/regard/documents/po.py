@@ -54,7 +54,7 @@ def _entries(text: str, name: str) -> Iterator[str | Entry]:
     plural_forms = 0
     for message in _read_messages(text, name):
         for _ in range(message.obsolete):
-            yield Entry("", message.origin, [], lambda _: Gap([], str), "obsolete", "obsolete")
+            yield Entry("", message.origin, [], "obsolete", "obsolete")
         if message.texts.get("msgid") or "msgctxt" in message.texts:
             yield _parse_message(message, plural_forms)
             continue
@@ -134,7 +134,7 @@ def _parse_message(message: Message, plural_forms: int) -> Entry:
         return Gap([line for lines in segments for line in lines], partial(_write, message, counts))
 
     not_read = "fuzzy" if "fuzzy" in message.flags else ""
-    return Entry("".join(message.lines), message.origin, pairs, gap, not_read, "" if source.strip() else "empty")
+    return Entry("".join(message.lines), message.origin, pairs, not_read, "" if source.strip() else "empty", gap)
 
 
 def _write(message: Message, counts: dict[str, int], translations: list[list[Piece]]) -> str:

@@ -27,9 +27,12 @@ def parse_tmx(stream: BinaryIO, name: str, languages: Languages | None) -> tuple
         chosen, header = languages, ""
         known: set[tuple[str, ...]] = set()  # languages of the units so far
         for part in parts:
-            if isinstance(part, str) or part.element.name == "header":
-                header = header if isinstance(part, str) else part.element.attributes.get("srclang", "")
-                yield part if isinstance(part, str) else part.raw.decode()
+            if isinstance(part, str):
+                yield part
+                continue
+            if part.element.name == "header":
+                header = part.element.attributes.get("srclang", "")
+                yield part.raw.decode()
                 continue
             variants = _variants(part)
             codes = tuple(code for code, _, _ in variants)
@@ -89,7 +92,7 @@ def _parse_unit(unit: Unit, codes: tuple[str, ...], variants: list[Variant], lan
 
     not_read = "without both languages" if source is None or target is None else ""
     not_filled = "" if text or languages is None else "without the source language"
-    return Entry(unit.raw.decode(), unit.origin, [(text, translation)], gap, not_read, not_filled)
+    return Entry(unit.raw.decode(), unit.origin, [(text, translation)], not_read, not_filled, gap)
 
 
 def _find_gap(unit: Unit, source: Variant, target: Variant | None, language: str) -> Gap:

@@ -73,6 +73,7 @@ def _find_gap(entry: Entry, everything: bool, outcome: Outcome) -> str | Gap:
         outcome.failed.add(entry.origin.line, problem)
     else:
         outcome.translated += 1
+        assert entry.gap is not None
         return entry.gap(everything)
     return entry.raw
 

@@ -44,7 +44,7 @@ def _parse_unit(unit: Unit, languages: Languages | None) -> str | Entry:
         not_filled = "not to be translated"
     pair = (text, translation) if agree or not translation else (translation, text)
     gap = partial(_find_gap, unit, element.find("seg-source") or source, target)
-    return Entry(unit.raw.decode(), unit.origin, [pair], gap, not_read, not_filled)
+    return Entry(unit.raw.decode(), unit.origin, [pair], not_read, not_filled, gap)
 
 
 def _with_language(tag: Unit, languages: Languages | None) -> str:

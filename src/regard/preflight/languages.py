@@ -105,8 +105,6 @@ def learn_sides(source: Trigrams, target: Trigrams) -> SideModel:
         straight = left >= right
     source_median = float(np.median(np.where(straight, left, right)))
     target_median = float(np.median(np.where(straight, right, left)))
-    if straight.mean() < 0.5:  # most pairs are "swapped": then that is the right order
-        return SideModel(-table, -target_median, -source_median)
     return SideModel(table, source_median, target_median)
 
 
