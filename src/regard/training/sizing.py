@@ -31,6 +31,7 @@ MIN_UPDATES_IN_MINUTES = 3000  # of a run with --minutes, if batches can be smal
 MIN_EPOCHS_IN_MINUTES = 5.0  # a model size that takes longer is not chosen with --minutes
 MAX_UPDATES = 100_000  # of the base Transformer of Vaswani et al. (2017)
 VALIDATIONS = 20  # of a run
+SAVES_IN_MINUTES = 10  # of a run with --minutes: a killed run loses a tenth of its updates
 VALIDATIONS_IN_MINUTES = 8  # of a run with --minutes, if they take less than a tenth of the time; at least 2
 GRAPH_SHAPES = 24, 48  # shapes of batches for CUDA graphs: of a small model, and of one of size 512 or more
 
@@ -202,7 +203,7 @@ def _with_schedule(config: Config, unset: frozenset[str], facts: Facts) -> Confi
         "learning_rate": float(f"{peak:.1g}"),
         "schedule": "inverse_sqrt" if facts.seconds is None else "cosine",
         "validate_every": every,
-        "save_every": every,
+        "save_every": every if facts.seconds is None else math.ceil(updates / SAVES_IN_MINUTES),
         # with --updates or --minutes a run does not stop early
         "patience": VALIDATIONS // 4 if "train.updates" in unset and facts.seconds is None else 0,
     }

@@ -157,7 +157,10 @@ def final_scores(
     translated separately, so that a resumed run gives the same translations.
     """
     start = time.perf_counter()
-    scores: dict[str, Any] = {"loss": validated.loss if validated else valid_loss(model, valid_set.data, runtime)}
+    if validated is not None and seconds is not None:
+        scores: dict[str, Any] = {"loss": validated.loss}
+    else:
+        scores = {"loss": valid_loss(model, valid_set.data, runtime)}
     if not valid_set.is_translation:
         return scores, None
     results = [*(validated.results if validated else ())]
