@@ -215,14 +215,16 @@ def test_lowercase_ignores_capitals(kind: str) -> None:
     assert tokenizer.encode("The MAN") == tokenizer.encode("the man")
 
 
-@pytest.fixture(params=KINDS)
-def both(request: pytest.FixtureRequest, tokenizers: dict[str, Tokenizer], tmp_path: Path) -> tuple[Tokenizer, Any]:
+@pytest.fixture(scope="module", params=KINDS)
+def both(
+    request: pytest.FixtureRequest, tokenizers: dict[str, Tokenizer], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Tokenizer, Any]:
     """Ours, and what `transformers` reads from its folder, in which the config of a model lies too."""
     transformers = pytest.importorskip("transformers")
-    ours = tokenizers[request.param]
-    Tokenizers(ours, ours).save(tmp_path)
-    (tmp_path / "config.json").write_text(to_json(preset("gpt2")), encoding="utf-8")
-    return ours, transformers.AutoTokenizer.from_pretrained(tmp_path)
+    ours, folder = tokenizers[request.param], tmp_path_factory.mktemp(request.param)
+    Tokenizers(ours, ours).save(folder)
+    (folder / "config.json").write_text(to_json(preset("gpt2")), encoding="utf-8")
+    return ours, transformers.AutoTokenizer.from_pretrained(folder)
 
 
 @pytest.mark.parametrize("text", ["the man <2fr> x", "a </s> b", "x<mask><pad> <s>y <unk>", *AWKWARD])
@@ -246,10 +248,10 @@ def test_transformers_pads_with_our_pad(both: tuple[Tokenizer, Any]) -> None:
     assert [sum(row) for row in padded.attention_mask] == [len(short), len(long)]
 
 
-def test_transformers_reads_the_class_by_name_too(both: tuple[Tokenizer, Any], tmp_path: Path) -> None:
+def test_transformers_reads_the_class_by_name_too(both: tuple[Tokenizer, Any]) -> None:
     from transformers import PreTrainedTokenizerFast
 
-    theirs = PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    theirs = PreTrainedTokenizerFast.from_pretrained(both[1].name_or_path)
     assert theirs("the </s>").input_ids == [*both[0].encode("the </s>"), END]
 
 

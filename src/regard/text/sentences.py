@@ -41,6 +41,10 @@ CLAUSE = re.compile(rf"[,;:،؛，、；：—–][{CLOSING}]*+\s+|[，、；：
 SPACES = re.compile(r"\s+")
 
 
+Measure = Callable[[Sequence[str]], list[int]]
+"""Returns the sizes of texts."""
+
+
 class TextPart(NamedTuple):
     """A part of a text, and the white space before it."""
 
@@ -57,15 +61,10 @@ def split_sentences(text: str) -> list[TextPart]:
     return _parts(text, (match for match in END.finditer(text) if _ends(text, match)))
 
 
-def split_long_sentence(text: str, measure: Callable[[Sequence[str]], list[int]], limit: int) -> list[TextPart]:
-    """Parts of a sentence whose size is at most `limit`, split at clauses, else at spaces, else anywhere.
-
-    `measure` returns the sizes of texts.
-    """
-    return [
-        part._replace(inside_sentence=bool(number))
-        for number, part in enumerate(_fitting(text, measure, limit, [CLAUSE, SPACES]))
-    ]
+def split_long_sentence(text: str, measure: Measure, limit: int) -> list[TextPart]:
+    """Parts of a sentence whose size is at most `limit`, split at clauses, else at spaces, else between characters."""
+    parts = _fitting(text, measure, limit, [_clauses, _words, _characters])
+    return [part._replace(inside_sentence=bool(number)) for number, part in enumerate(parts)]
 
 
 def join_parts(parts: Sequence[TextPart], translations: Sequence[str]) -> str:
@@ -134,58 +133,44 @@ def _ends(text: str, match: re.Match[str]) -> bool:
 
 
 def _fitting(
-    text: str, measure: Callable[[Sequence[str]], list[int]], limit: int, marks: Sequence[re.Pattern[str]]
+    text: str, measure: Measure, limit: int, splits: Sequence[Callable[[str], list[TextPart]]]
 ) -> list[TextPart]:
-    if measure([text])[0] <= limit:
+    """Parts that fit: neighbouring pieces of the first split are joined as long as they do, longer ones split again."""
+    if not splits or measure([text])[0] <= limit:
         return [TextPart("", text)]
-    if not marks:
-        return _halves(text, measure, limit)
-    pieces = _parts(text, marks[0].finditer(text))
-    fitting: list[TextPart] = []
-    for part in _packed(pieces, measure([piece.text for piece in pieces]), limit):
-        first, *others = _fitting(part.text, measure, limit, marks[1:])
-        fitting += [first._replace(gap=part.gap), *others]
-    return fitting
-
-
-def _packed(parts: Sequence[TextPart], sizes: Sequence[int], limit: int) -> list[TextPart]:
-    """Neighbouring parts joined as long as they fit."""
+    pieces = splits[0](text)
     joined: list[TextPart] = []
     remaining = 0
-    for part, size in zip(parts, sizes, strict=True):
+    for piece, size in zip(pieces, measure([piece.text for piece in pieces]), strict=True):
         if joined and size <= remaining:
-            joined[-1] = joined[-1]._replace(text=joined[-1].text + part.gap + part.text)
+            joined[-1] = joined[-1]._replace(text=joined[-1].text + piece.gap + piece.text)
             remaining -= size
         else:
-            joined.append(part)
+            joined.append(piece)
             remaining = limit - size
-    return joined
-
-
-def _halves(text: str, measure: Callable[[Sequence[str]], list[int]], limit: int) -> list[TextPart]:
-    """Parts that fit, split at a space near the middle, else between two characters there."""
-    waiting, parts = [TextPart("", text)], []
-    spaced = script(text) not in UNSPACED_SCRIPTS
-    while waiting:
-        part = waiting.pop()
-        if measure([part.text])[0] <= limit or len(part.text) < 2:
-            parts.append(part)
-            continue
-        position = _middle(part.text)
-        left, right = part.text[:position], part.text[position:]
-        gap = right[: len(right) - len(right.lstrip())]
-        waiting += [TextPart(gap, right.lstrip(), inside_word=spaced and not gap), part._replace(text=left)]
+    parts: list[TextPart] = []
+    for part in joined:
+        first, *others = _fitting(part.text, measure, limit, splits[1:])
+        parts += [part._replace(text=first.text), *others]
     return parts
 
 
-def _middle(text: str) -> int:
-    """Where to split a text in two."""
-    middle = len(text) // 2
-    space = text.rfind(" ", len(text) // 4, middle)
-    if space > 0:
-        return space
-    # combining marks and joiners stay with their character
-    for position in range(middle, max(middle - 32, 0), -1):
-        if unicodedata.category(text[position])[0] not in "MC" and unicodedata.category(text[position - 1]) != "Cf":
-            return position
-    return middle
+def _clauses(text: str) -> list[TextPart]:
+    return _parts(text, CLAUSE.finditer(text))
+
+
+def _words(text: str) -> list[TextPart]:
+    return _parts(text, SPACES.finditer(text))
+
+
+def _characters(text: str) -> list[TextPart]:
+    """The characters of a text; combining marks and joiners stay with the character before them."""
+    characters = [text[0]]
+    for character in text[1:]:
+        before = unicodedata.category(characters[-1][-1])
+        if unicodedata.category(character)[0] in "MC" or before == "Cf":
+            characters[-1] += character
+        else:
+            characters.append(character)
+    spaced = script(text) not in UNSPACED_SCRIPTS
+    return [TextPart("", character, inside_word=spaced and number > 0) for number, character in enumerate(characters)]
