@@ -14,13 +14,14 @@ import numpy as np
 from regard.config import TextConfig
 from regard.documents.formats import read_pairs
 from regard.preflight.findings import EXPLAINS, FEW_PAIRS, INCOMPLETE, KINDS, TOO_FEW_PAIRS, Example, Finding
+from regard.preflight.held_out import NEAR, HeldOut
 from regard.preflight.languages import learn_sides, read_trigrams, third_language
 from regard.preflight.measure import Ratios, Side, code_points
 from regard.preflight.misalignment import AlignmentModel, extract_features, join_spans
 from regard.preflight.report import Report, percent
 from regard.text import cleaning
+from regard.text.cleaning import Digests, digests, normalized, pair_digests
 from regard.text.files import Origin, Pair
-from regard.text.overlap import NEAR, Digests, HeldOut, digests, normalized, pair_digests
 from regard.text.scripts import CONTROL, damage, damaged_part, decomposed, script
 
 CHUNK_SIZE = 8192  # pairs processed together

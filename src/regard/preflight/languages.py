@@ -14,7 +14,8 @@ from unicodedata import normalize
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.text.overlap import characters, normalized
+from regard.preflight.held_out import characters
+from regard.text.cleaning import normalized
 
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]

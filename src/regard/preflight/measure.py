@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.text.cleaning import DigestSet
-from regard.text.overlap import digests
+from regard.text.cleaning import DigestSet, digests
 from regard.text.scripts import UNSPACED_SCRIPTS, script
 
 Integers = NDArray[np.int64]

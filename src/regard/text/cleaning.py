@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.config import CLEANING, TextConfig
-from regard.text.overlap import Digests, digests, example_digests, normalized
 from regard.text.scripts import has_control, script
 
+Digests = NDArray[np.uint64]
 Columns = tuple[list[str], ...]
 """The texts of many examples: sources and targets, or one text each."""
 T = TypeVar("T")
@@ -199,6 +200,27 @@ def usual_scripts(columns: Sequence[Sequence[str]]) -> tuple[str, ...]:
         [(name, count)] = counts.most_common(1) or [("", 0)]
         usual.append(name if count >= USUAL_SCRIPT_SHARE * counts.total() else "")
     return tuple(usual)
+
+
+def normalized(text: str) -> str:
+    """The text in lower case with single spaces, as it is compared."""
+    return " ".join(text.casefold().split())
+
+
+def digests(lines: Sequence[str]) -> Digests:
+    """A 64-bit hash of every line, the same on every machine."""
+    joined = b"".join(hashlib.blake2b(line.encode("utf-8", "surrogatepass"), digest_size=8).digest() for line in lines)
+    return np.frombuffer(joined, dtype="<u8").astype(np.uint64)
+
+
+def pair_digests(source: Digests, target: Digests) -> Digests:
+    """The digests of pairs from those of their sides."""
+    return (source * np.uint64(0x9E3779B97F4A7C15)) ^ (target + (source >> np.uint64(29)))
+
+
+def example_digests(*columns: Digests) -> Digests:
+    """The digests of pairs, or of single texts."""
+    return columns[0] if len(columns) == 1 else pair_digests(*columns)
 
 
 class DigestSet:

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from regard.errors import FolderError
 from regard.folders import clear_os_errors
+from regard.text.cleaning import Digests, example_digests
 from regard.text.ordering import Indices, splitmix64
-from regard.text.overlap import Digests, example_digests
 from regard.text.tokenizer import take
 
 FORMAT = 3  # part of the folder's name: raise it when the files change, so that corpora are prepared again

@@ -1,15 +1,14 @@
-"""Overlap: equal and nearly equal lines of a corpus or of two splits, found by 64-bit digests of normalized text."""
+"""Held-out pairs: validation and test pairs that are also in the training data, or nearly, found by hashes."""
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-Digests = NDArray[np.uint64]
+from regard.text.cleaning import Digests, digests, pair_digests
 
 # Long enough that ordinary phrases do not match, short enough to survive one changed word in a sentence of ten.
 SHINGLE = 16
@@ -17,27 +16,6 @@ NEAR = 0.7  # similarity of both sides from which pairs are nearly equal: one wo
 MIN_SHARED_SHINGLES = 0.2  # share of a line's shingles that must be known before the line is compared
 MAX_COMPARISONS = 200_000  # so that formulaic text does not make the work quadratic
 INDEX_BITS = 22  # of the hash that indexes the table of known shingles
-
-
-def normalized(text: str) -> str:
-    """The text in lower case with single spaces, as it is compared."""
-    return " ".join(text.casefold().split())
-
-
-def digests(lines: Sequence[str]) -> Digests:
-    """A 64-bit hash of every line, the same on every machine."""
-    joined = b"".join(hashlib.blake2b(line.encode("utf-8", "surrogatepass"), digest_size=8).digest() for line in lines)
-    return np.frombuffer(joined, dtype="<u8").astype(np.uint64)
-
-
-def pair_digests(source: Digests, target: Digests) -> Digests:
-    """The digests of pairs from those of their sides."""
-    return (source * np.uint64(0x9E3779B97F4A7C15)) ^ (target + (source >> np.uint64(29)))
-
-
-def example_digests(*columns: Digests) -> Digests:
-    """The digests of pairs, or of single texts."""
-    return columns[0] if len(columns) == 1 else pair_digests(*columns)
 
 
 class HeldOut:
