@@ -10,17 +10,9 @@ from typing import Any
 import torch
 
 from regard.errors import ConfigError
+from regard.evaluation import metrics
 from regard.evaluation.evaluate import format_interval, format_range, refuse
-from regard.evaluation.metrics import (
-    LENGTHS,
-    METRICS,
-    Bucket,
-    Score,
-    by_length,
-    paired_tests,
-    sentence_scores,
-    word_splitter,
-)
+from regard.evaluation.metrics import LENGTHS, METRICS, Bucket, Score
 from regard.evaluation.systems import Paths, Progress, System, is_model, read_test_set, translate_test
 from regard.evaluation.words import NgramDifference, matching_ngrams, ngram_differences
 from regard.folders import write_file
@@ -224,17 +216,17 @@ def compare_translations(
     **options: Any,
 ) -> Comparison:
     """Compare the translations of named systems; the first one is the baseline. `options` are those of the metrics."""
-    split = word_splitter(**options)
+    split = metrics.word_splitter(**options)
     reference_words = [[split(line) for line in lines] for lines in references]
     ngrams, chrf = {}, {}
     for name, lines in systems.items():
         ngrams[name] = matching_ngrams([split(line) for line in lines], *reference_words)
-        sentences = sentence_scores(lines, *references, metrics=["chrf"], **options)
+        sentences = metrics.sentence_scores(lines, *references, metrics=["chrf"], **options)
         chrf[name] = [scores["chrf"] for scores in sentences]
     scores: dict[str, dict[str, Score]] = {name: {} for name in systems}
     signatures = {}
     for metric in METRICS:
-        metric_scores, signatures[metric] = paired_tests(metric, list(systems.values()), references, **options)
+        metric_scores, signatures[metric] = metrics.paired_tests(metric, list(systems.values()), references, **options)
         for name, score in zip(systems, metric_scores, strict=True):
             scores[name][metric] = score
     first, *others = systems
@@ -262,7 +254,9 @@ def compare_translations(
     return Comparison(
         scores=scores,
         signatures=signatures,
-        by_length={name: by_length(lines, *references, lengths=lengths, **options) for name, lines in systems.items()},
+        by_length={
+            name: metrics.by_length(lines, *references, lengths=lengths, **options) for name, lines in systems.items()
+        },
         against=contrasts,
         references=references,
     )

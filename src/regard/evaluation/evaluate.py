@@ -13,28 +13,10 @@ import torch
 
 from regard.decoding.glossary import Glossary
 from regard.errors import ConfigError, FolderError
-from regard.evaluation import perplexity
-from regard.evaluation.metrics import (
-    FEW_SENTENCES,
-    LENGTHS,
-    METRICS,
-    Bucket,
-    Score,
-    by_length,
-    corpus_scores,
-    sentence_scores,
-    word_splitter,
-)
+from regard.evaluation import metrics, perplexity, systems
+from regard.evaluation.metrics import LENGTHS, METRICS, Bucket, Score
 from regard.evaluation.perplexity import Perplexity
-from regard.evaluation.systems import (
-    Paths,
-    Progress,
-    is_model,
-    name_of,
-    read_test_set,
-    term_accuracy,
-    translate_test,
-)
+from regard.evaluation.systems import Paths, Progress, name_of
 from regard.evaluation.words import FrequencyBucket, by_frequency
 from regard.folders import write_file
 from regard.inspection.quality import Expected, QualityWarning, find_warnings
@@ -123,7 +105,7 @@ class Evaluation(Report):
                 f"{x.words:,}",
                 f"{100 * x.f1:.1f}",
                 f"{100 * x.low:.1f} to {100 * x.high:.1f}",
-                "few" * (x.words < FEW_SENTENCES),
+                "few" * (x.words < metrics.FEW_SENTENCES),
             ]
             for x in self.by_frequency
             if x.words
@@ -209,7 +191,7 @@ def evaluate(
         assert isinstance(loaded, Writer | Reader)
         return perplexity.measure(loaded, text, system=name_of(model), progress=progress)
     if hypothesis:
-        if is_model(hypothesis):
+        if systems.is_model(hypothesis):
             raise ConfigError(f"--hypothesis ({hypothesis}) is a folder: give a model folder without --hypothesis")
         refuse({"--beams": beams, "--set": config}, "is for decoding, and --hypothesis is already translated")
     system = hypothesis or model
@@ -217,15 +199,17 @@ def evaluate(
         raise ConfigError("give a model folder to translate --source with, or --hypothesis FILE to score")
     assert not isinstance(system, Writer | Reader)
     lengths = LENGTHS if lengths is None else lengths
-    test = read_test_set(source, reference, tokenize=tokenize, lengths=lengths)
+    test = systems.read_test_set(source, reference, tokenize=tokenize, lengths=lengths)
     if glossary and test.sources is None:
         raise ConfigError("--glossary needs --source FILE, in which its terms are found")
     if train and Path(train).is_dir():
         raise FolderError(f"--train ({train}) is a folder: give a text file")
-    split = word_splitter(lowercase=lowercase, tokenize=tokenize)
+    split = metrics.word_splitter(lowercase=lowercase, tokenize=tokenize)
     frequencies = Counter(word for line, _ in read_lines(train) for word in split(line)) if train else None
     terms = Glossary.read(Path(glossary), None) if glossary else None
-    results, translator = translate_test(system, test, device=device, beams=beams, config=config, progress=progress)
+    results, translator = systems.translate_test(
+        system, test, device=device, beams=beams, config=config, progress=progress
+    )
     if translator is None and test.sources is not None:
         expected = Expected.from_pairs(list(zip(test.sources, test.references[0], strict=True)))
         results = [
@@ -233,7 +217,7 @@ def evaluate(
             for text, result in zip(test.sources, results, strict=True)
         ]
     options: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize}
-    accuracy = term_accuracy(terms, test, results, translator, beams=beams, **options) if terms else None
+    accuracy = systems.term_accuracy(terms, test, results, translator, beams=beams, **options) if terms else None
     scores = score_results(
         results, test.references, sources=test.sources, frequencies=frequencies, lengths=lengths, **options
     )
@@ -277,11 +261,13 @@ def score_results(
     `frequencies` are those of words in a training text, by default in the reference. `options` are those of metrics.
     """
     texts = [result.text for result in results]
-    split = word_splitter(**options)
+    split = metrics.word_splitter(**options)
     reference_words = [split(line) for line in references[0]]
     if frequencies is None:
         frequencies = Counter(word for words in reference_words for word in words)
-    rows = zip(sources or [""] * len(results), results, sentence_scores(texts, *references, **options), strict=True)
+    rows = zip(
+        sources or [""] * len(results), results, metrics.sentence_scores(texts, *references, **options), strict=True
+    )
     sentences = [
         Sentence(
             line=line + 1,
@@ -295,12 +281,12 @@ def score_results(
         for line, (source, result, scores) in enumerate(rows)
     ]
     kinds = Counter(kind for result in results for kind in {warning.kind for warning in result.warnings})
-    corpus = corpus_scores(texts, *references, interval=True, **options)
+    corpus = metrics.corpus_scores(texts, *references, interval=True, **options)
     return Evaluation(
         bleu=corpus["bleu"],
         chrf=corpus["chrf"],
         ter=corpus["ter"],
-        by_length=by_length(texts, *references, lengths=lengths, **options),
+        by_length=metrics.by_length(texts, *references, lengths=lengths, **options),
         by_frequency=by_frequency([split(text) for text in texts], reference_words, frequencies),
         frequencies_from="the first reference" if len(references) > 1 else "the reference",
         warnings=None if sources is None else dict(kinds.most_common()),
