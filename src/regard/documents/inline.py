@@ -286,8 +286,9 @@ class _Placement:
                 left.end = right.start
             elif left.end > right.start:
                 right.start, right.end = left.end, max(left.end, right.end)
+        placed = set(pairs)
         for node in nodes:
-            if node not in pairs:
+            if node not in placed:
                 node.start = node.end = _outside(self.find_gap(node.opening, low, high), pairs)
         for node in nodes:
             if node.closing is not None:
