@@ -30,7 +30,7 @@ from regard.text.tokenizer import END, PAD, SPECIALS, START, TEXTLESS_TOKENS, To
 
 KINDS = {"encoder": "encoder.{}.self", "decoder": "decoder.{}.self", "cross": "decoder.{}.cross"}
 """The kinds of attention, and their names in a `Record`."""
-FORMAT = "regard trace 2"
+FORMAT = "regard trace 1"
 NONSPACE = re.compile(r"\S+")
 
 
@@ -163,15 +163,17 @@ class Trace:
             "target": self.target._asdict(),
             "score": self.score,
             "finished": self.finished,
-            "alternatives": [[list(alternative) for alternative in step] for step in self.alternatives],
+            "alternatives": [[list(alternative[:2]) for alternative in step] for step in self.alternatives],
             "tree": [[list(branch) for branch in step] for step in self.tree],
         }
 
     def _tensors(self) -> dict[str, Tensor]:
+        logs = torch.tensor([[alternative.log_probability for alternative in step] for step in self.alternatives])
         return {
             **{f"attention.{kind}": weights.contiguous() for kind, weights in self.attention.items()},
             **{f"hidden.{name}": states.contiguous() for name, states in self.hidden.items()},
             "log_probabilities": self.log_probabilities.contiguous(),
+            "alternative_log_probabilities": logs if self.alternatives else logs.reshape(0, 0),
         }
 
 
@@ -410,7 +412,12 @@ def _parse(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Trace:
         attention=named("attention."),
         hidden=named("hidden."),
         log_probabilities=tensors["log_probabilities"],
-        alternatives=[[Alternative(*alternative) for alternative in step] for step in values["alternatives"]],
+        alternatives=[
+            [Alternative(number, subword, log) for (number, subword), log in zip(step, logs, strict=True)]
+            for step, logs in zip(
+                values["alternatives"], tensors["alternative_log_probabilities"].tolist(), strict=True
+            )
+        ],
         score=float(values["score"]),
         finished=values["finished"],
         tree=[[Branch(*branch) for branch in step] for step in values["tree"]],
@@ -433,6 +440,7 @@ def _check(trace: Trace) -> None:
     for name, states in trace.hidden.items():
         side = trace.source if name.startswith("encoder") else trace.target
         shapes[f"hidden.{name}"] = (len(side.ids), *states.shape[1:2])
-    for name, tensor in trace._tensors().items():
-        if tuple(tensor.shape) != shapes[name]:
-            raise ValueError(f"{name} has the shape {tuple(tensor.shape)}, not {shapes[name]}")
+    tensors = trace._tensors()
+    for name, shape in shapes.items():
+        if tuple(tensors[name].shape) != shape:
+            raise ValueError(f"{name} has the shape {tuple(tensors[name].shape)}, not {shape}")
