@@ -50,7 +50,7 @@ def _parse_path(text: str) -> Path:
 
 
 def _use_threads(number: int | None) -> int | None:
-    if number:
+    if number:  # torch is slow to import
         from regard.devices import use_threads
 
         use_threads(number)
