@@ -134,7 +134,7 @@ def test_equal_weights_with_another_config_are_another_model(tmp_path: Path) -> 
 
 def test_texts_longer_than_the_positions_are_searched_by_torch(tmp_path: Path) -> None:
     folder = random_folder(tmp_path / "model")
-    translator = Translator.load(folder, values=["decode.max_length_ratio=0", "decode.max_length_extra=4096"])
+    translator = Translator.load(folder, "cpu", ["decode.max_length_ratio=0", "decode.max_length_extra=4096"])
     translator.use("ctranslate2", "fp32", folder)
     called = []
 
@@ -161,14 +161,14 @@ def test_an_unsupported_model_is_refused(
 ) -> None:
     folder = random_folder(tmp_path / "model", **options)
     with pytest.raises(ConfigError, match=words):
-        Translator.load(folder, values=values).use("ctranslate2", "fp32", folder)
+        Translator.load(folder, "cpu", values).use("ctranslate2", "fp32", folder)
 
 
 @pytest.mark.parametrize(("engine", "precision"), [("ctranslate", "auto"), ("torch", "int8")])
 def test_an_unknown_engine_or_precision_is_refused(engine: str, precision: str, tmp_path: Path) -> None:
     folder = random_folder(tmp_path / "model")
     with pytest.raises(ConfigError, match="there is no --"):
-        Translator.load(folder).use(engine, precision, folder)
+        Translator.load(folder, "cpu").use(engine, precision, folder)
 
 
 @pytest.mark.slow
@@ -198,7 +198,7 @@ def test_a_trained_model_translates_alike_in_99_of_100_sentences(tmp_path: Path)
     config, data = make_data(tmp_path, config)
     save_model(tmp_path / "model", training.model, config, {"tokenizer.json": data.tokenizers.source.text}, force=False)
     texts = list(dict.fromkeys(lines))[-300:]
-    translator = Translator.load(tmp_path / "model")
+    translator = Translator.load(tmp_path / "model", "cpu")
     ours = [result.text for result in translator.translate(texts, beams=5)]
     translator.use("ctranslate2", "fp32", tmp_path / "model")
     theirs = [result.text for result in translator.translate(texts, beams=5)]
