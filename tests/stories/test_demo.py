@@ -16,42 +16,46 @@ from regard.training.events import Observer
 
 
 def run_demo(out: Path, say: Callable[[str], None] = lambda _: None, observe: Observer = lambda _: None) -> Any:
-    return demo.run(out, updates=3, device="cpu", say=say, observe=observe)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, "SIZES", {"train": 300, "valid": 20, "test": 20})
+        return demo.run(out, updates=3, device="cpu", say=say, observe=observe)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The folder of a demo, and its results."""
+    out = tmp_path_factory.mktemp("demo")
+    return out, run_demo(out)
 
 
 @pytest.mark.slow
-def test_the_demo_writes_a_model_and_pages_and_repeats_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "SIZES", {"train": 300, "valid": 20, "test": 20})
-    events: list[str] = []
-
-    def run() -> dict[str, Any]:
-        events.clear()
-        results: dict[str, Any] = run_demo(tmp_path, events.append, lambda event: events.append(type(event).__name__))
-        return results
-
-    found = run()
+def test_the_demo_writes_a_model_and_pages(finished: tuple[Path, dict[str, Any]]) -> None:
+    out, found = finished
     assert found["finished"]
     assert 0 <= found["bleu"]["low"] <= found["bleu"]["high"]
-    assert (tmp_path / "model" / "model.safetensors").exists()
-    page = (tmp_path / "index.html").read_text()
-    linked = ["evaluation.html", *(f"sentence-{number}.html" for number in (1, 2, 3))]
-    assert all(f'href="{name}"' in page and (tmp_path / name).exists() for name in linked)
-    assert "UpdateEvent" in events
     assert 0 < found["training_seconds"] < found["seconds"]
-    assert run() == found
+    assert (out / "model" / "model.safetensors").exists()
+    page = (out / "index.html").read_text()
+    linked = ["evaluation.html", *(f"sentence-{number}.html" for number in (1, 2, 3))]
+    assert all(f'href="{name}"' in page and (out / name).exists() for name in linked)
+
+
+@pytest.mark.slow
+def test_the_same_call_again_repeats_nothing(finished: tuple[Path, dict[str, Any]]) -> None:
+    events: list[str] = []
+    assert run_demo(finished[0], events.append, lambda event: events.append(type(event).__name__)) == finished[1]
     assert "UpdateEvent" not in events
     assert "3  score it on sentences it has not seen" not in events
 
 
 @pytest.mark.slow
 def test_a_missing_page_is_written_again_and_the_earlier_training_time_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished: tuple[Path, dict[str, Any]],
 ) -> None:
-    monkeypatch.setattr(demo, "SIZES", {"train": 300, "valid": 20, "test": 20})
-    found = run_demo(tmp_path)
-    (tmp_path / "evaluation.html").unlink()
-    again = run_demo(tmp_path)
-    assert (tmp_path / "evaluation.html").exists()
+    out, found = finished
+    (out / "evaluation.html").unlink()
+    again = run_demo(out)
+    assert (out / "evaluation.html").exists()
     assert again["training_seconds"] == found["training_seconds"]
     assert again["seconds"] > again["training_seconds"]
 
