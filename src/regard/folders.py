@@ -12,17 +12,19 @@ import secrets
 import shutil
 import stat
 import sys
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from regard.errors import FolderError, RegardError, RunError
+from regard.errors import FolderError, RunError
 
 if sys.platform != "win32":
     import fcntl
 
 CHECKSUMS = "checksums.json"
 LOCK = ".lock"
+DAY = 24 * 3600.0
 
 # Temporary names: "new" is being written, "old" is being deleted.
 _TEMPORARY = re.compile(r"\.regard-(new|old)-[0-9a-f]{16}")
@@ -39,45 +41,36 @@ def cache(name: str) -> Path:
 @contextlib.contextmanager
 def atomic_folder(path: Path, *, force: bool) -> Iterator[Path]:
     """A temporary folder to write into; it is renamed to `path` if the block succeeds and deleted if it fails."""
-    if not force and os.path.lexists(path):
-        raise FolderError(f"{path} already exists: choose another name, or replace it with --force")
+    if not force:
+        _check_free(path)
     with clear_os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    delete_leftovers(path.parent)
-    with temporary_folder(path.parent, target=path) as new, clear_os_errors(path):
-        yield new
-        fsync_folder(new)
-        replace(path, new)
+        with _temporary_folder(path.parent) as new:
+            yield new
+            _fsync_folder(new)
+            replace(path, new)
 
 
 @contextlib.contextmanager
-def temporary_folder(parent: Path, *, target: Path) -> Iterator[Path]:
-    """A new hidden folder in `parent` that is deleted when the block ends; errors name `target`."""
-    with clear_os_errors(target):
-        while True:
-            new = _temporary_name(parent, "new")
-            new.mkdir()
-            try:
-                lock = _open(new)
-            except FileNotFoundError:  # another run deleted it before it was locked
-                continue
-            _try_lock(lock)
-            if new.is_dir():
-                break
-            _close(lock)
+def atomic_files(folder: Path, names: Sequence[str], *, force: bool) -> Iterator[Path]:
+    """A temporary folder to write files into; if the block succeeds, they move to `folder` in the order of `names`."""
+    if not force:
+        for name in names:
+            _check_free(folder / name)
+    is_new = not folder.exists()
     try:
-        yield new
+        with clear_os_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            with _temporary_folder(folder) as new:
+                yield new
+                _fsync_folder(new)
+                for name in names:
+                    os.replace(new / name, folder / name)
+                fsync(folder)
     finally:
-        _erase(new)
-        _close(lock)
-
-
-def read_optional(path: Path) -> bytes | None:
-    """The bytes of a file, or None where there is no file."""
-    if not path.is_file():
-        return None
-    with clear_os_errors(path, "read"):
-        return path.read_bytes()
+        if is_new:
+            with contextlib.suppress(OSError):
+                folder.rmdir()  # only if it is empty, because the block failed
 
 
 @contextlib.contextmanager
@@ -85,20 +78,17 @@ def atomic_file(path: Path, *, force: bool) -> Iterator[BinaryIO]:
     """A temporary file to write bytes to; it is renamed to `path` if the block succeeds and deleted if it fails."""
     path = Path(os.path.realpath(path))  # replace the file that a symbolic link points to, not the link
     with clear_os_errors(path):
-        status = os.stat(path) if os.path.lexists(path) else None
-        if status is not None and stat.S_ISDIR(status.st_mode):
-            raise FolderError(f"{path} is a folder; a file is needed")
-        if status is not None and not stat.S_ISREG(status.st_mode):
+        mode = path.stat().st_mode if path.exists() else stat.S_IFREG
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
             with open(path, "wb") as file:  # a pipe or a device is written to, never replaced
                 yield file
             return
-        if status is not None and not force:
-            raise FolderError(f"{path} already exists: choose another name, or replace it with --force")
+        if not force:
+            _check_free(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         new = _temporary_name(path.parent, "new")
         try:
             with open(new, "xb") as file:
-                _try_lock(file.fileno())
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -112,6 +102,14 @@ def write_file(path: Path, data: bytes | str, *, force: bool) -> None:
     """Write a file atomically."""
     with atomic_file(path, force=force) as file:
         file.write(data.encode() if isinstance(data, str) else data)
+
+
+def read_optional(path: Path) -> bytes | None:
+    """The bytes of a file, or None where there is no file."""
+    if not path.is_file():
+        return None
+    with clear_os_errors(path, "read"):
+        return path.read_bytes()
 
 
 def replace(path: Path, new: Path) -> None:
@@ -128,26 +126,34 @@ def replace(path: Path, new: Path) -> None:
         _erase(old)
 
 
-# Deletion
-
-
 def delete(path: Path) -> None:
     """Delete a file or folder atomically: it is renamed first, so that it is never left half deleted."""
     with clear_os_errors(path, "deleted"):
         _erase(_rename_old(path))
 
 
-def delete_leftovers(folder: Path) -> None:
-    """Delete temporary files and folders of killed runs, but not those that a running process has locked."""
+def delete_leftovers(folder: Path, *, min_age: float = DAY) -> None:
+    """Delete the temporary files and folders of killed runs; younger ones may belong to a running process."""
     with contextlib.suppress(OSError):  # leftovers do no harm
         for path in folder.iterdir():
-            if kind := _TEMPORARY.fullmatch(path.name):
-                lock = _open(path)
-                try:
-                    if _try_lock(lock) or kind[1] == "old":
-                        _erase(path)
-                finally:
-                    _close(lock)
+            if _TEMPORARY.fullmatch(path.name) and time.time() - path.lstat().st_mtime >= min_age:
+                _erase(path)
+
+
+def _check_free(path: Path) -> None:
+    if os.path.lexists(path):
+        raise FolderError(f"{path} already exists: choose another name, or replace it with --force")
+
+
+@contextlib.contextmanager
+def _temporary_folder(parent: Path) -> Iterator[Path]:
+    delete_leftovers(parent)
+    new = _temporary_name(parent, "new")
+    new.mkdir()
+    try:
+        yield new
+    finally:
+        _erase(new)
 
 
 def _temporary_name(parent: Path, kind: Literal["new", "old"]) -> Path:
@@ -172,8 +178,7 @@ def _erase(path: Path) -> None:
 # fsync: a rename survives a power cut only if the files were synced before it and the folder after it.
 
 
-def fsync_folder(folder: Path) -> None:
-    """Flush every file below a folder, and the folder itself, to the disk."""
+def _fsync_folder(folder: Path) -> None:
     for place, _, names in os.walk(folder, topdown=False):
         for name in names:
             fsync(Path(place, name))
@@ -182,9 +187,9 @@ def fsync_folder(folder: Path) -> None:
 
 def fsync(path: Path) -> None:
     """Flush a file, or the entries of a folder, to the disk."""
-    if sys.platform == "win32" and path.is_dir():  # Windows cannot open folders
+    if sys.platform == "win32":  # cannot open folders
         return
-    descriptor = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:
@@ -245,43 +250,26 @@ def verify(folder: Path, only: Collection[str] | None = None) -> list[str]:
     return list(checksums)
 
 
-# Locks. filelock is not used: it cannot lock folders, so flock would be needed beside it.
-
-_held_locks: set[int] = set()
-
-
-def _close_locks() -> None:
-    for lock in _held_locks:
-        os.close(lock)
-    _held_locks.clear()
-
-
-if sys.platform != "win32":
-    os.register_at_fork(after_in_child=_close_locks)  # or a worker that outlives its run would keep the run's lock
+# Locks. filelock is not used: it would add a dependency and cannot say that a file system has no locks.
 
 
 @contextlib.contextmanager
 def lock_folder(folder: Path) -> Iterator[str]:
     """Allow one run at a time in a folder; create the folder and delete what killed runs left there.
 
-    The operating system releases the lock when the process ends, even by kill -9. Yields a warning for the user on
-    Windows and on file systems without locks, else an empty string.
+    The operating system releases the lock when the process ends, even by kill -9; forked workers do not hold it.
+    Yields a warning for the user on Windows and on file systems without locks, else an empty string.
     """
     with clear_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    _held_locks.add(lock)
-    try:
-        locked = _try_lock(lock)
+        lock = open(folder / LOCK, "a")  # noqa: SIM115
+    with lock:
+        locked = _try_lock(lock.fileno())
         if locked is False:
             raise FolderError(f"another run is writing to {folder}: wait until it ends, or choose another folder")
         for place in (folder, *(path for path in folder.iterdir() if path.is_dir())):
-            delete_leftovers(place)
+            delete_leftovers(place, min_age=0.0)
         yield "" if locked else f"there are no locks on this file system: let no other run write to {folder}"
-    finally:
-        if lock in _held_locks:
-            _held_locks.discard(lock)
-            os.close(lock)
 
 
 def _try_lock(descriptor: int) -> bool | None:
@@ -289,53 +277,38 @@ def _try_lock(descriptor: int) -> bool | None:
     if sys.platform == "win32":
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # unlike flock, not inherited by a fork
+    except (BlockingIOError, PermissionError):
         return False
     except OSError:
         return None
     return True
 
 
-def _open(path: Path) -> int:
-    return -1 if sys.platform == "win32" else os.open(path, os.O_RDONLY)  # Windows cannot open folders
-
-
-def _close(descriptor: int) -> None:
-    if descriptor >= 0:
-        os.close(descriptor)
-
-
 # Errors
 
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-_NO_PERMISSION = (errno.EACCES, errno.EPERM)
-_FILE_IN_THE_WAY = (errno.ENOTDIR, errno.EEXIST)
+_REASONS = {
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EROFS: "the file system is read-only",
+    errno.ENOENT: "there is no such file or folder",
+}
 
 
 @contextlib.contextmanager
 def clear_os_errors(path: Path, done: str = "written") -> Iterator[None]:
-    """Turn an OSError about `path` into an error with a one-line message."""
+    """Turn an OSError about `path` into one line: a FolderError if the user can fix it, else a RunError."""
     try:
         yield
     except OSError as error:
-        raise _clear_error(error, path, done) from error
-
-
-def _clear_error(error: OSError, path: Path, done: str) -> RegardError:
-    """A FolderError where the user can fix the request, a RunError where the machine failed."""
-    code = error.errno
-    if code in _DISK_FULL:
-        return RunError(f"{path} could not be {done}: the disk is full; existing files are unchanged")
-    if code in _NO_PERMISSION:
-        return FolderError(f"{path} cannot be {done}: permission denied")
-    if code == errno.EROFS:
-        return FolderError(f"{path} cannot be {done}: the file system is read-only")
-    if code in _FILE_IN_THE_WAY:
-        blocking = next((part for part in (path, *path.parents) if part.exists() and not part.is_dir()), path)
-        return FolderError(f"{path} cannot be {done}: {blocking} is a file; a folder is needed")
-    if code == errno.EISDIR:
-        return FolderError(f"{path} is a folder; a file is needed")
-    if code == errno.ENOENT:
-        return FolderError(f"{path} cannot be {done}: there is no such file or folder")
-    return RunError(f"{path} could not be {done}: {error.strerror or error}")
+        code = error.errno
+        if code in (errno.ENOSPC, errno.EDQUOT):
+            raise RunError(f"{path} could not be {done}: the disk is full; existing files are unchanged") from error
+        if code in (errno.ENOTDIR, errno.EEXIST):
+            blocking = next((part for part in (path, *path.parents) if part.exists() and not part.is_dir()), path)
+            raise FolderError(f"{path} cannot be {done}: {blocking} is a file; a folder is needed") from error
+        if code == errno.EISDIR:
+            raise FolderError(f"{path} is a folder; a file is needed") from error
+        if code in _REASONS:
+            raise FolderError(f"{path} cannot be {done}: {_REASONS[code]}") from error
+        raise RunError(f"{path} could not be {done}: {error.strerror or error}") from error

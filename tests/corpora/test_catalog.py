@@ -223,7 +223,7 @@ def test_nothing_else_is_left_beside_the_texts(local, tmp_path):
 
 def test_nothing_is_written_over_without_force(local, tmp_path):
     catalog.get("tiny", tmp_path / "out")
-    with pytest.raises(DataError, match=r"train\.en already exists: choose another folder"):
+    with pytest.raises(FolderError, match=r"train\.en already exists: choose another name"):
         catalog.get("tiny", tmp_path / "out")
 
 
@@ -340,7 +340,7 @@ def test_without_a_network_the_error_says_which_files_to_put_where(tmp_path, mon
 def test_an_existing_text_is_refused_before_anything_is_downloaded(site, tmp_path, monkeypatch):
     offer(monkeypatch, tiny(site.url))
     (tmp_path / "train.en").write_text("mine")
-    with pytest.raises(DataError, match="already exists"):
+    with pytest.raises(FolderError, match="already exists"):
         catalog.get("tiny", tmp_path)
     assert site.requests == []
 

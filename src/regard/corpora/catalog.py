@@ -14,7 +14,7 @@ import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
@@ -138,7 +138,7 @@ def get(name: str, out: str | Path, *, force: bool = False, progress: Progress |
     if form is None:
         raise DataError(f"{name} is not here and has no address to download it from. {_instructions(entry.forms[0])}")
     names = [output.name for output in form.outputs]
-    with _atomic_files(out, names, force=force) as folder:
+    with folders.atomic_files(out, names, force=force) as folder:
         stored = _stored(form)
         for file in form.files:
             if file.name in stored:
@@ -160,7 +160,7 @@ def write_builtin(out: str | Path, *, sizes: Mapping[str, int], force: bool = Fa
 
     out = Path(out)
     names = [f"{part}.{kind}" for part in sizes for kind in ("en", "fr", "align")]
-    with _atomic_files(out, names, force=force) as folder, ExitStack() as stack:
+    with folders.atomic_files(out, names, force=force) as folder, ExitStack() as stack:
         files = {name: stack.enter_context(open(folder / name, "x", encoding="utf-8", newline="\n")) for name in names}
         for part, size in sizes.items():
             for source, target, alignment in sentences(size, part=part, **options):
@@ -294,24 +294,6 @@ def _read(path: Path, member: str, selection: str) -> Iterator[bytes]:
             yield from select(stack.enter_context(decompress(cast(Any, file), f"{path}, {member}")))
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, zlib.error, lzma.LZMAError, RuntimeError) as error:
         raise DataError(f"{path} is damaged or not an archive ({error}); delete it and get it again") from error
-
-
-@contextmanager
-def _atomic_files(out: Path, names: list[str], *, force: bool) -> Iterator[Path]:
-    """A temporary folder to write into; its files appear in `out` only once all of them are complete."""
-    existing = [name for name in names if (out / name).exists()]
-    if existing and not force:
-        raise DataError(f"{out / existing[0]} already exists: choose another folder, or replace it with --force")
-    if not os.path.lexists(out):
-        with folders.atomic_folder(out, force=False) as new:
-            yield new
-        return
-    with folders.temporary_folder(out, target=out) as new, clear_os_errors(out):
-        yield new
-        folders.fsync_folder(new)
-        for name in names:
-            os.replace(new / name, out / name)
-        folders.fsync(out)
 
 
 # Selecting lines

@@ -23,6 +23,7 @@ from regard.devices import find_device
 from regard.errors import ConfigError, FolderError
 from regard.folders import CHECKSUMS, clear_os_errors
 from regard.models import build
+from regard.text.tokenizer import FILES as TOKENIZER_FILES
 from regard.text.tokenizer import Tokenizers, check_fingerprint
 
 MODEL = "model.safetensors"
@@ -46,34 +47,19 @@ def save_model(
     *,
     force: bool,
 ) -> None:
-    """Write a model and its other files (tokenizer, card) as a new folder, or into the folder of its training.
+    """Write a model and its other files (tokenizer, card) into a folder.
 
-    Without `force` no existing file is changed. While an old model is replaced there may be no model for a moment, but
-    never old weights beside a new config.
+    While an old model is replaced there may be no model for a moment, but never old weights beside a new config.
     """
-    assert all(Path(name).name == name and name not in (MODEL, CONFIG, CHECKSUMS) for name in files)
-    texts = {CONFIG: to_json(config).encode()} | {
-        name: data.encode() if isinstance(data, str) else data for name, data in files.items()
-    }
-    tensors = named_tensors(model) if isinstance(model, nn.Module) else model
-    if not os.path.lexists(folder):
-        with folders.atomic_folder(folder, force=False) as new:
-            _write_model(new, tensors, texts)
-        return
-    folders.delete_leftovers(folder)
-    if not force:
-        with clear_os_errors(folder):
-            _check_unchanged(folder, texts)
-    with folders.temporary_folder(folder, target=folder) as new, clear_os_errors(folder):
-        _write_model(new, tensors, texts)
-        folders.fsync_folder(new)
-        if force:  # delete every file of the old model, such as its tokenizer
-            for name in (MODEL, *_saved_files(folder)):
-                if os.path.lexists(folder / name):
-                    folders.delete(folder / name)
-        for name in (*texts, CHECKSUMS, MODEL):
-            os.replace(new / name, folder / name)
-        folders.fsync(folder)
+    texts = {CONFIG: to_json(config), **files}
+    with folders.atomic_files(folder, [*texts, CHECKSUMS, MODEL], force=force) as new:
+        write_tensors(new / MODEL, named_tensors(model) if isinstance(model, nn.Module) else model)
+        for name, data in texts.items():
+            (new / name).write_bytes(data.encode() if isinstance(data, str) else data)
+        folders.write_checksums(new, exclude=_EDITABLE)
+        for name in (MODEL, *(name for name in TOKENIZER_FILES if name not in texts)):
+            if (folder / name).exists():
+                folders.delete(folder / name)
 
 
 def load_model(
@@ -188,31 +174,6 @@ def check_shapes(model: nn.Module, tensors: Mapping[str, Tensor], origin: Path) 
     if wrong:
         more = f" (and {len(wrong) - 3} more)" if len(wrong) > 3 else ""
         raise FolderError(f"{origin} does not fit its config: {'; '.join(wrong[:3])}{more}")
-
-
-def _write_model(new: Path, tensors: Mapping[str, Tensor], texts: Mapping[str, bytes]) -> None:
-    write_tensors(new / MODEL, tensors)
-    for name, data in texts.items():
-        (new / name).write_bytes(data)
-    folders.write_checksums(new, exclude=_EDITABLE)
-
-
-def _check_unchanged(folder: Path, texts: Mapping[str, bytes]) -> None:
-    if not folder.is_dir():
-        raise FolderError(f"{folder} is a file; a folder is needed: choose another name")
-    if (folder / MODEL).exists():
-        raise FolderError(f"{folder} already holds a model: choose another folder, or replace it with --force")
-    for name, data in texts.items():
-        if (folder / name).exists() and (folder / name).read_bytes() != data:
-            raise FolderError(f"{folder / name} already exists and differs: replace it with --force")
-
-
-def _saved_files(folder: Path) -> list[str]:
-    """The files that an earlier save wrote into a folder."""
-    try:
-        return list(folders.read_checksums(folder))
-    except FolderError:
-        return []
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
