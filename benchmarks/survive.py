@@ -19,7 +19,7 @@ from regard.errors import RegardError
 from regard.folders import checksum
 from regard.models.folder import CONFIG, MODEL, load_config, load_model
 from regard.text.tokenizer import Tokenizers
-from regard.training.checkpoint import CHECKPOINTS, checkpoints, load_checkpoint, update_number
+from regard.training.checkpoint import CHECKPOINTS, checkpoints, update_number, verify_checkpoint
 
 PAIRS = 600
 SETTINGS = (
@@ -131,7 +131,7 @@ def faults(out: Path, before: int, words: str) -> list[str]:
     faults_found = []
     try:
         for path in checkpoints(out):
-            load_checkpoint(path)
+            verify_checkpoint(path)
         if (out / CONFIG).exists():
             load_config(out)
             Tokenizers.load(out)

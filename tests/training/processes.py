@@ -1,4 +1,4 @@
-"""A small run in one process or in several, as torchrun starts them; `main` is what each of them does."""
+"""Small runs one after the other, in this process or in several that torchrun starts once."""
 
 from __future__ import annotations
 
@@ -7,75 +7,89 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from regard.devices import find_device
+from regard.errors import RegardError
+from regard.models import folder as model_folder
+from regard.training import gradients
+from regard.training.distributed import Runtime, init_runtime
+from regard.training.events import Event, UpdateEvent
+from tests.training.runs import make_config, make_training, no_validation, out_of_memory_above
 
 ROOT = Path(__file__).parent.parent.parent
+Outcome = list[float] | str
+"""The losses of the updates of a run, or the error that ended it."""
 
 
-def start(folder: Path, corpus: Path, processes: int, **asked: Any) -> subprocess.CompletedProcess[str]:
-    """Train in `folder`: `family`, `model` (fields of it), `stop` (all are asked to there), `die` (process 1 is killed
-    there once), `restarts`, `rows` (the memory of process 1 holds so many), and fields of `train`."""
-    folder.mkdir(exist_ok=True, parents=True)
-    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    launch = [*launch, f"--max-restarts={asked.pop('restarts', 0)}"] if processes > 1 else []
-    return subprocess.run(
-        [
-            sys.executable,
-            *launch,
-            "-m",
-            __name__,
-            str(folder),
-            str(corpus),
-            json.dumps(asked),
-        ],
+def train(folder: Path, corpus: Path, runtime: Runtime | None = None, **asked: Any) -> Outcome:
+    """Train in `folder`. Beside fields of `train`: `family`, `model` (fields of it), `stop` (all are asked to there),
+    `die` (process 1 is killed there once), `rows` (the memory of process 1 holds so many), `full` (so is its disk)."""
+    runtime = runtime or Runtime(find_device("cpu"), 0, 1)
+    family, model, stop, die, rows = (asked.pop(name, None) for name in ("family", "model", "stop", "die", "rows"))
+    full = asked.pop("full", False)
+    config = make_config(family or "transformer", **{"save_every": 1000, "validate_every": 1000, **asked})
+    shape = {"model": {**config.values()["model"], "dropout": 0.0, **(model or {})}}
+    losses: list[float] = []
+
+    def observe(event: Event) -> None:
+        if isinstance(event, UpdateEvent):
+            losses.append(event.loss)
+            if event.update == stop:
+                os.kill(os.getpid(), signal.SIGTERM)
+            if event.update == die and runtime.rank == 1 and not (folder / "died").exists():
+                (folder / "died").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    short = out_of_memory_above(rows, gradients.batch_loss) if rows and runtime.rank == 1 else gradients.batch_loss
+    disk = OSError(28, "No space left on device") if full and runtime.rank == 1 else None
+    try:
+        with (
+            patch.object(gradients, "batch_loss", short),
+            patch.object(model_folder, "save_file", side_effect=disk, wraps=model_folder.save_file),
+        ):
+            training = make_training(folder, corpus, type(config).read({**config.values(), **shape}), runtime)
+            training.resume()
+            training.run(no_validation, observe)
+    except RegardError as error:
+        return f"{type(error).__name__}: {error}"
+    return losses
+
+
+def launch(root: Path, corpus: Path, runs: list[Mapping[str, Any]], *, restarts: int = 0) -> tuple[list[Any], str]:
+    """The outcomes of runs in two processes, of both, and what these wrote to stderr; each run names its `folder`."""
+    options = ["--standalone", "--nproc-per-node=2", f"--max-restarts={restarts}"]
+    command = [sys.executable, "-m", "torch.distributed.run", *options, "-m", __name__]
+    done = subprocess.run(
+        [*command, str(root), str(corpus), json.dumps(runs)],
         capture_output=True,
         text=True,
         cwd=ROOT,
         env={**os.environ, "REGARD_CACHE": str(corpus / "cache"), "OMP_NUM_THREADS": "1"},
     )
-
-
-def run(folder: Path, corpus: Path, processes: int, **asked: Any) -> list[float]:
-    """The losses of the updates of a run that ends well."""
-    done = start(folder, corpus, processes, **asked)
     assert done.returncode == 0, done.stderr
-    losses: list[float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return losses
+    return [json.loads((root / f"{rank}.json").read_text()) for rank in range(2)], done.stderr
 
 
-def main(folder: Path, corpus: Path, asked: dict[str, Any]) -> None:
-    import torch
-
-    from regard.training import gradients
-    from regard.training.distributed import init_runtime
-    from regard.training.events import Event, UpdateEvent
-    from tests.training.runs import make_config, make_training, no_validation, out_of_memory_above
-
+def main(root: Path, corpus: Path, runs: list[dict[str, Any]]) -> None:
     torch.set_num_threads(1)
-    family, model, stop, die = (asked.pop(name, None) for name in ("family", "model", "stop", "die"))
-    rows = asked.pop("rows", None)
-    losses: list[float] = []
     with init_runtime("cpu") as runtime:
-
-        def observe(event: Event) -> None:
-            if isinstance(event, UpdateEvent):
-                losses.append(event.loss)
-                if event.update == stop:
-                    os.kill(os.getpid(), signal.SIGTERM)
-                if event.update == die and runtime.rank == 1 and not (folder / "died").exists():
-                    (folder / "died").touch()
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-        if rows is not None and runtime.rank == 1:
-            gradients.batch_loss = out_of_memory_above(rows, gradients.batch_loss)
-        config = make_config(family or "transformer", **{"save_every": 1000, "validate_every": 1000, **asked})
-        shape = {"model": {**config.values()["model"], "dropout": 0.0, **(model or {})}}
-        training = make_training(folder, corpus, type(config).read({**config.values(), **shape}), runtime)
-        training.resume()
-        training.run(no_validation, observe)
-        if runtime.is_main:
-            print(json.dumps(losses))
+        outcomes = []
+        for asked in runs:
+            folder = root / asked.pop("folder")
+            if (flip := asked.pop("flip", None)) and runtime.is_main:
+                content = bytearray((folder / flip).read_bytes())
+                content[-1] ^= 1
+                (folder / flip).write_bytes(content)
+            folder.mkdir(exist_ok=True)
+            runtime.barrier()
+            outcomes.append(train(folder, corpus, runtime, **asked))
+        (root / f"{runtime.rank}.json").write_text(json.dumps(outcomes))
 
 
 if __name__ == "__main__":

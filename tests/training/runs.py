@@ -22,6 +22,7 @@ from regard.training.data import Data, Files, prepare
 from regard.training.distributed import Runtime
 from regard.training.events import Event, SaveEvent
 from regard.training.loop import Training
+from regard.training.start_from import set_trained
 from regard.training.validation import Validation
 
 WORDS = """the a small old green house tree river bird child sees hears loves finds under near behind with""".split()  # noqa: SIM905
@@ -95,7 +96,9 @@ def make_training(folder: Path, corpus: Path, config: Config, runtime: Runtime |
 
     def make() -> nn.Module:
         torch.manual_seed(config.train.seed)
-        return build(config.model)
+        model = build(config.model)
+        set_trained(model, config, {})
+        return model
 
     return Training(folder, make(), config, data, runtime or Runtime(find_device("cpu"), 0, 1), make)
 

@@ -29,6 +29,7 @@ from regard.training.checkpoint import (
     load_checkpoint,
     prune,
     save_checkpoint,
+    verify_checkpoint,
 )
 from tests.models.families import ALL
 
@@ -222,7 +223,7 @@ def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
 def test_a_model_is_not_replaced_without_force(tmp_path: Path) -> None:
     save_model(tmp_path / "m", build(TINY.model), TINY, FILES, force=False)
     before = content(tmp_path)
-    with pytest.raises(FolderError, match="m/config.json already exists"):
+    with pytest.raises(FolderError, match=r"m/config.json already exists"):
         save_model(tmp_path / "m", build(TINY.model), TINY, FILES, force=False)
     assert content(tmp_path) == before
 
@@ -385,14 +386,14 @@ def test_every_flipped_bit_is_detected(part: str, tmp_path: Path) -> None:
         data[bit // 8] ^= 1 << bit % 8
         (path / part).write_bytes(data)
         with pytest.raises(FolderError):
-            load_checkpoint(path)
+            verify_checkpoint(path)
 
 
-def test_a_damaged_checkpoint_is_not_loaded_and_its_file_is_named(tmp_path: Path) -> None:
+def test_the_damaged_file_of_a_checkpoint_is_named(tmp_path: Path) -> None:
     path = save_checkpoint(tmp_path, 2, groups(2), {})
     flip(path / "optimizer.safetensors", -1)
     with pytest.raises(FolderError, match=r"update-00000002/optimizer.safetensors is damaged"):
-        load_checkpoint(path)
+        verify_checkpoint(path)
 
 
 @pytest.mark.parametrize(
@@ -425,17 +426,50 @@ def test_an_average_is_the_mean(dtype: torch.dtype, tmp_path: Path) -> None:
     torch.testing.assert_close(mean, torch.stack(weights).double().mean(0).to(dtype), rtol=0, atol=0)
 
 
-def test_weights_of_different_shapes_are_not_averaged(tmp_path: Path) -> None:
-    paths = [save_checkpoint(tmp_path, size, groups(1, size), {}) for size in (3, 4)]
-    with pytest.raises(FolderError, match=r"the shape of w is \(4,\) here and \(3,\) there"):
-        average_checkpoints(paths)
-
-
 def test_a_model_is_filled_from_a_checkpoint(tmp_path: Path) -> None:
     model, other = build(TINY.model).eval(), build(TINY.model).eval()
     path = save_checkpoint(tmp_path, 1, {"model": named_tensors(model)}, {})
     copy_weights(other, load_checkpoint(path).tensors["model"], path)
     assert torch.equal(logits(other, TINY.model), logits(model, TINY.model))
+
+
+# Shards.
+
+WEIGHT = torch.arange(20.0).view(5, 4)
+
+
+def sharded(root: Path) -> Path:
+    """A checkpoint of one weight whose rows are sharded over two processes, as three and two."""
+    folder = root / "checkpoints" / "update-00000007"
+    folder.mkdir(parents=True)
+    save_file({"w": WEIGHT[:3].contiguous()}, folder / "model.safetensors")
+    save_file({"w": WEIGHT[3:].contiguous()}, folder / "model-00001.safetensors")
+    save_file({"w:step": torch.tensor(7.0)}, folder / "optimizer.safetensors")
+    save_file({}, folder / "optimizer-00001.safetensors")
+    (folder / "progress.json").write_text("{}")
+    folders.write_checksums(folder)
+    return folder
+
+
+def test_shards_are_joined_to_whole_tensors(tmp_path: Path) -> None:
+    found = load_checkpoint(sharded(tmp_path))
+    assert found.tensors["model"]["w"].equal(WEIGHT)
+    assert found.tensors["optimizer"]["w:step"] == 7
+    assert average_checkpoints([tmp_path / "checkpoints" / "update-00000007"])["w"].equal(WEIGHT)
+
+
+def test_a_missing_shard_is_named_and_the_checkpoint_passed_over(tmp_path: Path) -> None:
+    (sharded(tmp_path) / "model-00001.safetensors").unlink()
+    path, (remark,) = latest_checkpoint(tmp_path)
+    assert path is None
+    assert "model-00001.safetensors is missing" in remark
+
+
+def test_a_damaged_shard_raises_a_folder_error(tmp_path: Path) -> None:
+    folder = sharded(tmp_path)
+    (folder / "model-00001.safetensors").write_bytes(b"short")
+    with pytest.raises(FolderError, match="damaged or truncated"):
+        load_checkpoint(folder)
 
 
 # A full disk.
@@ -631,6 +665,7 @@ import json, os, random, signal, sys, time
 from pathlib import Path
 import torch
 from regard.training.checkpoint import CheckpointWriter, checkpoints, load_checkpoint, latest_checkpoint
+from regard.training.checkpoint import verify_checkpoint
 from regard.folders import lock_folder
 
 torch.set_num_threads(1)
@@ -661,6 +696,8 @@ for _ in range(rounds):
     _, status = os.waitpid(child, 0)
     with open(reader) as lines:
         reported = [int(line) for line in lines]
+    for path in checkpoints(root):
+        verify_checkpoint(path)
     sound = [load_checkpoint(path).progress["update"] for path in checkpoints(root)]
     path, remarks = latest_checkpoint(root)
     print(json.dumps({"status": status, "reported": reported[-1:], "sound": sound, "remarks": remarks}), flush=True)

@@ -409,7 +409,7 @@ from typing import Any
 import torch
 torch.set_num_threads(1)
 from regard.models.folder import MODEL
-from regard.training.checkpoint import checkpoints, load_checkpoint
+from regard.training.checkpoint import checkpoints, load_checkpoint, verify_checkpoint
 from tests.training.test_survival import start
 
 corpus, folder, rounds, chance = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), random.Random(3)
@@ -437,6 +437,8 @@ run, kills, before, ends = 0, 0, 0, set()
 while kills < rounds or status:  # the last one is brought to its end
     out = folder / f"run-{run}"
     _, status = life(out, chance.uniform(0, length) if kills < rounds else 600)
+    for path in checkpoints(out):
+        verify_checkpoint(path)
     updates = [load_checkpoint(path).progress["update"] for path in checkpoints(out)]
     assert max(updates, default=0) >= before, (updates, before)
     assert status in (0, signal.SIGKILL), status

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import cast
 
 import torch
 from safetensors import SafetensorError
@@ -151,12 +150,6 @@ def copy_weights(model: nn.Module, tensors: Mapping[str, Tensor], origin: Path) 
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(tensors[name])
-
-
-def to_local(tensor: Tensor) -> Tensor:
-    """The shard of this process if the tensor is sharded, otherwise the tensor itself."""
-    local = getattr(tensor, "to_local", None)
-    return tensor if local is None else cast(Tensor, local())
 
 
 def check_shapes(model: nn.Module, tensors: Mapping[str, Tensor], origin: Path) -> None:

@@ -1,33 +1,44 @@
 """Checkpoints of a training run: write in the background, load, verify, prune, average.
 
 checkpoints/update-00000100/   model.safetensors  optimizer.safetensors  progress.json  checksums.json
-                               or shard-00000.safetensors ... if the run is sharded over processes
+
+In a sharded run (FSDP2) these files have the first rows of every sharded tensor, model-00001.safetensors of the next
+process the next rows, and so on. Any number of processes can read them.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from regard import folders
 from regard.errors import FolderError, RegardError, RunError
 from regard.folders import CHECKSUMS, clear_os_errors
-from regard.models.folder import MODEL, load_weights, read_tensors, write_tensors
-from regard.training.shards import Allocate, Groups, local_tensors, read_shards, write_shard
+from regard.models.folder import MODEL, write_tensors
+from regard.training.distributed import to_local
 
 PROGRESS = "progress.json"
 CHECKPOINTS = "checkpoints"
-FIRST_SHARD = "shard-00000.safetensors"
 NAME = re.compile(r"update-(\d{8,})")
+SUFFIX = ".safetensors"
+MAX_PATH_BYTES = 4096
+
+Groups = Mapping[str, Mapping[str, Tensor]]
+"""Tensors by name, in groups: model, optimizer, average."""
+Place = Callable[[str, Tensor], Tensor]
+"""Takes the name of a saved tensor and the tensor; returns what this process needs of it."""
 
 
 class Checkpoint(NamedTuple):
@@ -46,59 +57,103 @@ def checkpoint_path(root: Path, update: int) -> Path:
 def update_number(path: Path) -> int:
     """The update of a checkpoint's folder."""
     match = NAME.fullmatch(path.name)
-    if match is None:
-        raise FolderError(f"{path} is not a checkpoint: its name is not of the form update-00000100")
+    assert match is not None
     return int(match[1])
+
+
+# Writing and reading
 
 
 def save_checkpoint(
     root: Path, update: int, tensors: Groups, progress: Mapping[str, Any], writers: dist.ProcessGroup | None = None
 ) -> Path:
     """Write `checkpoints/update-...`, replacing a checkpoint of the same update. All `writers` must call it."""
-    assert "model" in tensors
     path = checkpoint_path(root, update)
     if writers is not None and dist.get_rank(writers):
         with clear_os_errors(path):
-            write_shard(None, tensors, writers)
+            _write_shards(None, tensors, writers)
         return path
     with folders.atomic_folder(path, force=True) as new:
         if writers is not None:
-            write_shard(new, tensors, writers)
+            _write_shards(new, tensors, writers)
         else:
             for group, named in tensors.items():
-                write_tensors(new / f"{group}.safetensors", named)
+                write_tensors(new / (group + SUFFIX), named)
         (new / PROGRESS).write_text(json.dumps(progress, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         folders.write_checksums(new)
     return path
 
 
-def load_checkpoint(path: Path, *, check: bool = True, part: Allocate | None = None) -> Checkpoint:
-    """Load a checkpoint; `check` verifies it first. With `part`, only this process's part of each tensor is read."""
-    update = update_number(path)
-    names = verify_checkpoint(path) if check else list(folders.read_checksums(path))
-    if FIRST_SHARD in names or part is not None:
-        tensors = read_shards(path, part or _empty)
-    else:
-        files = [name for name in names if name.endswith(".safetensors")]
-        tensors = {name.removesuffix(".safetensors"): read_tensors(path / name) for name in files}
+def _write_shards(folder: Path | None, tensors: Groups, writers: dist.ProcessGroup) -> None:
+    """Write the tensors of this process into the folder of the main process; if one fails, all raise an error."""
+    rank, failure = dist.get_rank(writers), None
+    padded = bytearray(os.fsencode(folder or "").ljust(MAX_PATH_BYTES, b"\0"))
+    dist.broadcast(torch.frombuffer(padded, dtype=torch.uint8), group=writers, group_src=0)
+    folder = Path(os.fsdecode(bytes(padded.rstrip(b"\0"))))
+    try:
+        for group, named in tensors.items():
+            path = folder / (f"{group}-{rank:05d}{SUFFIX}" if rank else group + SUFFIX)
+            write_tensors(path, named)
+            folders.fsync(path)
+    except Exception as error:
+        failure = error
+    code = torch.tensor(0 if failure is None else getattr(failure, "errno", None) or errno.EIO)
+    dist.all_reduce(code, dist.ReduceOp.MAX, group=writers)
+    if failure is not None:
+        raise failure
+    if code:
+        raise OSError(int(code), os.strerror(int(code)))
+
+
+def load_checkpoint(path: Path, place: Place = lambda name, tensor: tensor) -> Checkpoint:
+    """Load a checkpoint without verifying it; `place` is called with every tensor."""
+    files = [name.removesuffix(SUFFIX) for name in folders.read_checksums(path) if name.endswith(SUFFIX)]
+    groups = dict.fromkeys(name.partition("-")[0] for name in files)
+    tensors = {group: _read_group(path, group, place) for group in groups}
     with clear_os_errors(path / PROGRESS, "read"):
         progress = json.loads((path / PROGRESS).read_bytes())
-    return Checkpoint(update, tensors, progress)
+    return Checkpoint(update_number(path), tensors, progress)
 
 
-def _empty(name: str, saved: Tensor) -> Tensor:
-    return torch.empty_like(saved, device="cpu")
+def _read_group(folder: Path, group: str, place: Place = lambda name, tensor: tensor) -> dict[str, Tensor]:
+    """Read the tensors of a group, each joined from the rows of all processes."""
+    tensors = {}
+    with ExitStack() as stack:
+        paths = sorted(folder.glob(f"{group}*{SUFFIX}"), key=lambda path: path.stem)  # the first process first
+        files = [stack.enter_context(_opened(path)) for path in paths]
+        names = [dict.fromkeys(file.keys()) for file in files]
+        for name in names[0]:
+            parts = [file.get_tensor(name) for file, known in zip(files, names, strict=True) if name in known]
+            tensors[name] = place(name, torch.cat(parts) if len(parts) > 1 else parts[0])
+    return tensors
 
 
-def verify_checkpoint(path: Path) -> list[str]:
-    """Compare a checkpoint's files with its checksums and return their names; a FolderError names a damaged file."""
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with clear_os_errors(path, "read"), safe_open(path, framework="pt") as file:
+            yield file
+    except SafetensorError as error:
+        raise FolderError(f"{path} is damaged or truncated: {error}") from error
+
+
+def verify_checkpoint(path: Path) -> None:
+    """Compare a checkpoint's files with its checksums; a FolderError names a damaged file."""
     if not path.is_dir():
         raise FolderError(f"There is no checkpoint {path}")
     names = folders.verify(path)
-    for name in (FIRST_SHARD if FIRST_SHARD in names else MODEL, PROGRESS):
+    for name in (MODEL, PROGRESS):
         if name not in names:
             raise FolderError(f"{path} is damaged: {name} is not listed in {CHECKSUMS}")
-    return names
+
+
+def average_checkpoints(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """The mean of the weights of several checkpoints of a run."""
+    first, *others = (_read_group(path, "model") for path in paths)
+    return {
+        name: sum((other[name].double() for other in others), tensor.double()).div(len(paths)).to(tensor.dtype)
+        for name, tensor in first.items()
+    }
 
 
 # The checkpoints of a run
@@ -115,24 +170,21 @@ def checkpoints(root: Path) -> list[Path]:
 
 
 def latest_checkpoint(root: Path, *, where: Callable[[int], bool] = lambda _: True) -> tuple[Path | None, list[str]]:
-    """The newest intact checkpoint, and a message about each newer one that is damaged; `where` selects updates."""
+    """The newest intact checkpoint, and a message about each newer one that is damaged; `where` selects updates.
+
+    Damaged ones are renamed to damaged-update-..., so that `prune` does not count them.
+    """
     remarks = []
     for path in reversed([path for path in checkpoints(root) if where(update_number(path))]):
         try:
             verify_checkpoint(path)
         except RegardError as error:
             remarks.append(f"{path.name} was skipped: {error}")
+            with clear_os_errors(path):
+                folders.replace(path.with_name(f"damaged-{path.name}"), path)
         else:
             return path, remarks
     return None, remarks
-
-
-def rename_damaged(root: Path, intact: Path | None, *, where: Callable[[int], bool] = lambda _: True) -> None:
-    """Rename the checkpoints newer than `intact` to damaged-update-..., so that `prune` does not count them."""
-    for path in checkpoints(root):
-        if where(update_number(path)) and (intact is None or update_number(path) > update_number(intact)):
-            with clear_os_errors(path):
-                folders.replace(path.with_name(f"damaged-{path.name}"), path)
 
 
 def damaged_checkpoints(root: Path) -> list[Path]:
@@ -154,31 +206,6 @@ def delete_after(root: Path, update: int) -> None:
             folders.delete(path)
 
 
-def average_checkpoints(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the weights of several checkpoints or model folders."""
-    assert paths
-    first, *others = map(_load_weights, paths)
-    for path, other in zip(paths[1:], others, strict=True):
-        for name in sorted({*first, *other}):
-            shapes = [tuple(weights[name].shape) if name in weights else "missing" for weights in (other, first)]
-            if shapes[0] != shapes[1]:
-                raise FolderError(
-                    f"{path} cannot be averaged with {paths[0]}: the shape of {name} is {shapes[0]} here and "
-                    f"{shapes[1]} there"
-                )
-    return {
-        name: sum((other[name].double() for other in others), tensor.double()).div(len(paths)).to(tensor.dtype)
-        for name, tensor in first.items()
-    }
-
-
-def _load_weights(folder: Path) -> dict[str, Tensor]:
-    if not (folder / FIRST_SHARD).is_file():
-        return load_weights(folder)
-    folders.verify(folder)
-    return read_shards(folder, _empty, only=["model"])["model"]
-
-
 # Writing in the background
 
 
@@ -191,12 +218,10 @@ class CheckpointWriter:
     """
 
     def __init__(self, root: Path, *, keep: int, writers: dist.ProcessGroup | None = None) -> None:
-        assert keep >= 1
         self._root, self._keep, self._writers = root, keep, writers
         self._main = writers is None or dist.get_rank(writers) == 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-        self._write_job: Future[Path] | None = None
-        self._copy_job: Future[Groups] | None = None
+        self._jobs: dict[str, Future[Any]] = {}  # copy and write
         self._copies_on_device = False  # the copy job reads copies in GPU memory, not the tensors themselves
         self._buffers: list[Tensor] = []  # reused: pinned memory is slow to allocate
         self._stream: torch.cuda.Stream | None = None  # copies from the GPU without delaying its work
@@ -204,7 +229,12 @@ class CheckpointWriter:
     def save(self, update: int, tensors: Groups, progress: Mapping[str, Any], *, protect: Collection[int] = ()) -> None:
         """Wait for the previous checkpoint, then start writing this one."""
         self.wait()
-        local = local_tensors(tensors, main=self._main)
+        local = {  # of a tensor that is not sharded, the main process has all rows
+            group: {
+                name: to_local(tensor) for name, tensor in named.items() if self._main or hasattr(tensor, "to_local")
+            }
+            for group, named in tensors.items()
+        }
         originals = [tensor for named in local.values() for tensor in named.values()]
         # the optimizer keeps some scalars on the CPU
         device = next((tensor.device for tensor in originals if tensor.device.type != "cpu"), torch.device("cpu"))
@@ -214,30 +244,37 @@ class CheckpointWriter:
             self._stream.wait_stream(torch.cuda.current_stream(device))
         self._copies_on_device = copies is not None
         names = {group: list(named) for group, named in local.items()}
-        self._copy_job = self._thread.submit(self._copy, update, names, originals if copies is None else copies)
-        self._write_job = self._thread.submit(self._write, update, self._copy_job, dict(progress), frozenset(protect))
+        copy = self._thread.submit(self._copy, update, names, originals if copies is None else copies)
+        write = self._thread.submit(self._write, update, copy, dict(progress), frozenset(protect))
+        self._jobs = {"copy": copy, "write": write}
 
     def wait_for_copy(self) -> None:
         """Wait until the tensors of the last save may change."""
-        if self._copy_job is not None and not self._copies_on_device:
-            self._finish_copy()
+        if not self._copies_on_device:
+            self._finish("copy")
 
     def free_device_memory(self) -> bool:
         """Wait until the last save holds no GPU memory; return whether it held any since the last call."""
-        if self._copy_job is None or not self._copies_on_device:
-            return False
-        self._finish_copy()
-        return True
+        held = self._copies_on_device and "copy" in self._jobs
+        if held:
+            self._finish("copy")
+        return held
 
     def wait(self) -> Path | None:
         """Wait for the checkpoint that is being written and return its path; None if there is none."""
-        if self._write_job is None:
+        path: Path | None = self._finish("write")
+        return path
+
+    def _finish(self, job: str) -> Any:
+        """Wait for a job and return its result, or raise its error once."""
+        future = self._jobs.get(job)
+        if future is None:
             return None
         try:
-            return self._write_job.result()
+            return future.result()
         finally:
-            if self._write_job.done():  # otherwise Ctrl-C interrupted the wait, and the thread still reads the copies
-                self._write_job = None
+            if future.done():  # otherwise Ctrl-C interrupted the wait, and the thread still reads the copies
+                self._jobs.pop(job, None)
 
     def __enter__(self) -> CheckpointWriter:
         return self
@@ -251,16 +288,8 @@ class CheckpointWriter:
             error.add_note(f"and {failure}")  # the first error ended the run
         finally:
             self._thread.shutdown()
-            self._copy_job = None
+            self._jobs.clear()
             self._buffers.clear()
-
-    def _finish_copy(self) -> None:
-        assert self._copy_job is not None
-        try:
-            self._copy_job.result()
-        finally:
-            if self._copy_job.done():
-                self._copy_job = None
 
     def _copy(self, update: int, names: Mapping[str, list[str]], tensors: list[Tensor]) -> Groups:
         """Copy tensors to CPU buffers."""

@@ -152,6 +152,24 @@ def _sharded_modules(model: nn.Module) -> list[Any]:
     return [module for module in model.modules() if hasattr(module, "unshard")]
 
 
+def to_local(tensor: Tensor) -> Tensor:
+    """The shard of this process if the tensor is sharded, otherwise the tensor itself."""
+    local = getattr(tensor, "to_local", None)
+    return tensor if local is None else cast(Tensor, local())
+
+
+def shard_like(weight: Tensor | None, tensor: Tensor) -> Tensor:
+    """This process's rows of a whole tensor if the weight is sharded and has its shape, otherwise the tensor itself."""
+    mesh = getattr(weight, "device_mesh", None)
+    if weight is None or mesh is None or weight.shape != tensor.shape:
+        return tensor
+    rows = -(-len(tensor) // mesh.size())  # FSDP2 gives all processes equally many rows, except the last ones
+    first = mesh.get_local_rank() * rows
+    shard = torch.empty_like(weight.detach(), dtype=tensor.dtype)
+    to_local(shard).copy_(tensor[first : first + rows])
+    return shard
+
+
 def full_tensor(tensor: Tensor) -> Tensor:
     """Gather a sharded tensor (all processes must call it); other tensors are returned unchanged."""
     gather = getattr(tensor, "full_tensor", None)

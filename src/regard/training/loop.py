@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from regard.config import Config, TrainConfig
 from regard.errors import FolderError, RunError
 from regard.memory import free_memory, in_parts, is_out_of_memory
-from regard.models.folder import copy_weights, named_tensors, to_local
+from regard.models.folder import copy_weights, named_tensors
 from regard.text.batching import Batch, prefetch, split_batch
 from regard.training import journal
 from regard.training.checkpoint import (
@@ -32,12 +32,11 @@ from regard.training.checkpoint import (
     delete_after,
     latest_checkpoint,
     load_checkpoint,
-    rename_damaged,
     update_number,
 )
 from regard.training.clock import Clock, make_clock
 from regard.training.data import Data
-from regard.training.distributed import Runtime, full_tensor
+from regard.training.distributed import Runtime, full_tensor, shard_like, to_local
 from regard.training.events import Event, Observer, ProblemEvent, SaveEvent, UpdateEvent, ValidationEvent
 from regard.training.gradients import Gradients
 from regard.training.optimizer import allocate_state, learning_rate, make_optimizer
@@ -429,23 +428,16 @@ class Training:
         """The newest intact checkpoint; the main process chooses it for all."""
         path, self.remarks = latest_checkpoint(self.folder, where=where) if self.runtime.is_main else (None, [])
         if self.remarks:
-            rename_damaged(self.folder, path, where=where)
             start = "no checkpoint is intact, so training starts over at update 1; " if path is None else ""
             self.remarks.append(f"{start}damaged checkpoints are now named damaged-update-...")
         update = int(self.runtime.broadcast(-1 if path is None else update_number(path)))
         return None if update < 0 else checkpoint_path(self.folder, update)
 
-    def _local_part(self, name: str, saved: Tensor) -> Tensor:
-        """An empty tensor for this process's shard of a saved tensor; EMA and optimizer state are sharded alike."""
-        weight = dict(self.model.named_parameters()).get(name.partition(":")[0])
-        if weight is None or weight.shape != saved.shape:
-            return torch.empty_like(saved, device="cpu")
-        return torch.empty_like(weight.detach(), dtype=saved.dtype)
-
     def _load(self, path: Path) -> None:
-        checkpoint = load_checkpoint(path, check=False, part=self._local_part if self.writers else None)
-        copy_weights(self.model, checkpoint.tensors["model"], path)
         named = dict(self.model.named_parameters())
+        # EMA and optimizer state (NAME:KIND) are sharded like their weight
+        checkpoint = load_checkpoint(path, lambda name, saved: shard_like(named.get(name.partition(":")[0]), saved))
+        copy_weights(self.model, checkpoint.tensors["model"], path)
         self.optimizer.state.clear()
         for key, value in checkpoint.tensors["optimizer"].items():
             name, _, kind = key.rpartition(":")

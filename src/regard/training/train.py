@@ -418,7 +418,7 @@ def _final_weights(training: Training, say: Say) -> tuple[dict[str, Tensor], lis
     path = next(iter(_intact(folder, [progress.best_update], say)), None) or latest_checkpoint(folder)[0]
     if path is None:
         return dict(training.state()[group]), [progress.update]
-    return load_checkpoint(path, check=False).tensors[group], [update_number(path)]
+    return load_checkpoint(path).tensors[group], [update_number(path)]
 
 
 def _intact(folder: Path, updates: Iterable[int], say: Say) -> list[Path]:
