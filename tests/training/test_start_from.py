@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,14 +16,13 @@ import pytest
 import torch
 from torch import nn
 
+import regard
 from regard.config import Config, ModelConfig, TrainConfig
-from regard.devices import find_device
-from regard.errors import ConfigError, FolderError
+from regard.errors import ConfigError, FolderError, RequestError
 from regard.models import build
 from regard.models.folder import load_config, load_weights, save_model
 from regard.text.batching import Batch
 from regard.text.tokenizer import Tokenizer, Tokenizers, train
-from regard.training.distributed import Runtime
 from regard.training.events import Event, UpdateEvent
 from regard.training.loop import Training
 from regard.training.optimizer import make_optimizer
@@ -35,7 +35,7 @@ from regard.training.start_from import (
     set_trained,
 )
 from regard.translation.translator import Translator
-from tests.training.runs import make_config, make_data, no_validation, write_corpus
+from tests.training.runs import make_config, make_training, no_validation, write_corpus
 
 SHAPE: dict[str, Any] = {
     "size": 16, "heads": 2, "feed_forward_size": 24, "encoder_layers": 2, "decoder_layers": 2, "max_positions": 16,
@@ -81,7 +81,7 @@ def fitted(folder: Path, sides: Tokenizers, *values: str) -> ModelConfig:
 def test_with_the_same_tokenizer_all_weights_are_kept(one: tuple[Path, nn.Module, Tokenizers]) -> None:
     folder, theirs, sides = one
     model = build(fitted(folder, sides))
-    said = load_start(model, [folder], sides).report
+    said = load_start(model, [folder], sides)[0]
     assert said.endswith(f"copied {len(list(model.parameters()))} of {len(list(model.parameters()))} tensors")
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), theirs.parameters(), strict=True))
 
@@ -102,7 +102,7 @@ def test_the_shape_and_the_tokenizer_are_those_of_the_folder(one: tuple[Path, nn
 def test_layers_are_matched_by_number(one: tuple[Path, nn.Module, Tokenizers], layers: int) -> None:
     folder, theirs, sides = one
     model = build(fitted(folder, sides, f"model.encoder_layers={layers}"))
-    said = load_start(model, [folder], sides).report
+    said = load_start(model, [folder], sides)[0]
     ours = model.get_parameter("encoder.blocks.0.attention.in_proj.weight")
     assert torch.equal(ours, theirs.get_parameter("encoder.blocks.0.attention.in_proj.weight"))
     assert ("; new: encoder.blocks.*.attention" if layers == 3 else "; not used: encoder.blocks.*.attention") in said
@@ -111,7 +111,7 @@ def test_layers_are_matched_by_number(one: tuple[Path, nn.Module, Tokenizers], l
 def test_tied_embeddings_can_be_untied(one: tuple[Path, nn.Module, Tokenizers]) -> None:
     folder, theirs, sides = one
     model = build(fitted(folder, sides, "model.tie_embeddings=none"))
-    assert "new" not in load_start(model, [folder], sides).report
+    assert "new" not in load_start(model, [folder], sides)[0]
     for name in ("source.token.weight", "target.token.weight", "output.weight"):
         assert torch.equal(model.get_parameter(name), theirs.get_parameter("source.token.weight"))
 
@@ -132,7 +132,7 @@ def test_tokens_of_the_same_text_keep_their_rows(tmp_path: Path, shape: dict[str
     old, new = tokenizer(), tokenizer(["the old river", "a small river bird"] * 5)
     folder, theirs = make_folder(tmp_path / "old", Tokenizers(old, old), **shape)
     model = build(fitted(folder, Tokenizers(new, new)))
-    said = load_start(model, [folder], Tokenizers(new, new)).report
+    said = load_start(model, [folder], Tokenizers(new, new))[0]
     shared = {token: place for place, token in enumerate(old.tokens(range(old.size)))}
     places = [(number, shared[token]) for number, token in enumerate(new.tokens(range(new.size))) if token in shared]
     assert 261 < len(places) < new.size
@@ -169,7 +169,7 @@ def test_tags_are_added_to_a_reused_tokenizer(one: tuple[Path, nn.Module, Tokeni
     assert taken.shared
     assert taken.source.encode("<2fr> the old house")[0] == sides.source.size
     model = build(fitted(folder, taken))
-    assert f"{sides.source.size} keep their embedding, 1 is new" in load_start(model, [folder], taken).report
+    assert f"{sides.source.size} keep their embedding, 1 is new" in load_start(model, [folder], taken)[0]
     rows = model.get_parameter("source.token.weight")[: sides.source.size]
     assert torch.equal(rows, theirs.get_parameter("source.token.weight"))
 
@@ -179,7 +179,7 @@ def test_each_side_keeps_its_own_rows(tmp_path: Path) -> None:
     new = Tokenizers(tokenizer(["the river"] * 5), old.target)
     folder, theirs = make_folder(tmp_path / "two", old, tie_embeddings="target")
     model = build(fitted(folder, new))
-    assert "source tokens" in load_start(model, [folder], new).report
+    assert "source tokens" in load_start(model, [folder], new)[0]
     assert torch.equal(model.get_parameter("target.token.weight"), theirs.get_parameter("target.token.weight"))
 
 
@@ -199,7 +199,7 @@ def test_two_berts_make_a_transformer(tmp_path: Path, same: bool) -> None:
     assert taken.shared == same
     target = 0 if taken.shared else taken.target.size
     model = build(dataclasses.replace(config.model, vocabulary=taken.source.size, target_vocabulary=target))
-    said = load_start(model, origins, taken).report
+    said = load_start(model, origins, taken)[0]
     assert "; new: decoder.blocks.*.cross.in_proj.weight" in said
     assert torch.equal(model.get_parameter("source.token.weight"), berts[0][1].get_parameter("source.token.weight"))
     assert torch.equal(model.get_parameter("target.token.weight"), berts[1][1].get_parameter("source.token.weight"))
@@ -267,7 +267,7 @@ def test_fields_that_two_berts_leave_open_can_be_set(berts: list[Path], tmp_path
     check_start(config, berts, tmp_path / "out")
     sides = reuse_tokenizers(berts, config.text, lambda _: None)
     assert sides is not None
-    new = load_start(build(dataclasses.replace(config.model, vocabulary=sides.source.size)), berts, sides).new
+    new = load_start(build(dataclasses.replace(config.model, vocabulary=sides.source.size)), berts, sides)[1]
     assert new
     assert all(".cross" in name for name in new)
 
@@ -329,7 +329,8 @@ def test_parameters_that_match_a_pattern_are_frozen(patterns: str, frozen: set[s
 @pytest.mark.parametrize(
     ("patterns", "message"),
     [
-        ("encodr.*", r"no parameter is called encodr.\*. Did you mean encoder\? Names are such as source.token.weight"),
+        ("encodr.*", r"no parameter is called encodr.\*. Did you mean encoder\?"),
+        ("body", "no parameter is called body. Known: decoder, encoder, source, target."),
         ("*", "train.freeze leaves nothing to train"),
     ],
 )
@@ -346,12 +347,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def trained(folder: Path, corpus: Path, stop_after: int | None = None, **values: Any) -> Training:
-    folder.mkdir(exist_ok=True)
-    config, data = make_data(corpus, make_config("transformer", ema_decay=0.9, **values))
-    torch.manual_seed(1)
-    model = build(config.model)
-    set_trained(model, config, {})
-    training = Training(folder, model, config, data, Runtime(find_device("cpu"), 0, 1))
+    training = make_training(folder, corpus, make_config("transformer", ema_decay=0.9, **values))
     training.resume()
 
     def observe(event: Event) -> None:
@@ -392,7 +388,7 @@ def adapted(origins: list[Path], *values: str) -> tuple[nn.Module, str]:
     assert sides is not None
     target = 0 if sides.shared else sides.target.size
     model = build(dataclasses.replace(config.model, vocabulary=sides.source.size, target_vocabulary=target))
-    return model, set_trained(model, config, load_start(model, origins, sides).new)
+    return model, set_trained(model, config, load_start(model, origins, sides)[1])
 
 
 @pytest.mark.parametrize(
@@ -430,70 +426,82 @@ def test_with_lora_the_cross_attention_of_two_berts_is_fully_trained(tmp_path: P
 
 # From the outside
 
-SMALL = [
-    word
-    for value in (
-        "train.batch_tokens=400",
-        "train.warmup=2",
-        "train.learning_rate=0.003",
-        "train.validate_every=5",
-        "train.save_every=5",
-        "decode.beams=1",
-        "decode.max_length_ratio=1",
-    )
-    for word in ("--set", value)
-]
-TINY = [
-    word
-    for value in (
-        "model.size=16",
-        "model.heads=2",
-        "model.feed_forward_size=32",
-        "model.encoder_layers=1",
-        "model.decoder_layers=1",
-        "text.vocabulary=300",
-    )
-    for word in ("--set", value)
-]
+RUN = {
+    "train.batch_tokens": 400,
+    "train.warmup": 2,
+    "train.learning_rate": 0.003,
+    "train.validate_every": 5,
+    "train.save_every": 5,
+    "decode.beams": 1,
+    "decode.max_length_ratio": 1.0,
+}
+TINY = {
+    "model.size": 16,
+    "model.heads": 2,
+    "model.feed_forward_size": 32,
+    "model.encoder_layers": 1,
+    "model.decoder_layers": 1,
+    "text.vocabulary": 300,
+}
 
 
-def regard(corpus: Path, *words: str, processes: int = 1, text: str = "") -> subprocess.CompletedProcess[str]:
-    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"] if processes > 1 else []
-    return subprocess.run(
-        [sys.executable, *launch, "-m", "regard", *words, "--device", "cpu", "--threads", "1"],
-        capture_output=True, text=True, input=text,
-        env={**os.environ, "REGARD_CACHE": str(corpus / "cache"), "COLUMNS": "200", "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-
-
-def trains(corpus: Path, out: Path, *words: str, processes: int = 1, files: str = "ab") -> str:
-    paths = [str(corpus / f"{name}.txt") for name in files]
-    done = regard(corpus, "train", *paths, "--out", str(out), *SMALL, *words, processes=processes)
-    assert done.returncode == 0, done.stderr
-    return done.stderr
+def trains(corpus: Path, out: Path, files: str = "ab", config: dict[str, Any] | None = None, **options: Any) -> str:
+    """What a run says."""
+    said: list[str] = []
+    paths = [corpus / f"{name}.txt" for name in files]
+    config = RUN | (config or {})
+    regard.train(*paths, out=out, updates=5, config=config, device="cpu", threads=1, say=said.append, **options)
+    return "\n".join(said)
 
 
 @pytest.fixture(scope="module")
 def origin(corpus: Path) -> Path:
-    trains(corpus, corpus / "origin", "--updates", "10", *TINY)
+    trains(corpus, corpus / "origin", config=TINY)
     return corpus / "origin"
 
 
-@pytest.mark.slow
 def test_a_run_reports_what_it_copies_and_does_not_resume_from_another_folder(
     corpus: Path, origin: Path, tmp_path: Path
 ) -> None:
-    words = ("--updates", "5", "--from", str(origin))
-    said = trains(corpus, tmp_path / "out", *words)
+    said = trains(corpus, tmp_path / "out", start_from=origin)
     assert f"the tokenizer of {origin} is used" in said
     tensors = len(load_weights(origin))
     assert f"from {origin}: copied {tensors} of {tensors} tensors" in said
-    assert "is used" not in trains(corpus, tmp_path / "out", *words)
-    trains(corpus, tmp_path / "other", "--updates", "5", "--from", str(origin), "--set", "train.seed=2")
-    paths = [str(corpus / "a.txt"), str(corpus / "b.txt"), "--out", str(tmp_path / "out"), *SMALL]
-    refused = regard(corpus, "train", *paths, "--updates", "5", "--from", str(tmp_path / "other"))
-    assert refused.returncode == 2
-    assert "holds a run from another start (--from)" in refused.stderr
+    assert "is used" not in trains(corpus, tmp_path / "out", start_from=origin)
+    other = shutil.copytree(origin, tmp_path / "other")
+    save_model(other, build(load_config(origin).model), load_config(origin), {}, force=True)
+    with pytest.raises(FolderError, match=r"holds a run from another start \(--from\)"):
+        trains(corpus, tmp_path / "out", start_from=other)
+
+
+def test_lora_is_merged_into_a_plain_model(corpus: Path, origin: Path, tmp_path: Path) -> None:
+    said = trains(corpus, tmp_path / "out", start_from=origin, config={"train.lora_rank": 2})
+    assert "are trained (LoRA of rank 2)" in said
+    before, after = load_weights(origin), load_weights(tmp_path / "out")
+    assert before.keys() == after.keys()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed
+    assert all(
+        name.endswith(("in_proj.weight", "out_proj.weight", "up_proj.weight", "down_proj.weight")) for name in changed
+    )
+    Translator.load(tmp_path / "out").translate(["the old house"])
+
+
+def test_frozen_weights_are_saved_unchanged(corpus: Path, origin: Path, tmp_path: Path) -> None:
+    trains(corpus, tmp_path / "out", start_from=origin, config={"train.freeze": "encoder"})
+    before, after = load_weights(origin), load_weights(tmp_path / "out")
+    for name, tensor in before.items():
+        assert torch.equal(tensor, after[name]) == name.startswith("encoder."), name
+
+
+def command(corpus: Path, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "regard", *words, "--device", "cpu", "--threads", "1"],
+        capture_output=True,
+        text=True,
+        input=text,
+        env={**os.environ, "REGARD_CACHE": str(corpus / "cache"), "COLUMNS": "200"},
+    )
 
 
 @pytest.mark.slow
@@ -502,69 +510,43 @@ def test_another_shape_than_that_of_two_berts_is_refused_in_one_line(
 ) -> None:
     start = [word for folder in berts for word in ("--from", str(folder))]
     paths = [str(corpus / "a.txt"), str(corpus / "b.txt"), "--out", str(tmp_path / "out")]
-    refused = regard(corpus, "train", *paths, *start, "--set", "model.norm=rms")
+    refused = command(corpus, "train", *paths, *start, "--set", "model.norm=rms")
     assert refused.returncode == 2
     assert refused.stderr.endswith("model.norm = rms: do not set model.norm\n")
     assert "Traceback" not in refused.stderr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [1, 2])
-def test_lora_is_merged_into_a_plain_model(corpus: Path, origin: Path, tmp_path: Path, processes: int) -> None:
-    out = tmp_path / "out"
-    words = ("--updates", "10", "--from", str(origin), "--set", "train.lora_rank=2")
-    said = trains(corpus, out, *words, processes=processes)
-    assert "are trained (LoRA of rank 2)" in said
-    before, after = load_weights(origin), load_weights(out)
-    assert before.keys() == after.keys()
-    changed = {name for name in before if not torch.equal(before[name], after[name])}
-    assert changed
-    assert all(
-        name.endswith(("in_proj.weight", "out_proj.weight", "up_proj.weight", "down_proj.weight")) for name in changed
-    )
-    Translator.load(out).translate(["the old house"])
-
-
-@pytest.mark.slow
-def test_frozen_weights_are_saved_unchanged_with_two_processes(corpus: Path, origin: Path, tmp_path: Path) -> None:
-    words = ("--updates", "5", "--from", str(origin), "--set", "train.freeze=encoder")
-    trains(corpus, tmp_path / "out", *words, processes=2)
-    before, after = load_weights(origin), load_weights(tmp_path / "out")
-    for name, tensor in before.items():
-        assert torch.equal(tensor, after[name]) == name.startswith("encoder."), name
-
-
-@pytest.mark.slow
 def test_a_model_of_two_directions_has_one_tag_for_each(corpus: Path, tmp_path: Path) -> None:
-    also = f"{corpus}/b.txt,{corpus}/a.txt,1,<2a>"
-    trains(corpus, tmp_path / "out", "--updates", "5", "--tag", "<2b>", "--also", also, *TINY)
+    """--tag and --also of docs/start-from.md."""
+    values = [word for name, value in (RUN | TINY).items() for word in ("--set", f"{name}={value}")]
+    words = ["train", f"{corpus}/a.txt", f"{corpus}/b.txt", "--out", str(tmp_path / "out"), "--updates", "5"]
+    also = ["--tag", "<2b>", "--also", f"{corpus}/b.txt,{corpus}/a.txt,1,<2a>"]
+    done = command(corpus, *words, *also, *values)
+    assert done.returncode == 0, done.stderr
     assert load_config(tmp_path / "out").text.tags == "<2b> <2a>"
     source = Tokenizers.load(tmp_path / "out").source
     for tag in ("<2a>", "<2b>"):
         assert source.encode(f"{tag} the house")[0] == source.id(tag)
     lines = "the old house\n\nsmall bird\n"
-    done = regard(corpus, "translate", str(tmp_path / "out"), "-", "--tag", "<2a>", text=lines)
+    done = command(corpus, "translate", str(tmp_path / "out"), "-", "--tag", "<2a>", text=lines)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[1] == ""
-    refused = regard(corpus, "translate", str(tmp_path / "out"), "-", "--tag", "<2c>", text=lines)
-    assert refused.returncode == 2
-    assert "was not trained with the tag <2c>. Did you mean <2" in refused.stderr
+    with pytest.raises(RequestError, match=r"was not trained with the tag <2c>. Did you mean <2"):
+        Translator.load(tmp_path / "out").translate(["the old house"], tag="<2c>")
 
 
-@pytest.mark.slow
 def test_back_translated_text_is_a_corpus_beside_the_real_one(corpus: Path, tmp_path: Path) -> None:
     """The commands of docs/start-from.md."""
-    words = [*TINY, "--set", "text.tokenizer=words"]  # a model that has learned little would write bytes at random
-    trains(corpus, tmp_path / "reverse", "--updates", "5", *words, files="ba")
-    alone = tmp_path / "alone.txt"
-    alone.write_text("".join(f"{line} tree\n" for line in (corpus / "b.txt").read_text().splitlines()[:80]))
-    back = tmp_path / "back.txt"
-    done = regard(corpus, "translate", str(tmp_path / "reverse"), str(alone), "--out", str(back), "--sample")
-    assert done.returncode == 0, done.stderr
-    assert back.read_bytes().count(b"\n") == 80
+    words = {**TINY, "text.tokenizer": "words"}  # a model that has learned little would write bytes at random
+    trains(corpus, tmp_path / "reverse", "ba", config=words)
+    alone, back = tmp_path / "alone.txt", tmp_path / "back.txt"
+    texts = [f"{line} tree" for line in (corpus / "b.txt").read_text().splitlines()[:80]]
+    alone.write_text("".join(f"{text}\n" for text in texts))
+    results = Translator.load(tmp_path / "reverse").translate(texts, seed=1)
+    back.write_text("".join(f"{result.text}\n" for result in results))
     said = trains(
-        corpus, tmp_path / "out", "--updates", "5", *TINY, "--set", "text.cleaning=empty",
-        "--also", f"{back},{alone},0.5,<BT>",
-    )  # fmt: skip
+        corpus, tmp_path / "out", config={**TINY, "text.cleaning": "empty"}, also=[(back, alone, 0.5, "<BT>")]
+    )
     assert "read 80 pairs" in said
     assert Tokenizers.load(tmp_path / "out").source.tags == ("<BT>",)

@@ -7,61 +7,22 @@ gets a cross-attention with new weights.
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from regard.config import ModelConfig
 from regard.errors import ConfigError
-from regard.models.transformer import Transformer
 
-SAME = (
-    "size",
-    "heads",
-    "key_value_heads",
-    "feed_forward_size",
-    "activation",
-    "norm",
-    "norm_placement",
-    "norm_epsilon",
-    "bias",
-    "max_positions",
-    "score",
-)
+SAME = """size heads key_value_heads feed_forward_size activation norm norm_placement norm_epsilon bias max_positions
+score""".split()  # noqa: SIM905
 """Fields that must be the same in both berts and in the transformer."""
 FIXED: dict[str, Any] = {"positions": "learned", "embedding_norm": True, "scale_embeddings": False, "output_bias": True}
 """Fields with a fixed value in every bert, whatever its config says: its embeddings and the bias of its head."""
 
-REMEDY = "pass the weights of two berts, and a model built from warm_config(encoder, decoder)"
 
-
-@dataclass(frozen=True)
-class WarmStart:
-    """Where the tensors of the new model came from; each is in exactly one of copied, tied and new."""
-
-    copied: dict[str, str]
-    """The origin by name, such as `encoder: encoder.blocks.0.attention.in_proj.weight`."""
-    tied: dict[str, str]
-    """Names of shared tensors, and the first name of each."""
-    new: list[str]
-    """Initialised at random."""
-    unused: list[str]
-    """Tensors of the berts that the new model does not use."""
-
-    def __str__(self) -> str:
-        return (
-            f"{len(self.copied)} tensors copied, {len(self.tied)} tied, {len(self.new)} new; "
-            f"{len(self.unused)} tensors of the berts unused"
-        )
-
-
-def warm_config(
-    encoder: ModelConfig, decoder: ModelConfig, *, tie_embeddings: Literal["all", "target", "none"] = "target"
-) -> ModelConfig:
+def warm_config(encoder: ModelConfig, decoder: ModelConfig) -> ModelConfig:
     """The config of the transformer whose two stacks are those of two berts."""
     for config in (encoder, decoder):
         if config.family != "bert":
@@ -77,7 +38,7 @@ def warm_config(
         family="transformer",
         target_vocabulary=decoder.vocabulary if decoder.vocabulary != encoder.vocabulary else 0,
         decoder_layers=decoder.encoder_layers,
-        tie_embeddings=tie_embeddings,
+        tie_embeddings="target",
         **FIXED,
     )
 
@@ -91,10 +52,12 @@ def check_warm_config(requested: ModelConfig, warm: ModelConfig) -> None:
     wrong = [name for name in (*SAME, *FIXED) if _differ(requested, warm, name)]
     wrong += [name for name in ("encoder_layers", "decoder_layers") if getattr(requested, name) > getattr(warm, name)]
     if wrong:
-        raise ConfigError(
-            f"two bert folders need {_list(warm, wrong)}, not {_list(requested, wrong)}: "
-            f"do not set {_join(f'model.{name}' for name in wrong)}"
+        needed, asked = (
+            _join(f"model.{name} = {str(getattr(config, name)).lower()}" for name in wrong)
+            for config in (warm, requested)
         )
+        fields = _join(f"model.{name}" for name in wrong)
+        raise ConfigError(f"two bert folders need {needed}, not {asked}: do not set {fields}")
 
 
 def _differ(first: ModelConfig, second: ModelConfig, name: str) -> bool:
@@ -103,87 +66,29 @@ def _differ(first: ModelConfig, second: ModelConfig, name: str) -> bool:
     return all(getattr(first, field) != getattr(second, field) for field in (name, resolved))
 
 
-def _list(config: ModelConfig, names: Iterable[str]) -> str:
-    return _join(f"model.{name} = {str(getattr(config, name)).lower()}" for name in names)
-
-
 def _join(words: Iterable[str]) -> str:
     *first, last = words
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def warm_start(model: Transformer, encoder: Mapping[str, Tensor], decoder: Mapping[str, Tensor]) -> WarmStart:
-    """Copy the weights of two berts into a transformer made with `warm_config`, and report what was copied."""
-    for name, value in FIXED.items():
-        if getattr(model.config, name) != value:
-            raise ConfigError(f"a warm start needs model.{name} = {str(value).lower()}: {REMEDY}")
-    ours = dict(model.named_parameters(remove_duplicate=False))
-    copied: dict[str, str] = {}
-    used: set[str] = set()
-    for name, side, bert_name in _plan(model):
-        weights = encoder if side == "encoder" else decoder
-        if bert_name not in weights:
-            if name == "output_bias":  # a bert without its head
-                continue
-            raise ConfigError(f"the {side}'s weights lack {bert_name}, the origin of {name}: {REMEDY}")
-        value = weights[bert_name]
-        if bert_name == "source.position.weight" and "source.types.weight" in weights:
-            # All tokens have type 0 here, so its vector is added to every position.
-            value = value + weights["source.types.weight"][0]
-            used.add(f"{side}: source.types.weight")
-        if value.shape != ours[name].shape:
-            raise ConfigError(
-                f"{name} has shape {tuple(ours[name].shape)} and the {side}'s {bert_name} has {tuple(value.shape)}: "
-                f"{REMEDY}"
-            )
-        with torch.no_grad():
-            ours[name].copy_(value)
-        copied[name] = f"{side}: {bert_name}"
-        used.add(copied[name])
-    tied = _tied(model)
-    new = [name for name in ours if name not in copied and name not in tied]
-    names = [("encoder", name) for name in encoder] + [("decoder", name) for name in decoder]
-    unused = [(side, name) for side, name in names if f"{side}: {name}" not in used]
-    for side, name in unused:
-        if not _may_be_unused(model.config, side, name):
-            raise ConfigError(f"the model does not use the {side}'s {name}: {REMEDY}")
-    return WarmStart(copied, tied, new, [f"{side}: {name}" for side, name in unused])
-
-
-def _may_be_unused(config: ModelConfig, side: str, name: str) -> bool:
-    """Whether a tensor of a bert may be unused: of its head, of extra layers, or of tied embeddings."""
-    if name.startswith("source."):
-        return side == "decoder" and config.tie_embeddings == "all"
-    if name.startswith("encoder."):
-        layer = re.match(r"encoder\.blocks\.(\d+)\.", name)
-        layers = config.encoder_layers if side == "encoder" else config.decoder_layers
-        return layer is not None and int(layer[1]) >= layers
-    return True
-
-
-def _plan(model: Transformer) -> Iterator[tuple[str, str, str]]:
-    """The name of each copied tensor, which bert it comes from, and its name there."""
-    sides = [("source", "encoder")] + ([] if model.config.tie_embeddings == "all" else [("target", "decoder")])
-    for embedding, side in sides:
-        for part, _ in model.get_submodule(embedding).named_parameters():
-            yield f"{embedding}.{part}", side, f"source.{part}"
-    for name, _ in model.named_parameters():
-        stack = name.split(".")[0]
-        if stack in ("encoder", "decoder") and ".cross" not in name:
-            yield name, stack, name.replace("decoder.", "encoder.", 1)
-    if model.output is not None:
-        yield "output.weight", "decoder", "source.token.weight"
-    yield "output_bias", "decoder", "head.bias"
-
-
-def _tied(model: Transformer) -> dict[str, str]:
-    """Names of shared tensors and the first name of each, and the output matrix where it is the embeddings."""
-    first: dict[int, str] = {}
-    tied = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        if id(parameter) in first:
-            tied[name] = first[id(parameter)]
-        first.setdefault(id(parameter), name)
-    if model.output is None:
-        tied["output.weight"] = first[id(model.target.token.weight)]
-    return tied
+def warm_weights(
+    encoder: Mapping[str, Tensor], decoder: Mapping[str, Tensor]
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of two berts as `encoder: NAME` and `decoder: NAME`, and which of them each tensor of the transformer
+    is initialised with."""
+    tensors: dict[str, Tensor] = {}
+    origins: dict[str, str] = {}
+    for stack, embedding, bert in (("encoder", "source", encoder), ("decoder", "target", decoder)):
+        weights = dict(bert)
+        if (types := weights.pop("source.types.weight", None)) is not None:
+            # all tokens have type 0 here, so its vector is added to every position
+            weights["source.position.weight"] = weights["source.position.weight"] + types[0]
+        for name, tensor in weights.items():
+            tensors[f"{stack}: {name}"] = tensor
+            part, _, rest = name.partition(".")
+            if part in ("source", "encoder"):
+                origins[f"{embedding if part == 'source' else stack}.{rest}"] = f"{stack}: {name}"
+    origins["output.weight"] = "decoder: source.token.weight"
+    if "decoder: head.bias" in tensors:  # not in a bert without its head
+        origins["output_bias"] = "decoder: head.bias"
+    return tensors, origins

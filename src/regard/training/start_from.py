@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +14,10 @@ from torch import Tensor, nn
 from regard import folders
 from regard.config import Config, TextConfig
 from regard.errors import ConfigError, FolderError, did_you_mean
-from regard.models import Transformer, build
+from regard.models import build
 from regard.models.folder import MODEL, load_config, load_weights
 from regard.models.lora import NewParameters, add_lora
-from regard.models.warm_start import check_warm_config, warm_config, warm_start
+from regard.models.warm_start import check_warm_config, warm_config, warm_weights
 from regard.text.tokenizer import Tokenizer, Tokenizers
 
 TOKEN_ROWS = {
@@ -37,17 +36,16 @@ def base_config(origins: Sequence[Path]) -> Config:
     configs = [load_config(folder) for folder in origins]
     if len(configs) > 2:
         raise ConfigError(f"--from takes one folder, or two bert folders, and {len(configs)} were given")
-    text = dataclasses.replace(configs[0].text, fingerprint="")
+    text = replace(configs[0].text, fingerprint="")
     if len(configs) == 1:
         return Config(model=configs[0].model, text=text, decode=configs[0].decode)
     model = warm_config(configs[0].model, configs[1].model)
-    return Config(
-        model=model, text=dataclasses.replace(text, shared=_load_tokenizers(origins).shared, continuous=False)
-    )
+    return Config(model=model, text=replace(text, shared=_load_tokenizers(origins).shared, continuous=False))
 
 
 def check_start(config: Config, origins: Sequence[Path], out: Path) -> None:
     """Raise a ConfigError if a run with this config cannot start from these folders."""
+    family = config.model.family
     if config.train.lora_rank and not origins:
         raise ConfigError("train.lora_rank adds LoRA to a finished model: give it with --from FOLDER")
     if config.train.lora_rank and config.train.sharded:
@@ -57,11 +55,9 @@ def check_start(config: Config, origins: Sequence[Path], out: Path) -> None:
             raise ConfigError(f"--from and --out are the same folder ({out}): choose another --out")
         if not (folder / MODEL).is_file():
             load_weights(folder)  # raises an error that says why it is missing
-    family, wanted = config.model.family, "bert" if len(origins) == 2 else config.model.family
-    others = {load_config(folder).model.family for folder in origins} - {wanted}
-    if others:
-        hint = "; two bert folders make a transformer: --from BERT --from BERT" if others == {"bert"} else ""
-        raise ConfigError(f"model.family = {family} cannot start from {'/'.join(sorted(others))} ({origins[0]}){hint}")
+    if len(origins) == 1 and (other := load_config(origins[0]).model.family) != family:
+        hint = "; two bert folders make a transformer: --from BERT --from BERT" if other == "bert" else ""
+        raise ConfigError(f"model.family = {family} cannot start from {other} ({origins[0]}){hint}")
     if len(origins) == 2:
         if family != "transformer":
             raise ConfigError(f"two bert folders make a transformer, and model.family is {family}")
@@ -75,13 +71,9 @@ def check_start(config: Config, origins: Sequence[Path], out: Path) -> None:
 
 def origin_checksums(origins: Iterable[Path]) -> str:
     """The checksums of the weights and tokenizers of these folders."""
+    tables = [sorted(folders.read_checksums(folder).items()) for folder in origins]
     return " ".join(
-        "+".join(
-            checksum
-            for name, checksum in sorted(folders.read_checksums(folder).items())
-            if name == MODEL or "tokenizer" in name
-        )
-        for folder in origins
+        "+".join(checksum for name, checksum in table if name == MODEL or "tokenizer" in name) for table in tables
     )
 
 
@@ -123,56 +115,43 @@ def _join(origins: Sequence[Path]) -> str:
 # Weights
 
 
-class LoadedStart(NamedTuple):
-    """A line about the copied weights, and the parameters that are new (randomly initialised)."""
+def load_start(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers) -> tuple[str, NewParameters]:
+    """Copy the weights of the folders whose names and shapes fit into a new model.
 
-    report: str
-    new: NewParameters
-
-
-def load_start(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers) -> LoadedStart:
-    """Copy the weights of the folders whose names and shapes fit into a new model."""
+    Returns a line about it, and the parameters that are new (randomly initialised).
+    """
     if not origins:
-        return LoadedStart("", {})
+        return "", {}
+    old = _load_tokenizers(origins)
     if len(origins) == 2:
-        return _start_from_berts(model, origins, tokenizers)
-    return _start_from_one(model, origins[0], tokenizers)
-
-
-def _start_from_berts(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers) -> LoadedStart:
-    assert isinstance(model, Transformer)
-    if model.config.tie_embeddings == "all" and not tokenizers.shared:
-        raise ConfigError(
-            "model.tie_embeddings = all needs one tokenizer, and the two berts have two: set "
-            'model.tie_embeddings="target"'
-        )
-    old = Tokenizers(*(Tokenizers.load(folder).source for folder in origins))
-    weights = [
-        _map_tokens(load_weights(folder), Tokenizers(before, before), Tokenizers(now, now))
-        for folder, before, now in zip(origins, old, tokenizers, strict=True)
-    ]
-    report = warm_start(model, *weights)
-    new = _new_rows(report.copied, old, tokenizers) | dict.fromkeys(report.new)
-    return LoadedStart(f"from {_join(origins)}: {report}; new: {_shorten(report.new)}", new)
-
-
-def _start_from_one(model: nn.Module, folder: Path, tokenizers: Tokenizers) -> LoadedStart:
-    old, stored, aliases = Tokenizers.load(folder), load_weights(folder), _stored_names(folder)
-    weights = _map_tokens({name: stored[alias] for name, alias in aliases.items()}, old, tokenizers)
+        stored, origin_names = warm_weights(*map(load_weights, origins))
+    else:
+        stored, origin_names = load_weights(origins[0]), _stored_names(origins[0])
+    old_rows = [_old_rows(*pair) for pair in zip(old, tokenizers, strict=True)]
+    used: set[str] = set()
+    new: dict[str, Tensor | None] = {}
     parameters = dict(model.named_parameters())
-    copied = [name for name, tensor in parameters.items() if name in weights and weights[name].shape == tensor.shape]
-    if not copied:
-        raise FolderError(f"no weights of {folder} fit this model: use the model section of that folder")
-    with torch.no_grad():
-        for name in copied:
-            parameters[name].copy_(weights[name])
-    new = [name for name in parameters if name not in copied]
-    unused = sorted(set(stored) - {aliases[name] for name in copied})
-    report = [f"from {folder}: copied {len(copied):,} of {len(parameters):,} tensors"]
-    report += _describe_tokens(old, tokenizers)
-    report += [f"new: {_shorten(new)}"] if new else []
-    report += [f"not used: {_shorten(unused)}"] if unused else []
-    return LoadedStart("; ".join(report), _new_rows(copied, old, tokenizers) | dict.fromkeys(new))
+    for name, parameter in parameters.items():
+        tensor = stored.get(origin_names.get(name, ""))
+        rows = old_rows[TOKEN_ROWS[name]] if name in TOKEN_ROWS else None
+        if tensor is not None and rows is not None:
+            tensor = _map_rows(tensor, rows)
+        if tensor is None or tensor.shape != parameter.shape:
+            new[name] = None
+            continue
+        with torch.no_grad():
+            parameter.copy_(tensor)
+        used.add(origin_names[name])
+        if rows is not None and (rows < 0).any():
+            new[name] = rows < 0
+    missing = [name for name, rows in new.items() if rows is None]
+    if len(missing) == len(parameters):
+        raise FolderError(f"no weights of {_join(origins)} fit this model: use the model section of that folder")
+    report = [f"from {_join(origins)}: copied {len(parameters) - len(missing):,} of {len(parameters):,} tensors"]
+    report += _describe_tokens(old, tokenizers, old_rows)
+    report += [f"new: {_shorten(missing)}"] if missing else []
+    report += [f"not used: {_shorten(unused)}"] if (unused := sorted(stored.keys() - used)) else []
+    return "; ".join(report), new
 
 
 def _stored_names(folder: Path) -> dict[str, str]:
@@ -187,44 +166,35 @@ def _stored_names(folder: Path) -> dict[str, str]:
     return names
 
 
-def _map_tokens(weights: Mapping[str, Tensor], old: Tokenizers, new: Tokenizers) -> dict[str, Tensor]:
-    """Map embeddings and output rows to a new vocabulary: a token with the same text keeps its row, others are random.
-
-    Random rows have the mean and standard deviation of the old rows, so that their logits have the usual size.
-    """
-    mapped = dict(weights)
-    for name, side in TOKEN_ROWS.items():
-        rows = _old_rows(old[side], new[side])
-        if name in weights and (len(weights[name]) != len(rows) or not rows.equal(torch.arange(len(rows)))):
-            table = weights[name].float()
-            deviation = table.std(0, correction=0) if table.dim() > 1 else 0.0
-            mapped_table = table.mean(0) + deviation * torch.randn(len(rows), *table.shape[1:])
-            mapped_table[rows >= 0] = table[rows[rows >= 0]]
-            mapped[name] = mapped_table.to(weights[name].dtype)
-    return mapped
-
-
 def _old_rows(old: Tokenizer, new: Tokenizer) -> Tensor:
     """The old id of each new token with the same text; -1 if there is none."""
     ids = {token: number for number, token in enumerate(old.tokens(range(old.size)))}
     return torch.tensor([ids.get(token, -1) for token in new.tokens(range(new.size))])
 
 
-def _new_rows(copied: Iterable[str], old: Tokenizers, new: Tokenizers) -> dict[str, Tensor | None]:
-    """Masks of the rows of new tokens, for the copied tensors with one row per token."""
-    masks = [_old_rows(*pair) < 0 for pair in zip(old, new, strict=True)]
-    return {name: masks[TOKEN_ROWS[name]] for name in copied if name in TOKEN_ROWS and masks[TOKEN_ROWS[name]].any()}
+def _map_rows(table: Tensor, rows: Tensor) -> Tensor:
+    """The rows of the new tokens; tokens without an old row (-1) get a random one.
+
+    Random rows have the mean and standard deviation of the old rows, so that their logits have the usual size.
+    """
+    if len(table) == len(rows) and rows.equal(torch.arange(len(rows))):
+        return table
+    old = table.float()
+    deviation = old.std(0, correction=0) if old.dim() > 1 else 0.0
+    mapped = old.mean(0) + deviation * torch.randn(len(rows), *old.shape[1:])
+    mapped[rows >= 0] = old[rows[rows >= 0]]
+    return mapped.to(table.dtype)
 
 
-def _describe_tokens(old: Tokenizers, new: Tokenizers) -> list[str]:
+def _describe_tokens(old: Tokenizers, new: Tokenizers, old_rows: Sequence[Tensor]) -> list[str]:
     lines: list[str] = []
     one_side = old.shared and new.shared
-    for name, before, now in zip(("source ", "target "), old, new, strict=True):
+    for side, before, now, rows in zip(("source ", "target "), old, new, old_rows, strict=True):
         if before.fingerprint != now.fingerprint and not (lines and one_side):
-            kept = int((_old_rows(before, now) >= 0).sum())
+            kept = int((rows >= 0).sum())
             added = now.size - kept
-            side, verb = "" if one_side else name, "is" if added == 1 else "are"
-            lines.append(f"of {now.size:,} {side}tokens {kept:,} keep their embedding, {added:,} {verb} new")
+            tokens, verb = "tokens" if one_side else f"{side}tokens", "is" if added == 1 else "are"
+            lines.append(f"of {now.size:,} {tokens} {kept:,} keep their embedding, {added:,} {verb} new")
     return lines
 
 
@@ -260,11 +230,8 @@ def _freeze(model: nn.Module, patterns: Iterable[str]) -> None:
     for pattern in patterns:
         matches = [name for name in parameters if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
         if not matches:
-            modules = {name.rsplit(".", depth)[0] for name in parameters for depth in range(name.count(".") + 1)}
-            suggestion = did_you_mean(pattern, modules)
-            hint = suggestion if suggestion.startswith(" Did") else ""
-            examples = ", ".join(list(parameters)[:: max(1, len(parameters) // 3)][:3])
-            raise ConfigError(f"train.freeze: no parameter is called {pattern}.{hint} Names are such as {examples}")
+            modules = {name.partition(".")[0] for name in parameters}
+            raise ConfigError(f"train.freeze: no parameter is called {pattern}.{did_you_mean(pattern, modules)}")
         for name in matches:
             parameters[name].requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):

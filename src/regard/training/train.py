@@ -350,9 +350,9 @@ def _make_model(
     """The model of update 0, and messages about the model it starts from."""
     torch.manual_seed(config.train.seed)
     model = build(config.model, device)
-    start = load_start(model, request.origins, tokenizers)
-    trained = set_trained(model, config, start.new)
-    return model, [line for line in (start.report, trained) if line]
+    report, new = load_start(model, request.origins, tokenizers)
+    trained = set_trained(model, config, new)
+    return model, [line for line in (report, trained) if line]
 
 
 def _has_model(out: Path, say: Say) -> bool:
