@@ -22,7 +22,7 @@ from regard.decoding import Constraints, Tree
 from regard.decoding import beam as search
 from regard.models.contract import Record, State
 from regard.models.layers import ACTIVATIONS
-from regard.training.optimizer import noam
+from regard.training.optimizer import learning_rate
 
 FOLDER = Path(__file__).parent / "figures"
 BLUE, ORANGE, TEAL = "#3b82f6", "#f97316", "#14a38b"
@@ -143,7 +143,7 @@ def schedule() -> str:
     for i, (size, warmup, colour) in enumerate(kinds):
         config = TrainConfig(learning_rate=1.0, schedule="noam", warmup=warmup)
         steps = sorted({*range(1, last + 1, 250), warmup})
-        points = [(left + width * u / last, top + height * (1 - noam(u, config, size) / peak)) for u in steps]
+        points = [(left + width * u / last, top + height * (1 - learning_rate(u, config, size) / peak)) for u in steps]
         lines.append(stroke(points, colour, stroke_width=2.2))
         y = 30 + 22 * i
         lines += [stroke([(330, y), (354, y)], colour, stroke_width=2.2)]

@@ -105,12 +105,12 @@ def test_uniform_attention_gives_no_alignment() -> None:
 @pytest.mark.parametrize(
     ("values", "links", "message"),
     [
-        (["model.family=gpt", "train.guided_alignment=0.1"], False, "and a gpt has none"),
-        (["model.family=bert", "train.guided_alignment=0.1"], False, "and a bert has none"),
+        (["model.family=gpt", "train.guided_alignment=0.1"], False, "model.family = gpt has none"),
+        (["model.family=bert", "train.guided_alignment=0.1"], False, "model.family = bert has none"),
         (
             ["model.family=rnn", "model.score=none", "train.guided_alignment=0.1"],
             False,
-            "model.score = none has no attention",
+            "model.score = none has none",
         ),
         ([], True, "give its weight, such as --set train.guided_alignment=0.05"),
         (["train.guided_alignment=0.1", "text.bpe_dropout=0.1"], True, "set text.bpe_dropout=0"),

@@ -7,7 +7,7 @@ import torch
 
 from regard.config import TrainConfig
 from regard.models import build
-from regard.training.optimizer import allocate_state, inverse_sqrt, learning_rate, make_optimizer, noam
+from regard.training.optimizer import allocate_state, learning_rate, make_optimizer
 from tests.models.families import ALL
 
 FAMILIES = {name: ALL[name] for name in ("transformer", "rnn-additive-input-gru", "gpt", "bert")}
@@ -17,14 +17,14 @@ FAMILIES = {name: ALL[name] for name in ("transformer", "rnn-additive-input-gru"
 def test_noam_is_the_papers_formula(update: int) -> None:
     config = TrainConfig(learning_rate=2.0, schedule="noam", warmup=4000)
     expected = 2.0 * 512**-0.5 * min(update**-0.5, update * 4000**-1.5)
-    assert noam(update, config, 512) == pytest.approx(expected, rel=1e-12)
+    assert learning_rate(update, config, 512) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("update", [1, 10, 999])
 def test_noam_and_inverse_sqrt_are_one_curve(update: int) -> None:
     config = TrainConfig(learning_rate=1.0, schedule="noam", warmup=10)
-    peak = TrainConfig(learning_rate=noam(10, config, 64), schedule="inverse_sqrt", warmup=10)
-    assert noam(update, config, 64) == pytest.approx(inverse_sqrt(update, peak, 64), rel=1e-12)
+    peak = TrainConfig(learning_rate=learning_rate(10, config, 64), schedule="inverse_sqrt", warmup=10)
+    assert learning_rate(update, config, 64) == pytest.approx(learning_rate(update, peak, 64), rel=1e-12)
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])

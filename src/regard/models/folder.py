@@ -62,14 +62,14 @@ def save_model(
 
 
 def load_model(
-    folder: Path, device: torch.device | str = "cpu", *, dtype: torch.dtype | None = None, config: Config | None = None
+    folder: Path, device: torch.device | str = "cpu", config: Config | None = None
 ) -> tuple[nn.Module, Config]:
-    """The model of a folder in eval mode, in the precision of its file or in `dtype`, and its config."""
+    """The model of a folder in eval mode and in the precision of its file, and its config."""
     config = load_config(folder) if config is None else config
     tensors = load_weights(folder)
     model = build(config.model, "meta")
     check_shapes(model, tensors, folder / MODEL)
-    dtype = dtype or functools.reduce(torch.promote_types, [tensor.dtype for tensor in tensors.values()])
+    dtype = functools.reduce(torch.promote_types, [tensor.dtype for tensor in tensors.values()])
     # The weights are copied, so that they no longer depend on the file and shared modules stay shared.
     model = model.to(dtype).to_empty(device=device)
     copy_weights(model, tensors, folder / MODEL)
@@ -130,13 +130,17 @@ def load_config(folder: Path) -> Config:
 
 
 def load_weights(folder: Path) -> dict[str, Tensor]:
-    """The tensors of a model folder or a checkpoint; a checksum mismatch is an error."""
+    """The tensors of a model folder; a checksum mismatch is an error."""
     path = folder / MODEL
     if not path.is_file():
         reason = "its training has not ended" if (folder / "checkpoints").is_dir() else "it is not a model folder"
         raise FolderError(f"{folder} has no {MODEL}: {reason}")
     folders.verify(folder, only=[MODEL])
-    return read_tensors(path)
+    try:
+        with clear_os_errors(path, "read"):
+            return load_file(path)
+    except SafetensorError as error:
+        raise FolderError(f"{path} is damaged or truncated: {error}") from error
 
 
 def named_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -186,12 +190,3 @@ def _umask() -> int:
     umask = os.umask(0o022)
     os.umask(umask)
     return umask
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read a safetensors file."""
-    try:
-        with clear_os_errors(path, "read"):
-            return load_file(path)
-    except SafetensorError as error:
-        raise FolderError(f"{path} is damaged or truncated: {error}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from regard.models.folder import MODEL
 from regard.training import journal
 from regard.training.checkpoint import PROGRESS, latest_checkpoint
 from regard.training.clock import format_duration
-from regard.training.events import Observer
+from regard.training.events import Observer, Say
 from regard.training.train import train
 from regard.translation.explain import Explanation, explain
 from regard.translation.loading import load
@@ -37,8 +37,6 @@ SENTENCES = (
 )
 PAGES = ("index.html", "evaluation.html", *(f"sentence-{number}.html" for number in range(1, 1 + len(SENTENCES))))
 FACTS = "demo.json"
-
-Say = Callable[[str], None]
 
 
 def run(out: Path, *, updates: int | None, device: str, say: Say, observe: Observer) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from regard.models import build
 from regard.training import journal
 from regard.training.data import Files, make_tokenizers, prepare
 from regard.training.distributed import Runtime
+from regard.training.events import Say
 from regard.training.planning import time_updates
 from regard.translation.explain import explain
 from regard.translation.translator import Translator
@@ -63,8 +64,6 @@ POLL_SECONDS = 0.5
 PROBE_SECONDS = 1.0  # to time the updates of one model
 TRANSLATIONS = "test.fr"  # in a model's folder
 MIN_SECONDS_IN_MINUTES = 180  # from here on, the page shows time in minutes
-
-Say = Callable[[str], None]
 
 
 class Racer(NamedTuple):

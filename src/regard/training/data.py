@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,12 +22,10 @@ from regard.text.dataset import Dataset, join, split
 from regard.text.files import read_continuous, read_lines
 from regard.text.tokenizer import Tokenizer, Tokenizers, suggest_vocabulary
 from regard.text.tokenizer import train as train_tokenizer
+from regard.training.events import Say
 
 MIN_VALIDATION_BATCH_TOKENS = 4096  # padded tokens of a validation batch, if train.batch_tokens is smaller
 CACHE = "prepared"  # the folder of the cache that holds prepared corpora
-
-Say = Callable[[str], None]
-"""Shows a message to the user."""
 
 
 @dataclass(frozen=True)

@@ -83,3 +83,5 @@ class SaveEvent:
 Event = StartEvent | UpdateEvent | ProblemEvent | ValidationEvent | SaveEvent
 Observer = Callable[[Event], None]
 """Called with an event after every update, validation, save or problem."""
+Say = Callable[[str], None]
+"""Called with a message for the user."""

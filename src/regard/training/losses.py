@@ -47,10 +47,19 @@ def batch_loss(
     """
     if config.r_drop:
         batch = batch.map_tensors(lambda tensor: torch.cat([tensor, tensor]))
-    logits, alignment_loss = _forward(model, batch, config)
-    function = logits_loss_function or logits_loss
-    loss, nll = function(logits, _labels(logits, batch), config.label_smoothing, config.r_drop)
-    return BatchLoss(loss + alignment_loss / (2 if config.r_drop else 1), nll)
+    record: Record | None = {} if config.guided_alignment else None
+    logits = model(batch) if record is None else model(batch, record)
+    labels = batch.target_out
+    if logits.dim() == 2:  # masked language modelling: the logits of the masked tokens only
+        labels = labels[labels != IGNORE_INDEX]
+    loss, nll = (logits_loss_function or logits_loss)(logits, labels, config.label_smoothing, config.r_drop)
+    if record is not None:
+        layers = [name for name in record if name.endswith(".cross")]
+        weights = record[layers[max(len(layers) - 2, 0)]]
+        alignment = attention_alignment(weights, batch) if batch.alignment is None else batch.alignment
+        passes = 2 if config.r_drop else 1
+        loss = loss + config.guided_alignment * guided_alignment_loss(weights, alignment) / passes
+    return BatchLoss(loss, nll)
 
 
 def logits_loss(logits: Tensor, labels: Tensor, label_smoothing: float, r_drop: float) -> BatchLoss:
@@ -59,23 +68,6 @@ def logits_loss(logits: Tensor, labels: Tensor, label_smoothing: float, r_drop: 
     if not r_drop:
         return BatchLoss(loss, nll)
     return BatchLoss(loss / 2 + r_drop * r_drop_divergence(logits, labels) / 4, nll / 2)
-
-
-def _forward(model: nn.Module, batch: Batch, config: TrainConfig) -> tuple[Tensor, Tensor | float]:
-    """The logits, and the weighted loss of guided alignment."""
-    if not config.guided_alignment:
-        return model(batch), 0.0
-    record: Record = {}
-    logits = model(batch, record)
-    layers = [name for name in record if name.endswith(".cross")]
-    weights = record[layers[max(len(layers) - 2, 0)]]
-    alignment = attention_alignment(weights, batch) if batch.alignment is None else batch.alignment
-    return logits, config.guided_alignment * guided_alignment_loss(weights, alignment)
-
-
-def _labels(logits: Tensor, batch: Batch) -> Tensor:
-    """The labels of these logits: the whole target, or for masked language modelling only the masked tokens."""
-    return batch.target_out if logits.dim() == 3 else batch.target_out[batch.target_out != IGNORE_INDEX]
 
 
 # Cross-entropy
@@ -173,11 +165,9 @@ def check_guided_alignment(config: Config, alignments: bool) -> None:
         raise ConfigError(
             "--alignments are for guided alignment: give its weight, such as --set train.guided_alignment=0.05"
         )
-    if not config.train.guided_alignment:
-        return
-    if config.model.family in ("gpt", "bert"):
-        raise ConfigError(f"train.guided_alignment needs attention to a source, and a {config.model.family} has none")
-    if config.model.score == "none":
-        raise ConfigError("train.guided_alignment needs attention to a source, and model.score = none has no attention")
+    for field, values in (("family", ("gpt", "bert")), ("score", ("none",))):
+        value = getattr(config.model, field)
+        if config.train.guided_alignment and value in values:
+            raise ConfigError(f"train.guided_alignment needs attention to a source: model.{field} = {value} has none")
     if alignments and config.text.bpe_dropout:
         raise ConfigError("--alignments need one segmentation of each word: set text.bpe_dropout=0, or leave them out")

@@ -6,7 +6,7 @@ import importlib.util
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from regard.inspection import drawing, film
 from regard.training import journal
 from regard.training.card import describe_machine
 from regard.training.clock import format_duration
-from regard.training.events import Event, Observer, ProblemEvent, StartEvent, UpdateEvent, ValidationEvent
+from regard.training.events import Event, Observer, ProblemEvent, Say, StartEvent, UpdateEvent, ValidationEvent
 from regard.training.loop import Training
 
 BOARD = "tensorboard"  # the folder of TensorBoard files in a run's folder
@@ -26,8 +26,6 @@ FILES = ("training.png", "training.svg", "film.html", film.FILM, BOARD)
 RECENT_UPDATES = 50  # updates over which the displayed loss and speed are averaged
 LINE_EVERY = 60.0  # seconds between two plain lines without a validation
 SCORE_FORMATS = {"bleu": ("BLEU", "{:.2f}"), "chrf": ("chrF", "{:.2f}"), "valid_loss": ("valid loss", "{:.3f}")}
-
-Say = Callable[[str], None]
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -12,73 +11,33 @@ from regard.attention.positions import Learned
 from regard.config import TrainConfig
 from regard.models.lora import has_frozen_rows
 
-Schedule = Callable[[float, TrainConfig, int], float]
-
-
-def _warmup(update: float, warmup: int) -> float:
-    return min(1.0, update / warmup) if warmup else 1.0
-
-
-def noam(update: float, config: TrainConfig, size: int) -> float:
-    """The schedule of Vaswani et al. (2017), size^-0.5 min(u^-0.5, u w^-1.5), times `learning_rate`."""
-    warmup = max(config.warmup, 1)
-    return config.learning_rate / math.sqrt(size) * min(1 / math.sqrt(update), update / math.sqrt(warmup) ** 3)
-
-
-def inverse_sqrt(update: float, config: TrainConfig, size: int) -> float:
-    """Linear warm-up to `learning_rate`, then decay as 1 / sqrt(update); noam with a given peak."""
-    warmup = max(config.warmup, 1)
-    return config.learning_rate * min(update / warmup, math.sqrt(warmup / update))
-
-
-def cosine(update: float, config: TrainConfig, size: int) -> float:
-    """Linear warm-up, then cosine decay to a tenth of the peak."""
-    decay = 0.5 * (1 + math.cos(math.pi * _decay_progress(update, config, end=config.updates)))
-    return config.learning_rate * _warmup(update, config.warmup) * (0.1 + 0.9 * decay)
-
-
-def linear(update: float, config: TrainConfig, size: int) -> float:
-    """Linear warm-up, then linear decay that would reach zero after the last update."""
-    return (
-        config.learning_rate
-        * _warmup(update, config.warmup)
-        * (1 - _decay_progress(update, config, end=config.updates + 1))
-    )
-
-
-def constant(update: float, config: TrainConfig, size: int) -> float:
-    """Linear warm-up, then no decay."""
-    return config.learning_rate * _warmup(update, config.warmup)
-
-
-def _decay_progress(update: float, config: TrainConfig, *, end: int) -> float:
-    """Progress of the decay: 0 at the end of the warm-up, 1 at update `end`."""
-    start = max(config.warmup, 1)
-    return min(1.0, max(0, update - start) / max(1, end - start))
-
-
-SCHEDULES: dict[str, Schedule] = {
-    "noam": noam,
-    "inverse_sqrt": inverse_sqrt,
-    "cosine": cosine,
-    "linear": linear,
-    "constant": constant,
-}
-
 
 def learning_rate(update: float, config: TrainConfig, size: int) -> float:
     """The learning rate of an update, counted from 1, by the schedule of the config; `size` is model.size.
 
     With --minutes, `update` is the position by time, in a schedule of `train.updates`.
     """
-    return SCHEDULES[config.schedule](update, config, size)
+    peak, warmup = config.learning_rate, max(config.warmup, 1)
+    if config.schedule == "noam":  # Vaswani et al. (2017): size^-0.5 min(u^-0.5, u w^-1.5)
+        return peak / math.sqrt(size) * min(1 / math.sqrt(update), update / math.sqrt(warmup) ** 3)
+    if config.schedule == "inverse_sqrt":  # noam with a given peak
+        return peak * min(update / warmup, math.sqrt(warmup / update))
+    if config.warmup:
+        peak *= min(1.0, update / config.warmup)
+    if config.schedule == "constant":
+        return peak
+    end = config.updates + (config.schedule == "linear")  # linear: zero would come after the last update
+    decayed = min(1.0, max(0, update - warmup) / max(1, end - warmup))
+    if config.schedule == "linear":
+        return peak * (1 - decayed)
+    return peak * (0.1 + 0.9 * (0.5 * (1 + math.cos(math.pi * decayed))))  # cosine, to a tenth of the peak
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     """Fused AdamW with weight decay on matrices only: not on biases, norms or embeddings."""
+    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding | Learned)}
     decayed: list[nn.Parameter] = []
     not_decayed: list[nn.Parameter] = []
-    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding | Learned)}
     for parameter in model.parameters():
         if parameter.requires_grad:
             is_matrix = parameter.dim() == 2 and id(parameter) not in embeddings and not has_frozen_rows(parameter)

@@ -21,6 +21,7 @@ from regard.memory import free_memory
 from regard.training.clock import RESERVE_SHARE, format_duration, make_clock
 from regard.training.data import Data
 from regard.training.distributed import Runtime
+from regard.training.events import Say
 from regard.training.loop import Training
 from regard.training.sizing import Facts, choose, describe, epoch_seconds, tokens_per_update, update_seconds
 
@@ -29,7 +30,6 @@ MAX_TIMED_UPDATES = 60
 WARM_UPDATES = 4  # on a GPU not timed: they choose kernels, allocate memory and capture graphs
 CPU_TIMED_TOKENS = 1024  # in an update that is timed on a CPU: enough to see its speed
 
-Say = Callable[[str], None]
 MakeModel = Callable[[Config], nn.Module]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,6 +19,7 @@ from regard.models.folder import MODEL, load_config, load_weights
 from regard.models.lora import NewParameters, add_lora
 from regard.models.warm_start import check_warm_config, warm_config, warm_weights
 from regard.text.tokenizer import Tokenizer, Tokenizers
+from regard.training.events import Say
 
 TOKEN_ROWS = {
     "source.token.weight": 0, "source.weight": 0, "head.bias": 0,
@@ -80,7 +81,7 @@ def origin_checksums(origins: Iterable[Path]) -> str:
 # Tokenizers
 
 
-def reuse_tokenizers(origins: Sequence[Path], text: TextConfig, say: Callable[[str], None]) -> Tokenizers | None:
+def reuse_tokenizers(origins: Sequence[Path], text: TextConfig, say: Say) -> Tokenizers | None:
     """The tokenizers of the folders with the tags of this run; None without folders or if the config sets others."""
     if not origins:
         return None

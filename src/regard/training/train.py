@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +43,7 @@ from regard.training.checkpoint import (
 from regard.training.clock import make_clock
 from regard.training.data import check_lengths, make_tokenizers, prepare
 from regard.training.distributed import Runtime, init_runtime
-from regard.training.events import Observer
+from regard.training.events import Observer, Say
 from regard.training.loop import Training, averaged_updates
 from regard.training.observers import PlainLines, draw, observing
 from regard.training.planning import complete_config, time_machine
@@ -65,7 +65,6 @@ from regard.training.validation import ValidationSet, final_scores, validate, va
 from regard.translation.loading import load
 
 SCORE_LABELS = {**SCORE_NAMES, "loss": "validation loss"}
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
