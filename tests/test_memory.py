@@ -22,6 +22,13 @@ def holding(most: int) -> object:
     return double
 
 
+@pytest.fixture
+def _no_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Collecting garbage takes long in a process that has imported as much as the tests have."""
+    monkeypatch.setattr("regard.memory.gc.collect", lambda: 0)
+
+
+@pytest.mark.usefixtures("_no_collection")
 @pytest.mark.parametrize("most", [1, 2, 3, 7, 100])
 def test_work_in_parts_gives_all_results(most: int) -> None:
     parts = in_parts(holding(most), list(range(7)), in_halves)  # type: ignore[arg-type]
@@ -29,6 +36,7 @@ def test_work_in_parts_gives_all_results(most: int) -> None:
     assert max(map(len, parts)) <= most
 
 
+@pytest.mark.usefixtures("_no_collection")
 def test_work_that_cannot_be_split_raises_the_out_of_memory_error() -> None:
     with pytest.raises(torch.cuda.OutOfMemoryError, match="as if"):
         in_parts(holding(0), list(range(7)), in_halves)  # type: ignore[arg-type]

@@ -68,10 +68,3 @@ def test_a_model_without_lora_merges_to_itself() -> None:
 def test_a_rank_that_is_not_low_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"train.lora_rank \(17\) must be at most \d+ for a"):
         add_lora(build(ALL["transformer"]), 17, {})
-
-
-@pytest.mark.slow
-def test_lora_can_be_compiled() -> None:
-    model, _, batch = with_lora("transformer")
-    compiled = torch.compile(model, backend="aot_eager")
-    torch.testing.assert_close(compiled(batch), model(batch))
