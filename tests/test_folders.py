@@ -85,10 +85,11 @@ def test_force_replaces_a_folder_that_is_not_empty(tmp_path: Path) -> None:
 def test_the_old_folder_is_restored_when_the_rename_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "old").touch()
-    rename = os.rename
+    rename, calls = os.rename, []
 
     def failing(source: Path, target: Path) -> None:
-        if source.name.startswith(".regard-new"):
+        calls.append(target.name)
+        if calls == [calls[0], "x"]:  # the new folder, after the old one was renamed
             raise OSError(errno.EIO, "no")
         rename(source, target)
 
@@ -192,18 +193,18 @@ def test_a_folder_is_renamed_before_it_is_deleted(tmp_path: Path, monkeypatch: p
 
 def test_only_leftovers_of_killed_runs_are_deleted(tmp_path: Path) -> None:
     fill(tmp_path)
-    (tmp_path / ".regard-new-1111111111111111").touch()  # young: perhaps another process is writing it
-    (tmp_path / ".regard-new-0123456789abcdef").mkdir()
-    (tmp_path / ".regard-new-0123456789abcdef" / "part").touch()
-    (tmp_path / ".regard-old-0123456789abcdef").touch()
-    (tmp_path / ".regard-new-mine").touch()
+    (tmp_path / ".regard-1111111111111111").touch()  # young: perhaps another process is writing it
+    (tmp_path / ".regard-0123456789abcdef").mkdir()
+    (tmp_path / ".regard-0123456789abcdef" / "part").touch()
+    (tmp_path / ".regard-fedcba9876543210").touch()
+    (tmp_path / ".regard-mine").touch()
     (tmp_path / ".hidden").touch()
     for path in tmp_path.iterdir():
         if "1111" not in path.name:
             os.utime(path, (0, 0))
     with folders.atomic_folder(tmp_path / "x", force=False):
         pass  # deletes leftovers beside it
-    left = [".hidden", ".regard-new-1111111111111111", ".regard-new-mine", "a", "b", "x"]
+    left = [".hidden", ".regard-1111111111111111", ".regard-mine", "a", "b", "x"]
     assert sorted(path.name for path in tmp_path.iterdir()) == left
 
 
@@ -299,8 +300,8 @@ def test_a_lock_is_free_when_its_block_ends(tmp_path: Path) -> None:
 
 
 def test_locking_deletes_leftovers_in_the_folder_and_one_level_below(tmp_path: Path) -> None:
-    (tmp_path / "checkpoints" / ".regard-new-0123456789abcdef").mkdir(parents=True)
-    (tmp_path / ".regard-old-0123456789abcdef").touch()
+    (tmp_path / "checkpoints" / ".regard-0123456789abcdef").mkdir(parents=True)
+    (tmp_path / ".regard-fedcba9876543210").touch()
     with folders.lock_folder(tmp_path):
         assert hidden(tmp_path) + hidden(tmp_path / "checkpoints") == []
 

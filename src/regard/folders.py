@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
 from regard.errors import FolderError, RunError
 
@@ -26,8 +26,7 @@ CHECKSUMS = "checksums.json"
 LOCK = ".lock"
 DAY = 24 * 3600.0
 
-# Temporary names: "new" is being written, "old" is being deleted.
-_TEMPORARY = re.compile(r"\.regard-(new|old)-[0-9a-f]{16}")
+_TEMPORARY = re.compile(r"\.regard-[0-9a-f]{16}")  # the name of what is being written or deleted
 
 
 def cache(name: str) -> Path:
@@ -86,7 +85,7 @@ def atomic_file(path: Path, *, force: bool) -> Iterator[BinaryIO]:
         if not force:
             _check_free(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        new = _temporary_name(path.parent, "new")
+        new = _temporary_name(path.parent)
         try:
             with open(new, "xb") as file:
                 yield file
@@ -148,7 +147,7 @@ def _check_free(path: Path) -> None:
 @contextlib.contextmanager
 def _temporary_folder(parent: Path) -> Iterator[Path]:
     delete_leftovers(parent)
-    new = _temporary_name(parent, "new")
+    new = _temporary_name(parent)
     new.mkdir()
     try:
         yield new
@@ -156,12 +155,12 @@ def _temporary_folder(parent: Path) -> Iterator[Path]:
         _erase(new)
 
 
-def _temporary_name(parent: Path, kind: Literal["new", "old"]) -> Path:
-    return parent / f".regard-{kind}-{secrets.token_hex(8)}"
+def _temporary_name(parent: Path) -> Path:
+    return parent / f".regard-{secrets.token_hex(8)}"
 
 
 def _rename_old(path: Path) -> Path:
-    old = _temporary_name(path.parent, "old")
+    old = _temporary_name(path.parent)
     os.rename(path, old)
     fsync(path.parent)
     return old

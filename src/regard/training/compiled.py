@@ -12,10 +12,8 @@ import torch._inductor.config
 from torch import Tensor, nn
 
 from regard.attention import Memory
-from regard.attention.multihead import Rotation
 from regard.models.blocks import Block
-from regard.models.cache import Cache, NewTokens
-from regard.models.contract import Record
+from regard.models.cache import Cache
 from regard.models.layers import Embedding
 from regard.training.losses import LogitsLoss, logits_loss
 
@@ -53,34 +51,20 @@ def _use(block: Block, encode: Any, decode: Any) -> None:
     """Replace a block's methods. The compiled code takes no layer name or record, so that all layers share it."""
     eager_encode, eager_decode = block.encode, block.decode
 
-    def train_encode(
-        x: Tensor, mask: Tensor | None, rotation: Rotation | None, record: Record | None, name: str
-    ) -> Tensor:
+    def train_encode(*arguments: Any) -> Tensor:
+        *inputs, record, _name = arguments
         if record is not None or not torch.is_grad_enabled():
-            return eager_encode(x, mask, rotation, record, name)
-        output: Tensor = encode(block, x, mask, rotation)
+            return eager_encode(*arguments)
+        output: Tensor = encode(block, *inputs)
         return output
 
-    def train_decode(
-        x: Tensor,
-        layer: int,
-        cache: Cache,
-        new: NewTokens,
-        source: Memory | None,
-        source_mask: Tensor | None,
-        rotation: Rotation | None,
-        record: Record | None,
-        name: str,
-    ) -> tuple[Tensor, Memory]:
+    def train_decode(x: Tensor, layer: int, cache: Cache, *arguments: Any) -> tuple[Tensor, Memory]:
+        *inputs, record, _name = arguments
         if record is not None or cache.layers or cache.capacity or not torch.is_grad_enabled():
-            return eager_decode(x, layer, cache, new, source, source_mask, rotation, record, name)
-        return decode(block, x, new, source, source_mask, rotation), NO_MEMORY
+            return eager_decode(x, layer, cache, *arguments)
+        return decode(block, x, *inputs), NO_MEMORY
 
-    block.encode, block.decode = train_encode, train_decode  # type: ignore[method-assign]
-
-
-def _encode(block: Block, x: Tensor, mask: Tensor | None, rotation: Rotation | None) -> Tensor:
-    return Block.encode(block, x, mask, rotation, None, "")
+    block.encode, block.decode = train_encode, train_decode  # type: ignore[method-assign, assignment]
 
 
 # training never uses a KV cache, and a compiled function that returned one would compute its gradient
@@ -88,12 +72,9 @@ NO_MEMORY = Memory(torch.empty(0), torch.empty(0))
 EMPTY_CACHE = Cache((), torch.empty(0), torch.empty(0), length=0, unpadded=True, capacity=0)
 
 
-def _decode(
-    block: Block,
-    x: Tensor,
-    new: NewTokens,
-    source: Memory | None,
-    source_mask: Tensor | None,
-    rotation: Rotation | None,
-) -> Tensor:
-    return Block.decode(block, x, 0, EMPTY_CACHE, new, source, source_mask, rotation, None, "")[0]
+def _encode(block: Block, *inputs: Any) -> Tensor:
+    return Block.encode(block, *inputs, None, "")  # type: ignore[call-arg]
+
+
+def _decode(block: Block, x: Tensor, *inputs: Any) -> Tensor:
+    return Block.decode(block, x, 0, EMPTY_CACHE, *inputs, None, "")[0]  # type: ignore[call-arg]

@@ -29,7 +29,8 @@ MAX_GRAPHS = 64  # each graph holds its own copy of the kernels' arguments
 SPARE_BYTES = 64 << 20  # GPU memory left free for a capture beyond what its pass needs
 NO_EXAMPLES = np.zeros(0, np.int64)
 
-Shape = tuple[tuple[int, ...] | None, ...]
+Shape = tuple[torch.Size | None, ...]
+"""The shapes of a batch's tensors: a CUDA graph is replayed for equal shapes only."""
 
 
 class CapturedPass(NamedTuple):
@@ -62,11 +63,6 @@ class Gradients:
         self._scale = torch.zeros((), device=runtime.device)
         self.nll = torch.zeros((), device=runtime.device)
 
-    @property
-    def graphs(self) -> int:
-        """The number of CUDA graphs captured so far."""
-        return len(self._graphs)
-
     def zero(self) -> None:
         """Set the gradients and the loss to zero."""
         self.nll.zero_()
@@ -87,15 +83,16 @@ class Gradients:
         if not self.uses_graphs:
             self._backward(batch, scale, last=last)
             return
-        shape = _shape(batch)
+        shape = tuple(value.shape if isinstance(value, Tensor) else None for value in batch)
         if shape not in self._graphs and len(self._graphs) < MAX_GRAPHS:
             self._graphs[shape] = self._capture(batch)
         if shape not in self._graphs:
             self._backward(batch, scale, last=last)
             return
         graph, inputs = self._graphs[shape]
-        for graph_input, tensor in zip(_tensors(inputs), _tensors(batch), strict=True):
-            graph_input.copy_(tensor, non_blocking=True)
+        for graph_input, tensor in zip(inputs, batch, strict=True):
+            if isinstance(graph_input, Tensor) and isinstance(tensor, Tensor):
+                graph_input.copy_(tensor, non_blocking=True)
         self._scale.fill_(scale)
         graph.replay()
 
@@ -172,12 +169,3 @@ def autocast(config: TrainConfig, device: torch.device) -> torch.autocast:
     supported = device.type == "cuda" and supports_bf16("cuda")
     bf16 = config.precision == "bf16" or (config.precision == "auto" and supported)
     return torch.autocast(device.type, torch.bfloat16, enabled=bf16)
-
-
-def _tensors(batch: Batch) -> list[Tensor]:
-    return [value for value in batch if isinstance(value, Tensor)]
-
-
-def _shape(batch: Batch) -> Shape:
-    """The shapes of a batch's tensors: a CUDA graph is replayed for equal shapes only."""
-    return tuple(tuple(value.shape) if isinstance(value, Tensor) else None for value in batch)
