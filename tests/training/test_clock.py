@@ -22,7 +22,7 @@ from regard.training.events import Event, SaveEvent, UpdateEvent, ValidationEven
 from regard.training.loop import Training
 from regard.training.planning import complete_config, gather_facts
 from regard.training.sizing import CHOSEN_FIELDS
-from tests.training.processes import run
+from tests.training.processes import launch
 from tests.training.runs import ignore, make_config, make_data, make_training, no_validation, write_corpus
 
 ALONE = Runtime(find_device("cpu"), 0, 1)
@@ -139,8 +139,8 @@ def test_minutes_that_are_used_up_end_a_run_after_one_update(corpus: Path, tmp_p
 
 @pytest.mark.slow
 def test_two_processes_follow_the_clock_of_the_first(corpus: Path, tmp_path: Path) -> None:
-    losses = run(tmp_path, corpus, 2, minutes=0.25, updates=100)
-    progress = load_checkpoint(checkpoints(tmp_path)[-1]).progress
+    ((losses,), _), _ = launch(tmp_path, corpus, [{"folder": "run", "minutes": 0.25, "updates": 100}])
+    progress = load_checkpoint(checkpoints(tmp_path / "run")[-1]).progress
     assert progress["finished"]
     assert progress["position"] == 100
     assert progress["update"] == len(losses) > 1
