@@ -18,10 +18,10 @@ Family = Literal["rnn", "transformer", "bert", "gpt"]
 Positions = Literal["sinusoidal", "sinusoidal_halves", "learned", "rotary"]
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu"]
 Score = Literal["auto", "none", "additive", "dot", "scaled_dot", "general", "cosine"]
-TokenizerKind = Literal["bpe", "wordpiece", "characters", "words"]
+TokenizerKind = Literal["bpe", "unigram", "wordpiece", "characters", "words"]
 
 CLEANING = ("empty", "long", "ratio", "control", "copy", "script", "duplicate")  # in the order they are applied
-EXACT_TOKENIZERS = ("bpe", "characters")  # these decode to exactly the text they encoded
+EXACT_TOKENIZERS = ("bpe", "unigram", "characters")  # these decode to exactly the text they encoded
 MAX_LAYERS = 1_000
 MAX_SIZE = 10_000_000  # of any one dimension of a model: far more than any computer can hold
 PRODUCT_SCORES = ("dot", "scaled_dot", "cosine")  # these need query and key of the same size
@@ -209,7 +209,7 @@ class TextConfig:
     """From text to token ids: tokenization and cleaning."""
 
     tokenizer: TokenizerKind = "bpe"
-    """Kind of tokenizer: bpe (byte-level: nothing is unknown), wordpiece, characters or words."""
+    """Kind of tokenizer: bpe (byte-level: nothing is unknown), unigram, wordpiece, characters or words."""
     vocabulary: int = 0
     """Vocabulary size to learn, special tokens included; 0: chosen from the data."""
     shared: bool = True

@@ -205,7 +205,7 @@ def test_the_chosen_hypothesis_is_a_path_of_the_tree(tokenizer: Tokenizer) -> No
 # Words.
 
 
-@pytest.mark.parametrize("kind", ["bpe", "wordpiece", "words", "characters"])
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece", "words", "characters"])
 def test_every_word_of_the_text_is_a_word_of_the_trace(kind: Any) -> None:
     text = "the old  cat sat."
     tokenizer = train([text, *map(chr, range(97, 123))] * 5, kind=kind, vocabulary=500)

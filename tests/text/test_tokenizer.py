@@ -41,7 +41,7 @@ CORPORA = [
     "word_alignment_gold/jaen.test.ja.gz",
     "word_alignment_gold/zhen.test.zh.gz",
 ]
-KINDS = ["bpe", "wordpiece", "characters", "words"]
+KINDS = ["bpe", "unigram", "wordpiece", "characters", "words"]
 LOSSLESS = ["bpe", "characters"]
 TEXTS = [
     "the man with the red hat is looking at the boats in the harbour",
@@ -120,7 +120,7 @@ def test_the_name_of_a_special_token_is_plain_text(tokenizers: dict[str, Tokeniz
     assert not {0, 1, 2, 4} & set(ids)
 
 
-@pytest.mark.parametrize("kind", ["bpe", "characters"])
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "characters"])
 def test_nothing_is_unknown(tokenizers: dict[str, Tokenizer], kind: str) -> None:
     assert UNKNOWN not in tokenizers[kind].encode("Ελληνικά 東京 \U0001f600 <0x41> ~")
 
@@ -147,7 +147,7 @@ def test_an_ambiguous_tag_is_refused(tag: str) -> None:
         train(TEXTS, kind="bpe", vocabulary=300, tags=[tag])
 
 
-@pytest.mark.parametrize("kind", ["wordpiece", "words"])
+@pytest.mark.parametrize("kind", ["unigram", "wordpiece", "words"])
 def test_ordinary_text_is_decoded(tokenizers: dict[str, Tokenizer], kind: str) -> None:
     tokenizer = tokenizers[kind]
     sentence = "the man is looking at two women"

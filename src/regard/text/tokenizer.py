@@ -46,6 +46,7 @@ TRANSFORMERS_CONFIG = {
 
 SPACE = "Ġ"  # a space in a byte-level vocabulary
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # the names of the tokens for byte fallback
+NEVER_CHOSEN = -1e5  # the score of a unigram token that loses to any other segmentation
 TRAINING_BATCH = 1000  # texts passed to the library at once
 MAX_CACHED_WORDS = 1 << 17  # with their ids about 30 MB; then the cache is emptied
 
@@ -270,9 +271,9 @@ def train(
 ) -> Tokenizer:
     """Train a tokenizer on texts.
 
-    `bpe` and `characters` decode every text exactly. `wordpiece` is for bert and loses spaces: "qu'un" is decoded as
-    "qu ' un"; it comes out a little different in every run, so save it before anything depends on it. Words that
-    `wordpiece` and `words` do not know are decoded as <unk>.
+    `bpe`, `unigram` and `characters` decode every text exactly. `wordpiece` is for bert and loses spaces: "qu'un" is
+    decoded as "qu ' un". `unigram` and `wordpiece` come out a little different in every run, so save them before
+    anything depends on them. Words that `wordpiece` and `words` do not know are decoded as <unk>.
     """
     check_tags(tags)
     reserved = [*SPECIALS, *tags]
@@ -286,6 +287,9 @@ def train(
     values = json.loads(engine.to_str())
     for token in values["added_tokens"]:
         token["special"] = token["content"] in SPECIALS  # tags are recognized in text, special tokens are not
+    if kind == "unigram":
+        for entry in values["model"]["vocab"][: len(reserved)]:
+            entry[1] = NEVER_CHOSEN  # "<s>" in a text is text
     end = processors.TemplateProcessing(single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", END)])
     values["post_processor"] = json.loads(end.__getstate__())
     return Tokenizer(json.dumps(values, ensure_ascii=False, indent=1) + "\n")
@@ -313,16 +317,17 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
 def _untrained(kind: TokenizerKind, vocabulary: int, reserved: list[str]) -> tuple[Engine, Any]:
     """An untrained tokenizer of this kind, and its trainer."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    if kind == "bpe":
-        engine = Engine(models.BPE())
+    if kind in ("bpe", "unigram"):
+        engine = Engine(models.BPE() if kind == "bpe" else models.Unigram())
         engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         engine.decoder = decoders.ByteLevel()
-        return engine, trainers.BpeTrainer(
+        trainer = trainers.BpeTrainer if kind == "bpe" else trainers.UnigramTrainer
+        return engine, trainer(
             vocab_size=max(vocabulary, len(reserved) + len(alphabet)),
-            min_frequency=2,
             special_tokens=reserved,
             initial_alphabet=alphabet,
             show_progress=False,
+            **({"min_frequency": 2} if kind == "bpe" else {"unk_token": "<unk>"}),
         )
     if kind == "wordpiece":
         engine = Engine(models.WordPiece(unk_token="<unk>"))
