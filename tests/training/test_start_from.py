@@ -460,6 +460,7 @@ def origin(corpus: Path) -> Path:
     return corpus / "origin"
 
 
+@pytest.mark.slow
 def test_a_run_reports_what_it_copies_and_does_not_resume_from_another_folder(
     corpus: Path, origin: Path, tmp_path: Path
 ) -> None:
@@ -474,6 +475,7 @@ def test_a_run_reports_what_it_copies_and_does_not_resume_from_another_folder(
         trains(corpus, tmp_path / "out", start_from=other)
 
 
+@pytest.mark.slow
 def test_lora_is_merged_into_a_plain_model(corpus: Path, origin: Path, tmp_path: Path) -> None:
     said = trains(corpus, tmp_path / "out", start_from=origin, config={"train.lora_rank": 2})
     assert "are trained (LoRA of rank 2)" in said
@@ -487,6 +489,7 @@ def test_lora_is_merged_into_a_plain_model(corpus: Path, origin: Path, tmp_path:
     Translator.load(tmp_path / "out").translate(["the old house"])
 
 
+@pytest.mark.slow
 def test_frozen_weights_are_saved_unchanged(corpus: Path, origin: Path, tmp_path: Path) -> None:
     trains(corpus, tmp_path / "out", start_from=origin, config={"train.freeze": "encoder"})
     before, after = load_weights(origin), load_weights(tmp_path / "out")
@@ -536,6 +539,7 @@ def test_a_model_of_two_directions_has_one_tag_for_each(corpus: Path, tmp_path: 
         Translator.load(tmp_path / "out").translate(["the old house"], tag="<2c>")
 
 
+@pytest.mark.slow
 def test_back_translated_text_is_a_corpus_beside_the_real_one(corpus: Path, tmp_path: Path) -> None:
     """The commands of docs/start-from.md."""
     words = {**TINY, "text.tokenizer": "words"}  # a model that has learned little would write bytes at random
