@@ -49,7 +49,7 @@ def test_a_wrong_value_is_refused_with_its_field_and_a_fix(values: dict[str, obj
         ({"modle": {}}, "There is no section modle. Did you mean model?"),
         ({"model": 3}, "model is a section with fields, not a value"),
         ({"text": {"continuous": True}}, "text.continuous is for model.family = gpt or bert: a transformer learns"),
-        ({"text": {"continuous": True, "tokenizer": "words"}}, "set text.tokenizer to bpe or characters"),
+        ({"text": {"continuous": True, "tokenizer": "words"}}, "set text.tokenizer to bpe or unigram or characters"),
         ({"text": {"continuous": True, "isolate_texts": True}}, "text.isolate_texts keeps its lines apart: choose one"),
     ],
 )
