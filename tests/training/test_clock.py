@@ -160,7 +160,7 @@ def completed(corpus: Path, unset: frozenset[str], **values: Any) -> tuple[Any, 
 
 
 def test_nothing_is_timed_without_minutes(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "time_machine", None)
+    monkeypatch.setattr(planning, "time_update", None)
     config, lines = completed(corpus, CHOSEN_FIELDS - {"train.updates"})
     assert config.train.updates == 12
     assert len(lines) == 1
@@ -182,12 +182,13 @@ def test_the_faster_number_of_threads_is_used(corpus: Path, monkeypatch: pytest.
         assert torch.get_num_threads() == faster
     finally:
         torch.set_num_threads(1)
-    said = ["one thread is used: it is 3.0 times as fast as 2 threads at the moment"] if faster == 1 else []
+    said = ["using one CPU thread: at the moment it is 3.0 times as fast as 2 threads"] if faster == 1 else []
     assert [line for line in lines if "thread" in line] == said
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(1e-4, ""), (6.0, r"only \d+% of an epoch fits into --minutes 1; --minutes \d+ would do")]
+    ("seconds", "said"),
+    [(1e-4, ""), (6.0, r"only \d+% of an epoch fits into --minutes 1; --minutes \d+ would be enough")],
 )
 def test_less_than_one_epoch_is_said_beforehand(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, said: str
@@ -251,7 +252,8 @@ def test_the_first_validation_is_estimated_in_updates() -> None:
 
 def test_a_search_with_more_beams_is_expected_to_take_longer(corpus: Path) -> None:
     config, data = make_data(corpus, make_config("transformer"))
-    one, eight = (make_clock(config.with_values([f"decode.beams={beams}"]), data, "cpu").total(1.0) for beams in (1, 8))
+    configs = [config.with_values([f"decode.beams={beams}"]) for beams in (1, 8)]
+    one, eight = (make_clock(config, data, "cpu").estimate(1.0) for config in configs)
     assert eight > one
 
 

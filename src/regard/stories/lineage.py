@@ -36,7 +36,7 @@ from regard.training import journal
 from regard.training.data import Files, make_tokenizers, prepare
 from regard.training.distributed import Runtime
 from regard.training.events import Say
-from regard.training.planning import time_updates
+from regard.training.planning import time_trial
 from regard.translation.explain import explain
 from regard.translation.translator import Translator
 
@@ -63,7 +63,7 @@ TRAINING_SHARE = 0.8  # of --minutes; the rest is for the corpus, scores and the
 POLL_SECONDS = 0.5
 PROBE_SECONDS = 1.0  # to time the updates of one model
 TRANSLATIONS = "test.fr"  # in a model's folder
-MIN_SECONDS_IN_MINUTES = 180  # from here on, the page shows time in minutes
+MIN_SECONDS_IN_MINUTES = 180  # the page shows longer times in minutes
 
 
 class Racer(NamedTuple):
@@ -131,7 +131,7 @@ def _plan(
     device: torch.device,
     say: Say,
 ) -> int:
-    """Write the corpus and return the updates of every model, as many as fit into the minutes; kept for later calls."""
+    """Write the corpus; return the updates of each model, as many as fit into the minutes. Later calls use the same."""
     path, data, corpus = out / "plan.json", out / "data", {"sizes": dict(sizes), **CORPUS}
     if saved := folders.read_optional(path):
         plan: dict[str, Any] = json.loads(saved)
@@ -146,10 +146,10 @@ def _plan(
     planned = updates or UPDATES
     if minutes:
         seconds = _time_updates(data, device)
-        say(", ".join(f"{name} {1000 * took:.0f}" for name, took in seconds.items()) + " ms per update")
-        at_once = _processes(device) if device.type == "cpu" else 1  # on a GPU they take turns
-        slowest = max(sum(seconds.values()) * seeds / at_once, max(seconds.values()))
-        planned = max(20, int(TRAINING_SHARE * 60 * minutes / slowest))
+        say(", ".join(f"{name} {1000 * value:.0f}" for name, value in seconds.items()) + " ms per update")
+        processes = _processes(device) if device.type == "cpu" else 1  # on a GPU they take turns
+        round_seconds = max(sum(seconds.values()) * seeds / processes, max(seconds.values()))  # one update of each
+        planned = max(20, int(TRAINING_SHARE * 60 * minutes / round_seconds))
     batch_tokens = _config(BASELINE, device).train.batch_tokens
     say(f"{planned:,} updates of {batch_tokens:,} tokens for each of {len(RECIPES)} models")
     folders.write_file(path, json.dumps({"corpus": corpus, "updates": planned}) + "\n", force=True)
@@ -187,7 +187,7 @@ def _time_updates(data: Path, device: torch.device) -> dict[str, float]:
             )
             prepared, _ = prepare([files], valid, config, tokenizers, lambda _: None)
             make_model = lambda config: build(config.model)  # noqa: E731
-            seconds[name] = time_updates(config, prepared, Runtime(device, 0, 1), PROBE_SECONDS, make_model)
+            seconds[name] = time_trial(config, prepared, Runtime(device, 0, 1), PROBE_SECONDS, make_model)
     finally:
         torch.set_num_threads(threads)
     return seconds
@@ -318,7 +318,7 @@ def _attention_maps(racers: Sequence[Racer], device: torch.device) -> dict[str, 
 
 def verdicts(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Check the papers' claim: without attention BLEU drops on long sentences, with attention it does not."""
-    found = []
+    checked = []
     for racer in results["racers"]:
         buckets = [bucket for bucket in racer["by_length"] if not bucket["small"]]
         if len(buckets) < 2:
@@ -326,14 +326,14 @@ def verdicts(results: Mapping[str, Any]) -> list[dict[str, Any]]:
         first, last = buckets[0]["bleu"], buckets[-1]["bleu"]
         lost = 1 - last / first if first else None
         if racer["name"] == BASELINE:
-            holds, claim = lost is not None and lost >= MIN_BASELINE_DROP, "falls by half at least"
+            holds, claim = lost is not None and lost >= MIN_BASELINE_DROP, "falls by at least half"
         else:
             holds, claim = lost is not None and lost <= MAX_ATTENTION_DROP, "stays within a tenth"
         holds = holds and first >= MIN_BLEU
-        found.append(
+        checked.append(
             {"name": racer["name"], "claim": claim, "first": first, "last": last, "lost": lost, "holds": holds}
         )
-    return found
+    return checked
 
 
 # The page

@@ -12,7 +12,7 @@ from regard.training.data import Data
 from regard.training.events import Event, SaveEvent, UpdateEvent, ValidationEvent
 from regard.training.validation import MAX_SENTENCES
 
-RECENT_UPDATES = 50  # whose median is the time of an update
+RECENT_UPDATES = 50  # the time of an update is the median over so many
 MIN_UPDATES = 4  # before the first estimate of the time left: the first updates are slow
 RESERVE_SHARE = 0.04  # of --minutes, so that a run ends a little early rather than late
 VALIDATION_SHARE = 0.1  # of --minutes, at most, for one validation: then it translates fewer sentences
@@ -37,15 +37,17 @@ class Clock:
         final_validations: float = 1.0,
         final_updates: float = 0.0,
     ) -> None:
-        """Before the first validation it is assumed to take as long as `validation_updates` updates. The last
-        validation and the final scores take as long as `final_validations` validations and `final_updates` updates."""
+        """`validation_updates` is the expected time of the first validation, in updates. The last validation and the
+        final scores are expected to take as long as `final_validations` validations and `final_updates` updates."""
         self.settings = settings
-        self.spent, self.prepared = 0.0, 0.0
-        """Seconds of earlier starts, and of the preparation before the first update."""
+        self.spent = 0.0
+        """Seconds of earlier starts of the run."""
+        self.prepared = 0.0
+        """Seconds before the first update."""
         self._start = time.perf_counter() if start is None else start
-        self._measured_from = time.perf_counter(), time.thread_time()
+        self._wall_start, self._cpu_start = time.perf_counter(), time.thread_time()
         self.timed_update = 0.0
-        """Seconds of an update that were measured before the first one; 0: none were."""
+        """Seconds of an update, timed before training; 0 if none was timed."""
         self.validation_updates = validation_updates
         self._final_validations, self._final_updates = final_validations, final_updates
         self._updates: deque[float] = deque(maxlen=RECENT_UPDATES)
@@ -56,7 +58,7 @@ class Clock:
         return self.spent + time.perf_counter() - self._start
 
     def observe(self, event: Event) -> None:
-        """Record the seconds of an update, a validation or a save."""
+        """Store the seconds of an update, a validation or a save."""
         if isinstance(event, UpdateEvent):
             self._updates.append(event.seconds)
         elif isinstance(event, ValidationEvent):
@@ -69,7 +71,7 @@ class Clock:
         return median(self._updates) if self._updates else self.timed_update
 
     def position(self) -> float:
-        """The position in a schedule of `train.updates` updates when another update is finished, by the time used."""
+        """The position after the next update: the share of the time used by then, times `train.updates`."""
         end = 60 * self.settings.minutes * (1 - RESERVE_SHARE) - self.end_seconds()
         used = self.elapsed() + self.update_seconds - self.prepared
         return self.settings.updates * min(1.0, used / max(end - self.prepared, 1e-9))
@@ -83,7 +85,7 @@ class Clock:
 
     def _writing_seconds(self) -> float:
         """The seconds to draw the curves and to write the folder: longer if other programs use the CPU too."""
-        wall, cpu = time.perf_counter() - self._measured_from[0], time.thread_time() - self._measured_from[1]
+        wall, cpu = time.perf_counter() - self._wall_start, time.thread_time() - self._cpu_start
         return END_SECONDS * (max(1.0, wall / max(cpu, 1e-3)) if wall > 1 else 1.0)
 
     def scoring_seconds(self) -> float | None:
@@ -103,10 +105,10 @@ class Clock:
             return max(0.0, 60 * self.settings.minutes - self.elapsed())
         if len(self._updates) < MIN_UPDATES:
             return None
-        return self.total(self.update_seconds, update)
+        return self.estimate(self.update_seconds, update)
 
-    def total(self, update_seconds: float, update: int = 0) -> float:
-        """The seconds after this update if each update takes `update_seconds`."""
+    def estimate(self, update_seconds: float, update: int = 0) -> float:
+        """The estimated seconds from `update` to the end of the run, if each update takes `update_seconds`."""
         settings = self.settings
         validation = self._validation or self.validation_updates * update_seconds
         validations, saves = (
@@ -122,9 +124,9 @@ def make_clock(config: Config, data: Data, device: str, *, start: float | None =
     is_pairs, size, store = config.model.family in ("rnn", "transformer"), len(data.valid), data.train[0]
     lengths = (store.source.lengths + store.target.lengths) if is_pairs else store.text.lengths
     passes = (2 if config.train.r_drop else 1) * config.train.gradient_accumulation
-    sentence = float(lengths.mean()) / config.train.batch_tokens / 3 / passes  # in updates; no backward pass
+    sentence = float(lengths.mean()) / config.train.batch_tokens / 3 / passes  # its forward pass, in updates
     translation = sentence * DECODING_COST[device] * config.decode.beams if is_pairs else 0.0
-    is_translated = is_pairs and config.train.metric != "loss"  # at every validation; at the end always
+    is_translated = is_pairs and config.train.metric != "loss"  # at every validation; at the end, pairs always are
     return Clock(
         config.train,
         start=start,

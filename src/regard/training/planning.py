@@ -1,6 +1,7 @@
 """Planning: choose size and schedule of a run from its data, its machine and `--minutes`.
 
-With `--minutes` a few updates are timed, which the size depends on; the number of updates follows from the clock.
+With `--minutes` a few updates are timed, and the size is chosen by their speed. The clock ends the run, so the
+number of updates is an estimate.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from regard.training.sizing import Facts, choose, describe, epoch_seconds, token
 TIMED_SECONDS = 1.5  # of updates with each number of threads
 MAX_TIMED_UPDATES = 60
 WARM_UPDATES = 4  # on a GPU not timed: they choose kernels, allocate memory and capture graphs
-CPU_TIMED_TOKENS = 1024  # in an update that is timed on a CPU: enough to see its speed
+CPU_TIMED_TOKENS = 1024  # of an update that is timed on a CPU: enough to see its speed
 
 MakeModel = Callable[[Config], nn.Module]
 
@@ -44,21 +45,21 @@ def complete_config(
     make_model: MakeModel,
     say: Say,
 ) -> tuple[Config, float]:
-    """Choose the `unset` fields of a config from data, hardware and minutes, which are counted from `start`.
+    """Choose the `unset` fields of a config from data, hardware and `train.minutes`, which are counted from `start`.
 
-    Returns it with the seconds of an update, or 0 if none was timed.
+    Returns the config and the seconds of an update, 0 if none was timed.
     """
     facts, minutes = gather_facts(data, runtime), config.train.minutes
     if not minutes:
         if unset:
             config = choose(config, unset, facts)
             clock = make_clock(config, data, runtime.device.type)
-            say(describe(config, facts, format_duration(clock.total(update_seconds(config, facts)))))
+            say(describe(config, facts, format_duration(clock.estimate(update_seconds(config, facts)))))
         return config, 0.0
     facts = replace(facts, seconds=60 * minutes)
-    tried = choose(config, unset, facts)
-    seconds = time_machine(tried, data, runtime, make_model, say if choose_threads else None)
-    facts = replace(facts, measured_flops=facts.flops * update_seconds(tried, facts) / seconds)
+    first_choice = choose(config, unset, facts)
+    seconds = time_update(first_choice, data, runtime, make_model, say if choose_threads else None)
+    facts = replace(facts, measured_flops=facts.flops * update_seconds(first_choice, facts) / seconds)
     config = choose(config, unset, facts)
     clock = make_clock(config, data, runtime.device.type, start=start)
     clock.timed_update = update_seconds(config, facts)
@@ -75,7 +76,7 @@ def complete_config(
             if usable > 0
             else f"--minutes {minutes:g} is too short: preparation and scoring alone take longer"
         )
-        say(f"{reason}; --minutes {math.ceil((60 * minutes - usable + epoch) / 60)} would do")
+        say(f"{reason}; --minutes {math.ceil((60 * minutes - usable + epoch) / 60)} would be enough")
     return config, update_seconds(config, facts)
 
 
@@ -97,41 +98,42 @@ def gather_facts(data: Data, runtime: Runtime) -> Facts:
     )
 
 
-def time_machine(config: Config, data: Data, runtime: Runtime, make_model: MakeModel, say: Say | None) -> float:
-    """The seconds of an update of this run, from a few updates that are discarded.
+def time_update(config: Config, data: Data, runtime: Runtime, make_model: MakeModel, say: Say | None) -> float:
+    """Estimate the seconds of an update on this machine from a few small updates, which are discarded.
 
-    With `say`, one CPU thread is compared with all, and the faster is used from now on: on a busy machine threads wait
-    for each other.
+    With `say`, one CPU thread is compared with all threads, and the faster is used from now on: on a busy machine,
+    threads wait for each other.
     """
     batch_tokens = config.train.batch_tokens // runtime.world_size
     if runtime.device.type == "cpu":
         batch_tokens = min(batch_tokens, CPU_TIMED_TOKENS)
     batch_tokens = max(batch_tokens, gather_facts(data, runtime).max_length)
     timed = replace(config.train, batch_tokens=batch_tokens, gradient_accumulation=1, compile="no")
-    training = _discarded(replace(config, train=timed), data, runtime, make_model)
-    threads, seconds = torch.get_num_threads(), math.inf
+    training = _trial(replace(config, train=timed), data, runtime, make_model)
+    threads, one_thread = torch.get_num_threads(), math.inf
     if say and threads > 1 and runtime.device.type == "cpu":
         torch.set_num_threads(1)
-        seconds = _time(training, TIMED_SECONDS)
+        one_thread = _time(training, TIMED_SECONDS)
         torch.set_num_threads(threads)
-    with_all = _time(training, TIMED_SECONDS)
-    if say and seconds < with_all:
+    all_threads = _time(training, TIMED_SECONDS)
+    if say and one_thread < all_threads:
         torch.set_num_threads(1)
-        say(f"one thread is used: it is {with_all / seconds:.1f} times as fast as {threads} threads at the moment")
+        factor = all_threads / one_thread
+        say(f"using one CPU thread: at the moment it is {factor:.1f} times as fast as {threads} threads")
     del training
     free_memory()
-    return min(seconds, with_all) * tokens_per_update(config.train) / batch_tokens / runtime.world_size
+    return min(one_thread, all_threads) * tokens_per_update(config.train) / batch_tokens / runtime.world_size
 
 
-def time_updates(config: Config, data: Data, runtime: Runtime, limit: float, make_model: MakeModel) -> float:
-    """The seconds of an update, from updates of about `limit` seconds that are discarded."""
-    return _time(_discarded(config, data, runtime, make_model), limit)
+def time_trial(config: Config, data: Data, runtime: Runtime, limit: float, make_model: MakeModel) -> float:
+    """Train for about `limit` seconds, discard the updates and return the median seconds of one."""
+    return _time(_trial(config, data, runtime, make_model), limit)
 
 
-def _discarded(config: Config, data: Data, runtime: Runtime, make_model: MakeModel) -> Training:
-    """A training that is only timed, on a few batches again and again, so that CUDA graphs are captured once."""
-    alone = Runtime(runtime.device, 0, 1)
-    training = Training(Path(), make_model(config), config, replace(data, config=config), alone)
+def _trial(config: Config, data: Data, runtime: Runtime, make_model: MakeModel) -> Training:
+    """A run to time and discard; it repeats a few batches, so that each CUDA graph is captured once."""
+    single_process = Runtime(runtime.device, 0, 1)
+    training = Training(Path(), make_model(config), config, replace(data, config=config), single_process)
     training.batches = cycle(list(islice(training.batches, WARM_UPDATES * config.train.gradient_accumulation)))
     return training
 
@@ -143,6 +145,6 @@ def _time(training: Training, limit: float) -> float:
         start = time.perf_counter()
         training.step()
         seconds.append(time.perf_counter() - start)
-        if warm == 1 and seconds[0] > limit:  # slow enough to know without another one
+        if warm == 1 and seconds[0] > limit:  # too slow to repeat
             return seconds[0]
     return median(seconds[warm:])

@@ -24,7 +24,7 @@ from regard.training.losses import check_guided_alignment
 from regard.training.observers import FILES as OBSERVER_FILES
 from regard.training.start_from import base_config, check_start
 
-IDENTITY = "data.txt"  # the hash of the files that a run is trained on
+IDENTITY = "data.txt"  # hashes of the data of a run and of the model it starts from
 DAMAGED_MODEL = f"damaged-{MODEL}"
 RUN_FILES = (
     *(MODEL, DAMAGED_MODEL, CONFIG, IDENTITY, journal.FILE, "card.md", quality.CALIBRATION_FILE, folders.CHECKSUMS),
@@ -36,7 +36,7 @@ PathLike = str | Path
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for."""
+    """The arguments of a call of `regard.train`."""
 
     corpora: tuple[Files, ...]
     valid: Files | None
@@ -53,7 +53,7 @@ class Request:
     choose_threads: bool = False
     """With --minutes, use one CPU thread where it is faster than all."""
     start: float = dataclasses.field(default_factory=time.perf_counter)
-    """When the minutes started to run."""
+    """The time.perf_counter() from which the minutes are counted."""
 
 
 def find_settings(

@@ -46,7 +46,7 @@ from regard.training.distributed import Runtime, init_runtime
 from regard.training.events import Observer, Say
 from regard.training.loop import Training, averaged_updates
 from regard.training.observers import PlainLines, draw, observing
-from regard.training.planning import complete_config, time_machine
+from regard.training.planning import complete_config, time_update
 from regard.training.request import (
     DAMAGED_MODEL,
     IDENTITY,
@@ -147,7 +147,7 @@ def train(
     fresh: discard a run in the folder and start over.
     say, observe: called with every message and every event (regard.training.events); the default prints lines.
     call: the command or call that the model card shows.
-    start: when the minutes started, by time.perf_counter().
+    start: the time.perf_counter() from which the minutes are counted, by default now.
     """
     call = call or _python_call(locals())
     if minutes is not None and not 0 < minutes < math.inf:
@@ -196,7 +196,7 @@ def _python_call(arguments: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _restored_state(device: torch.device, threads: int | None) -> Iterator[None]:
-    """Use so many CPU threads in the context, and restore them and the random state at its end."""
+    """Use `threads` CPU threads within the context; restore their number and the random state at its end."""
     before = torch.get_num_threads()
     use_threads(threads)
     try:
@@ -265,7 +265,7 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
     if not progress.finished:
         if config.train.minutes and not update_seconds and runtime.is_main:  # a later start, perhaps on another machine
             choose_threads = say if request.choose_threads and runtime.world_size == 1 else None
-            clock.timed_update = time_machine(config, valid_set.data, runtime, make_model, choose_threads)
+            clock.timed_update = time_update(config, valid_set.data, runtime, make_model, choose_threads)
         with observing(training, observe, say) as observe_all:
             progress = training.run(
                 lambda model: validate(model, valid_set, runtime, clock.validation_seconds()), observe_all
@@ -328,7 +328,7 @@ def _with_vocabulary(config: Config, tokenizers: Tokenizers) -> Config:
 
 
 def _identity(request: Request, data: str) -> str:
-    """What distinguishes runs of the same config: the hash of the data, and the model they started from."""
+    """The text of data.txt: the hash of the data and, for a fine-tuned model, the checksums of its start."""
     return f"{data}\nfrom {origin_checksums(request.origins)}" if request.origins else data
 
 
@@ -339,7 +339,7 @@ def _check_identity(request: Request, data: str) -> None:
         before = path.read_text(encoding="utf-8", errors="replace").splitlines()
     now = _identity(request, data).splitlines()
     if before != now:
-        difference = "on other data" if before[:1] != now[:1] else "from another start (--from)"
+        difference = "on other data" if before[:1] != now[:1] else "that starts from another model (--from)"
         raise FolderError(f"{request.out} holds a run {difference}: choose another --out, or start over with --fresh")
 
 
@@ -380,8 +380,8 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
     validated = best if updates == [update] and not config.train.average_checkpoints else None
     scores, calibration = final_scores(model, valid_set, runtime, validated, training.clock.scoring_seconds())
     if "bleu" in scores and scores["bleu"]["score"] < 0.05:
-        made = f"{training.progress.update:,} updates"
-        say(f"BLEU is 0: the model did not learn to translate in {made}; give it more --minutes or --updates")
+        updates_made = f"{training.progress.update:,} updates"
+        say(f"BLEU is 0: the model did not learn to translate in {updates_made}; give it more --minutes or --updates")
     draw(training)
     card = model_card(
         training,
@@ -422,7 +422,7 @@ def _final_weights(training: Training, say: Say) -> tuple[dict[str, Tensor], lis
 
 def _intact(folder: Path, updates: Iterable[int], say: Say) -> list[Path]:
     """The intact checkpoints of these updates; damaged ones are reported."""
-    found = [latest_checkpoint(folder, where=update.__eq__) for update in updates]
-    for remark in (remark for _, remarks in found for remark in remarks):
+    checked = [latest_checkpoint(folder, where=update.__eq__) for update in updates]
+    for remark in (remark for _, remarks in checked for remark in remarks):
         say(remark)
-    return [path for path, _ in found if path is not None]
+    return [path for path, _ in checked if path is not None]
