@@ -39,8 +39,8 @@ def model_card(
     family, parameters = config.model.family, count(config)
     pair = languages(corpora[0])
     task = LANGUAGE_MODELS.get(family) or "translates" + (f" from {pair[0]} to {pair[1]}" if pair else "")
-    part = scores["bleu"].get("sentences") if "bleu" in scores else None  # the time was too short for all
-    scored = f"the first {part:,} of {len(data.valid):,} examples" if part else f"the {len(data.valid):,} examples"
+    first = scores["bleu"].get("sentences") if "bleu" in scores else None  # the time was too short for all
+    scored = f"the first {first:,} of {len(data.valid):,} examples" if first else f"the {len(data.valid):,} examples"
     search = f", beams {config.decode.beams}, length penalty {config.decode.length_penalty:g}"
     lines = [
         f"# {training.folder.resolve().name}",

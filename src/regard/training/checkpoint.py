@@ -38,7 +38,7 @@ MAX_PATH_BYTES = 4096
 Groups = Mapping[str, Mapping[str, Tensor]]
 """Tensors by name, in groups: model, optimizer, average."""
 Place = Callable[[str, Tensor], Tensor]
-"""Takes the name of a saved tensor and the tensor; returns what this process needs of it."""
+"""Takes the name of a saved tensor and the tensor; returns it or, if it is sharded, the shard of this process."""
 
 
 class Checkpoint(NamedTuple):

@@ -63,8 +63,9 @@ class Files:
 
     @property
     def paths(self) -> list[Path]:
-        given = [path for path in (self.source, self.target, self.alignments) if path]
-        return [path for top in given for path in (sorted(top.iterdir()) if top.is_dir() else [top])]
+        """All files; those of a folder by name."""
+        paths = [path for path in (self.source, self.target, self.alignments) if path]
+        return [file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
 
     def identity(self) -> str:
         """A hash of the content of the files, followed by the part of a continuous text or by the tag."""
@@ -161,7 +162,7 @@ def make_tokenizers(corpora: Sequence[Files], text: TextConfig, say: Say) -> Tok
         if not size:
             size, reason = suggest_vocabulary(texts(), kind=text.tokenizer)
             say(f"vocabulary: {size:,} ({reason})")
-        say(f"learning {size:,} tokens")
+        say(f"training a tokenizer of {size:,} tokens")
         tokenizer = train_tokenizer(
             texts(), kind=text.tokenizer, vocabulary=size, lowercase=text.lowercase, tags=text.tags.split()
         )

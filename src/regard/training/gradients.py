@@ -22,9 +22,7 @@ from regard.training.compiled import compile_blocks, compiled_logits_loss
 from regard.training.distributed import Runtime
 from regard.training.losses import LogitsLoss, batch_loss
 
-MIN_WORK_TO_COMPILE = (
-    5e10  # updates * batch_tokens * model.size; a shorter run does not regain the compile time (RECORDS.md)
-)
+MIN_WORK_TO_COMPILE = 5e10  # updates * batch_tokens * model.size; less is not worth compiling (RECORDS.md)
 MAX_GRAPHS = 64  # each graph holds its own copy of the kernels' arguments
 SPARE_BYTES = 64 << 20  # GPU memory left free for a capture beyond what its pass needs
 NO_EXAMPLES = np.zeros(0, np.int64)

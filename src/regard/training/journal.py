@@ -29,8 +29,8 @@ class Journal:
 
     def truncate(self, update: int) -> None:
         """Remove the entries after an update."""
-        kept = [line for line in read(self._path) if line["update"] <= update]
-        write_file(self._path, "".join(json.dumps(line) + "\n" for line in kept), force=True)
+        kept = [entry for entry in read(self._path) if entry["update"] <= update]
+        write_file(self._path, "".join(json.dumps(entry) + "\n" for entry in kept), force=True)
         with clear_os_errors(self._path):
             self._file = self._path.open("a", encoding="utf-8")
 
@@ -67,12 +67,12 @@ def read(path: Path) -> list[dict[str, Any]]:
     """The entries of a journal; lines that are not entries, such as a truncated last one, are skipped."""
     if not path.exists():
         return []
-    lines = []
+    entries = []
     with clear_os_errors(path, "read"):
         content = path.read_text(encoding="utf-8", errors="replace")
-    for text in content.splitlines():
+    for line in content.splitlines():
         with suppress(ValueError):
-            line = json.loads(text)
-            if isinstance(line, dict) and isinstance(line.get("kind"), str) and isinstance(line.get("update"), int):
-                lines.append(line)
-    return lines
+            entry = json.loads(line)
+            if isinstance(entry, dict) and isinstance(entry.get("kind"), str) and isinstance(entry.get("update"), int):
+                entries.append(entry)
+    return entries

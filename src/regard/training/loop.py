@@ -45,8 +45,8 @@ from regard.training.validation import Validation
 MAX_NAN_IN_A_ROW = 5  # updates with a non-finite loss or gradient, before training is rolled back
 ROLLBACK_LR_SCALE = 0.5  # every rollback multiplies the learning rate by it
 MIN_LR_SCALE = 1e-3  # if the learning rate would become lower than this, the run fails
-VALIDATION_GAP = 5  # a validation is followed by at least so many times its own time of updates (--minutes)
-STOP_CHECK_EVERY = 10  # updates between two all_reduces of whether a process was asked to stop
+VALIDATION_GAP = 5  # with --minutes, updates between two validations take at least so many times as long as the first
+STOP_CHECK_EVERY = 10  # updates after which processes agree (all_reduce) on whether to stop
 
 Validate = Callable[[nn.Module], Validation]
 
@@ -59,10 +59,11 @@ class Progress:
     position: float = 0
     """The update or, with train.minutes, the share of the time used, times train.updates."""
     next_validation: float = 0
+    """The position at which the next validation is due."""
     next_save: float = 0
-    """The positions from which on a validation and a checkpoint are due."""
+    """The position at which the next checkpoint is due."""
     saved: list[int] = field(default_factory=list)
-    """The updates of the last regular checkpoints, oldest first: not those of a stop or of the best weights."""
+    """The updates of the last checkpoints by train.save_every, oldest first."""
     epoch: int = 0
     batch: int = 0
     """Global batches of the epoch that were trained on."""
@@ -83,8 +84,9 @@ class Progress:
     seconds: float = 0.0
     """Seconds of updates."""
     prepared: float = 0.0
+    """Seconds before the first update, with train.minutes."""
     elapsed: float = 0.0
-    """Seconds before the first update, and of everything, with train.minutes."""
+    """Seconds of the whole run so far, with train.minutes."""
     finished: bool = False
 
 
@@ -123,7 +125,7 @@ class Training:
         self.clock = clock or make_clock(config, data, runtime.device.type)
         self.progress = self._first_progress()
         self.batches: Iterator[Batch] = self._endless_batches()
-        """This process's part of every global batch that is still to come; `step` takes the next ones."""
+        """This process's shard of each of the next batches; `step` takes them from here."""
         self.best_validation: tuple[int, Validation] | None = None
         """The update and result of the best validation in this process."""
         self.remarks: list[str] = []
@@ -209,7 +211,7 @@ class Training:
         return self._gradients
 
     def _endless_batches(self) -> Iterator[Batch]:
-        """This process's part of every global batch, epoch after epoch."""
+        """This process's shard of every batch, epoch after epoch."""
         epoch_number, cursor = self.progress.epoch, self.progress.batch
         while True:
             epoch = self.data.epoch(epoch_number, rank=self.runtime.rank, world_size=self.runtime.world_size)
@@ -226,7 +228,8 @@ class Training:
         position = self.clock.position() if self.config.train.minutes and self.runtime.is_main else 0.0
         total, position = self.runtime.all_reduce(sum(batch.target_tokens for batch in micro_batches), position)
         tokens = max(int(total), 1)  # masked language modelling may mask no token of a small batch
-        # The mean loss over the tokens of all processes; gradients are averaged over processes, so times their number.
+        # The loss is the mean over the tokens of all processes. DDP averages gradients over processes, so it is
+        # multiplied by their number.
         while not self._accumulate(micro_batches, self.runtime.world_size / tokens, attempt, last=True):
             if self._saver is None or not self._saver.free_device_memory():
                 self._split_further(micro_batches)
@@ -267,7 +270,7 @@ class Training:
         self._without_graphs(self.model)
 
     def _without_graphs(self, model: nn.Module) -> list[nn.Module]:
-        """Free the CUDA graphs; the model whole, to validate it once more."""
+        """Free the memory of the CUDA graphs; returns the model, which `in_parts` validates again."""
         self.gradients.free_graphs()
         free_memory()
         return [model]
@@ -291,7 +294,7 @@ class Training:
     # The run
 
     def run(self, validate: Validate, observe: Observer) -> Progress:
-        """Train to the last update, or until a signal asks to stop; either way the folder can be resumed."""
+        """Train to the last update, or until a signal asks to stop; a stopped run can be resumed."""
         settings = self.config.train
         with self._observed(observe), self._saving() as saver, _stop_signal() as stop_signal:
             self._try_largest_batches()
@@ -303,7 +306,7 @@ class Training:
                 progress = self.progress
                 self.signal = stop_signal()
                 stopping = bool(self.signal)
-                if self.runtime.world_size > 1:  # processes agree on it every few updates, so that all stop at the same
+                if self.runtime.world_size > 1:  # all processes must stop at the same update
                     stopping = progress.update % STOP_CHECK_EVERY == 0 and self.runtime.any_process(stopping)
                 if progress.position >= min(progress.next_validation, settings.updates):
                     self._validate(validate)
@@ -414,11 +417,11 @@ class Training:
         return groups | ({"average": self.average} if self.average is not None else {})
 
     def resume(self) -> bool:
-        """Load the newest intact checkpoint and return whether there is one; `remarks` names the damaged ones."""
+        """Load the newest intact checkpoint; return False if there is none. `remarks` names the damaged ones."""
         path = self._newest_checkpoint()
         if path is not None:
             self._load(path)
-        if self.config.train.minutes:  # updates after the checkpoint are lost, and their time is still used
+        if self.config.train.minutes:  # the time of updates after the checkpoint counts, although they are lost
             entries = journal.read(self.folder / journal.FILE)
             self.clock.spent = max([self.progress.elapsed, *(entry.get("elapsed", 0.0) for entry in entries)])
             self.clock.prepared = self.progress.prepared

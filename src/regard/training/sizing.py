@@ -99,7 +99,7 @@ class Facts:
     validation_seconds: float = 0.0
     """The estimated time of a validation."""
     measured_flops: float = 0.0
-    """FLOPs per second of training that were measured; 0: they are estimated."""
+    """Measured FLOPs per second of training; 0 if they were not measured."""
 
     @property
     def flops(self) -> float:
@@ -226,7 +226,7 @@ def _batch_tokens(config: Config, facts: Facts) -> int:
 def _updates(config: Config, facts: Facts) -> int:
     """Choose updates: more data gets fewer epochs; on a CPU at most MAX_CPU_SECONDS; rounded to two digits.
 
-    With a time limit they are those that are expected, and the schedule's unit.
+    With a time limit it is the expected number, which is the length of the schedule.
     """
     if facts.seconds is not None:
         return max(10, int(facts.seconds / update_seconds(config, facts)))

@@ -36,7 +36,7 @@ class Validation:
     """The result of a validation."""
 
     score: float
-    """The best checkpoint is chosen by it; higher is better."""
+    """The best checkpoint has the highest score."""
     loss: float
     """Negative log-likelihood per token, without label smoothing."""
     metrics: dict[str, Any] = field(default_factory=dict)
@@ -121,7 +121,7 @@ def valid_loss(model: nn.Module, data: Data, runtime: Runtime) -> float:
 def translate(model: nn.Module, valid_set: ValidationSet, places: range, seconds: float | None = None) -> list[Result]:
     """The model's translations of the validation sentences at these places.
 
-    With `seconds`, a few are timed first, and then so many are translated as fit.
+    With `seconds`, a few are timed first, and then as many are translated as fit into the time.
     """
     translator = Translator(model, valid_set.data.tokenizers, valid_set.data.config)
     first, stop = places.start, min(places.stop, len(valid_set.sources))
@@ -171,7 +171,8 @@ def final_scores(
     calibration = calibrate(valid_set, results)
     if calibration is not None and calibration.weights:
         signature = (
-            f"of confidence, {calibration.sentences:,} sentences apart; good: chrF from {quality.GOOD_CHRF:g} on"
+            f"ECE of confidence, {calibration.sentences:,} sentences, {quality.FOLDS}-fold cross-validation; "
+            f"good: chrF of {quality.GOOD_CHRF:g} or more"
         )
         scores["calibration"] = {"score": calibration.error, "signature": signature}
     references = valid_set.references[: len(results)]
@@ -185,9 +186,9 @@ def calibrate(valid_set: ValidationSet, results: Sequence[Result]) -> quality.Ca
     results = results[:MAX_CALIBRATION_SENTENCES]
     references = valid_set.references[: len(results)]
     chrf = sentence_scores(_texts(results), references, metrics=["chrf"])
-    judged = [
+    examples = [
         quality.CalibrationExample(source, reference, score["chrf"], result.log_probabilities)
         for source, reference, score, result in zip(valid_set.sources, references, chrf, results, strict=False)
         if result.log_probabilities
     ]
-    return quality.calibrate(judged) if len(judged) >= quality.MIN_SENTENCES else None
+    return quality.calibrate(examples) if len(examples) >= quality.MIN_SENTENCES else None
