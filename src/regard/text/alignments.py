@@ -64,7 +64,7 @@ def _with_lines(pairs: Iterable[Pair], path: Path, use: str) -> Iterator[tuple[P
         if pair is None or line is None:
             more, fewer = ("alignments", "pairs") if pair is None else ("pairs", "alignments")
             raise DataError(
-                f"{path} does not belong to the pairs: there are more lines of {more} than {number - 1:,} {fewer}"
+                f"{path} does not belong to the pairs: there are only {number - 1:,} {fewer}, and more {more}"
             )
         empty = empty and not line[0].strip()
         yield pair, line[0], f"{path}, line {number}"
@@ -84,9 +84,9 @@ def _check_words(links: Iterable[Link], pair: Pair, where: str, first: int = 0) 
 
 
 def token_alignment(links: Iterable[Link], source_words: Sequence[int], target_words: Sequence[int]) -> list[int]:
-    """Every token of a word aligned with every token of the other, as `MAX_TOKENS` explains.
+    """Align every token of a source word with every token of its target word, as numbers (see `MAX_TOKENS`).
 
-    `source_words` and `target_words` are the word of each token.
+    `source_words` and `target_words` hold the word of each token.
     """
     tokens: list[defaultdict[int, list[int]]] = []
     for words in (source_words, target_words):

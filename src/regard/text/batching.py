@@ -21,7 +21,7 @@ from regard.text.dataset import Column, Dataset
 from regard.text.ordering import BatchPlan, Indices, Shape, fractions, key, repeat_numbers, splitmix64
 from regard.text.tokenizer import MASK, PAD, SPECIALS, START
 
-MASKED, REPLACED = 0.8, 0.1  # of the tokens to predict become <mask>, or another token; the rest stay (Devlin et al.)
+MASKED, REPLACED = 0.8, 0.1  # shares of predicted tokens that become <mask> or a random token (Devlin et al., 2019)
 PREFETCH = 8  # batches prepared ahead
 
 Ids = NDArray[np.int64]
@@ -42,11 +42,11 @@ class Batch(NamedTuple):
     target_out: Tensor
     """(B, T) the ids to predict, ended by </s>; 0 where there is nothing to predict. (B, S) for a bert."""
     segments: Tensor | None
-    """(B, T) or (B, S) the number of a token's text within its packed row, from 1; None if texts see each other."""
+    """(B, T) or (B, S) the number of a token's text in its packed row, from 1; None if texts attend to each other."""
     target_tokens: int
     """Number of tokens to predict."""
     examples: Indices
-    """The examples; for packed rows where they start in the stream."""
+    """The indices of the examples; for packed rows, their starts in the stream."""
     alignment: Tensor | None = None
     """(B, T, S) target attention from word alignments; each row sums to 1, or to 0 for an unaligned token."""
 
@@ -59,7 +59,7 @@ class Batch(NamedTuple):
 
 
 MakeBatch = Callable[[int], Batch]
-"""Returns the batch with a number: this process's shard of it."""
+"""Takes the number of a batch; returns this process's shard of it."""
 
 
 def split_batch(batch: Batch, parts: int) -> list[Batch]:
@@ -91,7 +91,7 @@ def pairs(dataset: Dataset, plan: BatchPlan, *, rank: int, world_size: int) -> M
 
 
 def collate(dataset: Dataset, examples: Indices, *, shape: Shape | None) -> Batch:
-    """Pairs as one batch, as wide as the longest or of a given shape with empty rows at the end."""
+    """Pairs as one batch, padded to the longest, or to a given shape with empty rows at the end."""
     source = _pad(dataset.source, examples, shape and (shape.rows, shape.source))
     target_out = _pad(dataset.target, examples, shape and (shape.rows, shape.target))
     mask, real = source != PAD, target_out != PAD
@@ -113,7 +113,7 @@ def collate(dataset: Dataset, examples: Indices, *, shape: Shape | None) -> Batc
 
 
 def _attention_targets(column: Column, examples: Indices, target: Ids, source: Ids) -> Tensor:
-    """(B, T, S) the alignments of these examples; a target token attends evenly to its aligned source tokens."""
+    """(B, T, S) the alignments of these examples: each target token has equal weights on its source tokens."""
     weights = np.zeros((*target.shape, source.shape[1]), np.float32)
     links = column.gather(examples).astype(np.int64)
     rows = np.repeat(np.arange(len(examples)), column.lengths[examples])
@@ -225,7 +225,7 @@ def packed_masked(
 ) -> MakeBatch:
     """Rows without padding in which some tokens are masked and predicted, for a bert.
 
-    Which ones is a function of (seed, epoch), the text and the position in it. At least one is masked in every row.
+    The choice is a function of (seed, epoch), the text and the position in it. Every row has at least one.
     """
 
     def make(number: int) -> Batch:

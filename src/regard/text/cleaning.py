@@ -33,9 +33,9 @@ KEPT = 0
 CHUNK_SIZE = 4096  # examples judged together
 EXAMPLES_PER_RULE = 3
 EXAMPLE_LENGTH = 200  # characters of an example in the report
-CHARACTERS_PER_TOKEN = 32  # a line with more characters than this for each token allowed is too long
+CHARACTERS_PER_TOKEN = 32  # a line of more than max_length times as many characters is too long
 RATIO_SLACK = 3  # tokens added to both sides before they are compared: "Yes." may become "Yes, of course."
-USUAL_SCRIPT_SHARE = 0.8  # of the lines must be in one script for lines in other scripts to be left out
+USUAL_SCRIPT_SHARE = 0.8  # share of lines in one script from which lines in other scripts are left out
 MIXED_SCRIPTS = {"Kana": ("Han",), "Hangul": ("Han",)}  # scripts that a language uses beside its usual one
 
 
@@ -58,7 +58,7 @@ class Cleaning:
 
 
 class Chunk(NamedTuple):
-    """The texts of examples that are judged together, and what the rules need to know about them."""
+    """The texts of examples that are judged together, with their digests and usual scripts."""
 
     columns: Columns
     digests: tuple[Digests, ...]
@@ -108,7 +108,7 @@ def has_control_characters(chunk: Chunk, cleaning: Cleaning) -> Flags:
 
 
 def is_copy(chunk: Chunk, cleaning: Cleaning) -> Flags:
-    """The target is the source, and has letters: numbers and punctuation are the same in many languages."""
+    """The target equals the source and has letters; numbers and punctuation are the same in many languages."""
     same = np.asarray(chunk.digests[0] == chunk.digests[-1], np.bool_) & (len(chunk.columns) > 1)
     for index in np.flatnonzero(same).tolist():
         same[index] = script(chunk.columns[0][index]) != ""
@@ -252,7 +252,7 @@ class DigestSet:
 
 @dataclass
 class CleaningReport:
-    """How many examples were read, and how many each rule left out."""
+    """The number of examples that were read and that each rule left out, with a few of them."""
 
     cleaning: Cleaning
     noun: str = "pairs"

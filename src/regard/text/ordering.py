@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 Lengths = NDArray[np.int64] | NDArray[np.int32]
 Indices = NDArray[np.int64]
 
-LENGTH_JITTER = 1.5  # tokens: random lengths below this are added to targets, so that buckets differ between epochs
+LENGTH_JITTER = 1.5  # at most so many tokens are added to target lengths at random, so that buckets differ by epoch
 SHUFFLE, MIX, ORDER, SHIFT, JITTER = range(5)  # purposes of random numbers, so that none is used twice
 
-READ_AHEAD_TEXTS = 2048  # texts read before their results are written,
-READ_AHEAD_CHARACTERS = 1 << 20  # and about how many characters they may have
+READ_AHEAD_TEXTS = 2048  # maximum texts read before their results are written
+READ_AHEAD_CHARACTERS = 1 << 20  # about the maximum of their characters
 
 
 class Shape(NamedTuple):
@@ -44,7 +44,7 @@ class BatchPlan(NamedTuple):
     shapes: Indices
     """(B, 3) rows, source and target length of each padded batch."""
     fixed: bool = False
-    """Whether all shapes are from a short list, and batches are filled up with empty rows."""
+    """Whether batches have a few fixed shapes, filled up with empty rows."""
 
     def __len__(self) -> int:
         return len(self.shapes)
@@ -170,7 +170,7 @@ def plan_batches(
 
 
 def _band_width(source: Lengths, target: Lengths, batch_tokens: int) -> int:
-    """How many source lengths a band spans, so that batches vary about as much in source as in target lengths."""
+    """The number of source lengths in a band for which batches vary about as much in source as in target lengths."""
     cells = np.bincount(source * (target.max() + 1) + target)
     same_size = float((cells.astype(np.float64) ** 2).sum() / len(source))  # pairs of the same lengths, on average
     rows = batch_tokens / float((source + target).mean())

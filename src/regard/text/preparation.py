@@ -1,4 +1,4 @@
-"""Preparation: a corpus is cleaned and tokenized once, by all cores, into a folder of the cache."""
+"""Preparation: clean and tokenize a corpus once, on all cores, into a folder of the cache."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ Encoded = tuple[Ids, Indices]
 
 
 class Settings(NamedTuple):
-    """Everything that the result of a chunk depends on, beside its number and text."""
+    """Everything but its number and text that the result of a chunk depends on."""
 
     tokenizers: tuple[str, ...]
     """tokenizer.json of each side."""
@@ -102,10 +102,10 @@ def prepare(
 ) -> Path:
     """The folder of a prepared corpus in `cache`, which is made if it is not there.
 
-    `read()` gives (source, target) for two tokenizers, (text,) for one, and (source, target, word alignment) with
-    `alignments`. The folder's name is a hash of `identity`, the hash of what is read, and of all settings. Ids do not
-    depend on the number of `workers`. With `damaged` the files are verified first; it is called with a message before
-    a damaged corpus is prepared again.
+    `read()` yields (source, target) for two tokenizers, (text,) for one, and (source, target, word alignment) with
+    `alignments`. The folder's name is a hash of all settings and of `identity`, the hash of the files that are read.
+    The ids do not depend on the number of `workers`. With `damaged` an existing folder is verified first; `damaged` is
+    called with a message before a damaged corpus is prepared again.
     """
     variants = variants if bpe_dropout else 0
     assert not (alignments and variants)
@@ -142,7 +142,7 @@ def prepare(
 
 
 def _is_prepared(folder: Path, *, check: bool) -> bool:
-    """Whether a corpus is there and, on request, all its files are as they were written."""
+    """Whether the folder of a corpus exists and, with `check`, its files match their checksums."""
     if not check or not folder.exists():
         return folder.exists()
     try:
@@ -155,7 +155,7 @@ def _is_prepared(folder: Path, *, check: bool) -> bool:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """One process at a time; the lock ends with the process. On Windows there is no lock."""
+    """A context for one process at a time; the lock ends with the process. On Windows there is no lock."""
     with clear_os_errors(path), open(path, "w", encoding="utf-8") as file:
         if sys.platform != "win32":
             fcntl.flock(file, fcntl.LOCK_EX)

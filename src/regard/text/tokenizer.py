@@ -112,13 +112,6 @@ class Tokenizer:
         """Tokens that the user added and that are recognized in text, such as <2fr>."""
         return tuple(token["content"] for token in json.loads(self.text)["added_tokens"] if not token["special"])
 
-    def id(self, token: str) -> int:
-        """The id of a token such as <2fr>."""
-        number = self._engine.token_to_id(token)
-        if number is None:
-            raise InputError(f"the tokenizer has no token {token}")
-        return int(number)
-
     @property
     def surrounding_tokens(self) -> tuple[list[int], list[int]]:
         """The special tokens before and after a text that a bert reads."""
@@ -172,7 +165,7 @@ class Tokenizer:
         return [str(self._engine.id_to_token(number)) for number in ids]
 
     def token_texts(self, ids: Sequence[int], after: int) -> list[str]:
-        """The text that each token would add after another one; the name of a special token."""
+        """The text that each token adds after the token `after`; for a special token, its name."""
         before = self.decode([after])
         texts = []
         for number in ids:
@@ -201,7 +194,7 @@ class Tokenizer:
 
 
 def _common_prefix(left: str, right: str) -> int:
-    """The number of characters that two texts begin with alike."""
+    """The length of the common prefix of two texts."""
     if right.startswith(left):  # nearly always, and much faster
         return len(left)
     pairs = enumerate(zip(left, right, strict=False))
@@ -247,7 +240,7 @@ def fingerprint_of(tokenizers: Sequence[Tokenizer]) -> str:
 
 
 def check_fingerprint(fingerprint: str, expected: str, where: str | Path) -> None:
-    """Refuse ids or weights that were made with another tokenizer."""
+    """Raise a FolderError for ids or weights that were made with another tokenizer."""
     if fingerprint != expected:
         raise FolderError(
             f"{where} was made with another tokenizer (fingerprint {expected[:12]}, here {fingerprint[:12]}): "
@@ -256,7 +249,7 @@ def check_fingerprint(fingerprint: str, expected: str, where: str | Path) -> Non
 
 
 def check_texts(texts: Sequence[str]) -> None:
-    """Refuse lone surrogates: some versions of the library replace them by another character."""
+    """Raise an InputError for lone surrogates, which some versions of the library replace by another character."""
     try:
         "".join(texts).encode()
     except (TypeError, UnicodeEncodeError) as error:
@@ -296,7 +289,7 @@ def train(
 
 
 def check_tags(tags: Sequence[str]) -> None:
-    """Refuse tags that a tokenizer could confuse with other tokens."""
+    """Raise a ConfigError for tags that a tokenizer could confuse with other tokens."""
     for tag in tags:
         if not re.fullmatch("[!-~]{2,}", tag):
             raise ConfigError(f"the tag {tag!r} must be two or more ASCII characters without spaces, such as <2fr>")
