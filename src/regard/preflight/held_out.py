@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.preflight.measure import code_points
 from regard.text.cleaning import Digests, digests, pair_digests
 
 # Long enough that ordinary phrases do not match, short enough to survive one changed word in a sentence of ten.
@@ -82,8 +83,7 @@ def shingles(lines: Sequence[str]) -> tuple[Digests, NDArray[np.int64]]:
 
 def characters(lines: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """The code points of all lines, each with a line end after it, and where each line starts."""
-    joined = "\n".join(lines) + "\n"
-    codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint32)
+    codes = code_points("\n".join(lines) + "\n")
     lengths = np.fromiter((len(line) + 1 for line in lines), dtype=np.int64, count=len(lines))
     return codes, np.cumsum(lengths) - lengths
 
