@@ -415,10 +415,10 @@ def test_the_usual_names_of_fields_are_known(tmp_path, row, options):
         ('{"source": "cat", "target": null}', "a.jsonl:2: target is null, not text"),
         ('{"source": "cat", "target": "\\ud800"}', "a.jsonl:2: target has half a character"),
         ('{"translation": {"en": "a", "fr": "b", "de": "c"}}', r"translation has 3 languages \(en, fr, de\), not two"),
-        ('{"source": "cat"', "a.jsonl:2: not JSON that can be read: .* column 17"),
+        ('{"source": "cat"', "a.jsonl:2: not valid JSON: .* column 17"),
         ('["cat", "chat"]', "a.jsonl:2: not an object"),
-        ("[" * 100_000, "a.jsonl:2: not JSON that can be read"),
-        ("1" * 5000, "a.jsonl:2: not JSON that can be read"),
+        ("[" * 100_000, "a.jsonl:2: not valid JSON"),
+        ("1" * 5000, "a.jsonl:2: not valid JSON"),
     ],
 )
 def test_a_wrong_row_is_named_by_its_line(tmp_path, row, message):

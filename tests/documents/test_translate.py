@@ -241,7 +241,7 @@ def test_an_existing_variant_is_replaced_on_request(tmp_path: Path) -> None:
 
 
 def test_a_tmx_of_one_language_asks_into_which(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="do not name two languages: give both, for example --languages"):
+    with pytest.raises(DataError, match="no unit up to here has two languages: name both, for example --languages"):
         through(tmp_path, "a.tmx", tmx('<tuv xml:lang="en"><seg>cat</seg></tuv>'))
     assert not (tmp_path / "out-a.tmx").exists()
 

@@ -43,7 +43,7 @@ EXTENSIONS = {
 }
 
 Parser = Callable[[BinaryIO, str, Languages | None], tuple[str, Iterator[str | Entry]]]
-"""Takes a stream, its name and the languages, and returns the encoding and all text in order."""
+"""Takes a stream, its name and the languages; returns the encoding, and the entries with the text between them."""
 
 DOCUMENTS: dict[str, Parser] = {"tmx": parse_tmx, "xliff": parse_xliff, "po": parse_po}
 AS_TEXT = "rename plain text (or use --format text of regard check, in Python format='text')"
@@ -55,7 +55,7 @@ NAME_FIELDS = (
 
 @dataclass
 class Options:
-    """How to read files that hold both sides, and the counts of skipped entries."""
+    """The options for files that hold both sides, and the counts of skipped entries."""
 
     languages: Languages | None = None
     fields: tuple[str, str] | None = None
@@ -138,7 +138,7 @@ def _require_pairs(pairs: Iterator[Pair], name: str, skipped: Counter[str]) -> I
 
 
 def _match_files(source: str | Path, target: str | Path, known: str | None) -> list[tuple[Path, Path]]:
-    """The pairs of files of two sides: two files, or the files of two folders by name."""
+    """The source and target file, or for two folders each pair of files with the same name."""
     if known not in (None, "text"):
         raise DataError(f"format {known} holds both sides in one file: give only {display_name(source)}, or {AS_TEXT}")
     if str(source) == str(target) == "-":
@@ -202,7 +202,7 @@ def _read_jsonl(stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{origin}: not JSON that can be read: {error}; each line is one object") from error
+            raise DataError(f"{origin}: not valid JSON: {error}; each line is one object") from error
         if not isinstance(row, dict):
             raise DataError(f'{origin}: not an object; each line is one, like {{"source": "...", "target": "..."}}')
         row, names = _find_fields(row, options, origin)
@@ -231,8 +231,8 @@ def _find_fields(row: dict[str, Any], options: Options, origin: Origin) -> tuple
         return row, usual
     names = tuple(row)
     source, target = (find_language(names, code) for code in languages)
-    found = languages[0] if source is None else names[source], languages[1] if target is None else names[target]
-    return row, usual if None in (source, target) and usual[0] in row else found
+    fields = languages[0] if source is None else names[source], languages[1] if target is None else names[target]
+    return row, usual if None in (source, target) and usual[0] in row else fields
 
 
 def _field_text(row: dict[str, Any], name: str, origin: Origin, options: Options) -> str:
@@ -246,7 +246,7 @@ def _field_text(row: dict[str, Any], name: str, origin: Origin, options: Options
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise DataError(f"{origin}: {name} has half a character (a lone surrogate), which no text has") from error
+        raise DataError(f"{origin}: {name} has half a character (a lone surrogate), which is not valid text") from error
     return one_line(text)
 
 

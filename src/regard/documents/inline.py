@@ -23,7 +23,7 @@ class Tag(NamedTuple):
     name: str = ""
     """Opening and closing tags of the same name belong together."""
     element: bool = False
-    """Whether it is a tag of the XML document itself, which must stay well-formed whatever the text contains."""
+    """Whether it is an element of the XML document, which must stay well-formed."""
 
 
 Piece = str | Tag
@@ -47,7 +47,7 @@ VOID_ELEMENTS = {"br", "hr", "img", "input", "wbr"}  # of HTML: they have no clo
 CLOSERS = {"(": ")", "[": "]", '"': '"', "'": "'", "«": "»", "“": "”", "‘": "’", "„": "“"}
 CLOSING_PUNCTUATION = set(",.;:!?…)]}»”’、。，！？")  # stands at the word before it
 LONE_PUNCTUATION = re.compile(r"[^\w\s]+(?:\s|$)")  # French writes "Bonjour !"
-MAX_DISTANCE = 8  # words from a tag whose alignment decides where it goes
+MAX_DISTANCE = 8  # words; the alignment of words farther from a tag does not decide where it goes
 MAX_DEPTH = 50  # nested pairs in a text; deeper tags are placed one by one
 
 
@@ -77,7 +77,7 @@ def _parse_tag(raw: str) -> Tag:
 
 
 def has_tags(pieces: Iterable[Piece]) -> bool:
-    """Whether there are tags or placeholders beside the entities and addresses that plain text has too."""
+    """Whether there are tags or placeholders other than entities and addresses, which plain text has too."""
     return any(isinstance(piece, Tag) and not PLAIN_TEXT.fullmatch(piece.raw) for piece in pieces)
 
 
@@ -99,9 +99,9 @@ class PlacedTag:
     at: int = 0
     """Characters of the text without tags before it."""
     separates: bool = False
-    """Whether nothing else separated the words before and after it, as with <br/>."""
+    """Whether the words before and after it have no other separator, as with <br/>."""
     opening: PlacedTag | None = None
-    """Of a closing tag whose pair crosses another: the tag that must come before it."""
+    """For a closing tag whose pair crosses another pair: its opening tag, which must come before it."""
 
 
 class Extracted(NamedTuple):

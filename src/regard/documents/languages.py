@@ -17,6 +17,6 @@ def same_language(one: str, other: str) -> bool:
 
 @lru_cache(maxsize=1024)  # called for every unit of a file
 def find_language(codes: tuple[str, ...], language: str) -> int | None:
-    """The index of a language: of the same code, else of the first code that agrees."""
-    agreeing = [i for i, code in enumerate(codes) if same_language(code, language)]
-    return min(agreeing, key=lambda i: codes[i].lower() != language.lower(), default=None)
+    """The index of the code that is equal to `language`, else of the first one that matches it."""
+    matching = [i for i, code in enumerate(codes) if same_language(code, language)]
+    return min(matching, key=lambda i: codes[i].lower() != language.lower(), default=None)

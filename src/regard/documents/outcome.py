@@ -10,7 +10,7 @@ from typing import NamedTuple
 from regard.documents.inline import Piece
 from regard.text.files import Origin
 
-MAX_PROBLEMS = 20  # that are named one by one
+MAX_PROBLEMS = 20  # listed one by one; more are only counted
 
 
 class Gap(NamedTuple):
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 
 @dataclass
 class Problems:
-    """How many problems there are, and the first of them with their line or text."""
+    """The number of problems, and the first of them with their line or text."""
 
     count: int = 0
     first: list[tuple[int | str, str]] = field(default_factory=list)
@@ -60,10 +60,10 @@ class Outcome:
     unaligned: int = 0
     """Texts whose tags were placed in proportion to the length, because the model has no alignment."""
     failed: Problems = field(default_factory=Problems)
-    """Invalid text, by its line; in a document it stays as it was and counts as skipped."""
+    """Invalid text, by its line; in a document it is left as it was and counts as skipped."""
     split: int = 0
     """Texts with a sentence too long for the model."""
     terms: Counter[str] = field(default_factory=Counter)
     """Glossary terms by status."""
     missing: Problems = field(default_factory=Problems)
-    """Glossary terms that found no place, by their line or, in a document, their text."""
+    """Glossary terms that could not be placed, by their line or, in a document, their text."""

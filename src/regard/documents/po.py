@@ -33,14 +33,14 @@ class Message:
     texts: dict[str, str] = field(default_factory=dict)
     """Source texts by keyword, and translations by number."""
     rows: dict[str, list[int]] = field(default_factory=dict)
-    """Which lines hold each text, the flags and the previous message."""
+    """The indices of the lines that hold each text, the flags and the previous message."""
     flags: set[str] = field(default_factory=set)
     obsolete: int = 0
     """Obsolete messages before it."""
 
 
 def parse_po(stream: BinaryIO, name: str, languages: Languages | None) -> tuple[str, Iterator[str | Entry]]:
-    """The encoding of a file and all its text in order, each message as an entry."""
+    """The encoding of a file, and its messages as entries with the text between them."""
     data = stream.read()
     try:
         text = data.decode()
@@ -118,7 +118,7 @@ def _unescape(text: str) -> str:
 
 
 def _parse_message(message: Message, plural_forms: int) -> Entry:
-    """In a language with one plural form, it is that of `msgid_plural`."""
+    """The entry of a message; in a language with one plural form, that form translates `msgid_plural`."""
     texts = message.texts
     source, plural = texts["msgid"], texts.get("msgid_plural")
     numbers = {int(key) for key in texts if key.isdigit()} | set(range(plural_forms if plural is not None else 0))

@@ -17,9 +17,9 @@ Variant = tuple[str, Element, Element]
 
 
 def parse_tmx(stream: BinaryIO, name: str, languages: Languages | None) -> tuple[str, Iterator[str | Entry]]:
-    """The encoding of a file and all its text in order, each unit as an entry.
+    """The encoding of a file, and its units as entries with the text between them.
 
-    The languages are by default the source language of the file and the one other.
+    By default the source is the language that the file declares, and the target is the only other language.
     """
     encoding, parts = read_xml(stream, name, root="tmx", units=("tu",), tags=("header",))
 
@@ -57,7 +57,7 @@ def _variants(unit: Unit) -> list[Variant]:
 
 
 def _choose_languages(unit: Unit, codes: tuple[str, ...], header: str, chosen: Languages | None) -> Languages | None:
-    """The source language of the file and the one other, as soon as a unit has both."""
+    """The source language of the file and its only other language; None until a unit has both."""
     declared = unit.element.attributes.get("srclang") or header
     if chosen:
         source = chosen[0]
@@ -85,8 +85,7 @@ def _parse_unit(unit: Unit, codes: tuple[str, ...], variants: list[Variant], lan
     def gap(everything: bool) -> Gap:
         if source is None or languages is None:
             raise DataError(
-                f"{unit.origin}: the units up to here do not name two languages: give both, for example "
-                "--languages en,fr"
+                f"{unit.origin}: no unit up to here has two languages: name both, for example --languages en,fr"
             )
         return _find_gap(unit, variants[source], None if target is None else variants[target], languages[1])
 

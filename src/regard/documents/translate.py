@@ -147,7 +147,7 @@ def translate_lines(
 
 
 def _with_tags(tagged: Extracted, result: Result, outcome: Outcome, model_tags: Collection[str]) -> Result:
-    before = sum(tagged.text.startswith(tag) for tag in model_tags)  # a word that the alignment does not count
+    before = sum(tagged.text.startswith(tag) for tag in model_tags)  # a model tag is a word that alignments skip
     alignment = result.alignment and [(source + before, target) for source, target in result.alignment]
     outcome.unaligned += alignment is None
     text = join_pieces(insert_tags(tagged, result.text.strip(), alignment))

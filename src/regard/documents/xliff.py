@@ -18,7 +18,7 @@ REVIEW = {"state": "needs-review-translation", "state-qualifier": "leveraged-mt"
 
 
 def parse_xliff(stream: BinaryIO, name: str, languages: Languages | None) -> tuple[str, Iterator[str | Entry]]:
-    """The encoding of a file and all its text in order, each unit as an entry."""
+    """The encoding of a file, and its units as entries with the text between them."""
     encoding, parts = read_xml(stream, name, root="xliff", units=UNITS, tags=("xliff", "file"))
     return encoding, (part if isinstance(part, str) else _parse_unit(part, languages) for part in parts)
 

@@ -18,7 +18,7 @@ from regard.text import files
 from regard.text.files import Origin, one_line
 
 MAX_DEPTH = 100  # nested elements; more is an attack, not a translation
-HEAD_BYTES = 1024  # that tell the encoding of a file
+HEAD_BYTES = 1024  # read to find the encoding of a file
 CHUNK_BYTES = 2**16
 
 BYTE_ORDER_MARKS = {
@@ -32,7 +32,8 @@ START_TAG = re.compile(rb"<(?:[^>\"']|\"[^\"]*\"|'[^']*')*>")
 
 NATIVE_CODE = {"bpt", "ept", "it", "ph", "ut"}  # elements that hold code of another format, not words
 PLACEHOLDERS = {"x", "ph", "it", "ut", "cp", "sub"}  # elements with nothing inside to translate
-OPENING = {"bpt": ("rid", "id", "i"), "bx": ("rid", "id"), "sc": ("id",), "sm": ("id",)}  # and these come in pairs
+# Elements that stand for the opening or the closing tag of a pair, and the attributes that connect the two.
+OPENING = {"bpt": ("rid", "id", "i"), "bx": ("rid", "id"), "sc": ("id",), "sm": ("id",)}
 CLOSING = {"ept": ("rid", "id", "i"), "ex": ("rid", "id"), "ec": ("startRef", "id"), "em": ("startRef",)}
 PARTNERS = {"ept": "bpt", "ex": "bx", "ec": "sc", "em": "sm"}
 
@@ -124,7 +125,7 @@ class Unit(NamedTuple):
 def read_xml(
     stream: BinaryIO, name: str, *, root: str, units: Collection[str], tags: Collection[str]
 ) -> tuple[str, Iterator[str | Unit]]:
-    """The encoding of a file and all its text in order: elements and start tags with these names, and the text between.
+    """The encoding of a file, its `units` and the start tags named in `tags`, and the text between them.
 
     Declared entities are refused and nothing is fetched. A byte order mark stays part of the text.
     """
@@ -138,7 +139,9 @@ def read_xml(
         except (LookupError, UnicodeError):
             ascii_compatible = False
         if not ascii_compatible:
-            raise DataError(f"{name}:1: the file declares the encoding {encoding}, which is not its own; use UTF-8")
+            raise DataError(
+                f"{name}:1: the file declares the encoding {encoding}, in which it cannot be read; use UTF-8"
+            )
 
     def parts() -> Iterator[str | Unit]:
         parser = _Parser(name, root, units, tags)
@@ -166,7 +169,7 @@ class _Parser:
         self.expat.ProcessingInstructionHandler = partial(self._comment, b"?>")
         self.expat.EntityDeclHandler = self._refuse_entity
         self.expat.SkippedEntityHandler = self._refuse_entity
-        self.buffer, self.base = b"", 0  # the text of the last chunks, and where in the file it begins
+        self.buffer, self.base = b"", 0  # the text of the last chunks, and its position in the file
         self.done = 0  # bytes of the buffer that belong to a part
         self.parts: list[str | Unit] = []
         self.ancestors: list[dict[str, str]] = []
@@ -180,7 +183,7 @@ class _Parser:
 
     @property
     def here(self) -> int:
-        """Where the current event begins, from the beginning of the part."""
+        """The position of the current event in the part that is being read."""
         return self.expat.CurrentByteIndex - self.base - self.done
 
     def feed(self, data: bytes, *, final: bool = False) -> list[str | Unit]:
@@ -226,7 +229,7 @@ class _Parser:
             self.prefix = f"{prefix}:" if prefix else ""
         name = name.removeprefix(self.prefix)  # elements of another namespace keep their prefix
         if self.open:
-            element = Element(name, attributes, self.expat.CurrentByteIndex - self.base - self.done, 0, [])
+            element = Element(name, attributes, self.here, 0, [])
             self.open[-1].children.append(element)
             self.open.append(element)
             if len(self.open) > MAX_DEPTH:
@@ -249,7 +252,7 @@ class _Parser:
             self.ancestors.pop()
             return
         element = self.open.pop()
-        element.close = self.expat.CurrentByteIndex - self.base - self.done
+        element.close = self.here
         if not self.open:
             self._add_unit(element, element_end(self.buffer, self.done, self.done + element.close) - self.done)
 
