@@ -19,7 +19,7 @@ from regard.folders import write_file
 from regard.results import Report, Table
 from regard.translation.translator import Translator
 
-MAX_DIFFERENT = 25  # sentences that are much better or much worse
+MAX_DIFFERENT = 25  # sentences with the largest gains, and as many with the largest losses
 SHOWN_NGRAMS, SHOWN_DIFFERENT = 8, 2  # in the printed tables
 
 

@@ -19,6 +19,7 @@ from regard.evaluation.perplexity import Perplexity
 from regard.evaluation.systems import Paths, Progress, name_of
 from regard.evaluation.words import FrequencyBucket, by_frequency
 from regard.folders import write_file
+from regard.inspection.charts import FEW_WORDS
 from regard.inspection.quality import Expected, QualityWarning, find_warnings
 from regard.models.folder import load_config
 from regard.results import Report, Table
@@ -105,7 +106,7 @@ class Evaluation(Report):
                 f"{x.words:,}",
                 f"{100 * x.f1:.1f}",
                 f"{100 * x.low:.1f} to {100 * x.high:.1f}",
-                "few" * (x.words < metrics.FEW_SENTENCES),
+                "few" * (x.words < FEW_WORDS),
             ]
             for x in self.by_frequency
             if x.words
@@ -128,7 +129,7 @@ class Evaluation(Report):
         ]
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write a page with scores, charts and about fifty example sentences, for a model with their attention."""
+        """Write a page with scores, charts and up to fifty example sentences; those of a model show its attention."""
         from regard.evaluation.pages import evaluation_page
 
         write_file(Path(path), evaluation_page(self, choose_examples(self.sentences)), force=force)
@@ -179,11 +180,11 @@ def evaluate(
     if model is not None and hypothesis:
         raise ConfigError("a model translates --source, and --hypothesis is translated already: give one of them")
     if model is not None and is_language_model(model):
-        given = {
+        translation_options = {
             "--train": train, "--glossary": glossary, "--lowercase": lowercase, "--tokenize": tokenize,
             "--lengths": lengths, "--beams": beams, "--set": config, "--reference": reference if source else None,
         }  # fmt: skip
-        refuse(given, f"is for translations, and {name_of(model)} is a language model")
+        refuse(translation_options, f"is for translations, and {name_of(model)} is a language model")
         text = source or reference
         if not isinstance(text, str | Path):
             raise ConfigError(f"{name_of(model)} is a language model: give a text with --source FILE")
@@ -240,9 +241,9 @@ def is_language_model(model: object) -> bool:
     return single and load_config(Path(model)).model.family in ("gpt", "bert")
 
 
-def refuse(given: Mapping[str, Any], reason: str) -> None:
-    """Raise a ConfigError for options that would have no effect."""
-    for flag, value in given.items():
+def refuse(options: Mapping[str, Any], reason: str) -> None:
+    """Raise a ConfigError if one of these options is set: it would have no effect."""
+    for flag, value in options.items():
         if value:
             raise ConfigError(f"{flag} {reason}: leave it out")
 
@@ -258,7 +259,7 @@ def score_results(
 ) -> Evaluation:
     """Score translations against one or more references.
 
-    `frequencies` are those of words in a training text, by default in the reference. `options` are those of metrics.
+    `frequencies` counts the words of a training text, by default of the reference. `options` are those of the metrics.
     """
     texts = [result.text for result in results]
     split = metrics.word_splitter(**options)
@@ -295,7 +296,7 @@ def score_results(
 
 
 def choose_examples(sentences: Sequence[Sentence]) -> list[tuple[str, Sentence]]:
-    """Choose example sentences for a report with their kind: warned, worst, best or middle by sentence chrF.
+    """Choose example sentences for a report: with a warning, or with the worst, best or middle chrF.
 
     Among sentences with the same score, longer ones come first.
     """

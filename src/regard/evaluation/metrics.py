@@ -115,7 +115,7 @@ def paired_tests(
     tests: Sequence[str] = tuple(TESTS),
     **options: Any,
 ) -> tuple[list[Score], dict[str, str]]:
-    """Score systems with bootstrap intervals and test them against the first one; return also the tests' signatures."""
+    """Score systems, test them against the first one, and return the scores and the signature of each test."""
     from sacrebleu.significance import PairedTest
 
     metric = make_metric(name, references=[list(lines) for lines in references], **options)

@@ -30,8 +30,8 @@ KINDS = {
     "worse": "Much further from the reference than the baseline.",
     "shown": "Its attention, word by word.",
 }
-MAX_DIFFERENT = 50  # sentences of a comparison
-MAX_WEIGHTS = 15_000  # of one trace: above it heads are averaged, and then only one layer is shown
+MAX_DIFFERENT = 50  # sentences on the page of a comparison
+MAX_WEIGHTS = 15_000  # of one trace; a larger one shows the mean of its heads and, if still larger, one layer
 ERROR_BARS = "Error bars: 95 % bootstrap interval."
 MARKED = (
     "Words marked red are not in the reference; dotted words of the reference are missing from the translation. Another"
@@ -62,7 +62,7 @@ class Row(NamedTuple):
 
 
 def evaluation_page(evaluation: Evaluation, examples: list[tuple[str, Sentence]]) -> str:
-    """The page of one system with these sentences."""
+    """The page of one system with these example sentences."""
     traces: dict[int, Trace] = {}
     if evaluation.translator is not None:
         sources = {sentence.line: sentence.source for _, sentence in examples}
@@ -77,7 +77,7 @@ def evaluation_page(evaluation: Evaluation, examples: list[tuple[str, Sentence]]
 
 
 def comparison_page(comparison: Comparison) -> str:
-    """The page of several systems with the sentences that differ most from the first one's."""
+    """The page of several systems, with the sentences whose chrF differs most from that of the first system."""
     limit = max(MAX_DIFFERENT // len(comparison.against) // 2, 1)
     examples = []
     for contrast in comparison.against:
@@ -279,7 +279,7 @@ def _compared(text: str, other: str, kind: str) -> str:
 
 
 def _maps(trace: Trace) -> list[Map]:
-    """Cross-attention by word, small enough for a page of many."""
+    """The cross-attention by word; if it is large, only the mean of the heads, or of one layer."""
     if "cross" not in trace.attention:
         return []
     cross = attention(trace, "cross")

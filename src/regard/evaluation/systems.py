@@ -24,12 +24,12 @@ System = str | Path | Translator
 
 
 class EvaluationSet(NamedTuple):
-    """The lines of a test set, with equal numbers of lines."""
+    """The sources and references of a test set, with one line for each sentence."""
 
     sources: list[str] | None
     references: list[list[str]]
     texts: dict[str, list[str]]
-    """The same by file name: the source, if there is one, and the references."""
+    """The sources, if there are any, and the references, by file name."""
 
     @property
     def reference_names(self) -> str:
@@ -39,7 +39,7 @@ class EvaluationSet(NamedTuple):
 def read_test_set(
     source: str | Path | None, reference: Paths | None, *, tokenize: str | None, lengths: Sequence[int]
 ) -> EvaluationSet:
-    """Read a test set and check the options of scoring, before hours of translating."""
+    """Read a test set and check the options of scoring, before anything is translated."""
     paths = [reference] if isinstance(reference, str | Path) else list(reference or [])
     if not paths:
         raise ConfigError("give the reference translations with --reference FILE")
@@ -91,7 +91,7 @@ def translate_test(
     if not isinstance(system, Translator):
         system = Translator.load(system, device, [f"{field}={value}" for field, value in (config or {}).items()])
     results = []
-    # align: sources with little attention give a warning too
+    # with alignments, attention that ignores the source gives a warning too
     for result in system.stream(test.sources, beams=beams, align=True):
         results.append(result._replace(text=one_line(result.text).rstrip()))
         if progress is not None:
@@ -114,7 +114,7 @@ def term_accuracy(
     beams: int | None,
     **options: Any,
 ) -> dict[str, Any]:
-    """The share of glossary terms in the translations, and for a model also with the glossary in use.
+    """The share of glossary terms that the translations have; for a model, also when it translates with the glossary.
 
     `options` are those of BLEU.
     """
@@ -123,8 +123,8 @@ def term_accuracy(
     terms = sum(map(len, matches))
     if not terms:
         raise DataError("no sentence of the source has a term of the glossary: there is nothing to report")
-    spans = [span for result, found in zip(results, matches, strict=True) for span in find_forms(result.text, found)]
-    right = sum(span is not None for span in spans)
+    forms = [find_forms(result.text, terms_of_text) for result, terms_of_text in zip(results, matches, strict=True)]
+    right = sum(span is not None for spans in forms for span in spans)
     accuracy: dict[str, Any] = {"sentences": sum(map(bool, matches)), "terms": terms, "accuracy": right / terms}
     if translator is not None:
         rows = [row for row, terms_of_text in enumerate(matches) if terms_of_text]
@@ -143,10 +143,10 @@ def _with_glossary(
 ) -> dict[str, Any]:
     """Translate sentences without and with a glossary; return term accuracy, BLEU and milliseconds per sentence."""
     values: dict[str, Any] = {"sentences": len(sources)}
-    for suffix, used in (("_without", None), ("", glossary)):
-        started = time.perf_counter()
-        results = translator.translate(sources, beams=beams, glossary=used)
-        values[f"milliseconds{suffix}"] = 1000 * (time.perf_counter() - started) / len(sources)
+    for suffix, given_glossary in (("_without", None), ("", glossary)):
+        start = time.perf_counter()
+        results = translator.translate(sources, beams=beams, glossary=given_glossary)
+        values[f"milliseconds{suffix}"] = 1000 * (time.perf_counter() - start) / len(sources)
         texts = [result.text for result in results]
         values[f"bleu{suffix}"] = corpus_scores(texts, *references, metrics=["bleu"], **options)["bleu"].score
     terms = [term for result in results for term in result.terms]

@@ -46,9 +46,9 @@ def by_frequency(
 ) -> list[FrequencyBucket]:
     """The F1 of words by their frequency in a text, after compare-mt (Neubig et al., 2019).
 
-    A word is counted as right at most as often as it occurs in the reference of the same line (clipped counts).
+    A word counts as correct at most as often as it occurs in the reference of the same line (clipped counts).
     """
-    counts = np.zeros((len(hypotheses), 3, len(FREQUENCIES) + 1))  # (N, 3, K): right, in the translation, expected
+    counts = np.zeros((len(hypotheses), 3, len(FREQUENCIES) + 1))  # (N, 3, K): correct, translated, expected
     for row, (hypothesis, reference) in enumerate(zip(hypotheses, references, strict=True)):
         translated, expected = Counter(hypothesis), Counter(reference)
         for kind, words in enumerate((translated & expected, translated, expected)):
@@ -72,8 +72,8 @@ def by_frequency(
 
 
 def _f1(counts: Any) -> Any:
-    right, translated, expected = counts
-    return 2 * right / np.maximum(translated + expected, 1)
+    correct, translated, expected = counts
+    return 2 * correct / np.maximum(translated + expected, 1)
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def default_kind(trace: Trace) -> str:
 
 
 def check_method(method: str, kind: str | None) -> None:
-    """Refuse unknown names of methods and kinds of attention."""
+    """Raise a ConfigError for unknown names of methods and kinds of attention."""
     if method not in MEANINGS:
         raise ConfigError(f"there is no method {method!r}.{did_you_mean(method, MEANINGS)}")
     if kind and kind not in KINDS:
@@ -98,7 +98,7 @@ def check_method(method: str, kind: str | None) -> None:
 
 
 def explain(trace: Trace, method: str, model: nn.Module | None = None, kind: str | None = None) -> Map:
-    """One map of a trace. Gradient, ablation and value need the model, and so does rollout for a gpt."""
+    """The map of a trace by one method. Gradient, ablation and value need the model; for a gpt, rollout does too."""
     check_method(method, kind)
     kind = kind or default_kind(trace)
     if method in SIGNED and kind != default_kind(trace):
@@ -134,7 +134,7 @@ def attention(trace: Trace, kind: str, _: nn.Module | None = None) -> Map:
 def rollout(trace: Trace, kind: str, model: nn.Module | None = None) -> Map:
     """Attention rollout: attention multiplied through the layers down to the embeddings.
 
-    A gpt's needs the model, as the tokens of the prompt attend too, and the trace has only those written.
+    For a gpt it needs the model: the tokens of the prompt attend too, and the trace has only generated ones.
     """
     if trace.family == "rnn":
         raise InputError("rollout needs several layers of attention, and an rnn has one: use another method")
@@ -335,6 +335,6 @@ def _explained_tokens(trace: Trace) -> list[int]:
 
 
 def _copies(trace: Trace, model: nn.Module) -> int:
-    """How many copies of a sentence run at once."""
+    """The number of copies of a sentence that run at once."""
     device = next(model.parameters()).device
     return max(1, BATCH_TOKENS[device.type] // (len(trace.source.ids) + len(trace.target.ids)))

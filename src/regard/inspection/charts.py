@@ -51,7 +51,7 @@ def _chart(
     places: Sequence[tuple[float, str, str]],
     joined: bool = True,
 ) -> str:
-    """An SVG with numbers at heights and two lines of text at places, its axes' titles, and a legend of its series."""
+    """An SVG of series with a legend; `heights` label the vertical axis, `places` the horizontal one in two lines."""
 
     def x(share: float) -> str:
         return f"{LEFT + share * (WIDTH - RIGHT - LEFT):.1f}"
@@ -138,7 +138,7 @@ def _group(bucket: Mapping[str, Any], unit: str, small: bool, scores: Sequence[S
 
 
 def interval_chart(groups: Sequence[Group], names: Sequence[str], unit: str, axis: str, *, joined: bool = True) -> str:
-    """Scores with their intervals over buckets, and the same as a table; none is drawn without its interval."""
+    """Scores with their intervals over buckets, as a chart and as a table; a score without an interval is left out."""
     bounds = [bound for group in groups for score in group.scores if score for bound in (score.low, score.high)]
     high = min(math.ceil(max(bounds, default=100.0) / 10) * 10, 100)
     low = max(min(math.floor(min(bounds, default=0.0) / 10) * 10, high - 20), 0)

@@ -69,9 +69,9 @@ def draw(
     warned: Sequence[QualityWarning] | None = None,
     force: bool = False,
 ) -> None:
-    """Write a figure of the first map, or a page with all maps; by default they show attention.
+    """Write a figure of the first map, or a page with all maps; by default of the attention.
 
-    Letters that no installed font has give a warning and are drawn as boxes.
+    Letters that no installed font has are drawn as boxes, with a warning.
     """
     path = Path(path)
     check_suffix(path)
@@ -84,7 +84,7 @@ def draw(
 
 
 def check_suffix(path: Path, also: Sequence[str] = ()) -> None:
-    """Refuse names with another ending."""
+    """Raise a ConfigError unless the name ends in one of SUFFIXES or `also`."""
     if path.suffix not in (*SUFFIXES, *also):
         *others, last = (*SUFFIXES, *also)
         raise ConfigError(f"{path} must end in {', '.join(others)} or {last}")
@@ -158,7 +158,7 @@ def heat_map(shown: Map, kind: str, *, layer: int | None = None, head: int | Non
         bar.outline.set_visible(False)
         bar.ax.tick_params(labelsize=7.5, length=2, color=SOFT, labelcolor=SOFT)
         bar.set_label(UNITS[shown.method], fontsize=7.5, color=SOFT)
-        letters = max(56, int(CELL * columns * 16))  # in a line below and above the map, about
+        letters = max(56, int(CELL * columns * 16))  # about as many fit into a line above or below the map
         meaning = MEANINGS[shown.method]
         axes.set_title(textwrap.fill(_writable(heading), letters), fontsize=9.5, fontweight="bold", pad=12)
         meaning = textwrap.fill(meaning[0].upper() + meaning[1:], int(letters * 1.3))
@@ -209,9 +209,9 @@ def draw_training(journal: Sequence[Line], *, best: int, title: str) -> dict[str
             axes.plot(*points, color=GREEN, marker="o", markersize=4)
             axes.set(title=f"{METRICS[metric]} on the validation set", ylim=(0, 1.15 * max(points[1]) or 1.0))
             _mark(axes, points, best)
-        rate, speed = (figure.add_subplot(grid[1, column], sharex=losses) for column in (0, 1))
-        rate.plot(*series(journal, "update", "learning_rate"), color=PURPLE)
-        rate.set(title="learning rate", ylim=(0, None))
+        learning_rate, speed = (figure.add_subplot(grid[1, column], sharex=losses) for column in (0, 1))
+        learning_rate.plot(*series(journal, "update", "learning_rate"), color=PURPLE)
+        learning_rate.set(title="learning rate", ylim=(0, None))
         seconds = dict(zip(*series(journal, "update", "seconds"), strict=True))
         tokens = dict(zip(*series(journal, "update", "tokens"), strict=True))
         speeds = {update: tokens[update] / seconds[update] for update in tokens if seconds.get(update)}

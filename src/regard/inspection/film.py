@@ -113,7 +113,7 @@ def page(root: Path, scores: Mapping[int, str], *, title: str) -> str:
 
 
 def read_frame(path: Path) -> dict[str, Tensor]:
-    """The matrix of each sentence by its number."""
+    """The attention matrix of each sentence, by the number of the sentence."""
     with folders.clear_os_errors(path, "read"):
         data = path.read_bytes()
     try:

@@ -33,7 +33,7 @@ def _file(name: str) -> str:
 
 
 def data(values: Any, name: str = "") -> str:
-    """Values as JSON in a script element; no word can end it."""
+    """Values as JSON in a script element; `<` is escaped, so that no value can close the element."""
     text = json.dumps(values, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json"{f" id={name}" if name else ""}>{text}</script>'
 
@@ -60,7 +60,7 @@ def signature(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], foot: Iterable[Sequence[str]] = ()) -> str:
-    """A table of HTML cells; the first cell of a row is its heading, and a row of one cell goes across."""
+    """A table of HTML cells; the first cell of a row is its heading, and a single cell spans all columns."""
 
     def line(cells: Sequence[str]) -> str:
         if len(cells) == 1:

@@ -30,14 +30,14 @@ GOOD_CHRF = 60.0  # a translation counts as good if the chrF of its sentence aga
 FOLDS = 5  # of the cross-validation that measures the calibration error
 BINS = 10  # ranges of confidence in the calibration error
 MIN_SENTENCES = 50  # for a calibration
-MIN_EACH = 10  # good translations, and others, that a calibration needs
+MIN_EACH = 10  # a calibration needs so many good translations, and so many others
 
 LENGTH_SLACK = 15  # characters added to both sides before lengths are compared: "Yes." may become "Yes, of course."
 OUTLIERS = 0.002  # share of pairs below and above the expected length ratios
 WIDENING = 1.25  # factor by which the expected ratios are widened
 MAX_LOOP = 20  # words in a repeated phrase
-MIN_COPIED = 3  # words in a row that are copied, and at least half of the translation
-MAX_COMPARED = 1_000_000  # pairs of words that are compared to find copies
+MIN_COPIED = 3  # words in a row; a copied part is also at least half of the translation
+MAX_COMPARED = 1_000_000  # pairs of words; longer texts are not searched for copied parts
 RELATED_SCRIPTS = {"Kana": {"Han"}, "Hangul": {"Han"}, "Han": {"Bopomofo"}}  # used together with another script
 
 MIN_ATTENTION = 0.05  # less attention than this to the words of the source means that they are ignored
@@ -271,7 +271,7 @@ def _missing(numbers: dict[str, str], others: dict[str, str]) -> set[str]:
 
 
 def _ignored(trace: Trace) -> Iterator[QualityWarning]:
-    """In every layer the source was hardly attended to, or only one token of it, or always in the same way."""
+    """Warn if every layer hardly attended to the source, or only to one of its tokens, or always in the same way."""
     if "cross" not in trace.attention:
         return
     source = [not trace.source.special[word] for word in trace.source.word]
@@ -302,7 +302,7 @@ class Calibration:
     """A logistic regression from the log-probabilities of a translation to the probability that it is good."""
 
     weights: tuple[float, ...]
-    """The bias and the weights of the features. Empty if too few of the examples were good or too few were not; then
+    """The bias and the weights of the features. Empty if there were too few good translations or too few others: then
     there is no confidence."""
     error: float
     """Expected calibration error, by cross-validation."""

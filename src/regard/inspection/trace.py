@@ -42,7 +42,7 @@ class Side(NamedTuple):
     subwords: list[str]
     """The text of each token with the space before it, or the name of a special token."""
     words: list[str]
-    """Separated by spaces; a special token is a word of its own. In scripts without spaces, every token."""
+    """Words are separated by spaces; a special token is a word. In scripts without spaces, every token is a word."""
     word: list[int]
     """The number of the word that each token belongs to."""
     special: list[bool]
@@ -80,7 +80,7 @@ class Trace:
     target: Side
     """With the end token; empty for a bert."""
     attention: dict[str, Tensor]
-    """[layer, head, target, source] by "encoder", "decoder", "cross", as far as the model has them."""
+    """[layer, head, target, source] by kind: those of "encoder", "decoder" and "cross" that the model has."""
     hidden: dict[str, Tensor]
     """[token, size] by the names of `models.contract.Record`, if requested."""
     log_probabilities: Tensor
@@ -111,7 +111,7 @@ class Trace:
         return average_by_word(self.attention[kind], self.rows(kind), self.columns(kind))
 
     def check_kind(self, kind: str) -> None:
-        """Refuse a kind of attention that the model does not have."""
+        """Raise an InputError if the model has no attention of this kind."""
         if kind not in self.attention:
             kinds = " and ".join(self.attention) or "none"
             raise InputError(f"this trace of a {self.family} has no attention {kind!r}: it has {kinds}")
@@ -266,7 +266,7 @@ def teacher_force(
     record: Record | None = None,
     encoded: Encoded | None = None,
 ) -> tuple[Tensor, list[int]]:
-    """(B, longest, V) logits of a pass over sources and targets, and the step that writes the first token of each.
+    """(B, longest, V) logits of a pass over sources and targets, and for each the step of its first target token.
 
     A bert reads its sources alone; without a head its logits have no vocabulary.
     """
@@ -290,7 +290,7 @@ Steps = tuple[Tensor, list[list[Alternative]]]
 
 
 def pad(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
-    """(B, longest) ids and their mask, None where there is no padding."""
+    """(B, longest) ids, and their mask; None if there is no padding."""
     width = max(map(len, rows))
     ids = torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows], device=device)
     lengths = torch.tensor([[len(row)] for row in rows], device=device)
@@ -373,7 +373,7 @@ def make_side(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None)
 
 
 def _join(first: Side, target: Side) -> Side:
-    """The first side followed by all tokens of the target but the last, which is a word of its own."""
+    """The first side, followed by the target without its last token, the end token."""
     words = len(first.words)
     return Side(
         first.text + target.text,

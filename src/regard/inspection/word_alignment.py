@@ -49,17 +49,17 @@ class Alignments(Report):
     """The word alignments of a file of pairs."""
 
     alignments: list[list[Link]]
-    """(source word, target word) pairs, words counted from 0 between spaces; empty if they were written by `write`."""
+    """(source word, target word), counted from 0 between spaces; empty if `align` was called with `write`."""
     pairs: int
     points: int
     counts: AlignmentCounts | None
-    """Against the gold alignments, if there are any."""
+    """Counts for the AER, with gold alignments."""
     left_out: dict[str, int]
     """Pairs without an alignment, by reason."""
     settings: AlignmentSettings
     reverse_settings: AlignmentSettings | None
     notes: list[str]
-    """How settings were chosen."""
+    """Lines about how settings were chosen."""
 
     @property
     def aer(self) -> float | None:
@@ -81,7 +81,7 @@ class Alignments(Report):
         rows += [[f"left out: {reason}", f"{number:,}"] for reason, number in self.left_out.items()]
         if self.counts is not None:
             rows += [[name, f"{value:.1%}"] for name, value in self.counts.to_dict().items()]
-        return [Table(["", ""], rows, f"read from {self.settings}")]
+        return [Table(["", ""], rows, f"from the attention of {self.settings}")]
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write one line of `i-j` for every pair (Pharaoh's format)."""
@@ -113,8 +113,8 @@ def align(
 
     `reverse` is a model of the other direction, whose attention is multiplied with that of the first. With `gold`
     alignments the alignment error rate is computed. `dev` (source, target, gold) chooses the attention and the method
-    with the lowest error rate and saves them in the folders; without it, two directions are read where they agree most.
-    `write` is called with the alignment of every pair instead of collecting them, so that memory does not grow.
+    with the lowest error rate and saves them in the folders. Without it, two models use the attention by which they
+    agree most. If `write` is given, it is called with the alignment of every pair, and none is kept in memory.
     """
     options = {"layer": layer, "head": head, "shift": shift, "method": method}
     chosen: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
@@ -130,7 +130,8 @@ def align(
     elif backward is not None and not chosen and not (forward.settled and backward.settled):
         sample = list(islice(examples, SAMPLE))
         agreement = choose_by_agreement([example.texts for example in sample], forward, backward)
-        notes = [f"read from {forward.settings}, and back from {backward.settings}: they agree on {agreement:.1%}"]
+        settings = f"forward {forward.settings}; reverse {backward.settings}"
+        notes = [f"attention chosen by agreement: {settings}: they agree on {agreement:.1%} of the links"]
         examples = chain(sample, examples)
     aligners = [forward] if backward is None else [forward, backward]
     for aligner in aligners:
@@ -188,7 +189,7 @@ class Aligner:
     config: Config
     settings: AlignmentSettings
     settled: bool
-    """Whether the settings come from a file or from guided training, and are not to be chosen."""
+    """Whether the settings come from a file or from guided alignment, so that none are chosen."""
     tag: str
     left_out: Counter[str] = field(default_factory=Counter)
     """Pairs without an alignment, by reason."""
@@ -278,7 +279,7 @@ def _space_separated(side: Side, tag: str = "") -> Side:
 def both_directions(
     pairs: Sequence[Texts], forward: Aligner, backward: Aligner | None = None
 ) -> list[tuple[list[Link], list[Link]]]:
-    """Both directions of each pair. The weights of two models are multiplied, so a link needs attention from both."""
+    """The links of both directions of each pair. The weights of two models are multiplied, so a link needs both."""
     weights = forward.weights(pairs)
     if backward is not None:
         back = backward.weights([(target, source) for source, target in pairs])
@@ -290,7 +291,7 @@ def both_directions(
 
 
 def _choose_by_gold(dev: tuple[str, str, str], forward: Aligner, backward: Aligner | None) -> list[str]:
-    """Choose settings on gold alignments, save them in the folders and say what was chosen."""
+    """Choose settings on gold alignments and save them in the folders; returns a line about each."""
     examples = list(_read(*dev))
     texts, golds = [example.texts for example in examples], [cast(Gold, example.gold) for example in examples]
     notes = []
@@ -299,10 +300,10 @@ def _choose_by_gold(dev: tuple[str, str, str], forward: Aligner, backward: Align
         swapped = [Gold(_swap(gold.sure), _swap(gold.possible)) for gold in golds]
         choose_attention(backward, [(target, source) for source, target in texts], swapped)
         backward.settings.save(backward.folder)
-        notes.append(f"{backward.folder} is read from {backward.settings}")
+        notes.append(f"{backward.folder}: attention of {backward.settings}")
     counts = choose_method(texts, golds, forward, backward)
     forward.settings.save(forward.folder)
-    return [*notes, f"{forward.folder} is read from {forward.settings}; {dev[0]}: {counts}"]
+    return [*notes, f"{forward.folder}: attention of {forward.settings}; on {dev[0]}: {counts}"]
 
 
 def _swap(links: Iterable[Link]) -> frozenset[Link]:
