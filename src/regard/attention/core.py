@@ -49,8 +49,8 @@ def attend(
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
-        given = ", ".join(f"{name} {_describe(tensor)}" for name, tensor in tensors.items() if tensor is not None)
-        raise InputError(f"attend cannot use {given}: {str(error).splitlines()[0]}") from error
+        inputs = ", ".join(f"{name} {_describe(tensor)}" for name, tensor in tensors.items() if tensor is not None)
+        raise InputError(f"attend cannot use {inputs}: {str(error).splitlines()[0]}") from error
 
 
 def _describe(tensor: object) -> str:

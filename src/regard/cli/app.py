@@ -76,7 +76,7 @@ def _commands(command: Any) -> Iterator[Any]:
 
 
 signals: list[int] = []
-"""The signals that asked the program to stop."""
+"""The signals received so far that ask the program to stop."""
 
 
 def stop(number: int, frame: FrameType | None) -> None:

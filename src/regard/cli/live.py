@@ -59,7 +59,7 @@ class View:
             self._live.stop()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The lines of the view, the most important first: those that a small terminal has no place for are cut."""
+        """The lines of the view, the most important first; a small terminal cuts the last ones off."""
         start = self._statistics.start
         if start is None:
             yield Text(f"preparing, {format_duration(time.monotonic() - self._begin)}", "dim")
@@ -86,7 +86,7 @@ class View:
         return Text.assemble((label, "bold"), (bar, "green"), (rest, "bright_black"), f"  {min(share, 1.0):4.0%}")
 
     def _numbers(self) -> list[Text]:
-        """Names and, below them, values."""
+        """Two lines: the names of loss, score, speed and time left, and their values."""
         statistics = self._statistics
         numbers = [
             *([("loss", f"{statistics.loss:.3f}")] if statistics.update else []),

@@ -39,7 +39,7 @@ def flag(name: str, text: str) -> Any:
 
 
 def output(metavar: str, text: str) -> Any:
-    """The option --out, whose value may not be empty: an empty path would be the current folder."""
+    """The option --out. An empty value, which would mean the current folder, is an error."""
     return typer.Option("--out", "-o", parser=_parse_path, metavar=metavar, help=text)
 
 

@@ -63,9 +63,9 @@ def working(description: str) -> Iterator[None]:
 
 @contextmanager
 def progress_bars(*, downloads: bool = False) -> Iterator[Callable[..., None]]:
-    """Yield a function of a name, what is done, the total or None, and a note; it shows a bar for every name.
+    """Yield a function `update(name, done, total, note)` that shows a progress bar for every name, on a terminal only.
 
-    A bar has the rate, unless there is a note, and the time left. Bars are on a terminal only.
+    A bar shows the note or, without one, the rate, and the time left; a `total` of None is unknown.
     """
     from rich import progress
     from rich.console import Console
@@ -91,7 +91,7 @@ def progress_bars(*, downloads: bool = False) -> Iterator[Callable[..., None]]:
 
 @contextmanager
 def counting_bar(description: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Yield a function of what is done and the total or None, for one progress bar."""
+    """Yield a function `update(done, total)` for one progress bar; a `total` of None is unknown."""
     with progress_bars() as update:
         yield partial(update, description)
 

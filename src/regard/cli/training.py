@@ -72,12 +72,12 @@ def train(
     start = time.perf_counter()  # the minutes include the imports
     from regard.cli.live import viewing
     from regard.config import parse_assignments
-    from regard.training.train import train as train_verb
+    from regard.training.train import train as train_model
 
     is_main = os.environ.get("RANK", "0") == "0"
     is_restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"  # by torchrun: it resumes
     with viewing(quiet=not is_main) as view:
-        run = train_verb(
+        run = train_model(
             source,
             target,
             out=out,

@@ -43,7 +43,7 @@ class File(NamedTuple):
 
 
 class Output(NamedTuple):
-    """A plain text file to write: the stored files or archive members (archive/member) it consists of."""
+    """A plain text file to write, and the stored files or archive members (archive/member) that it is made of."""
 
     name: str
     parts: tuple[str, ...]
@@ -97,7 +97,7 @@ def find(name: str) -> Entry:
 
 
 def locate(entry: Entry) -> str:
-    """Where a corpus comes from: `built in`, `local`, `cached`, `download`, or `by hand`."""
+    """Where a corpus comes from: `built in`, `local`, `cached`, `download`, or `by hand` if the user must get it."""
     if not entry.forms:
         return "built in"
     form = _usable_form(entry)
@@ -199,7 +199,7 @@ def _usable_form(entry: Entry) -> Form | None:
 
 
 def _instructions(form: Form) -> str:
-    """Return the advice for a corpus that cannot be downloaded."""
+    """Advice for a corpus that cannot be downloaded: the missing files, and the folder to put them into."""
     stored = _stored(form)
     missing = ", ".join(file.name for file in form.files if file.name not in stored)
     folder = (_local() or cache("corpora")) / form.folder

@@ -129,7 +129,7 @@ def beam(
         search.append(candidates.tokens.flatten(), candidates.log_probabilities.flatten())
     if trees is not None:
         trees.extend(batch_trees)
-    by_sentence = [[hypothesis for _, hypothesis in found] for found in search.results(len(source))]
+    by_sentence = [[hypothesis for _, hypothesis in pairs] for pairs in search.results(len(source))]
     return [_distinct(hypotheses)[:results] for hypotheses in by_sentence]
 
 

@@ -150,8 +150,8 @@ class Glossary:
         words = [text[slice(*span)] for span in spans]
         candidates: list[tuple[Span, tuple[str, ...] | None]] = []  # the forms of a term; None: copied
         for pattern in self.patterns:
-            for found in pattern.finditer(text):
-                touched = [span for span in spans if _overlap(span, found.span())]
+            for occurrence in pattern.finditer(text):
+                touched = [span for span in spans if _overlap(span, occurrence.span())]
                 if touched:
                     candidates.append(((touched[0][0], touched[-1][1]), None))
         for length in self._lengths:
@@ -163,7 +163,7 @@ class Glossary:
                 if forms := self._forms(key, begins=begins):
                     candidates.append((span, forms))
         matches: list[Match] = []
-        for (start, end), forms in sorted(candidates, key=lambda found: (found[0][0] - found[0][1], found[0][0])):
+        for (start, end), forms in sorted(candidates, key=lambda term: (term[0][0] - term[0][1], term[0][0])):
             if not any(_overlap((start, end), match[:2]) for match in matches):
                 source = text[start:end]
                 matches.append(Match(start, end, source, forms or (source,), copied=forms is None))
@@ -175,7 +175,7 @@ class Glossary:
         return {len(key) for key in (*self.terms, *self.copied)}
 
     def _forms(self, key: Key, *, begins: bool) -> tuple[str, ...] | None:
-        """The target forms of a term; the capital of a sentence's first word may be that of the sentence."""
+        """The target forms of a term; a term that begins a sentence is also looked up without its capital letter."""
         if self.ignore_case:
             return self.terms.get(tuple(word.casefold() for word in key))
         lowered = (key[0][:1].lower() + key[0][1:], *key[1:])

@@ -157,7 +157,7 @@ def copy_weights(model: nn.Module, tensors: Mapping[str, Tensor], origin: Path) 
 
 
 def check_shapes(model: nn.Module, tensors: Mapping[str, Tensor], origin: Path) -> None:
-    """Refuse tensors whose names, shapes or dtypes are not those of the model."""
+    """Raise a FolderError unless names, shapes and dtypes of the tensors are those of the model."""
     expected = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     wrong = [f"{name} {shape} is missing" for name, shape in expected.items() if name not in tensors]
     for name, tensor in tensors.items():

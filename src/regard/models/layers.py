@@ -1,4 +1,4 @@
-"""Layers of the transformer families: norms, feed-forward, embeddings.
+"""Layers of the transformer families: norms, feed-forward, embeddings, logits.
 
 B batch, T tokens.
 """
@@ -93,7 +93,7 @@ class Embedding(nn.Module):
         return dropped
 
     def check_length(self, length: int, name: str) -> None:
-        """Refuse sentences longer than a learned position table."""
+        """Raise an InputError for a sentence that is longer than the learned position table."""
         limit = length if self.position is None else self.position.weight.shape[0]
         if length > limit:
             raise InputError(

@@ -44,7 +44,7 @@ def warm_config(encoder: ModelConfig, decoder: ModelConfig) -> ModelConfig:
 
 
 def check_warm_config(requested: ModelConfig, warm: ModelConfig) -> None:
-    """Refuse a requested config that does not fit `warm`, the result of `warm_config`.
+    """Raise a ConfigError if a requested config does not fit `warm`, the result of `warm_config`.
 
     A stack may have fewer layers than its bert: it takes the first ones. Dropout, tied embeddings and vocabularies may
     differ.

@@ -136,7 +136,7 @@ def chunks(pairs: Iterable[Pair]) -> Iterator[Chunk]:
 
 @dataclass
 class Tally:
-    """How many pairs have a problem, and the first of them."""
+    """The number of pairs with a problem, and the first of them."""
 
     count: float = 0
     examples: list[tuple[Pair, str]] = field(default_factory=list)

@@ -162,7 +162,7 @@ def _split_html(report: Report, split: str) -> str:
     numbers = report.statistics[split]
     charts, scripts = [], []
     for side, name in zip(("source", "target"), report.names, strict=True):
-        lengths, found = numbers[side]["lengths"], numbers[side]["scripts"]
+        lengths, counts = numbers[side]["lengths"], numbers[side]["scripts"]
         longest = max(8, *(int(other[side]["lengths"]["most"]) * 2 for other in report.statistics.values()))
         width = -(-longest // MAX_BARS)
         step = next(step for step in (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000) if longest / step <= 6)
@@ -177,7 +177,7 @@ def _split_html(report: Report, split: str) -> str:
                 kind=side,
             )
         )
-        shares = [f"{script} {percent(count / max(sum(found.values()), 1))}" for script, count in found.items()]
+        shares = [f"{script} {percent(count / max(sum(counts.values()), 1))}" for script, count in counts.items()]
         scripts.append(f'<p class="scripts">Scripts of {escape(name)}: {escape(", ".join(shares[:6]))}</p>')
     ratio = numbers["ratio"]
     edges = np.log(ratio["edges"])

@@ -23,7 +23,7 @@ class Determiner(NamedTuple):
 
 
 class VerbForm(NamedTuple):
-    """How a verb is said: the words around it and its form in English, and its tense in French."""
+    """The English form of a verb with the words around it, and its French tense."""
 
     voice: str  # active, passive or copula
     auxiliary: str

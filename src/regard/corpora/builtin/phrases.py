@@ -421,7 +421,7 @@ class Derivation:
             self.time(time_words, times, form)
 
     def place(self, n: int, *, formal: bool = False, verb: str = "") -> None:
-        """Where something happens; formal actions take place in cities and at events."""
+        """Add a place; formal actions take place in cities and at events."""
         if n == 2:
             draw = self.random()
             if draw < 0.45:
@@ -440,7 +440,7 @@ class Derivation:
             self.noun_phrase(n - 1 - english.count(" "), kinds, "goal")
 
     def time_class(self, form: VerbForm) -> str:
-        """Which expressions of time go with the clause and its verb form."""
+        """The class of the expressions of time that go with the clause and its verb form."""
         if not form.dated:
             return "any"
         if self.frame in ("past", "while_past", "past_chain"):
@@ -450,14 +450,14 @@ class Derivation:
         return "any" if self.frame == "reported" else "future"
 
     def time_length(self, most: int, form: VerbForm) -> int:
-        """How many words at the end of a clause are for an expression of time."""
+        """The number of words at the end of a clause for an expression of time; 0 for none."""
         times = self.time_class(form)
         if self.has_time or self.depth or times == "any":
             return 0
         return self.pick([0, 0, *[length for length in words.TIME_LENGTHS[times] if length <= most]])
 
     def time(self, n: int, times: str, form: VerbForm) -> None:
-        """When something happens: a fixed expression, a distance from now, or a date."""
+        """Add an expression of time: a fixed one, a distance from now, or a date."""
         if n == 1 or times in ("habit", "now") or (n == 2 and self.chance(0.6)):
             return self.expression(words.TIMES[times, n], form)
         past = times == "past"
@@ -505,7 +505,8 @@ def attributive(adjective: Adjective, index: int, noun: Noun) -> str:
 
 @cache
 def modifier_lengths(n: int, short_complement: bool) -> tuple[int, ...]:
-    """How many of n words may stand before the noun; a complement has at least three words, or two if it may."""
+    """The numbers of words, of n, that may stand before the noun; a complement of the rest has at least three words, or
+    two with `short_complement`."""
     return tuple(before for before in range(min(n, 2) + 1) if before == n or n - before > 2 - short_complement)
 
 
