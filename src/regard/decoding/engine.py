@@ -18,6 +18,7 @@ from regard.decoding.greedy import greedy
 from regard.decoding.sampling import sample
 from regard.decoding.search import Encoded, Hypothesis
 from regard.models import Generator
+from regard.text.batching import pad
 from regard.text.tokenizer import END, MASK, PAD, START, UNKNOWN
 
 FORBIDDEN = (PAD, START, UNKNOWN, MASK)
@@ -77,10 +78,9 @@ class TorchEngine:
     def search(self, sources: Ids, options: SearchOptions) -> SearchResult:
         """The best hypotheses for each source, or samples; sentences are searched together."""
         settings, device = self.settings, next(self.models[0].parameters()).device
-        width = max(map(len, sources))
-        source = torch.tensor([[*ids, *[PAD] * (width - len(ids))] for ids in sources], device=device)
+        source, mask = pad(sources, device)
         first = torch.full((len(sources),), START, device=device)
-        inputs = cast(list[Generator], self.models), source, first, source != PAD
+        inputs = cast(list[Generator], self.models), source, first, mask
         encoded: list[Encoded] | None = [] if options.keep_encoded else None
         trees: list[Tree] | None = None
         constraints = Constraints(

@@ -25,8 +25,9 @@ from regard.errors import DataError, InputError
 from regard.folders import clear_os_errors, write_file
 from regard.models import BERT, GPT, Generator
 from regard.models.contract import Record
+from regard.text.batching import pad
 from regard.text.scripts import UNSPACED_SCRIPTS, script
-from regard.text.tokenizer import END, PAD, SPECIALS, START, TEXTLESS_TOKENS, Tokenizer, Tokenizers
+from regard.text.tokenizer import END, SPECIALS, START, TEXTLESS_TOKENS, Tokenizer, Tokenizers
 
 KINDS = {"encoder": "encoder.{}.self", "decoder": "decoder.{}.self", "cross": "decoder.{}.cross"}
 """The kinds of attention, and their names in a `Record`."""
@@ -287,14 +288,6 @@ def teacher_force(
 
 Steps = tuple[Tensor, list[list[Alternative]]]
 """The log-probabilities of a sentence's tokens, and the alternatives of every step."""
-
-
-def pad(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
-    """(B, longest) ids, and their mask; None if there is no padding."""
-    width = max(map(len, rows))
-    ids = torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows], device=device)
-    lengths = torch.tensor([[len(row)] for row in rows], device=device)
-    return ids, None if all(len(row) == width for row in rows) else torch.arange(width, device=device) < lengths
 
 
 def _steps(

@@ -6,7 +6,7 @@ B rows, S source length, T target length.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any, NamedTuple
@@ -60,6 +60,14 @@ class Batch(NamedTuple):
 
 MakeBatch = Callable[[int], Batch]
 """Takes the number of a batch; returns this process's shard of it."""
+
+
+def pad(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """(B, longest) ids, and their mask; None if there is no padding."""
+    width = max(map(len, rows))
+    ids = torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows], device=device)
+    lengths = torch.tensor([[len(row)] for row in rows], device=device)
+    return ids, None if all(len(row) == width for row in rows) else torch.arange(width, device=device) < lengths
 
 
 def split_batch(batch: Batch, parts: int) -> list[Batch]:

@@ -19,6 +19,7 @@ from regard.config import Config
 from regard.errors import FolderError, InputError
 from regard.models import BERT
 from regard.models.folder import load_ensemble, split_folders
+from regard.text.batching import pad
 from regard.text.ordering import READ_AHEAD_CHARACTERS, READ_AHEAD_TEXTS, batch_by_length, read_ahead
 from regard.text.sentences import text_problem
 from regard.text.tokenizer import MASK, PAD, SPECIALS, UNKNOWN, Tokenizer
@@ -120,9 +121,7 @@ class Reader:
     @torch.inference_mode()
     def _encode(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """(B, S, size), on the CPU."""
-        width = max(map(len, rows))
-        tokens = torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows], device=self.device)
-        mask = torch.tensor([[place < len(row) for place in range(width)] for row in rows], device=self.device)
+        tokens, mask = pad(rows, self.device)
         return self.model.encode(tokens, mask=mask).float().cpu()
 
     @property
