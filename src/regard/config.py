@@ -111,7 +111,7 @@ class ModelConfig:
             self._check_recurrent()
         else:
             self._check_transformer()
-        two_vocabularies = self.family in ("rnn", "transformer") and self.target_vocabulary not in (0, self.vocabulary)
+        two_vocabularies = self.is_translator and self.target_vocabulary not in (0, self.vocabulary)
         if self.tie_embeddings == "all" and two_vocabularies:
             raise ConfigError(
                 f"model.tie_embeddings = all needs one vocabulary, and model.target_vocabulary "
@@ -156,6 +156,11 @@ class ModelConfig:
     # Values that follow from the fields
 
     @property
+    def is_translator(self) -> bool:
+        """Whether the family learns from pairs; a gpt or bert learns from single texts."""
+        return self.family in ("rnn", "transformer")
+
+    @property
     def head_size(self) -> int:
         return self.size // self.heads
 
@@ -186,7 +191,7 @@ class ModelConfig:
     @property
     def target_vocabulary_size(self) -> int:
         """Size of the vocabulary that the model generates."""
-        return (self.family in ("rnn", "transformer") and self.target_vocabulary) or self.vocabulary
+        return (self.is_translator and self.target_vocabulary) or self.vocabulary
 
     @property
     def score_name(self) -> str:
@@ -386,11 +391,11 @@ class Config:
     decode: DecodeConfig = field(default_factory=DecodeConfig)
 
     def __post_init__(self) -> None:
-        if self.text.continuous and self.model.family not in ("gpt", "bert"):
+        if self.text.continuous and self.model.is_translator:
             raise ConfigError(
                 f"text.continuous is for model.family = gpt or bert: a {self.model.family} learns from pairs"
             )
-        if self.train.film and (self.model.family in ("gpt", "bert") or self.model.score == "none"):
+        if self.train.film and (not self.model.is_translator or self.model.score == "none"):
             raise ConfigError(
                 "train.film shows the attention of a translator to its source, and this model has none: "
                 "set train.film=0, model.family=transformer, or rnn with a model.score"

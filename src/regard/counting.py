@@ -92,7 +92,7 @@ def part_tree(config: ModelConfig, shapes: Mapping[str, Shape]) -> tuple[Part, .
 
 def _part_name(config: ModelConfig, name: str) -> str:
     """The name of a parameter in the tree of parts."""
-    one_stack = config.family in ("bert", "gpt")
+    one_stack = not config.is_translator
     one_table = one_stack or config.tie_embeddings == "all"
     if match := re.match(r"(encoder|decoder)\.(blocks|norm)\.", name):
         part = {"blocks": "layers.", "norm": "final norm." if one_stack else "norm."}[match[2]]
@@ -164,7 +164,7 @@ class Flops:
 
 def count_flops(config: ModelConfig, source: int, target: int) -> Flops:
     """FLOPs of a sentence of S source and T target tokens; for a bert or gpt, T is the length of the text."""
-    source = 0 if config.family in ("bert", "gpt") else source
+    source = source if config.is_translator else 0
     parts = (_rnn_flops if config.family == "rnn" else _transformer_flops)(config, source, target)
     forward = sum(parts.values())
     return Flops(source, target, parts, forward, 3 * forward, forward / target, 3 * forward / target)
@@ -556,7 +556,7 @@ def _lengths(config: ModelConfig, source: int | None, target: int | None) -> tup
     if config.has_position_table and longest > config.max_positions:
         raise ConfigError(f"a sentence of {longest} tokens is longer than model.max_positions ({config.max_positions})")
     default = min(SENTENCE_TOKENS, config.max_positions) if config.has_position_table else SENTENCE_TOKENS
-    return source or default, target or (config.max_positions if config.family in ("bert", "gpt") else default)
+    return source or default, target or (default if config.is_translator else config.max_positions)
 
 
 def _duration(seconds: float) -> str:

@@ -238,7 +238,7 @@ def is_language_model(model: object) -> bool:
     if not isinstance(model, str | Path):
         return isinstance(model, Writer | Reader)
     single = "+" not in str(model) or Path(model).exists()
-    return single and load_config(Path(model)).model.family in ("gpt", "bert")
+    return single and not load_config(Path(model)).model.is_translator
 
 
 def refuse(options: Mapping[str, Any], reason: str) -> None:

@@ -121,7 +121,7 @@ class Clock:
 
 def make_clock(config: Config, data: Data, device: str, *, start: float | None = None) -> Clock:
     """The clock of a run; the time of a validation is estimated from the FLOPs of decoding."""
-    is_pairs, size, store = config.model.family in ("rnn", "transformer"), len(data.valid), data.train[0]
+    is_pairs, size, store = config.model.is_translator, len(data.valid), data.train[0]
     lengths = (store.source.lengths + store.target.lengths) if is_pairs else store.text.lengths
     passes = (2 if config.train.r_drop else 1) * config.train.gradient_accumulation
     sentence = float(lengths.mean()) / config.train.batch_tokens / 3 / passes  # its forward pass, in updates

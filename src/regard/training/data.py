@@ -101,7 +101,7 @@ class Data:
             examples = ordering.mix_corpora(sizes, weights, seed=settings.seed, epoch=number)
         order: dict[str, Any] = {"seed": settings.seed, "epoch": number}
         shard = {"rank": rank, "world_size": world_size}
-        if self.config.model.family in ("gpt", "bert"):
+        if not self.config.model.is_translator:
             return self._packed(dataset, ordering.in_passes(examples), settings.batch_tokens, **order, **shard)
         lengths = dataset.source.lengths, dataset.target.lengths
         if settings.batch_shapes:
@@ -113,7 +113,7 @@ class Data:
     def validation(self) -> Epoch:
         """The validation batches, always the same."""
         valid, batch_tokens = self.valid, max(self.config.train.batch_tokens, MIN_VALIDATION_BATCH_TOKENS)
-        if self.config.model.family in ("gpt", "bert"):
+        if not self.config.model.is_translator:
             return self._packed(valid, np.arange(len(valid)), batch_tokens, seed=0, epoch=0, rank=0, world_size=1)
         lengths = valid.source.lengths, valid.target.lengths
         plan = ordering.plan_batches(*lengths, batch_tokens=batch_tokens, seed=0, epoch=0)
@@ -262,7 +262,7 @@ def _report(dataset: Dataset) -> str:
 
 def check_lengths(data: Data, config: Config) -> None:
     """Raise a ConfigError if some pair does not fit the config, instead of failing in a later epoch."""
-    if config.model.family not in ("rnn", "transformer"):
+    if not config.model.is_translator:
         return
     batch_tokens, model = config.train.batch_tokens, config.model
     for dataset in (*data.train, data.valid):

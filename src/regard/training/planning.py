@@ -82,7 +82,7 @@ def complete_config(
 
 def gather_facts(data: Data, runtime: Runtime) -> Facts:
     """Collect the facts about data and hardware from which a size is chosen."""
-    store, is_pairs = data.train[0], data.config.model.family in ("rnn", "transformer")
+    store, is_pairs = data.train[0], data.config.model.is_translator
     if is_pairs:
         source, target = float(store.source.lengths.mean()), float(store.target.lengths.mean())
         longest = max(int((variant.source.lengths + variant.target.lengths).max()) for variant in data.train)

@@ -74,7 +74,7 @@ def text_files(
     for path in map(Path, filter(None, (source, target, options.get("alignments")))):
         if str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
             raise ConfigError(f"{path} can be read only once, and training reads its text several times: save it first")
-    single = not target and (format_of(str(source)) is None or config.model.family in ("gpt", "bert"))
+    single = not target and (format_of(str(source)) is None or not config.model.is_translator)
     if not 0 < weight <= 1000:
         raise ConfigError(f"the weight of {source} ({weight}) must be above 0 and at most 1000")
     if single and tag:
@@ -95,7 +95,7 @@ def check_request(request: Request) -> None:
             f"({config.train.ema_decay}) are two averages: set one to 0"
         )
     _check_texts(request)
-    if config.model.family not in ("gpt", "bert") and not config.text.shared and config.model.tie_embeddings == "all":
+    if config.model.is_translator and not config.text.shared and config.model.tie_embeddings == "all":
         raise ConfigError(
             "model.tie_embeddings = all gives both sides the same embeddings, and text.shared = false gives them two "
             'vocabularies: set model.tie_embeddings="target"'
@@ -106,7 +106,7 @@ def check_request(request: Request) -> None:
 
 def _check_texts(request: Request) -> None:
     """Raise an error for text files that are empty, damaged, not for this family, or overwritten by the run."""
-    family, single = request.config.model.family, request.config.model.family in ("gpt", "bert")
+    family, single = request.config.model.family, not request.config.model.is_translator
     texts = [files for files in (*request.corpora, request.valid) if files is not None]
     for files in texts:
         if next(iter(files.read()), None) is None:

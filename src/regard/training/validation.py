@@ -64,12 +64,12 @@ class ValidationSet:
 
     @property
     def is_translation(self) -> bool:
-        return self.data.config.model.family in ("rnn", "transformer")
+        return self.data.config.model.is_translator
 
 
 def validation_set(data: Data, valid: Files | None) -> ValidationSet:
     """The validation set of a run: the text of the `valid` files, or the decoded tokens of the held-out examples."""
-    if data.config.model.family not in ("rnn", "transformer"):
+    if not data.config.model.is_translator:
         return ValidationSet(data)
     if valid is not None:
         pairs = [(source.rstrip(), target.rstrip()) for source, target in valid.read()]
