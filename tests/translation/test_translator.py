@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -91,6 +92,14 @@ def test_every_readable_text_is_translated(family: str, text: str) -> None:
     assert beside.text == make(family).translate(["the old house"])[0].text
     assert result.log_probabilities
     assert not any(note.kind == "input" for note in result.warnings)
+
+
+def test_a_result_prints_short_and_converts_to_plain_values() -> None:
+    result = make().translate(["the old house"], trace=True, align=True)[0]
+    assert str(result) == f"Result(text={result.text!r}, score={result.score:.4g})"
+    values = json.loads(json.dumps(result._replace(alternatives=[Result("other")]).to_dict()))
+    assert (values["text"], values["score"]) == (result.text, result.score)
+    assert values["alternatives"][0]["text"] == "other"
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800", "caf\udce9"])

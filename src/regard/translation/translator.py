@@ -66,6 +66,15 @@ class Result(NamedTuple):
     terms: Sequence[Term] = ()
     """The glossary terms of the text, with their status."""
 
+    def __repr__(self) -> str:
+        return f"Result(text={self.text!r}, score={self.score:.4g})"  # a trace would print thousands of numbers
+
+    def to_dict(self) -> dict[str, Any]:
+        """The translation as plain values, for JSON; the trace is left out."""
+        values = {name: getattr(self, name) for name in ("text", "score", "log_probability", "confidence", "alignment")}
+        values |= {name: [value._asdict() for value in getattr(self, name)] for name in ("warnings", "terms")}
+        return values | {"alternatives": [other.to_dict() for other in self.alternatives]}
+
     def draw(self, path: str | Path, *, force: bool = False) -> None:
         """Write the attention as .html, .png or .svg; translate with trace=True first."""
         if self.parts:
