@@ -85,6 +85,7 @@ def test_count_says_time_and_cost_on_hardware() -> None:
         (("count", "gpt2", "--set", "model.norm_epsilon=inf"), "model.norm_epsilon (inf) must be a number above 0"),
         (("count", "gpt2", "--sorce", "3"), "No such option: --sorce"),
         (("count", "gpt2", "--batch", "x"), "Invalid value for '--batch'"),
+        (("count", "gpt2", "--hardware", "x"), "Invalid value for '--hardware': 'x' is not one of"),
         (("cuont", "gpt2"), "No such command 'cuont'."),
         (("count",), "Missing argument"),
         (("count", "missing.toml"), "missing.toml cannot be read: No such file or directory"),

@@ -106,7 +106,7 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         raise SystemExit(130) from None
     except USAGE_ERROR as error:
-        _end(error.format_message(), 2)
+        _end(error.format_message().replace("Value error, ", ""), 2)  # pydantic's words for a choice
     except BrokenPipeError:  # the reader of the output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
