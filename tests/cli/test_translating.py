@@ -67,15 +67,16 @@ def test_a_split_sentence_is_reported(folders: Path) -> None:
 
 
 def test_json_objects_keep_their_fields_and_get_a_translation(folders: Path) -> None:
-    rows = ['{"id": 1, "en": "the bird"}', "no json", "", '{"id": 2}', '{"en": "\\ud800"}']
+    rows = ['{"id": 1, "en": "the bird"}', "no json", "", '{"id": 2}', '{"en": "\\ud800"}', '{"en": 3}']
     how = ("--jsonl", "--field", "en", "--add", "score,warnings,alignment", "--alternatives", "1")
     done = regard("translate", folders / "translator", *how, text="\n".join(rows))
-    first, bad, empty, lacking, half = done.stdout.rstrip("\n").split("\n")
+    first, bad, empty, lacking, half, number = done.stdout.rstrip("\n").split("\n")
     assert set(json.loads(first)) >= {"id", "en", "translation", "score", "warnings", "alignment"}
     assert json.loads(first)["id"] == 1
     assert "this is not JSON" in json.loads(bad)["error"]
     assert empty == ""
-    assert "no text in a field 'en'" in json.loads(lacking)["error"]
+    assert "there is no field 'en'" in json.loads(lacking)["error"]
+    assert "the value of 'en' is not text" in json.loads(number)["error"]
     assert "surrogate" in json.loads(half)["error"]
     assert done.exit_code == 1
 
@@ -287,3 +288,8 @@ def test_a_folder_of_another_family_is_refused_with_the_right_command(
 ) -> None:
     with pytest.raises(FolderError, match=right):
         regard(words[0], folders / words[1], *words[2:])
+
+
+@pytest.mark.parametrize(("command", "says"), [("generate", True), ("fill", False), ("embed", False)])
+def test_the_help_promises_an_ensemble_only_where_there_is_one(command: str, says: bool) -> None:
+    assert ("ensemble" in regard(command, "--help").stdout) == says

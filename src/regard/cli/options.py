@@ -66,6 +66,7 @@ Values = Annotated[list[str], option("SECTION.FIELD=VALUE", "Set a field of the 
 Tag = Annotated[str, option("<2fr>", "A tag to put before every source sentence, as in training.")]
 
 Folder = Annotated[str, argument("FOLDER", "A model folder, or an ensemble of several joined by +.")]
+OneFolder = Annotated[str, argument("FOLDER", "A model folder.")]
 Lines = Annotated[str, argument("FILE or -", "One text per line.")]
 Source = Annotated[str, argument("SOURCE", "A text file, a file with both sides, a folder, or - for standard input.")]
 Target = Annotated[str | None, argument("TARGET", "The target side: one line for each line of SOURCE.")]

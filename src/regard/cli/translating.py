@@ -21,6 +21,7 @@ from regard.cli.options import (
     Json,
     Languages,
     Lines,
+    OneFolder,
     OutFile,
     Tag,
     Threads,
@@ -328,7 +329,7 @@ def generate(
     'regard fill runs/bert "The [MASK] sees a [MASK]." --top 3 --json',
 )
 def fill(
-    folder: Folder,
+    folder: OneFolder,
     text: Annotated[str, argument("TEXT", 'Such as "Paris is the [MASK] of France."')],
     top: Annotated[int, option("N", "The number of guesses for each [MASK].", min=1, max=1000)] = 5,
     device: Device = "auto",
@@ -351,7 +352,7 @@ def fill(
 
 @examples("regard embed runs/bert lines.txt -o lines.npy", "regard embed runs/bert lines.txt -o lines.npy --pool first")
 def embed(
-    folder: Folder,
+    folder: OneFolder,
     file: Lines = "-",
     *,
     out: Annotated[Path, output("X.npy", "The output file: a float32 array of shape (lines, size).")],

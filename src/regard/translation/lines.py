@@ -50,7 +50,10 @@ class LineJob:
         content = row.get(self.field)
         if not isinstance(content, str):
             fields = ", ".join(map(str, row)) or "none"
-            return Line("", f"there is no text in a field {self.field!r} (--field): it has {fields}", text, row)
+            lack = (
+                f"the value of {self.field!r} is not text" if self.field in row else f"there is no field {self.field!r}"
+            )
+            return Line("", f"{lack} (--field): the object has {fields}", text, row)
         if existing := [name for name in ("translation", *self.names) if name in row]:
             return Line("", f"the object has a field {existing[0]!r} already: give it another name", text, row)
         return Line(content, "", text, row)
