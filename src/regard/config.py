@@ -479,7 +479,8 @@ def check_types(config: Any) -> None:
         if get_origin(hint) is Literal:
             if value not in get_args(hint):
                 message = f"{section}.{name} ({value}) must be one of {', '.join(get_args(hint))}."
-                raise ConfigError(message + (did_you_mean(value, get_args(hint)) if isinstance(value, str) else ""))
+                likely = did_you_mean(value, get_args(hint)) if isinstance(value, str) else ""
+                raise ConfigError(message + ("" if "Known:" in likely else likely))
         elif hint is float and type(value) is int:
             object.__setattr__(config, name, float(value))
         elif type(value) is not hint:
