@@ -205,7 +205,10 @@ def test_a_tree_leads_to_every_hypothesis(diversity_penalty: float) -> None:
 
 def test_a_tree_changes_no_result() -> None:
     batch = Batch("gpt")
-    plain = beam(batch.model, *batch.data, constraints=batch.constraints(), beams=3, results=3, **PLAIN)
-    assert (
-        beam(batch.model, *batch.data, constraints=batch.constraints(), beams=3, results=3, trees=[], **PLAIN) == plain
+    plain, with_trees = (
+        beam(batch.model, *batch.data, constraints=batch.constraints(), beams=3, results=3, trees=trees, **PLAIN)
+        for trees in (None, [])
     )
+    for hypotheses, expected in zip(with_trees, plain, strict=True):
+        assert [hypothesis.tokens for hypothesis in hypotheses] == [hypothesis.tokens for hypothesis in expected]
+        assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx([x.score for x in expected])

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.decoding.constraints import NEVER, Constraints
-from regard.decoding.search import Encoded, Hypothesis, Models, Search
+from regard.decoding.search import Encoded, Hypothesis, Models, Search, remaining
 from regard.models.contract import tree_map
 
 
@@ -100,6 +100,8 @@ def beam(
             _record(batch_trees, candidates, search.sentences, branches)
             branches = candidates.tokens.shape[-1]
         candidates = Candidates(*(x[..., :width] for x in candidates))
+        if trees is None:  # a tree shows the candidates in the order of their probabilities
+            candidates = _place(candidates, beam_state.totals.shape[-1])
 
         ends = _score(candidates, search.coverage, beam_state, length, length_penalty, coverage_penalty)
         best = torch.cat([beam_state.best, ends.flatten(1)], 1).topk(results).values
@@ -110,7 +112,10 @@ def beam(
 
         # One device-to-host copy for all that Python needs of this step.
         first_rows = torch.arange(is_over.numel() * groups, device=source.device).view(-1, groups, 1)
-        parents = first_rows * beam_state.totals.shape[-1] + candidates.parents  # rows of the parents
+        slots = beam_state.totals.shape[-1]
+        same = torch.arange(candidates.parents.shape[-1], device=source.device).clamp(max=slots - 1)
+        from_places = torch.where(candidates.ended | candidates.active, candidates.parents, same)
+        parents = first_rows * slots + from_places  # rows of the parents
         host = torch.cat([parents.flatten(1), candidates.ended.flatten(1), is_over[:, None]], 1).tolist()
         places = groups * candidates.tokens.shape[-1]
         ended = [(row, place) for row, values in enumerate(host) for place in range(places) if values[places + place]]
@@ -118,11 +123,13 @@ def beam(
             index = torch.tensor([row * places + place for row, place in ended], device=source.device)
             logs = candidates.log_probabilities.flatten()[index]
             search.finish([host[row][place] for row, place in ended], logs, ends.flatten()[index])
-        stay = [row for row, values in enumerate(host) if not values[-1]]
-        if not stay:
+        done = [bool(values[-1]) for values in host]
+        if all(done):
             break
+        stay = remaining(done)
         search.keep(stay, [parent for row in stay for parent in host[row][:places]])
-        beam_state = beam_state._replace(totals=candidates.totals.masked_fill(~candidates.active, NEVER))
+        inactive = ~candidates.active | is_over[:, None, None]
+        beam_state = beam_state._replace(totals=candidates.totals.masked_fill(inactive, NEVER))
         if len(stay) < len(host):
             kept = torch.tensor(stay, device=source.device)
             beam_state, candidates = tree_map(lambda x, kept=kept: x.index_select(0, kept), (beam_state, candidates))  # type: ignore[misc]
@@ -206,6 +213,22 @@ def _choose_diverse(scores: Tensor, diversity_penalty: float, *, spare: int) -> 
         tokens.append(ids)
         times.scatter_add_(1, ids[:, :1], torch.ones_like(times[:, :1]))
     return torch.stack(logs, 1), torch.stack(tokens, 1)
+
+
+def _place(candidates: Candidates, slots: int) -> Candidates:
+    """Order the candidates so that as many as possible are in the row of their parent, and their cache stays there."""
+    parents, active = candidates.parents, candidates.active
+    places = parents.shape[-1]
+    if slots != places or places == 1:
+        return candidates
+    earlier = torch.ones(places, places, dtype=torch.bool, device=parents.device).tril(-1)
+    siblings = (parents[..., :, None] == parents[..., None, :]) & active[..., None, :] & earlier
+    stays = active & ~siblings.any(-1)
+    occupied = torch.zeros_like(parents).scatter_add_(-1, parents, stays.long())
+    free = occupied.argsort(stable=True)  # free places first
+    rank = (~stays).cumsum(-1) - 1
+    order = torch.where(stays, parents, free.gather(-1, rank.clamp(min=0))).argsort(-1)
+    return Candidates(*(x.gather(-1, order) for x in candidates))
 
 
 # Ending.

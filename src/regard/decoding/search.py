@@ -15,7 +15,10 @@ from torch import Tensor
 from regard.attention.prepacked import prepack
 from regard.decoding.constraints import Constraints
 from regard.errors import InputError, RunError
+from regard.models.cache import Cache
 from regard.models.contract import Generator, Record, State, tree_map
+
+REMOVED_SHARE = 1 / 8  # of the sentences are removed from the batch together: copying the others takes time
 
 Models = Generator | Sequence[Generator]
 """One model, or an ensemble with one vocabulary whose probabilities are averaged."""
@@ -121,11 +124,15 @@ class Search:
             index = torch.tensor(sentences, device=device)
             self.memories = tree_map(lambda x: x.index_select(0, index), self.memories)
             self.sentences = [self.sentences[sentence] for sentence in sentences]
-        if rows != list(range(len(self.tokens))):
+        past = (self.caches, self.next_tokens, self.tokens, self.log_probabilities, self.coverage)
+        if len(rows) != len(self.tokens):
             index = torch.tensor(rows, device=device)
-            past = (self.caches, self.next_tokens, self.tokens, self.log_probabilities, self.coverage)
             past = tree_map(lambda x: x.index_select(0, index), past)
             self.caches, self.next_tokens, self.tokens, self.log_probabilities, self.coverage = past
+        elif moved := [row for row, old in enumerate(rows) if row != old]:  # only these are copied, in place
+            to_rows, from_rows = torch.tensor([moved, [rows[row] for row in moved]], device=device)
+            filled = tuple(cache.filled() if isinstance(cache, Cache) else cache for cache in self.caches)
+            tree_map(lambda x: x.index_copy_(0, to_rows, x.index_select(0, from_rows)), (filled, *past[1:]))
 
     def finish(self, rows: list[int], log_probabilities: Tensor, scores: Tensor) -> None:
         """Add hypotheses that end after the tokens of these rows: (k,) log-probabilities of the end, (k,) scores."""
@@ -148,6 +155,12 @@ class Search:
             if not hypotheses or any(isnan(hypothesis.score) for _, hypothesis in hypotheses):
                 raise RunError(f"the model gives no probabilities for sentence {sentence}: its logits are not finite")
         return by_sentence
+
+
+def remaining(done: list[bool]) -> list[int]:
+    """The sentences to keep in the batch: all, until enough of them are done."""
+    worthwhile = sum(done) >= REMOVED_SHARE * len(done)
+    return [row for row, is_done in enumerate(done) if not (worthwhile and is_done)]
 
 
 def mean_probability(logs: list[Tensor]) -> Tensor:
@@ -197,10 +210,10 @@ def decode(
         for row in ended:
             active[row] = False
         search.append(tokens, logs)
-        rows_of = [range(sentence * copies, (sentence + 1) * copies) for sentence in range(len(search.sentences))]
-        stay = [sentence for sentence, rows in enumerate(rows_of) if any(active[row] for row in rows)]
-        if not stay:
+        if not any(active):
             break
+        rows_of = [range(sentence * copies, (sentence + 1) * copies) for sentence in range(len(search.sentences))]
+        stay = remaining([not any(active[row] for row in rows) for rows in rows_of])
         rows = [row for sentence in stay for row in rows_of[sentence]]
         search.keep(stay, rows)
         active = [active[row] for row in rows]

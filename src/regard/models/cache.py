@@ -36,6 +36,11 @@ class Cache(NamedTuple):
     capacity: int
     """Slots allocated ahead and written in place; 0: each step makes new tensors and older states stay valid."""
 
+    def filled(self) -> Cache:
+        """This cache without its empty slots; the tensors are views."""
+        layers = (Memory(*(x[:, :, : self.length] for x in layer)) for layer in self.layers)
+        return self._replace(layers=tuple(layers)) if self.capacity else self
+
 
 class NewTokens(NamedTuple):
     """Positions and visibility of the T tokens of one step, the same for all layers."""
