@@ -126,7 +126,7 @@ def test_a_file_in_which_all_is_left_out_says_why(tmp_path):
 def test_what_is_left_out_is_counted_for_the_caller(tmp_path):
     skipped = Counter()
     read(put(tmp_path, "corpus.tsv", "cat\tchat\n\n\n"), skipped=skipped)
-    assert skipped == {"blank": 2}
+    assert skipped == {"blank lines": 2}
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_tmx_units_without_both_languages_are_counted():
     skipped = Counter()
     data = tmx({"en": "a", "fr": "b"}, {"en": "c"}, {"de": "d"})
     assert read("tmx", data, languages=("en", "fr"), skipped=skipped) == [("a", "b")]
-    assert skipped == {"without both languages": 2}
+    assert skipped == {"units without both languages": 2}
 
 
 def test_tmx_keeps_the_words_inside_tags_and_drops_the_tags_and_their_code():
@@ -254,7 +254,7 @@ def test_xliff_pairs_are_swapped_when_the_languages_are_requested_in_the_other_o
 def test_xliff_in_other_languages_is_counted():
     skipped = Counter()
     assert read("xliff", xliff1(CAT), languages=("en", "de"), skipped=skipped) == []
-    assert skipped == {"without both languages": 1}
+    assert skipped == {"units without both languages": 1}
 
 
 def test_xliff_without_a_target_language_is_read_for_any():

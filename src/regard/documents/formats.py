@@ -183,7 +183,7 @@ def _read_parallel(source: Path, target: Path) -> Iterator[Pair]:
 def _read_tsv(stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]:
     for line, origin in lines(stream, name):
         if not line:
-            options.skipped["blank"] += 1
+            options.skipped["blank lines"] += 1
             continue
         columns = line.split("\t", 2)
         if len(columns) < 2:
@@ -197,7 +197,7 @@ def _read_tsv(stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]:
 def _read_jsonl(stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]:
     for line, origin in lines(stream, name):
         if not line.strip():
-            options.skipped["blank"] += 1
+            options.skipped["blank lines"] += 1
             continue
         try:
             row = json.loads(line)

@@ -89,7 +89,7 @@ def _parse_unit(unit: Unit, codes: tuple[str, ...], variants: list[Variant], lan
             )
         return _find_gap(unit, variants[source], None if target is None else variants[target], languages[1])
 
-    not_read = "without both languages" if source is None or target is None else ""
+    not_read = "units without both languages" if source is None or target is None else ""
     not_filled = "" if text or languages is None else "without the source language"
     return Entry(unit.raw.decode(), unit.origin, [(text, translation)], not_read, not_filled, gap)
 

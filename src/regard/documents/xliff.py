@@ -36,7 +36,7 @@ def _parse_unit(unit: Unit, languages: Languages | None) -> str | Entry:
         translation = target.text
     codes = _declared(unit, source, "source-language", "srcLang"), _declared(unit, target, "target-language", "trgLang")
     agree, swapped = _agree(codes, languages), _agree(codes[::-1], languages)
-    not_read = "" if agree or swapped else "without both languages"
+    not_read = "" if agree or swapped else "units without both languages"
     not_filled = "" if agree else "of other languages"
     if not text:
         not_filled = "empty"

@@ -59,7 +59,7 @@ class Perplexity(Report):
     signature: str
     """The settings that determine the numbers, in the style of sacreBLEU."""
     seed: int | None
-    """Of the masks of a bert."""
+    """The seed that chose the masked tokens of a bert; None for a gpt."""
 
     def to_dict(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if value is not None}

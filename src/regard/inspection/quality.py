@@ -221,7 +221,7 @@ def _listed(words: Sequence[str]) -> str:
 
 MAX_SPELLED = 12  # numbers up to here may be spelled out in the other text
 MAX_HOUR = 24  # numbers up to here may be hours, which are compared modulo 12
-IGNORED = re.compile(r"&#?\w+;|\bp\. ?100\b")  # digits that are no numbers: &#91; and the French percent sign
+ENTITY_OR_PERCENT = re.compile(r"&#?\w+;|\bp\. ?100\b")  # &#91; and the French "p. 100" (percent) are not numbers
 NUMBER = re.compile(r"(?<![\d.,])\d{1,3}(?:[.,'’\u00a0\u202f ]\d{3})+(?!\d)|\d+")  # 1,000 or plain digits
 
 
@@ -242,7 +242,7 @@ def number_differences(source: str, target: str) -> tuple[list[str], list[str]]:
 def _digits(text: str) -> dict[str, str]:
     """The numbers of a text by their digits without separators and leading zeros; decimals are numbers of their own."""
     numbers = {}
-    for match in NUMBER.finditer(IGNORED.sub(" ", text)):
+    for match in NUMBER.finditer(ENTITY_OR_PERCENT.sub(" ", text)):
         digits = "".join(str(int(letter)) for letter in match.group() if letter.isdecimal())  # digits of any script
         numbers[digits.lstrip("0") or "0"] = match.group()
     return numbers

@@ -92,6 +92,6 @@ def _json_value(result: Result, name: str) -> Any:
 
 
 def _add_fields(line: Line, added: dict[str, Any]) -> str:
-    """Append fields to the JSON text of a line; the rest is not parsed and written again, so no number changes."""
+    """Append fields to the JSON text of a line; its other fields stay exactly as they were written."""
     text = json.dumps(added, ensure_ascii=False).encode("utf-8", "replace").decode()  # a lone surrogate is not UTF-8
     return f"{line.raw.strip()[:-1].rstrip()}{', ' * bool(added)}{text[1:]}" if line.fields else text
