@@ -8,16 +8,16 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard import attend
+from regard import InputError, attend
 from regard.attention import scores
 from regard.memory import free_memory
-from regard.models import build, reorder
+from regard.models import build
 from regard.models.lora import add_lora
 from regard.models.rnn import RecurrentLayer
 from regard.training import checkpoint
 from regard.training.distributed import Runtime
 from regard.training.events import Event, ProblemEvent, UpdateEvent
-from tests.models.families import ALL, BERTS, GENERATORS
+from tests.models.families import ALL, BERTS, GENERATORS, reorder
 from tests.training.runs import (
     compare_saves,
     copy_late,
@@ -96,6 +96,14 @@ def test_a_bert_says_on_a_gpu_what_it_says_on_a_cpu(name: str) -> None:
     expected = model.encode(source, mask=MASK)
     got = model.cuda().encode(source.cuda(), mask=MASK.cuda())
     torch.testing.assert_close(got.cpu()[MASK], expected[MASK], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["transformer", "gpt", "rnn-additive-input-gru", "bert"])
+def test_padding_before_the_text_is_refused_on_a_gpu_as_on_a_cpu(name: str) -> None:
+    model = build(ALL[name]).cuda()
+    source, mask = torch.randint(0, 50, (3, 7)).cuda(), MASK.flip(1).cuda()
+    with pytest.raises(InputError, match="False for padding at the end of a row"):
+        model.encode(source, mask=mask) if name == "bert" else model.start(source, mask)
 
 
 @pytest.mark.parametrize("name", GENERATORS)

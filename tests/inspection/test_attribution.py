@@ -66,6 +66,15 @@ def test_every_method_attributes_a_copied_word_to_its_source(method: str, tokeni
     assert found.picture()[1].argmax(1).tolist() == [3, 1, 0, 4]
 
 
+@pytest.mark.parametrize("method", ["attention", "rollout", "value", "gradient", "ablation"])
+def test_a_linear_probe_trains_on_a_map(method: str, tokenizer: Tokenizer) -> None:
+    model, found = seen("gpt", tokenizer)
+    values = attribution.explain(found, method, model).values
+    probe = nn.Linear(values.shape[-1], 1)
+    probe(values).sum().backward()
+    assert probe.weight.grad is not None
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "gpt-llama"])
 def test_integrated_gradients_add_up_to_the_change_of_the_log_probability(
     name: str, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch

@@ -158,6 +158,19 @@ def test_attention_has_its_tokens_along_its_axes(name: str, tokenizer: Tokenizer
             torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:3]))
 
 
+@pytest.mark.parametrize("name", [*NAMES, "bert"])
+def test_a_linear_probe_trains_on_every_tensor_of_a_trace(name: str, tokenizer: Tokenizer) -> None:
+    if name == "bert":
+        bert = build(dataclasses.replace(BERTS[name], vocabulary=tokenizer.size))
+        found = trace(bert, [tokenizer.encode(TEXTS[0])], [], Tokenizers(tokenizer, tokenizer), hidden=True)[0]
+    else:
+        found = Made(name, tokenizer).traces(hidden=True)[0]
+    for states in (*found.hidden.values(), *found.attention.values(), found.log_probabilities):
+        probe = nn.Linear(states.shape[-1], 1)
+        probe(states).sum().backward()
+        assert probe.weight.grad is not None
+
+
 @pytest.mark.parametrize("suffix", [".safetensors", ".json"])
 @all_families
 def test_a_trace_is_read_back_from_its_file(name: str, suffix: str, tmp_path: Path, tokenizer: Tokenizer) -> None:

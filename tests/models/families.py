@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import Tensor
+
 from regard.config import ModelConfig
+from regard.models import State, tree_map
 
 SMALL: dict[str, Any] = {
     "vocabulary": 50, "size": 16, "heads": 4, "feed_forward_size": 24, "encoder_layers": 2, "decoder_layers": 2,
@@ -67,3 +70,8 @@ BERTS: dict[str, ModelConfig] = {
     "bert-pre": ModelConfig(**SMALL, family="bert", norm_placement="pre", score="additive"),
 }
 ALL = GENERATORS | BERTS
+
+
+def reorder(state: State, rows: Tensor) -> State:
+    """The state whose hypothesis i is hypothesis `rows[i]` of this one; the memory stays the same."""
+    return state._replace(past=tree_map(lambda x: x.index_select(0, rows), state.past))

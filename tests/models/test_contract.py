@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.config import ModelConfig
-from regard.models import State, build, reorder, tree_map
+from regard.models import State, build, tree_map
 from regard.text.batching import Batch
-from tests.models.families import BERTS, GENERATORS, GPTS
+from tests.models.families import BERTS, GENERATORS, GPTS, reorder
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 LENGTHS = (7, 4, 1)

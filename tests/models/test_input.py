@@ -64,8 +64,6 @@ def test_a_bert_without_a_head_says_how_to_get_one() -> None:
     bert = build(BERTS["bert-bare"])
     with pytest.raises(ConfigError, match=r"no masked-token head: build it with model.mlm_head=true"):
         bert.logits(bert.encode(GOOD))
-    with pytest.raises(ConfigError, match=r"no pooler: build it with model.pooler=true"):
-        bert.pool(bert.encode(GOOD))
 
 
 @pytest.mark.parametrize("name", ["transformer", "gpt"])

@@ -85,6 +85,16 @@ def test_embeddings_do_not_depend_on_the_batch_and_empty_texts_are_zeros() -> No
         assert np.allclose(make().embed([text])[0], row, atol=1e-5)
 
 
+def test_texts_may_come_from_a_generator() -> None:
+    texts = ["the old house", "a"]
+    assert np.array_equal(make().embed(text for text in texts), make().embed(texts))
+
+
+def test_a_single_string_is_not_embedded_letter_by_letter() -> None:
+    with pytest.raises(InputError, match="in brackets"):
+        make().embed("the old house")
+
+
 def test_a_text_longer_than_the_positions_is_read_in_parts() -> None:
     long = "the old house sees a small bird " * 5
     assert np.isfinite(make().embed([long])).all()

@@ -263,6 +263,11 @@ def test_a_text_that_fits_only_without_its_tag_is_split() -> None:
     assert results[1].text == translator.translate(["the bird"], tag="<2fr>")[0].text
 
 
+def test_texts_may_come_from_a_generator() -> None:
+    texts = ["the bird", "the house"]
+    assert make().translate(text for text in texts) == make().translate(texts)
+
+
 def test_a_single_string_is_refused() -> None:
     with pytest.raises(InputError, match="in brackets"):
         make().translate("the bird")
@@ -295,6 +300,16 @@ def test_a_trace_has_hidden_states_on_request() -> None:
     assert plain.hidden == {}
     assert deep.hidden
     assert deep.target.text == plain.target.text
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_linear_probe_trains_on_the_hidden_states_of_a_translation(family: str) -> None:
+    traced = make(family).translate(["the bird"], hidden=True)[0].trace
+    assert traced is not None
+    for states in traced.hidden.values():
+        probe = torch.nn.Linear(states.shape[1], 1)
+        probe(states).sum().backward()
+        assert probe.weight.grad is not None
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -142,7 +142,7 @@ def rollout(trace: Trace, kind: str, model: nn.Module | None = None) -> Map:
     weights = {name: layers.mean(1) for name, layers in trace.attention.items()}  # [L, R, C], heads averaged
     if trace.family == "gpt":
         record: Record = {}
-        with torch.inference_mode():
+        with torch.no_grad():
             log_probabilities(cast(nn.Module, model), [trace.source.ids], trace.target.ids, record)
         layers = [record[f"decoder.{layer}.self"][0].float().cpu().mean(0) for layer in range(len(weights[kind]))]
         shares = rollout_self(torch.stack(layers))[-len(rows.ids) :]
@@ -193,7 +193,7 @@ def value(trace: Trace, kind: str, model: nn.Module) -> Map:
     return Map("value", kind, rows, columns, per_head, combined)
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def _projected_values(model: nn.Module, trace: Trace, kind: str) -> list[tuple[Tensor, Tensor]]:
     """For every layer its attention, and the projected value of each column in each head."""
     if isinstance(model, RNN):
@@ -266,7 +266,7 @@ def scaled_embeddings(model: nn.Module, factor: float) -> Iterator[tuple[list[Te
         hook.remove()
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def ablation(trace: Trace, kind: str, model: nn.Module) -> Map:
     """The drop of every token's log-probability when a word is removed, or for a bert masked."""
     rows, columns = trace.rows(kind), trace.columns(kind)

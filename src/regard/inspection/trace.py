@@ -195,7 +195,7 @@ def average_by_word(tokens: Tensor, rows: Side, columns: Side | None = None) -> 
 # Making traces by teacher forcing.
 
 
-@torch.inference_mode()
+@torch.no_grad()  # not inference_mode: its tensors cannot be used to train a probe
 def trace(
     model: nn.Module | Generator,
     sources: Sequence[Sequence[int]],

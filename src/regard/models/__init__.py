@@ -9,7 +9,7 @@ from torch import nn
 
 from regard.config import ModelConfig
 from regard.models.bert import BERT
-from regard.models.contract import Generator, Record, State, reorder, tree_map
+from regard.models.contract import Generator, Record, State, tree_map
 from regard.models.gpt import GPT
 from regard.models.rnn import RNN
 from regard.models.transformer import Transformer
@@ -24,7 +24,6 @@ __all__ = [
     "State",
     "Transformer",
     "build",
-    "reorder",
     "tree_map",
 ]
 

@@ -16,7 +16,7 @@ from regard.attention.masks import over_queries, packed
 from regard.config import ModelConfig
 from regard.errors import ConfigError
 from regard.models.blocks import Stack
-from regard.models.contract import Record, check_tokens, checked_mask
+from regard.models.contract import Record, check_mask, check_tokens
 from regard.models.layers import ACTIVATIONS, Embedding, init_normal, make_norm
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class BERT(nn.Module):
         embedding = dataclasses.replace(config, positions="learned", embedding_norm=True, scale_embeddings=False)
         self.source = Embedding(embedding, config.vocabulary, types=config.token_types)
         self.encoder = Stack(config, config.encoder_layers, cross=False, name="encoder")
+        # The pooler belongs to published models: the tanh of it on the first token predicts the next sentence there.
         self.pooler = nn.Linear(config.size, config.size) if config.pooler else None
         self.head = MaskedHead(config) if config.mlm_head else None
         init_normal(self)
@@ -49,7 +50,7 @@ class BERT(nn.Module):
         `segments` (B, S) numbers the texts of packed rows, which then do not attend to each other.
         """
         check_tokens(tokens, self.config.vocabulary, "source")
-        mask = checked_mask(mask, tokens, "source")
+        check_mask(mask, tokens, "source")
         self.source.check_length(tokens.shape[1], "source")
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         visible = None if mask is None else over_queries(mask)
@@ -61,12 +62,6 @@ class BERT(nn.Module):
         """For training: (N, V), the logits of the N masked tokens, row after row."""
         assert batch.source is not None
         return self.logits(self.encode(batch.source, mask=batch.mask, segments=batch.segments)[batch.target_out != 0])
-
-    def pool(self, encoded: Tensor) -> Tensor:
-        """(B, S, size) -> (B, size): the sentence vector, from its first token."""
-        if self.pooler is None:
-            raise ConfigError("this bert has no pooler: build it with model.pooler=true")
-        return torch.tanh(self.pooler(encoded[:, 0]))
 
     def logits(self, encoded: Tensor) -> Tensor:
         """(..., size) -> (..., V): the logits of masked tokens."""

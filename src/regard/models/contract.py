@@ -51,7 +51,7 @@ class Generator(Protocol):
         """Decode (B, T) tokens: returns the (B, T, V) logits of each next token, and the state after them.
 
         One call with all tokens is teacher forcing; one token per call is decoding. For n hypotheses per sentence,
-        first `reorder` the state by rows 0, 0, .. 1, 1, ..; the rows of `tokens` have the same order.
+        the rows of `tokens` and of the past are ordered by sentence: 0, 0, .. 1, 1, ..
         """
 
 
@@ -63,11 +63,6 @@ def tree_map(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
         leaves = [tree_map(function, leaf) for leaf in tree]
         return type(tree)(*leaves) if hasattr(tree, "_fields") else tuple(leaves)
     return tree
-
-
-def reorder(state: State, rows: Tensor) -> State:
-    """The state whose hypothesis i is hypothesis `rows[i]` of this one; the memory stays the same."""
-    return state._replace(past=tree_map(lambda x: x.index_select(0, rows), state.past))
 
 
 def note(record: Record | None, name: str, value: Tensor | None) -> None:
@@ -90,18 +85,16 @@ def check_tokens(tokens: Tensor, vocabulary: int, name: str) -> None:
         )
 
 
-def checked_mask(mask: Tensor | None, tokens: Tensor, name: str) -> Tensor | None:
+def check_mask(mask: Tensor | None, tokens: Tensor, name: str) -> None:
     """Check that a padding mask is boolean, has the shape of the tokens and hides only the end of each row.
 
-    On a CPU, where reading the mask is cheap, a mask that hides nothing becomes None.
+    Reading a mask makes the CPU wait for a GPU, so training, whose batches are padded right, does not check it.
     """
     if mask is None:
-        return None
+        return
     valid = mask.dtype == torch.bool and mask.shape == tokens.shape
-    readable = mask.device.type == "cpu" and not torch.compiler.is_compiling()
-    if not valid or (readable and bool((mask[:, 1:] & ~mask[:, :-1]).any())):
+    if not valid or (not torch.compiler.is_compiling() and bool((mask[:, 1:] & ~mask[:, :-1]).any())):
         raise InputError(
             f"the mask of {name} must be bool of shape {tuple(tokens.shape)}, True for tokens and False for padding at "
             "the end of a row"
         )
-    return None if readable and bool(mask.all()) else mask

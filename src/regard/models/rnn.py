@@ -26,7 +26,7 @@ from regard.attention.masks import over_queries
 from regard.attention.scores import unit
 from regard.config import ModelConfig
 from regard.devices import supports_bf16
-from regard.models.contract import Record, State, check_tokens, checked_mask, note
+from regard.models.contract import Record, State, check_mask, check_tokens, note
 from regard.models.layers import logits
 
 if TYPE_CHECKING:
@@ -99,8 +99,11 @@ class RNN(nn.Module):
         self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, capacity: int = 0
     ) -> State:
         """Encode the source (B, S); `capacity` is for families with a cache."""
+        check_mask(mask, source, "source")
+        return self._start(source, mask, record)
+
+    def _start(self, source: Tensor, mask: Tensor | None, record: Record | None = None) -> State:
         check_tokens(source, self.config.vocabulary, "source")
-        mask = checked_mask(mask, source, "source")
         lengths = None if mask is None else mask.sum(1).clamp(min=1)
         states = self.dropout(self.source(source))
         note(record, "encoder.embedding", states)
@@ -130,7 +133,7 @@ class RNN(nn.Module):
         """For training: the teacher-forced logits of the whole target; the decoder fills the record."""
         assert batch.source is not None
         assert batch.target_in is not None
-        return self.step(batch.target_in, self.start(batch.source, batch.mask), record)[0]
+        return self.step(batch.target_in, self._start(batch.source, batch.mask), record)[0]
 
     def step(self, tokens: Tensor, state: State, record: Record | None = None) -> tuple[Tensor, State]:
         """Decode: (B, T) -> (B, T, V)."""

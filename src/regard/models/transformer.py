@@ -15,7 +15,7 @@ from regard.attention.masks import over_queries
 from regard.config import ModelConfig
 from regard.models.blocks import Stack
 from regard.models.cache import advance, empty_cache
-from regard.models.contract import Record, State, check_tokens, checked_mask
+from regard.models.contract import Record, State, check_mask, check_tokens
 from regard.models.layers import Embedding, logits
 
 if TYPE_CHECKING:
@@ -52,8 +52,11 @@ class Transformer(nn.Module):
         self, source: Tensor, mask: Tensor | None = None, record: Record | None = None, capacity: int = 0
     ) -> State:
         """Encode the source (B, S); with `capacity`, caches for that many target tokens are allocated now."""
+        check_mask(mask, source, "source")
+        return self._start(source, mask, record, capacity)
+
+    def _start(self, source: Tensor, mask: Tensor | None, record: Record | None = None, capacity: int = 0) -> State:
         check_tokens(source, self.config.vocabulary, "source")
-        mask = checked_mask(mask, source, "source")
         self.source.check_length(source.shape[1], "source")
         positions = torch.arange(source.shape[1], device=source.device)
         visible = None if mask is None else over_queries(mask)
@@ -65,7 +68,7 @@ class Transformer(nn.Module):
         """For training: the teacher-forced logits of the whole target; the decoder fills the record."""
         assert batch.source is not None
         assert batch.target_in is not None
-        return self.step(batch.target_in, self.start(batch.source, batch.mask), record)[0]
+        return self.step(batch.target_in, self._start(batch.source, batch.mask), record)[0]
 
     def step(self, tokens: Tensor, state: State, record: Record | None = None) -> tuple[Tensor, State]:
         """Decode: (B, T) -> (B, T, V)."""

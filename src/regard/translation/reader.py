@@ -87,13 +87,16 @@ class Reader:
         filled = pieces[0] + "".join(guesses[0].text + after for guesses, after in zip(gaps, pieces[1:], strict=True))
         return Filled(filled, gaps)
 
-    def embed(self, texts: Sequence[str], *, pool: str = "mean") -> NDArray[np.float32]:
+    def embed(self, texts: Iterable[str], *, pool: str = "mean") -> NDArray[np.float32]:
         """Embed texts as (B, size): the mean of all token states or the first token state; zeros for an empty text.
 
         A text longer than the model can read is read in parts, and the mean is over all of them.
         """
         if pool not in ("mean", "first"):
             raise InputError(f"pool ({pool}) must be mean or first")
+        if isinstance(texts, str):
+            raise InputError("embed takes a list of texts: put a single text in brackets")
+        texts = list(texts)
         for text in texts:
             _check(text)
         before, after = self._special_tokens
