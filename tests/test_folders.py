@@ -299,6 +299,73 @@ def test_a_lock_is_free_when_its_block_ends(tmp_path: Path) -> None:
             pass
 
 
+TAKE_TURNS = """
+import sys, time
+from pathlib import Path
+from regard.errors import FolderError
+from regard.folders import lock_folder
+folder, go = Path(sys.argv[1]), Path(sys.argv[2])
+print("ready", flush=True)
+while not go.exists():
+    pass
+won = refused = 0
+while won + refused < 300:
+    try:
+        with lock_folder(folder):
+            (folder / "mine").touch(exist_ok=False)  # fails if two processes are here
+            time.sleep(0.001)
+            (folder / "mine").unlink()
+            won += 1
+    except FolderError:
+        refused += 1
+print(won, flush=True)
+"""
+
+
+def test_of_many_simultaneous_processes_one_at_a_time_has_the_folder(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    with contextlib.ExitStack() as stack:
+        processes = [stack.enter_context(running(TAKE_TURNS, tmp_path / "x", go)) for _ in range(10)]
+        assert {line(process) for process in processes} == {"ready"}
+        go.touch()
+        wins = [line(process) for process in processes]
+    assert all(wins), wins  # an empty line is a process that failed
+    assert sum(map(int, wins)) >= 10
+    assert list(tmp_path.glob("x/*")) == []
+
+
+def test_a_refused_run_leaves_the_folder_and_the_lock_of_the_other(tmp_path: Path) -> None:
+    with running(HOLD, tmp_path / "x") as first:
+        assert line(first) == "locked"
+        for _ in range(2):
+            with pytest.raises(FolderError, match="another run"), folders.lock_folder(tmp_path / "x"):
+                pass
+
+
+@pytest.mark.parametrize("name", ["link", "old", "old/."])
+def test_a_folder_that_was_there_before_stays(tmp_path: Path, name: str) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "link").symlink_to("old")
+    with folders.lock_folder(tmp_path / name):
+        pass
+    assert list((tmp_path / "old").iterdir()) == []
+
+
+def test_a_broken_symbolic_link_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x").symlink_to("nowhere")
+    with pytest.raises(FolderError, match="/x is a broken symbolic link"), folders.lock_folder(tmp_path / "x"):
+        pass
+
+
+def test_leftovers_in_the_folder_of_another_run_are_not_deleted(tmp_path: Path) -> None:
+    with running(HOLD, tmp_path / "x") as other:
+        assert line(other) == "locked"
+        (tmp_path / "x" / ".regard-0123456789abcdef").touch()
+        with folders.lock_folder(tmp_path):
+            pass
+    assert hidden(tmp_path / "x")
+
+
 def test_locking_deletes_leftovers_in_the_folder_and_one_level_below(tmp_path: Path) -> None:
     (tmp_path / "checkpoints" / ".regard-0123456789abcdef").mkdir(parents=True)
     (tmp_path / ".regard-fedcba9876543210").touch()

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 from regard.errors import FolderError, RunError
 
@@ -24,6 +24,7 @@ if sys.platform != "win32":
 
 CHECKSUMS = "checksums.json"
 LOCK = ".lock"
+LOCK_ATTEMPTS = 100
 DAY = 24 * 3600.0
 
 _TEMPORARY = re.compile(r"\.regard-[0-9a-f]{16}")  # the name of what is being written or deleted
@@ -257,18 +258,45 @@ def lock_folder(folder: Path) -> Iterator[str]:
     """Allow one run at a time in a folder; create the folder and delete what killed runs left there.
 
     The operating system releases the lock when the process ends, even by kill -9; forked workers do not hold it.
+    At the end the lock file is deleted, and the folder if it was created here and is empty.
     Yields a warning for the user on Windows and on file systems without locks, else an empty string.
     """
+    created = not folder.exists()
     with clear_os_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / LOCK, "a")  # noqa: SIM115
+        lock, locked = _open_lock(folder)
     with lock:
-        locked = _try_lock(lock.fileno())
         if locked is False:
             raise FolderError(f"another run is writing to {folder}: wait until it ends, or choose another folder")
-        for place in (folder, *(path for path in folder.iterdir() if path.is_dir())):
-            delete_leftovers(place, min_age=0.0)
-        yield "" if locked else f"there are no locks on this file system: let no other run write to {folder}"
+        try:
+            with clear_os_errors(folder, "read"):
+                below = [path for path in folder.iterdir() if path.is_dir() and not (path / LOCK).exists()]
+            for place in (folder, *below):
+                delete_leftovers(place, min_age=0.0)
+            yield "" if locked else f"there are no locks on this file system: let no other run write to {folder}"
+        finally:
+            with contextlib.suppress(OSError):  # the file does no harm, and the folder may not be empty
+                (folder / LOCK).unlink()
+                if created:
+                    folder.rmdir()
+
+
+def _open_lock(folder: Path) -> tuple[TextIO, bool | None]:
+    """Create the folder and its lock file if they are missing, open the file, and return it with the result of locking.
+
+    A run that ends at the same time may delete both; then they are created again.
+    """
+    for attempt in range(LOCK_ATTEMPTS):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = open(folder / LOCK, "a")  # noqa: SIM115
+            locked = _try_lock(lock.fileno())
+            if not locked or os.path.samestat(os.fstat(lock.fileno()), os.stat(folder / LOCK)):
+                return lock, locked
+            lock.close()  # the lock of a deleted file locks nothing
+        except (FileNotFoundError, FileExistsError):
+            if attempt == LOCK_ATTEMPTS - 1:
+                raise
+    return lock, False
 
 
 def _try_lock(descriptor: int) -> bool | None:
@@ -304,8 +332,11 @@ def clear_os_errors(path: Path, done: str = "written") -> Iterator[None]:
         if code in (errno.ENOSPC, errno.EDQUOT):
             raise RunError(f"{path} could not be {done}: the disk is full; existing files are unchanged") from error
         if code in (errno.ENOTDIR, errno.EEXIST):
-            blocking = next((part for part in (path, *path.parents) if part.exists() and not part.is_dir()), path)
-            raise FolderError(f"{path} cannot be {done}: {blocking} is a file; a folder is needed") from error
+            blocking = next(
+                (part for part in (path, *path.parents) if os.path.lexists(part) and not part.is_dir()), path
+            )
+            kind = "a file" if blocking.exists() else "a broken symbolic link"
+            raise FolderError(f"{path} cannot be {done}: {blocking} is {kind}; a folder is needed") from error
         if code == errno.EISDIR:
             raise FolderError(f"{path} is a folder; a file is needed") from error
         if code in _REASONS:

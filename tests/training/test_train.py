@@ -25,6 +25,7 @@ from regard.training.distributed import Runtime
 from regard.training.journal import read
 from regard.training.request import clear_folder
 from regard.training.validation import calibrate, translate, valid_loss, validation_set
+from tests.test_folders import HOLD, line, running
 from tests.training.runs import make_config, make_data, out_of_memory_above, write_corpus
 
 pytestmark = pytest.mark.slow
@@ -188,18 +189,27 @@ def test_a_run_that_was_killed_resumes_and_ends_the_same(corpus: Path, trained: 
     assert (out / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
 
 
-def test_two_runs_on_one_folder_are_refused(corpus: Path) -> None:
+def test_a_second_run_on_one_folder_is_refused_and_deletes_nothing(corpus: Path) -> None:
     out = corpus / "shared"
-    first = subprocess.Popen(command(corpus, out, "--updates", "2000"), stderr=subprocess.DEVNULL)
-    try:
-        while first.poll() is None and not (out / "journal.jsonl").exists():
-            time.sleep(0.05)
-        second = train(corpus, out, "--updates", "2000")
+    with running(HOLD, out) as first:  # a run that has written nothing yet
+        assert line(first) == "locked"
+        second = train(corpus, out)
         assert second.returncode == 2
-        assert "another run is writing to" in second.stderr
-    finally:
-        first.kill()
-        first.wait()
+        assert second.stderr.startswith(f"regard: another run is writing to {out}")
+        assert (out / folders.LOCK).exists()
+
+
+@pytest.mark.parametrize("name", ["link", "old", "."])
+def test_a_run_that_fails_early_shows_its_error_and_keeps_the_folder_that_was_there(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "link").symlink_to("old")
+    monkeypatch.chdir(tmp_path / "old" if name == "." else tmp_path)
+    done = train(corpus.resolve(), Path(name), "--set", "text.max_length=1")
+    assert done.returncode == 2
+    assert "nothing to train on after cleaning" in done.stderr.splitlines()[-1]
+    assert list((tmp_path / "old").iterdir()) == []
 
 
 @pytest.mark.parametrize("family", ["gpt", "bert"])

@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import inspect
 import math
-import shutil
 import signal
 import sys
 import time
@@ -212,17 +211,12 @@ def _restored_state(device: torch.device, threads: int | None) -> Iterator[None]
 def run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run:
     """Train, or resume training, until the run is finished or a signal interrupts it."""
     check_request(request)
-    if runtime.is_main:
-        check_folder(request.out, fresh=request.fresh)
-    try:
-        with folders.lock_folder(request.out) if runtime.is_main else nullcontext("") as warning:
-            if warning:
-                say(warning)
-            return _run(request, runtime, say, observe)
-    finally:
-        out = request.out
-        if runtime.is_main and out.is_dir() and {path.name for path in out.iterdir()} <= {folders.LOCK}:
-            shutil.rmtree(out)  # nothing was written
+    with folders.lock_folder(request.out) if runtime.is_main else nullcontext("") as warning:
+        if runtime.is_main:
+            check_folder(request.out, fresh=request.fresh)
+        if warning:
+            say(warning)
+        return _run(request, runtime, say, observe)
 
 
 def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run:
