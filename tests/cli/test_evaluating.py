@@ -17,7 +17,7 @@ from regard.evaluation import systems
 from regard.evaluation.compare import Comparison
 from regard.evaluation.evaluate import Evaluation
 from regard.evaluation.evaluate import evaluate as verb
-from regard.evaluation.metrics import Bucket, Score, corpus_scores
+from regard.evaluation.metrics import METRICS, Bucket, Score, corpus_scores
 from regard.models import build
 from regard.models.folder import save_model
 from regard.translation.translator import Translator
@@ -76,7 +76,7 @@ def test_the_table_says_what_the_json_says(files: dict[str, Path], monkeypatch: 
     monkeypatch.setenv("COLUMNS", "100")
     asked = ("--hypothesis", files["one"], "--reference", files["reference"], "--source", files["source"])
     printed, answer = regard("evaluate", *asked), json.loads(regard("evaluate", *asked, "--json"))
-    for name in ("bleu", "chrf", "ter"):
+    for name in METRICS:
         assert f"{answer[name]['score']:.2f}" in printed
     assert "warnings" in printed
 
@@ -108,7 +108,7 @@ def test_a_comparison_is_printed_whole_however_narrow_the_terminal(
     score = Score(63.58, "", 61.9, 65.1, 0.0123, 0.0456)
     names, bucket = ("one", "the-other"), Bucket(11, 20, 62, 65.7, 61.1, 70.2)
     comparison = Comparison(
-        scores={name: {"bleu": score, "chrf": score, "ter": score} for name in names},
+        scores={name: dict.fromkeys(METRICS, score) for name in names},
         signatures={},
         by_length={name: [bucket] for name in names},
         against=[],

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from regard.evaluation.compare import compare_translations
-from regard.evaluation.metrics import METRICS, Score, paired_tests
+from regard.evaluation.compare import Comparison, compare_translations, system_names
+from regard.evaluation.metrics import Score, paired_tests
 from tests.evaluation.systems import lines, worse, write
 
 REFERENCE = lines(40)
@@ -31,8 +31,9 @@ def sacrebleu(folder: Path, *flags: str) -> str:
 @pytest.fixture(scope="module")
 def scores() -> list[dict[str, Score]]:
     """The scores of every system by metric."""
-    columns = [paired_tests(name, list(SYSTEMS.values()), [REFERENCE])[0] for name in METRICS]
-    return [dict(zip(METRICS, row, strict=True)) for row in zip(*columns, strict=True)]
+    names = "bleu", "chrf", "ter"
+    columns = [paired_tests(name, list(SYSTEMS.values()), [REFERENCE])[0] for name in names]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 @pytest.mark.slow
@@ -87,7 +88,38 @@ def test_the_sentences_that_differ_most_come_with_both_texts_gains_before_losses
         assert first["baseline_text"] == SYSTEMS["one"][first["line"] - 1]
 
 
-@pytest.mark.slow
-def test_a_system_differs_in_nothing_from_itself() -> None:
-    (against,) = compare_translations({"one": SYSTEMS["one"], "again": SYSTEMS["one"]}, REFERENCE).to_dict()["against"]
+@pytest.fixture(scope="module")
+def copied() -> Comparison:
+    """A system, a copy of it, and the same with the first four translations corrected."""
+    one = SYSTEMS["one"]
+    return compare_translations({"one": one, "copy": one, "corrected": REFERENCE[:4] + one[4:]}, REFERENCE)
+
+
+def test_a_system_differs_in_nothing_from_itself(copied: Comparison) -> None:
+    against, _ = copied.to_dict()["against"]
     assert (against["better"], against["worse"], against["different"], against["ngrams"]) == (0, 0, [], [])
+
+
+def test_identical_systems_have_a_p_of_1_and_are_called_identical(copied: Comparison) -> None:
+    assert {(score.p_bootstrap, score.p_randomisation) for score in copied.scores["copy"].values()} == {(1.0, 1.0)}
+    assert "copy and one: all translations are identical" in str(copied)
+
+
+def test_fewer_than_five_differing_sentences_are_too_few_for_a_test(copied: Comparison) -> None:
+    scores = copied.scores["corrected"].values()
+    assert {(score.p_bootstrap, score.p_randomisation) for score in scores} == {(None, None)}
+    assert "fewer than 5 sentences differ, too few for a test" in str(copied)
+    assert "*" not in str(copied.tables()[0])
+
+
+def test_five_differing_sentences_are_tested() -> None:
+    one = SYSTEMS["one"]
+    _, score = paired_tests("bleu", [one, REFERENCE[:5] + one[5:]], [REFERENCE])[0]
+    assert score.p_randomisation is not None
+
+
+def test_an_ensemble_has_the_names_of_all_its_folders(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+    a, b, c = (str(tmp_path / name) for name in ("a", "b", "c"))
+    assert list(system_names([f"{a}+{b}", f"{c}+{b}", a])) == ["a+b", "c+b", "a"]

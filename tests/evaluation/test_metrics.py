@@ -50,13 +50,20 @@ def test_scores_intervals_and_signatures_are_those_of_sacrebleus_command_line(
     more = worse(REFERENCE, 0.1, 3)
     files = [write(tmp_path / name, texts) for name, texts in (("r", REFERENCE), ("r2", more), ("h", HYPOTHESIS))]
     told = json.loads(sacrebleu(*files[:2], "-i", files[2], "-m", "bleu", "chrf", "ter", "--confidence", *flags))
-    found = corpus_scores(HYPOTHESIS, REFERENCE, more, interval=True, **how)
+    found = corpus_scores(HYPOTHESIS, REFERENCE, more, metrics=["bleu", "chrf", "ter"], interval=True, **how)
     assert [each["name"].lower()[: len(name)] for name, each in zip(found, told, strict=True)] == list(found)
     for score, each in zip(found.values(), told, strict=True):
         assert score.signature == each["signature"]
         assert score.score == pytest.approx(each["score"], abs=1e-13)
         mean, half = each["confidence_mean"], each["confidence_var"]
         assert (score.low, score.high) == pytest.approx((mean - half, mean + half), abs=1e-13)
+
+
+def test_chrf_plus_plus_is_chrf_with_words_and_bigrams_in_sacrebleus_command_line(tmp_path: Path) -> None:
+    files = [write(tmp_path / name, texts) for name, texts in (("r", REFERENCE), ("h", HYPOTHESIS))]
+    told = json.loads(sacrebleu(files[0], "-i", files[1], "-m", "chrf", "--chrf-word-order", "2"))
+    score = corpus_scores(HYPOTHESIS, REFERENCE)["chrf++"]
+    assert (score.score, score.signature) == (pytest.approx(told["score"], abs=1e-13), told["signature"])
 
 
 def test_chinese_is_cut_as_sacrebleu_cuts_it(tmp_path: Path) -> None:

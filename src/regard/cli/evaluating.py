@@ -55,7 +55,7 @@ def evaluate(
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Score translations with BLEU, chrF and TER (sacreBLEU), with confidence intervals and by sentence length.
+    """Score translations with BLEU, chrF, chrF++ and TER (sacreBLEU), with confidence intervals and by sentence length.
 
     A gpt or bert folder is scored by its perplexity on the source text.
     """

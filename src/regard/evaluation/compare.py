@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from regard.errors import ConfigError
 from regard.evaluation import metrics
 from regard.evaluation.evaluate import format_interval, format_range, refuse
 from regard.evaluation.metrics import LENGTHS, METRICS, Bucket, Score
-from regard.evaluation.systems import Paths, Progress, System, is_model, read_test_set, translate_test
+from regard.evaluation.systems import Paths, Progress, System, is_model, read_test_set, short_name, translate_test
 from regard.evaluation.words import NgramDifference, matching_ngrams, ngram_differences
 from regard.folders import write_file
 from regard.results import Report, Table
@@ -42,6 +43,8 @@ class Contrast:
 
     system: str
     baseline: str
+    differing: int
+    """Number of sentences whose translation differs from that of the baseline."""
     better: int
     """Number of sentences with a higher chrF than the baseline."""
     equal: int
@@ -99,10 +102,8 @@ class Comparison(Report):
         for metric, title in METRICS.items():
             for name, scores in self.scores.items():
                 score = scores[metric]
-                # sacreBLEU gives equal scores a small p-value too, which is not significant.
-                differs = score.score != self.scores[first][metric].score
                 p_values = [
-                    "" if p is None else f"{p:.4f}" + (" *" if differs and p < 0.05 else "  ")
+                    "" if name == first else "–  " if p is None else f"{p:.4f}" + (" *" if p < 0.05 else "  ")
                     for p in (score.p_randomisation, score.p_bootstrap)
                 ]
                 cells = f"{score.score:z.2f}", format_interval(score), *p_values
@@ -111,9 +112,12 @@ class Comparison(Report):
             [format_range(row[0]), f"{row[0].sentences:,}", *map(_bucket_text, row)]
             for row in zip(*self.by_length.values(), strict=True)
         ]
+        notes = [f"p: probability of such a difference from {first} by chance (sacreBLEU); * below 0.05"]
+        if any("–" in cell for row in rows for cell in row[-2:]):
+            notes.append(f"–: fewer than {metrics.MIN_DIFFERING} sentences differ, too few for a test")
         return [
             Table(["", "system", "score", "95 % interval", "p rand.", "p boot."], rows),
-            Table([f"p: probability of such a difference from {first} by chance; * below 0.05"], []),
+            Table([""], [[note] for note in notes]),
             Table(["words", "sentences", *self.scores], lengths, "BLEU by reference length"),
             *map(_contrast_table, self.against),
         ]
@@ -130,6 +134,8 @@ def _bucket_text(bucket: Bucket) -> str:
 
 
 def _contrast_table(contrast: Contrast) -> Table:
+    if not contrast.differing:
+        return Table([""], [], f"{contrast.system} and {contrast.baseline}: all translations are identical")
     counts = f"chrF higher in {contrast.better:,} sentences, equal in {contrast.equal:,}, lower in {contrast.worse:,}"
     rows = []
     for name, ngrams in ((contrast.system, contrast.ngrams), (contrast.baseline, contrast.baseline_ngrams)):
@@ -162,7 +168,7 @@ def compare(
     """
     if len(systems) < 2:
         raise ConfigError("one system cannot be compared: give two or more")
-    named = _names(systems)
+    named = system_names(systems)
     models = sum(map(is_model, systems))
     if not models:
         refuse({"--beams": beams, "--set": config}, "is for decoding, and these files are already translated")
@@ -197,14 +203,14 @@ def compare(
     )
 
 
-def _names(systems: Sequence[System]) -> dict[str, System]:
+def system_names(systems: Sequence[System]) -> dict[str, System]:
     """Name the systems: by file or folder name, by path if two names are equal, or "model 1" for a loaded model."""
     paths = [str(system) for system in systems if isinstance(system, str | Path)]
     if len(set(paths)) < len(paths):
         raise ConfigError(f"{' '.join(paths)}: a system is named twice")
-    unique = len({Path(path).name for path in paths}) == len(paths)
+    unique = len(set(map(short_name, paths))) == len(paths)
     return {
-        f"model {number}" if isinstance(system, Translator) else Path(system).name if unique else str(system): system
+        f"model {number}" if isinstance(system, Translator) else short_name(system) if unique else str(system): system
         for number, system in enumerate(systems, 1)
     }
 
@@ -240,6 +246,7 @@ def compare_translations(
             Contrast(
                 name,
                 first,
+                sum(map(operator.ne, systems[name], systems[first])),
                 sum(gap > 0 for gap in gaps),
                 sum(gap == 0 for gap in gaps),
                 sum(gap < 0 for gap in gaps),

@@ -54,9 +54,8 @@ class Sentence(NamedTuple):
 class Evaluation(Report):
     """The scores of one system on one test set."""
 
-    bleu: Score
-    chrf: Score
-    ter: Score
+    scores: dict[str, Score]
+    """bleu, chrf, chrf++ and ter."""
     by_length: list[Bucket]
     by_frequency: list[FrequencyBucket]
     frequencies_from: str
@@ -73,6 +72,18 @@ class Evaluation(Report):
     beams: int | None = None
 
     @property
+    def bleu(self) -> Score:
+        return self.scores["bleu"]
+
+    @property
+    def chrf(self) -> Score:
+        return self.scores["chrf"]
+
+    @property
+    def ter(self) -> Score:
+        return self.scores["ter"]
+
+    @property
     def confidence(self) -> float | None:
         """The mean confidence of the translations."""
         values = [sentence.confidence for sentence in self.sentences if sentence.confidence is not None]
@@ -82,7 +93,7 @@ class Evaluation(Report):
         """Plain values, ready for JSON; `sentences` adds every line of the test set."""
         values = {
             "system": self.system,
-            **{name: getattr(self, name).to_dict() for name in METRICS},
+            **{name: score.to_dict() for name, score in self.scores.items()},
             "sentences": len(self.sentences),
             "by_length": [bucket.to_dict() for bucket in self.by_length],
             "by_frequency": [bucket.to_dict() for bucket in self.by_frequency],
@@ -95,7 +106,7 @@ class Evaluation(Report):
         return {name: value for name, value in values.items() if value is not None}
 
     def tables(self) -> list[Table]:
-        scores = [(METRICS[name], getattr(self, name)) for name in METRICS]
+        scores = [(METRICS[name], score) for name, score in self.scores.items()]
         lengths = [
             [format_range(x), f"{x.sentences:,}", f"{x.bleu:.1f}", format_interval(x), "few" * x.small]
             for x in self.by_length
@@ -170,7 +181,7 @@ def evaluate(
     device: torch.device | str = "auto",
     progress: Progress | None = None,
 ) -> Evaluation | Perplexity:
-    """Score a model or a file of translations (`hypothesis`) against references with BLEU, chrF and TER.
+    """Score a model or a file of translations (`hypothesis`) against references with BLEU, chrF, chrF++ and TER.
 
     The model is a folder, several folders joined by `+`, or a loaded model; a gpt or bert is scored by its perplexity
     on the `source` text. `train` is target text in which word frequencies are counted, by default the reference.
@@ -282,11 +293,8 @@ def score_results(
         for line, (source, result, scores) in enumerate(rows)
     ]
     kinds = Counter(kind for result in results for kind in {warning.kind for warning in result.warnings})
-    corpus = metrics.corpus_scores(texts, *references, interval=True, **options)
     return Evaluation(
-        bleu=corpus["bleu"],
-        chrf=corpus["chrf"],
-        ter=corpus["ter"],
+        scores=metrics.corpus_scores(texts, *references, interval=True, **options),
         by_length=metrics.by_length(texts, *references, lengths=lengths, **options),
         by_frequency=by_frequency([split(text) for text in texts], reference_words, frequencies),
         frequencies_from="the first reference" if len(references) > 1 else "the reference",

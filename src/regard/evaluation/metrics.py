@@ -1,16 +1,18 @@
-"""Metrics: BLEU, chrF and TER as sacreBLEU computes them, with its signature, bootstrap intervals and paired tests."""
+"""Metrics: BLEU, chrF, chrF++ and TER as sacreBLEU computes them, with signature, interval and paired tests."""
 
 from __future__ import annotations
 
 import functools
+import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 from regard.errors import ConfigError, DataError, did_you_mean
 
-METRICS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
+METRICS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER"}
 TESTS = {"bootstrap": "bs", "randomisation": "ar"}  # sacreBLEU's names of the paired tests
+MIN_DIFFERING = 5  # sentences; with fewer, sacreBLEU's tests call nearly any difference significant: they ignore ties
 RESAMPLES = 1000  # bootstrap samples, sacreBLEU's default
 LENGTHS = (10, 20, 30, 40, 60)  # upper limits of the length buckets in reference words; the last bucket has no limit
 FEW_SENTENCES = 30  # a bucket with fewer sentences is marked as small
@@ -29,7 +31,7 @@ class Score(NamedTuple):
     """The 95 % bootstrap interval, if requested."""
     p_bootstrap: float | None = None
     p_randomisation: float | None = None
-    """The p-values of the difference from the first system's score."""
+    """The p-values of the difference from the first system; None if fewer than MIN_DIFFERING sentences differ."""
 
     def to_dict(self) -> dict[str, Any]:
         return {name: value for name, value in self._asdict().items() if value is not None}
@@ -71,7 +73,9 @@ def make_metric(name: str, *, lowercase: bool = False, tokenize: str | None = No
     try:
         if name == "bleu":  # force: do not warn about text that looks tokenized
             return BLEU(lowercase=lowercase, tokenize=tokenize, force=True, **options)
-        return CHRF(lowercase=lowercase, **options) if name == "chrf" else TER(**options)
+        if name == "ter":
+            return TER(**options)
+        return CHRF(lowercase=lowercase, word_order=2 if name == "chrf++" else 0, **options)
     except (RuntimeError, ImportError) as error:
         raise ConfigError(f"sacreBLEU cannot tokenize with {tokenize}: {' '.join(str(error).split())}") from error
 
@@ -115,7 +119,10 @@ def paired_tests(
     tests: Sequence[str] = tuple(TESTS),
     **options: Any,
 ) -> tuple[list[Score], dict[str, str]]:
-    """Score systems, test them against the first one, and return the scores and the signature of each test."""
+    """Score systems, test them against the first one, and return the scores and the signature of each test.
+
+    Equal scores get p = 1, where sacreBLEU's tests give the smallest p.
+    """
     from sacrebleu.significance import PairedTest
 
     metric = make_metric(name, references=[list(lines) for lines in references], **options)
@@ -127,12 +134,17 @@ def paired_tests(
         test_signatures, test_results = PairedTest(texts, {name: metric}, None, test_type=TESTS[test])()
         (signatures[test],) = map(str, test_signatures.values())
         _, results[test] = test_results.values()
-    scores = []
-    for bootstrap, randomised in zip(
-        results["bootstrap"], results.get("randomisation", results["bootstrap"]), strict=True
+    statistics = [list(map(list, metric._extract_corpus_statistics(lines, None))) for _, lines in texts]
+    scores = list[Score]()
+    for bootstrap, randomised, counts in zip(
+        results["bootstrap"], results.get("randomisation", results["bootstrap"]), statistics, strict=True
     ):
         mean, half = float(bootstrap.mean), float(bootstrap.ci)
-        p_values = bootstrap.p_value, randomised.p_value
+        p_values: tuple[float | None, ...] = bootstrap.p_value, randomised.p_value
+        if scores and bootstrap.score == scores[0].score:
+            p_values = 1.0, 1.0
+        elif scores and sum(map(operator.ne, counts, statistics[0])) < MIN_DIFFERING:
+            p_values = None, None
         scores.append(Score(float(bootstrap.score), signatures["bootstrap"], mean - half, mean + half, *p_values))
     return scores, signatures
 

@@ -9,8 +9,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from regard.evaluation.metrics import METRICS
-from regard.evaluation.systems import trace_lines
+from regard.evaluation.metrics import METRICS, MIN_DIFFERING
+from regard.evaluation.systems import short_name, trace_lines
 from regard.inspection import charts, inspector, pages
 from regard.inspection.attribution import Map, attention, default_layer
 from regard.inspection.pages import card, table
@@ -72,7 +72,7 @@ def evaluation_page(evaluation: Evaluation, examples: list[tuple[str, Sentence]]
         signals = sentence.warnings, sentence.confidence, traces.get(sentence.line)
         output = Output("translation", sentence.text, sentence.scores, *signals)
         rows.append(Row(sentence.line, kind, sentence.source, sentence.references, [output]))
-    title = Path(evaluation.system).name or evaluation.system
+    title = short_name(evaluation.system)
     return page(title, evaluation.about, evaluation_parts(evaluation.to_dict()), rows, kind="evaluation")
 
 
@@ -103,8 +103,9 @@ def comparison_page(comparison: Comparison) -> str:
         ]
         source = sources[line - 1] if sources is not None else ""
         rows.append(Row(line, kind, source, [lines[line - 1] for lines in comparison.references], outputs))
-    title = ", ".join(Path(name).name or name for name in comparison.scores)
-    return page(title, comparison.about, comparison_parts(comparison.to_dict()), rows, kind="comparison")
+    return page(
+        ", ".join(comparison.scores), comparison.about, comparison_parts(comparison.to_dict()), rows, kind="comparison"
+    )
 
 
 def page(title: str, about: str, parts: Iterable[str], rows: Sequence[Row], *, kind: str) -> str:
@@ -155,17 +156,17 @@ def comparison_parts(result: Mapping[str, Any]) -> list[str]:
         cells = [charts.series_key(number) + escape(system["name"])]
         for metric in METRICS:
             score, p = system[metric], system[metric].get("p_randomisation")
-            differs = score["score"] != first[metric]["score"]  # two equal scores get a small p-value too
+            untested = "–" if number else ""
             interval = f'<span class="soft">{score["low"]:z.1f}–{score["high"]:.1f}</span>'
             cells += [
                 f"{score['score']:.1f} {interval}",
-                "" if p is None else f"<b>{p:.4f}</b>" if p < 0.05 and differs else f"{p:.4f}",
+                untested if p is None else f"<b>{p:.4f}</b>" if p < 0.05 else f"{p:.4f}",
             ]
         rows.append(cells)
     p_head = '<abbr title="by approximate randomisation">p</abbr>'
     note = (
         f"With 95 % bootstrap intervals, and p: the probability of such a difference from {first['name']} by chance, "
-        "bold below 0.05."
+        f"bold below 0.05. –: fewer than {MIN_DIFFERING} sentences differ, too few for a test."
     )
     signatures = "".join(
         pages.signature(f"{METRICS[metric]} {text}")
@@ -194,6 +195,9 @@ def by_length(buckets: Sequence[Mapping[str, Any]], names: Sequence[str] = (), b
 
 def _contrast(contrast: Mapping[str, Any]) -> str:
     system, baseline = contrast["system"], contrast["baseline"]
+    title = f"{system} against {baseline}"
+    if not contrast["differing"]:
+        return card(title, "All translations are identical.")
     note = (
         f"Its chrF is higher than that of {baseline} in {contrast['better']:,} sentences, equal in "
         f"{contrast['equal']:,} and lower in {contrast['worse']:,}. Below, n-grams that are right more often in one of "
@@ -211,7 +215,7 @@ def _contrast(contrast: Mapping[str, Any]) -> str:
         )
         for here, there, name in ((system, baseline, "ngrams"), (baseline, system, "baseline_ngrams"))
     ]
-    return card(f"{system} against {baseline}", note, f'<div class="two">{"".join(tables)}</div>')
+    return card(title, note, f'<div class="two">{"".join(tables)}</div>')
 
 
 # Sentences.

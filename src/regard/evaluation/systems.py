@@ -71,6 +71,12 @@ def name_of(system: object) -> str:
     return str(system) if isinstance(system, str | Path) else "model"
 
 
+def short_name(system: str | Path) -> str:
+    """The last part of a path; for an ensemble, those of its folders joined by `+`."""
+    parts = [str(system)] if Path(system).exists() else str(system).split("+")
+    return "+".join(Path(part).name or part for part in parts)
+
+
 def translate_test(
     system: System,
     test: EvaluationSet,
