@@ -497,3 +497,10 @@ def test_two_folders_may_name_their_files_by_language(tmp_path):
             (tmp_path / language / f"{number}.{language}").write_text(f"{language} {number}\n")
     found = [(pair.source, pair.target) for pair in read_pairs(tmp_path / "en", tmp_path / "fr")]
     assert found == [("en 0", "fr 0"), ("en 1", "fr 1")]
+
+
+def test_two_files_for_one_number_are_refused_with_both_names(tmp_path):
+    for name in ("en/0.en", "en/0.old", "fr/0.fr"):
+        put(tmp_path, name, "a\n")
+    with pytest.raises(DataError, match=r"en/0\.en and 0\.old are two files for 0: keep one"):
+        read_pairs(tmp_path / "en", tmp_path / "fr")

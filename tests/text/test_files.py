@@ -258,6 +258,14 @@ def test_shards_come_in_the_order_of_their_names_without_hidden_files(tmp_path):
     assert [file.name for file in list_files(tmp_path)] == ["a.txt", "b.txt"]
 
 
+@pytest.mark.parametrize("copy", ["0.en~", "0.en.gz"])
+def test_a_file_beside_its_backup_or_compressed_copy_is_refused_with_both_names(tmp_path, copy):
+    put(tmp_path, "0.en", b"")
+    put(tmp_path, copy, b"")
+    with pytest.raises(DataError, match=rf"/0\.en and {copy} are two files for 0\.en: keep one"):
+        list_files(tmp_path)
+
+
 def test_an_empty_folder_is_refused(tmp_path):
     with pytest.raises(DataError, match="is an empty folder"):
         list_files(tmp_path)

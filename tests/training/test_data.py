@@ -51,6 +51,13 @@ def test_nothing_held_out_is_trained_on(data: Data) -> None:
     assert all(tuple(data.valid.source.ids(i).tolist()) not in trained for i in range(len(data.valid)))
 
 
+def test_hidden_files_and_folders_of_a_corpus_folder_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "0.en").write_text("a\n")
+    (tmp_path / ".DS_Store").write_bytes(b"\0")
+    (tmp_path / ".git").mkdir()
+    assert Files(tmp_path, None, single=True).paths == [tmp_path / "0.en"]
+
+
 # Too long
 
 

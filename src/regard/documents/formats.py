@@ -21,6 +21,7 @@ from regard.errors import DataError, did_you_mean
 from regard.text.files import (
     Origin,
     Pair,
+    by_name,
     display_name,
     lines,
     list_files,
@@ -152,9 +153,9 @@ def _match_files(source: str | Path, target: str | Path, known: str | None) -> l
     files = list_files(source), list_files(target)
     if not os.path.isdir(source):
         return [(files[0][0], files[1][0])]
-    names = [{uncompressed_name(file): file for file in side} for side in files]
+    names = [by_name(side, uncompressed_name) for side in files]
     if not names[0].keys() & names[1].keys():  # 0.en and 0.fr
-        names = [{name.rpartition(".")[0] or name: file for name, file in side.items()} for side in names]
+        names = [by_name(side, lambda file: Path(uncompressed_name(file)).stem) for side in files]
     for name in sorted(names[0].keys() ^ names[1].keys()):
         folder, path = (target, names[0][name]) if name in names[0] else (source, names[1][name])
         raise DataError(f"{folder} has no {name}, and {path} needs it: both folders hold the same file names")

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -142,7 +142,10 @@ def uncompressed_name(path: str | Path) -> str:
 
 
 def list_files(path: str | Path) -> list[Path]:
-    """The files of a folder by name, or the one file; names that begin with . or _ are skipped."""
+    """The files of a folder by name, or the one file; names that begin with . or _ are skipped.
+
+    A file beside its editor backup or its compressed copy is refused: 0.en beside 0.en~ or 0.en.gz.
+    """
     if not os.path.isdir(path):  # unlike Path.is_dir, it never raises
         if str(path) != "-" and not os.path.exists(path):
             _open(str(path)).close()  # raises the error
@@ -153,7 +156,17 @@ def list_files(path: str | Path) -> list[Path]:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
     if not files:
         raise DataError(f"{path} is an empty folder; give a file or a folder of files")
+    by_name(files, lambda file: uncompressed_name(file.name.rstrip("~")))
     return files
+
+
+def by_name(files: Sequence[Path], name: Callable[[Path], str]) -> dict[str, Path]:
+    """The files of a folder by a name that each must have alone."""
+    names: dict[str, Path] = {}
+    for file in files:
+        if (first := names.setdefault(name(file), file)) != file:
+            raise DataError(f"{first} and {file.name} are two files for {name(file)}: keep one of them in the folder")
+    return names
 
 
 def _open(path: str) -> BinaryIO:

@@ -19,7 +19,7 @@ from regard.text.alignments import read_alignments
 from regard.text.batching import MakeBatch, Stream, packed, packed_masked, pairs
 from regard.text.cleaning import Cleaning
 from regard.text.dataset import Dataset, join, split
-from regard.text.files import read_continuous, read_lines
+from regard.text.files import list_files, read_continuous, read_lines
 from regard.text.tokenizer import Tokenizer, Tokenizers, suggest_vocabulary
 from regard.text.tokenizer import train as train_tokenizer
 from regard.training.events import Say
@@ -65,7 +65,7 @@ class Files:
     def paths(self) -> list[Path]:
         """All files; those of a folder by name."""
         paths = [path for path in (self.source, self.target, self.alignments) if path]
-        return [file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
+        return [file for path in paths for file in list_files(path)]
 
     def identity(self) -> str:
         """A hash of the content of the files, followed by the part of a continuous text or by the tag."""
