@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import report
+from regard.config import CONFIG, load_config
 from regard.corpora.builtin.corpus import sentences
 from regard.errors import RegardError
 from regard.folders import checksum
-from regard.models.folder import CONFIG, MODEL, load_config, load_model
+from regard.models.folder import MODEL, load_model
 from regard.text.tokenizer import Tokenizers
 from regard.training.checkpoint import CHECKPOINTS, checkpoints, update_number, verify_checkpoint
 

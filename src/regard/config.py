@@ -20,6 +20,7 @@ Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu"]
 Score = Literal["auto", "none", "additive", "dot", "scaled_dot", "general", "cosine"]
 TokenizerKind = Literal["bpe", "unigram", "wordpiece", "characters", "words"]
 
+CONFIG = "config.json"  # of a model folder
 CLEANING = ("empty", "long", "ratio", "control", "copy", "script", "duplicate")  # in the order they are applied
 EXACT_TOKENIZERS = ("bpe", "unigram", "characters")  # these decode to exactly the text they encoded
 MAX_LAYERS = 1_000
@@ -503,6 +504,34 @@ def from_json(path: Path) -> Config:
     return Config.read(_load_json(path))
 
 
+def split_folders(name: str | Path) -> list[Path]:
+    """The folders of a name: one folder, or several joined by `+`."""
+    path = Path(name)
+    return [path] if os.path.exists(path) else [Path(part) for part in str(name).split("+") if part] or [path]
+
+
+def load_config(folder: Path) -> Config:
+    """The config of a model folder."""
+    path = _config_file(folder)
+    try:
+        return from_json(path)
+    except ConfigError as error:
+        message = str(error)
+        raise FolderError(message if message.startswith(str(path)) else f"{path}: {message}") from error
+
+
+def _config_file(folder: Path) -> Path:
+    path = folder / CONFIG
+    if not os.path.isdir(folder):  # unlike Path.is_dir, it never raises
+        is_file = os.path.exists(folder)
+        raise FolderError(f"{folder} is a file, not a model folder" if is_file else f"There is no folder {folder}")
+    if not path.is_file():
+        models = sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}"))
+        advice = f". It holds model folders: give one of them, such as {folder / models[0]}" if models else ""
+        raise FolderError(f"{folder} is not a model folder: it has no {CONFIG}{advice}")
+    return path
+
+
 def _load(path: Path, parse: Any) -> dict[str, Any]:
     try:
         values = parse(path.read_text(encoding="utf-8"))
@@ -533,17 +562,16 @@ def to_json(config: Config) -> str:
 
 def find_config(name: str, base: Config | None = None) -> Config:
     """The config of a preset, a recipe (a name or a TOML file) or a model folder; other fields are those of `base`."""
-    return (base or Config()).over(_find_values(name))
+    return (base or Config()).over(find_values(name))
 
 
-def _find_values(name: str) -> dict[str, Any]:
+def find_values(name: str) -> dict[str, Any]:
+    """The values that a preset, a recipe or a model folder sets."""
     if name in PRESETS:
         return {"model": PRESETS[name]}
     path = Path(name)
-    if os.path.isdir(name):  # unlike Path.is_dir, it never raises
-        if not (path / "config.json").is_file():
-            raise FolderError(f"{name} is not a model folder: it has no config.json")
-        return _load_json(path / "config.json")
+    if os.path.isdir(name):
+        return _load_json(_config_file(path))
     if path.suffix == ".toml":
         return _load(path, tomllib.loads)
     recipes = {recipe.stem: recipe for recipe in (Path(__file__).parent / "recipes").glob("*.toml")}

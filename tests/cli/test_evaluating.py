@@ -156,8 +156,8 @@ def test_systems_are_compared_and_named_by_their_files(files: dict[str, Path], t
 
 @pytest.mark.parametrize(
     "option",
-    ["--report x.html", "--glossary x.tsv", "--train x", "--sentences", "--beams 2", "--set decode.beams=2",
-     "--lowercase", "--reference x"],
+    ["--report x.html", "--glossary SOURCE", "--train SOURCE", "--sentences", "--beams 2", "--set decode.beams=2",
+     "--lowercase", "--reference SOURCE"],
 )  # fmt: skip
 def test_what_is_of_translations_is_refused_of_a_language_model(
     files: dict[str, Path], tmp_path: Path, option: str
@@ -167,7 +167,13 @@ def test_what_is_of_translations_is_refused_of_a_language_model(
         tmp_path / "gpt", writer.models[0], writer.config, {"tokenizer.json": writer.tokenizer.text}, force=False
     )
     with pytest.raises(ConfigError, match=f"{option.split()[0]} is for translations"):
-        regard("evaluate", tmp_path / "gpt", "--source", files["source"], *option.split())
+        regard(
+            "evaluate",
+            tmp_path / "gpt",
+            "--source",
+            files["source"],
+            *option.replace("SOURCE", str(files["source"])).split(),
+        )
 
 
 def test_what_a_glossary_brings_is_scored_as_the_rest_is(
@@ -242,7 +248,7 @@ def test_a_wrong_seed_is_found_before_anything_is_translated(
         ),
         (["evaluate", "--hypothesis", "one", "--reference", "reference", "--lengths", "x"], ConfigError, "10,20,30"),
         (["evaluate", "--hypothesis", ".", "--reference", "reference"], ConfigError, "is a folder"),
-        (["evaluate", "--hypothesis", ".+.", "--reference", "reference"], ConfigError, "is a folder"),
+        (["evaluate", "--hypothesis", ".+.", "--reference", "reference"], DataError, "does not exist"),
         (["evaluate", "--hypothesis", "one", "--beams", "2"], ConfigError, "--beams is for decoding"),
         (["compare", "one", "two", "--reference", "reference", "--set", "decode.beams=2"], ConfigError, "--set is for"),
         (["evaluate", "nowhere", "--source", "source", "--reference", "reference"], FolderError, "no folder nowhere"),

@@ -57,7 +57,8 @@ def test_unknown_choices_are_refused_by_the_parser(option: str, value: str) -> N
     [("--target", " ", InputError, "the target is empty"), ("--out", "x.pdf", ConfigError, "must end in")],
 )
 def test_wrong_requests_are_refused_before_a_model_is_loaded(
-    option: str, value: str, error: type[Exception], message: str
+    tmp_path: Path, option: str, value: str, error: type[Exception], message: str
 ) -> None:
+    (tmp_path / "config.json").write_text("{}")  # and no weights
     with pytest.raises(error, match=message):
-        explain("nowhere", SENTENCE, "--out", "x.svg", option, value)
+        explain(str(tmp_path), SENTENCE, "--out", "x.svg", option, value)

@@ -17,10 +17,10 @@ import torch
 from torch import nn
 
 import regard
-from regard.config import Config, ModelConfig, TrainConfig
+from regard.config import Config, ModelConfig, TrainConfig, load_config
 from regard.errors import ConfigError, FolderError, RequestError
 from regard.models import build
-from regard.models.folder import load_config, load_weights, save_model
+from regard.models.folder import load_weights, save_model
 from regard.text.batching import Batch
 from regard.text.tokenizer import Tokenizer, Tokenizers, train
 from regard.training.events import Event, UpdateEvent

@@ -19,6 +19,7 @@ from regard.cli.options import (
     flag,
     numbers,
     option,
+    use_threads,
 )
 from regard.evaluation.metrics import Tokenizer
 
@@ -59,12 +60,13 @@ def evaluate(
 
     A gpt or bert folder is scored by its perplexity on the source text.
     """
+    check_page(report, source, hypothesis, train, glossary, *reference, force=force)
     from regard.evaluation.evaluate import Evaluation, is_language_model, refuse
     from regard.evaluation.evaluate import evaluate as score
 
     if folder and is_language_model(folder):
         refuse({"--report": report, "--sentences": sentences}, f"is for translations, and {folder} is a language model")
-    check_page(report, source, hypothesis, train, glossary, *reference, force=force)
+    use_threads(threads)
     options = _options(lowercase, tokenize, lengths, beams, values, device)
     files: dict[str, Any] = {"hypothesis": hypothesis, "train": train, "glossary": glossary}
     with tables.counting_bar("evaluating") as progress:
@@ -95,9 +97,10 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare systems side by side: scores, paired significance tests against the first one, and where they differ."""
+    check_page(report, source, *reference, *systems, force=force)
     from regard.evaluation.compare import compare as side_by_side
 
-    check_page(report, source, *reference, *systems, force=force)
+    use_threads(threads)
     options = _options(lowercase, tokenize, lengths, beams, values, device)
     with tables.counting_bar("comparing") as progress:
         result = side_by_side(systems, source=source, reference=reference, progress=progress, **options)

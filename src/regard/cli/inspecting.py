@@ -27,6 +27,7 @@ from regard.cli.options import (
     examples,
     option,
     output,
+    use_threads,
 )
 from regard.errors import ConfigError
 
@@ -61,11 +62,12 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Show what the model attended to and what its output depends on, as a page, a figure or numbers."""
+    check_output(out, force=force)
     from regard.inspection import drawing
     from regard.translation.explain import explain as explain_sentence
 
     drawing.check_suffix(out, also=[".json"])
-    check_output(out, force=force)
+    use_threads(threads)
     with tables.working("explaining"), warnings.catch_warnings(record=True) as missing_fonts:
         warnings.simplefilter("always", UserWarning)
         view = explain_sentence(
@@ -120,13 +122,14 @@ def align(
     as_json: Json = False,
 ) -> None:
     """Align the words of sentence pairs: one line of i-j per pair (words counted from 0). --gold prints the AER."""
+    if as_json and out is None:
+        raise ConfigError("--json prints to standard output, where the alignments go: give --out FILE too")
+    check_output(out, source, target, gold, *(dev or ()), force=force)
     from regard.folders import atomic_file
     from regard.inspection.word_alignment import align as align_files
     from regard.inspection.word_alignment import pharaoh
 
-    if as_json and out is None:
-        raise ConfigError("--json prints to standard output, where the alignments go: give --out FILE too")
-    check_output(out, source, target, gold, *(dev or ()), force=force)
+    use_threads(threads)
     with ExitStack() as stack:
         file = stack.enter_context(atomic_file(out, force=force)) if out is not None else None
         progress = stack.enter_context(tables.counting_bar("aligning"))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
+from regard.config import find_values, load_config, split_folders
 from regard.errors import ConfigError, FolderError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -24,13 +26,61 @@ def examples(*lines: str) -> Callable[[Command], Command]:
 
 
 def argument(metavar: str, text: str) -> Any:
-    """A positional argument; `text` is its help."""
-    return typer.Argument(metavar=metavar, help=text)
+    """A positional argument; `text` is its help. A metavar of INPUTS names a path that is read."""
+    return typer.Argument(metavar=metavar, help=text, callback=_check_input(metavar))
 
 
 def option(metavar: str | None, text: str, *names: str, **settings: Any) -> Any:
-    """An option with a value; `text` is its help."""
-    return typer.Option(*names, metavar=metavar, help=text, **settings)
+    """An option with a value; `text` is its help. A metavar of INPUTS names a path that is read."""
+    return typer.Option(*names, metavar=metavar, help=text, callback=_check_input(metavar), **settings)
+
+
+def _check_input(metavar: str | None) -> Callable[[Any], Any] | None:
+    """A callback that checks the paths of a value before the command imports torch, which takes seconds."""
+    if metavar not in INPUTS:
+        return None
+
+    def check_all(value: Any) -> Any:
+        for path in value if isinstance(value, list | tuple) else [value]:
+            if path not in (None, ""):  # the command decides what an empty name means
+                INPUTS[metavar](str(path))
+        return value
+
+    return check_all
+
+
+def _check_file(name: str) -> None:
+    from regard.text.files import list_files
+
+    list_files(name)
+
+
+def _check_corpus(text: str) -> None:
+    names = text.split(",")[:2] if text.count(",") > 1 else ()  # the command refuses another form
+    for name in filter(None, names):
+        _check_file(name)
+
+
+def _check_model(name: str) -> None:
+    for folder in split_folders(name):
+        load_config(folder)
+
+
+def _check_system(name: str) -> None:
+    is_model = any(map(os.path.isdir, split_folders(name)))
+    (_check_model if is_model else _check_file)(name)
+
+
+INPUTS: dict[str, Callable[[str], object]] = {
+    **dict.fromkeys(
+        ("FILE", "FILE or -", "TSV", "SOURCE", "TARGET", "SOURCE TARGET", "SOURCE TARGET GOLD"), _check_file
+    ),
+    "SOURCE,TARGET,WEIGHT[,TAG]": _check_corpus,
+    "FOLDER": _check_model,
+    "A B ...": _check_system,
+    "NAME or FILE": find_values,
+}
+"""The metavars of paths that a command reads, and the functions that raise an error if there is no such path."""
 
 
 def flag(name: str, text: str) -> Any:
@@ -49,18 +99,8 @@ def _parse_path(text: str) -> Path:
     return Path(text)
 
 
-def _use_threads(number: int | None) -> int | None:
-    if number:  # torch is slow to import
-        from regard.devices import use_threads
-
-        use_threads(number)
-    return number
-
-
 Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], option(None, "The device; auto uses a GPU if there is one.")]
-Threads = Annotated[
-    int | None, option("N", "CPU threads. By default all cores.", min=1, max=1024, callback=_use_threads)
-]
+Threads = Annotated[int | None, option("N", "CPU threads. By default all cores.", min=1, max=1024)]
 Beams = Annotated[int | None, option("N", "Beam size. By default that of the folder's config.", min=1, max=100)]
 Values = Annotated[list[str], option("SECTION.FIELD=VALUE", "Set a field of the config; may be repeated.", "--set")]
 Tag = Annotated[str, option("<2fr>", "A tag to put before every source sentence, as in training.")]
@@ -82,6 +122,14 @@ OutFile = Annotated[Path | None, output("FILE", "The file to write to.")]
 Page = Annotated[Path | None, option("FILE.html", "Write the report as a web page.", "--report")]
 Force = Annotated[bool, flag("--force", "Overwrite existing files.")]
 Json = Annotated[bool, flag("--json", "Print one JSON object on standard output and nothing else.")]
+
+
+def use_threads(number: int | None) -> None:
+    """Use this many CPU threads; None keeps PyTorch's default."""
+    if number:  # torch is slow to import
+        from regard.devices import use_threads
+
+        use_threads(number)
 
 
 def check_output(out: Path | None, *inputs: str | Path | None, force: bool) -> None:

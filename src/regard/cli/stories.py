@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli import tables
-from regard.cli.options import Device, Json, OutFolder, Threads, examples, option
+from regard.cli.options import Device, Json, OutFolder, Threads, examples, option, use_threads
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def demo(
     from regard.cli.live import viewing
     from regard.stories.demo import run
 
+    use_threads(threads)
     with viewing(quiet=False) as view:
         results = run(out, updates=updates, device=device, say=view.say, observe=view.observe)
     if not results["finished"]:

@@ -33,6 +33,7 @@ from regard.cli.options import (
     option,
     output,
     two,
+    use_threads,
 )
 from regard.errors import ConfigError, did_you_mean
 
@@ -91,17 +92,18 @@ def translate(
 
     Every input line gives one output line. Exits 1 if a line could not be read; its translation is empty.
     """
-    from regard.decoding.glossary import Glossary
-    from regard.devices import bf16_warning
-    from regard.translation.lines import LineJob
-    from regard.translation.translator import Translator
-
     names = _added_fields(add, jsonl)
     document = not jsonl and _is_document(file, out, has_extras=bool(alternatives) or trace is not None)
     if as_json and out is None:
         raise ConfigError("--json reports on standard output, where the translations go: give --out FILE too")
     check_output(out, file, force=force)
+    from regard.decoding.glossary import Glossary
+    from regard.devices import bf16_warning
+    from regard.translation.lines import LineJob
+    from regard.translation.translator import Translator
+
     _check_trace(trace, file, out, force=force)
+    use_threads(threads)
     translator = Translator.load(folder, device, values)
     translator.use(engine, precision, folder, token_scores="confidence" in names)
     if precision == "bf16" and (slow := bf16_warning(translator.device.type)):
@@ -312,6 +314,7 @@ def generate(
     """Generate text with a gpt: print the prompt and its continuation as it is generated."""
     from regard.translation.writer import Writer
 
+    use_threads(threads)
     writer = Writer.load(folder, device)
     temperature = 0.0 if greedy else temperature
     options: dict[str, Any] = {"tokens": tokens, "temperature": temperature, "top_p": top_p, "seed": seed, "stop": stop}
@@ -363,6 +366,7 @@ def embed(
     as_json: Json = False,
 ) -> None:
     """Embed every line of a file with a bert; an empty line gives zeros. Exits 1 if a line could not be read."""
+    check_output(out, file, force=force)
     import numpy as np
 
     from regard.documents.outcome import Problems
@@ -371,7 +375,7 @@ def embed(
     from regard.translation.lines import read_lines
     from regard.translation.reader import Reader
 
-    check_output(out, file, force=force)
+    use_threads(threads)
     reader, failed = Reader.load(folder, device), Problems()
     total = _count_lines(file) if sys.stderr.isatty() else None
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from regard.config import load_config
 from regard.decoding.glossary import Glossary
 from regard.errors import ConfigError, FolderError
 from regard.evaluation import metrics, perplexity, systems
@@ -21,7 +22,6 @@ from regard.evaluation.words import FrequencyBucket, by_frequency
 from regard.folders import write_file
 from regard.inspection.charts import FEW_WORDS
 from regard.inspection.quality import Expected, QualityWarning, find_warnings
-from regard.models.folder import load_config
 from regard.results import Report, Table
 from regard.text.files import read_lines
 from regard.translation.loading import load

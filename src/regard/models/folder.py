@@ -17,16 +17,15 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard import folders
-from regard.config import Config, from_json, to_json
+from regard.config import CONFIG, Config, load_config, split_folders, to_json
 from regard.devices import find_device
-from regard.errors import ConfigError, FolderError
+from regard.errors import FolderError
 from regard.folders import CHECKSUMS, clear_os_errors
 from regard.models import build
 from regard.text.tokenizer import FILES as TOKENIZER_FILES
 from regard.text.tokenizer import Tokenizers, check_fingerprint
 
 MODEL = "model.safetensors"
-CONFIG = "config.json"
 USE = {
     "rnn": "use regard translate",
     "transformer": "use regard translate",
@@ -76,12 +75,6 @@ def load_model(
     return model.eval(), config
 
 
-def split_folders(name: str | Path) -> list[Path]:
-    """The folders of a name: one folder, or several joined by `+`."""
-    path = Path(name)
-    return [path] if path.exists() else [Path(part) for part in str(name).split("+") if part] or [path]
-
-
 def load_ensemble(
     folder: str | Path,
     device: torch.device | str,
@@ -111,22 +104,6 @@ def load_ensemble(
     place = find_device(device)
     models = [load_model(path, place, config=config)[0] for path, config in zip(paths, configs, strict=True)]
     return models, tokenizers[0], configs[0]
-
-
-def load_config(folder: Path) -> Config:
-    """The config of a model folder."""
-    path = folder / CONFIG
-    if not folder.is_dir():
-        raise FolderError(
-            f"{folder} is a file, not a model folder" if folder.exists() else f"There is no folder {folder}"
-        )
-    if not path.is_file():
-        raise FolderError(f"{folder} is not a model folder: it has no {CONFIG}")
-    try:
-        return from_json(path)
-    except ConfigError as error:
-        message = str(error)
-        raise FolderError(message if message.startswith(str(path)) else f"{path}: {message}") from error
 
 
 def load_weights(folder: Path) -> dict[str, Tensor]:

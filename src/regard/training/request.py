@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from regard import folders
-from regard.config import Config, find_config
+from regard.config import CONFIG, Config, find_config
 from regard.documents.formats import format_of
 from regard.errors import ConfigError, DataError, FolderError
 from regard.inspection import quality
-from regard.models.folder import CONFIG, MODEL
+from regard.models.folder import MODEL
 from regard.text.tokenizer import FILES as TOKENIZER_FILES
 from regard.training import journal
 from regard.training.checkpoint import checkpoints, damaged_checkpoints

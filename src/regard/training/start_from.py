@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from regard import folders
-from regard.config import Config, TextConfig
+from regard.config import Config, TextConfig, load_config
 from regard.errors import ConfigError, FolderError, did_you_mean
 from regard.models import build
-from regard.models.folder import MODEL, load_config, load_weights
+from regard.models.folder import MODEL, load_weights
 from regard.models.lora import NewParameters, add_lora
 from regard.models.warm_start import check_warm_config, warm_config, warm_weights
 from regard.text.tokenizer import Tokenizer, Tokenizers

@@ -19,13 +19,13 @@ import torch
 from torch import Tensor, nn
 
 from regard import folders
-from regard.config import Config, from_json, to_json
+from regard.config import CONFIG, Config, from_json, to_json
 from regard.counting import count
 from regard.devices import bf16_warning, use_threads
 from regard.errors import ConfigError, FolderError
 from regard.inspection import quality
 from regard.models import build
-from regard.models.folder import CONFIG, MODEL, copy_weights, save_model
+from regard.models.folder import MODEL, copy_weights, save_model
 from regard.models.lora import merge_lora
 from regard.results import Report, Table
 from regard.text.tokenizer import FILES as TOKENIZER_FILES

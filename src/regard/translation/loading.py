@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from regard.models.folder import load_config, split_folders
+from regard.config import load_config, split_folders
 from regard.translation.reader import Reader
 from regard.translation.translator import Translator
 from regard.translation.writer import Writer

@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.config import Config
+from regard.config import Config, split_folders
 from regard.errors import FolderError, InputError
 from regard.models import BERT
-from regard.models.folder import load_ensemble, split_folders
+from regard.models.folder import load_ensemble
 from regard.text.batching import pad
 from regard.text.ordering import READ_AHEAD_CHARACTERS, READ_AHEAD_TEXTS, batch_by_length, read_ahead
 from regard.text.sentences import text_problem

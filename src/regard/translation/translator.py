@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import nn
 
-from regard.config import Config, ModelConfig
+from regard.config import Config, ModelConfig, split_folders
 from regard.decoding import Engine, Hypothesis, SearchOptions, SearchResult, TorchEngine
 from regard.decoding.glossary import (
     Glossary,
@@ -29,7 +29,7 @@ from regard.inspection.quality import Calibration, QualityWarning, confidence, f
 from regard.inspection.trace import Trace, trace
 from regard.memory import in_halves, in_parts
 from regard.models import Generator
-from regard.models.folder import load_ensemble, split_folders
+from regard.models.folder import load_ensemble
 from regard.text.ordering import READ_AHEAD_CHARACTERS, READ_AHEAD_TEXTS, batch_by_length, read_ahead
 from regard.text.sentences import BREAKS, TextPart, join_parts, split_long_sentence, split_sentences, text_problem
 from regard.text.tokenizer import END, Tokenizers
