@@ -41,6 +41,9 @@ class Table:
 class Report(ABC):
     """The result of a public function, such as `regard.evaluate`. Subclasses define its tables and plain values."""
 
+    messages: Sequence[str] = ()
+    """Messages about how the result was computed."""
+
     @abstractmethod
     def tables(self) -> list[Table]:
         """The tables that the result prints as."""

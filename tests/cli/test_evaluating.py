@@ -120,6 +120,34 @@ def test_a_comparison_is_printed_whole_however_narrow_the_terminal(
     assert {"system", "63.58", "61.9", "65.1", "0.0123", "0.0456", "11–20", "(61.1–70.2)"} <= set(printed.split())
 
 
+@pytest.mark.parametrize(
+    ("more", "tokenizer", "note"),
+    [([], "zh", "the reference is Chinese: BLEU uses the tokenizer zh\n"), (["--tokenize", "char"], "char", "")],
+    ids=["chosen", "given"],
+)
+@pytest.mark.parametrize("command", ["evaluate", "compare"])
+def test_chinese_is_scored_with_its_own_tokenizer_which_is_said(
+    tmp_path: Path, command: str, more: list[str], tokenizer: str, note: str
+) -> None:
+    reference = write(tmp_path / "reference", ["我们喜欢绿色的房子。"])
+    hypothesis = write(tmp_path / "hypothesis", ["我们喜欢绿的房子。"])
+    system = ["evaluate", "--hypothesis"] if command == "evaluate" else ["compare", reference]
+    words = [*system, hypothesis, "--reference", reference, "--json", *more]
+    result = CliRunner().invoke(app, list(map(str, words)))
+    answer = json.loads(result.stdout)
+    scores = answer if command == "evaluate" else answer["systems"][1]
+    assert f"tok:{tokenizer}|" in scores["bleu"]["signature"]
+    assert result.stderr == note
+
+
+def test_a_glossary_without_a_term_in_the_source_leaves_the_scores(files: dict[str, Path], tmp_path: Path) -> None:
+    glossary = write(tmp_path / "terms.tsv", ["zebra\tzèbre"])
+    asked = ("--hypothesis", files["one"], "--reference", files["reference"], "--source", files["source"], "--json")
+    result = CliRunner().invoke(app, list(map(str, ("evaluate", *asked, "--glossary", glossary))))
+    assert json.loads(result.stdout)["bleu"]["score"] > 0
+    assert f"no sentence of {files['source']} has a term of {glossary}" in result.stderr
+
+
 @pytest.mark.slow
 def test_a_folder_translates_and_its_report_opens_traces(files: dict[str, Path], model: Path, tmp_path: Path) -> None:
     few = {name: write(tmp_path / name, REFERENCE[:6]) for name in ("source", "reference")}

@@ -15,6 +15,7 @@ from regard.errors import ConfigError, DataError
 from regard.evaluation.metrics import (
     by_length,
     check_seed,
+    choose_tokenizer,
     corpus_scores,
     line_lengths,
     make_metric,
@@ -74,6 +75,33 @@ def test_chinese_is_cut_as_sacrebleu_cuts_it(tmp_path: Path) -> None:
     assert corpus_scores(written, reference, metrics=["bleu"], tokenize="zh")["bleu"].score == pytest.approx(
         told, abs=1e-13
     )
+
+
+@pytest.mark.parametrize(
+    ("reference", "tokenizer", "message"),
+    [
+        (["我们喜欢绿色的房子。", "3.5"], "zh", "the reference is Chinese: BLEU uses the tokenizer zh"),
+        (["設定", "緑の家が好きです。"], "char", "Japanese: BLEU uses the tokenizer char (ja-mecab is not installed)"),
+        (["นกตัวเล็ก"], "char", "the reference is Thai: BLEU uses the tokenizer char"),
+        (["우리는 초록색 집을 좋아한다."], None, ""),
+        (["We like 绿.", "a green house"], None, ""),
+        ([""], None, ""),
+    ],
+    ids=["Chinese", "Japanese", "Thai", "Korean", "English", "empty"],
+)
+def test_the_tokenizer_of_bleu_follows_the_script_of_the_reference(
+    reference: list[str], tokenizer: str | None, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for missing in ("MeCab", "mecab_ko"):
+        monkeypatch.setitem(sys.modules, missing, None)
+    said: list[str] = []
+    assert choose_tokenizer(reference, said.append) == tokenizer
+    assert [text.endswith(message) for text in said] == [True] * bool(message)
+
+
+def test_japanese_is_tokenized_with_mecab_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.evaluation.metrics.make_metric", lambda name, tokenize: None)
+    assert choose_tokenizer(["緑の家が好きです。"], print) == "ja-mecab"
 
 
 @pytest.mark.parametrize("metric", ["bleu", "chrf", "ter"])

@@ -21,10 +21,11 @@ from regard.cli.app import main
 from regard.devices import find_device
 from regard.models import build
 from regard.training import validation
+from regard.training.data import Files
 from regard.training.distributed import Runtime
 from regard.training.journal import read
 from regard.training.request import clear_folder
-from regard.training.validation import calibrate, translate, valid_loss, validation_set
+from regard.training.validation import calibrate, final_scores, translate, valid_loss, validate, validation_set
 from tests.test_folders import HOLD, line, running
 from tests.training.runs import make_config, make_data, out_of_memory_above, write_corpus
 
@@ -315,12 +316,24 @@ def test_a_vocabulary_that_is_too_small_is_refused(corpus: Path, tmp_path: Path)
 
 def test_confidence_is_calibrated_by_the_validation_sentences(tmp_path: Path) -> None:
     config, data = make_data(write_corpus(tmp_path, lines=3000), make_config("transformer"))
-    valid_set = validation_set(data, None)
+    valid_set = validation_set(data, None, print)
     results = translate(build(config.model).eval(), valid_set, range(len(valid_set.sources)))
     calibration = calibrate(valid_set, results)
     assert calibration is not None
     assert calibration.sentences == len(data.valid) >= 50
     assert calibration.expected.max_source_length >= max(map(len, valid_set.references))
+
+
+def test_chinese_is_validated_with_its_own_tokenizer_which_is_said(tmp_path: Path) -> None:
+    config, data = make_data(write_corpus(tmp_path, lines=300), make_config("transformer"))
+    text, said = tmp_path / "valid.zh", list[str]()
+    text.write_text("他在河边看见三只鸟。\n", encoding="utf-8")
+    valid_set = validation_set(data, Files(text, text, single=False), said.append)
+    assert said == ["the reference is Chinese: BLEU uses the tokenizer zh"]
+    model, runtime = build(config.model), Runtime(find_device("cpu"), 0, 1)
+    validated = validate(model, valid_set, runtime)
+    assert "tok:zh" in validated.metrics["signature"]
+    assert "tok:zh" in final_scores(model, valid_set, runtime, validated)[0]["bleu"]["signature"]
 
 
 def test_starting_over_deletes_damaged_checkpoints(tmp_path: Path) -> None:

@@ -25,7 +25,9 @@ from regard.evaluation.metrics import Tokenizer
 
 Reference = Annotated[list[str], option("FILE", "Reference translations; may be repeated.")]
 Lowercase = Annotated[bool, flag("--lowercase", "Ignore case in BLEU and chrF; TER always does.")]
-Tokenize = Annotated[Tokenizer | None, option(None, "The tokenizer of BLEU. By default 13a.")]
+Tokenize = Annotated[
+    Tokenizer | None, option(None, "The tokenizer of BLEU. By default that of the reference's script, mostly 13a.")
+]
 Lengths = Annotated[str | None, option("10,20,30", "Upper limits of the length buckets, in reference words.")]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -23,7 +24,9 @@ def print_json(values: Mapping[str, Any]) -> None:
 
 
 def show(report: Report, values: Mapping[str, Any] | None = None, *, as_json: bool) -> None:
-    """Print a result as JSON (`values`, by default `to_dict()`) or as tables that fit the terminal."""
+    """Print a result as JSON (`values`, by default `to_dict()`) or as tables; its messages go to standard error."""
+    for message in report.messages:
+        print(message, file=sys.stderr)
     return print_json(values or report.to_dict()) if as_json else print_tables(report.tables())
 
 

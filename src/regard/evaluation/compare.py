@@ -76,6 +76,7 @@ class Comparison(Report):
     translators: Mapping[str, Translator] | None = None
     """The models that translated; a saved page shows their attention."""
     beams: int | None = None
+    messages: Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
         buckets = []
@@ -173,7 +174,8 @@ def compare(
     if not models:
         refuse({"--beams": beams, "--set": config}, "is for decoding, and these files are already translated")
     lengths = LENGTHS if lengths is None else lengths
-    test = read_test_set(source, reference, tokenize=tokenize, lengths=lengths)
+    messages: list[str] = []
+    test = read_test_set(source, reference, tokenize=tokenize, lengths=lengths, say=messages.append)
     texts: dict[str, list[str]] = {}
     translators: dict[str, Translator] = {}
 
@@ -193,13 +195,14 @@ def compare(
             *test.references,
             lengths=lengths,
             lowercase=lowercase,
-            tokenize=tokenize,
+            tokenize=test.tokenize,
         ),
         sources=test.sources,
         paths={name: str(system) if isinstance(system, str | Path) else name for name, system in named.items()},
         about=f"{len(test.references[0]):,} sentences against {test.reference_names}",
         translators=translators,
         beams=beams,
+        messages=messages,
     )
 
 

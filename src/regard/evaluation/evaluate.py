@@ -70,6 +70,7 @@ class Evaluation(Report):
     translator: Translator | None = None
     """The model that translated; a saved page shows its attention."""
     beams: int | None = None
+    messages: Sequence[str] = ()
 
     @property
     def bleu(self) -> Score:
@@ -211,12 +212,14 @@ def evaluate(
         raise ConfigError("give a model folder to translate --source with, or --hypothesis FILE to score")
     assert not isinstance(system, Writer | Reader)
     lengths = LENGTHS if lengths is None else lengths
-    test = systems.read_test_set(source, reference, tokenize=tokenize, lengths=lengths)
+    messages: list[str] = []
+    test = systems.read_test_set(source, reference, tokenize=tokenize, lengths=lengths, say=messages.append)
+    options: dict[str, Any] = {"lowercase": lowercase, "tokenize": test.tokenize}
     if glossary and test.sources is None:
         raise ConfigError("--glossary needs --source FILE, in which its terms are found")
     if train and Path(train).is_dir():
         raise FolderError(f"--train ({train}) is a folder: give a text file")
-    split = metrics.word_splitter(lowercase=lowercase, tokenize=tokenize)
+    split = metrics.word_splitter(**options)
     frequencies = Counter(word for line, _ in read_lines(train) for word in split(line)) if train else None
     terms = Glossary.read(Path(glossary), None) if glossary else None
     results, translator = systems.translate_test(
@@ -228,8 +231,9 @@ def evaluate(
             result._replace(warnings=find_warnings(text, result.text, expected=expected))
             for text, result in zip(test.sources, results, strict=True)
         ]
-    options: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize}
     accuracy = systems.term_accuracy(terms, test, results, translator, beams=beams, **options) if terms else None
+    if terms and accuracy is None:
+        messages.append(f"no sentence of {source} has a term of {glossary}: no terms are counted")
     scores = score_results(
         results, test.references, sources=test.sources, frequencies=frequencies, lengths=lengths, **options
     )
@@ -241,6 +245,7 @@ def evaluate(
         terms=accuracy,
         translator=translator,
         beams=beams,
+        messages=messages,
     )
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import operator
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 from regard.errors import ConfigError, DataError, did_you_mean
+from regard.text.scripts import script
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER"}
 TESTS = {"bootstrap": "bs", "randomisation": "ar"}  # sacreBLEU's names of the paired tests
@@ -18,6 +20,14 @@ LENGTHS = (10, 20, 30, 40, 60)  # upper limits of the length buckets in referenc
 FEW_SENTENCES = 30  # a bucket with fewer sentences is marked as small
 Tokenizer = Literal["13a", "intl", "none", "char", "zh", "ja-mecab", "ko-mecab"]
 """The tokenizers of sacreBLEU that download nothing."""
+SCRIPT_TOKENIZERS: dict[str, tuple[str, list[Tokenizer]]] = {
+    "Han": ("Chinese", ["zh"]),
+    "Kana": ("Japanese", ["ja-mecab", "char"]),
+    "Hangul": ("Korean", ["ko-mecab"]),
+    **{name: (name, ["char"]) for name in ("Thai", "Lao", "Khmer", "Myanmar")},
+}
+"""The language that a script is taken for and its tokenizers; the first one that is installed is used."""
+MIN_KANA = 0.1  # lines with Kana for each line in Han characters alone, from which a text is Japanese
 SPACE_TOKENIZERS = (None, "13a", "intl", "none")  # for languages that separate words by spaces
 
 
@@ -78,6 +88,24 @@ def make_metric(name: str, *, lowercase: bool = False, tokenize: str | None = No
         return CHRF(lowercase=lowercase, word_order=2 if name == "chrf++" else 0, **options)
     except (RuntimeError, ImportError) as error:
         raise ConfigError(f"sacreBLEU cannot tokenize with {tokenize}: {' '.join(str(error).split())}") from error
+
+
+def choose_tokenizer(reference: Iterable[str], say: Callable[[str], None]) -> Tokenizer | None:
+    """The tokenizer of BLEU for the language of a reference, with a message; None (13a) for most languages."""
+    scripts = Counter(filter(None, map(script, reference)))
+    if scripts["Kana"] > MIN_KANA * scripts["Han"]:
+        scripts["Kana"] += scripts.pop("Han", 0)
+    [(name, _)] = scripts.most_common(1) or [("", 0)]
+    language, tokenizers = SCRIPT_TOKENIZERS.get(name, ("", []))
+    for tokenizer in tokenizers:
+        try:
+            make_metric("bleu", tokenize=tokenizer)
+        except ConfigError:  # it is not installed
+            continue
+        better = "" if tokenizer == tokenizers[0] else f" ({tokenizers[0]} is not installed)"
+        say(f"the reference is {language}: BLEU uses the tokenizer {tokenizer}{better}")
+        return tokenizer
+    return None
 
 
 def corpus_scores(

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from regard.decoding.glossary import Glossary, count_statuses, find_forms
-from regard.errors import ConfigError, DataError
-from regard.evaluation.metrics import check_lines, check_seed, corpus_scores, make_metric
+from regard.errors import ConfigError
+from regard.evaluation.metrics import check_lines, check_seed, choose_tokenizer, corpus_scores, make_metric
 from regard.inspection.trace import Trace
 from regard.text.files import one_line, read_lines
 from regard.translation.translator import Result, Translator
@@ -30,6 +30,8 @@ class EvaluationSet(NamedTuple):
     references: list[list[str]]
     texts: dict[str, list[str]]
     """The sources, if there are any, and the references, by file name."""
+    tokenize: str | None
+    """The tokenizer of BLEU."""
 
     @property
     def reference_names(self) -> str:
@@ -37,7 +39,12 @@ class EvaluationSet(NamedTuple):
 
 
 def read_test_set(
-    source: str | Path | None, reference: Paths | None, *, tokenize: str | None, lengths: Sequence[int]
+    source: str | Path | None,
+    reference: Paths | None,
+    *,
+    tokenize: str | None,
+    lengths: Sequence[int],
+    say: Callable[[str], None],
 ) -> EvaluationSet:
     """Read a test set and check the options of scoring, before anything is translated."""
     paths = [reference] if isinstance(reference, str | Path) else list(reference or [])
@@ -53,7 +60,7 @@ def read_test_set(
     texts = {str(source): sources} if sources is not None else {}
     texts |= dict(zip(map(str, paths), references, strict=True))
     check_lines(texts)
-    return EvaluationSet(sources, references, texts)
+    return EvaluationSet(sources, references, texts, tokenize or choose_tokenizer(references[0], say))
 
 
 def read_test(path: str | Path) -> list[str]:
@@ -119,16 +126,16 @@ def term_accuracy(
     *,
     beams: int | None,
     **options: Any,
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     """The share of glossary terms that the translations have; for a model, also when it translates with the glossary.
 
-    `options` are those of BLEU.
+    None if the sources have no term. `options` are those of BLEU.
     """
     sources = test.sources or []
     matches = [glossary.find(source) for source in sources]
     terms = sum(map(len, matches))
     if not terms:
-        raise DataError("no sentence of the source has a term of the glossary: there is nothing to report")
+        return None
     forms = [find_forms(result.text, terms_of_text) for result, terms_of_text in zip(results, matches, strict=True)]
     right = sum(span is not None for spans in forms for span in spans)
     accuracy: dict[str, Any] = {"sentences": sum(map(bool, matches)), "terms": terms, "accuracy": right / terms}

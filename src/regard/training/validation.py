@@ -15,13 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.evaluation.metrics import corpus_scores, sentence_scores
+from regard.evaluation.metrics import choose_tokenizer, corpus_scores, sentence_scores
 from regard.inspection import quality
 from regard.memory import in_parts
 from regard.text.batching import Batch, prefetch, split_batch
 from regard.text.files import one_line
 from regard.training.data import Data, Files
 from regard.training.distributed import Runtime
+from regard.training.events import Say
 from regard.training.losses import batch_loss
 from regard.translation.translator import Result, Translator
 
@@ -61,23 +62,26 @@ class ValidationSet:
     references: Sequence[str] = ()
     tag: str = ""
     """Put before every source sentence."""
+    tokenize: str | None = None
+    """The tokenizer of BLEU."""
 
     @property
     def is_translation(self) -> bool:
         return self.data.config.model.is_translator
 
 
-def validation_set(data: Data, valid: Files | None) -> ValidationSet:
+def validation_set(data: Data, valid: Files | None, say: Say) -> ValidationSet:
     """The validation set of a run: the text of the `valid` files, or the decoded tokens of the held-out examples."""
     if not data.config.model.is_translator:
         return ValidationSet(data)
     if valid is not None:
         pairs = [(source.rstrip(), target.rstrip()) for source, target in valid.read()]
-        return ValidationSet(data, [source for source, _ in pairs], [target for _, target in pairs], valid.tag)
+        sources, references, tag = [source for source, _ in pairs], [target for _, target in pairs], valid.tag
+        return ValidationSet(data, sources, references, tag, choose_tokenizer(references, say))
     tokenizers, store = data.tokenizers, data.valid
     sources = [tokenizers.source.decode(store.source.ids(place)) for place in range(len(store))]
     references = [tokenizers.target.decode(store.target.ids(place)) for place in range(len(store))]
-    return ValidationSet(data, sources, references)
+    return ValidationSet(data, sources, references, tokenize=choose_tokenizer(references, say))
 
 
 @torch.no_grad()
@@ -95,7 +99,7 @@ def validate(model: nn.Module, valid_set: ValidationSet, runtime: Runtime, secon
     left = None if seconds is None else seconds - (time.perf_counter() - start)
     results = translate(model, valid_set, range(MAX_SENTENCES), left)
     hypotheses, references = _texts(results), valid_set.references[: len(results)]
-    score = corpus_scores(hypotheses, references, metrics=[metric])[metric]
+    score = corpus_scores(hypotheses, references, metrics=[metric], tokenize=valid_set.tokenize)[metric]
     metrics = {metric: score.score, "signature": score.signature, "sentences": len(hypotheses)}
     shown = min(range(len(references)), key=lambda place: abs(len(references[place]) - SAMPLE_CHARACTERS))
     sample = {"source": valid_set.sources[shown], "reference": references[shown], "model": hypotheses[shown]}
@@ -176,7 +180,8 @@ def final_scores(
         )
         scores["calibration"] = {"score": calibration.error, "signature": signature}
     references = valid_set.references[: len(results)]
-    for name, score in corpus_scores(_texts(results), references, metrics=["bleu", "chrf"]).items():
+    options: dict[str, Any] = {"metrics": ["bleu", "chrf"], "tokenize": valid_set.tokenize}
+    for name, score in corpus_scores(_texts(results), references, **options).items():
         scores[name] = score.to_dict() | ({"sentences": len(results)} if len(results) < len(valid_set.sources) else {})
     return scores, calibration
 
