@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ import torch
 from regard.config import Config, DecodeConfig, ModelConfig
 from regard.decoding import Hypothesis, SearchOptions, SearchResult
 from regard.errors import ConfigError
+from regard.evaluation.precision import use_ctranslate2
+from regard.interop.ctranslate2 import CTranslate2Engine
 from regard.models import build
 from regard.models.folder import load_model, save_model
 from regard.text.tokenizer import END, SPECIALS, Tokenizers, train
@@ -169,6 +173,51 @@ def test_an_unknown_engine_or_precision_is_refused(engine: str, precision: str, 
     folder = random_folder(tmp_path / "model")
     with pytest.raises(ConfigError, match="there is no --"):
         Translator.load(folder, "cpu").use(engine, precision, folder)
+
+
+def measurable_folder(folder: Path, *, pairs: int = 4) -> Path:
+    random_folder(folder)
+    row = {"source": "the cat sat on the mat", "target": "le chat noir"}
+    (folder / "validation.jsonl").write_text(f"{json.dumps(row)}\n" * pairs)
+    return folder
+
+
+def choose(folder: Path, precision: str) -> tuple[str, list[str]]:
+    """The compute type that is chosen for a folder, and what is said."""
+    said: list[str] = []
+    translator = Translator.load(folder, "cpu")
+    use_ctranslate2(translator, precision, folder, token_scores=False, say=said.append)
+    assert isinstance(translator.engine, CTranslate2Engine)
+    return translator.engine._translator.compute_type, said
+
+
+def test_the_cost_of_int8_is_measured_once_and_said_every_time(tmp_path: Path) -> None:
+    folder = measurable_folder(tmp_path / "model")
+    (_, first), (_, again) = choose(folder, "auto"), choose(folder, "auto")
+    assert first[0] == "measuring int8 on 4 validation sentences, once for this model"
+    assert first[1:] == again
+    assert re.match(r"int8: \d+\.\d BLEU on 4 validation sentences, fp32: \d+\.\d \(p = .*\); ", again[0])
+
+
+@pytest.mark.parametrize(
+    ("precision", "p", "chosen"), [("auto", 0.003, "float32"), ("auto", 0.2, "int8"), ("int8", 0.003, "int8")]
+)
+def test_int8_is_chosen_unless_it_costs_bleu_or_is_requested(
+    precision: str, p: float, chosen: str, tmp_path: Path
+) -> None:
+    folder = measurable_folder(tmp_path / "model")
+    choose(folder, "auto")
+    (kept,) = (tmp_path / "cache").rglob("int8.json")
+    kept.write_text(json.dumps({"fp32": 32.5, "int8": 31.2, "p": p, "sentences": 500}))
+    compute_type, said = choose(folder, precision)
+    assert compute_type.startswith(chosen)
+    assert said[0].startswith(f"int8: 31.2 BLEU on 500 validation sentences, fp32: 32.5 (p = {p:.3f})")
+
+
+def test_int8_is_not_chosen_for_a_folder_without_validation_sentences(tmp_path: Path) -> None:
+    compute_type, said = choose(random_folder(tmp_path / "model"), "auto")
+    assert compute_type == "float32"
+    assert "has no validation.jsonl to measure it on; fp32 is used" in said[0]
 
 
 @pytest.mark.slow

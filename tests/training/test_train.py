@@ -19,6 +19,7 @@ import pytest
 from regard import folders
 from regard.cli.app import main
 from regard.devices import find_device
+from regard.documents.formats import read_pairs
 from regard.models import build
 from regard.training import validation
 from regard.training.data import Files
@@ -102,6 +103,12 @@ def test_a_run_leaves_a_model_folder(trained: Path) -> None:
     for name in ("training.png", "training.svg", "tensorboard"):
         assert (trained / name).exists(), name
     assert "![training](training.png)" in (trained / "card.md").read_text()
+
+
+def test_a_translator_keeps_its_first_validation_pairs(trained: Path) -> None:
+    pairs = list(read_pairs(trained / "validation.jsonl"))
+    assert pairs
+    assert all(pair.source and pair.target for pair in pairs)
 
 
 def test_the_same_command_again_says_that_the_run_is_finished(corpus: Path, trained: Path) -> None:

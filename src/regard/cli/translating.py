@@ -80,7 +80,7 @@ def translate(
     ] = "auto",
     precision: Annotated[
         Literal["auto", "fp32", "bf16", "int8"],
-        option(None, "int8 needs --engine ctranslate2, where it is the default on a CPU."),
+        option(None, "int8 needs --engine ctranslate2: on a CPU the default, unless it costs BLEU there."),
     ] = "auto",
     values: Values = [],  # noqa: B006 - typer copies it
     force: Force = False,
@@ -105,7 +105,14 @@ def translate(
     _check_trace(trace, file, out, force=force)
     use_threads(threads)
     translator = Translator.load(folder, device, values)
-    translator.use(engine, precision, folder, token_scores="confidence" in names)
+    if engine == "ctranslate2":
+        from regard.evaluation.precision import use_ctranslate2
+
+        use_ctranslate2(
+            translator, precision, folder, token_scores="confidence" in names, say=partial(print, file=sys.stderr)
+        )
+    else:
+        translator.use(engine, precision, folder)
     if precision == "bf16" and (slow := bf16_warning(translator.device.type)):
         print(f"regard: {slow}", file=sys.stderr)
     options: dict[str, Any] = {

@@ -50,7 +50,7 @@ def why_not(model: ModelConfig, decode: DecodeConfig) -> str:
 
 
 class CTranslate2Engine:
-    """A model folder, loaded by CTranslate2; `precision` is fp32, bf16 or int8, and auto is int8 on a CPU.
+    """A model folder, loaded by CTranslate2; `precision` is fp32, bf16 or int8, and auto is fp32 on a CPU.
 
     Sampling, traces and texts that are longer than its positions are left to the torch engine. With
     `token_scores` the log-probability of every token is computed, which takes one more pass over the output; without,
@@ -70,18 +70,18 @@ class CTranslate2Engine:
         assert isinstance(model, Transformer)
         ctranslate2 = _library()
         device = "cuda" if next(model.parameters()).device.type == "cuda" else "cpu"
-        compute_type = {"auto": "int8" if device == "cpu" else "float16", **TYPES}[precision]
+        compute_type = {"auto": "float32" if device == "cpu" else "float16", **TYPES}[precision]
         supported = ctranslate2.get_supported_compute_types(device)
         if compute_type not in supported:
             names = [name for name, kind in TYPES.items() if kind in supported]
             raise ConfigError(f"CTranslate2 computes in {' or '.join(names)} on this {device}, not in {precision}")
-        converted = cache("ctranslate2") / _name(folder, model.config, tokenizers)
-        if not converted.is_dir():
-            with atomic_folder(converted, force=True) as new:
+        self.converted = cache("ctranslate2") / _name(folder, model.config, tokenizers)
+        if not self.converted.is_dir():
+            with atomic_folder(self.converted, force=True) as new:
                 convert(model, tokenizers, new)
         threads = torch.get_num_threads()
         self._translator = ctranslate2.Translator(
-            str(converted), device, compute_type=compute_type, intra_threads=threads
+            str(self.converted), device, compute_type=compute_type, intra_threads=threads
         )
         self._torch_engine, self._settings = torch_engine, torch_engine.settings
         self._source = _vocabulary(tokenizers.source, model.config.vocabulary)

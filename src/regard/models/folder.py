@@ -26,6 +26,7 @@ from regard.text.tokenizer import FILES as TOKENIZER_FILES
 from regard.text.tokenizer import Tokenizers, check_fingerprint
 
 MODEL = "model.safetensors"
+VALIDATION = "validation.jsonl"  # the first validation pairs
 USE = {
     "rnn": "use regard translate",
     "transformer": "use regard translate",

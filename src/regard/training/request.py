@@ -15,7 +15,7 @@ from regard.config import CONFIG, Config, find_config
 from regard.documents.formats import format_of
 from regard.errors import ConfigError, DataError, FolderError
 from regard.inspection import quality
-from regard.models.folder import MODEL
+from regard.models.folder import MODEL, VALIDATION
 from regard.text.tokenizer import FILES as TOKENIZER_FILES
 from regard.training import journal
 from regard.training.checkpoint import checkpoints, damaged_checkpoints
@@ -28,7 +28,7 @@ IDENTITY = "data.txt"  # hashes of the data of a run and of the model it starts 
 DAMAGED_MODEL = f"damaged-{MODEL}"
 RUN_FILES = (
     *(MODEL, DAMAGED_MODEL, CONFIG, IDENTITY, journal.FILE, "card.md", quality.CALIBRATION_FILE, folders.CHECKSUMS),
-    *(*TOKENIZER_FILES, *OBSERVER_FILES),
+    *(VALIDATION, *TOKENIZER_FILES, *OBSERVER_FILES),
 )
 
 PathLike = str | Path

@@ -25,7 +25,7 @@ from regard.devices import bf16_warning, use_threads
 from regard.errors import ConfigError, FolderError
 from regard.inspection import quality
 from regard.models import build
-from regard.models.folder import MODEL, copy_weights, save_model
+from regard.models.folder import MODEL, VALIDATION, copy_weights, save_model
 from regard.models.lora import merge_lora
 from regard.results import Report, Table
 from regard.text.tokenizer import FILES as TOKENIZER_FILES
@@ -387,6 +387,8 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
         kept=updates,
     )
     files: dict[str, bytes | str] = {quality.CALIBRATION_FILE: calibration.as_text()} if calibration else {}
+    if pairs := valid_set.first_pairs():
+        files[VALIDATION] = pairs
     files |= {name: (out / name).read_bytes() for name in TOKENIZER_FILES if (out / name).exists()}
     if config.train.minutes:
         settings = dataclasses.replace(config.train, updates=training.progress.update)

@@ -7,9 +7,11 @@ of the training text is scored against its decoded tokens.
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import torch
@@ -68,6 +70,13 @@ class ValidationSet:
     @property
     def is_translation(self) -> bool:
         return self.data.config.model.is_translator
+
+    def first_pairs(self) -> str:
+        """The first pairs as JSON lines, for a model folder; empty for a language model."""
+        tag = f"{self.tag} " if self.tag else ""
+        pairs = islice(zip(self.sources, self.references, strict=True), MAX_SENTENCES)
+        rows = ({"source": tag + source, "target": target} for source, target in pairs)
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def validation_set(data: Data, valid: Files | None, say: Say) -> ValidationSet:

@@ -1,0 +1,76 @@
+"""Precision: what int8 costs a model in CTranslate2, measured once on validation sentences of its folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from regard.documents.formats import read_pairs
+from regard.evaluation.metrics import paired_tests
+from regard.folders import read_optional, write_file
+from regard.interop.ctranslate2 import CTranslate2Engine
+from regard.models.folder import VALIDATION
+from regard.text.files import one_line
+from regard.translation.translator import Translator
+
+MAX_SENTENCES = 500
+COST_FILE = "int8.json"  # in the folder of the converted model
+SIGNIFICANCE = 0.05
+
+
+class Int8Cost(NamedTuple):
+    """BLEU of the same model in fp32 and in int8, and the p-value of a paired bootstrap test."""
+
+    fp32: float
+    int8: float
+    p: float
+    sentences: int
+
+    @property
+    def is_significant(self) -> bool:
+        return self.int8 < self.fp32 and self.p < SIGNIFICANCE
+
+
+def use_ctranslate2(
+    translator: Translator, precision: str, folder: str | Path, *, token_scores: bool, say: Callable[[str], None]
+) -> None:
+    """Search with CTranslate2; on a CPU, `auto` is int8 unless that makes the translations significantly worse."""
+    measures = precision in ("auto", "int8") and translator.device.type == "cpu"
+    translator.use("ctranslate2", "int8" if measures else precision, folder, token_scores=token_scores)
+    if not measures:
+        return
+    cost = int8_cost(translator, Path(folder), say)
+    chosen = "int8" if precision == "int8" or (cost and not cost.is_significant) else "fp32"
+    other = "--precision fp32 is exact" if chosen == "int8" else "--precision int8 is faster"
+    measured = f"{folder} has no {VALIDATION} to measure it on"
+    if cost:
+        measured = (
+            f"{cost.int8:.1f} BLEU on {cost.sentences:,} validation sentences, fp32: {cost.fp32:.1f} (p = {cost.p:.3f})"
+        )
+    say(f"int8: {measured}; {chosen} is used; {other}")
+    translator.use("ctranslate2", chosen, folder, token_scores=token_scores)
+
+
+def int8_cost(translator: Translator, folder: Path, say: Callable[[str], None]) -> Int8Cost | None:
+    """The cost of int8 for a translator that uses CTranslate2; None if its folder has no validation sentences."""
+    assert isinstance(translator.engine, CTranslate2Engine)
+    path = translator.engine.converted / COST_FILE
+    if kept := read_optional(path):
+        return Int8Cost(**json.loads(kept))
+    if not (folder / VALIDATION).is_file():
+        return None
+    pairs = list(islice(read_pairs(folder / VALIDATION), MAX_SENTENCES))
+    say(f"measuring int8 on {len(pairs):,} validation sentences, once for this model")
+    translations = []
+    for precision in ("fp32", "int8"):
+        translator.use("ctranslate2", precision, folder, token_scores=False)
+        results = translator.translate([pair.source for pair in pairs], warn=False)
+        translations.append([one_line(result.text).rstrip() for result in results])
+    (fp32, int8), _ = paired_tests("bleu", translations, [[pair.target for pair in pairs]], ["bootstrap"])
+    assert int8.p_bootstrap is not None
+    cost = Int8Cost(fp32.score, int8.score, int8.p_bootstrap, len(pairs))
+    write_file(path, json.dumps(cost._asdict()) + "\n", force=True)
+    return cost
