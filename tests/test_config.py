@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from regard.config import PRESETS, Config, ModelConfig, find_config, from_json, preset, to_json
+from regard.config import PRESETS, Config, ModelConfig, find_config, from_json, parse_assignments, preset, to_json
 from regard.errors import ConfigError, FolderError
 
 
@@ -18,6 +18,8 @@ from regard.errors import ConfigError, FolderError
         ({"size": 0}, r"model.size \(0\) must be from 1 to 10,000,000"),
         ({"size": 10**9}, r"model.size \(1000000000\) must be from 1 to 10,000,000"),
         ({"encoder_layers": 10**4}, r"model.encoder_layers \(10000\) must be from 1 to 1,000"),
+        ({"size": 10**400}, "model.size is too large"),
+        ({"dropout": 10**400}, "model.dropout is too large"),
         ({"size": "512"}, r"model.size \('512'\) must be a whole number"),
         ({"size": True}, r"model.size \(True\) must be a whole number"),
         ({"bias": 1}, r"model.bias \(1\) must be true or false"),
@@ -39,6 +41,11 @@ def test_a_wrong_value_is_refused_with_its_field_and_a_fix(values: dict[str, obj
         ModelConfig(**values)
 
 
+@pytest.mark.parametrize("text", ["9" * 5000, "[" * 100_000])
+def test_a_value_that_toml_cannot_read_is_text(text: str) -> None:
+    assert parse_assignments([f"text.tags={text}"]) == {"text.tags": text}
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -48,6 +55,7 @@ def test_a_wrong_value_is_refused_with_its_field_and_a_fix(values: dict[str, obj
         ),
         ({"modle": {}}, "There is no section modle. Did you mean model?"),
         ({"model": 3}, "model is a section with fields, not a value"),
+        ({"decode": {"max_length_extra": 10**18}}, "must be from 0 to 100,000"),
         ({"text": {"continuous": True}}, "text.continuous is for model.family = gpt or bert: a transformer learns"),
         ({"text": {"continuous": True, "tokenizer": "words"}}, "set text.tokenizer to bpe or unigram or characters"),
         ({"text": {"continuous": True, "isolate_texts": True}}, "text.isolate_texts keeps its lines apart: choose one"),
@@ -101,7 +109,7 @@ def test_a_damaged_recipe_is_one_clear_error(content: str, tmp_path) -> None:
 @pytest.mark.parametrize("content", [b"", b"[]", b"3", b"\xff\xfe", b"{" * 100_000, json.dumps({"model": []}).encode()])
 def test_a_damaged_config_json_is_one_clear_error(content: bytes, tmp_path) -> None:
     (tmp_path / "config.json").write_bytes(content)
-    with pytest.raises(ConfigError):
+    with pytest.raises((ConfigError, FolderError)):
         from_json(tmp_path / "config.json")
 
 

@@ -246,6 +246,38 @@ def test_files_that_people_edit_have_no_checksum(tmp_path: Path) -> None:
     assert folders.verify(tmp_path) == ["b"]
 
 
+# JSON
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"a": ' * 200 + "1" + "}" * 200, "it is nested more than 100 levels deep"),
+        ("[" * 100_000, "it is nested more than 100 levels deep"),
+        (f"[{'9' * 400}]", "it has a whole number of 400 digits, and at most 20 are read"),
+        ("{", "Expecting property name"),
+        ("\xff", "can't decode byte 0xff"),
+    ],
+)
+def test_json_that_nobody_means_is_refused_with_the_name_of_its_file(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "x.json").write_text(text, encoding="latin-1")
+    with pytest.raises(FolderError, match=rf"x\.json is damaged: .*{reason}"):
+        folders.read_json(tmp_path / "x.json")
+
+
+def test_a_huge_json_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    with open(tmp_path / "x.json", "wb") as file:
+        file.truncate(2**40)  # takes no space on the disk
+    with pytest.raises(FolderError, match=r"x\.json has 1,099,511,627,776 bytes, and at most 268,435,456 are read"):
+        folders.read_json(tmp_path / "x.json")
+
+
+def test_json_may_be_optional(tmp_path: Path) -> None:
+    assert folders.read_json(tmp_path / "x.json", optional=True) is None
+    with pytest.raises(FolderError, match=r"x\.json cannot be read: there is no such file"):
+        folders.read_json(tmp_path / "x.json")
+
+
 # Locks
 
 HOLD = """

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, cast, get_args, get_origin, get_type_hints
 
 from regard.errors import ConfigError, FolderError, did_you_mean
+from regard.folders import read_json
 
 Family = Literal["rnn", "transformer", "bert", "gpt"]
 Positions = Literal["sinusoidal", "sinusoidal_halves", "learned", "rotary"]
@@ -25,6 +26,8 @@ CLEANING = ("empty", "long", "ratio", "control", "copy", "script", "duplicate") 
 EXACT_TOKENIZERS = ("bpe", "unigram", "characters")  # these decode to exactly the text they encoded
 MAX_LAYERS = 1_000
 MAX_SIZE = 10_000_000  # of any one dimension of a model: far more than any computer can hold
+MAX_OUTPUT = 100_000  # tokens of a translation
+MAX_LENGTH_RATIO = 1_000
 PRODUCT_SCORES = ("dot", "scaled_dot", "cosine")  # these need query and key of the same size
 
 
@@ -376,9 +379,9 @@ class DecodeConfig:
     def __post_init__(self) -> None:
         check_types(self)
         check_range(self, "beams", 1, 100)
-        check_range(self, "max_length_extra min_length no_repeat_ngram top_k", 0)
-        penalties = "length_penalty coverage_penalty diversity_penalty"
-        check_range(self, f"{penalties} max_length_ratio temperature", 0)
+        check_range(self, "max_length_extra min_length no_repeat_ngram", 0, MAX_OUTPUT)
+        check_range(self, "max_length_ratio", 0, MAX_LENGTH_RATIO)
+        check_range(self, "length_penalty coverage_penalty diversity_penalty temperature top_k", 0)
         check_range(self, "top_p min_p", 0, 1)
 
 
@@ -454,7 +457,7 @@ def _parse(text: str) -> Any:
     """Parse a value as TOML; anything else is a string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -477,6 +480,8 @@ def check_types(config: Any) -> None:
     section = _section_name(config)
     for name, hint in get_type_hints(type(config)).items():
         value = getattr(config, name)
+        if type(value) is int and abs(value) >= 2**63:
+            raise ConfigError(f"{section}.{name} is too large: numbers are below 2^63")
         if get_origin(hint) is Literal:
             if value not in get_args(hint):
                 message = f"{section}.{name} ({value}) must be one of {', '.join(get_args(hint))}."
@@ -532,20 +537,19 @@ def _config_file(folder: Path) -> Path:
     return path
 
 
-def _load(path: Path, parse: Any) -> dict[str, Any]:
+def _load_toml(path: Path) -> dict[str, Any]:
     try:
-        values = parse(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not a config: {error}") from error
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path} is not a config: it holds no sections")
-    return values
 
 
 def _load_json(path: Path) -> dict[str, Any]:
-    values, known = _load(path, json.loads), Config().values()
+    values, known = read_json(path), Config().values()
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} is not a config: it holds no sections")
     for section, fields in values.items():
         for name in fields if isinstance(fields, Mapping) and section in known else ():
             if name not in known[section]:
@@ -573,8 +577,8 @@ def find_values(name: str) -> dict[str, Any]:
     if os.path.isdir(name):
         return _load_json(_config_file(path))
     if path.suffix == ".toml":
-        return _load(path, tomllib.loads)
+        return _load_toml(path)
     recipes = {recipe.stem: recipe for recipe in (Path(__file__).parent / "recipes").glob("*.toml")}
     if name in recipes:
-        return _load(recipes[name], tomllib.loads)
+        return _load_toml(recipes[name])
     raise ConfigError(f"There is no preset, recipe or folder {name}.{did_you_mean(name, [*PRESETS, *recipes])}")

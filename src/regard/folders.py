@@ -1,4 +1,4 @@
-"""Atomic files and folders, their checksums, and a lock that allows one run at a time in a folder."""
+"""Atomic files and folders, bounded JSON, checksums, and a lock that allows one run at a time in a folder."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from regard.errors import FolderError, RunError
 
@@ -25,6 +25,9 @@ if sys.platform != "win32":
 CHECKSUMS = "checksums.json"
 LOCK = ".lock"
 LOCK_ATTEMPTS = 100
+MAX_JSON_BYTES = 2**28  # more than a tokenizer of a million tokens has
+MAX_JSON_DEPTH = 100
+MAX_JSON_DIGITS = 20
 DAY = 24 * 3600.0
 
 _TEMPORARY = re.compile(r"\.regard-[0-9a-f]{16}")  # the name of what is being written or deleted
@@ -102,14 +105,6 @@ def write_file(path: Path, data: bytes | str, *, force: bool) -> None:
     """Write a file atomically."""
     with atomic_file(path, force=force) as file:
         file.write(data.encode() if isinstance(data, str) else data)
-
-
-def read_optional(path: Path) -> bytes | None:
-    """The bytes of a file, or None where there is no file."""
-    if not path.is_file():
-        return None
-    with clear_os_errors(path, "read"):
-        return path.read_bytes()
 
 
 def replace(path: Path, new: Path) -> None:
@@ -199,6 +194,53 @@ def fsync(path: Path) -> None:
         os.close(descriptor)
 
 
+# JSON. A folder may come from a stranger, so what is read from it is bounded.
+
+
+def read_json(path: Path, *, optional: bool = False) -> Any:
+    """The value of a JSON file; None if it is optional and there is none."""
+    if optional and not path.is_file():
+        return None
+    data = read_bounded(path)
+    try:
+        return parse_json(data)
+    except ValueError as error:
+        raise FolderError(f"{path} is damaged: {error}") from error
+
+
+def read_bounded(path: Path) -> bytes:
+    """The bytes of a file that is not larger than any JSON file of a folder should be."""
+    with clear_os_errors(path, "read"):
+        size = path.stat().st_size
+        if size > MAX_JSON_BYTES:
+            raise FolderError(f"{path} has {size:,} bytes, and at most {MAX_JSON_BYTES:,} are read")
+        return path.read_bytes()
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON; a ValueError also for deep nesting and for very long numbers."""
+    try:
+        value = json.loads(text, parse_int=_parse_int)
+    except RecursionError as error:
+        raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} levels deep") from error
+    level = [value]
+    for _ in range(MAX_JSON_DEPTH):
+        level = [inner for outer in level if isinstance(outer, dict | list) for inner in _children(outer)]
+    if level:
+        raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} levels deep")
+    return value
+
+
+def _children(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value
+
+
+def _parse_int(digits: str) -> int:
+    if len(digits) > MAX_JSON_DIGITS:
+        raise ValueError(f"it has a whole number of {len(digits):,} digits, and at most {MAX_JSON_DIGITS} are read")
+    return int(digits)
+
+
 # Checksums
 
 
@@ -218,13 +260,7 @@ def checksum(path: Path) -> str:
 def read_checksums(folder: Path) -> dict[str, str]:
     """The checksums of a folder by file name; empty where it has no checksums.json."""
     path = folder / CHECKSUMS
-    text = read_optional(path)
-    if text is None:
-        return {}
-    try:
-        checksums = json.loads(text)
-    except ValueError as error:
-        raise FolderError(f"{path} is damaged: {error}") from error
+    checksums: dict[str, str] = read_json(path, optional=True) or {}
     if not isinstance(checksums, dict) or not all(
         Path(name).name == name and isinstance(value, str) for name, value in checksums.items()
     ):

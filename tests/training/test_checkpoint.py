@@ -196,6 +196,19 @@ def test_a_broken_config_is_named(text: str, tmp_path: Path) -> None:
         load_model(tmp_path / "m")
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "held"), [("decoder_layers", 1000, "tensors"), ("vocabulary", 9_999_999, "numbers")]
+)
+def test_a_size_that_the_weights_cannot_have_is_refused_before_the_model_is_built(
+    field: str, value: int, held: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_model(tmp_path / "m", build(TINY.model), TINY, FILES, force=False)
+    (tmp_path / "m" / "config.json").write_text(json.dumps(TINY.with_values({f"model.{field}": value}).values()))
+    monkeypatch.setattr("regard.models.folder.build", None)
+    with pytest.raises(FolderError, match=rf"config.json: model.{field} is {value:,}, and .* has only [\d,]+ {held}"):
+        load_model(tmp_path / "m")
+
+
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     save_checkpoint(tmp_path / "run", 1, groups(1), {})

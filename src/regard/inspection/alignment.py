@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.config import Config
 from regard.errors import FolderError, InputError, did_you_mean
-from regard.folders import read_optional, write_file
+from regard.folders import read_json, write_file
 from regard.inspection.trace import Trace
 from regard.text.alignments import Gold, Link
 
@@ -79,10 +79,10 @@ class AlignmentSettings:
     def load(cls, folder: Path) -> AlignmentSettings | None:
         """The settings saved in a model folder, or None."""
         path = folder / FILE
-        data = read_optional(path)
+        values = read_json(path, optional=True)
         try:
-            return None if data is None else cls(**json.loads(data))
-        except (ValueError, TypeError, RecursionError, InputError) as error:
+            return None if values is None else cls(**values)
+        except (ValueError, TypeError, InputError) as error:
             raise FolderError(f"{path} is damaged: {error}") from error
 
     @classmethod

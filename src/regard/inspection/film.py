@@ -100,8 +100,7 @@ def page(root: Path, scores: Mapping[int, str], *, title: str) -> str:
     if len(chosen) > MAX_FRAMES:
         chosen = [chosen[round(i * (len(chosen) - 1) / (MAX_FRAMES - 1))] for i in range(MAX_FRAMES)]
     frame_weights = [read_frame(paths[update]) for update in chosen]
-    with folders.clear_os_errors(root / FILM / SENTENCES, "read"):
-        sentences: list[dict[str, Any]] = json.loads((root / FILM / SENTENCES).read_bytes())
+    sentences: list[dict[str, Any]] = folders.read_json(root / FILM / SENTENCES)
     for number, sentence in enumerate(sentences):
         weights = torch.stack([frame[str(number)] for frame in frame_weights])  # (F, L, H, T, S)
         sentence |= {"layers": weights.shape[1], "heads": weights.shape[2]}

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from regard.documents import inline
 from regard.errors import DataError, FolderError
-from regard.folders import read_optional
+from regard.folders import read_json
 from regard.inspection.trace import Trace
 from regard.text.scripts import UNSPACED_SCRIPTS, script, script_of
 
@@ -319,11 +319,10 @@ class Calibration:
     def load(cls, folder: Path) -> Calibration | None:
         """The calibration of a model folder, or None."""
         path = folder / CALIBRATION_FILE
-        data = read_optional(path)
-        if data is None:
+        values = read_json(path, optional=True)
+        if values is None:
             return None
         try:
-            values: dict[str, Any] = json.loads(data)
             expected, weights = Expected(**values["expected"]), tuple(map(float, values["weights"]))
             calibration = cls(**{**values, "weights": weights, "expected": expected})
             types = [type(value) for value in astuple(expected)]
@@ -333,7 +332,7 @@ class Calibration:
                 or not all(map(math.isfinite, weights))
             ):
                 raise ValueError("its numbers are not a valid calibration")
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise FolderError(f"{path} is damaged: {error}") from error
         return calibration
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from regard.decoding import Encoded, Hypothesis, Tree
 from regard.errors import DataError, InputError
-from regard.folders import clear_os_errors, write_file
+from regard.folders import clear_os_errors, parse_json, write_file
 from regard.models import BERT, GPT, Generator
 from regard.models.contract import Record
 from regard.text.batching import pad
@@ -142,12 +142,12 @@ class Trace:
             data = path.read_bytes()
         try:
             if is_json:
-                values = json.loads(data)
+                values = parse_json(data)
                 tensors = {name: _to_tensor(x) for name, x in values.items() if isinstance(x, dict) and "shape" in x}
             else:
                 tensors = load(data)
-                header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-                values = json.loads(header["__metadata__"]["trace"])
+                header = parse_json(data[8 : 8 + int.from_bytes(data[:8], "little")])
+                values = parse_json(header["__metadata__"]["trace"])
             trace = _parse(values, tensors)
             _check(trace)
         except (SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:

@@ -5,6 +5,7 @@ model.safetensors  config.json  tokenizer.json  card.md  checksums.json
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import re
@@ -17,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard import folders
-from regard.config import CONFIG, Config, load_config, split_folders, to_json
+from regard.config import CONFIG, Config, ModelConfig, load_config, split_folders, to_json
 from regard.devices import find_device
 from regard.errors import FolderError
 from regard.folders import CHECKSUMS, clear_os_errors
@@ -67,6 +68,7 @@ def load_model(
     """The model of a folder in eval mode and in the precision of its file, and its config."""
     config = load_config(folder) if config is None else config
     tensors = load_weights(folder)
+    _check_sizes(config.model, tensors, folder)
     model = build(config.model, "meta")
     check_shapes(model, tensors, folder / MODEL)
     dtype = functools.reduce(torch.promote_types, [tensor.dtype for tensor in tensors.values()])
@@ -132,6 +134,18 @@ def copy_weights(model: nn.Module, tensors: Mapping[str, Tensor], origin: Path) 
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(tensors[name])
+
+
+def _check_sizes(config: ModelConfig, tensors: Mapping[str, Tensor], folder: Path) -> None:
+    """Refuse sizes that the weights cannot have, before a model of these sizes is built."""
+    numbers = sum(tensor.numel() for tensor in tensors.values())
+    defaults = dataclasses.asdict(ModelConfig())  # a family ignores some fields, which then have their default
+    for name, value in dataclasses.asdict(config).items():
+        held, unit = (len(tensors), "tensors") if name.endswith("_layers") else (numbers, "numbers")
+        if type(value) is int and value > max(held, defaults[name]):
+            raise FolderError(
+                f"{folder / CONFIG}: model.{name} is {value:,}, and {folder / MODEL} has only {held:,} {unit}"
+            )
 
 
 def check_shapes(model: nn.Module, tensors: Mapping[str, Tensor], origin: Path) -> None:

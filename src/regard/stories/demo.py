@@ -91,7 +91,7 @@ def _training_seconds(model: Path) -> float:
     """The seconds of all updates and validations of a finished run."""
     path, _ = latest_checkpoint(model)
     assert path is not None
-    updates = float(json.loads((path / PROGRESS).read_bytes())["seconds"])
+    updates = float(folders.read_json(path / PROGRESS)["seconds"])
     return updates + sum(
         float(line["seconds"]) for line in journal.read(model / journal.FILE) if line["kind"] == "validation"
     )
@@ -101,7 +101,7 @@ def _saved_results(out: Path) -> dict[str, Any] | None:
     """The results of an earlier call, if they are of this model and all pages are there."""
     if not all((out / name).is_file() for name in (FACTS, *PAGES)):
         return None
-    results: dict[str, Any] = json.loads((out / FACTS).read_bytes())
+    results: dict[str, Any] = folders.read_json(out / FACTS)
     return results if results["model"] == folders.read_checksums(out / "model")[MODEL] else None
 
 

@@ -109,10 +109,9 @@ def run(
             for seed in range(1, seeds + 1)
             for name in RECIPES
         ]
-        if saved := folders.read_optional(out / "race.json"):
-            results: dict[str, Any] = json.loads(saved)
-            if results["racers"][0]["seeds"] == seeds:
-                return results
+        results: dict[str, Any] = folders.read_json(out / "race.json", optional=True)
+        if results and results["racers"][0]["seeds"] == seeds:
+            return results
         _train(racers, out / "data", planned, device, show)
         results = _score(racers, out / "data", device, say)
         results |= {"updates": planned, "seconds": time.perf_counter() - start, "device": device.type}
@@ -133,8 +132,7 @@ def _plan(
 ) -> int:
     """Write the corpus; return the updates of each model, as many as fit into the minutes. Later calls use the same."""
     path, data, corpus = out / "plan.json", out / "data", {"sizes": dict(sizes), **CORPUS}
-    if saved := folders.read_optional(path):
-        plan: dict[str, Any] = json.loads(saved)
+    if plan := folders.read_json(path, optional=True):
         if plan["corpus"] != corpus or (updates or plan["updates"]) != plan["updates"]:
             raise FolderError(
                 f"{out} holds a race of {plan['updates']:,} updates on {plan['corpus']['sizes']['train']:,}"

@@ -13,7 +13,6 @@ N examples.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import FolderError
-from regard.folders import clear_os_errors
+from regard.folders import clear_os_errors, read_json
 from regard.text.cleaning import Digests, example_digests
 from regard.text.ordering import Indices, splitmix64
 from regard.text.tokenizer import take
@@ -99,10 +98,7 @@ class Dataset:
     @classmethod
     def open(cls, folder: Path, *, variant: int = 0) -> Dataset:
         """A prepared corpus; variants 1, 2 ... were made by BPE dropout."""
-        try:
-            record = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise FolderError(f"{folder} is not a prepared corpus: {RECORD_FILE}: {error}") from error
+        record = read_json(folder / RECORD_FILE)
         examples = record["examples"]
         columns = {}
         for name, kind in record["columns"].items():

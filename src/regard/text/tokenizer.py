@@ -20,6 +20,7 @@ from tokenizers import Tokenizer as Engine
 
 from regard.config import TokenizerKind
 from regard.errors import ConfigError, FolderError, InputError
+from regard.folders import parse_json, read_bounded
 from regard.text.sentences import text_problem
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
@@ -85,11 +86,11 @@ class Tokenizer:
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
         """Read a `tokenizer.json`."""
+        data = read_bounded(path)
         try:
-            return cls(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise FolderError(f"{path} cannot be read: {error.strerror or error}") from error
-        except (FolderError, UnicodeDecodeError) as error:
+            parse_json(data)
+            return cls(data.decode())
+        except ValueError as error:
             raise FolderError(f"{path}: {error}") from error
 
     def save(self, path: Path) -> None:

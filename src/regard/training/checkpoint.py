@@ -110,9 +110,7 @@ def load_checkpoint(path: Path, place: Place = lambda name, tensor: tensor) -> C
     files = [name.removesuffix(SUFFIX) for name in folders.read_checksums(path) if name.endswith(SUFFIX)]
     groups = dict.fromkeys(name.partition("-")[0] for name in files)
     tensors = {group: _read_group(path, group, place) for group in groups}
-    with clear_os_errors(path / PROGRESS, "read"):
-        progress = json.loads((path / PROGRESS).read_bytes())
-    return Checkpoint(update_number(path), tensors, progress)
+    return Checkpoint(update_number(path), tensors, folders.read_json(path / PROGRESS))
 
 
 def _read_group(folder: Path, group: str, place: Place = lambda name, tensor: tensor) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from regard.folders import clear_os_errors, write_file
+from regard.folders import clear_os_errors, parse_json, write_file
 from regard.training.clock import Clock
 from regard.training.events import Event, ProblemEvent, UpdateEvent, ValidationEvent
 
@@ -72,7 +72,7 @@ def read(path: Path) -> list[dict[str, Any]]:
         content = path.read_text(encoding="utf-8", errors="replace")
     for line in content.splitlines():
         with suppress(ValueError):
-            entry = json.loads(line)
+            entry = parse_json(line)
             if isinstance(entry, dict) and isinstance(entry.get("kind"), str) and isinstance(entry.get("update"), int):
                 entries.append(entry)
     return entries
