@@ -39,7 +39,11 @@ def raws(text: str) -> list[str]:
         ("fish &amp; chips&#160;&#xA0;", ["&amp;", "&#160;", "&#xA0;"]),
         ("see https://example.org/a?b=c.", ["https://example.org/a?b=c"]),
         ("write to a.b+c@example.org, please", ["a.b+c@example.org"]),
-        ('the file (%s) or "{name}"', ["(%s)", '"{name}"']),
+        ("%ds or %.3fs, %ss, %F, %-5d and %*d%%", ["%ds", "%.3fs", "%ss", "%F", "%-5d", "%*d", "%%"]),
+        ("1 %(x)s of 2 %1$s, 3 %s", ["%(x)s", "%1$s", "%s"]),
+        ("%(order.number)s %<price>.2f {0:{width}} $name", ["%(order.number)s", "%<price>.2f", "{0:{width}}", "$name"]),
+        ("file %1 of %L2.", ["%1", "%L2"]),
+        ("see <https://demo.org/> or <a@demo.org>", ["<https://demo.org/>", "<a@demo.org>"]),
     ],
 )
 def test_tags_and_placeholders_are_found(text: str, marks: list[str]) -> None:
@@ -55,12 +59,19 @@ def test_tags_and_placeholders_are_found(text: str, marks: list[str]) -> None:
         "AT&T; R & D",
         "I <3 you",
         "at 5% discount",
+        "100 %ige",
+        "costs $5",
         "sees <a small bird and the red house> near",
         "</a small bird>",
     ],
 )
 def test_words_are_not_taken_for_tags(text: str) -> None:
     assert raws(text) == []
+
+
+def test_a_format_string_may_have_a_space_in_a_directive() -> None:
+    pieces = split_tags("% d of 100% sure %<PRIu64>", format_string=True)
+    assert [piece.raw for piece in pieces if isinstance(piece, Tag)] == ["% d", "% sure", "%<PRIu64>"]
 
 
 def test_a_tag_the_model_knows_is_a_word() -> None:
@@ -98,6 +109,12 @@ def test_a_long_run_of_tag_beginnings_takes_linear_time(begin: str) -> None:
         ("<p>one</p><p>two</p>", "one two"),
         ("re<b>do</b>", "redo"),
         ("  padded <b>text</b> ", "padded text"),
+        ("{x}: The dog", "The dog"),
+        ("<b>{x}</b> : The dog", "The dog"),
+        ("The dog. {x}, the cat", "The dog. the cat"),
+        ("a big-{x} dog", "a big dog"),
+        ('the file (%s) or "{name}"', "the file or"),
+        ("Version %d.%d of {a}/{b}", "Version of"),
     ],
 )
 def test_the_text_without_tags_reads_well(text: str, bare: str) -> None:
@@ -140,6 +157,21 @@ def test_a_pair_encloses_the_words_aligned_to_its_words(source: str, target: str
     ],
 )
 def test_a_single_tag_stays_with_its_neighbours(source: str, target: str, links: Links, expected: str) -> None:
+    assert through(source, target, links) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("{x}: The dog", "Le chien", "{x}: Le chien"),
+        ("<b>{x}</b>: The dog", "Le chien", "<b>{x}</b>: Le chien"),
+        ("big-{x}", "grand", "grand-{x}"),
+        ("file (%s)", "fichier", "fichier (%s)"),
+        ("Version %d.%d", "Version", "Version %d.%d"),
+    ],
+)
+def test_punctuation_beside_a_placeholder_stays_there(source: str, target: str, expected: str) -> None:
+    links = [(i, i) for i in range(len(target.split()))]
     assert through(source, target, links) == expected
 
 
@@ -207,7 +239,8 @@ def test_every_tag_comes_out_once_and_words_are_kept(source: str, target: list[s
     inside = None if links is None else [(i, j) for i, j in links if i < sizes[0] and j < sizes[1]]
     pieces = insert_tags(bare, " ".join(target), inside)
     assert sorted(piece.raw for piece in pieces if isinstance(piece, Tag)) == sorted(raws(source))
-    assert "".join("".join(piece for piece in pieces if isinstance(piece, str)).split()) == "".join(target)
+    words = "".join(piece for piece in pieces if isinstance(piece, str))
+    assert re.findall(r"\w", words) == re.findall(r"\w", " ".join(target))
 
 
 def nested(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -290,6 +292,70 @@ def test_a_language_with_one_form_gets_the_plural(tmp_path: Path) -> None:
     message = 'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] ""\n'
     data, _ = through(tmp_path, "a.po", HEADER.replace("nplurals=2", "nplurals=1") + "\n" + message)
     assert 'msgstr[0] "%d FILES"' in data.decode()
+
+
+RUSSIAN = HEADER.replace("nplurals=2; plural=n>1", "nplurals=3; plural=n%10==1 && n%100!=11 ? 0 : n%10<5 ? 1 : 2")
+GERMAN = HEADER.replace("plural=n>1", "plural=n!=1")
+
+
+@pytest.mark.parametrize(("header", "singular"), [(RUSSIAN, "%d FILES"), (GERMAN, "FILE ONE")])
+def test_a_singular_that_is_for_other_numbers_too_gets_the_number(tmp_path: Path, header: str, singular: str) -> None:
+    message = '#, c-format\nmsgid "one file"\nmsgid_plural "%d files"\nmsgstr[0] ""\nmsgstr[1] ""\n'
+    data, _ = through(tmp_path, "a.po", f"{header}\n{message}")
+    assert f'msgstr[0] "{singular}"\nmsgstr[1] "%d FILES"' in data.decode()
+
+
+def test_the_singular_need_not_be_the_first_form(tmp_path: Path) -> None:
+    header = HEADER.replace("nplurals=2; plural=n>1", "nplurals=3; plural=n==0 ? 0 : n==1 ? 1 : 2")
+    data, _ = through(tmp_path, "a.po", f'{header}\nmsgid "one"\nmsgid_plural "many"\nmsgstr[0] ""\n')
+    assert 'msgstr[0] "MANY"\nmsgstr[1] "ONE"\nmsgstr[2] "MANY"' in data.decode()
+
+
+def test_plurals_are_left_out_where_the_header_does_not_say_how_many_forms_there_are(tmp_path: Path) -> None:
+    message = 'msgid "a"\nmsgid_plural "b c"\nmsgstr[0] ""\n'
+    _, outcome = through(tmp_path, "a.po", message)
+    assert (outcome.translated, outcome.skipped.total()) == (0, 1)
+
+
+@pytest.mark.parametrize(("flag", "kept"), [("c-format", True), ("no-c-format", False), ("", False)])
+def test_a_percentage_is_a_directive_only_in_a_format_string(tmp_path: Path, flag: str, kept: bool) -> None:
+    data, _ = through(tmp_path, "a.po", f'{HEADER}\n#, {flag}\nmsgid "is it 100% sure"\nmsgstr ""\n')
+    assert ("% sure" in data.decode().partition("msgstr")[2].rpartition("msgstr")[2]) == kept
+
+
+@pytest.mark.parametrize("charset", ["ISO-8859-1", "ASCII", "CHARSET"])
+def test_the_header_of_a_translated_po_file_says_that_it_is_utf_8(tmp_path: Path, charset: str) -> None:
+    text = f'{HEADER.replace("UTF-8", charset)}\nmsgid "oe"\nmsgstr ""\n'
+    data, _ = through(tmp_path, "a.pot", text, translate=lambda texts: [Said("œ", [(0, 0)]) for _ in texts])
+    assert data.decode() == f'{HEADER}\n#, fuzzy\nmsgid "oe"\nmsgstr "œ"\n'
+
+
+def test_a_po_file_is_read_in_its_charset(tmp_path: Path) -> None:
+    text = f'{HEADER.replace("UTF-8", "ISO-8859-1")}\nmsgid "done"\nmsgstr "terminé"\n'
+    (tmp_path / "out-a.po").write_bytes(text.encode("iso-8859-1"))
+    assert pairs(tmp_path, "a.po") == [("done", "terminé")]
+
+
+@pytest.mark.skipif(not shutil.which("msgfmt"), reason="gettext is not installed")
+@pytest.mark.parametrize(
+    ("flag", "text"),
+    [
+        ("c-format", "%ds of %.3fs, %<PRIu64> and 100% sure or %5.1f%%"),
+        ("python-format", "%(order.number)s: 10 %(x)s of %(y)F"),
+        ("python-brace-format", "{0:{width}} of {name!r}: big-{x}"),
+        ("sh-format", "see $HOME and ${name}"),
+        ("qt-format", "file %1 of %L2."),
+        ("objc-format", "say %@ or %1$@"),
+        ("java-printf-format", "%,d of %tY"),
+    ],
+)
+def test_msgfmt_accepts_the_translation_of_a_format_string(tmp_path: Path, flag: str, text: str) -> None:
+    message = f'#, {flag}\nmsgid "{text}"\nmsgstr ""\n'
+    through(tmp_path, "a.po", HEADER.replace('msgstr ""', 'msgstr ""\n"Language: fr\\n"') + "\n" + message)
+    for name in ("a.po", "out-a.po"):
+        command = ["msgfmt", "--check-format", "--use-fuzzy", "-o", "/dev/null", str(tmp_path / name)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
 
 
 def test_po_keeps_its_byte_order_mark_and_line_ends(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ EXTENSIONS = {
     ".sdlxliff": "xliff",
     ".mxliff": "xliff",
     ".po": "po",
+    ".pot": "po",
 }
 
 Parser = Callable[[BinaryIO, str, Languages | None], tuple[str, Iterator[str | Entry]]]

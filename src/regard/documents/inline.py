@@ -29,43 +29,51 @@ class Tag(NamedTuple):
 Piece = str | Tag
 
 ATTRIBUTE = r"\s++[\w:.@-]++(?:\s*+=\s*+(?:\"[^\"<]*\"|'[^'<]*'|[^\s\"'<>=]++))?"
+ADDRESS = r"\bhttps?://[^\s<>\"]*[\w/]|\b[\w.+-]{1,64}@[\w-]+\.[\w.-]*\w"
 TAG = (  # <b>, </g>, <x id="1"/>; words in angle brackets have no attribute with = and no slash
     rf"</?[A-Za-z][\w:.-]*+(?=\s*+/?>|[^<>]*=|[^<>]*/>)(?:{ATTRIBUTE})*+\s*+/?>|<!--[^<>]*-->"
 )
-PLACEHOLDER = (
+VARIABLE = (
     r"\{\w+,\s*(?:plural|select|selectordinal)\s*,(?:[^{}]|\{[^{}]*\})*\}"  # {n, plural, one {...} other {...}}
-    r"|\{\{[^{}]*\}\}|[$%#]?\{[^{}\s]*\}"  # {{name}}, {0}, ${name}, %{name}
-    r"|(?<!\d\s)%(?:\(\w+\)|\d+\$)[-+ 0#]*+\d*+(?:\.\d++)?(?:hh?|ll?|[zjtL])?[sdiufgGxXeEcrp@]"  # %(count)d, %1$s
-    r"|(?<!\d)(?<!\d\s)%[-+0#]*+\d*+(?:\.\d++)?(?:hh?|ll?|[zjtL])?[sdiufgGxXeEcrp@](?![A-Za-z])|%%"  # %s, %.2f
+    r"|\{\{[^{}]*\}\}|[$%#]?\{(?:[^{}\s]|\{[^{}\s]*\})*+\}|(?<!\w)\$[A-Za-z_]\w*+"  # {{x}}, {0}, ${x}, {0:{x}}, $x
 )
-ADDRESS = r"\bhttps?://[^\s<>\"]*[\w/]|\b[\w.+-]{1,64}@[\w-]+\.[\w.-]*\w"
+NAME = r"(?:\([^()]*\)|<\w++>|\d++\$)"  # of %(count)d, %<count>d and %1$s
+WIDTH = r"[\d*]*+(?:\.[\d*]*+)?"
+LETTERS = r"[A-Za-z@][A-Za-z\d]*+"  # those that follow go with it, as in %ds
+# "100% sure" has no placeholder: in text there is no space in %s, and after a digit it has a name, or one letter alone.
+PLACEHOLDER = (
+    rf"{VARIABLE}|%{NAME}[-+0#',]*+{WIDTH}{LETTERS}|(?<!\d)(?<!\d\s)%[-+0#',]*+{WIDTH}{LETTERS}"
+    rf"|%[-+0#',]*+{WIDTH}[A-Za-z@](?![A-Za-z])|%%|%\d{{1,2}}%?"
+)
+FORMAT_STRING = rf"{VARIABLE}|%{NAME}?[-+ 0#',]*+{WIDTH}(?:{LETTERS}|%|<PRI\w++>)|%\d{{1,2}}%?"
 ENTITY = r"&(?:[A-Za-z][A-Za-z0-9]{1,30}|#\d{1,7}|#x[0-9A-Fa-f]{1,6});"
-INLINE = re.compile(f"(?P<tag>{TAG})|{PLACEHOLDER}|{ADDRESS}|{ENTITY}")
+TEXT, FORMAT = (
+    re.compile(f"(?P<tag>{TAG})|{kind}|<(?:{ADDRESS})>|{ADDRESS}|{ENTITY}") for kind in (PLACEHOLDER, FORMAT_STRING)
+)
 PLAIN_TEXT = re.compile(f"{ADDRESS}|{ENTITY}")  # plain text has these too, and a model may have learned them
 
 VOID_ELEMENTS = {"br", "hr", "img", "input", "wbr"}  # of HTML: they have no closing tag
-CLOSERS = {"(": ")", "[": "]", '"': '"', "'": "'", "«": "»", "“": "”", "‘": "’", "„": "“"}
+CLOSERS = {"(": ")", "[": "]", '"': '"', "'": "'", "«": "»", "“": "”", "‘": "’", "„": "“", "<": ">"}
+JOINERS = "-‐–—/\\|=+*#@&~^_:$€£"  # beside a placeholder they belong to it: big-{x}, {x}: The dog
+SENTENCE_PUNCTUATION = ",.;!?…、。，！？"  # belongs to the word before it, if there is one
+LEADING = re.compile(rf"\s?[{re.escape(JOINERS + SENTENCE_PUNCTUATION)}]+(?=\s)")
 CLOSING_PUNCTUATION = set(",.;:!?…)]}»”’、。，！？")  # stands at the word before it
 LONE_PUNCTUATION = re.compile(r"[^\w\s]+(?:\s|$)")  # French writes "Bonjour !"
 MAX_DISTANCE = 8  # words; the alignment of words farther from a tag does not decide where it goes
 MAX_DEPTH = 50  # nested pairs in a text; deeper tags are placed one by one
 
 
-def split_tags(text: str, model_tags: Collection[str] = ()) -> list[Piece]:
+def split_tags(text: str, model_tags: Collection[str] = (), *, format_string: bool = False) -> list[Piece]:
     """Split a text into words and tags; joined they are the text. Tags the model knows, such as <fr>, are words."""
     pieces: list[Piece] = []
     end = 0
-    for match in INLINE.finditer(text):
-        start, stop = match.span()
+    for match in (FORMAT if format_string else TEXT).finditer(text):
         if match[0] in model_tags:
             continue
-        raw = match["tag"]
-        if raw is None and start > end and text[stop : stop + 1] == CLOSERS.get(text[start - 1], "none"):
-            start, stop = start - 1, stop + 1  # (%s) and "%s": the brackets mean nothing without the placeholder
-        if start > end:
-            pieces.append(text[end:start])
-        pieces.append(_parse_tag(raw) if raw else Tag(text[start:stop]))
-        end = stop
+        if match.start() > end:
+            pieces.append(text[end : match.start()])
+        pieces.append(_parse_tag(match[0]) if match["tag"] else Tag(match[0]))
+        end = match.end()
     return pieces + [text[end:]] * (end < len(text))
 
 
@@ -91,11 +99,13 @@ def join_pieces(pieces: Iterable[Piece]) -> str:
 
 @dataclass(eq=False)
 class PlacedTag:
-    """A tag, its position in the text, and whether it had spaces beside it."""
+    """A tag with the punctuation that belongs to it, its position, and whether it had spaces beside it."""
 
     tag: Tag
-    space_before: bool
-    space_after: bool
+    before: str = ""
+    after: str = ""
+    space_before: bool = False
+    space_after: bool = False
     at: int = 0
     """Characters of the text without tags before it."""
     separates: bool = False
@@ -125,24 +135,51 @@ def extract_tags(pieces: Sequence[Piece]) -> Extracted:
     text, tags = "", list[PlacedTag]()
     waiting: list[PlacedTag] = []  # tags since the last words
     space = False  # since the last words
-    around: list[Piece] = [" ", *pieces, " "]
-    for before, piece, after in zip(around, pieces, around[2:], strict=False):
-        if isinstance(piece, Tag):
-            space_before = isinstance(before, str) and before[-1:].isspace()
-            space_after = isinstance(after, str) and after[:1].isspace()
-            waiting.append(PlacedTag(piece, space_before, space_after))
-        elif not piece.strip():
-            space = True
-        else:
-            separator = _separator(text, piece, waiting, space or piece[0].isspace())
+    for words, run in _attach_punctuation(pieces):
+        if words.strip():
+            separator = _separator(text, words, waiting, space or words[0].isspace())
             for placed in waiting:
                 placed.at = len(text) + (len(separator) if placed.tag.side == "open" else 0)
             tags += waiting
-            text += separator + piece.strip()
-            waiting, space = [], piece[-1].isspace()
+            text += separator + words.strip()
+            waiting, space = [], words[-1].isspace()
+        else:
+            space = space or words != ""
+        waiting += run
     for placed in waiting:
         placed.at = len(text)
     return Extracted(text, tags + waiting, leading, trailing)
+
+
+def _attach_punctuation(pieces: Sequence[Piece]) -> Iterator[tuple[str, list[PlacedTag]]]:
+    """Words, each with the tags after it; punctuation beside a placeholder that no word needs is attached to it."""
+    words, runs = [" "], list[list[PlacedTag]]()
+    for piece in pieces:
+        if isinstance(piece, str):
+            words[-1] += piece
+        elif words[-1]:
+            runs.append([PlacedTag(piece)])
+            words.append("")
+        else:
+            runs[-1].append(PlacedTag(piece))
+    words[-1] += " "
+    after_word = False
+    for i, tags in enumerate(runs):
+        head, tail = before, after = words[i], words[i + 1]
+        if before.strip():
+            after_word = before.rstrip()[-1] not in {*JOINERS, *SENTENCE_PUNCTUATION, *CLOSERS}
+        if any(placed.tag.side == "alone" for placed in tags):
+            head, tail = before.rstrip(JOINERS), after.lstrip(JOINERS)
+            if head and CLOSERS.get(head[-1], "none") == tail[:1]:
+                head, tail = head[:-1], tail[1:]  # (%s) and "%s"
+            if not after_word and (leading := LEADING.match(tail)):
+                tail = tail[leading.end() :]
+            if not re.search(r"[^\W_]|\s", tail) and runs[i + 1][0].tag.side == "alone":
+                tail = ""  # %d.%d
+        tags[0].before, tags[-1].after = before[len(head) :], after[: len(after) - len(tail)]
+        tags[0].space_before, tags[-1].space_after = head[-1:].isspace(), tail[:1].isspace()
+        words[i], words[i + 1] = head, tail
+    return zip(words, [*runs, []], strict=True)
 
 
 def _separator(text: str, piece: str, tags: Sequence[PlacedTag], space: bool) -> str:
@@ -401,7 +438,7 @@ def _spaced(tags: Sequence[PlacedTag], left: str, space: str, right: str) -> lis
     pieces: list[Piece] = []
     for i, wanted in enumerate(spaces):
         pieces += [space or " "] * wanted
-        pieces += [placed.tag for placed in tags[i : i + 1]]
+        pieces += [piece for placed in tags[i : i + 1] for piece in (placed.before, placed.tag, placed.after)]
     return pieces
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gettext
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
-from regard.documents.inline import Piece, join_pieces, split_tags
+from regard.documents.inline import Piece, Tag, join_pieces, split_tags
 from regard.documents.languages import Languages
 from regard.documents.outcome import Entry, Gap
 from regard.errors import DataError
@@ -19,7 +21,9 @@ ESCAPE = r'\\(?:[abfnrtv"\\]|[0-3]?[0-7]{1,2}|x[0-9a-fA-F]{1,2})'
 STATEMENT = re.compile(  # without a keyword, it continues the statement above
     rf'(?:(msgctxt|msgid_plural|msgid|msgstr)(?:\[(\d{{1,3}})\])?\s*)?"((?:[^"\\]|{ESCAPE})*)"'
 )
-PLURAL_FORMS = re.compile(r"nplurals\s*=\s*(\d{1,2})")
+CHARSET = re.compile(rb"Content-Type:[^\n\\]*charset=([\w.:-]+)", re.IGNORECASE)
+OTHER_CHARSET = re.compile(r"(charset=)(?!utf-?8\b)[\w.:-]+", re.IGNORECASE)
+PLURAL_FORMS = re.compile(r"nplurals\s*=\s*(\d{1,2})(?:\s*;\s*plural\s*=([^;\n]*))?")
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 ESCAPED = str.maketrans({character: f"\\{letter}" for letter, character in ESCAPES.items()})
 
@@ -39,28 +43,55 @@ class Message:
     """Obsolete messages before it."""
 
 
+class Plurals(NamedTuple):
+    """The plural forms of a language: their number, and which of them is the singular."""
+
+    forms: int = 0
+    singular: int = 0
+    exact: bool = True
+    """Whether the singular is for one thing only; in Russian it is also for 21."""
+
+    @classmethod
+    def from_header(cls, header: str) -> Plurals:
+        declared = PLURAL_FORMS.search(header)
+        if declared is None:
+            return cls()
+        try:
+            rule = gettext.c2py(declared[2])
+            numbers = [rule(n) for n in range(200)]
+        except (TypeError, ValueError, ArithmeticError, RecursionError):  # there is no rule, or it is wrong
+            return cls(int(declared[1]))
+        return cls(int(declared[1]), numbers[1], numbers.count(numbers[1]) == 1)
+
+
 def parse_po(stream: BinaryIO, name: str, languages: Languages | None) -> tuple[str, Iterator[str | Entry]]:
-    """The encoding of a file, and its messages as entries with the text between them."""
+    """The encoding of a file, and its messages as entries with the text between them; the header declares UTF-8."""
     data = stream.read()
+    declared = CHARSET.search(data)
+    charset = declared[1].decode() if declared and declared[1] != b"CHARSET" else "utf-8"  # CHARSET: of a template
     try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{name}:{line}: the text is not UTF-8; convert the file, for example with msgconv") from error
+        text = data.decode(charset)
+    except LookupError as error:
+        raise DataError(
+            f"{name}: the charset {charset} is not known; convert the file to UTF-8 with msgconv"
+        ) from error
+    except UnicodeError as error:
+        line = data.count(b"\n", 0, getattr(error, "start", 0)) + 1
+        raise DataError(f"{name}:{line}: the text is not {charset}; convert the file to UTF-8 with msgconv") from error
     return "utf-8", _entries(text, name)
 
 
 def _entries(text: str, name: str) -> Iterator[str | Entry]:
-    plural_forms = 0
+    plurals = Plurals()
     for message in _read_messages(text, name):
         for _ in range(message.obsolete):
             yield Entry("", message.origin, [], "obsolete", "obsolete")
         if message.texts.get("msgid") or "msgctxt" in message.texts:
-            yield _parse_message(message, plural_forms)
+            yield _parse_message(message, plurals)
             continue
-        declared = PLURAL_FORMS.search(message.texts.get("0", ""))  # in the header
-        plural_forms = int(declared[1]) if declared else plural_forms
-        yield "".join(message.lines)
+        header = "0" in message.texts
+        plurals = Plurals.from_header(message.texts["0"]) if header else plurals
+        yield OTHER_CHARSET.sub(r"\1UTF-8", "".join(message.lines), count=int(header))
 
 
 def _read_messages(text: str, name: str) -> Iterator[Message]:
@@ -117,24 +148,39 @@ def _unescape(text: str) -> str:
     return re.sub(ESCAPE.encode(), character, text.encode()).decode(errors="replace") if "\\" in text else text
 
 
-def _parse_message(message: Message, plural_forms: int) -> Entry:
-    """The entry of a message; in a language with one plural form, that form translates `msgid_plural`."""
-    texts = message.texts
+def _parse_message(message: Message, plurals: Plurals) -> Entry:
+    """The entry of a message.
+
+    Its singular translates `msgid`, unless it is for other numbers too and `msgid` lacks the placeholder of the number.
+    """
+    texts, flags = message.texts, message.flags
     source, plural = texts["msgid"], texts.get("msgid_plural")
-    numbers = {int(key) for key in texts if key.isdigit()} | set(range(plural_forms if plural is not None else 0))
-    if plural is not None and len(numbers) == 1:
-        source = plural
-    sources = {str(n): source if n == 0 or plural is None else plural for n in sorted(numbers)}
+    is_format = any(flag.endswith("-format") and not flag.startswith("no-") for flag in flags)
+    numbers = {int(key) for key in texts if key.isdigit()}
+    if plural is not None:
+        numbers |= set(range(plurals.forms))
+        if len(numbers) == 1 or not (plurals.exact or _placeholders(source) == _placeholders(plural)):
+            source = plural
+    sources = {str(n): source if n == plurals.singular or plural is None else plural for n in sorted(numbers)}
     pairs = [(one_line(original), one_line(texts.get(number, ""))) for number, original in sources.items()]
 
     def gap(everything: bool) -> Gap:
         missing = [number for number in sources if everything or not texts.get(number)]
-        segments = [[split_tags(line) for line in sources[number].split("\n")] for number in missing]
+        segments = [
+            [split_tags(line, format_string=is_format) for line in sources[number].split("\n")] for number in missing
+        ]
         counts = {number: len(lines) for number, lines in zip(missing, segments, strict=True)}
         return Gap([line for lines in segments for line in lines], partial(_write, message, counts))
 
-    not_read = "fuzzy" if "fuzzy" in message.flags else ""
-    return Entry("".join(message.lines), message.origin, pairs, not_read, "" if source.strip() else "empty", gap)
+    not_read = "fuzzy" if "fuzzy" in flags else ""
+    not_filled = "" if source.strip() else "empty"
+    if plural is not None and not plurals.forms:
+        not_filled = "plurals, whose number of forms is not in the header (Plural-Forms)"
+    return Entry("".join(message.lines), message.origin, pairs, not_read, not_filled, gap)
+
+
+def _placeholders(text: str) -> Counter[str]:
+    return Counter(piece.raw for piece in split_tags(text, format_string=True) if isinstance(piece, Tag))
 
 
 def _write(message: Message, counts: dict[str, int], translations: list[list[Piece]]) -> str:
