@@ -163,7 +163,7 @@ def test_files_of_a_killed_preparation_are_not_used(make: Callable[..., Path], t
 
 
 def test_a_folder_of_another_kind_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FolderError, match="corpus.json cannot be read"):
+    with pytest.raises(FolderError, match=r"corpus.json cannot be read"):
         Dataset.open(tmp_path)
 
 
