@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from regard.documents.formats import read_pairs
 from regard.evaluation.metrics import paired_tests
-from regard.folders import read_optional, write_file
+from regard.folders import read_json, write_file
 from regard.interop.ctranslate2 import CTranslate2Engine
 from regard.models.folder import VALIDATION
 from regard.text.files import one_line
@@ -58,8 +58,8 @@ def int8_cost(translator: Translator, folder: Path, say: Callable[[str], None]) 
     """The cost of int8 for a translator that uses CTranslate2; None if its folder has no validation sentences."""
     assert isinstance(translator.engine, CTranslate2Engine)
     path = translator.engine.converted / COST_FILE
-    if kept := read_optional(path):
-        return Int8Cost(**json.loads(kept))
+    if kept := read_json(path, optional=True):
+        return Int8Cost(**kept)
     if not (folder / VALIDATION).is_file():
         return None
     pairs = list(islice(read_pairs(folder / VALIDATION), MAX_SENTENCES))
