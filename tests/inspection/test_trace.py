@@ -243,6 +243,11 @@ def test_in_a_script_without_spaces_every_token_is_a_word() -> None:
     assert make_side(tokenizer, tokenizer.encode("日本語")).words == ["日", "本", "語"]
 
 
+def test_a_tag_before_a_script_without_spaces_is_one_word_more() -> None:
+    tokenizer = train(["日本語"] * 3, kind="characters", vocabulary=300, tags=["<2en>"])
+    assert make_side(tokenizer, tokenizer.encode("<2en> 日本語")).words == ["<2en>", "日", "本", "語"]
+
+
 def test_an_empty_target_is_its_end_token(tokenizer: Tokenizer) -> None:
     assert make_side(tokenizer, [END]).words == ["</s>"]
     assert make_side(tokenizer, []).words == []

@@ -124,8 +124,12 @@ def test_a_tag_is_no_word_of_the_source(folder: Path) -> None:
         Aligner.load(folder, "cpu", tag="<2de>")
 
 
-def test_a_word_in_a_script_without_spaces_is_one_word(folder: Path) -> None:
-    assert Aligner.load(folder, "cpu").weights([("中国人民", "the old house")])[0].shape == (3, 1)
+@pytest.mark.parametrize("tag", ["", "<2fr>"])
+def test_a_word_in_a_script_without_spaces_is_one_word(folder: Path, tag: str) -> None:
+    weights = Aligner.load(folder, "cpu", tag=tag).weights(
+        [("中国人民", "the old house"), ("中国 人民", "the old house")]
+    )
+    assert [tuple(part.shape) for part in weights] == [(3, 1), (3, 2)]
 
 
 # Two directions.
@@ -271,7 +275,7 @@ def test_impossible_settings_are_refused(run: Any, folder: Path, corpus: Path) -
     with pytest.raises(InputError, match=r"the layer \(²\) must be a number"):
         run(folder, "a.txt", "b.txt", "--layer", "²")
     (corpus / "short").write_text("0-0\n")
-    with pytest.raises(DataError, match="only 1 alignments, and more pairs"):
+    with pytest.raises(DataError, match="short has fewer lines than the pairs"):
         run(folder, "a.txt", "b.txt", "--gold", "short")
 
 
@@ -303,3 +307,51 @@ def test_the_verb_returns_alignments_and_their_error_rate(folder: Path, corpus: 
     assert found.aer == found.to_dict()["aer"]
     found.save(corpus / "links")
     assert (corpus / "links").read_text().splitlines()[3] == "0-0"
+
+
+# Another aligner's alignments.
+
+
+def test_the_alignments_of_another_aligner_are_scored(tmp_path: Path) -> None:
+    (tmp_path / "other.links").write_text("0-0 1-1\n0-0\n")
+    (tmp_path / "gold.talp").write_text("1-1 2p2 3-3\n1-2\n")
+    result = regard.align(hypothesis=tmp_path / "other.links", gold=tmp_path / "gold.talp")
+    assert result.to_dict() == {
+        "pairs": 2,
+        "points": 3,
+        "aer": 1 - (1 + 2) / (3 + 3),
+        "precision": 2 / 3,
+        "recall": 1 / 3,
+        "left_out": {},
+    }
+
+
+def test_alignments_counted_from_one_bring_a_message(tmp_path: Path) -> None:
+    (tmp_path / "other.links").write_text("1-1 2-2\n")
+    (tmp_path / "gold").write_text("0-0 1-1\n")
+    result = regard.align(hypothesis=tmp_path / "other.links", gold=tmp_path / "gold")
+    assert "if its words are counted from 1, name it other.talp" in result.messages[0]
+    (tmp_path / "other.links").rename(tmp_path / "other.talp")
+    assert regard.align(hypothesis=tmp_path / "other.talp", gold=tmp_path / "gold").aer == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--hypothesis other", "give --gold FILE"),
+        ("--hypothesis other --gold gold", "gold has more lines than other: the shorter has 1"),
+        ("--hypothesis other --gold gold --layer 1", "--layer is for a model"),
+        ("--hypothesis other --gold gold --out x", "--out is for the alignments of a model"),
+        ("--hypothesis gold --gold other", "gold:1: '0p0' is not an alignment"),
+        ("--gold gold", "give a model folder and texts to align, or --hypothesis FILE"),
+    ],
+)
+def test_alignments_that_cannot_be_scored_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("other").write_text("0-0\n")
+    Path("gold").write_text("0p0\n0-0\n")
+    result = CliRunner().invoke(app, ["align", *words.split()])
+    assert isinstance(result.exception, RegardError)
+    assert message in str(result.exception)

@@ -92,8 +92,8 @@ def test_a_malformed_alignment_is_refused(word: str) -> None:
 @pytest.mark.parametrize(
     ("links", "message"),
     [
-        ("0-0\n", "there are only 1 alignments, and more pairs"),
-        ("0-0\n\n0-0\n", "there are only 2 pairs, and more alignments"),
+        ("0-0\n", "links has fewer lines than the pairs: the shorter has 1"),
+        ("0-0\n\n0-0\n", "links has more lines than the pairs: the shorter has 2"),
         ("0-0\n0-1\n", "line 2: 0-1 is beyond the 1 words of the target"),
     ],
 )

@@ -18,7 +18,6 @@ from regard.cli.options import (
     Force,
     Json,
     OutFile,
-    Source,
     Tag,
     Target,
     Threads,
@@ -92,11 +91,13 @@ def explain(
 @examples(
     "regard align runs/en-fr test.en test.fr --out test.links",
     "regard align runs/en-fr test.en test.fr --reverse runs/fr-en --gold test.talp",
+    "regard align --hypothesis other.links --gold test.talp",
 )
 def align(
-    folder: Annotated[Path, argument("FOLDER", "A model folder that translates SOURCE to TARGET.")],
-    source: Source,
+    folder: Annotated[Path | None, argument("FOLDER", "A model folder that translates SOURCE to TARGET.")] = None,
+    source: Annotated[str | None, argument("SOURCE", "A text file, or a file with both sides.")] = None,
     target: Target = None,
+    hypothesis: Annotated[Path | None, option("FILE", "Score these alignments instead of a model folder's.")] = None,
     reverse: Annotated[
         Path | None, option("FOLDER", "A model of the opposite direction; the alignments of both are symmetrized.")
     ] = None,
@@ -122,7 +123,9 @@ def align(
     as_json: Json = False,
 ) -> None:
     """Align the words of sentence pairs: one line of i-j per pair (words counted from 0). --gold prints the AER."""
-    if as_json and out is None:
+    if hypothesis is not None and out is not None:
+        raise ConfigError("--out is for the alignments of a model, and --hypothesis is aligned already: leave it out")
+    if as_json and out is None and hypothesis is None:
         raise ConfigError("--json prints to standard output, where the alignments go: give --out FILE too")
     check_output(out, source, target, gold, *(dev or ()), force=force)
     from regard.folders import atomic_file
@@ -148,6 +151,7 @@ def align(
             folder,
             source,
             target,
+            hypothesis=hypothesis,
             reverse=reverse,
             gold=gold,
             dev=dev,
@@ -159,8 +163,10 @@ def align(
             device=device,
             write=write,
         )
-    for note in result.notes:
-        print(note, file=sys.stderr)
+    if hypothesis is not None:
+        return tables.show(result, as_json=as_json)
+    for message in result.messages:
+        print(message, file=sys.stderr)
     if as_json:
         return print(result.to_json())
     for reason, number in result.left_out.items():

@@ -343,10 +343,11 @@ def make_side(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None)
         for number, shown, start, end in zip(ids, in_text, starts, ends, strict=True)
     ]
     spans = [match.span() for match in NONSPACE.finditer(text)]
-    if len(spans) == 1 and script(text) in UNSPACED_SCRIPTS:  # every token is a word
-        spans = list(
-            pairwise(sorted({start for start, shown in zip(starts, in_text, strict=True) if shown} | {len(text)}))
-        )
+    tag = spans[: text.startswith(tokenizer.tags)]
+    if len(spans) == 1 + len(tag) and script(text[spans[-1][0] :]) in UNSPACED_SCRIPTS:  # every token is a word
+        first = spans[-1][0]
+        cuts = {max(start, first) for start, end in zip(starts, ends, strict=True) if end > first} | {len(text)}
+        spans = [*tag, *pairwise(sorted(cuts))]
     words, word, special = list[str](), list[int](), list[bool]()
     numbers: list[int] = []  # of the words of the text among all words
     for number, start, shown in zip(ids, starts, in_text, strict=True):

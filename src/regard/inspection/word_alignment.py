@@ -32,7 +32,7 @@ from regard.inspection.trace import Side, Trace, trace
 from regard.memory import in_halves, in_parts
 from regard.models.folder import load_ensemble
 from regard.results import Report, Table
-from regard.text.alignments import Gold, Link, read_gold
+from regard.text.alignments import Gold, Link, read_alignments_with_gold, read_gold
 from regard.text.ordering import batch_by_length
 from regard.text.tokenizer import END, SPECIALS, Tokenizers
 
@@ -54,12 +54,12 @@ class Alignments(Report):
     points: int
     counts: AlignmentCounts | None
     """Counts for the AER, with gold alignments."""
-    left_out: dict[str, int]
+    left_out: dict[str, int] = field(default_factory=dict)
     """Pairs without an alignment, by reason."""
-    settings: AlignmentSettings
-    reverse_settings: AlignmentSettings | None
-    notes: list[str]
-    """Lines about how settings were chosen."""
+    settings: AlignmentSettings | None = None
+    """None if the alignments were read from a file."""
+    reverse_settings: AlignmentSettings | None = None
+    messages: Sequence[str] = ()
 
     @property
     def aer(self) -> float | None:
@@ -72,7 +72,7 @@ class Alignments(Report):
             "points": self.points,
             **(self.counts.to_dict() if self.counts is not None else {}),
             "left_out": self.left_out,
-            "settings": asdict(self.settings),
+            **({"settings": asdict(self.settings)} if self.settings is not None else {}),
             **({"reverse": asdict(self.reverse_settings)} if self.reverse_settings is not None else {}),
         }
 
@@ -81,7 +81,7 @@ class Alignments(Report):
         rows += [[f"left out: {reason}", f"{number:,}"] for reason, number in self.left_out.items()]
         if self.counts is not None:
             rows += [[name, f"{value:.1%}"] for name, value in self.counts.to_dict().items()]
-        return [Table(["", ""], rows, f"from the attention of {self.settings}")]
+        return [Table(["", ""], rows, f"from the attention of {self.settings}" if self.settings is not None else "")]
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write one line of `i-j` for every pair (Pharaoh's format)."""
@@ -94,10 +94,11 @@ def pharaoh(links: Iterable[Link]) -> str:
 
 
 def align(
-    folder: str | Path,
-    source: str | Path,
+    folder: str | Path | None = None,
+    source: str | Path | None = None,
     target: str | Path | None = None,
     *,
+    hypothesis: str | Path | None = None,
     reverse: str | Path | None = None,
     gold: str | Path | None = None,
     dev: tuple[str, str, str] | None = None,
@@ -115,8 +116,19 @@ def align(
     alignments the alignment error rate is computed. `dev` (source, target, gold) chooses the attention and the method
     with the lowest error rate and saves them in the folders. Without it, two models use the attention by which they
     agree most. If `write` is given, it is called with the alignment of every pair, and none is kept in memory.
+    Instead of a folder, `hypothesis` is a file of alignments, such as another aligner's, to score with `gold`.
     """
     options = {"layer": layer, "head": head, "shift": shift, "method": method}
+    if hypothesis is not None:
+        for name, value in {"FOLDER": folder, "reverse": reverse, "dev": dev, "tag": tag or None, **options}.items():
+            if value is not None:
+                flag = name if name == "FOLDER" else f"--{name}"
+                raise ConfigError(f"{flag} is for a model, and --hypothesis is aligned already: leave it out")
+        if gold is None:
+            raise ConfigError("--hypothesis is compared with gold alignments: give --gold FILE")
+        return score_alignments(Path(hypothesis), Path(gold))
+    if folder is None or source is None:
+        raise ConfigError("give a model folder and texts to align, or --hypothesis FILE and --gold FILE to score")
     chosen: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if dev and chosen:
         name = next(iter(chosen))
@@ -124,14 +136,14 @@ def align(
     forward = Aligner.load(Path(folder), device, tag=tag)
     backward = Aligner.load(Path(reverse), device) if reverse is not None else None
     examples = _read(source, target, gold)
-    notes: list[str] = []
+    messages: list[str] = []
     if dev:
-        notes = _choose_by_gold(dev, forward, backward)
+        messages = _choose_by_gold(dev, forward, backward)
     elif backward is not None and not chosen and not (forward.settled and backward.settled):
         sample = list(islice(examples, SAMPLE))
         agreement = choose_by_agreement([example.texts for example in sample], forward, backward)
         settings = f"forward {forward.settings}; reverse {backward.settings}"
-        notes = [f"attention chosen by agreement: {settings}: they agree on {agreement:.1%} of the links"]
+        messages = [f"attention chosen by agreement: {settings}: they agree on {agreement:.1%} of the links"]
         examples = chain(sample, examples)
     aligners = [forward] if backward is None else [forward, backward]
     for aligner in aligners:
@@ -162,7 +174,23 @@ def align(
         left_out=dict(left_out),
         settings=forward.settings,
         reverse_settings=None if backward is None else backward.settings,
-        notes=notes,
+        messages=messages,
+    )
+
+
+def score_alignments(path: Path, gold: Path) -> Alignments:
+    """The alignments in a file, compared with gold alignments."""
+    alignments, golds = map(list, zip(*read_alignments_with_gold(path, gold), strict=True))
+    words = {word for links in alignments for link in links for word in link}
+    messages = []
+    if words and 0 not in words and any(0 in link for links in golds for link in links.possible):
+        messages = [f"{path} aligns no word 0: if its words are counted from 1, name it {path.stem}.talp"]
+    return Alignments(
+        alignments=alignments,
+        pairs=len(alignments),
+        points=sum(map(len, alignments)),
+        counts=count_matches(alignments, golds),
+        messages=messages,
     )
 
 

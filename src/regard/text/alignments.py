@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from regard.errors import DataError
 from regard.text.files import Pair, read_lines, uncompressed_name
@@ -15,6 +15,7 @@ from regard.text.files import Pair, read_lines, uncompressed_name
 LINK = re.compile(r"(\d+)([-p])(\d+)")
 MAX_TOKENS = 1 << 16  # of a side; an aligned pair of tokens is stored as target * MAX_TOKENS + source
 
+T = TypeVar("T")
 Link = tuple[int, int]
 """An aligned source and target word."""
 
@@ -27,17 +28,22 @@ class Gold(NamedTuple):
     """Includes the sure ones."""
 
 
-def parse_alignment(text: str, where: str) -> list[Link]:
-    """The alignment in a line such as `0-0 1-2`."""
-    return [(i, j) for i, _, j in _links(text, where, "-", "an alignment; write i-j, words counted from 0: 0-0 1-2")]
+def parse_alignment(text: str, where: str, *, first: int = 0) -> list[Link]:
+    """The alignment in a line such as `0-0 1-2`; `first` is the number of the first word."""
+    expected = f"an alignment; write i-j, words counted from {first}: {first}-{first} {first + 1}-{first + 2}"
+    return [(i, j) for i, _, j in _links(text, where, "-", expected, first)]
 
 
-def _links(text: str, where: str, kinds: str, expected: str) -> Iterator[tuple[int, str, int]]:
+def _links(text: str, where: str, kinds: str, expected: str, first: int) -> Iterator[tuple[int, str, int]]:
+    """Source word, kind and target word of every link, counted from 0."""
     for word in text.split():
         match = LINK.fullmatch(word)
         if match is None or match[2] not in kinds:
             raise DataError(f"{where}: {word!r} is not {expected}")
-        yield int(match[1]), match[2], int(match[3])
+        i, j = int(match[1]) - first, int(match[3]) - first
+        if min(i, j) < 0:
+            raise DataError(f"{where}: {word} is beyond the sentence: in a .talp file words are counted from 1")
+        yield i, match[2], j
 
 
 def read_alignments(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[str, str, str]]:
@@ -49,25 +55,39 @@ def read_alignments(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[str, st
 
 def read_gold(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[Pair, Gold]]:
     """Pairs with their gold alignment: `i-j` sure, `ipj` possible; words count from 1 in a .talp file, else from 0."""
-    first = int(Path(uncompressed_name(path)).suffix.lower() == ".talp")
+    first = _first_word(path)
     for pair, text, where in _with_lines(pairs, path, "compare with"):
-        links = list(_links(text, where, "-p", "a gold alignment; write i-j (sure) or ipj (possible)"))
-        possible = frozenset((i - first, j - first) for i, _, j in links)
-        _check_words(possible, pair, where, first)
-        yield pair, Gold(frozenset((i - first, j - first) for i, kind, j in links if kind == "-"), possible)
+        gold = _gold(text, where, first)
+        _check_words(gold.possible, pair, where, first)
+        yield pair, gold
 
 
-def _with_lines(pairs: Iterable[Pair], path: Path, use: str) -> Iterator[tuple[Pair, str, str]]:
-    """Each pair with its line of a file and the position of that line; a file of empty lines is refused."""
+def read_alignments_with_gold(path: Path, gold: Path) -> Iterator[tuple[list[Link], Gold]]:
+    """The alignments in a file, such as another aligner's, with the gold alignment of each line."""
+    first, first_gold = _first_word(path), _first_word(gold)
+    for (line, origin), text, where in _with_lines(read_lines(path), gold, "compare with", of=str(path)):
+        yield parse_alignment(line, str(origin), first=first), _gold(text, where, first_gold)
+
+
+def _gold(text: str, where: str, first: int) -> Gold:
+    links = list(_links(text, where, "-p", "a gold alignment; write i-j (sure) or ipj (possible)", first))
+    return Gold(frozenset((i, j) for i, kind, j in links if kind == "-"), frozenset((i, j) for i, _, j in links))
+
+
+def _first_word(path: Path) -> int:
+    """The number of the first word of a sentence: 1 in a .talp file, else 0."""
+    return int(Path(uncompressed_name(path)).suffix.lower() == ".talp")
+
+
+def _with_lines(items: Iterable[T], path: Path, use: str, *, of: str = "the pairs") -> Iterator[tuple[T, str, str]]:
+    """Each item with its line of a file and the position of that line; a file of empty lines is refused."""
     empty = True
-    for number, (pair, line) in enumerate(zip_longest(pairs, read_lines(path)), start=1):
-        if pair is None or line is None:
-            more, fewer = ("alignments", "pairs") if pair is None else ("pairs", "alignments")
-            raise DataError(
-                f"{path} does not belong to the pairs: there are only {number - 1:,} {fewer}, and more {more}"
-            )
+    for number, (item, line) in enumerate(zip_longest(items, read_lines(path)), start=1):
+        if item is None or line is None:
+            more = "more" if item is None else "fewer"
+            raise DataError(f"{path} has {more} lines than {of}: the shorter has {number - 1:,}")
         empty = empty and not line[0].strip()
-        yield pair, line[0], f"{path}, line {number}"
+        yield item, line[0], f"{path}, line {number}"
     if empty:
         raise DataError(f"{path} has no alignments: there is nothing to {use}")
 
@@ -76,7 +96,7 @@ def _check_words(links: Iterable[Link], pair: Pair, where: str, first: int = 0) 
     sizes = len(pair.source.split()), len(pair.target.split())
     for link in links:
         for word, size, side in zip(link, sizes, ("source", "target"), strict=True):
-            if not 0 <= word < size:
+            if word >= size:
                 raise DataError(
                     f"{where}: {link[0] + first}-{link[1] + first} is beyond the {size} words of the {side} (words are "
                     f"counted from {first}; from 1 only in a file named .talp)"

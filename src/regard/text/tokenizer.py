@@ -9,6 +9,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate, islice, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -108,7 +109,7 @@ class Tokenizer:
         """The size of the vocabulary, special tokens included."""
         return int(self._engine.get_vocab_size())
 
-    @property
+    @cached_property
     def tags(self) -> tuple[str, ...]:
         """Tokens that the user added and that are recognized in text, such as <2fr>."""
         return tuple(token["content"] for token in json.loads(self.text)["added_tokens"] if not token["special"])
