@@ -25,7 +25,7 @@ from regard.errors import ConfigError, FolderError
         ({"bias": 1}, r"model.bias \(1\) must be true or false"),
         ({"dropout": 1.0}, r"model.dropout \(1.0\) must be at least 0 and below 1"),
         ({"dropout": float("nan")}, r"model.dropout \(nan\) must be at least 0 and below 1"),
-        ({"family": "lstm"}, r"model.family \(lstm\) must be one of rnn, transformer, bert, gpt\.$"),
+        ({"family": "xyz"}, r"model.family \(xyz\) must be one of rnn, transformer, bert, gpt\.$"),
         ({"score": "aditive"}, r"model.score \(aditive\) must be one of .* Did you mean additive\?"),
         ({"score": "none"}, "model.score = none is for model.family = rnn: a transformer needs attention"),
         ({"positions": "rotary", "size": 24, "heads": 8}, r"model.size / model.heads \(24 / 8 = 3\) must be even"),

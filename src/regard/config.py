@@ -411,13 +411,13 @@ class Config:
         sections = {f.name: f.default_factory for f in dataclasses.fields(cls)}
         for name, section in values.items():
             if name not in sections:
-                raise ConfigError(f"There is no section {name}.{did_you_mean(name, sections)}")
+                raise ConfigError(f"There is no section {name}.{did_you_mean(name, sections, 'sections')}")
             if not isinstance(section, Mapping):
                 raise ConfigError(f"{name} is a section with fields, not a value")
             options = [f"{name}.{f.name}" for f in dataclasses.fields(cast(Any, sections[name]))]
             for option in [f"{name}.{key}" for key in section]:
                 if option not in options:
-                    raise ConfigError(f"There is no option {option}.{did_you_mean(option, options)}")
+                    raise ConfigError(f"There is no option {option}.{did_you_mean(option, options, 'fields')}")
         return cls(**{name: cast(Any, make)(**values.get(name, {})) for name, make in sections.items()})
 
     def over(self, values: Mapping[str, Any]) -> Self:
@@ -485,7 +485,7 @@ def check_types(config: Any) -> None:
         if get_origin(hint) is Literal:
             if value not in get_args(hint):
                 message = f"{section}.{name} ({value}) must be one of {', '.join(get_args(hint))}."
-                likely = did_you_mean(value, get_args(hint)) if isinstance(value, str) else ""
+                likely = did_you_mean(value, get_args(hint), f"{section}.{name}") if isinstance(value, str) else ""
                 raise ConfigError(message + ("" if "Known:" in likely else likely))
         elif hint is float and type(value) is int:
             object.__setattr__(config, name, float(value))
@@ -550,6 +550,8 @@ def _load_json(path: Path) -> dict[str, Any]:
     values, known = read_json(path), Config().values()
     if not isinstance(values, dict):
         raise ConfigError(f"{path} is not a config: it holds no sections")
+    if "model_type" in values or "architectures" in values:
+        raise ConfigError(f"{path} is from Hugging Face transformers. Give a folder that regard train wrote")
     for section, fields in values.items():
         for name in fields if isinstance(fields, Mapping) and section in known else ():
             if name not in known[section]:
@@ -576,6 +578,8 @@ def find_values(name: str) -> dict[str, Any]:
     path = Path(name)
     if os.path.isdir(name):
         return _load_json(_config_file(path))
+    if path.suffix == ".json":
+        raise ConfigError(f"{name} is not a recipe. Give the model folder ({path.parent}) or a .toml file")
     if path.suffix == ".toml":
         return _load_toml(path)
     recipes = {recipe.stem: recipe for recipe in (Path(__file__).parent / "recipes").glob("*.toml")}

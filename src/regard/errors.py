@@ -12,7 +12,9 @@ RegardError
 from __future__ import annotations
 
 import difflib
+import tomllib
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class RegardError(Exception):
@@ -47,8 +49,20 @@ class RunError(RegardError):
     """The request was right; the run failed."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """` Did you mean X?` when one of the known names is close, else ` Known: ...`, ready to end a message."""
+def habit(section: str, name: str) -> str:
+    """The line of habits.toml for a name of another tool, such as ` Use --beams N`, ready to end a message; or ""."""
+    habits = tomllib.loads(Path(__file__).with_name("habits.toml").read_text(encoding="utf-8"))
+    tables = (table for sections, table in habits.items() if section in sections.split())
+    return next((f" {line}" for table in tables for names, line in table.items() if name.lower() in names.split()), "")
+
+
+def did_you_mean(name: str, known: Iterable[str], section: str = "") -> str:
+    """` Did you mean X?` when one of the known names is close, else ` Known: ...`, ready to end a message.
+
+    A name of another tool is answered by its line in a section of habits.toml.
+    """
+    if section and (line := habit(section, name.rpartition(".")[2])):
+        return line
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f" Did you mean {close[0]}?" if close else f" Known: {', '.join(names)}."

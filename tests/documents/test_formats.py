@@ -109,7 +109,7 @@ def test_an_unknown_format_suggests_a_known_one(tmp_path):
 
 
 def test_one_file_of_unknown_format_is_refused_at_once(tmp_path):
-    with pytest.raises(DataError, match=r"corpus\.txt has no known format; give two plain text files"):
+    with pytest.raises(DataError, match=r"corpus\.txt is one plain text, and pairs need two"):
         read_pairs(put(tmp_path, "corpus.txt", "cat\tchat\n"))
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from regard.cli import evaluating, inspecting, preparing, stories, training, translating
-from regard.errors import RegardError
+from regard.errors import RegardError, habit
 
 HELP = "Train, use, measure and inspect sequence models: RNN with attention, Transformer, BERT, GPT."
 GROUPS: dict[str, list[Callable[..., None]]] = {
@@ -106,7 +106,7 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         raise SystemExit(130) from None
     except USAGE_ERROR as error:
-        _end(error.format_message().replace("Value error, ", ""), 2)  # pydantic's words for a choice
+        _end(_usage_message(error), 2)
     except BrokenPipeError:  # the reader of the output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
@@ -124,6 +124,21 @@ def main() -> None:
             if is_out_of_memory(error):
                 _end(OUT_OF_MEMORY, 1)
         raise
+
+
+def _usage_message(error: Any) -> str:
+    """The message of a usage error; for what users of other tools type, with what to type here."""
+    message: str = error.format_message().replace("Value error, ", "")  # pydantic's words for a choice
+    command = error.ctx.info_name if error.ctx is not None else ""
+    if name := getattr(error, "option_name", None):
+        typed = next((word for word in sys.argv if word.startswith(name)), name).partition("=")[0]
+        if advice := habit(command, typed.lstrip("-").replace("_", "-")):
+            return f"{typed} is not an option of {command}.{advice}"
+    if message.startswith("No such command"):
+        return message.partition(".")[0] + "." + (habit("commands", sys.argv[1]) or message.partition(".")[2])
+    if "unexpected extra argument" in message:
+        return f"{message}.{habit('arguments', command)}"
+    return message
 
 
 def _end(message: str, code: int) -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -10,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 
 from regard.config import find_values, load_config, split_folders
-from regard.errors import ConfigError, FolderError
+from regard.errors import ConfigError, DataError, FolderError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -55,6 +56,19 @@ def _check_file(name: str) -> None:
     list_files(name)
 
 
+def _check_lines(name: str) -> None:
+    if len(name.split()) > 1 and not os.path.exists(name):
+        example = f"echo {shlex.quote(name)} | regard translate FOLDER"
+        raise DataError(f"There is no file {name!r}. Give a sentence on standard input: {example}")
+    _check_file(name)
+
+
+def _check_text(name: str) -> None:
+    _check_file(name)
+    if name.lower().endswith(".json"):
+        raise DataError(f"{name} cannot be read as JSON. Give one JSON object per line, in a file that ends in .jsonl")
+
+
 def _check_corpus(text: str) -> None:
     names = text.split(",")[:2] if text.count(",") > 1 else ()  # the command refuses another form
     for name in filter(None, names):
@@ -72,9 +86,9 @@ def _check_system(name: str) -> None:
 
 
 INPUTS: dict[str, Callable[[str], object]] = {
-    **dict.fromkeys(
-        ("FILE", "FILE or -", "TSV", "SOURCE", "TARGET", "SOURCE TARGET", "SOURCE TARGET GOLD"), _check_file
-    ),
+    **dict.fromkeys(("FILE", "TSV", "SOURCE TARGET GOLD"), _check_file),
+    **dict.fromkeys(("SOURCE", "TARGET", "SOURCE TARGET"), _check_text),
+    "FILE or -": _check_lines,
     "SOURCE,TARGET,WEIGHT[,TAG]": _check_corpus,
     "FOLDER": _check_model,
     "A B ...": _check_system,

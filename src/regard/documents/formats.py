@@ -113,7 +113,7 @@ def _find_reader(file: Path, known: str | None) -> Reader:
     known = known or format_of(file) or ("tsv" if str(file) == "-" else None)
     if known is None:
         raise DataError(
-            f"{file} has no known format; give two plain text files, or one file whose name ends in "
+            f"{file} is one plain text, and pairs need two: give SOURCE and TARGET, or one file whose name ends in "
             f"{', '.join(EXTENSIONS)} (or use --format tsv of regard check, in Python format='tsv')"
         )
     return FORMATS[known]
