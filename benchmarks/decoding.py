@@ -66,7 +66,6 @@ def searching(
             results=1,
             length_penalty=1.0,
             coverage_penalty=0.0,
-            diversity_penalty=0.0,
             encoded=encoded,
         )
         return [hypotheses[0] for hypotheses in found]

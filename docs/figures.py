@@ -269,7 +269,7 @@ class Table:
 def tree() -> str:
     trees: list[Tree] = []
     constraints = Constraints(end=5, max_lengths=[4])
-    options = {"length_penalty": 1.0, "coverage_penalty": 0.0, "diversity_penalty": 0.0}
+    options = {"length_penalty": 1.0, "coverage_penalty": 0.0}
     source, first = torch.zeros(1, 1).long(), torch.tensor([0])
     search(Table(), source, first, constraints=constraints, beams=2, results=2, trees=trees, **options)
     parts, before = [label(40, 110, 56, "begin", BLUE)], [(68.0, 110.0)]

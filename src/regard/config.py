@@ -357,8 +357,6 @@ class DecodeConfig:
     """Length penalty: log-probabilities are divided by the length to this power; 0: none, short outputs win."""
     coverage_penalty: float = 0.0
     """Weight of the coverage penalty, for source words that got little attention."""
-    diversity_penalty: float = 0.0
-    """Penalty for tokens that other groups of the beam chose, so that alternatives differ more."""
     max_length_ratio: float = 3.0
     """Maximum length of a translation, as a multiple of the source's tokens; see max_length_extra."""
     max_length_extra: int = 10
@@ -373,16 +371,14 @@ class DecodeConfig:
     """Sample from this many of the most probable tokens; 0: from all."""
     top_p: float = 1.0
     """Nucleus sampling: sample from the most probable tokens whose probabilities sum to this."""
-    min_p: float = 0.0
-    """Sample from tokens with at least this fraction of the highest probability."""
 
     def __post_init__(self) -> None:
         check_types(self)
         check_range(self, "beams", 1, 100)
         check_range(self, "max_length_extra min_length no_repeat_ngram", 0, MAX_OUTPUT)
         check_range(self, "max_length_ratio", 0, MAX_LENGTH_RATIO)
-        check_range(self, "length_penalty coverage_penalty diversity_penalty temperature top_k", 0)
-        check_range(self, "top_p min_p", 0, 1)
+        check_range(self, "length_penalty coverage_penalty temperature top_k", 0)
+        check_range(self, "top_p", 0, 1)
 
 
 @dataclass(frozen=True, kw_only=True)

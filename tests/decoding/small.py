@@ -18,7 +18,7 @@ LENGTHS = (5, 3, 1, 4)
 NAMES = ["transformer", "transformer-rotary", "rnn-additive-input-lstm", "rnn-dot-output-gru", "rnn-none-input-gru",
          "gpt", "gpt-llama"]  # fmt: skip
 FREE: dict[str, Any] = {"end": END, "min_length": 0, "no_repeat_ngram": 0, "forbidden": (PAD, BEGIN)}
-PLAIN: dict[str, Any] = {"length_penalty": 1.0, "coverage_penalty": 0.0, "diversity_penalty": 0.0}
+PLAIN: dict[str, Any] = {"length_penalty": 1.0, "coverage_penalty": 0.0}
 
 
 class Batch:

@@ -7,8 +7,7 @@ import importlib
 import pytest
 import torch
 
-from regard.decoding import Hypothesis, Tree, beam, greedy
-from regard.decoding.beam import _distinct
+from regard.decoding import Tree, beam, greedy
 from regard.errors import InputError
 from tests.decoding.small import END, NAMES, PLAIN, Batch, best, exhaustive, slow_beam
 from tests.models.families import GENERATORS
@@ -99,49 +98,16 @@ def test_hypotheses_are_different_and_the_best_comes_first(name: str) -> None:
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
 
 
-def test_of_duplicate_hypotheses_the_better_is_kept() -> None:
-    def hypothesis(token: int, score: float) -> Hypothesis:
-        return Hypothesis([token], score, score, True, [score, 0.0])
-
-    best, other, again = hypothesis(5, -1.0), hypothesis(6, -2.0), hypothesis(5, -3.0)
-    assert _distinct([again, other, best]) == [best, other]
-
-
-@pytest.mark.parametrize("diversity_penalty", [0.0, 0.7])
 @all_families
-def test_every_hypothesis_of_a_list_has_the_models_log_probability(name: str, diversity_penalty: float) -> None:
+def test_every_hypothesis_of_a_list_has_the_models_log_probability(name: str) -> None:
     batch = Batch(name)
-    options = {**PLAIN, "diversity_penalty": diversity_penalty}
     for row, hypotheses in enumerate(
-        beam(batch.model, *batch.data, constraints=batch.constraints(), beams=4, results=4, **options)
+        beam(batch.model, *batch.data, constraints=batch.constraints(), beams=4, results=4, **PLAIN)
     ):
         for found in hypotheses:
             assert found.log_probability == pytest.approx(batch.log_probability(row, found.tokens), abs=1e-6)
             assert found.score == pytest.approx(found.log_probability / (len(found.tokens) + 1), abs=1e-6)
             assert sum(found.log_probabilities) == pytest.approx(found.log_probability)
-
-
-def test_a_large_diversity_penalty_gives_every_group_another_token() -> None:
-    batch = Batch("transformer")
-    options = {**PLAIN, "diversity_penalty": 1e6}
-    constraints = batch.constraints(min_length=1)
-    for hypotheses in beam(batch.model, *batch.data, constraints=constraints, beams=4, results=4, **options):
-        assert len({h.tokens[0] for h in hypotheses}) == 4
-
-
-def test_with_a_tiny_diversity_penalty_all_groups_find_one_hypothesis() -> None:
-    batch = Batch("transformer")
-    found = beam(
-        batch.model,
-        *batch.data,
-        constraints=batch.constraints(),
-        beams=3,
-        results=3,
-        **{**PLAIN, "diversity_penalty": 1e-12},
-    )
-    assert [[h.tokens for h in hypotheses] for hypotheses in found] == [
-        [h.tokens] for h in greedy(batch.model, *batch.data, constraints=batch.constraints(), length_penalty=1.0)
-    ]
 
 
 def test_a_coverage_penalty_adds_the_logarithm_of_attention_at_most_one() -> None:
@@ -183,12 +149,10 @@ def test_coverage_of_a_model_without_attention_is_refused() -> None:
         )
 
 
-@pytest.mark.parametrize("diversity_penalty", [0.0, 0.7])
-def test_a_tree_leads_to_every_hypothesis(diversity_penalty: float) -> None:
+def test_a_tree_leads_to_every_hypothesis() -> None:
     batch = Batch("transformer")
     trees: list[Tree] = []
-    options = {**PLAIN, "diversity_penalty": diversity_penalty}
-    found = beam(batch.model, *batch.data, constraints=batch.constraints(), beams=3, results=3, trees=trees, **options)
+    found = beam(batch.model, *batch.data, constraints=batch.constraints(), beams=3, results=3, trees=trees, **PLAIN)
     assert len(trees) == len(found)
     for tree, hypotheses in zip(trees, found, strict=True):
         paths = {}

@@ -15,11 +15,10 @@ all_families = pytest.mark.parametrize("name", NAMES)
 def every_search(batch: Batch, constraints: Constraints) -> list[tuple[int, Hypothesis]]:
     """All hypotheses that greedy search, beams, groups and sampling find, each with its sentence."""
     model, data = batch.model, batch.data
-    options = {"temperature": 2.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "length_penalty": 1.0, "seed": 1}
+    options = {"temperature": 2.0, "top_k": 0, "top_p": 1.0, "length_penalty": 1.0, "seed": 1}
     found = [
         [[h] for h in greedy(model, *data, constraints=constraints, length_penalty=1.0)],
         beam(model, *data, constraints=constraints, beams=4, results=4, **PLAIN),
-        beam(model, *data, constraints=constraints, beams=3, results=3, **{**PLAIN, "diversity_penalty": 0.5}),
         sample(model, *data, constraints=constraints, samples=3, **options),
     ]
     return [(row, h) for search in found for row, hypotheses in enumerate(search) for h in hypotheses]

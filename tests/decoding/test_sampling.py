@@ -12,7 +12,7 @@ from regard.decoding.sampling import draw, restrict
 from tests.decoding.small import END, FREE, NAMES, Batch
 
 OPEN: dict[str, Any] = {
-    "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "length_penalty": 1.0, "samples": 2, "seed": 1,
+    "temperature": 1.0, "top_k": 0, "top_p": 1.0, "length_penalty": 1.0, "samples": 2, "seed": 1,
 }  # fmt: skip
 all_families = pytest.mark.parametrize("name", NAMES)
 
@@ -74,9 +74,7 @@ def test_the_samples_of_a_sentence_differ() -> None:
         assert len({tuple(h.tokens) for h in hypotheses}) > 1
 
 
-@pytest.mark.parametrize(
-    "cold", [{"temperature": 0.0}, {"temperature": 1e-6}, {"top_k": 1}, {"top_p": 0.0}, {"min_p": 1.0}]
-)
+@pytest.mark.parametrize("cold", [{"temperature": 0.0}, {"temperature": 1e-6}, {"top_k": 1}, {"top_p": 0.0}])
 @all_families
 def test_without_freedom_sampling_is_greedy(name: str, cold: dict[str, Any]) -> None:
     batch = Batch(name)
@@ -105,8 +103,6 @@ def test_a_samples_log_probability_is_the_models_whatever_the_temperature(name: 
         ({"top_p": 0.4}, [1]),
         ({"top_p": 0.41}, [1, 3]),
         ({"top_p": 0.85}, [0, 1, 3]),
-        ({"min_p": 0.5}, [0, 1, 3]),
-        ({"min_p": 0.51}, [1, 3]),
         ({"top_k": 2, "top_p": 0.6}, [1, 3]),
         ({"top_k": 2, "top_p": 0.55}, [1]),
     ],
@@ -114,7 +110,7 @@ def test_a_samples_log_probability_is_the_models_whatever_the_temperature(name: 
 def test_restrictions_keep_exactly_these_tokens(restriction: dict[str, Any], left: list[int]) -> None:
     # The shares of a restriction are of what the one before it left.
     probabilities = torch.tensor([[0.2, 0.4, 0.04, 0.3, 0.06]], dtype=torch.float64)
-    options = {"top_k": 0, "top_p": 1.0, "min_p": 0.0} | restriction
+    options = {"top_k": 0, "top_p": 1.0} | restriction
     restricted = restrict(probabilities.log() - 1e-9 * torch.arange(5), **options)
     assert restricted[0].isfinite().nonzero().flatten().tolist() == left
 

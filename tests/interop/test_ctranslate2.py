@@ -156,7 +156,6 @@ def test_texts_longer_than_the_positions_are_searched_by_torch(tmp_path: Path) -
     [
         ({"score": "cosine"}, [], "model.score = cosine"),
         ({}, ["decode.coverage_penalty=0.2"], "coverage penalty"),
-        ({}, ["decode.diversity_penalty=0.5"], "no groups"),
         ({"family": "rnn"}, [], "family rnn"),
     ],
 )

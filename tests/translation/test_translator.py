@@ -346,14 +346,6 @@ def test_alternatives_differ_and_come_best_first() -> None:
     assert scores == sorted(scores, reverse=True)
 
 
-def test_a_diversity_penalty_makes_alternatives_differ_more() -> None:
-    def different(values: list[str]) -> int:
-        results = make("rnn", *values).translate(["the old house", "a bird", "the river sees"], alternatives=3)
-        return sum(len({text.text[:1] for text in (each, *each.alternatives)}) for each in results)
-
-    assert different(["decode.diversity_penalty=5"]) > different([])
-
-
 def test_the_torch_engine_can_be_chosen_again(tmp_path: Path) -> None:
     translator = make()
     translator.engine = Fixed("a bird")

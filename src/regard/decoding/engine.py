@@ -104,7 +104,6 @@ class TorchEngine:
                 temperature=settings.temperature,
                 top_k=settings.top_k,
                 top_p=settings.top_p,
-                min_p=settings.min_p,
                 **common,
             )
         elif options.beams == 1:
@@ -116,7 +115,6 @@ class TorchEngine:
                 beams=options.beams,
                 results=options.results,
                 coverage_penalty=settings.coverage_penalty,
-                diversity_penalty=settings.diversity_penalty,
                 trees=trees,
                 **common,
             )

@@ -1,4 +1,4 @@
-"""Sampling: draw tokens from the model's distribution, with temperature, top-k, top-p (nucleus) and min-p.
+"""Sampling: draw tokens from the model's distribution, with temperature, top-k and top-p (nucleus).
 
 R rows (hypotheses), V vocabulary.
 """
@@ -6,7 +6,6 @@ R rows (hypotheses), V vocabulary.
 from __future__ import annotations
 
 import random
-from math import log
 
 import torch
 from torch import Tensor
@@ -28,7 +27,6 @@ def sample(
     temperature: float,
     top_k: int,
     top_p: float,
-    min_p: float,
     length_penalty: float,
     encoded: list[Encoded] | None = None,
 ) -> list[list[Hypothesis]]:
@@ -43,7 +41,7 @@ def sample(
     def choose(scores: Tensor, length: int, sentences: list[int]) -> tuple[Tensor, Tensor]:
         if temperature == 0:
             return most_probable(scores, length, sentences)
-        allowed = restrict(scores / temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+        allowed = restrict(scores / temperature, top_k=top_k, top_p=top_p)
         tokens = draw(allowed, uniform[sentences, :, length].flatten().to(scores.device))
         return scores.gather(1, tokens[:, None])[:, 0], tokens
 
@@ -52,11 +50,11 @@ def sample(
     )
 
 
-def restrict(scores: Tensor, *, top_k: int, top_p: float, min_p: float) -> Tensor:
-    """Set the scores (R, V) of tokens that may not be drawn to -inf, first by top_k, then top_p, then min_p.
+def restrict(scores: Tensor, *, top_k: int, top_p: float) -> Tensor:
+    """Set the scores (R, V) of tokens that may not be drawn to -inf, first by top_k, then by top_p.
 
     top_k keeps the k most probable tokens (0: all). top_p keeps the smallest set of most probable tokens whose
-    probabilities sum to at least top_p. min_p keeps tokens with at least min_p times the highest probability.
+    probabilities sum to at least top_p.
     """
     if 0 < top_k < scores.shape[-1]:
         least = scores.topk(top_k).values[:, -1:]
@@ -67,9 +65,6 @@ def restrict(scores: Tensor, *, top_k: int, top_p: float, min_p: float) -> Tenso
         excess = probabilities.cumsum(-1) - probabilities >= top_p  # the tokens before it already reach top_p
         excess[:, 0] = False
         scores = torch.full_like(scores, NEVER).scatter_(1, places, ordered.masked_fill(excess, NEVER))
-    if min_p > 0:
-        least = scores.amax(-1, keepdim=True) + log(min_p)
-        scores = scores.masked_fill(scores < least, NEVER)
     return scores
 
 

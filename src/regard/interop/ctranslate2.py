@@ -44,8 +44,6 @@ def why_not(model: ModelConfig, decode: DecodeConfig) -> str:
         return f"it does not support model.score = {model.score_name}, only {' and '.join(SCORES)}"
     if decode.coverage_penalty:
         return "its coverage penalty uses one layer, ours all of them: set decode.coverage_penalty=0"
-    if decode.diversity_penalty:
-        return "its beam has no groups: set decode.diversity_penalty=0"
     return ""
 
 

@@ -114,7 +114,7 @@ class Writer:
         def choose(scores: Tensor) -> int:
             if temperature == 0:
                 return int(scores.argmax())
-            allowed = restrict(scores / temperature, top_k=settings.top_k, top_p=top_p, min_p=settings.min_p)
+            allowed = restrict(scores / temperature, top_k=settings.top_k, top_p=top_p)
             return int(draw(allowed, torch.tensor([generator.random()], dtype=torch.float64, device=scores.device)))
 
         return choose
