@@ -14,13 +14,14 @@ import pytest
 from typer.testing import CliRunner
 
 from regard.cli.app import app
+from regard.config import preset, to_json
 from regard.decoding.glossary import Term
 from regard.documents import translate as documents
 from regard.documents.formats import read_pairs
 from regard.documents.inline import join_pieces, split_tags
 from regard.documents.outcome import Outcome
 from regard.documents.translate import translate_file, translate_lines, translate_pieces
-from regard.errors import DataError, FolderError, InputError
+from regard.errors import ConfigError, DataError, FolderError, InputError
 from regard.models import build
 from regard.models.folder import save_model
 from regard.text.tokenizer import Tokenizers
@@ -160,6 +161,68 @@ def test_the_sentences_of_a_divided_unit_stay_where_they_are(tmp_path: Path) -> 
     divided = '<mrk mtype="seg" mid="1">a b.</mrk> <mrk mtype="seg" mid="2">c d.</mrk>'
     data, _ = through(tmp_path, "a.xlf", unit(f"<source>a b. c d.</source><seg-source>{divided}</seg-source>"))
     assert '<mrk mtype="seg" mid="1">B. A</mrk> <mrk mtype="seg" mid="2">D. C</mrk></target>' in data.decode()
+
+
+PARTLY = (
+    "<source>a b. c d.</source><seg-source>"
+    '<mrk mtype="seg" mid="1">a b.</mrk> <mrk mtype="seg" mid="2">c d.</mrk></seg-source>'
+    '<target><mrk mtype="seg" mid="1"><g id="1">fait</g>.</mrk> {}</target>'
+)
+
+
+@pytest.mark.parametrize("second", ["", '<mrk mtype="seg" mid="2"/>'])
+def test_a_partly_translated_unit_gets_the_segments_it_lacks(tmp_path: Path, second: str) -> None:
+    data, _ = through(tmp_path, "a.xlf", unit(PARTLY.format(second)))
+    assert (
+        '<mrk mtype="seg" mid="1"><g id="1">fait</g>.</mrk> <mrk mtype="seg" mid="2">D. C</mrk></target>'
+        in data.decode()
+    )
+    assert pairs(tmp_path, "a.xlf") == [("a b.", "fait."), ("c d.", "D. C")]
+
+
+def test_all_segments_of_a_unit_are_replaced_on_request(tmp_path: Path) -> None:
+    data, _ = through(tmp_path, "a.xlf", unit(PARTLY.format("")), everything=True)
+    assert '<mrk mtype="seg" mid="1">B. A</mrk> <mrk mtype="seg" mid="2">D. C</mrk></target>' in data.decode()
+
+
+def test_a_machine_translation_is_not_approved(tmp_path: Path) -> None:
+    data, _ = through(tmp_path, "a.xlf", unit("<source>a b</source>", ' approved="yes"'))
+    assert '<trans-unit id="1" approved="no">' in data.decode()
+
+
+XLIFF_2 = (
+    '<xliff version="2.0" srcLang="en"{}><file id="f"><unit id="u"><segment{}><source>{}</source></segment></unit>'
+    "</file></xliff>"
+)
+
+
+def test_the_substate_of_xliff_2_goes_with_the_old_state(tmp_path: Path) -> None:
+    text = XLIFF_2.format(' trgLang="fr"', ' state="initial" subState="x:y"', "a b")
+    data, _ = through(tmp_path, "a.xlf", text)
+    assert '<segment state="translated"><source>' in data.decode()
+
+
+def test_xliff_2_without_a_target_language_asks_for_it(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a\.xlf:1: the <xliff> has no trgLang: name both languages, as in"):
+        through(tmp_path, "a.xlf", XLIFF_2.format("", "", "a b"))
+    assert not (tmp_path / "out-a.xlf").exists()
+    data, _ = through(tmp_path, "a.xlf", XLIFF_2.format("", "", "a b"), languages=("en", "fr"))
+    assert b'srcLang="en" trgLang="fr">' in data
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        (
+            'a <sm id="1" translate="no"/>b c<em startRef="1"/> d',
+            '<sm id="1" translate="no"/>b c<em startRef="1"/> D A',
+        ),
+        ('a b <sm id="1" translate="no"/>c d', 'B A <sm id="1" translate="no"/>c d'),
+    ],
+)
+def test_a_marked_span_of_xliff_2_is_not_translated(tmp_path: Path, source: str, target: str) -> None:
+    data, _ = through(tmp_path, "a.xlf", XLIFF_2.format(' trgLang="fr"', "", source))
+    assert f"<target>{target}</target>" in data.decode()
 
 
 def test_xliff_2_has_its_state_on_the_segment(tmp_path: Path) -> None:
@@ -410,6 +473,15 @@ def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
 def test_only_documents_are_translated_in_place(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a document: tmx, xliff, po are translated in place"):
         through(tmp_path, "a.txt", "text")
+
+
+@pytest.mark.parametrize("suffix", [".srt", ".md", ".docx", ".HTML"])
+def test_markup_that_is_not_supported_is_refused(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_text("text")
+    (tmp_path / "config.json").write_text(to_json(preset("transformer-base")))
+    with pytest.raises(ConfigError, match=f"{suffix.lower()} is not supported, its markup would be translated as text"):
+        CliRunner().invoke(app, ["translate", str(tmp_path), str(path)], catch_exceptions=False)
 
 
 def test_a_document_is_not_written_under_a_compressed_name(tmp_path: Path) -> None:

@@ -160,9 +160,14 @@ def _check_trace(trace: Path | None, *inputs: str | Path | None, force: bool) ->
 
 def _is_document(file: str, out: Path | None, *, has_extras: bool) -> bool:
     """Whether a file is a document that is translated in place."""
-    from regard.documents.formats import DOCUMENTS, format_of
+    from regard.documents.formats import DOCUMENTS, UNSUPPORTED, format_of
 
     if format_of(file) not in DOCUMENTS:
+        if UNSUPPORTED.fullmatch(suffix := Path(file).suffix.lower()):
+            raise ConfigError(
+                f"{file}: {suffix} is not supported, its markup would be translated as text: convert it to XLIFF or "
+                "PO, or give plain text (- reads it from standard input)"
+            )
         return False
     if out is None or has_extras:
         problem = "needs --out FILE" if out is None else "has no place for --alternatives or --trace"

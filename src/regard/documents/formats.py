@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -43,6 +44,10 @@ EXTENSIONS = {
     ".po": "po",
     ".pot": "po",
 }
+
+UNSUPPORTED = re.compile(  # markup that would be translated as if it were text
+    r"\.(?:srt|vtt|md|rst|tex|html?|xml|docx?|odt|rtf|pdf|pptx|xlsx|epub|json|ya?ml|properties|strings|resx|arb|ts|csv)"
+)
 
 Parser = Callable[[BinaryIO, str, Languages | None], tuple[str, Iterator[str | Entry]]]
 """Takes a stream, its name and the languages; returns the encoding, and the entries with the text between them."""

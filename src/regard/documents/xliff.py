@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from regard.documents.inline import Piece
@@ -15,6 +14,10 @@ from regard.errors import DataError
 UNITS = ("trans-unit", "segment")  # of version 1.2 and of version 2
 UNTRANSLATED = ("new", "needs-translation", "initial")  # states of a target that is still the source
 REVIEW = {"state": "needs-review-translation", "state-qualifier": "leveraged-mt"}  # of a target in version 1.2
+
+
+Segment = tuple[Element, Element | None]
+"""A source, or a part of it, and its translation."""
 
 
 def parse_xliff(stream: BinaryIO, name: str, languages: Languages | None) -> tuple[str, Iterator[str | Entry]]:
@@ -30,21 +33,35 @@ def _parse_unit(unit: Unit, languages: Languages | None) -> str | Entry:
     source, target = element.find("source"), element.find("target")
     if source is None:
         raise DataError(f"{unit.origin}: a <{element.name}> has no <source>")
-    text = source.text
-    translation = ""
-    if target is not None and target.attributes.get("state", element.attributes.get("state")) not in UNTRANSLATED:
-        translation = target.text
+    is_new = target is None or target.attributes.get("state", element.attributes.get("state")) in UNTRANSLATED
+    done = None if is_new else target
     codes = _declared(unit, source, "source-language", "srcLang"), _declared(unit, target, "target-language", "trgLang")
     agree, swapped = _agree(codes, languages), _agree(codes[::-1], languages)
     not_read = "" if agree or swapped else "units without both languages"
     not_filled = "" if agree else "of other languages"
-    if not text:
+    if not source.text:
         not_filled = "empty"
     elif _inherited(unit, "translate") == "no":
         not_filled = "not to be translated"
-    pair = (text, translation) if agree or not translation else (translation, text)
-    gap = partial(_find_gap, unit, element.find("seg-source") or source, target)
-    return Entry(unit.raw.decode(), unit.origin, [pair], not_read, not_filled, gap)
+    divided = element.find("seg-source") or source
+    segments = [(each.text, translation.text if translation else "") for each, translation in _segments(divided, done)]
+    pairs = [pair if agree or not pair[1] else pair[::-1] for pair in segments if pair[0]]
+
+    def gap(everything: bool) -> Gap:
+        if element.name == "segment" and not (_inherited(unit, "trgLang") or (languages and codes[0])):
+            raise DataError(f"{unit.origin}: the <xliff> has no trgLang: name both languages, as in --languages en,fr")
+        return _find_gap(unit, divided, target, _segments(divided, None if everything else done))
+
+    return Entry(unit.raw.decode(), unit.origin, pairs, not_read, not_filled, gap)
+
+
+def _segments(source: Element, target: Element | None) -> list[Segment]:
+    """A source and its translation, or the segments of both where <mrk mtype="seg"> divides them."""
+    marks = list(_segment_marks(source))
+    done = {} if target is None else {each.attributes.get("mid"): each for each in _segment_marks(target) if each.text}
+    if not marks or (target is not None and target.text and not done):
+        return [(source, target)]
+    return [(mark, done.get(mark.attributes.get("mid"))) for mark in marks]
 
 
 def _with_language(tag: Unit, languages: Languages | None) -> str:
@@ -63,8 +80,8 @@ def _declared(unit: Unit, element: Element | None, *names: str) -> str:
 
 def _inherited(unit: Unit, *names: str) -> str:
     """The value of an attribute of a unit or of the elements around it."""
-    attribute_sets = [unit.element.attributes, *reversed(unit.ancestors)]
-    return next((values[name] for values in attribute_sets for name in names if values.get(name)), "")
+    values = (unit.element.attributes.get(name) or unit.inherited.get(name) for name in names)
+    return next(filter(None, values), "")
 
 
 def _agree(codes: Languages, languages: Languages | None) -> bool:
@@ -74,15 +91,19 @@ def _agree(codes: Languages, languages: Languages | None) -> bool:
     return all(not code or same_language(code, language) for code, language in zip(codes, languages, strict=True))
 
 
-def _find_gap(unit: Unit, source: Element, target: Element | None, everything: bool) -> Gap:
-    """The content of a source; where <mrk mtype="seg"> divides it, each segment, so that it stays in its place."""
-    segments, between = [], []
+def _find_gap(unit: Unit, source: Element, target: Element | None, segments: Sequence[Segment]) -> Gap:
+    """The segments without a translation, and what stands between them."""
+    gaps, between = [], [""]
     position = unit.inside(source)
-    for mark in list(_segment_marks(source)) or [source]:
-        segments.append(list(read_pieces(unit, mark)))
-        between.append(unit.text(position, unit.inside(mark)))
-        position = mark.close
-    between.append(unit.text(position, source.close))
+    for segment, translation in segments:
+        between[-1] += unit.text(position, unit.inside(segment))
+        position = segment.close
+        if translation is not None and translation.text:
+            between[-1] += unit.text(unit.inside(translation), translation.close)
+        else:
+            gaps.append(list(read_pieces(unit, segment)))
+            between.append("")
+    between[-1] += unit.text(position, source.close)
 
     def write(translations: list[list[Piece]]) -> str:
         parts = zip(between, [*map(write_pieces, translations), ""], strict=True)
@@ -96,12 +117,13 @@ def _find_gap(unit: Unit, source: Element, target: Element | None, everything: b
         indent = unit.indentation(source) if target is None else ""
         tag = with_attributes(tag, REVIEW) if first_version else tag
         edits = [(start, end, f"{indent}{tag}{body}</{unit.prefix}target>")]
-        if not first_version:
+        if not first_version or unit.element.attributes.get("approved") == "yes":
             opening = unit.inside(unit.element)
-            edits.append((0, opening, with_attributes(unit.text(0, opening), {"state": "translated"})))
+            values = {"approved": "no"} if first_version else {"state": "translated", "subState": None}
+            edits.append((0, opening, with_attributes(unit.text(0, opening), values)))
         return unit.edited(*edits)
 
-    return Gap(segments, write)
+    return Gap(gaps, write)
 
 
 def _segment_marks(element: Element) -> Iterator[Element]:

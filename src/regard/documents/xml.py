@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -86,11 +86,12 @@ class Element:
 
 
 class Unit(NamedTuple):
-    """An element with its source text and the attributes of its ancestors; or a start tag alone."""
+    """An element with its source text; or a start tag alone."""
 
     element: Element
     raw: bytes
-    ancestors: list[dict[str, str]]
+    inherited: dict[str, str]
+    """The attributes of the elements around it; the inner ones count."""
     origin: Origin
     prefix: str
     """The namespace prefix of the format, such as `x:`."""
@@ -172,7 +173,7 @@ class _Parser:
         self.buffer, self.base = b"", 0  # the text of the last chunks, and its position in the file
         self.done = 0  # bytes of the buffer that belong to a part
         self.parts: list[str | Unit] = []
-        self.ancestors: list[dict[str, str]] = []
+        self.ancestors: list[dict[str, str]] = []  # each with the attributes of those around it
         self.open: list[Element] = []  # elements of the unit
         self.prefix = ""
         self.unit_line = 0
@@ -205,6 +206,10 @@ class _Parser:
         parts, self.parts = self.parts, []
         return parts
 
+    @property
+    def _inherited(self) -> dict[str, str]:
+        return self.ancestors[-1] if self.ancestors else {}
+
     def _take(self, end: int) -> bytes:
         """The text of the part up to a position."""
         raw = self.buffer[self.done : self.done + end]
@@ -217,7 +222,7 @@ class _Parser:
 
     def _add_unit(self, element: Element, end: int) -> None:
         origin = Origin(self.name, self.unit_line)
-        self.parts.append(Unit(element, self._take(end), list(self.ancestors), origin, self.prefix))
+        self.parts.append(Unit(element, self._take(end), self._inherited, origin, self.prefix))
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         if not self.ancestors:
@@ -245,7 +250,7 @@ class _Parser:
             return
         if name in self.tags:
             self._add_unit(Element(name, attributes, 0, 0, []), tag_end(self.buffer, self.done) - self.done)
-        self.ancestors.append(attributes)
+        self.ancestors.append({**self._inherited, **attributes})
 
     def _end(self, name: str) -> None:
         if not self.open:
@@ -273,11 +278,13 @@ class _Parser:
         )
 
 
-def with_attributes(tag: str, values: dict[str, str]) -> str:
-    """A start tag with some attributes set and the others unchanged."""
+def with_attributes(tag: str, values: Mapping[str, str | None]) -> str:
+    """A start tag with some attributes set, or removed where the value is None, and the others unchanged."""
     for name, value in values.items():
         old = re.search(rf"""\s{name}\s*=\s*("[^"]*"|'[^']*')""", tag)
-        if old is not None:
+        if value is None:
+            tag = tag if old is None else tag[: old.start()] + tag[old.end() :]
+        elif old is not None:
             tag = tag[: old.start(1)] + quoteattr(value) + tag[old.end(1) :]
         else:
             end = len(tag) - (2 if tag.endswith("/>") else 1)
@@ -293,15 +300,24 @@ def write_pieces(pieces: Sequence[Piece]) -> str:
 def read_pieces(unit: Unit, element: Element) -> Iterator[Piece]:
     """The words and tags inside an element; a CDATA section is text."""
     text = ""
-    for child in [*element.children, None]:
+    children = iter([*element.children, None])
+    for child in children:
         if isinstance(child, str):
             text += child
             continue
         for piece in split_tags(text):
             yield piece if isinstance(piece, str) else piece._replace(raw=escape(piece.raw))
         text = ""
-        if child is not None:
+        if child is not None and child.name == "sm" and child.attributes.get("translate") == "no":
+            end = next((each for each in children if _ends(each, child)), None)
+            yield Tag(unit.text(child.start, unit.end(end) if isinstance(end, Element) else element.close))
+        elif child is not None:
             yield from _element_pieces(unit, child)
+
+
+def _ends(child: Element | str | None, start: Element) -> bool:
+    """Whether it is the <em> of an <sm>."""
+    return isinstance(child, Element) and child.attributes.get("startRef") == start.attributes.get("id")
 
 
 def _element_pieces(unit: Unit, element: Element) -> Iterator[Piece]:
