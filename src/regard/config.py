@@ -476,8 +476,8 @@ def check_types(config: Any) -> None:
     section = _section_name(config)
     for name, hint in get_type_hints(type(config)).items():
         value = getattr(config, name)
-        if type(value) is int and abs(value) >= 2**63:
-            raise ConfigError(f"{section}.{name} is too large: numbers are below 2^63")
+        if type(value) is int and abs(value) > 2**64:
+            raise ConfigError(f"{section}.{name} is too large: whole numbers are at most 2^64")
         if get_origin(hint) is Literal:
             if value not in get_args(hint):
                 message = f"{section}.{name} ({value}) must be one of {', '.join(get_args(hint))}."

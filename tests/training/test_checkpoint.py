@@ -211,6 +211,7 @@ def test_a_size_that_the_weights_cannot_have_is_refused_before_the_model_is_buil
 
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
+    (tmp_path / "run").mkdir()
     save_checkpoint(tmp_path / "run", 1, groups(1), {})
     (tmp_path / "run" / "config.json").write_text("{}")
     for name, says in {

@@ -18,18 +18,20 @@ import pytest
 import torch
 
 from regard import folders
-from regard.errors import RequestError, RunError
+from regard.errors import FolderError, RequestError, RunError
+from regard.text.tokenizer import Tokenizer, Tokenizers
 from regard.training.checkpoint import checkpoints, latest_checkpoint
 from regard.training.data import Files
 from regard.training.distributed import Runtime
 from regard.training.events import Event, UpdateEvent
 from regard.training.journal import read
 from regard.training.loop import Training
+from regard.training.observers import Board
 from regard.training.request import Request
 from regard.training.train import run
 from regard.translation.translator import Translator
 from tests.conftest import mounted
-from tests.training.runs import ignore, make_config, make_training, no_validation, write_corpus
+from tests.training.runs import ignore, learned, make_config, make_training, no_validation, write_corpus
 
 ALONE = Runtime(torch.device("cpu"), 0, 1)
 
@@ -393,6 +395,45 @@ def test_a_journal_on_a_full_disk_is_an_error_of_one_line(corpus: Path, small_di
 
     with pytest.raises(RunError, match=r"journal\.jsonl could not be written: the disk is full"):
         training.run(no_validation, fill)
+
+
+def test_a_full_disk_while_the_tokenizer_is_saved_is_one_line_and_leaves_no_part_of_it(
+    corpus: Path, tiny_disk: Path
+) -> None:
+    tokenizer = learned(corpus)
+    huge = Tokenizer(tokenizer.text + " " * 2**20)
+    with pytest.raises(RunError, match=r"tokenizer\.json could not be written: the disk is full"):
+        Tokenizers(huge, huge).save(tiny_disk)
+    assert list(tiny_disk.iterdir()) == []
+
+
+def test_a_run_whose_folder_is_deleted_ends_with_one_line_and_does_not_create_it_again(
+    corpus: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    training = make_training(out, corpus, make_config("transformer", save_every=2, updates=8))
+
+    def delete(event: Event) -> None:
+        shutil.rmtree(out, ignore_errors=True)
+
+    with pytest.raises(RunError, match=r"out/.* cannot be written: there is no such file or folder"):
+        training.run(no_validation, delete)
+    assert not out.exists()
+
+
+def test_tensorboard_files_that_cannot_be_written_are_an_error_without_traceback(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def write() -> None:
+        with Board(tmp_path / "out", 0) as board:
+            shutil.rmtree(tmp_path / "out")
+            while True:
+                board.observe(UpdateEvent(1, 1.0, 1.0, 1.0, 1, 0))
+
+    with pytest.raises(FolderError, match="tensorboard cannot be written"):
+        write()
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused(corpus: Path, unwritable: Path) -> None:

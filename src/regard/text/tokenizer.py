@@ -21,7 +21,7 @@ from tokenizers import Tokenizer as Engine
 
 from regard.config import TokenizerKind
 from regard.errors import ConfigError, FolderError, InputError
-from regard.folders import parse_json, read_bounded
+from regard.folders import parse_json, read_bounded, write_file
 from regard.text.sentences import text_problem
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
@@ -93,10 +93,6 @@ class Tokenizer:
             return cls(data.decode())
         except ValueError as error:
             raise FolderError(f"{path}: {error}") from error
-
-    def save(self, path: Path) -> None:
-        """Write `tokenizer.json`."""
-        path.write_text(self.text, encoding="utf-8")
 
     @property
     def fingerprint(self) -> str:
@@ -218,15 +214,18 @@ class Tokenizers(NamedTuple):
         """A hash of both tokenizers."""
         return fingerprint_of(self)
 
-    def save(self, folder: Path) -> None:
-        """Write `tokenizer.json`, and a second file if the target has its own tokenizer.
+    def files(self) -> dict[str, str]:
+        """The text of `tokenizer.json`, and of a second file if the target has its own tokenizer.
 
         `AutoTokenizer.from_pretrained(folder)` of `transformers` reads the first and gives the same ids.
         """
-        self.source.save(folder / SOURCE_FILE)
-        (folder / TRANSFORMERS_FILE).write_text(json.dumps(TRANSFORMERS_CONFIG, indent=2) + "\n", encoding="utf-8")
-        if not self.shared:
-            self.target.save(folder / TARGET_FILE)
+        files = {SOURCE_FILE: self.source.text, TRANSFORMERS_FILE: json.dumps(TRANSFORMERS_CONFIG, indent=2) + "\n"}
+        return files if self.shared else {**files, TARGET_FILE: self.target.text}
+
+    def save(self, folder: Path) -> None:
+        """Write the files."""
+        for name, text in self.files().items():
+            write_file(folder / name, text, force=True)
 
     @classmethod
     def load(cls, folder: Path) -> Tokenizers:

@@ -73,6 +73,8 @@ def save_checkpoint(
         with clear_os_errors(path):
             _write_shards(None, tensors, writers)
         return path
+    with clear_os_errors(path):
+        path.parent.mkdir(exist_ok=True)  # fails if the folder of the run was deleted
     with folders.atomic_folder(path, force=True) as new:
         if writers is not None:
             _write_shards(new, tensors, writers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -71,6 +72,10 @@ class Board:
 
     def observe(self, event: Event) -> None:
         """Write the numbers of an update or a validation."""
+        with folders.clear_os_errors(self._folder):
+            self._write(event)
+
+    def _write(self, event: Event) -> None:
         values: dict[str, float] = {}
         if isinstance(event, UpdateEvent):
             self._tokens += event.tokens
@@ -93,10 +98,18 @@ class Board:
             self._writer.flush()
 
     def __enter__(self) -> Board:
+        self._excepthook, threading.excepthook = threading.excepthook, self._ignore_os_error
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._writer.close()
+        with folders.clear_os_errors(self._folder):
+            self._writer.close()
+        threading.excepthook = self._excepthook
+
+    def _ignore_os_error(self, error: threading.ExceptHookArgs) -> None:
+        """Print no traceback of TensorBoard's thread: its error is raised by the next call."""
+        if not issubclass(error.exc_type, OSError):
+            self._excepthook(error)
 
 
 class Statistics:

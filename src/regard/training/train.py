@@ -28,7 +28,6 @@ from regard.models import build
 from regard.models.folder import MODEL, VALIDATION, copy_weights, save_model
 from regard.models.lora import merge_lora
 from regard.results import Report, Table
-from regard.text.tokenizer import FILES as TOKENIZER_FILES
 from regard.text.tokenizer import Tokenizers
 from regard.training import journal
 from regard.training.card import SCORE_NAMES, model_card
@@ -389,7 +388,7 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
     files: dict[str, bytes | str] = {quality.CALIBRATION_FILE: calibration.as_text()} if calibration else {}
     if pairs := valid_set.first_pairs():
         files[VALIDATION] = pairs
-    files |= {name: (out / name).read_bytes() for name in TOKENIZER_FILES if (out / name).exists()}
+    files |= training.data.tokenizers.files()
     if config.train.minutes:
         settings = dataclasses.replace(config.train, updates=training.progress.update)
         config = dataclasses.replace(config, train=settings)
