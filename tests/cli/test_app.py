@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -183,6 +184,27 @@ def test_an_error_caused_by_a_signal_exits_with_the_signal(monkeypatch: pytest.M
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "runs/a"), "runs/a: No space left on device"),
+        (OSError(errno.EIO, "Input/output error"), "Input/output error"),
+        (MemoryError(), "out of memory: end other programs"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"), "out of memory"),
+        (RecursionError("maximum recursion depth exceeded"), "RecursionError: maximum recursion depth exceeded"),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), "UnicodeDecodeError: 'utf-8' codec"),
+        (KeyError("a\nb"), "REGARD_DEBUG=1 shows in full: KeyError"),
+    ],
+    ids=repr,
+)
+def test_no_error_shows_a_traceback(error: Exception, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "command_line", lambda: mock.Mock(side_effect=error))
+    done = regard("count", "gpt2")
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

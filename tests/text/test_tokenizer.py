@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.config import TextConfig, preset, to_json
-from regard.errors import ConfigError, FolderError, InputError
+from regard.errors import ConfigError, FolderError, InputError, RunError
 from regard.text.tokenizer import (
     DROPOUT_TABLES,
     END,
@@ -268,6 +269,13 @@ def test_separate_tokenizers_are_saved_and_loaded(tmp_path: Path) -> None:
     sides = train_pair(shared=False)
     sides.save(tmp_path)
     assert Tokenizers.load(tmp_path).fingerprint == sides.fingerprint
+
+
+def test_a_full_disk_is_named_with_the_file(tiny_disk: Path) -> None:
+    with suppress(OSError):
+        (tiny_disk / "rest").write_bytes(bytes(2**20))
+    with pytest.raises(RunError, match=r"tokenizer\.json could not be written: the disk is full"):
+        train_pair(shared=True).save(tiny_disk)
 
 
 def test_shared_tokenizers_are_one_object(tmp_path: Path) -> None:

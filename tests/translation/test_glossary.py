@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.config import Config
+from regard.decoding import glossary
 from regard.decoding.glossary import (
     Glossary,
     Match,
@@ -197,9 +198,20 @@ def test_a_line_without_a_term_is_refused_with_its_number(tmp_path: Path, line: 
         Glossary.read(path, None)
 
 
-def test_an_invalid_pattern_is_refused() -> None:
+@pytest.mark.parametrize("pattern", ["(", "[a-", "a{99999999999999999999}", "(" * 2000 + ")" * 2000])
+def test_a_pattern_that_cannot_be_compiled_is_named(pattern: str) -> None:
     with pytest.raises(InputError, match="is not a regular expression"):
-        Glossary.make((), ["/(/"])
+        Glossary.make(keep=[f"/{pattern}/"])
+
+
+def test_a_pattern_that_backtracks_without_end_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(glossary, "PATTERN_SECONDS", 0.1)
+    with pytest.raises(InputError, match=r"the regular expression /\(a\|aa\)\+\$/ is too slow"):
+        Glossary.make(keep=["/(a|aa)+$/"]).find("a" * 100 + "!")
+
+
+def test_nested_repetition_does_not_hang() -> None:
+    assert Glossary.make(keep=["/(a+)+$/"]).find("a" * 100 + "!") == []
 
 
 # Placing.

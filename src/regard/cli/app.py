@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from regard.cli import evaluating, inspecting, preparing, stories, training, translating
+from regard.cli import evaluating, inspecting, preparing, stories, tables, training, translating
 from regard.errors import RegardError, habit
 
 HELP = "Train, use, measure and inspect sequence models: RNN with attention, Transformer, BERT, GPT."
@@ -35,7 +35,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from regard import __version__
 
-        print(f"regard {__version__}")
+        tables.write(f"regard {__version__}")
         raise typer.Exit
 
 
@@ -95,7 +95,7 @@ def stop(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Run the program. A RegardError prints one line and sets the exit code; REGARD_DEBUG=1 shows the traceback."""
+    """Run the program. An error prints one line and sets the exit code; REGARD_DEBUG=1 shows the traceback."""
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:  # a shell's background job ignores Ctrl-C
             signal.signal(number, stop)
@@ -116,14 +116,23 @@ def main() -> None:
             raise SystemExit(128 + (signals or [signal.SIGINT])[0]) from None
         if os.environ.get("REGARD_DEBUG"):
             raise
-        if isinstance(error, RegardError):
-            _end(str(error), error.exit_code)
-        if "torch" in sys.modules:
-            from regard.memory import is_out_of_memory
+        _end(_message(error), error.exit_code if isinstance(error, RegardError) else 1)
 
-            if is_out_of_memory(error):
-                _end(OUT_OF_MEMORY, 1)
-        raise
+
+def _message(error: Exception) -> str:
+    """One line for any error."""
+    if isinstance(error, RegardError):
+        return str(error)
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):  # torch's words
+        return "out of memory: end other programs, or use a smaller model or batch"
+    if "torch" in sys.modules:
+        from regard.memory import is_out_of_memory
+
+        if is_out_of_memory(error):
+            return OUT_OF_MEMORY
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return f"an unexpected error, which REGARD_DEBUG=1 shows in full: {type(error).__name__}: {error}"
 
 
 def _usage_message(error: Any) -> str:
@@ -143,5 +152,5 @@ def _usage_message(error: Any) -> str:
 
 def _end(message: str, code: int) -> NoReturn:
     if message:  # a usage error has none if the help was shown
-        print(f"regard: {message}", file=sys.stderr)
+        tables.say("regard: " + message.replace("\n", "\\n"))
     raise SystemExit(code) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from contextlib import ExitStack
 from pathlib import Path
@@ -82,10 +81,10 @@ def explain(
         )
         view.save(out, force=force)
     for message in [*(warning.message for warning in view.warnings), *(warning.message for warning in missing_fonts)]:
-        print(f"regard: {message}", file=sys.stderr)
+        tables.say(f"regard: {message}")
     if as_json:
         return tables.print_json({"out": str(out), **view.to_dict()})
-    return print(*filter(None, [view.trace.target.text, out]), sep="\n")
+    return tables.write("\n".join(map(str, filter(None, [view.trace.target.text, out]))))
 
 
 @examples(
@@ -142,7 +141,7 @@ def align(
             nonlocal pairs
             pairs += 1
             if file is None:
-                print(pharaoh(alignment), flush=True)
+                tables.write(pharaoh(alignment))
             else:
                 file.write(f"{pharaoh(alignment)}\n".encode())
             progress(pairs, None)
@@ -166,12 +165,12 @@ def align(
     if hypothesis is not None:
         return tables.show(result, as_json=as_json)
     for message in result.messages:
-        print(message, file=sys.stderr)
+        tables.say(message)
     if as_json:
-        return print(result.to_json())
+        return tables.write(result.to_json())
     for reason, number in result.left_out.items():
-        print(f"{number:,} pairs have no alignment: {reason}", file=sys.stderr)
-    return print(result.counts, file=sys.stderr) if result.counts is not None else None
+        tables.say(f"{number:,} pairs have no alignment: {reason}")
+    return tables.say(result.counts) if result.counts is not None else None
 
 
 def _number(text: str | None) -> int | str | None:

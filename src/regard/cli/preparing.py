@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any, Literal
 
 import typer
@@ -66,8 +65,8 @@ def check(
     if report is not None:
         result.save(report, force=force)
     if result.skipped:
-        print(left_out(result.skipped), file=sys.stderr)
-    print(result.to_json() if as_json else result)
+        tables.say(left_out(result.skipped))
+    tables.write(result.to_json() if as_json else tables.printable(result))
     raise typer.Exit(1 if result.verdict == "unfit" else 0)
 
 
@@ -173,10 +172,10 @@ def data_get(
     else:
         with tables.progress_bars(downloads=True) as progress:
             paths = catalog.get(name, out, force=force, progress=progress)
-    print(f"licence: {entry.licence}; source: {entry.source}", file=sys.stderr)
+    tables.say(f"licence: {entry.licence}; source: {entry.source}")
     if as_json:
         return tables.print_json({"name": name, "files": [str(path) for path in paths]})
-    return print(*paths, sep="\n")
+    return tables.write("\n".join(map(str, paths)))
 
 
 @data.command("clean")
@@ -189,4 +188,4 @@ def data_clean(
     from regard.corpora.cache import clean_cache
 
     report = clean_cache(dry_run=dry_run)
-    print(report.to_json() if as_json else report)
+    tables.write(report.to_json() if as_json else tables.printable(report))

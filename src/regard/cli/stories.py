@@ -88,24 +88,19 @@ def lineage(
                 seeds=seeds,
                 device=find_device(device),
                 sizes=sizes,
-                say=say,
+                say=tables.say,
                 show=show,
             )
     except (KeyboardInterrupt, SystemExit):  # Ctrl-C and SIGTERM
-        say(STOPPED)
+        tables.say(STOPPED)
         raise
     if as_json:
         return tables.print_json(results)
     for verdict in results["verdicts"]:
         claim = "as the papers say" if verdict["holds"] else "not as the papers say"
         scores = f"BLEU {verdict['first']:.1f} on short, {verdict['last']:.1f} on long sentences"
-        say(f"{verdict['name']:>13}: {scores} ({claim})")
-    return say(f"open {out / 'index.html'} in a browser")
-
-
-def say(line: str) -> None:
-    """Print a line on standard error."""
-    print(line, file=sys.stderr, flush=True)
+        tables.say(f"{verdict['name']:>13}: {scores} ({claim})")
+    return tables.say(f"open {out / 'index.html'} in a browser")
 
 
 @contextmanager
@@ -118,7 +113,7 @@ def racing() -> Iterator[Callable[[Sequence[tuple[Racer, str]], int], None]]:
             for racer, state in racers:
                 name = f"{racer.name} {racer.seed}"
                 if not sys.stderr.isatty() and states.get(name, "waiting") != state:
-                    say(f"{name}: {state}")
+                    tables.say(f"{name}: {state}")
                 states[name] = state
                 show_bar(name, updates if state == "finished" else racer.update, updates, state)
 

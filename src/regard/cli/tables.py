@@ -1,8 +1,12 @@
-"""The terminal: results as tables or JSON, and progress bars; `rich` is imported only when it is needed."""
+"""The terminal: messages, results as tables or JSON, and progress bars; `rich` is imported only when it is needed.
+
+Every print of the command line is here, so that no text of a user or a file controls the terminal.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,16 +21,42 @@ if TYPE_CHECKING:
 
 NARROW_TERMINAL = 64  # columns; narrower terminals get less padding in tables
 
+MAX_LINE = 2000  # characters of a line of a message or a table
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters but tab and newline, and those that reverse the direction of writing."""
+
+
+def escape(text: str) -> str:
+    """The text with control characters as escapes, such as \\u001b."""
+    return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def printable(text: object) -> str:
+    """A message without control characters, its long lines cut in the middle."""
+    lines = str(text).split("\n")
+    tail = MAX_LINE // 4
+    return escape("\n".join(x if len(x) <= MAX_LINE else f"{x[: MAX_LINE - tail]} ... {x[-tail:]}" for x in lines))
+
+
+def say(message: object) -> None:
+    """Print a message on standard error."""
+    print(printable(message), file=sys.stderr, flush=True)
+
+
+def write(data: object, end: str = "\n") -> None:
+    """Print data on standard output: exactly, except that a terminal gets no control characters."""
+    print(escape(str(data)) if sys.stdout.isatty() else data, end=end, flush=True)
+
 
 def print_json(values: Mapping[str, Any]) -> None:
     """Print one JSON object."""
-    print(json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False))
+    write(json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def show(report: Report, values: Mapping[str, Any] | None = None, *, as_json: bool) -> None:
     """Print a result as JSON (`values`, by default `to_dict()`) or as tables; its messages go to standard error."""
     for message in report.messages:
-        print(message, file=sys.stderr)
+        say(message)
     return print_json(values or report.to_dict()) if as_json else print_tables(report.tables())
 
 
@@ -41,13 +71,13 @@ def print_tables(tables: Sequence[Table], justify: Literal["left", "right"] = "r
         if number:
             console.print()
         if plain.title:
-            console.print(Text(plain.title, "bold"))
+            console.print(Text(printable(plain.title), "bold"))
         narrow = console.width < NARROW_TERMINAL
         table = rich_table.Table(box=None, pad_edge=False, collapse_padding=narrow, show_header=any(plain.columns))
         for column, name in enumerate(plain.columns):
-            table.add_column(Text(name, "dim"), justify=justify if column else "left", overflow="fold")
+            table.add_column(Text(printable(name), "dim"), justify=justify if column else "left", overflow="fold")
         for row in plain.rows:
-            table.add_row(*map(Text, row))
+            table.add_row(*(Text(printable(cell)) for cell in row))
         console.print(table)
 
 
@@ -75,8 +105,10 @@ def progress_bars(*, downloads: bool = False) -> Iterator[Callable[..., None]]:
 
     console = Console(stderr=True)
     counts = [progress.DownloadColumn()] if downloads else [progress.MofNCompleteColumn()]
-    notes = [progress.TransferSpeedColumn()] if downloads else [progress.TextColumn("{task.fields[note]}")]
-    columns = progress.TextColumn("{task.description}"), progress.BarColumn(), *counts, *notes
+    notes = (
+        [progress.TransferSpeedColumn()] if downloads else [progress.TextColumn("{task.fields[note]}", markup=False)]
+    )
+    columns = progress.TextColumn("{task.description}", markup=False), progress.BarColumn(), *counts, *notes
     start = perf_counter()
     with progress.Progress(
         *columns, progress.TimeRemainingColumn(), console=console, disable=not console.is_terminal, transient=True
@@ -85,7 +117,7 @@ def progress_bars(*, downloads: bool = False) -> Iterator[Callable[..., None]]:
 
         def update(name: str, done: int, total: int | None, note: str = "") -> None:
             if name not in tasks:
-                tasks[name] = bars.add_task(name, total=total, note="")
+                tasks[name] = bars.add_task(printable(name), total=total, note="")
             rate = f"{done / max(perf_counter() - start, 1e-3):,.0f} per second"
             bars.update(tasks[name], completed=done, total=total, note=note or rate)
 

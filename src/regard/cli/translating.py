@@ -108,13 +108,11 @@ def translate(
     if engine == "ctranslate2":
         from regard.evaluation.precision import use_ctranslate2
 
-        use_ctranslate2(
-            translator, precision, folder, token_scores="confidence" in names, say=partial(print, file=sys.stderr)
-        )
+        use_ctranslate2(translator, precision, folder, token_scores="confidence" in names, say=tables.say)
     else:
         translator.use(engine, precision, folder)
     if precision == "bf16" and (slow := bf16_warning(translator.device.type)):
-        print(f"regard: {slow}", file=sys.stderr)
+        tables.say(f"regard: {slow}")
     options: dict[str, Any] = {
         "beams": beams,
         "seed": seed if sample else None,
@@ -187,7 +185,7 @@ def _translate_document(
     _print_outcome(outcome, file, "it is left as it was", "")
     kept = f"; kept {outcome.kept:,} that had a translation" if outcome.kept else ""
     skipped = f"; {left_out(outcome.skipped)}" if outcome.skipped else ""
-    print(f"{out}: translated {outcome.translated:,}{kept}{skipped}", file=sys.stderr)
+    tables.say(f"{out}: translated {outcome.translated:,}{kept}{skipped}")
     counts = {"translated": outcome.translated, "kept": outcome.kept, "left_out": dict(outcome.skipped)}
     return outcome, {**counts, "unaligned": outcome.unaligned}
 
@@ -200,24 +198,24 @@ def _print_outcome(outcome: Outcome, file: str, consequence: str, place: str) ->
     _print_failed(outcome.failed, file, consequence)
     if outcome.split:
         lines = f"{outcome.split:,} line{'s' * (outcome.split != 1)}"
-        print(f"{lines} had a sentence that was too long for the model and was split", file=sys.stderr)
+        tables.say(f"{lines} had a sentence that was too long for the model and was split")
     for where, term in outcome.missing.first:
-        print(f"regard: glossary: term {term} not placed in {place}{where}", file=sys.stderr)
+        tables.say(f"regard: glossary: term {term} not placed in {place}{where}")
     if total := outcome.terms.total():
         counts = ", ".join(f"{count:,} {status}" for status, count in outcome.terms.items())
-        print(f"glossary: {total:,} term{'s' * (total != 1)}: {counts}", file=sys.stderr)
+        tables.say(f"glossary: {total:,} term{'s' * (total != 1)}: {counts}")
     if texts := outcome.unaligned:
         tags = f"in {texts:,} text{'s' * (texts != 1)} tags are placed in proportion to the length"
-        print(f"regard: this model has no attention to align words by: {tags}; check them", file=sys.stderr)
+        tables.say(f"regard: this model has no attention to align words by: {tags}; check them")
 
 
 def _print_failed(failed: Problems, file: str, consequence: str) -> None:
     from regard.text.files import display_name
 
     for line, problem in failed.first:
-        print(f"regard: {display_name(file)}:{line}: {problem}; {consequence}", file=sys.stderr)
+        tables.say(f"regard: {display_name(file)}:{line}: {problem}; {consequence}")
     if more := failed.count - len(failed.first):
-        print(f"regard: and {more:,} more such line{'s' * (more != 1)}", file=sys.stderr)
+        tables.say(f"regard: and {more:,} more such line{'s' * (more != 1)}")
 
 
 def _failures(failed: Problems) -> dict[str, Any]:
@@ -273,7 +271,7 @@ def _translate_lines(
         (result,) = translate(iter([first_text]), trace=True)
         next(iter(result.parts), result).draw(trace, force=force)
     elif trace is not None:
-        print(f"regard: no line was translated, so there is nothing to draw in {trace}", file=sys.stderr)
+        tables.say(f"regard: no line was translated, so there is nothing to draw in {trace}")
 
 
 @contextmanager
@@ -282,7 +280,7 @@ def _output(out: Path | None, *, force: bool) -> Iterator[Callable[[str], object
     from regard.folders import atomic_file
 
     if out is None:
-        yield partial(print, flush=True)
+        yield tables.write
         return
     with atomic_file(out, force=force) as file:
         yield lambda line: file.write(line.encode() + b"\n")
@@ -333,10 +331,10 @@ def generate(
     if as_json:
         return tables.print_json({"prompt": prompt, **writer.generate(prompt, **options)._asdict(), "seed": seed})
     stream = writer.stream(prompt, **options)
-    print(prompt, end="")
+    tables.write(prompt, end="")
     for token in stream:
-        print(token.text, end="", flush=True)
-    return print()
+        tables.write(token.text, end="")
+    return tables.write("")
 
 
 @examples(
@@ -357,11 +355,11 @@ def fill(
     if as_json:
         gaps = [[guess._asdict() for guess in guesses] for guesses in filled.gaps]
         return tables.print_json({"text": filled.text, "gaps": gaps})
-    print(filled.text)
+    tables.write(filled.text)
     for number, guesses in enumerate(filled.gaps, 1):
-        print(f"\ngap {number}" if len(filled.gaps) > 1 else "")
+        tables.write(f"\ngap {number}" if len(filled.gaps) > 1 else "")
         for guess in guesses:
-            print(f"{guess.probability:7.1%}  {guess.text}")
+            tables.write(f"{guess.probability:7.1%}  {guess.text}")
     return None
 
 

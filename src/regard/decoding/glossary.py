@@ -9,15 +9,15 @@ lacks a term, the term replaces the words that attended most to the term's sourc
 from __future__ import annotations
 
 import functools
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import regex
 import torch
 from torch import Tensor
 
@@ -31,6 +31,7 @@ SIMILAR_ATTENTION = 0.8  # of the best word's attention: words that attend as mu
 NEIGHBOUR_ATTENTION = 0.5  # of a neighbour on a term's source, to be replaced together with the best word
 WORD_ATTENTION = 0.25  # of a neighbour on one word of the term, to be replaced together with the best word
 MAX_FUNCTION_WORD = 3  # maximum letters of an article or a preposition
+PATTERN_SECONDS = 2  # for a regular expression in one text
 OPENING = "'’([{«“-/¿¡"  # after these a word begins without a space
 BEFORE_CAPITALS = ".!?…:>" + OPENING  # after these a sentence may begin; > ends a tag
 
@@ -98,8 +99,8 @@ class Glossary:
     """Terms of the source language with their forms in the target language, and words that are copied."""
 
     terms: Mapping[Key, tuple[str, ...]]
-    patterns: tuple[re.Pattern[str], ...]
-    """Regular expressions of text to copy."""
+    patterns: tuple[regex.Pattern[str], ...]
+    """Regular expressions of text to copy; unlike re, the library regex can limit their time."""
     copied: frozenset[Key]
     ignore_case: bool
     """Whether to ignore case in terms; copied words always have to match in case."""
@@ -119,9 +120,10 @@ class Glossary:
         for word in keep:
             if len(word) > 2 and word[0] == word[-1] == "/":
                 try:
-                    patterns.append(re.compile(word[1:-1]))
-                except re.error as error:
-                    raise InputError(f"{word} is not a regular expression: {error}") from error
+                    patterns.append(regex.compile(word[1:-1]))
+                except (regex.error, RecursionError) as error:
+                    reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+                    raise InputError(f"{word[:100]} is not a regular expression: {reason}") from error
             else:
                 words.append(_key(word, ignore_case=False))
         return cls(forms_of, tuple(patterns), frozenset(filter(None, words)), ignore_case)
@@ -150,7 +152,7 @@ class Glossary:
         words = [text[slice(*span)] for span in spans]
         candidates: list[tuple[Span, tuple[str, ...] | None]] = []  # the forms of a term; None: copied
         for pattern in self.patterns:
-            for occurrence in pattern.finditer(text):
+            for occurrence in _occurrences(pattern, text):
                 touched = [span for span in spans if _overlap(span, occurrence.span())]
                 if touched:
                     candidates.append(((touched[0][0], touched[-1][1]), None))
@@ -186,6 +188,14 @@ class Glossary:
         in_parts = Counter(match.source for part in parts for match in self.find(part))
         lost = Counter(match.source for match in self.find(text)) - in_parts
         return [Term(source, "", "missing") for source in lost.elements()]
+
+
+def _occurrences(pattern: regex.Pattern[str], text: str) -> list[Any]:
+    try:
+        return list(pattern.finditer(text, timeout=PATTERN_SECONDS))
+    except TimeoutError as error:
+        where = f"it took more than {PATTERN_SECONDS} seconds in {text[:40]!r}"
+        raise InputError(f"the regular expression /{pattern.pattern}/ is too slow: {where}") from error
 
 
 def _content_lines(path: Path | None) -> Iterator[tuple[str, str]]:

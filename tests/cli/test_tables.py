@@ -1,0 +1,100 @@
+"""The terminal: nothing from a file, an argument or a config controls it."""
+
+from __future__ import annotations
+
+import ast
+import io
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from regard.cli import app, tables
+from regard.config import preset, to_json
+from regard.results import Table
+from tests.cli.test_app import regard
+
+RED = "\x1b[31m"
+TITLE = "\x1b]0;title\x07"
+
+
+def test_every_print_of_the_command_line_is_in_tables() -> None:
+    for path in Path(app.__file__).parent.glob("*.py"):
+        calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        prints = [function for function in calls if isinstance(function, ast.Name) and function.id == "print"]
+        assert path.name == "tables.py" or not prints, path
+
+
+@pytest.mark.parametrize("evil", [RED, TITLE, "\x9b31m", "\r", "\u202e", "x\nregard: all is well"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["count", "EVIL"],
+        ["count", "gpt2", "--set", "model.family=EVIL"],
+        ["count", "gpt2", "--set", "model.EVIL=1"],
+        ["count", "gpt2", "--precision", "EVIL"],
+        ["count", "gpt2", "--EVIL"],
+        ["EVIL"],
+        ["check", "EVIL"],
+        ["train", "EVIL", "EVIL", "--out", "x"],
+        ["translate", "EVIL", "EVIL"],
+        ["evaluate", "EVIL"],
+        ["explain", "EVIL", "EVIL", "--out", "x.html"],
+    ],
+    ids=" ".join,
+)
+def test_an_argument_does_not_control_the_terminal(command: list[str], evil: str) -> None:
+    done = regard(*(word.replace("EVIL", evil) for word in command))
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert not tables.CONTROLS.search(done.stderr)
+
+
+def test_a_text_in_a_report_does_not_control_the_terminal(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("".join(f"{RED} one {name} {i}\n[red]two[/] {i}\n" for i in range(40)))
+    done = regard("check", str(tmp_path / "a"), str(tmp_path / "b"))
+    assert "‹U+001B›[31m one a" in done.stdout
+    assert "[red]two[/]" in done.stdout
+    assert not tables.CONTROLS.search(done.stdout + done.stderr)
+
+
+def test_the_name_of_a_config_is_printed_without_markup_and_controls(tmp_path: Path) -> None:
+    folder = tmp_path / f"{RED}[red]x"
+    folder.mkdir()
+    (folder / "config.json").write_text(to_json(preset("gpt2")))
+    done = regard("count", str(folder), COLUMNS="400")
+    assert "\\u001b[31m[red]x" in done.stdout
+    assert RED not in done.stdout
+
+
+@pytest.mark.parametrize("command", [["count"], ["check"], ["count", "gpt2", "--precision"], ["explain", "x", "--out"]])
+def test_a_value_of_100_kilobytes_is_cut(command: list[str]) -> None:
+    done = regard(*command, "x" * 50_000 + " " + "y" * 50_000)
+    assert done.returncode == 2
+    assert len(done.stderr) < 1.1 * tables.MAX_LINE
+
+
+def test_a_cut_line_keeps_both_ends() -> None:
+    line = tables.printable("There is no file " + "x" * 100_000 + ". Did you mean y?")
+    assert line.startswith("There is no file xxx")
+    assert line.endswith("xxx. Did you mean y?")
+    assert "x ... x" in line
+
+
+def test_a_table_is_printed_without_markup_and_controls(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = io.StringIO()
+    monkeypatch.setattr("rich.console.Console", lambda **options: Console(file=printed, width=80, **options))
+    tables.print_tables([Table([f"{RED}a", "b"], [[TITLE, "[red]x[/]"]], f"{RED}title")])
+    assert not tables.CONTROLS.search(printed.getvalue())
+    assert "[red]x[/]" in printed.getvalue()
+
+
+@pytest.mark.parametrize(("terminal", "expected"), [(True, "\\u001b[31mred\n"), (False, f"{RED}red\n")])
+def test_data_is_exact_except_on_a_terminal(monkeypatch: pytest.MonkeyPatch, terminal: bool, expected: str) -> None:
+    stream = io.StringIO()
+    stream.isatty = lambda: terminal  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stdout", stream)
+    tables.write(f"{RED}red")
+    assert stream.getvalue() == expected
