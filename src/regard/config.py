@@ -109,7 +109,7 @@ class ModelConfig:
         check_range(self, "target_vocabulary embedding encoder_size output_size key_value_heads", 0, MAX_SIZE)
         check_range(self, "dropout attention_dropout", 0, below=1)
         for name in ("norm_epsilon", "rotary_base"):
-            if not 0 < getattr(self, name) < math.inf:
+            if getattr(self, name) <= 0:
                 raise ConfigError(f"model.{name} ({getattr(self, name)}) must be a number above 0")
         if self.family == "rnn":
             self._check_recurrent()
@@ -458,7 +458,7 @@ def _parse(text: str) -> Any:
 
 
 def check_range(config: Any, names: str, low: float, high: float = math.inf, *, below: float = math.inf) -> None:
-    """Check that fields (names separated by spaces) are finite, from `low` to `high`, and less than `below`."""
+    """Check that fields (names separated by spaces) are from `low` to `high` and less than `below`."""
     for name in names.split():
         value = getattr(config, name)
         if not (low <= value <= high and value < below):
@@ -478,6 +478,8 @@ def check_types(config: Any) -> None:
         value = getattr(config, name)
         if type(value) is int and abs(value) > 2**64:
             raise ConfigError(f"{section}.{name} is too large: whole numbers are at most 2^64")
+        if type(value) is float and not math.isfinite(value):
+            raise ConfigError(f"{section}.{name} ({value}) must be a finite number")
         if get_origin(hint) is Literal:
             if value not in get_args(hint):
                 message = f"{section}.{name} ({value}) must be one of {', '.join(get_args(hint))}."
