@@ -236,7 +236,8 @@ class TextConfig:
     max_length_ratio: float = 4.0
     """Maximum ratio between the lengths of the two sides, in tokens (3 are added to both for short ones)."""
     cleaning: str = " ".join(CLEANING)
-    """Cleaning rules: empty, long, ratio, control (characters), copy (of the source), script, duplicate."""
+    """Cleaning rules: empty, long, ratio, control (characters), copy (of the source), script, duplicate.
+    Of these, only empty and control are for single texts (gpt and bert)."""
     held_out: int = 2000
     """Pairs held out for validation without --valid, at most 2 %; of continuous text, the last tenth."""
     continuous: bool = False

@@ -363,6 +363,12 @@ def test_swapped_pairs_of_two_scripts_are_found(corpus):
     assert report.findings[0].count == len(every(50))
 
 
+def test_a_second_script_after_the_first_chunk_is_no_finding(corpus, monkeypatch):
+    monkeypatch.setattr("regard.preflight.check.CHUNK_SIZE", 2000)
+    train = corpus[0][:3000] + in_russian_letters(corpus[0][3000:])
+    assert "wrong-script" not in dict(found(check_pairs(train)))
+
+
 def test_a_split_of_two_scripts_with_its_files_swapped_is_unfit(corpus):
     train, valid = (in_russian_letters(pairs) for pairs in corpus[:2])
     report = check_pairs(train, [swap(pair) for pair in valid])

@@ -88,7 +88,26 @@ def test_kana_and_han_are_both_japanese() -> None:
 
 
 def test_a_column_of_many_scripts_has_no_usual_one() -> None:
-    assert usual_scripts([["привет", "hello", "да", "yes"]]) == ("",)
+    assert usual_scripts([["привет", "hello", "да", "yes"]]) == ((),)
+
+
+def two_scripts(count: int) -> list[tuple[str, ...]]:
+    """100 pairs in Latin and Cyrillic letters, and some in Latin letters alone."""
+    main = [(f"house {n}", f"кућа {n}") for n in range(100)]
+    return main + [(f"tree {n}", f"drvo {n}") for n in range(count)]
+
+
+def test_a_second_script_that_is_common_is_kept() -> None:
+    assert clean(two_scripts(20), rules()).left_out == {}
+
+
+def test_a_second_script_that_is_rare_is_left_out() -> None:
+    assert clean(two_scripts(5), rules()).left_out == {"script": 5}
+
+
+def test_swapped_pairs_are_left_out_where_both_sides_have_both_scripts() -> None:
+    swapped = [(f"птица {n}", f"bird {n}") for n in range(30)]
+    assert clean(two_scripts(30) + swapped, rules()).left_out == {"script": 30}
 
 
 @pytest.mark.parametrize(("lengths", "reason"), [((5, 5), KEPT), ((6, 5), RULE_NUMBERS["long"]), ((1, 5), KEPT)])
@@ -135,6 +154,14 @@ def test_single_texts_are_cleaned_too() -> None:
 def test_rules_follow_the_config_in_their_order() -> None:
     config = TextConfig(cleaning="duplicate empty", max_length=9)
     assert Cleaning.from_config(config) == rules("empty", "duplicate", max_length=9)
+
+
+def test_a_single_text_keeps_its_long_repeated_and_foreign_lines() -> None:
+    assert Cleaning.from_config(TextConfig(), single=True).rules == ("empty", "control")
+
+
+def test_a_single_text_is_cleaned_by_the_rules_that_are_set() -> None:
+    assert Cleaning.from_config(TextConfig(cleaning="duplicate"), single=True).rules == ("duplicate",)
 
 
 def test_continuous_text_is_not_cleaned() -> None:

@@ -111,6 +111,14 @@ def test_only_kept_pairs_are_stored(make: Callable[..., Path], tokenizer: Tokeni
     assert [tokenizer.decode(store.pair(n)[1]) for n in range(len(store))] == [target for _, target in PAIRS[:3]]
 
 
+def test_a_corpus_whose_script_changes_after_the_first_chunk_is_kept(
+    make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleaning, "CHUNK_SIZE", 30)
+    cyrillic = [(f"house {n}", f"кућа {n}") for n in range(40)]
+    assert len(Dataset.open(make(PAIRS[:40] + cyrillic))) == 80
+
+
 def test_the_same_corpus_is_not_read_twice(make: Callable[..., Path], tokenizer: Tokenizer, tmp_path: Path) -> None:
     folder = make()
 

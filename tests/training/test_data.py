@@ -123,6 +123,23 @@ def test_nothing_is_reported_if_all_validation_pairs_are_kept(tmp_path: Path, mo
     assert validated(tmp_path, "the house\n")[1:] == []
 
 
+def test_a_single_text_keeps_repeated_and_long_lines_in_training_and_validation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    text = tmp_path / "text.txt"
+    text.write_text("yes\n" * 3 + "a long line " * 300 + "\n\n")
+    tokenizer, files, said = (
+        train(["yes a long line"], kind="bpe", vocabulary=300),
+        Files(text, None, True),
+        list[str](),
+    )
+    config = Config.read({"model": {"family": "gpt", "vocabulary": tokenizer.size}})
+    data, _ = prepare([files], files, config, Tokenizers(tokenizer, tokenizer), said.append)
+    assert [len(dataset) for dataset in (*data.train, data.valid)] == [4, 4]
+    assert said == ["read 5 lines; left out 1 empty", "validation: read 5 lines; left out 1 empty"]
+
+
 # Continuous text
 
 LINES = ["To be, or not to be:", "", "that is", "that is", "  the question.", ""] * 40

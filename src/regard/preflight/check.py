@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from regard.preflight.measure import Ratios, Side, code_points
 from regard.preflight.misalignment import AlignmentModel, extract_features, join_spans
 from regard.preflight.report import Report, percent
 from regard.text import cleaning
-from regard.text.cleaning import Digests, digests, normalized, pair_digests
+from regard.text.cleaning import Digests, Scripts, digests, normalized, pair_digests
 from regard.text.files import Origin, Pair
 from regard.text.scripts import CONTROL, damage, damaged_part, decomposed, script
 
@@ -93,12 +93,15 @@ def check_pairs(
     model = AlignmentModel()  # learned from train, used for valid and test too
     splits = {name: Split(name, model) for name in ("train", *held_out)}
     leakage = Leakage(held_out)
-    usual_scripts: tuple[str, ...] = ("", "")
+    usual_scripts: Scripts = ((), ())
     for chunk in chunks(train):
         if not splits["train"].pairs:
             usual_scripts = cleaning.usual_scripts(chunk.columns)
         splits["train"].add(chunk, usual_scripts)
         leakage.add(chunk)
+    first_scripts, usual_scripts = usual_scripts, splits["train"].usual_scripts
+    if any(set(usual) - set(first) for first, usual in zip(first_scripts, usual_scripts, strict=True) if first):
+        splits["train"].tallies.pop("wrong-script", None)  # that of the first chunk is not the only usual script
     for name, pairs in held_out.items():
         for chunk in chunks(pairs):
             splits[name].add(chunk, usual_scripts)
@@ -166,7 +169,12 @@ class Split:
         if len(tally.examples) < MAX_EXAMPLES:
             tally.examples.append((pairs[0], note))
 
-    def add(self, chunk: Chunk, usual_scripts: tuple[str, ...]) -> None:
+    @property
+    def usual_scripts(self) -> Scripts:
+        """The scripts that are common in the pairs so far."""
+        return tuple(cleaning.frequent_scripts(side.scripts) for side in (self.source, self.target))
+
+    def add(self, chunk: Chunk, usual_scripts: Scripts) -> None:
         """Count a chunk of pairs."""
         first_chunk = not self.pairs
         self.pairs += len(chunk.pairs)
@@ -186,7 +194,7 @@ class Split:
             self.tally("unrelated" if span.unrelated else "misaligned", *pairs, note=note)
             self.shifts[span.shift] += len(pairs)
 
-    def _apply_rules(self, chunk: Chunk, usual_scripts: tuple[str, ...]) -> None:
+    def _apply_rules(self, chunk: Chunk, usual_scripts: Scripts) -> None:
         """Apply the cleaning rules of `regard train`, look for damaged text, and sample the sound pairs."""
         reasons = cleaning.judge_texts(cleaning.Chunk(chunk.columns, chunk.digests, usual_scripts), RULES)
         reasons = cleaning.find_duplicates(reasons, chunk.digests, RULES, self.seen)
@@ -201,10 +209,11 @@ class Split:
                 note = f"{len(pair.source.split()):,} and {len(pair.target.split()):,} words"
             elif rule == "script":
                 scripts = script(pair.source), script(pair.target)
-                if scripts == usual_scripts[::-1]:
+                if scripts == cleaning.main_scripts(usual_scripts)[::-1]:
                     kind = "swapped"
                 else:
-                    note = " and ".join(dict.fromkeys(name for name in scripts if name not in ("", *usual_scripts)))
+                    usual = {"", *chain(*usual_scripts)}
+                    note = " and ".join(dict.fromkeys(name for name in scripts if name not in usual))
             if kind:
                 self.tally(kind, pair, note=note)
             if rule == "empty":

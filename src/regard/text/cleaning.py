@@ -23,6 +23,8 @@ Columns = tuple[list[str], ...]
 """The texts of many examples: sources and targets, or one text each."""
 T = TypeVar("T")
 Flags = NDArray[np.bool_]
+Scripts = tuple[tuple[str, ...], ...]
+"""For each column the scripts that its lines are usually written in, the most frequent first."""
 Reasons = NDArray[np.uint8]
 """For each example `KEPT`, or the number of the rule that leaves it out."""
 
@@ -35,7 +37,9 @@ EXAMPLES_PER_RULE = 3
 EXAMPLE_LENGTH = 200  # characters of an example in the report
 CHARACTERS_PER_TOKEN = 32  # a line of more than max_length times as many characters is too long
 RATIO_SLACK = 3  # tokens added to both sides before they are compared: "Yes." may become "Yes, of course."
-USUAL_SCRIPT_SHARE = 0.8  # share of lines in one script from which lines in other scripts are left out
+SINGLE_TEXT_RULES = ("empty", "control")  # of the default rules; the others are for pairs
+MAIN_SCRIPT_SHARE = 0.8  # of the lines in one script, from which lines in other scripts are left out
+COMMON_SCRIPT_SHARE, COMMON_SCRIPT_LINES = 0.05, 20  # lines in another script, from which they are kept too
 MIXED_SCRIPTS = {"Kana": ("Han",), "Hangul": ("Han",)}  # scripts that a language uses beside its usual one
 
 
@@ -50,10 +54,11 @@ class Cleaning:
     """Largest allowed ratio of the longer side to the shorter, in tokens."""
 
     @classmethod
-    def from_config(cls, config: TextConfig) -> Cleaning:
-        """The rules of a run; continuous text is not cleaned."""
+    def from_config(cls, config: TextConfig, *, single: bool = False) -> Cleaning:
+        """The rules of a run for pairs or single texts; continuous text is not cleaned."""
         names = () if config.continuous else config.cleaning.split()
         rules = tuple(name for name in RULES if name in names)
+        rules = SINGLE_TEXT_RULES if single and rules == CLEANING else rules
         return cls(rules=rules, max_length=config.max_length, max_length_ratio=config.max_length_ratio)
 
 
@@ -63,11 +68,11 @@ class Chunk(NamedTuple):
     columns: Columns
     digests: tuple[Digests, ...]
     """Digests of the lines of each column, ignoring spaces and case."""
-    scripts: tuple[str, ...]
-    """The usual script of each column; "" where there is none."""
+    scripts: Scripts
+    """The usual scripts of each column."""
 
     @classmethod
-    def of(cls, columns: Columns, scripts: tuple[str, ...]) -> Chunk:
+    def of(cls, columns: Columns, scripts: Scripts) -> Chunk:
         return cls(columns, tuple(digests([normalized(line) for line in column]) for column in columns), scripts)
 
 
@@ -116,12 +121,16 @@ def is_copy(chunk: Chunk, cleaning: Cleaning) -> Flags:
 
 
 def is_in_another_script(chunk: Chunk, cleaning: Cleaning) -> Flags:
-    """Not in the usual script of its side."""
-    flags = np.zeros(len(chunk.columns[0]), np.bool_)
-    for column, usual in zip(chunk.columns, chunk.scripts, strict=True):
+    """Not in a usual script of its side, or in the main scripts of the opposite sides."""
+    scripts = [list(map(script, column)) for column in chunk.columns]
+    flags = np.zeros(len(scripts[0]), np.bool_)
+    for names, usual in zip(scripts, chunk.scripts, strict=True):
         if usual:
-            expected = ("", usual, *MIXED_SCRIPTS.get(usual, ()))
-            flags |= np.array([script(line) not in expected for line in column], np.bool_)
+            expected = {"", *usual, *(mixed for name in usual for mixed in MIXED_SCRIPTS.get(name, ()))}
+            flags |= np.array([name not in expected for name in names], np.bool_)
+    main = main_scripts(chunk.scripts)
+    if len(set(main)) == 2:
+        flags |= np.array([names == main[::-1] for names in zip(*scripts, strict=True)], np.bool_)
     return flags
 
 
@@ -192,14 +201,23 @@ def chunks(examples: Iterable[Sequence[str]], width: int) -> Iterator[Columns]:
         yield tuple([example[column] for example in chunk] for column in range(width))
 
 
-def usual_scripts(columns: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """The script that most lines of each column are written in; "" where there is no such script."""
-    usual = []
-    for column in columns:
-        counts = Counter(filter(None, map(script, column)))
-        [(name, count)] = counts.most_common(1) or [("", 0)]
-        usual.append(name if count >= USUAL_SCRIPT_SHARE * counts.total() else "")
-    return tuple(usual)
+def usual_scripts(columns: Iterable[Iterable[str]]) -> Scripts:
+    """The scripts that the lines of each column are usually written in, the most frequent first."""
+    return tuple(frequent_scripts(Counter(map(script, column))) for column in columns)
+
+
+def frequent_scripts(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """The main script by its number of lines, and others that are too common to be mistakes; () for a mixture."""
+    (main, lines), *others = Counter({name: count for name, count in counts.items() if name}).most_common() or [("", 0)]
+    total = lines + sum(count for _, count in others)
+    enough = max(COMMON_SCRIPT_SHARE * total, COMMON_SCRIPT_LINES)
+    common = [name for name, count in others if count >= enough]
+    return (main, *common) if main and (common or lines >= MAIN_SCRIPT_SHARE * total) else ()
+
+
+def main_scripts(scripts: Scripts) -> tuple[str, ...]:
+    """The most frequent script of each column, if every column has one."""
+    return tuple(usual[0] for usual in scripts) if all(scripts) else ()
 
 
 def normalized(text: str) -> str:

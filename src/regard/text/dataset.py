@@ -27,7 +27,7 @@ from regard.text.cleaning import Digests, example_digests
 from regard.text.ordering import Indices, splitmix64
 from regard.text.tokenizer import take
 
-FORMAT = 3  # part of the folder's name: raise it when the files change, so that corpora are prepared again
+FORMAT = 4  # part of the folder's name: raise it when the files change, so that corpora are prepared again
 RECORD_FILE = "corpus.json"
 DIGESTS_FILE = "digests.bin"
 MAX_HELD_OUT_GROUP = 8  # examples that share sentences and are held out together

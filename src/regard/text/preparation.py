@@ -35,6 +35,7 @@ from regard.text.cleaning import (
     Digests,
     DigestSet,
     Reasons,
+    Scripts,
     chunks,
     find_duplicates,
     judge_lengths,
@@ -43,13 +44,22 @@ from regard.text.cleaning import (
 )
 from regard.text.dataset import DIGESTS_FILE, FORMAT, RECORD_FILE, Ids, column_files
 from regard.text.ordering import Indices, noise
-from regard.text.tokenizer import DROPOUT_TABLES, CorpusEncoder, Tokenizer, drop_merges, fingerprint_of, take
+from regard.text.tokenizer import (
+    DROPOUT_TABLES,
+    CorpusEncoder,
+    Tokenizer,
+    drop_merges,
+    fingerprint_of,
+    sample_evenly,
+    take,
+)
 
 if sys.platform != "win32":
     import fcntl
 
 CHUNKS_BEFORE_WORKERS = 8  # encoded here first: starting workers takes about as long
 CHUNKS_PER_WORKER = 2  # one being encoded and one waiting
+SCRIPT_SAMPLE = 1 << 15  # examples that show the usual scripts of a corpus
 SIDES = {1: ("text",), 2: ("source", "target")}
 
 Encoded = tuple[Ids, Indices]
@@ -69,8 +79,8 @@ class Settings(NamedTuple):
     seed: int
     tag: str
     """Put before every source after cleaning."""
-    scripts: tuple[str, ...] = ()
-    """The usual script of each side, taken from the first chunk."""
+    scripts: Scripts = ()
+    """The usual scripts of each side, judged by a sample of the corpus."""
 
 
 def identity_of(paths: Iterable[Path]) -> str:
@@ -172,9 +182,11 @@ def _write(
 ) -> dict[str, Any]:
     """Write the arrays of a corpus; returns its record."""
     sides = len(settings.tokenizers)
-    stream = chunks(read(), len(settings.columns))
-    first = list(islice(stream, 1))
-    settings = settings._replace(scripts=usual_scripts(first[0][:sides]) if first else ())
+    scripts: Scripts = ((),) * sides
+    if "script" in settings.cleaning.rules:
+        sample, _ = sample_evenly(read(), SCRIPT_SAMPLE)
+        scripts = usual_scripts([example[side] for example in sample] for side in range(sides))
+    settings = settings._replace(scripts=scripts)
     report = CleaningReport(settings.cleaning, noun="pairs" if sides == 2 else "lines")
     seen = DigestSet()
     with ExitStack() as stack:
@@ -187,7 +199,7 @@ def _write(
             [ColumnWriter(*map(opened, column_files(name, variant))) for name in settings.columns]
             for variant in range(settings.variants + 1)
         ]
-        for columns, chunk in _encode_all(chain(first, stream), settings, workers):
+        for columns, chunk in _encode_all(chunks(read(), len(settings.columns)), settings, workers):
             reasons = find_duplicates(chunk.reasons, chunk.digests, settings.cleaning, seen)
             report.add(reasons, columns[:sides])
             kept = reasons == KEPT
@@ -202,7 +214,7 @@ def _write(
         "sides": sides,
         "columns": settings.columns,
         "variants": settings.variants,
-        "scripts": list(settings.scripts),
+        "scripts": settings.scripts,
         "report": report.to_dict(),
     }
 

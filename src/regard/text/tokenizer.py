@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, islice, repeat
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +66,7 @@ MAX_WORD_VOCABULARY = 50_000
 Ids = NDArray[np.uint32]
 Lengths = NDArray[np.int64]
 Choose = Callable[[int], NDArray[np.int64]]
+T = TypeVar("T")
 
 
 class Tokenizer:
@@ -379,7 +380,7 @@ def suggest_vocabulary(texts: Iterable[str], *, kind: TokenizerKind) -> tuple[in
     A larger vocabulary makes lines shorter, but its tokens are rarer. It grows while the median token occurs
     `MIN_MEDIAN_COUNT` times and doubling it would make other lines shorter by `MIN_SHORTENING`.
     """
-    sample, lines = _sample(texts)
+    sample, lines = sample_evenly(texts, MAX_SAMPLE_LINES)
     if kind == "characters":
         different = len({character for text in sample for character in text})
         return len(SPECIALS) + len(BYTES) + different, f"there are {different:,} different characters"
@@ -405,14 +406,14 @@ def suggest_vocabulary(texts: Iterable[str], *, kind: TokenizerKind) -> tuple[in
     return size, reason
 
 
-def _sample(texts: Iterable[str]) -> tuple[list[str], int]:
-    """At most `MAX_SAMPLE_LINES` evenly spaced texts, and the number of all texts."""
-    sample: list[str] = []
+def sample_evenly(items: Iterable[T], limit: int) -> tuple[list[T], int]:
+    """At most `limit` evenly spaced items, and the number of all items."""
+    sample: list[T] = []
     step, total = 1, 0
-    for total, text in enumerate(texts, start=1):
+    for total, item in enumerate(items, start=1):
         if (total - 1) % step == 0:
-            sample.append(text)
-            if len(sample) > MAX_SAMPLE_LINES:
+            sample.append(item)
+            if len(sample) > limit:
                 sample, step = sample[::3], step * 3  # odd: source and target may alternate
     return sample, total
 

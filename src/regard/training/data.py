@@ -218,7 +218,8 @@ def prepare(
             damaged=damaged,
         )
 
-    cleaning = Cleaning.from_config(text)
+    single = corpora[0].single
+    cleaning = Cleaning.from_config(text, single=single)
     folders = [prepared(files, cleaning, training=True) for files in corpora]
     parts = [Dataset.open(folder) for folder in folders]
     variants = range(1, 1 + text.bpe_dropout_variants) if text.bpe_dropout else range(1)
@@ -227,7 +228,7 @@ def prepare(
     for dataset in parts:
         say(_report(dataset))
     if valid_files:
-        lenient = cleaning if text.continuous else replace(cleaning, rules=("empty", "long"))
+        lenient = cleaning if text.continuous else replace(cleaning, rules=("empty",) if single else ("empty", "long"))
         valid_data = join([Dataset.open(prepared(files, lenient, training=False)) for files in valid_files])
         if report := validation_report(valid_data):
             say(report)
@@ -236,7 +237,7 @@ def prepare(
         kept, held = split(whole, text.held_out)
         valid_data, train = whole.take(held), [dataset.take(kept) for dataset in train]
         sizes = np.histogram(kept, bins=np.cumsum([0, *sizes]))[0].tolist() if len(kept) else sizes
-        say(f"held out {len(held):,} {'texts' if corpora[0].single else 'pairs'} for validation")
+        say(f"held out {len(held):,} {'texts' if single else 'pairs'} for validation")
     if not len(train[0]):
         reports = "; ".join(map(_report, parts))
         raise DataError(f"{corpora[0].source} has nothing to train on after cleaning: {reports}")
