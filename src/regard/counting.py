@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,6 @@ SENTENCE_TOKENS = 32  # default length of source and target
 BATCH_SENTENCES = 32
 TRAINING_TOKENS = 1e9
 UTILISATION = 0.3  # share of the peak FLOP/s that training reaches
-LINK_BANDWIDTH = 50.0  # GB/s that one GPU can send
 PRECISIONS = {"fp32": 4, "bf16": 2}  # bytes of a number
 
 
@@ -330,25 +328,6 @@ class Time:
     cost: float | None
 
 
-@dataclass(frozen=True)
-class Scale:
-    """One update on several devices, with replicated (DDP) or sharded (FSDP2) weights."""
-
-    devices: int
-    sharded: bool
-    compute: float
-    """Seconds of the device with the most sentences."""
-    communication: float
-    """Seconds, in the worst case: not overlapped with the computation."""
-    tokens: int
-    memory: float
-    """Bytes on each device."""
-    seconds: float
-    tokens_per_second: float
-    computing: float
-    """Share of the time that is not communication."""
-
-
 # Count
 
 
@@ -367,8 +346,6 @@ class Count(Report):
     utilisation: float
     devices: int
     price: float | None
-    gpus: Sequence[int]
-    link: float
 
     @functools.cached_property
     def tree(self) -> tuple[Part, ...]:
@@ -408,37 +385,10 @@ class Count(Report):
         return Time(self.tokens / rate, rate, hours, hours * self.price if self.price else None)
 
     @property
-    def scale(self) -> list[Scale]:
-        """One update on each number of GPUs, with replicated and with sharded weights."""
-        return [self._scale(devices, sharded) for devices in self.gpus for sharded in (False, True)]
-
-    @property
     def _device_speed(self) -> float:
         assert self.hardware is not None
         peak: float = getattr(HARDWARE[self.hardware], self.precision)
         return peak * 1e12 * self.utilisation
-
-    def _scale(self, devices: int, sharded: bool) -> Scale:
-        """One update on `devices` devices; docs/scale.md explains the formulas."""
-        memory, total = self.memory, self.total
-        sentences = -(-self.batch // devices)  # of the device with the most
-        # DDP: an all-reduce of the gradients, 2 × 4P. FSDP: two all-gathers and a reduce-scatter, 3 × 4P.
-        sent_bytes = (3 if sharded else 2) * 4 * total * (devices - 1) / devices
-        resident_bytes: float = memory.weights + memory.gradients + memory.optimizer
-        if sharded and devices > 1:  # a device gathers two layers at a time, and everything outside the layers
-            sizes: Counter[str] = Counter()
-            for name, shape in self.shapes.items():
-                layer = re.match(r".*\.blocks\.\d+", name)
-                sizes[layer[0] if layer else ""] += math.prod(shape)
-            parameters = sizes.pop("", 0) + min(sizes.total(), 2 * max(sizes.values(), default=0))
-            gathered = parameters / total * (memory.weights + memory.gradients)
-            resident_bytes = (4 * total + memory.gradients + memory.optimizer) / devices + gathered
-        compute = sentences * self.flops.training / self._device_speed
-        communication = sent_bytes / (self.link * 1e9)
-        seconds, tokens = compute + communication, self.batch * self.flops.target
-        resident_bytes += memory.activations * sentences / self.batch
-        speed = (seconds, tokens / seconds, compute / seconds)
-        return Scale(devices, sharded, compute, communication, tokens, resident_bytes, *speed)
 
     def to_dict(self) -> dict[str, Any]:
         tree = [part.to_dict() for part in self.tree]
@@ -451,15 +401,14 @@ class Count(Report):
         if self.time is not None:
             setup = {name: getattr(self, name) for name in ("hardware", "devices", "utilisation", "tokens", "price")}
             values["time"] = {**setup, **dataclasses.asdict(self.time)}
-        return values | ({"scale": [dataclasses.asdict(scale) for scale in self.scale]} if self.gpus else {})
+        return values
 
     def tables(self) -> list[Table]:
         rows = [row for part in self.tree for row in part.rows()]
         rows.append(("total", "", f"{self.total:,}"))
         tables = [Table(("part", "formula", "parameters"), rows, f"{self.name}: {self.total:,} parameters")]
         tables += [Table(("",), [(note,)]) for note in self.notes]
-        tables.append(Table(("", ""), [*self._cost_rows(), *self._time_rows()]))
-        return [*tables, self._scale_table()] if self.gpus else tables
+        return [*tables, Table(("", ""), [*self._cost_rows(), *self._time_rows()])]
 
     def _cost_rows(self) -> list[tuple[str, str]]:
         flops, memory = self.flops, self.memory
@@ -493,20 +442,6 @@ class Count(Report):
             rows.append((f"cost at {self.price:g} per device and hour", f"{self.time.cost:,.2f}"))
         return rows
 
-    def _scale_table(self) -> Table:
-        assert self.hardware is not None
-        columns = ("GPUs", "weights", "update", "computing", "tokens/s", "memory each")
-        title = f"one update of {self.batch:,} sentences; each {self.hardware} sends {self.link:g} GB/s"
-        rows = []
-        for scale in self.scale:
-            update = f"{1000 * scale.seconds:,.{1 if scale.seconds < 0.1 else 0}f} ms"
-            memory = with_unit(scale.memory, "B")
-            if scale.memory > HARDWARE[self.hardware].memory * 1e9:
-                memory += " (too much)"
-            weights, speed = "sharded" if scale.sharded else "whole", f"{scale.tokens_per_second:,.0f}"
-            rows.append((f"{scale.devices:,}", weights, update, f"{scale.computing:.0%}", speed, memory))
-        return Table(columns, rows, title)
-
 
 def count(
     model: str | Path | Config | ModelConfig,
@@ -521,23 +456,20 @@ def count(
     utilisation: float = UTILISATION,
     devices: int = 1,
     price: float | None = None,
-    gpus: Sequence[int] = (),
-    link: float = LINK_BANDWIDTH,
 ) -> Count:
     """Count the parameters of a preset, recipe, model folder or config, and estimate FLOPs, memory, time and cost.
 
     `values` are `section.field=value` or a mapping. By default a sentence has 32 source and 32 target tokens; a text
-    fills the context of a bert or gpt. Time, cost (`price` per device and hour) and scale (`gpus`) need `hardware`.
+    fills the context of a bert or gpt. Time and cost (`price` per device and hour) need `hardware`.
     """
-    if (price or gpus) and not hardware:
-        raise ConfigError(f"{'price' if price else 'gpus'} needs hardware, to know how fast a device is")
+    if price and not hardware:
+        raise ConfigError("price needs hardware, to know how fast a device is")
     if hardware and hardware not in HARDWARE:
         raise ConfigError(f"There is no hardware {hardware}.{did_you_mean(hardware, HARDWARE)}")
     if precision not in PRECISIONS:
         raise ConfigError(f"There is no precision {precision}.{did_you_mean(precision, PRECISIONS)}")
     numbers = [("utilisation", utilisation, 1e-6, 1), ("batch", batch, 1, 1e9), ("tokens", tokens, 1, 1e30)]
-    numbers += [("link", link, 1e-6, 1e9), ("price", price or 0, 0, 1e9)]
-    numbers += [("devices", number, 1, 1e6) for number in (devices, *gpus)]
+    numbers += [("price", price or 0, 0, 1e9), ("devices", devices, 1, 1e6)]
     for option, number, low, high in numbers:
         if not low <= number <= high:
             raise ConfigError(f"{option} ({number:g}) must be from {low:g} to {high:g}")
@@ -546,7 +478,7 @@ def count(
     config = (model if isinstance(model, Config) else find_config(str(model))).with_values(values).model
     name = config.family if isinstance(model, Config) else str(model)
     flops = count_flops(config, *_lengths(config, source, target))
-    speed = (hardware, tokens, utilisation, devices, price, gpus, link)
+    speed = (hardware, tokens, utilisation, devices, price)
     return Count(name, config, parameter_shapes(config), flops, batch, precision, *speed)
 
 

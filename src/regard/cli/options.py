@@ -165,7 +165,7 @@ def check_page(page: Path | None, *inputs: str | Path | None, force: bool) -> No
 
 
 def numbers(flag: str, text: str, example: str) -> list[int]:
-    """Parse comma-separated whole numbers, such as 8,64,512."""
+    """Parse comma-separated whole numbers, such as 10,20,30."""
     try:
         return [int(word) for word in text.split(",") if text]
     except ValueError:

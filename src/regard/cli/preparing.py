@@ -23,7 +23,6 @@ from regard.cli.options import (
     check_page,
     examples,
     flag,
-    numbers,
     option,
     two,
 )
@@ -70,7 +69,7 @@ def check(
     raise typer.Exit(1 if result.verdict == "unfit" else 0)
 
 
-@examples("regard count bert-base", "regard count transformer-big --hardware h200 --batch 8192 --gpus 8,64,512")
+@examples("regard count bert-base", "regard count transformer-big --hardware h200 --tokens 1e9")
 def count(
     model: Annotated[str, argument("PRESET, RECIPE or FOLDER", "The model to count.")],
     values: Values = [],  # noqa: B006 - typer copies it
@@ -91,10 +90,6 @@ def count(
     ] = counting.UTILISATION,
     devices: Annotated[int, option("N", "The number of devices.", min=1, max=10**6)] = 1,
     price: Annotated[float | None, option("PRICE", "The price of one device per hour.", min=0)] = None,
-    gpus: Annotated[
-        str | None, option("8,64,512", "Estimate one update on these numbers of GPUs, with DDP and FSDP.")
-    ] = None,
-    link: Annotated[float, option("GB/S", "With --gpus: network bandwidth of each GPU.")] = counting.LINK_BANDWIDTH,
     as_json: Json = False,
 ) -> None:
     """Count parameters by part, FLOPs, memory and training time; no weights are allocated."""
@@ -110,8 +105,6 @@ def count(
         utilisation=utilisation,
         devices=devices,
         price=price,
-        gpus=numbers("--gpus", gpus or "", "8,64,512"),
-        link=link,
     )
     tables.show(result, as_json=as_json)
 
