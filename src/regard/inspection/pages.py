@@ -23,7 +23,7 @@ def page(title: str, body: Iterable[str], *, kind: str, about: str = "", scripts
         kind=kind,
         about=escape(about),
         body="\n".join(filter(None, body)),
-        style=_file("page.css"),
+        style=_file("page.css") + _file("inspector.css"),
         script="\n".join(map(_file, scripts)),
     )
 
