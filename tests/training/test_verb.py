@@ -120,6 +120,11 @@ def test_an_interrupt_before_the_first_update_returns_an_unfinished_run(
     assert not (tmp_path / "out").exists()
 
 
+def test_seed_0_is_another_seed_than_1(corpus: Path, tmp_path: Path) -> None:
+    losses = [train(corpus, tmp_path / str(seed), updates=1, seed=seed).history[0]["loss"] for seed in (0, 1)]
+    assert losses[0] != losses[1]
+
+
 def test_a_wrong_field_is_an_error_with_the_right_one(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(regard.ConfigError, match=r"Did you mean model\.size\?"):
         train(corpus, tmp_path / "out", config={"model.sise": 16})

@@ -15,7 +15,7 @@ import torch
 import regard
 from regard.config import Config
 from regard.decoding import Hypothesis, SearchOptions, SearchResult
-from regard.errors import ConfigError, FolderError, InputError
+from regard.errors import ConfigError, FolderError, InputError, RunError
 from regard.inspection.quality import CALIBRATION_FILE, Calibration, Expected
 from regard.models import build
 from regard.models.folder import save_model
@@ -351,6 +351,25 @@ def test_the_torch_engine_can_be_chosen_again(tmp_path: Path) -> None:
     translator.engine = Fixed("a bird")
     translator.use("torch", "fp32", tmp_path)
     assert translator.engine is translator.torch_engine
+
+
+def test_bf16_can_be_switched_back_to_fp32(tmp_path: Path) -> None:
+    folder = save(tmp_path / "model", make())
+    translator = Translator.load(folder, "cpu")
+    weights = {name: tensor.clone() for name, tensor in translator.model.state_dict().items()}
+    for precision, same in (("bf16", False), ("fp32", True), ("bf16", False), ("auto", True)):
+        translator.use("torch", precision, folder)
+        assert all(torch.equal(tensor, weights[name]) for name, tensor in translator.model.state_dict().items()) == same
+        assert translator.torch_engine.models[0] is translator.model
+
+
+def test_logits_that_are_not_finite_name_their_sentence() -> None:
+    translator = make("rnn", "model.tie_embeddings=none")
+    bird = tokenizer().encode("a bird")[-1]
+    with torch.no_grad():
+        translator.model.get_parameter("source.weight")[bird] = torch.nan
+    with pytest.raises(RunError, match="gives no probabilities for 'a bird': its logits are not finite"):
+        translator.translate(["the old house near the river", "a bird", "the house sees"])
 
 
 def test_translations_begin_with_the_prefix() -> None:

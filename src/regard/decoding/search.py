@@ -51,6 +51,15 @@ class Encoded(NamedTuple):
         return Encoded(state, dict(zip(self.record, record, strict=True)))
 
 
+class NotFiniteError(RunError):
+    """The logits of a model are NaN or infinite for a sentence of the batch, counted from 0."""
+
+    def __init__(self, sentence: int, text: str = "") -> None:
+        name = repr(text) if text else f"sentence {sentence}"
+        super().__init__(f"the model gives no probabilities for {name}: its logits are not finite")
+        self.sentence = sentence
+
+
 class Search:
     """A search in progress: the sentences in the batch and the hypotheses of each, one row per hypothesis."""
 
@@ -153,7 +162,7 @@ class Search:
                 by_sentence[sentence].append((place, Hypothesis(ids, score, sum(logs), is_finished, logs)))
         for sentence, hypotheses in enumerate(by_sentence):
             if not hypotheses or any(isnan(hypothesis.score) for _, hypothesis in hypotheses):
-                raise RunError(f"the model gives no probabilities for sentence {sentence}: its logits are not finite")
+                raise NotFiniteError(sentence)
         return by_sentence
 
 

@@ -23,13 +23,14 @@ from regard.decoding.glossary import (
     proportional,
     token_spans,
 )
+from regard.decoding.search import NotFiniteError
 from regard.errors import ConfigError, InputError, did_you_mean
 from regard.inspection import alignment
 from regard.inspection.quality import Calibration, QualityWarning, confidence, find_warnings
 from regard.inspection.trace import Trace, trace
 from regard.memory import in_halves, in_parts
 from regard.models import Generator
-from regard.models.folder import load_ensemble
+from regard.models.folder import load_ensemble, load_model
 from regard.text.ordering import READ_AHEAD_CHARACTERS, READ_AHEAD_TEXTS, batch_by_length, read_ahead
 from regard.text.sentences import BREAKS, TextPart, join_parts, split_long_sentence, split_sentences, text_problem
 from regard.text.tokenizer import END, Tokenizers
@@ -152,6 +153,9 @@ class Translator:
         if precision not in ENGINES.get(engine, ()):
             engines = "; ".join(f"--engine {name} has {', '.join(known)}" for name, known in ENGINES.items())
             raise ConfigError(f"there is no --engine {engine} with --precision {precision}: {engines}")
+        if precision != "bf16" and next(self.model.parameters()).dtype == torch.bfloat16:  # rounded: read them again
+            self.models = [load_model(path, self.device)[0] for path in split_folders(folder)]
+            self.torch_engine = TorchEngine(self.models, self.config.decode)
         self.engine = self.torch_engine
         if engine == "ctranslate2":
             from regard.interop import ctranslate2
@@ -163,9 +167,9 @@ class Translator:
             self.engine = ctranslate2.CTranslate2Engine(
                 Path(folder), self.torch_engine, self.tokenizers, precision=precision, token_scores=token_scores
             )
-        elif precision == "bf16":
+        elif precision != "auto":
             for model in self.models:
-                model.bfloat16()
+                model.bfloat16() if precision == "bf16" else model.float()
 
     @property
     def model(self) -> nn.Module:
@@ -301,7 +305,10 @@ class Translator:
         texts = [sentence.tag + sentence.text for sentence in batch]
         matches = [options.glossary.find(text) if options.glossary else [] for text in texts]
         keep_encoded = options.search.keep_encoded or any(matches)
-        searched = self.engine.search(sources, options.search._replace(keep_encoded=keep_encoded))
+        try:
+            searched = self.engine.search(sources, options.search._replace(keep_encoded=keep_encoded))
+        except NotFiniteError as error:
+            raise NotFiniteError(error.sentence, batch[error.sentence].text) from None
         traces: Sequence[Trace | None] = [None] * len(batch)
         if options.align:
             best = [hypotheses[0] for hypotheses in searched.hypotheses]
