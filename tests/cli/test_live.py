@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import io
+import signal
 from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 from torch import nn
 
-from regard.cli.live import View
+from regard.cli.live import View, fit
 from regard.config import TrainConfig
 from regard.training.clock import Clock
-from regard.training.events import ProblemEvent, StartEvent, UpdateEvent, ValidationEvent
+from regard.training.events import ActivityEvent, ProblemEvent, StartEvent, UpdateEvent, ValidationEvent
+from regard.training.journal import Journal
 
 SAMPLE = {"source": "ein Haus " * 30, "reference": "a house " * 30, "model": "一个房子 " * 30}
 
@@ -41,6 +44,7 @@ def observed(place: Console, *, live: bool) -> View:
 
 
 def drawn(width: int, height: int = 24, *, skipped: bool = False) -> str:
+    """The last state of the view."""
     place = console(width, height)
     view = observed(place, live=True)
     if skipped:
@@ -70,8 +74,61 @@ def test_the_time_of_validations_is_no_part_of_the_speed() -> None:
     assert " 200 " in drawn(80)  # 100 tokens in half a second
 
 
-def test_only_the_newest_best_validation_is_marked() -> None:
-    assert drawn(80).count("best") == 1
+def test_a_chart_has_its_name_its_first_and_last_value_and_its_scale() -> None:
+    lines = drawn(80).splitlines()
+    assert "loss         7.80 █▅▁ 4.00  updates 1 to 20, scale 4.00 to 7.80" in lines
+    assert "BLEU        40.00 ▁█ 50.00  updates 10 to 20, scale 40.00 to 50.00" in lines
+
+
+@pytest.mark.parametrize("width", [1, 7, 12, 20, 40, 80])
+def test_a_word_is_shown_whole_or_not_at_all(width: int) -> None:
+    whole = {word for line in drawn(300).splitlines() for word in line.split()}
+    words = {word for line in drawn(width).splitlines() for word in line.split() if word.isascii()}
+    assert words <= whole
+
+
+def test_chinese_text_is_cut_between_characters() -> None:
+    assert fit(Text("一个房子一个房子"), 8).plain == "一个房 …"
+
+
+def test_messages_are_wrapped_between_words() -> None:
+    place = console(20)
+    View(place, live=False).say("the tokenizer is being trained")
+    assert [line.rstrip() for line in written(place).splitlines()] == ["the tokenizer is", "being trained"]
+
+
+def test_a_resumed_run_shows_its_history(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl", 0)
+    for update, loss in ((1, 9.0), (10, 6.0), (20, 5.0)):
+        journal.write("update", update, loss=loss)
+    journal.write("validation", 10, valid_loss=4.0, bleu=12.0)
+    place = console()
+    view = View(place, live=True)
+    view.observe(StartEvent(tmp_path, "rnn", 10, Clock(TrainConfig(updates=40))))
+    view.stop()
+    lines = [" ".join(line.split()) for line in written(place).splitlines()]
+    assert "loss 9.00 █▁ 6.00 updates 1 to 10, scale 6.00 to 9.00" in lines
+    assert "BLEU 12.00 ▁ 12.00 updates 10 to 10, scale 12.00 to 12.00" in lines
+
+
+def test_the_view_names_the_current_activity() -> None:
+    place = console()
+    view = View(place, live=True)
+    view.observe(StartEvent(Path("runs/a"), "rnn", 0, Clock(TrainConfig(updates=40))))
+
+    def shown() -> str:
+        other = console()
+        other.print(view)
+        return written(other).splitlines()[1].split(",")[0]
+
+    activities = [shown()]
+    for activity in ("saving", "validating", "scoring"):
+        view.observe(ActivityEvent(0, activity))
+        activities.append(shown())
+    view.receive(signal.SIGINT)
+    activities.append(shown())
+    view.stop()
+    assert activities == ["training", "saving", "validating", "scoring", "stopping"]
 
 
 def test_without_a_terminal_there_are_plain_lines() -> None:

@@ -156,11 +156,11 @@ def test_a_race_is_trained_scored_and_drawn_and_not_repeated(tmp_path: Path, mon
 
 
 def test_the_time_of_a_validation_is_interpolated_between_journal_entries(tmp_path: Path) -> None:
-    with Journal(tmp_path / "journal.jsonl", 0) as journal:
-        journal.write("update", 1, seconds=2.0)
-        journal.write("validation", 4, valid_loss=5.0)
-        journal.write("validation", 8, valid_loss=4.0)
-        journal.write("update", 10, seconds=1.0)
+    journal = Journal(tmp_path / "journal.jsonl", 0)
+    journal.write("update", 1, seconds=2.0)
+    journal.write("validation", 4, valid_loss=5.0)
+    journal.write("validation", 8, valid_loss=4.0)
+    journal.write("update", 10, seconds=1.0)
     assert lineage._loss_curve(lineage.Racer("dot", 1, tmp_path)) == [(5.0, 5.0), (9.0, 4.0)]
 
 

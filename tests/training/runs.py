@@ -138,14 +138,15 @@ def compare_saves(training: Training) -> None:
     """Every checkpoint of a run has what was there when it was saved."""
     import torch
 
-    states = []
+    states = {}
 
     def observe(event: Event) -> None:
         if isinstance(event, SaveEvent):
-            states.append({g: {n: t.clone() for n, t in named.items()} for g, named in training.state().items()})
+            state = training.state()
+            states[event.update] = {g: {n: t.clone() for n, t in named.items()} for g, named in state.items()}
 
     training.run(no_validation, observe)
-    for path, state in zip(checkpoints(training.folder), states, strict=True):
+    for path, state in zip(checkpoints(training.folder), states.values(), strict=True):
         saved = load_checkpoint(path).tensors
         for group, named in state.items():
             for name, tensor in named.items():

@@ -15,7 +15,7 @@ from regard.models.folder import named_tensors
 from regard.text.batching import Batch
 from regard.training import gradients, loop
 from regard.training.checkpoint import checkpoints
-from regard.training.events import Event, ProblemEvent, UpdateEvent
+from regard.training.events import Event, ProblemEvent, UpdateEvent, ValidationEvent
 from regard.training.journal import read
 from regard.training.validation import Validation
 from tests.training.runs import (
@@ -101,6 +101,69 @@ def test_the_same_signal_twice_ends_a_run_at_once(corpus: Path, tmp_path: Path) 
 
     with pytest.raises(KeyboardInterrupt):
         training.run(no_validation, observe)
+
+
+def test_a_checkpoint_is_written_before_a_validation(corpus: Path, tmp_path: Path) -> None:
+    training = make_training(tmp_path, corpus, make_config("transformer", save_every=100))
+    saved = []
+
+    def validate(model: torch.nn.Module) -> Validation:
+        training._saver.wait()
+        saved.append(checkpoints(tmp_path)[-1].name)
+        return Validation(0.0, 0.0)
+
+    training.run(validate, ignore)
+    assert saved == ["update-00000006", "update-00000012"]
+
+
+@pytest.mark.parametrize("update", [6, 12])
+@pytest.mark.parametrize("killed", ["during", "after"])
+def test_a_run_that_ends_in_a_validation_repeats_it_once(
+    update: int, killed: str, corpus: Path, tmp_path: Path
+) -> None:
+    class KilledError(Exception):
+        pass
+
+    def validate(model: torch.nn.Module) -> Validation:
+        if training.progress.update == update and killed == "during":
+            raise KilledError
+        return Validation(0.0, 0.0)
+
+    def observe(event: Event) -> None:
+        if isinstance(event, ValidationEvent) and event.update == update:
+            raise KilledError
+
+    whole = trained(tmp_path / "whole", corpus, "transformer", ema_decay=0.9)
+    (tmp_path / "killed").mkdir()
+    training = make_training(tmp_path / "killed", corpus, make_config("transformer", ema_decay=0.9))
+    with pytest.raises(KilledError):
+        training.run(validate, observe)
+    resumed = make_training(tmp_path / "killed", corpus, make_config("transformer", ema_decay=0.9))
+    assert resumed.resume()
+    assert resumed.progress.update == update
+    validated = []
+    resumed.run(lambda _: (validated.append(resumed.progress.update), Validation(0.0, 0.0))[1], ignore)
+    assert validated == [6, 12][[6, 12].index(update) :]
+    same(whole, resumed)
+    assert vars(resumed.progress) | {"seconds": 0} == vars(whole.progress) | {"seconds": 0}
+    journal = read(tmp_path / "killed" / "journal.jsonl")
+    assert [entry["update"] for entry in journal if entry["kind"] == "validation"] == [6, 12]
+
+
+def test_a_signal_during_a_validation_ends_it_and_the_resumed_run_validates(corpus: Path, tmp_path: Path) -> None:
+    training = make_training(tmp_path, corpus, make_config("transformer"))
+
+    def validate(model: torch.nn.Module) -> Validation:
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError
+
+    training.run(validate, ignore)
+    assert training.signal == signal.SIGINT
+    assert training.progress.update == 6
+    resumed = trained(tmp_path, corpus, "transformer")
+    assert resumed.progress.finished
+    entries = read(tmp_path / "journal.jsonl")
+    assert [entry["update"] for entry in entries if entry["kind"] == "validation"] == [6, 12]
 
 
 def test_the_journal_of_a_resumed_run_has_every_update_once(corpus: Path, tmp_path: Path) -> None:

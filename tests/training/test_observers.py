@@ -16,7 +16,15 @@ from regard.training import observers
 from regard.training.card import describe_machine, languages, model_card
 from regard.training.data import Files, prepare
 from regard.training.distributed import Runtime
-from regard.training.events import Event, ProblemEvent, SaveEvent, StartEvent, UpdateEvent, ValidationEvent
+from regard.training.events import (
+    ActivityEvent,
+    Event,
+    ProblemEvent,
+    SaveEvent,
+    StartEvent,
+    UpdateEvent,
+    ValidationEvent,
+)
 from regard.training.loop import Progress, Training
 from regard.training.observers import BOARD, Board
 from regard.training.validation import Validation
@@ -46,19 +54,20 @@ def observed(folder: Path, corpus: Path, events: list[Event], lines: list[str]) 
 def test_a_run_is_observed_drawn_and_filmed(corpus: Path, tmp_path: Path) -> None:
     events: list[Event] = []
     training = observed(tmp_path, corpus, events, [])
-    assert [type(event) for event in events if not isinstance(event, UpdateEvent)] == [
+    assert [type(event) for event in events if not isinstance(event, UpdateEvent | ActivityEvent)] == [
         StartEvent,
         SaveEvent,
-        ValidationEvent,
-        SaveEvent,  # the best so far
-        SaveEvent,
+        SaveEvent,  # before the validation
         ValidationEvent,
         SaveEvent,
+        SaveEvent,
+        ValidationEvent,
+        SaveEvent,  # finished
     ]
     start = events[0]
     assert isinstance(start, StartEvent)
     assert start.clock.settings.updates == 12
-    assert all(event.seconds > 0 for event in events if not isinstance(event, StartEvent))
+    assert all(event.seconds > 0 for event in events if not isinstance(event, StartEvent | ActivityEvent))
     assert list(film.frames(tmp_path)) == [6, 12]
     assert list((tmp_path / BOARD).iterdir())
     observers.draw(training)

@@ -296,12 +296,16 @@ def test_only_the_search_of_a_trained_model_can_be_changed(trained: Path) -> Non
     assert "only decode.FIELD=VALUE can" in refused.stderr
 
 
-def test_an_error_at_the_end_of_the_validation_files_leaves_nothing_behind(corpus: Path, tmp_path: Path) -> None:
+def test_validation_files_of_unequal_length_are_refused_before_the_tokenizer_is_trained(
+    corpus: Path, tmp_path: Path
+) -> None:
     (tmp_path / "v.en").write_text("the old house\nsmall bird\n")
     (tmp_path / "v.fr").write_text("the old house\n")
     out = tmp_path / "out"
     done = train(corpus, out, "--updates", "5", "--valid", str(tmp_path / "v.en"), str(tmp_path / "v.fr"))
     assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "v.fr" in done.stderr
     assert not out.exists()
 
 

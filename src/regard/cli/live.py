@@ -1,22 +1,37 @@
-"""The live view of a run: loss, score, speed and time left on a terminal; plain lines elsewhere."""
+"""The live view of a run: activity, loss, scores, speed and time left on a terminal; plain lines elsewhere."""
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import socket
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import pairwise
+from statistics import fmean
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
 from regard.training.clock import format_duration
-from regard.training.events import Event, ProblemEvent, StartEvent, ValidationEvent
-from regard.training.observers import PlainLines, Statistics, format_scores
+from regard.training.events import Event, ProblemEvent, StartEvent
+from regard.training.observers import SCORE_FORMATS, PlainLines, Statistics, format_scores
 
 REFRESH_PER_SECOND = 2
-BAR_WIDTH = 40  # columns
+BAR_WIDTH = 40  # columns of the progress bar and of a chart
+MIN_BARS = 8  # of a chart; then a narrow terminal cuts off its axes
+BLOCKS = "▁▂▃▄▅▆▇█"
+NAME_WIDTH = 11  # columns
+WORD_ENDS = re.compile(r"(?=\s)|(?<=[\u2e80-\uffef])|$")  # Chinese and Japanese have no spaces
+STOPPING = (
+    "stopping: a checkpoint is saved first; Ctrl-C again stops at once, and the same command resumes from the last one"
+)
 PROBLEMS = {
     "skipped": "updates skipped: loss or gradient was NaN",
     "rollback": "times rolled back, learning rate halved",
@@ -31,6 +46,7 @@ class View:
         self._console, self._begin = console, time.monotonic()
         self._statistics, self._lines = Statistics(), PlainLines(self.say)
         self._problems: Counter[str] = Counter()
+        self._signals: set[int] = set()
         self._live = (
             Live(self, console=console, refresh_per_second=REFRESH_PER_SECOND, vertical_overflow="crop")
             if live
@@ -40,8 +56,8 @@ class View:
             self._live.start()
 
     def say(self, line: str) -> None:
-        """Print a line above the live view."""
-        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+        """Print a line above the live view; a terminal gets lines that end between words."""
+        self._console.print(Text(line), soft_wrap=not self._console.is_terminal)
 
     def observe(self, event: Event) -> None:
         """Update the view with an event."""
@@ -52,84 +68,158 @@ class View:
         if isinstance(event, ProblemEvent):
             self._problems[event.kind] += 1
 
+    def receive(self, number: int) -> None:
+        """Answer a signal that asks to stop; the same one again ends the process at once.
+
+        Files appear whole or not at all, so nothing is damaged then.
+        """
+        if number not in self._signals:
+            self._signals.add(number)
+            self.say(STOPPING)
+            return
+        if self._live is not None:
+            os.write(2, b"\x1b[?25h\n")  # the cursor, which the live view hides
+        os._exit(128 + number)
+
     def stop(self) -> None:
         """End the live view; its last state stays on the terminal."""
         if self._live is not None:
+            self._statistics.activity = ""
+            self._signals.clear()
             self._live.transient = self._statistics.start is None
             self._live.stop()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The lines of the view, the most important first; a small terminal cuts the last ones off."""
-        start = self._statistics.start
+        statistics, start = self._statistics, self._statistics.start
+        activity = "stopping" if self._signals else statistics.activity
         if start is None:
-            yield Text(f"preparing, {format_duration(time.monotonic() - self._begin)}", "dim")
+            yield Text(f"{activity}, {format_duration(time.monotonic() - self._begin)}", "dim")
             return
-        validations = self._statistics.validations
+        validations = statistics.validations
+        scores = {
+            name: {update: entry[key] for update, entry in validations.items() if key in entry}
+            for key, (name, _) in SCORE_FORMATS.items()
+        }
         for line in (
             Text.assemble((str(start.folder), "bold"), (f"  {start.description}", "dim")),
-            self._bar(start),
+            self._bar(start, activity, options.max_width),
             *self._numbers(),
             *(Text(f"{number} {PROBLEMS[kind]}", "magenta") for kind, number in self._problems.items()),
-            *_validation_table(validations[-4:]),
-            *(_sample_lines(validations[-1].sample) if validations else []),
+            *(
+                chart(name, points, options.max_width)
+                for name, points in {"loss": statistics.losses, **scores}.items()
+                if points
+            ),
+            *(_sample_lines(next(reversed(validations.values())).get("sample", {})) if validations else []),
         ):
-            line.no_wrap, line.overflow = True, "ellipsis"
-            yield line
+            yield fit(line, options.max_width)
 
-    def _bar(self, start: StartEvent) -> Text:
+    def _bar(self, start: StartEvent, activity: str, width: int) -> Text:
         update, settings = self._statistics.update, start.clock.settings
         done = update.update if update else start.update
         share = start.clock.elapsed() / (60 * settings.minutes) if settings.minutes else done / settings.updates
+        share = min(share, 1.0)
         label = f"update {done:,}  " if settings.minutes else f"update {done:,} of {settings.updates:,}  "
-        bar = "━" * round(BAR_WIDTH * min(share, 1.0))
-        rest = "━" * (BAR_WIDTH - len(bar))
-        return Text.assemble((label, "bold"), (bar, "green"), (rest, "bright_black"), f"  {min(share, 1.0):4.0%}")
+        label = f"{activity}, {label}" if activity else label
+        columns = max(0, min(BAR_WIDTH, width - len(label) - 6))
+        bar = "━" * round(columns * share)
+        rest = "━" * (columns - len(bar))
+        return Text.assemble((label, "bold"), (bar, "green"), (rest, "bright_black"), f"  {share:4.0%}")
 
     def _numbers(self) -> list[Text]:
         """Two lines: the names of loss, score, speed and time left, and their values."""
         statistics = self._statistics
+        last = next(reversed(statistics.validations.values()), {})
         numbers = [
             *([("loss", f"{statistics.loss:.3f}")] if statistics.update else []),
-            *(format_scores(statistics.validations[-1].scores)[:1] if statistics.validations else []),
+            *format_scores(last)[:1],
+            *([("best", f"update {statistics.best:,}")] if last else []),
             ("tokens/s", f"{statistics.tokens_per_second:,.0f}"),
             ("left", format_duration(statistics.seconds_left)),
         ]
         widths = [max(len(name), len(value)) + 3 for name, value in numbers]
         names, values = (
-            "".join(text.ljust(width) for text, width in zip(texts, widths, strict=True))
+            "".join(text.ljust(width) for text, width in zip(texts, widths, strict=True)).rstrip()
             for texts in zip(*numbers, strict=True)
         )
         return [Text(names, "dim"), Text(values, "bold")]
 
 
-def _validation_table(validations: Sequence[ValidationEvent]) -> list[Text]:
-    """The last validations, the newest first."""
-    if not validations:
-        return []
-    names = [name for name, _ in format_scores(validations[-1].scores)]
-    lines = [Text("".join([f"{'update':>9}", *(f"{name:>12}" for name in names)]), "dim")]
-    best = max((event.update for event in validations if event.best), default=None)
-    for number, event in enumerate(reversed(validations)):
-        cells = [f"{event.update:>9,}", *(f"{text:>12}" for _, text in format_scores(event.scores))]
-        line = Text("".join(cells), "" if number == 0 else "dim")
-        lines.append(line.append("  best", "green") if event.update == best else line)
-    return lines
+def fit(line: Text, width: int) -> Text:
+    """The line, or as many of its words as fit into the width."""
+    if line.cell_len <= width:
+        return line
+    ends = [match.start() for match in WORD_ENDS.finditer(line.plain) if match.start()]
+    end = max((end for end in ends if cell_len(line.plain[:end].rstrip()) + 2 <= width), default=0)
+    short = line[:end]
+    short.rstrip()
+    return short.append(" …" if short.plain else "…")
 
 
-def _sample_lines(sample: dict[str, str]) -> list[Text]:
+def chart(name: str, points: Mapping[int, float], width: int) -> Text:
+    """One line: name, first value, bars scaled from the lowest to the highest, last value, and the two axes.
+
+    A bar is the mean over its share of the updates.
+    """
+    updates = [*points]
+    first, last = f"{points[updates[0]]:6.2f}", f"{points[updates[-1]]:.2f}"
+    low, high = min(points.values()), max(points.values())
+    axes = f"  updates {updates[0]:,} to {updates[-1]:,}, scale {low:.2f} to {high:.2f}"
+    room = width - len(axes) - len(first) - len(last) - NAME_WIDTH - 2
+    columns = min(BAR_WIDTH, len(points), max(room, MIN_BARS))
+    bounds = [len(updates) * column // columns for column in range(columns + 1)]
+    means = [fmean(points[update] for update in updates[i:j]) for i, j in pairwise(bounds)]
+    heights = [round((mean - low) / ((high - low) or 1.0) * (len(BLOCKS) - 1)) for mean in means]
+    bars = "".join(BLOCKS[height] for height in heights)
+    return Text.assemble((name.ljust(NAME_WIDTH), "dim"), first, (f" {bars} ", "cyan"), last, (axes, "dim"))
+
+
+def _sample_lines(sample: Mapping[str, str]) -> list[Text]:
     """A source sentence, its reference and the model's output, one line each."""
     return [
-        Text.assemble((f"{name:<11}", "dim"), (" ".join(text.split()), "bold" if name == "model" else ""))
+        Text.assemble((name.ljust(NAME_WIDTH), "dim"), (" ".join(text.split()), "bold" if name == "model" else ""))
         for name, text in sample.items()
     ]
 
 
 @contextmanager
 def viewing(*, quiet: bool) -> Iterator[View]:
-    """A view on standard error: live on a terminal, plain lines otherwise."""
+    """A view on standard error: live on a terminal, plain lines otherwise. It answers Ctrl-C and SIGTERM at once."""
     console = Console(stderr=True, quiet=quiet)
     view = View(console, live=console.is_terminal and not (quiet or console.is_dumb_terminal))
     try:
-        yield view
+        with _watching_signals(view.receive):
+            yield view
     finally:
         view.stop()
+
+
+@contextmanager
+def _watching_signals(receive: Callable[[int], None]) -> Iterator[None]:
+    """Call `receive` in a thread with every SIGINT and SIGTERM.
+
+    Python calls its signal handlers between two of its own instructions, which compiled code, such as the training of a
+    tokenizer, can delay for a minute.
+    """
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may watch signals
+        yield
+        return
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+
+    def watch() -> None:
+        while number := reader.recv(1):
+            if number[0] in (signal.SIGINT, signal.SIGTERM):
+                receive(number[0])
+
+    thread = threading.Thread(target=watch, name="signals", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        writer.close()
+        thread.join()
+        reader.close()

@@ -80,7 +80,15 @@ class SaveEvent:
     seconds: float
 
 
-Event = StartEvent | UpdateEvent | ProblemEvent | ValidationEvent | SaveEvent
+@dataclass(frozen=True)
+class ActivityEvent:
+    """After `update`, the run does something other than updates that may take long."""
+
+    update: int
+    activity: Literal["validating", "saving", "scoring"]
+
+
+Event = StartEvent | UpdateEvent | ProblemEvent | ValidationEvent | SaveEvent | ActivityEvent
 Observer = Callable[[Event], None]
 """Called with an event after every update, validation, save or problem."""
 Say = Callable[[str], None]

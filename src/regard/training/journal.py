@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,44 +24,41 @@ class Journal:
         """With the clock of a run with --minutes, every entry has the seconds used so far."""
         self._path, self._clock = path, clock if clock is not None and clock.settings.minutes else None
         self._last_update = clock.settings.updates if clock is not None else 0
-        self.truncate(update)
+        self._keep(lambda entry: entry["update"] <= update)
         if self._clock is not None and self._clock.spent:
             self.write("resumed", update)
 
-    def truncate(self, update: int) -> None:
-        """Remove the entries after an update."""
-        kept = [entry for entry in read(self._path) if entry["update"] <= update]
+    def _keep(self, keep: Callable[[dict[str, Any]], bool]) -> None:
+        kept = [entry for entry in read(self._path) if keep(entry)]
+        self._validated = {entry["update"] for entry in kept if entry["kind"] == "validation"}
         write_file(self._path, "".join(json.dumps(entry) + "\n" for entry in kept), force=True)
-        with clear_os_errors(self._path):
-            self._file = self._path.open("a", encoding="utf-8")
 
     def observe(self, event: Event) -> None:
         """Write the entry of an event; the first, the last and every tenth update have one."""
         if isinstance(event, UpdateEvent):
-            if event.update % UPDATES_PER_ENTRY == 0 or event.update in (1, self._last_update):
+            if has_entry(event) or event.update == self._last_update:
                 self.write("update", **dataclasses.asdict(event) | {"seconds": round(event.seconds, 6)})
         elif isinstance(event, ProblemEvent):
             if event.kind == "rollback":
-                self._file.close()
-                self.truncate(event.update)
+                self._keep(lambda entry: entry["update"] <= event.update)
             self.write(event.kind, event.update + (event.kind == "rollback"), **event.values)
         elif isinstance(event, ValidationEvent):
+            if event.update in self._validated:  # the checkpoint was written before it
+                self._keep(lambda entry: (entry["kind"], entry["update"]) != ("validation", event.update))
+            self._validated.add(event.update)
             sample = {"sample": event.sample} if event.sample else {}
             self.write("validation", event.update, **event.scores, **sample, seconds=round(event.seconds, 3))
 
     def write(self, kind: str, update: int, **values: Any) -> None:
-        """Append an entry and flush it."""
+        """Append an entry."""
         elapsed = {"elapsed": round(self._clock.elapsed(), 3)} if self._clock is not None else {}
-        with clear_os_errors(self._path):
-            self._file.write(json.dumps({"kind": kind, "update": update, **values, **elapsed}) + "\n")
-            self._file.flush()
+        with clear_os_errors(self._path), self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"kind": kind, "update": update, **values, **elapsed}) + "\n")
 
-    def __enter__(self) -> Journal:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        with suppress(OSError):  # write() has raised it before
-            self._file.close()
+def has_entry(event: UpdateEvent) -> bool:
+    """Whether an update is the first or a tenth; these are written down."""
+    return event.update % UPDATES_PER_ENTRY == 0 or event.update == 1
 
 
 def read(path: Path) -> list[dict[str, Any]]:

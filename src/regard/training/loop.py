@@ -37,7 +37,15 @@ from regard.training.checkpoint import (
 from regard.training.clock import Clock, make_clock
 from regard.training.data import Data
 from regard.training.distributed import Runtime, full_tensor, shard_like, to_local
-from regard.training.events import Event, Observer, ProblemEvent, SaveEvent, UpdateEvent, ValidationEvent
+from regard.training.events import (
+    ActivityEvent,
+    Event,
+    Observer,
+    ProblemEvent,
+    SaveEvent,
+    UpdateEvent,
+    ValidationEvent,
+)
 from regard.training.gradients import Gradients
 from regard.training.optimizer import allocate_state, learning_rate, make_optimizer
 from regard.training.validation import Validation
@@ -296,53 +304,68 @@ class Training:
     def run(self, validate: Validate, observe: Observer) -> Progress:
         """Train to the last update, or until a signal asks to stop; a stopped run can be resumed."""
         settings = self.config.train
-        with self._observed(observe), self._saving() as saver, _stop_signal() as stop_signal:
+        with self._observed(observe), self._saving() as saver, _stop_signal() as stop:
             self._try_largest_batches()
             if settings.minutes and not self.progress.update:
                 self.clock.prepared = self.progress.prepared = self.clock.elapsed()
-            while self.progress.position < settings.updates and not self.progress.finished:
-                if self.step() is None:
-                    continue
+            while not self.progress.finished:
+                if not self._must_validate() and not self._train_to_checkpoint(saver, stop):
+                    break
+                try:
+                    with stop.at_once() if self.runtime.world_size == 1 else nullcontext():
+                        self._validate(validate)
+                except KeyboardInterrupt:  # the resumed run validates
+                    break
                 progress = self.progress
-                self.signal = stop_signal()
-                stopping = bool(self.signal)
-                if self.runtime.world_size > 1:  # all processes must stop at the same update
-                    stopping = progress.update % STOP_CHECK_EVERY == 0 and self.runtime.any_process(stopping)
-                if progress.position >= min(progress.next_validation, settings.updates):
-                    self._validate(validate)
                 out_of_patience = 0 < settings.patience <= progress.validations_since_best
                 progress.finished = progress.position >= settings.updates or out_of_patience
-                is_best = progress.best_update == progress.update and not settings.average_checkpoints
-                is_due = progress.position >= progress.next_save
-                if is_due:
-                    progress.next_save = progress.position + settings.save_every
-                    keep = max(settings.average_checkpoints, settings.keep_checkpoints)
-                    progress.saved = [*progress.saved, progress.update][-keep:]
-                if is_due or is_best or progress.finished or stopping:
+                if progress.finished:
                     self._save(saver)
-                if stopping and not progress.finished:
-                    saver.wait()
-                    break
+            self.signal = stop.signal
         return self.progress
+
+    def _must_validate(self) -> bool:
+        """Whether a validation is due: the checkpoint before it has been written."""
+        return self.progress.position >= min(self.progress.next_validation, self.config.train.updates)
+
+    def _train_to_checkpoint(self, saver: CheckpointWriter, stop: StopSignal) -> bool:
+        """Make updates until a validation is due, and save before it; return False if a signal asks to stop."""
+        settings = self.config.train
+        while not self._must_validate():
+            if self.step() is None:
+                continue
+            progress, stopping = self.progress, bool(stop.signal)
+            if self.runtime.world_size > 1:  # all processes must stop at the same update
+                stopping = progress.update % STOP_CHECK_EVERY == 0 and self.runtime.any_process(stopping)
+            is_due = progress.position >= progress.next_save
+            if is_due:
+                progress.next_save = progress.position + settings.save_every
+                keep = max(settings.average_checkpoints, settings.keep_checkpoints)
+                progress.saved = [*progress.saved, progress.update][-keep:]
+            if is_due or stopping or self._must_validate():
+                self._save(saver)
+            if stopping:
+                return False
+        return True
 
     @contextmanager
     def _observed(self, observe: Observer) -> Iterator[None]:
         """A context in which events go to the clock, to `observe` and, in the main process, into the journal."""
         path, update = self.folder / journal.FILE, self.progress.update
-        with journal.Journal(path, update, self.clock) if self.runtime.is_main else nullcontext() as entries:
+        entries = journal.Journal(path, update, self.clock) if self.runtime.is_main else None
 
-            def pass_on(event: Event) -> None:
-                self.clock.observe(event)
-                observe(event)
-                if entries is not None:
-                    entries.observe(event)
+        def pass_on(event: Event) -> None:
+            self.clock.observe(event)
+            observe(event)
+            if entries is not None:
+                entries.observe(event)
 
-            self._observe = pass_on
-            try:
-                yield
-            finally:
-                self._observe = lambda event: None
-                self._restart_batches()  # ends the thread that loads batches
+        self._observe = pass_on
+        try:
+            yield
+        finally:
+            self._observe = lambda event: None
+            self._restart_batches()  # ends the thread that loads batches
 
     @contextmanager
     def _saving(self) -> Iterator[CheckpointWriter]:
@@ -358,6 +381,9 @@ class Training:
 
     def _validate(self, validate: Validate) -> None:
         start, progress, settings = time.perf_counter(), self.progress, self.config.train
+        self._observe(ActivityEvent(progress.update, "validating"))
+        if self._saver is not None:
+            self._saver.wait_for_copy()  # averaged weights replace the others for a while
         with self.averaged(), self.runtime.unsharded(self.model):
             (validation,) = in_parts(validate, self.model, self._without_graphs)
             seconds = time.perf_counter() - start
@@ -484,6 +510,7 @@ class Training:
         progress, settings = self.progress, self.config.train
         if not self.runtime.is_main and not self.writers:
             return
+        self._observe(ActivityEvent(progress.update, "saving"))
         start, progress.elapsed = time.perf_counter(), self.clock.elapsed() if settings.minutes else 0.0
         protect = [progress.update, progress.best_update, *averaged_updates(progress, settings)]
         if not progress.finished and progress.update != progress.best_update:  # a rollback may need it
@@ -544,26 +571,46 @@ def _mix_seed(*numbers: int) -> int:
     return value & (2**63 - 1)
 
 
-@contextmanager
-def _stop_signal() -> Iterator[Callable[[], int]]:
-    """Handle SIGTERM and Ctrl-C; yield a function that returns the signal that asked to stop, or 0.
+class StopSignal:
+    """The signal that asked to stop, SIGTERM or SIGINT (Ctrl-C); 0 if none did."""
 
-    The same signal again raises KeyboardInterrupt. The other one does not: Ctrl-C reaches torchrun too, which then ends
-    its processes with SIGTERM.
-    """
-    received: list[int] = []
+    def __init__(self) -> None:
+        self.signal = 0
+        self._received: set[int] = set()
+        self._raises = False
 
-    def handle(number: int, frame: object) -> None:
-        if number in received:
+    def receive(self, number: int, frame: object) -> None:
+        """Handle a signal. The same signal again raises KeyboardInterrupt.
+
+        The other one does not: Ctrl-C reaches torchrun too, which then ends its processes with SIGTERM.
+        """
+        self.signal = self.signal or number
+        if number in self._received or self._raises:
             raise KeyboardInterrupt
-        received.append(number)
+        self._received.add(number)
 
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """A context in which the first signal, also an earlier one, raises KeyboardInterrupt."""
+        self._raises = True
+        try:
+            if self.signal:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._raises = False
+
+
+@contextmanager
+def _stop_signal() -> Iterator[StopSignal]:
+    """Handle SIGTERM and Ctrl-C for the duration of the context."""
+    stop = StopSignal()
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
-        yield lambda: 0
+        yield stop
         return
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, stop.receive) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield lambda: received[0] if received else 0
+        yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -18,7 +18,16 @@ from regard.inspection import drawing, film
 from regard.training import journal
 from regard.training.card import describe_machine
 from regard.training.clock import format_duration
-from regard.training.events import Event, Observer, ProblemEvent, Say, StartEvent, UpdateEvent, ValidationEvent
+from regard.training.events import (
+    ActivityEvent,
+    Event,
+    Observer,
+    ProblemEvent,
+    Say,
+    StartEvent,
+    UpdateEvent,
+    ValidationEvent,
+)
 from regard.training.loop import Training
 
 BOARD = "tensorboard"  # the folder of TensorBoard files in a run's folder
@@ -80,7 +89,7 @@ class Board:
         if isinstance(event, UpdateEvent):
             self._tokens += event.tokens
             self._seconds += event.seconds
-            if event.update % journal.UPDATES_PER_ENTRY == 0 or event.update == 1:
+            if journal.has_entry(event):
                 values = {f"training/{name}": getattr(event, name) for name in ("loss", "learning_rate", "grad_norm")}
                 values["training/tokens per second"] = self._tokens / (self._seconds or math.inf)
                 self._tokens, self._seconds = 0, 0.0
@@ -113,22 +122,45 @@ class Board:
 
 
 class Statistics:
-    """Observes a run and keeps the numbers that views show."""
+    """Observes a run and keeps the numbers that views show; those of earlier starts are read from the journal."""
 
     def __init__(self) -> None:
         self.start: StartEvent | None = None
         self.update: UpdateEvent | None = None
-        self.validations: list[ValidationEvent] = []
+        self.activity = "preparing"
+        self.losses: dict[int, float] = {}
+        """By update, as in the journal."""
+        self.validations: dict[int, dict[str, Any]] = {}
+        """By update, as in the journal."""
         self._recent: deque[UpdateEvent] = deque(maxlen=RECENT_UPDATES)
 
     def observe(self, event: Event) -> None:
-        if isinstance(event, StartEvent):
-            self.start = event
+        if isinstance(event, ActivityEvent):
+            self.activity = event.activity
+        elif isinstance(event, StartEvent):
+            self.start, self.activity = event, "training"
+            entries = [e for e in journal.read(event.folder / journal.FILE) if e["update"] <= event.update]
+            self.losses = {e["update"]: e["loss"] for e in entries if e["kind"] == "update"}
+            self.validations = {e["update"]: e for e in entries if e["kind"] == "validation"}
         elif isinstance(event, UpdateEvent):
-            self.update = event
+            self.update, self.activity = event, "training"
             self._recent.append(event)
+            if journal.has_entry(event):
+                self.losses[event.update] = event.loss
         elif isinstance(event, ValidationEvent):
-            self.validations.append(event)
+            self.validations[event.update] = {**event.scores, "sample": event.sample}
+        elif isinstance(event, ProblemEvent) and event.kind == "rollback":
+            for numbers in (self.losses, self.validations):
+                for update in [update for update in numbers if update > event.update]:
+                    del numbers[update]
+
+    @property
+    def best(self) -> int:
+        """The update of the best validation."""
+        scores = {
+            update: (v.get("bleu", v.get("chrf", 0.0)), -v["valid_loss"]) for update, v in self.validations.items()
+        }
+        return max(scores, key=lambda update: scores[update], default=0)
 
     @property
     def loss(self) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,6 +112,8 @@ def _check_texts(request: Request) -> None:
     for files in texts:
         if next(iter(files.read()), None) is None:
             raise DataError(f"{files.source} is empty")
+    if request.valid is not None:
+        deque(request.valid.read(), maxlen=0)  # finds errors now, not after the tokenizer is trained
     written = {(request.out / name).resolve() for name in RUN_FILES}
     for path in (path for files in texts for path in files.paths):
         if path.resolve() in written:

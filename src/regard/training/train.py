@@ -41,7 +41,7 @@ from regard.training.checkpoint import (
 from regard.training.clock import make_clock
 from regard.training.data import check_lengths, make_tokenizers, prepare
 from regard.training.distributed import Runtime, init_runtime
-from regard.training.events import Observer, Say
+from regard.training.events import ActivityEvent, Observer, Say
 from regard.training.loop import Training, averaged_updates
 from regard.training.observers import PlainLines, draw, observing
 from regard.training.planning import complete_config, time_update
@@ -265,6 +265,7 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
             )
     if not progress.finished:
         return Run(out, progress.update, finished=False, scores={}, signal=training.signal)
+    observe(ActivityEvent(progress.update, "scoring"))
     scores = _finish(request, training, valid_set, say) if runtime.is_main else {}
     runtime.barrier()
     return Run(out, progress.update, finished=True, scores=scores)
@@ -393,8 +394,9 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
         settings = dataclasses.replace(config.train, updates=training.progress.update)
         config = dataclasses.replace(config, train=settings)
     save_model(out, model, config, {**files, "card.md": card}, force=True)
-    with journal.Journal(out / journal.FILE, training.progress.update) as entries:
-        entries.write("finished", training.progress.update, scores=scores)
+    journal.Journal(out / journal.FILE, training.progress.update).write(
+        "finished", training.progress.update, scores=scores
+    )
     return scores
 
 
