@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from regard.errors import FolderError, RunError
 from regard.folders import clear_os_errors, parse_json, write_file
 from regard.training.clock import Clock
 from regard.training.events import Event, ProblemEvent, UpdateEvent, ValidationEvent
@@ -52,8 +53,11 @@ class Journal:
     def write(self, kind: str, update: int, **values: Any) -> None:
         """Append an entry."""
         elapsed = {"elapsed": round(self._clock.elapsed(), 3)} if self._clock is not None else {}
-        with clear_os_errors(self._path), self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"kind": kind, "update": update, **values, **elapsed}) + "\n")
+        try:
+            with clear_os_errors(self._path), self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"kind": kind, "update": update, **values, **elapsed}) + "\n")
+        except FolderError as error:  # it was there when the run started
+            raise RunError(str(error)) from error
 
 
 def has_entry(event: UpdateEvent) -> bool:
