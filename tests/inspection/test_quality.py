@@ -129,6 +129,13 @@ def test_any_text_can_be_checked(text: str) -> None:
         ("about &#91; 4 &#93; things", "etwa 4 Dinge"),
         ("an ATV", "un 4x4"),
         ("page 5", "5. Seite"),
+        ("21 birds and two cats", "vingt et un oiseaux et 2 chats"),
+        ("22 people in twelve cars", "veintidós personas en 12 coches"),
+        ("two wars of the 21st century", "2 guerres du XXIe siècle"),
+        ("1.5 million people", "1 500 000 personnes"),
+        ("1.5 million people", "anderthalb Millionen Menschen"),
+        ("in 1957", "en mille-neuf-cent-cinquante-sept"),
+        ("in the 1960s", "in den Sechzigern"),
     ],
 )
 def test_the_same_numbers_do_not_differ(source: str, target: str) -> None:

@@ -162,6 +162,11 @@ def test_an_ampersand_is_no_escape(text):
         ("caf\\u00e9", "café"),
         ("a\0b", "ab"),
         ("caf%C3%A9", "café"),
+        ("a \\ud83d\\ude00 smile", "a 😀 smile"),
+        ("a \\U0001F600 smile", "a 😀 smile"),
+        ("a &#xD83D;&#XDE00; smile", "a 😀 smile"),
+        ("a &amp;#55357;&amp;#56832; smile", "a 😀 smile"),
+        ("half an emoji \\ud83d!", "half an emoji !"),
     ],
 )
 def test_repair_resolves_escapes_and_drops_controls(damaged, sound):

@@ -221,6 +221,15 @@ def _listed(words: Sequence[str]) -> str:
 
 MAX_SPELLED = 12  # numbers up to here may be spelled out in the other text
 MAX_HOUR = 24  # numbers up to here may be hours, which are compared modulo 12
+NUMBER_WORD = re.compile(  # of numbers above 12 in English, French, Spanish, Italian, Portuguese, German and Dutch
+    r"\b(?:(?:twen|thir|for|fif|six|seven|eigh|nine)t(?:y|ie|een)|hundred|thousand|treize|quatorze|quinze|seize|quince"
+    r"|vingt|veint|vent[iu]|vinte|trent|treint|trinta|quarant|[cq]uarenta|cin[cq]u[ae]nt|soixante|ses+[ae]nta|septante"
+    r"|set+[ae]nta|o[cit][hit][ae]nta|no[nv][ae]nt)|(?<!pour )\bcents?\b|cien(?:tos?)?\b|centos?\b|\bmil(?:le|a)?\b"
+    r"|(?:zwan|vier|fünf|sech|sieb|acht|neun)zig|dreißig|hundert|tausend|(?:twin|der|veer|vijf|zes|zeven|tach|negen)tig"
+    r"|honderd|duizend|(?-i:\b[XVIL]{2,}(?:e|ème|th|st|nd|rd)?\b)",
+    re.IGNORECASE,
+)
+MILLIONS = re.compile(r"mil+i|bil+i|bilh", re.IGNORECASE)
 ENTITY_OR_PERCENT = re.compile(r"&#?\w+;|\bp\. ?100\b")  # &#91; and the French "p. 100" (percent) are not numbers
 NUMBER = re.compile(r"(?<![\d.,])\d{1,3}(?:[.,'’\u00a0\u202f ]\d{3})+(?!\d)|\d+")  # 1,000 or plain digits
 
@@ -229,14 +238,22 @@ def number_differences(source: str, target: str) -> tuple[list[str], list[str]]:
     """The numbers of a source that its translation lacks, and the other way round, as they are written.
 
     Separators of thousands and decimals may differ, hours may be counted by 12 or 24, and years may be abbreviated. A
-    number that may be spelled out in the other text is reported only if the other text has another number instead.
+    number that may be spelled out in the other text is reported only if the other text has another number instead, and
+    one above 12 not at all if the other text has words for such numbers.
     """
     here, there = _digits(source), _digits(target)
-    lost, added = _missing(here, there), _missing(there, here)
+    lost = {x for x in _missing(here, there) if not _in_words(x, target)}
+    added = {x for x in _missing(there, here) if not _in_words(x, source)}
     if not (lost and added and any(len(digits) > 2 or int(digits) > MAX_SPELLED for digits in lost | added)):
         # Numbers of three digits and more are hardly ever spelled out, unless they are round.
         lost, added = ({x for x in missing if len(x) > 2 and not x.endswith("00")} for missing in (lost, added))
     return [here[digits] for digits in here if digits in lost], [there[digits] for digits in there if digits in added]
+
+
+def _in_words(digits: str, text: str) -> bool:
+    """Whether a number above 12 may be written in words in a text, as in `veintidós` or `1.5 million`."""
+    pattern = MILLIONS if digits.endswith("00000") else NUMBER_WORD
+    return (len(digits) > 2 or int(digits) > MAX_SPELLED) and pattern.search(text) is not None
 
 
 def _digits(text: str) -> dict[str, str]:

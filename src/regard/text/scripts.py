@@ -114,9 +114,10 @@ def stands_out(text: str, match: re.Match[str]) -> bool:
 
 
 DOUBLE_ENTITY = re.compile(r"&\s?amp\s?;\s?(?:#\s?x?[0-9a-fA-F]{1,6}|[a-zA-Z]{2,8})\s?;")
-BACKSLASH = re.compile(r"\\u[0-9a-fA-F]{4}|\\x[89a-fA-F][0-9a-fA-F]")
+BACKSLASH = re.compile(r"\\u[0-9a-fA-F]{4}|\\U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}|\\x[89a-fA-F][0-9a-fA-F]")
 PERCENT = re.compile(r"(?:%[0-9a-fA-F]{2})*%[c-fC-F][0-9a-fA-F](?:%[89abAB][0-9a-fA-F])+")
 ENTITY = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,30});")
+HALF_ENTITY = re.compile(r"&#(?:(5[5-7]\d{3})|[xX]([dD][89a-fA-F][0-9a-fA-F]{2}));")  # of an emoji as two UTF-16 units
 SPLIT_ENTITY = re.compile(r"& ?(#? ?(?:apos|quot|amp|lt|gt|nbsp|[0-9]{2,4})) ;|& (#[0-9]{2,4}|apos|quot|amp|nbsp);")
 ADDRESS = re.compile(r"\S*(?:://|www\.)\S*")
 
@@ -150,8 +151,10 @@ def repair(text: str) -> str:
         for start, end, repaired in reversed(mojibake(text)):
             text = text[:start] + repaired + text[end:]
         if "&" in text:
+            text = HALF_ENTITY.sub(lambda match: chr(int(match[1]) if match[1] else int(match[2], 16)), text)
             text = html.unescape(SPLIT_ENTITY.sub(lambda match: f"&{(match[1] or match[2]).replace(' ', '')};", text))
         text = BACKSLASH.sub(lambda match: chr(int(match.group()[2:], 16)), text)
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "ignore")  # joins the halves of an emoji
         if "%" in text and not ADDRESS.search(text):
             text = PERCENT.sub(lambda match: percent_decoded(match.group()) or match.group(), text)
     return CONTROL.sub("", text)
