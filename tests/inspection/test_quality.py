@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 
 from regard.errors import DataError, FolderError
 from regard.inspection.quality import (
@@ -17,6 +18,7 @@ from regard.inspection.quality import (
     Calibration,
     CalibrationExample,
     Expected,
+    _logistic_regression,
     calibrate,
     calibration_error,
     confidence,
@@ -321,9 +323,36 @@ def test_references_hardly_ever_give_a_warning(
     assert sum(map(bool, found)) <= 0.03 * len(references)
 
 
-def test_without_bad_translations_there_is_no_confidence(tmp_path: Path) -> None:
-    rows = [[-0.01 * place, -0.1, 2.0] for place in range(300)]
-    found = fit(rows, [place != 7 for place in range(300)], Expected.from_pairs([("a b", "c d")]))
+def nearly_all(good: bool, exceptions: int, count: int = 300) -> Calibration:
+    """The calibration of a model whose translations are nearly all good, or nearly all bad."""
+    mean, low = (-0.02, -0.2) if good else (-0.6, -2.0)
+    rows = [[mean * (0.5 + place / count), low * (0.5 + place / count), 2.0] for place in range(count)]
+    return fit(rows, [(place < count - exceptions) == good for place in range(count)], Expected())
+
+
+@pytest.mark.parametrize("bad", [0, 1, 6], ids=["0 %", "0.3 %", "2 %"])
+def test_a_model_whose_translations_are_nearly_all_good_has_a_confidence(bad: int) -> None:
+    found = nearly_all(True, bad)
+    usual, unsure = confidence([-0.02] * 7, found), confidence([-0.5] * 7, found)
+    assert 1 > usual > 0.9 > 0.5 > unsure
+    assert found.error < 0.05
+
+
+def test_a_model_whose_translations_are_all_bad_has_a_confidence() -> None:
+    found = nearly_all(False, 0)
+    usual, sure = confidence([-0.6] * 7, found), confidence([-0.02] * 7, found)
+    assert usual < 0.1 < 0.5 < sure
+
+
+def test_enough_translations_of_both_kinds_are_fitted_alone() -> None:
+    rows, good = judged(200)
+    assert min(sum(good), 200 - sum(good)) >= 10
+    expected = _logistic_regression(torch.tensor(rows, dtype=torch.float64), torch.tensor(good, dtype=torch.float64))
+    assert fit(rows, good, Expected()).weights == tuple(expected.tolist())
+
+
+def test_a_calibration_without_weights_gives_no_confidence(tmp_path: Path) -> None:
+    found = Calibration((), error=0.0, good=1.0, sentences=300, expected=Expected())
     assert confidence([-0.1, -0.2], found) is None
     (tmp_path / "calibration.json").write_text(found.as_text())
     assert Calibration.load(tmp_path) == found

@@ -182,7 +182,7 @@ def final_scores(
         if len(results) <= places.start and (left is None or left > 0 or not results):
             results += translate(model, valid_set, places, left)
     calibration = calibrate(valid_set, results)
-    if calibration is not None and calibration.weights:
+    if calibration is not None:
         signature = (
             f"ECE of confidence, {calibration.sentences:,} sentences, {quality.FOLDS}-fold cross-validation; "
             f"good: chrF of {quality.GOOD_CHRF:g} or more"
