@@ -14,6 +14,8 @@ import torch
 from regard.config import Config, DecodeConfig, ModelConfig
 from regard.decoding import Hypothesis, SearchOptions, SearchResult
 from regard.errors import ConfigError
+from regard.evaluation import precision as precision_module
+from regard.evaluation.metrics import Score
 from regard.evaluation.precision import use_ctranslate2
 from regard.interop.ctranslate2 import CTranslate2Engine
 from regard.models import build
@@ -211,6 +213,16 @@ def test_int8_is_chosen_unless_it_costs_bleu_or_is_requested(
     compute_type, said = choose(folder, precision)
     assert compute_type.startswith(chosen)
     assert said[0].startswith(f"int8: 31.2 BLEU on 500 validation sentences, fp32: 32.5 (p = {p:.3f})")
+
+
+def test_int8_is_chosen_if_too_few_translations_differ_for_a_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = [Score(32.5, ""), Score(31.2, "")]
+    monkeypatch.setattr(precision_module, "paired_tests", lambda *args, **options: (scores, {}))
+    compute_type, said = choose(measurable_folder(tmp_path / "model"), "auto")
+    assert compute_type.startswith("int8")
+    assert "31.2 BLEU on 4 validation sentences, fp32: 32.5; int8 is used" in said[-1]
 
 
 def test_int8_is_not_chosen_for_a_folder_without_validation_sentences(tmp_path: Path) -> None:

@@ -108,7 +108,9 @@ def translate(
     if engine == "ctranslate2":
         from regard.evaluation.precision import use_ctranslate2
 
-        use_ctranslate2(translator, precision, folder, token_scores="confidence" in names, say=tables.say)
+        choices: dict[str, Any] = {"token_scores": "confidence" in names, "say": tables.say}
+        with tables.counting_bar("measuring int8") as progress:
+            use_ctranslate2(translator, precision, folder, **choices, progress=progress)
     else:
         translator.use(engine, precision, folder)
     if precision == "bf16" and (slow := bf16_warning(translator.device.type)):

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.documents.formats import read_pairs
-from regard.evaluation.metrics import paired_tests
+from regard.evaluation.metrics import choose_tokenizer, paired_tests
+from regard.evaluation.systems import Progress
 from regard.folders import read_json, write_file
 from regard.interop.ctranslate2 import CTranslate2Engine
 from regard.models.folder import VALIDATION
@@ -17,6 +18,7 @@ from regard.text.files import one_line
 from regard.translation.translator import Translator
 
 MAX_SENTENCES = 500
+WINDOW = 100  # sentences between two updates of the progress bar
 COST_FILE = "int8.json"  # in the folder of the converted model
 SIGNIFICANCE = 0.05
 
@@ -26,35 +28,43 @@ class Int8Cost(NamedTuple):
 
     fp32: float
     int8: float
-    p: float
+    p: float | None
+    """None if too few translations differ for a test."""
     sentences: int
 
     @property
     def is_significant(self) -> bool:
-        return self.int8 < self.fp32 and self.p < SIGNIFICANCE
+        return self.int8 < self.fp32 and self.p is not None and self.p < SIGNIFICANCE
+
+    def __str__(self) -> str:
+        p = "" if self.p is None else f" (p = {self.p:.3f})"
+        return f"{self.int8:.1f} BLEU on {self.sentences:,} validation sentences, fp32: {self.fp32:.1f}{p}"
 
 
 def use_ctranslate2(
-    translator: Translator, precision: str, folder: str | Path, *, token_scores: bool, say: Callable[[str], None]
+    translator: Translator,
+    precision: str,
+    folder: str | Path,
+    *,
+    token_scores: bool,
+    say: Callable[[str], None],
+    progress: Progress | None = None,
 ) -> None:
     """Search with CTranslate2; on a CPU, `auto` is int8 unless that makes the translations significantly worse."""
     measures = precision in ("auto", "int8") and translator.device.type == "cpu"
     translator.use("ctranslate2", "int8" if measures else precision, folder, token_scores=token_scores)
     if not measures:
         return
-    cost = int8_cost(translator, Path(folder), say)
+    cost = int8_cost(translator, Path(folder), say, progress)
     chosen = "int8" if precision == "int8" or (cost and not cost.is_significant) else "fp32"
     other = "--precision fp32 is exact" if chosen == "int8" else "--precision int8 is faster"
-    measured = f"{folder} has no {VALIDATION} to measure it on"
-    if cost:
-        measured = (
-            f"{cost.int8:.1f} BLEU on {cost.sentences:,} validation sentences, fp32: {cost.fp32:.1f} (p = {cost.p:.3f})"
-        )
-    say(f"int8: {measured}; {chosen} is used; {other}")
+    say(f"int8: {cost or f'{folder} has no {VALIDATION} to measure it on'}; {chosen} is used; {other}")
     translator.use("ctranslate2", chosen, folder, token_scores=token_scores)
 
 
-def int8_cost(translator: Translator, folder: Path, say: Callable[[str], None]) -> Int8Cost | None:
+def int8_cost(
+    translator: Translator, folder: Path, say: Callable[[str], None], progress: Progress | None
+) -> Int8Cost | None:
     """The cost of int8 for a translator that uses CTranslate2; None if its folder has no validation sentences."""
     assert isinstance(translator.engine, CTranslate2Engine)
     path = translator.engine.converted / COST_FILE
@@ -64,13 +74,17 @@ def int8_cost(translator: Translator, folder: Path, say: Callable[[str], None]) 
         return None
     pairs = list(islice(read_pairs(folder / VALIDATION), MAX_SENTENCES))
     say(f"measuring int8 on {len(pairs):,} validation sentences, once for this model")
-    translations = []
+    references = [pair.target for pair in pairs]
+    translations: list[str] = []
     for precision in ("fp32", "int8"):
         translator.use("ctranslate2", precision, folder, token_scores=False)
-        results = translator.translate([pair.source for pair in pairs], warn=False)
-        translations.append([one_line(result.text).rstrip() for result in results])
-    (fp32, int8), _ = paired_tests("bleu", translations, [[pair.target for pair in pairs]], ["bootstrap"])
-    assert int8.p_bootstrap is not None
+        for result in translator.stream((pair.source for pair in pairs), lines=WINDOW, warn=False):
+            translations.append(one_line(result.text).rstrip())
+            if progress is not None:
+                progress(len(translations), 2 * len(pairs))
+    systems = translations[: len(pairs)], translations[len(pairs) :]
+    tokenize = choose_tokenizer(references, say)
+    (fp32, int8), _ = paired_tests("bleu", systems, [references], ["bootstrap"], tokenize=tokenize)
     cost = Int8Cost(fp32.score, int8.score, int8.p_bootstrap, len(pairs))
     write_file(path, json.dumps(cost._asdict()) + "\n", force=True)
     return cost
