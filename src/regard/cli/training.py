@@ -110,7 +110,8 @@ def train(
     elif run.is_new:
         view.say(f"{out} is ready: {tables.scores_line(run.scores)}")
     else:
-        view.say(f"{out} was finished at update {run.update:,}: there is nothing left to do")
+        rest = "there is nothing left to do; a larger --updates or --minutes continues it"
+        view.say(f"{out} was finished at update {run.update:,}: {rest}")
     if not run.finished:
         raise typer.Exit(128 + run.signal)
 

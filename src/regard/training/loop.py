@@ -453,6 +453,26 @@ class Training:
             self.clock.prepared = self.progress.prepared
         return path is not None
 
+    def extend(self, old: TrainConfig) -> str:
+        """Continue a run, even a finished one, to the later end of its config; returns a message about the schedule.
+
+        The learning rate follows the schedule to the new end from here on. The checkpoint is written again, as that of
+        an unfinished run.
+        """
+        progress, settings, size = self.progress, self.config.train, self.config.model.size
+        before = learning_rate(max(1.0, min(progress.position, old.updates)), old, size)
+        progress.finished, progress.validations_since_best = False, 0
+        progress.position = self.clock.position() if settings.minutes else progress.position
+        now = learning_rate(max(1.0, progress.position), settings, size)
+        if progress.update:
+            with self._saving() as saver:
+                self._save(saver)
+        end = f"{settings.minutes:g} minutes" if settings.minutes else f"{settings.updates:,} updates"
+        schedule = f"the {settings.schedule} schedule of the learning rate"
+        change = f"now ends there: it goes from {before:.2g} to {now:.2g} and falls again"
+        rule = change if settings.schedule in ("linear", "cosine") else "has no end and goes on"
+        return f"continues after update {progress.update:,} to {end}; {schedule} {rule}"
+
     def _newest_checkpoint(self, where: Callable[[int], bool] = lambda _: True) -> Path | None:
         """The newest intact checkpoint; the main process chooses it for all."""
         path, self.remarks = latest_checkpoint(self.folder, where=where) if self.runtime.is_main else (None, [])

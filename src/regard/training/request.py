@@ -164,9 +164,20 @@ def clear_folder(out: Path) -> None:
             folders.delete(out / name)
 
 
-def check_unchanged(old: Config, new: Config, out: Path, unset: frozenset[str]) -> None:
-    """Raise a FolderError with the differences if a run would resume with another config."""
-    may_change = {"train.sharded"} | unset | ({"train.updates"} if new.train.minutes else set())
+def resumed_config(old: Config, new: Config, out: Path, unset: frozenset[str]) -> Config:
+    """The config of a run that resumes: the old one, with the new train.updates or train.minutes if that is larger.
+
+    With other differences it raises a FolderError that names them. A finished run ignores a smaller number.
+    """
+    settings, train = old.train, new.train
+    if settings.minutes and train.minutes > settings.minutes:
+        updates = round(settings.updates * train.minutes / settings.minutes)
+        settings = dataclasses.replace(settings, minutes=train.minutes, updates=updates)
+    elif not settings.minutes and not train.minutes and "train.updates" not in unset:
+        settings = dataclasses.replace(settings, updates=max(settings.updates, train.updates))
+    may_change = {"train.sharded"} | unset | ({"train.updates"} if train.minutes else set())
+    if settings != old.train or journal.is_finished(out / journal.FILE):
+        may_change |= {"train.updates", "train.minutes"}
     before, now = old.values(), new.values()
     changes = [
         f"{section}.{name} was {before[section][name]!r} and is now {value!r}"
@@ -176,6 +187,7 @@ def check_unchanged(old: Config, new: Config, out: Path, unset: frozenset[str]) 
     ]
     if changes:
         raise FolderError(
-            f"{out} holds a run with another config: {'; '.join(changes)}. Resume with the old values, choose another "
-            "--out, or start over with --fresh"
+            f"{out} holds a run with another config: {'; '.join(changes)}. Resume with the old values, start from this "
+            f"model with --from {out} and another --out, or start over with --fresh"
         )
+    return dataclasses.replace(old, train=dataclasses.replace(settings, sharded=train.sharded))

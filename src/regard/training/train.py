@@ -52,9 +52,9 @@ from regard.training.request import (
     Request,
     check_folder,
     check_request,
-    check_unchanged,
     clear_folder,
     find_settings,
+    resumed_config,
     text_files,
 )
 from regard.training.sizing import unset_fields
@@ -224,10 +224,8 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
     if runtime.is_main and (request.fresh or not (out / CONFIG).exists()):
         prepared, update_seconds = _start(request, runtime, say)
     runtime.barrier()
-    config, tokenizers = from_json(out / CONFIG), Tokenizers.load(out)
-    check_unchanged(config, _with_vocabulary(request.config, tokenizers), out, request.unset)
-    sharded = request.config.train.sharded  # may change from one start to the next
-    config = dataclasses.replace(config, train=dataclasses.replace(config.train, sharded=sharded))
+    old_config, tokenizers = from_json(out / CONFIG), Tokenizers.load(out)
+    config = resumed_config(old_config, _with_vocabulary(request.config, tokenizers), out, request.unset)
     if prepared is None and runtime.is_local_main:  # the other processes of this machine read what one has prepared
         prepared = _prepare(request, config, tokenizers, say, check_cache=runtime.world_size > 1)
     runtime.barrier()
@@ -245,8 +243,11 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
     say(f"{count(config).total:,} parameters, {len(valid_set.data.train[0]):,} examples to train on")
     if config.train.precision == "bf16" and (slow := bf16_warning(runtime.device.type)):
         say(slow)
-    resumed = training.resume()
-    progress = training.progress
+    resumed, progress = training.resume(), training.progress
+    if (config.train.updates, config.train.minutes) != (old_config.train.updates, old_config.train.minutes):
+        say(training.extend(old_config.train))
+        if runtime.is_main:
+            folders.write_file(out / CONFIG, to_json(config), force=True)
     done = progress.finished and bool(runtime.broadcast(runtime.is_main and _has_model(out, say)))
     if resumed and not done:
         say(f"resumed at update {progress.update:,}")
