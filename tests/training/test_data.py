@@ -14,6 +14,7 @@ from regard.errors import ConfigError, DataError
 from regard.text.batching import Batch
 from regard.text.tokenizer import Tokenizer, Tokenizers, train
 from regard.training.data import Data, Files, check_lengths, prepare
+from regard.training.validation import validation_set
 from tests.training.runs import learned, make_config, write_corpus
 
 
@@ -138,6 +139,20 @@ def test_a_single_text_keeps_repeated_and_long_lines_in_training_and_validation(
     data, _ = prepare([files], files, config, Tokenizers(tokenizer, tokenizer), said.append)
     assert [len(dataset) for dataset in (*data.train, data.valid)] == [4, 4]
     assert said == ["read 5 lines; left out 1 empty", "validation: read 5 lines; left out 1 empty"]
+
+
+def test_held_out_pairs_are_validated_as_they_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    words = [f"House {number} is RED" for number in range(200)]
+    (tmp_path / "a.txt").write_text("".join(f"{line}\n" for line in words))
+    (tmp_path / "b.txt").write_text("".join(f"{line[::-1]}\n" for line in words))
+    files = Files(tmp_path / "a.txt", tmp_path / "b.txt", single=False, tag="<2xx>")
+    tokenizer = train(["house is red"], kind="words", vocabulary=20, lowercase=True, tags=["<2xx>"])
+    data, _ = prepare([files], None, make_config("transformer"), Tokenizers(tokenizer, tokenizer), lambda _: None)
+    valid_set = validation_set(data, [files], None, print)
+    assert len(valid_set.sources) == len(data.valid) > 0
+    assert {source.removeprefix("<2xx> ") for source in valid_set.sources} <= set(words)
+    assert list(valid_set.references) == [source.removeprefix("<2xx> ")[::-1] for source in valid_set.sources]
 
 
 # Continuous text

@@ -328,7 +328,7 @@ def test_a_vocabulary_that_is_too_small_is_refused(corpus: Path, tmp_path: Path)
 
 def test_confidence_is_calibrated_by_the_validation_sentences(tmp_path: Path) -> None:
     config, data = make_data(write_corpus(tmp_path, lines=3000), make_config("transformer"))
-    valid_set = validation_set(data, None, print)
+    valid_set = validation_set(data, [Files(tmp_path / "a.txt", tmp_path / "b.txt", single=False)], None, print)
     results = translate(build(config.model).eval(), valid_set, range(len(valid_set.sources)))
     calibration = calibrate(valid_set, results)
     assert calibration is not None
@@ -340,7 +340,7 @@ def test_chinese_is_validated_with_its_own_tokenizer_which_is_said(tmp_path: Pat
     config, data = make_data(write_corpus(tmp_path, lines=300), make_config("transformer"))
     text, said = tmp_path / "valid.zh", list[str]()
     text.write_text("他在河边看见三只鸟。\n", encoding="utf-8")
-    valid_set = validation_set(data, Files(text, text, single=False), said.append)
+    valid_set = validation_set(data, [], Files(text, text, single=False), said.append)
     assert said == ["the reference is Chinese: BLEU uses the tokenizer zh"]
     model, runtime = build(config.model), Runtime(find_device("cpu"), 0, 1)
     validated = validate(model, valid_set, runtime)

@@ -17,7 +17,7 @@ from regard.folders import cache
 from regard.text import ordering, preparation
 from regard.text.alignments import read_alignments
 from regard.text.batching import MakeBatch, Stream, packed, packed_masked, pairs
-from regard.text.cleaning import Cleaning
+from regard.text.cleaning import Cleaning, chunks, digests, normalized
 from regard.text.dataset import Dataset, join, split
 from regard.text.files import list_files, read_continuous, read_lines
 from regard.text.tokenizer import Tokenizer, Tokenizers, suggest_vocabulary
@@ -250,6 +250,23 @@ def prepare(
         )
     shares = [(size, files.weight) for size, files in zip(sizes, corpora, strict=True)]
     return Data(config, tokenizers, train, valid_data, shares), "+".join(identities)
+
+
+def find_texts(dataset: Dataset, corpora: Sequence[Files]) -> list[tuple[str, str]]:
+    """The pairs of a dataset as they are written in the files of the corpora, found by their digests."""
+    places: dict[tuple[int, ...], list[int]] = {}
+    for place, pair in enumerate(dataset.digests.tolist()):
+        places.setdefault(tuple(pair), []).append(place)
+    found: dict[int, tuple[str, str]] = {}
+    for files in corpora:
+        for sources, targets in chunks(files.read(), 2):
+            source_digests = digests(list(map(normalized, sources)))
+            for number in np.flatnonzero(np.isin(source_digests, dataset.digests[:, 0])).tolist():
+                (target,) = digests([normalized(targets[number])]).tolist()
+                if same := places.get((int(source_digests[number]), target)):
+                    source = f"{files.tag} {sources[number]}" if files.tag else sources[number]
+                    found[same.pop(0)] = source, targets[number]
+    return [found[place] for place in range(len(dataset))]
 
 
 def validation_report(valid: Dataset) -> str:

@@ -311,7 +311,7 @@ def _prepare(
     """Prepare the data; return it with a hash of its files. With `check_cache`, cached files are verified."""
     damaged = say if check_cache else None
     data, identity = prepare(request.corpora, request.valid, config, tokenizers, say, damaged=damaged)
-    return validation_set(data, request.valid, say), identity
+    return validation_set(data, request.corpora, request.valid, say), identity
 
 
 def _with_vocabulary(config: Config, tokenizers: Tokenizers) -> Config:

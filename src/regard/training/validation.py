@@ -1,7 +1,6 @@
 """Validation: the loss over the validation set, and its translations scored against the reference text.
 
-Translations of `--valid` files are scored against the text of these files, as `regard evaluate` does; a held-out part
-of the training text is scored against its decoded tokens.
+Translations are scored against the text of the files, as `regard evaluate` does; decoded tokens may differ from it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from regard.inspection import quality
 from regard.memory import in_parts
 from regard.text.batching import Batch, prefetch, split_batch
 from regard.text.files import one_line
-from regard.training.data import Data, Files
+from regard.training.data import Data, Files, find_texts
 from regard.training.distributed import Runtime
 from regard.training.events import Say
 from regard.training.losses import batch_loss
@@ -79,18 +78,14 @@ class ValidationSet:
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def validation_set(data: Data, valid: Files | None, say: Say) -> ValidationSet:
-    """The validation set of a run: the text of the `valid` files, or the decoded tokens of the held-out examples."""
+def validation_set(data: Data, corpora: Sequence[Files], valid: Files | None, say: Say) -> ValidationSet:
+    """The validation set of a run, as text: the `valid` files, or the held-out pairs of the training corpora."""
     if not data.config.model.is_translator:
         return ValidationSet(data)
-    if valid is not None:
-        pairs = [(source.rstrip(), target.rstrip()) for source, target in valid.read()]
-        sources, references, tag = [source for source, _ in pairs], [target for _, target in pairs], valid.tag
-        return ValidationSet(data, sources, references, tag, choose_tokenizer(references, say))
-    tokenizers, store = data.tokenizers, data.valid
-    sources = [tokenizers.source.decode(store.source.ids(place)) for place in range(len(store))]
-    references = [tokenizers.target.decode(store.target.ids(place)) for place in range(len(store))]
-    return ValidationSet(data, sources, references, tokenize=choose_tokenizer(references, say))
+    pairs = list(valid.read()) if valid is not None else find_texts(data.valid, corpora)
+    sources, references = ([text.rstrip() for text in side] for side in zip(*pairs, strict=True))
+    tag = valid.tag if valid is not None else ""
+    return ValidationSet(data, sources, references, tag, choose_tokenizer(references, say))
 
 
 @torch.no_grad()
