@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from regard.corpora.catalog import write_builtin
+from regard.errors import DataError
 from regard.evaluation.evaluate import choose_examples, evaluate, score_results
 from regard.evaluation.systems import read_test
 from regard.inspection.quality import QualityWarning
@@ -50,6 +52,28 @@ def test_words_are_counted_in_the_training_text_where_it_is_given(tmp_path: Path
     found = evaluate(hypothesis=text, reference=text, train=train).to_dict()
     assert [(each["from"], each["words"]) for each in found["by_frequency"]] == [(0, 1), (5, 1)]
     assert found["frequencies_from"] == str(train)
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """English and French text of the same sentences."""
+    folder = tmp_path_factory.mktemp("texts")
+    write_builtin(folder / "files", sizes={"train": 100, "test": 100})
+    return folder / "files"
+
+
+def test_translations_in_the_language_of_the_source_are_announced(texts: Path) -> None:
+    french, english = texts / "test.fr", texts / "test.en"
+    swapped = evaluate(hypothesis=french, source=french, reference=english)
+    assert "the translations read like --source" in swapped.messages[0]
+    assert not evaluate(hypothesis=french, source=english, reference=french).messages
+
+
+def test_a_training_text_in_the_language_of_the_source_is_refused(texts: Path) -> None:
+    files = {"hypothesis": texts / "test.fr", "source": texts / "test.en", "reference": texts / "test.fr"}
+    with pytest.raises(DataError, match=r"--train .* reads like --source"):
+        evaluate(**files, train=texts / "train.en")
+    assert evaluate(**files, train=texts / "train.fr").by_frequency
 
 
 def test_every_example_is_shown_once_and_those_with_warnings_and_the_worst_come_first() -> None:

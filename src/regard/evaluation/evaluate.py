@@ -6,6 +6,7 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import torch
 
 from regard.config import load_config
 from regard.decoding.glossary import Glossary
-from regard.errors import ConfigError, FolderError
+from regard.errors import ConfigError, DataError, FolderError
 from regard.evaluation import metrics, perplexity, systems
 from regard.evaluation.metrics import LENGTHS, METRICS, Bucket, Score
 from regard.evaluation.perplexity import Perplexity
@@ -22,6 +23,7 @@ from regard.evaluation.words import FrequencyBucket, by_frequency
 from regard.folders import write_file
 from regard.inspection.charts import FEW_WORDS
 from regard.inspection.quality import Expected, QualityWarning, find_warnings
+from regard.preflight.languages import reads_like_source
 from regard.results import Report, Table
 from regard.text.files import read_lines
 from regard.translation.loading import load
@@ -30,6 +32,7 @@ from regard.translation.translator import Result, Translator
 from regard.translation.writer import Writer
 
 EXAMPLES = {"warned": 15, "worst": 15, "best": 10, "middle": 50}  # maximum sentences of each kind in a report
+LANGUAGE_LINES = 2000  # of --train whose language is compared with the source
 MAX_EXAMPLES = 50  # of all kinds together
 
 
@@ -220,11 +223,19 @@ def evaluate(
     if train and Path(train).is_dir():
         raise FolderError(f"--train ({train}) is a folder: give a text file")
     split = metrics.word_splitter(**options)
+    if train and test.sources is not None:
+        lines = [line for line, _ in islice(read_lines(train), LANGUAGE_LINES)]
+        if reads_like_source(lines, test.sources, test.references[0]):
+            raise DataError(f"--train ({train}) reads like --source ({source}): give text of the target language")
     frequencies = Counter(word for line, _ in read_lines(train) for word in split(line)) if train else None
     terms = Glossary.read(Path(glossary), None) if glossary else None
     results, translator = systems.translate_test(
         system, test, device=device, beams=beams, config=config, progress=progress
     )
+    texts = [result.text for result in results]
+    if test.sources is not None and reads_like_source(texts, test.sources, test.references[0]):
+        files = f"--source ({source}) and not like --reference ({test.reference_names})"
+        messages.append(f"the translations read like {files}: are the files swapped, or of another model?")
     if translator is None and test.sources is not None:
         expected = Expected.from_pairs(list(zip(test.sources, test.references[0], strict=True)))
         results = [

@@ -149,3 +149,15 @@ def log_odds(one: Floats, other: Floats) -> Floats:
     odds = np.log(first / first.sum()) - np.log(second / second.sum())
     clipped: Floats = np.clip(odds, -MAX_LOG_ODDS, MAX_LOG_ODDS).astype(np.float32)
     return clipped
+
+
+def reads_like_source(texts: Sequence[str], sources: Sequence[str], targets: Sequence[str]) -> bool:
+    """Whether most of the texts are in the language of the sources and not in that of the targets."""
+    pairs = [pair for pair in zip(sources, targets, strict=True) if all(map(str.strip, pair))]
+    lines = [text for text in texts if text.strip()]
+    if not pairs or not lines:
+        return False
+    sides = learn_sides(*map(read_trigrams, zip(*pairs, strict=True)))
+    trigrams = read_trigrams(lines)
+    _, wrong, _ = sides.judge(trigrams, trigrams)
+    return bool(wrong.sum() > (trigrams.lengths >= MIN_TRIGRAMS).sum() / 2)
