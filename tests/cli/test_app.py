@@ -83,7 +83,7 @@ def test_count_says_time_and_cost_on_hardware() -> None:
         (("count", "x" * 300), "There is no preset, recipe or folder xxx"),
         (("count", "gpt2", "--target", "2000"), "a sentence of 2000 tokens is longer than model.max_positions (1024)"),
         (("count", "gpt2", "--set", "model.size=96000000000000"), "must be from 1 to 10,000,000"),
-        (("count", "gpt2", "--set", "model.norm_epsilon=inf"), "model.norm_epsilon (inf) must be a number above 0"),
+        (("count", "gpt2", "--set", "model.norm_epsilon=inf"), "model.norm_epsilon (inf) must be a finite number"),
         (("count", "gpt2", "--sorce", "3"), "No such option: --sorce"),
         (("count", "gpt2", "--batch", "x"), "Invalid value for '--batch'"),
         (("count", "gpt2", "--hardware", "x"), "Invalid value for '--hardware': 'x' is not one of"),

@@ -481,6 +481,21 @@ def write_corpus(folder, pairs):
     return folder / "source", folder / "target"
 
 
+@pytest.mark.parametrize("bad", [range(3), range(60)], ids=["some", "all"])
+def test_lines_that_are_not_utf8_are_counted(corpus, tmp_path, bad):
+    source, target = write_corpus(tmp_path, corpus[0][:60])
+    texts = target.read_bytes().splitlines()
+    target.write_bytes(
+        b"".join(text + b" \xe9t\xe9\n" * (i in bad) + b"\n" * (i not in bad) for i, text in enumerate(texts))
+    )
+    report = regard.check(source, target)
+    (finding,) = (finding for finding in report.findings if finding.kind == "unreadable")
+    assert report.verdict == "unfit"
+    assert (finding.count, finding.share) == (len(bad), pytest.approx(len(bad) / 60, abs=1e-6))
+    assert finding.lines == {str(target): [i + 1 for i in bad]}
+    assert "(0xE9) is not UTF-8" in finding.examples[0].note
+
+
 def test_the_verb_reads_files_and_returns_a_report(corpus, tmp_path):
     files = write_corpus(tmp_path, [swap(pair) if pair.origin.line % 50 == 0 else pair for pair in corpus[0]])
     report = regard.check(*files)

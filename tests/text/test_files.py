@@ -7,13 +7,23 @@ import lzma
 import os
 import random
 import tracemalloc
+from pathlib import Path
 
 import pyarrow
 import pytest
 
 from regard.errors import DataError
 from regard.text import files as streams
-from regard.text.files import continuous_text, lines, list_files, one_line, open_text, uncompressed_name
+from regard.text.files import (
+    UnreadableLine,
+    continuous_text,
+    lines,
+    list_files,
+    one_line,
+    open_text,
+    read_continuous,
+    uncompressed_name,
+)
 
 COMPRESS = {
     "gz": gzip.compress,
@@ -102,6 +112,36 @@ def test_lines_know_where_they_stand(tmp_path):
 def test_bytes_that_are_not_utf8_are_named_by_line_and_byte(tmp_path):
     with pytest.raises(DataError, match=r"text:2: byte 4 of the line \(0xE9\) is not UTF-8"):
         read(put(tmp_path, "text", "ok\ncafé\n".encode("latin-1")))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("CP1252", "Le café est près de la forêt.\nL'été, la maison est fermée à clé.\n"),
+        ("CP1251", "Старый дом стоит у реки.\nМаленькая птица видит красный дом.\n"),
+        ("CP932", "古い家は川のそばにあります。\n小さな鳥が赤い家を見ます。\n"),
+    ],
+)
+def test_another_encoding_is_guessed(tmp_path: Path, encoding: str, text: str) -> None:
+    path = put(tmp_path, "text", b"an ASCII line\n" + text.encode(encoding))
+    with pytest.raises(DataError, match=rf"it looks like {encoding} \(a guess\): iconv -f {encoding} -t UTF-8"):
+        read(path)
+    with pytest.raises(DataError, match=rf"it looks like {encoding} \(a guess\)"):
+        list(read_continuous(path))
+
+
+def test_lines_that_are_utf8_do_not_disturb_the_guess(tmp_path: Path) -> None:
+    text = "古い家は川のそばにあります。\n".encode() * 9 + "Маленькая птица видит красный дом.\n".encode("cp1251")
+    with pytest.raises(DataError, match=r"text:10: .* it looks like CP1251"):
+        read(put(tmp_path, "text", text))
+
+
+def test_unreadable_lines_are_collected(tmp_path: Path) -> None:
+    path = put(tmp_path, "text", b"one\n\xff\ntwo\na\0b\n")
+    unreadable: list[UnreadableLine] = []
+    with open_text(path) as stream:
+        assert [text for text, _ in lines(stream, "text", unreadable)] == ["one", "two"]
+    assert [str(line.origin) for line in unreadable] == ["text:2", "text:4"]
 
 
 def test_utf16_is_named(tmp_path):

@@ -22,13 +22,14 @@ from regard.errors import DataError, did_you_mean
 from regard.text.files import (
     Origin,
     Pair,
+    UnreadableLine,
     by_name,
     display_name,
     lines,
+    lines_or_errors,
     list_files,
     one_line,
     open_text,
-    texts,
     uncompressed_name,
 )
 
@@ -67,6 +68,8 @@ class Options:
     languages: Languages | None = None
     fields: tuple[str, str] | None = None
     skipped: Counter[str] = field(default_factory=Counter)
+    unreadable: list[UnreadableLine] | None = None
+    """Collects the lines that cannot be read; None: their errors are raised."""
     first_languages: Languages | None = None
     """Language codes of the first `translation` object; later objects may order them differently."""
 
@@ -82,13 +85,15 @@ def read_pairs(
     languages: Languages | None = None,
     fields: tuple[str, str] | None = None,
     skipped: Counter[str] | None = None,
+    unreadable: list[UnreadableLine] | None = None,
 ) -> Iterator[Pair]:
     """Pairs from two parallel texts, or from one file that holds both sides; a folder is read file by file.
 
-    `-` is standard input, by default TSV. Skipped entries are counted in `skipped` by their reason. Line breaks inside
-    a text, and the spaces around them, become one space.
+    `-` is standard input, by default TSV. Skipped entries are counted in `skipped` by their reason. Lines that
+    cannot be read are added to `unreadable`; without it, they are errors. Line breaks inside a text, and the spaces
+    around them, become one space.
     """
-    options = Options(languages, fields, Counter() if skipped is None else skipped)
+    options = Options(languages, fields, Counter() if skipped is None else skipped, unreadable)
     if format is not None and format not in (*FORMATS, "text"):
         raise DataError(f"There is no format {format}.{did_you_mean(format, [*FORMATS, 'text'])}")
     if target is None:
@@ -96,8 +101,8 @@ def read_pairs(
         pairs = (pair for file, reader in readers for pair in _read_file(file, reader, options))
     else:
         files = _match_files(source, target, format)
-        pairs = (pair for sides in files for pair in _read_parallel(*sides))
-    return _require_pairs(pairs, display_name(source), options.skipped)
+        pairs = (pair for sides in files for pair in _read_parallel(*sides, options))
+    return _require_pairs(pairs, display_name(source), options)
 
 
 def left_out(skipped: Counter[str]) -> str:
@@ -129,13 +134,13 @@ def _read_file(file: Path, reader: Reader, options: Options) -> Iterator[Pair]:
         yield from reader(stream, display_name(file), options)
 
 
-def _require_pairs(pairs: Iterator[Pair], name: str, skipped: Counter[str]) -> Iterator[Pair]:
-    empty, before = True, Counter(skipped)
+def _require_pairs(pairs: Iterator[Pair], name: str, options: Options) -> Iterator[Pair]:
+    empty, before = True, Counter(options.skipped)
     for pair in pairs:
         empty = False
         yield pair
-    if empty:
-        reasons = left_out(skipped - before)
+    if empty and not options.unreadable:
+        reasons = left_out(options.skipped - before)
         raise DataError(
             f"{name} holds no pairs: {reasons}" if reasons else f"{name} is empty: there are no pairs in it"
         )
@@ -168,10 +173,10 @@ def _match_files(source: str | Path, target: str | Path, known: str | None) -> l
     return [(path, names[1][name]) for name, path in names[0].items()]
 
 
-def _read_parallel(source: Path, target: Path) -> Iterator[Pair]:
+def _read_parallel(source: Path, target: Path, options: Options) -> Iterator[Pair]:
     names = display_name(source), display_name(target)
     with open_text(source) as left, open_text(target) as right:
-        sides = texts(left, names[0]), texts(right, names[1])
+        sides = lines_or_errors(left, names[0]), lines_or_errors(right, names[1])
         for number, (one, other) in enumerate(zip_longest(*sides), 1):
             if one is None or other is None:
                 longer = 0 if other is None else 1
@@ -181,14 +186,21 @@ def _read_parallel(source: Path, target: Path) -> Iterator[Pair]:
                     f"{names[0]} and {names[1]} differ in lines ({counts[0]:,} and {counts[1]:,}): line {number:,} is "
                     f"missing in {names[1 - longer]}; line N of both must belong together"
                 )
-            yield Pair(one, other, Origin(names[0], number))
+            if isinstance(one, str) and isinstance(other, str):
+                yield Pair(one, other, Origin(names[0], number))
+                continue
+            name, error = (names[0], one) if isinstance(one, DataError) else (names[1], other)
+            assert isinstance(error, DataError)
+            if options.unreadable is None:
+                raise error
+            options.unreadable.append(UnreadableLine(Origin(name, number), error))
 
 
 # One file with both sides
 
 
 def _read_tsv(stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]:
-    for line, origin in lines(stream, name):
+    for line, origin in lines(stream, name, options.unreadable):
         if not line:
             options.skipped["blank lines"] += 1
             continue
@@ -202,7 +214,7 @@ def _read_tsv(stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]:
 
 
 def _read_jsonl(stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]:
-    for line, origin in lines(stream, name):
+    for line, origin in lines(stream, name, options.unreadable):
         if not line.strip():
             options.skipped["blank lines"] += 1
             continue

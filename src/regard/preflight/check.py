@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from regard.preflight.misalignment import AlignmentModel, extract_features, join
 from regard.preflight.report import Report, percent
 from regard.text import cleaning
 from regard.text.cleaning import Digests, Scripts, digests, normalized, pair_digests
-from regard.text.files import Origin, Pair
+from regard.text.files import Origin, Pair, UnreadableLine
 from regard.text.scripts import CONTROL, damage, damaged_part, decomposed, script
 
 CHUNK_SIZE = 8192  # pairs processed together
@@ -65,15 +65,18 @@ def check(
     does not show it.
     """
     skipped: Counter[str] = Counter()
+    unreadable: dict[str, list[UnreadableLine]] = {"train": [], "valid": [], "test": []}
 
-    def pairs(files: Files) -> Iterator[Pair]:
+    def pairs(split: str, files: Files) -> Iterator[Pair]:
         one, other = files if isinstance(files, tuple) else (files, None)
         known = format if other is None or files == (source, target) or format == "text" else None
-        return read_pairs(one, other, format=known, languages=languages, fields=fields, skipped=skipped)
+        options: dict[str, Any] = {"format": known, "languages": languages, "fields": fields, "skipped": skipped}
+        return read_pairs(one, other, **options, unreadable=unreadable[split])
 
-    train = pairs((source, target))
-    held_out = [None if files is None else pairs(files) for files in (valid, test)]
-    return check_pairs(train, *held_out, names=languages or ("source", "target"), skipped=skipped)
+    train = pairs("train", (source, target))
+    held_out = [None if files is None else pairs(name, files) for name, files in (("valid", valid), ("test", test))]
+    names = languages or ("source", "target")
+    return check_pairs(train, *held_out, names=names, skipped=skipped, unreadable=unreadable)
 
 
 def check_pairs(
@@ -83,8 +86,12 @@ def check_pairs(
     *,
     names: tuple[str, str] = ("source", "target"),
     skipped: Counter[str] | None = None,
+    unreadable: Mapping[str, Sequence[UnreadableLine]] | None = None,
 ) -> Report:
-    """Check pairs, which are read once; `names` are the names of the two sides."""
+    """Check pairs, which are read once; `names` are the names of the two sides.
+
+    `unreadable` has the lines of each split that could not be read, after the pairs have been read.
+    """
     held_out = {
         name: list(islice(pairs, MAX_HELD_OUT))
         for name, pairs in (("valid", valid), ("test", test))
@@ -106,6 +113,10 @@ def check_pairs(
         for chunk in chunks(pairs):
             splits[name].add(chunk, usual_scripts)
     leakage.report(splits)
+    for name, split in splits.items():
+        for origin, error in (unreadable or {}).get(name, ()):
+            split.pairs += 1
+            split.tally("unreadable", Pair("", "", origin), note=str(error).removeprefix(f"{origin}: "))
     for split in splits.values():
         split.find_constant_sides()
     find_wrong_languages(splits)

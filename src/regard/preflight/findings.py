@@ -149,6 +149,15 @@ KINDS = {
         care=0.003,
         unfit=0.3,
     ),
+    "unreadable": Kind(
+        "{count} lines of {split} cannot be read",
+        "`regard train` stops at the first of them.",
+        "Convert the file to UTF-8; the encoding named with a line is a guess: `iconv -f ENCODING -t UTF-8 FILE > "
+        "FILE.utf8`. A few odd lines can be left out instead. " + DROP,
+        care=0.0,
+        unfit=0.0,
+        min_count=1,
+    ),
     "mojibake": Kind(
         "{count} pairs of {split} were read in the wrong encoding",
         "In {share} of the pairs UTF-8 was read as Latin-1 (Ã© for é): the model learns to write this.",

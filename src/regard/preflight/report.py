@@ -88,7 +88,13 @@ class Report(results.Report):
         for finding in self.findings:
             lines = [f"{finding.severity:>5}  {finding.title}", _indented(finding.explanation)]
             for example in finding.examples[:3]:
-                lines.append(_indented(f"{example.where}  {example.source}  |  {example.target}"))
+                lines.append(
+                    _indented(
+                        f"{example.where}  {example.source}  |  {example.target}"
+                        if example.source or example.target
+                        else example.where
+                    )
+                )
                 lines += [_indented(example.note, 11)] if example.note else []
             parts.append("\n".join([*lines, _indented("Fix: " + CODE.sub(r"\1", finding.fix))]))
         return "\n\n".join([*parts, str(self.tables()[1])])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import difflib
 import gzip
 import io
@@ -26,7 +27,7 @@ SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zstd")
 
 _BUFFER = 2**18
 _LINE_BREAKS = re.compile(r"[\r\n]+")
-_CONVERT = "convert the file, for example with iconv -f ISO-8859-1 -t UTF-8"
+_FREQUENT = ("cp1252", "cp1251", "cp1250")  # encodings of Windows: the West, Cyrillic, Central Europe
 _NUL = "there is a NUL byte, so this is a binary file or UTF-16; give UTF-8 text"
 
 # Images, documents, archives, databases, tables, arrays and programs, by their first bytes.
@@ -53,6 +54,13 @@ class Pair(NamedTuple):
     source: str
     target: str
     origin: Origin
+
+
+class UnreadableLine(NamedTuple):
+    """A line that is not UTF-8, has a NUL or is too long, and its error."""
+
+    origin: Origin
+    error: DataError
 
 
 # Bytes
@@ -187,23 +195,23 @@ def _open(path: str) -> BinaryIO:
 # Lines
 
 
-def lines(stream: BinaryIO, name: str) -> Iterator[tuple[str, Origin]]:
-    """The lines of a stream with their origin."""
-    for number, text in enumerate(texts(stream, name), 1):
-        yield text, Origin(name, number)
+def lines(stream: BinaryIO, name: str, unreadable: list[UnreadableLine] | None = None) -> Iterator[tuple[str, Origin]]:
+    r"""The lines of a UTF-8 stream with their origin; only \n and \r\n end a line, as in other tools.
 
-
-def texts(stream: BinaryIO, name: str) -> Iterator[str]:
-    r"""The lines of a UTF-8 stream; only \n and \r\n end a line, as in other tools."""
-    for line in lines_or_errors(stream, name):
-        if isinstance(line, DataError):
+    A line that cannot be read is added to `unreadable`; without it, its error is raised.
+    """
+    for number, line in enumerate(lines_or_errors(stream, name), 1):
+        if isinstance(line, str):
+            yield line, Origin(name, number)
+        elif unreadable is None:
             raise line
-        yield line
+        else:
+            unreadable.append(UnreadableLine(Origin(name, number), line))
 
 
 def lines_or_errors(stream: BinaryIO, name: str) -> Iterator[str | DataError]:
-    """The lines of `texts`, with the error in place of a line that cannot be read."""
-    number = 0
+    """The texts of `lines`, with the error in place of a line that cannot be read."""
+    number, encoding = 0, ""
     while line := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
         if number == 1:
@@ -225,8 +233,41 @@ def lines_or_errors(stream: BinaryIO, name: str) -> Iterator[str | DataError]:
                 continue
             except UnicodeDecodeError as error:
                 byte = f"byte {error.start + 1} of the line (0x{line[error.start]:02X})"
-                problem = f"{byte} is not UTF-8; {_CONVERT}"
+                encoding = encoding or _guess_encoding(line + b"\n" + _read_ahead(stream, name))
+                problem = f"{byte} is not UTF-8; {_advice(encoding)}"
         yield DataError(f"{name}:{number}: {problem}")
+
+
+def _read_ahead(stream: BinaryIO, name: str) -> bytes:
+    """Some bytes that follow in a stream, without waiting for those that are still to be typed."""
+    peek = getattr(stream, "peek", None)
+    return b"" if peek is None or name == display_name("-") else cast(bytes, peek()[:_BUFFER])
+
+
+def _guess_encoding(sample: bytes) -> str:
+    """The likely encoding of the lines that are not UTF-8; charset-normalizer guesses it from frequent characters."""
+    from charset_normalizer import from_bytes
+
+    foreign = [line for line in sample.splitlines() if not _is_utf8(line)]
+    best = from_bytes(b"\n".join(foreign)).best()
+    if best is None:
+        return "unknown"
+    alike = best.could_be_from_charset  # in these the lines are the same text
+    return codecs.lookup(next((name for name in _FREQUENT if name in alike), best.encoding)).name.upper()
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _advice(encoding: str) -> str:
+    if encoding == "unknown":
+        return "convert the file with iconv -f ENCODING -t UTF-8"
+    return f"it looks like {encoding} (a guess): iconv -f {encoding} -t UTF-8"
 
 
 def one_line(text: str) -> str:
@@ -265,7 +306,8 @@ def continuous_text(stream: BinaryIO, name: str) -> Iterator[str]:
                 yield line
         except UnicodeDecodeError as error:
             byte = f"a byte 0x{error.object[error.start]:02X} below line {number:,}"
-            raise DataError(f"{name} is not UTF-8: there is {byte}; {_CONVERT}") from error
+            advice = _advice(_guess_encoding(bytes(error.object)))
+            raise DataError(f"{name} is not UTF-8: there is {byte}; {advice}") from error
 
 
 def read_continuous(path: str | Path, start: int = 0, end: int | None = None) -> Iterator[str]:
