@@ -503,11 +503,6 @@ def preset(name: str) -> Config:
     return Config.read({"model": PRESETS[name]})
 
 
-def from_json(path: Path) -> Config:
-    """Read the `config.json` of a model folder."""
-    return Config.read(_load_json(path))
-
-
 def split_folders(name: str | Path) -> list[Path]:
     """The folders of a name: one folder, or several joined by `+`."""
     path = Path(name)
@@ -518,7 +513,7 @@ def load_config(folder: Path) -> Config:
     """The config of a model folder."""
     path = _config_file(folder)
     try:
-        return from_json(path)
+        return Config.read(_load_json(path))
     except ConfigError as error:
         message = str(error)
         raise FolderError(message if message.startswith(str(path)) else f"{path}: {message}") from error

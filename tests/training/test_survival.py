@@ -16,11 +16,12 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from regard import folders
 from regard.errors import FolderError, RequestError, RunError
 from regard.text.tokenizer import Tokenizer, Tokenizers
-from regard.training.checkpoint import checkpoints, latest_checkpoint
+from regard.training.checkpoint import PROGRESS, checkpoints, latest_checkpoint
 from regard.training.data import Files
 from regard.training.distributed import Runtime
 from regard.training.events import Event, UpdateEvent
@@ -104,6 +105,61 @@ def test_a_run_resumes_from_the_checkpoint_before_a_damaged_one(
     assert training.remarks[1:] == ["damaged checkpoints are now named damaged-update-..."]
     training.run(no_validation, ignore)
     same(whole, training)
+
+
+def resume_changed(stopped: Path, corpus: Path, folder: Path, name: str, change: Callable[[Any], Any]) -> None:
+    """Resume from a checkpoint with a changed file and right checksums, as a stranger could make one."""
+    shutil.copytree(stopped, folder, dirs_exist_ok=True)
+    path = checkpoints(folder)[-1]
+    if name == PROGRESS:
+        (path / name).write_text(json.dumps(change(json.loads((path / name).read_text()))))
+    else:
+        save_file(change(load_file(path / name)), path / name)
+    folders.write_checksums(path)
+    make_training(folder, corpus, make_config("transformer")).resume()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda values: values | {"update": 10**18},
+        lambda values: values | {"epoch": -1},
+        lambda values: values | {"tokens": "many"},
+        lambda values: values | {"saved": None},
+        lambda values: values | {"best_loss": []},
+        lambda values: values | {"unknown": 1},
+        lambda values: [],
+    ],
+)
+def test_progress_with_impossible_values_is_refused(
+    change: Callable[[Any], Any], corpus: Path, stopped_at_9: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(FolderError, match="update-00000009"):
+        resume_changed(stopped_at_9, corpus, tmp_path, PROGRESS, change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tensors: {key + "x": tensor for key, tensor in tensors.items()},
+        lambda tensors: {"x:" + key: tensor for key, tensor in tensors.items()},
+        lambda tensors: {key: tensor for key, tensor in tensors.items() if not key.endswith(":step")},
+        lambda tensors: {key: tensor[None] for key, tensor in tensors.items()},
+    ],
+)
+def test_optimizer_state_of_another_model_is_refused(
+    change: Callable[[Any], Any], corpus: Path, stopped_at_9: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(FolderError, match=r"update-00000009 is damaged: .* is not optimizer state of the model"):
+        resume_changed(stopped_at_9, corpus, tmp_path, "optimizer.safetensors", change)
+
+
+def test_a_checkpoint_without_the_average_of_its_config_is_refused(
+    corpus: Path, stopped_at_9: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(stopped_at_9, tmp_path, dirs_exist_ok=True)
+    with pytest.raises(FolderError, match=r"update-00000009 does not fit its config: .* is missing"):
+        make_training(tmp_path, corpus, make_config("transformer", ema_decay=0.9)).resume()
 
 
 def test_a_damaged_checkpoint_does_not_count_as_kept(corpus: Path, whole: Training, tmp_path: Path) -> None:

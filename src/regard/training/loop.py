@@ -23,10 +23,12 @@ from torch import Tensor, nn
 from regard.config import Config, TrainConfig
 from regard.errors import FolderError, RunError
 from regard.memory import free_memory, in_parts, is_out_of_memory
-from regard.models.folder import copy_weights, named_tensors
+from regard.models.folder import check_shapes, copy_weights, named_tensors
 from regard.text.batching import Batch, prefetch, split_batch
 from regard.training import journal
 from regard.training.checkpoint import (
+    PROGRESS,
+    Checkpoint,
     CheckpointWriter,
     checkpoint_path,
     delete_after,
@@ -47,9 +49,10 @@ from regard.training.events import (
     ValidationEvent,
 )
 from regard.training.gradients import Gradients
-from regard.training.optimizer import allocate_state, learning_rate, make_optimizer
+from regard.training.optimizer import allocate_state, check_state, learning_rate, make_optimizer
 from regard.training.validation import Validation
 
+MAX_COUNT = 2**53  # of updates, tokens or seconds of a run
 MAX_NAN_IN_A_ROW = 5  # updates with a non-finite loss or gradient, before training is rolled back
 ROLLBACK_LR_SCALE = 0.5  # every rollback multiplies the learning rate by it
 MIN_LR_SCALE = 1e-3  # if the learning rate would become lower than this, the run fails
@@ -487,18 +490,18 @@ class Training:
         # EMA and optimizer state (NAME:KIND) are sharded like their weight
         checkpoint = load_checkpoint(path, lambda name, saved: shard_like(named.get(name.partition(":")[0]), saved))
         copy_weights(self.model, checkpoint.tensors["model"], path)
+        optimizer = checkpoint.tensors.get("optimizer", {})
+        check_state(optimizer, named, path)
         self.optimizer.state.clear()
-        for key, value in checkpoint.tensors["optimizer"].items():
+        for key, value in optimizer.items():
             name, _, kind = key.rpartition(":")
             device = "cpu" if kind == "step" and self.runtime.device.type == "cpu" else self.runtime.device
             self.optimizer.state[named[name]][kind] = value.to(device)
         if self.average is not None:
-            saved = checkpoint.tensors["average"]
+            saved = checkpoint.tensors.get("average", {})
+            check_shapes(self.model, saved, path)
             self.average = {name: saved[name].to(self.runtime.device) for name in named_tensors(self.model)}
-        try:
-            self.progress = Progress(**checkpoint.progress)
-        except TypeError as error:
-            raise FolderError(f"{path} was written by another version of Regard: {error}") from error
+        self.progress = _read_progress(checkpoint, path)
         self._restart_batches()
 
     def _restart(self, initial_model: Callable[[], nn.Module]) -> None:
@@ -569,6 +572,21 @@ class Training:
         message = "\n".join([f"{message}, learning rate halved", *self.remarks])
         values = {"lr_scale": lr_scale, "skipped": before.skipped}
         self._observe(ProblemEvent("rollback", self.progress.update, message, values))
+
+
+def _read_progress(checkpoint: Checkpoint, path: Path) -> Progress:
+    """The progress of a checkpoint, which may come from a stranger."""
+    try:
+        progress = Progress(**checkpoint.progress)
+        values = dataclasses.asdict(progress)
+        scores = [values.pop(name) for name in ("best_score", "best_loss")]
+        valid = all(0 <= count < MAX_COUNT for count in [*values.pop("saved"), *values.values()])
+        valid = valid and all(isinstance(score, int | float | None) for score in scores)
+    except TypeError as error:
+        raise FolderError(f"{path} was written by another version of Regard: {error}") from error
+    if not valid or progress.update != checkpoint.update:
+        raise FolderError(f"{path / PROGRESS} is damaged: its numbers are not those of update {checkpoint.update}")
+    return progress
 
 
 def averaged_updates(progress: Progress, settings: TrainConfig) -> list[int]:

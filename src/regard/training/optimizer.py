@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.attention.positions import Learned
 from regard.config import TrainConfig
+from regard.errors import FolderError
 from regard.models.lora import has_frozen_rows
+
+STATE = ("step", "exp_avg", "exp_avg_sq")
 
 
 def learning_rate(update: float, config: TrainConfig, size: int) -> float:
@@ -50,6 +55,16 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
         eps=1e-9,
         fused=True,
     )
+
+
+def check_state(tensors: Mapping[str, Tensor], parameters: Mapping[str, Tensor], path: Path) -> None:
+    """Raise a FolderError unless the tensors (NAME:KIND) are AdamW's state of some of these parameters."""
+    for key, tensor in tensors.items():
+        name, _, kind = key.rpartition(":")
+        shape = parameters[name].shape if name in parameters else None
+        complete = all(f"{name}:{other}" in tensors for other in STATE)
+        if kind not in STATE or tensor.shape != (torch.Size() if kind == "step" else shape) or not complete:
+            raise FolderError(f"{path} is damaged: {key} {tuple(tensor.shape)} is not optimizer state of the model")
 
 
 def allocate_state(optimizer: torch.optim.Optimizer) -> None:

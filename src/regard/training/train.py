@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import folders
-from regard.config import CONFIG, Config, from_json, to_json
+from regard.config import CONFIG, Config, load_config, to_json
 from regard.counting import count
 from regard.devices import bf16_warning, use_threads
 from regard.errors import ConfigError, FolderError
@@ -224,7 +224,7 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
     if runtime.is_main and (request.fresh or not (out / CONFIG).exists()):
         prepared, update_seconds = _start(request, runtime, say)
     runtime.barrier()
-    old_config, tokenizers = from_json(out / CONFIG), Tokenizers.load(out)
+    old_config, tokenizers = load_config(out), Tokenizers.load(out)
     config = resumed_config(old_config, _with_vocabulary(request.config, tokenizers), out, request.unset)
     if prepared is None and runtime.is_local_main:  # the other processes of this machine read what one has prepared
         prepared = _prepare(request, config, tokenizers, say, check_cache=runtime.world_size > 1)
