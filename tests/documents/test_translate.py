@@ -35,7 +35,7 @@ class Said(NamedTuple):
     terms: Sequence[Term] = ()
 
 
-def backwards(texts: Sequence[str]) -> list[Said]:
+def backwards(texts: Sequence[str], **options: Any) -> list[Said]:
     """Every word in capitals, the last one first."""
     results = []
     for text in texts:
@@ -44,7 +44,7 @@ def backwards(texts: Sequence[str]) -> list[Said]:
     return results
 
 
-def without_links(texts: Sequence[str]) -> list[Said]:
+def without_links(texts: Sequence[str], **options: Any) -> list[Said]:
     return [Said(text.upper(), None) for text in texts]
 
 
@@ -73,6 +73,18 @@ def test_texts_with_tags_and_without_an_alignment_are_counted() -> None:
     found = translate_pieces([split_tags("a <b>b</b> c"), split_tags("plain")], without_links, outcome)
     assert [join_pieces(each) for each in found] == ["A <b>B</b> C", "PLAIN"]
     assert outcome.unaligned == 1
+
+
+def test_only_texts_with_tags_are_aligned() -> None:
+    calls: list[tuple[Sequence[str], dict[str, Any]]] = []
+
+    def translate(texts: Sequence[str], **options: Any) -> list[Said]:
+        calls.append((texts, options))
+        return backwards(texts)
+
+    lines = ["one", "the {x} car", "two", "the car"]
+    translate_pieces([split_tags(line) for line in lines], translate, Outcome())
+    assert calls == [(["one", "two"], {}), (["the car"], {"align": True})]
 
 
 def test_terms_are_counted_in_every_text_and_the_missing_ones_named() -> None:
@@ -490,6 +502,23 @@ def test_a_document_is_not_written_under_a_compressed_name(tmp_path: Path) -> No
 
 
 # Size.
+
+
+@pytest.mark.parametrize("target", ["CAT", "A MUCH LONGER TEXT THAN THAT"])
+def test_progress_counts_what_was_read(tmp_path: Path, target: str) -> None:
+    calls: list[tuple[int, int | None]] = []
+    text = tmx(DONE, *['<tuv xml:lang="en"><seg>chat é</seg></tuv>'] * 2000)
+    through(
+        tmp_path,
+        "a.tmx",
+        text,
+        translate=lambda texts: [Said(target, None) for _ in texts],
+        progress=lambda name, done, total: calls.append((done, total)),
+    )
+    size = len(text.encode())
+    assert calls[0] == (0, size)
+    assert calls[1][0] < size
+    assert calls[-1] == (size, size)
 
 
 @pytest.mark.slow

@@ -121,7 +121,7 @@ def translate(
         "alternatives": alternatives,
         "prefix": prefix,
         "tag": tag,
-        "align": document or "alignment" in names,
+        "align": "alignment" in names,
         "warn": "warnings" in names,
         "glossary": Glossary.read(glossary, keep, ignore_case=ignore_case) if glossary or keep else None,
     }

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from regard.translation.translator import Result
 
 
-Translate = Callable[[Sequence[str]], "Sequence[Result]"]
-"""Translates texts: `functools.partial(translator.translate, align=True)`."""
+Translate = Callable[..., "Sequence[Result]"]
+"""`Translator.translate`; it is called with `align=True` for texts with tags."""
 
 
 def translate_file(
@@ -52,13 +52,16 @@ def translate_file(
             raise DataError(f"{name} is empty: there is nothing to translate")
         total = None if uncompressed_name(path) != Path(path).name or str(path) == "-" else os.path.getsize(path)
         encoding, entries = DOCUMENTS[kind](stream, name, languages)
-        parts = (part if isinstance(part, str) else _find_gap(part, everything, outcome) for part in entries)
         done = 0
-        for text in _fill(parts, translate, outcome):
-            data = text.encode(encoding, "xmlcharrefreplace")
-            file.write(data)
-            done += len(data)
-            progress(name, done if total is None else min(done, total), total)
+        progress(name, done, total)
+        while window := list(islice(entries, READ_AHEAD_TEXTS)):
+            parts = [part if isinstance(part, str) else _find_gap(part, everything, outcome) for part in window]
+            for text in _fill(parts, translate, outcome):
+                file.write(text.encode(encoding, "xmlcharrefreplace"))
+            done += sum(
+                len((part if isinstance(part, str) else part.raw).encode(encoding, "replace")) for part in window
+            )
+            progress(name, done, total)
     return outcome
 
 
@@ -78,21 +81,24 @@ def _find_gap(entry: Entry, everything: bool, outcome: Outcome) -> str | Gap:
     return entry.raw
 
 
-def _fill(parts: Iterator[str | Gap], translate: Translate, outcome: Outcome) -> Iterator[str]:
-    """The parts of a document as text, its gaps filled a few hundred at a time."""
-    while window := list(islice(parts, READ_AHEAD_TEXTS)):
-        segments = [segment for gap in window if isinstance(gap, Gap) for segment in gap.segments]
-        translations = iter(translate_pieces(segments, translate, outcome))
-        for part in window:
-            yield part if isinstance(part, str) else part.write([next(translations) for _ in part.segments])
+def _fill(parts: Sequence[str | Gap], translate: Translate, outcome: Outcome) -> Iterator[str]:
+    """Some parts of a document as text, with their gaps filled."""
+    segments = [segment for part in parts if isinstance(part, Gap) for segment in part.segments]
+    translations = iter(translate_pieces(segments, translate, outcome))
+    for part in parts:
+        yield part if isinstance(part, str) else part.write([next(translations) for _ in part.segments])
 
 
 def translate_pieces(texts: Sequence[Sequence[Piece]], translate: Translate, outcome: Outcome) -> list[list[Piece]]:
     """Translate texts with tags; texts without words stay as they are, equal ones are translated once."""
     extracted = [extract_tags(pieces) for pieces in texts]
     lines = [one_line(text.text) if text.has_words else "" for text in extracted]
-    unique = [line for line in dict.fromkeys(lines) if line]
-    results = dict(zip(unique, translate(unique) if unique else [], strict=True))
+    tagged = {line for text, line in zip(extracted, lines, strict=True) if text.tags and line}
+    plain = [line for line in dict.fromkeys(lines) if line and line not in tagged]
+    aligned = [line for line in dict.fromkeys(lines) if line in tagged]
+    results = dict(zip(plain, translate(plain), strict=True)) if plain else {}
+    if aligned:  # an alignment costs a second pass over a translation
+        results |= zip(aligned, translate(aligned, align=True), strict=True)
     translations = []
     for pieces, text, line in zip(texts, extracted, lines, strict=True):
         if not line:

@@ -28,7 +28,7 @@ BYTE_ORDER_MARKS = {
     b"<\0?\0": "utf-16-le",
     b"\0<\0?": "utf-16-be",
 }
-START_TAG = re.compile(rb"<(?:[^>\"']|\"[^\"]*\"|'[^']*')*>")
+START_TAG = re.compile(rb"<[^>\"']*+(?:(?:\"[^\"]*\"|'[^']*')[^>\"']*+)*+>")
 
 NATIVE_CODE = {"bpt", "ept", "it", "ph", "ut"}  # elements that hold code of another format, not words
 PLACEHOLDERS = {"x", "ph", "it", "ut", "cp", "sub"}  # elements with nothing inside to translate
