@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from regard.cli.app import main
 from regard.devices import find_device
 from regard.documents.formats import read_pairs
 from regard.models import build
-from regard.training import validation
+from regard.training import loop, validation
 from regard.training.data import Files
 from regard.training.distributed import Runtime
 from regard.training.journal import read
@@ -218,6 +219,71 @@ def test_a_run_that_fails_early_shows_its_error_and_keeps_the_folder_that_was_th
     assert done.returncode == 2
     assert "nothing to train on after cleaning" in done.stderr.splitlines()[-1]
     assert list((tmp_path / "old").iterdir()) == []
+
+
+def updates(out: Path) -> list[int]:
+    return [entry["update"] for entry in read(out / "journal.jsonl") if entry["kind"] == "update"]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "said"),
+    [
+        ("cosine", r"now ends there: it goes from 0\.00\d+ to 0\.00\d+ and falls again"),
+        ("inverse_sqrt", "has no end and goes on"),
+    ],
+)
+def test_a_finished_run_continues_to_more_updates(corpus: Path, tmp_path: Path, schedule: str, said: str) -> None:
+    out, more = tmp_path / "out", ["--set", f"train.schedule={schedule}", "--set", "train.learning_rate=0.01"]
+    assert train(corpus, out, "--updates", "20", *more).returncode == 0
+    again = train(corpus, out, "--updates", "40", *more)
+    assert again.returncode == 0, again.stderr
+    assert re.search(rf"continues after update 20 to 40 updates; the {schedule} schedule.* {said}", again.stderr)
+    assert updates(out) == [1, 10, 20, 30, 40]
+    assert json.loads((out / "config.json").read_text())["train"]["updates"] == 40
+    assert [entry["update"] for entry in read(out / "journal.jsonl") if entry["kind"] == "finished"] == [20, 40]
+    for number in ("40", "30"):
+        assert f"{out} was finished at update 40" in train(corpus, out, "--updates", number, *more).stderr
+
+
+def test_a_continued_run_that_was_killed_continues(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert train(corpus, out, "--updates", "10").returncode == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop.Training, "run", lambda *_: sys.exit(9))
+        assert train(corpus, out, "--updates", "20").returncode == 9
+    done = train(corpus, out, "--updates", "20")
+    assert done.returncode == 0, done.stderr
+    assert updates(out) == [1, 10, 20]
+
+
+def test_a_finished_run_continues_with_more_minutes(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert train(corpus, out, "--minutes", "0.1").returncode == 0
+    first = json.loads((out / "config.json").read_text())["train"]["updates"]
+    done = train(corpus, out, "--minutes", "0.3")
+    assert done.returncode == 0, done.stderr
+    assert f"continues after update {first:,} to 0.3 minutes" in done.stderr
+    assert json.loads((out / "config.json").read_text())["train"]["updates"] > first
+    assert "a larger --updates or --minutes continues it" in train(corpus, out, "--minutes", "0.1").stderr
+
+
+@pytest.mark.parametrize("value", ["model.size=32", "train.learning_rate=0.5"])
+def test_a_finished_run_with_another_config_is_refused(trained: Path, corpus: Path, value: str) -> None:
+    done = train(corpus, trained, "--updates", "40", "--set", value)
+    assert done.returncode == 2
+    name, _, number = value.partition("=")
+    assert f"{name} was" in done.stderr
+    assert f"is now {number}" in done.stderr
+    assert f"start from this model with --from {trained} and another --out" in done.stderr
+
+
+def test_fewer_updates_of_an_unfinished_run_are_refused(corpus: Path, tmp_path: Path, trained: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(trained, out)
+    (out / "journal.jsonl").unlink()
+    done = train(corpus, out, "--updates", "10")
+    assert done.returncode == 2
+    assert "train.updates was 20 and is now 10" in done.stderr
 
 
 @pytest.mark.parametrize("family", ["gpt", "bert"])
