@@ -1,4 +1,4 @@
-"""CPUs without bf16 instructions: fp32 by default, a warning for bf16, and no crash."""
+"""CPUs without bf16 instructions: fp32 by default, a warning for bf16, and no crash. A warning on a busy machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.devices import bf16_warning, supports_bf16
+from regard.devices import bf16_warning, busy_warning, supports_bf16
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="needs oneDNN")
 
@@ -49,3 +49,16 @@ def test_an_lstm_trains_and_decodes_in_bf16_with_one_warning_on_a_cpu_without_bf
 def test_no_warning_where_bf16_is_fast() -> None:
     assert bf16_warning("cuda") == ""
     assert bool(bf16_warning("cpu")) != supports_bf16("cpu")
+
+
+@pytest.mark.parametrize(("load", "threads", "device", "warns"), [
+    (1.5, 2, "cpu", True), (0.5, 2, "cpu", False), (1.5, 1, "cpu", False), (1.5, 2, "cuda", False),
+])  # fmt: skip
+def test_several_threads_on_a_busy_machine_give_a_warning_with_the_load(
+    load: float, threads: int, device: str, warns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    said = "the load of this machine is 1.5 on 2 cores: if other programs use them, --threads 1 may be faster"
+    assert busy_warning(device) == (said if warns else "")

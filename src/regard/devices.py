@@ -1,6 +1,8 @@
-"""Devices: choose the CPU or GPU to compute on, the number of CPU threads, and whether bf16 is fast."""
+"""Devices: choose the CPU or GPU to compute on and the number of CPU threads; warn if bf16 or many threads are slow."""
 
 from __future__ import annotations
+
+import os
 
 import torch
 
@@ -27,6 +29,16 @@ def use_threads(number: int | None) -> None:
     """Use this many CPU threads; None keeps PyTorch's default."""
     if number:
         torch.set_num_threads(number)
+
+
+def busy_warning(device_type: str) -> str:
+    """A line for users who compute with several CPU threads on a busy machine; empty elsewhere."""
+    threads, cores = torch.get_num_threads(), os.cpu_count() or 1
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if device_type != "cpu" or threads == 1 or load < cores / 2:
+        return ""
+    busy = f"the load of this machine is {load:.1f} on {cores} cores"
+    return f"{busy}: if other programs use them, --threads 1 may be faster"
 
 
 def supports_bf16(device_type: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,16 @@ def test_nothing_is_timed_without_minutes(corpus: Path, monkeypatch: pytest.Monk
     assert len(lines) == 1
 
 
+def test_a_run_of_days_is_told_beforehand_and_nothing_is_changed(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "_time", lambda *_: 2.0)
+    monkeypatch.setattr(planning, "MIN_SECONDS_TO_TIME", 0.0)
+    config, lines = completed(corpus, frozenset(), updates=100_000)
+    said = r"100,000 updates take about 2 d \d+ h on this machine, at \d+ tokens/s; --minutes 60 ends in an hour"
+    assert re.fullmatch(said, lines[0])
+    assert config.values()["train"] == make_config("transformer", updates=100_000).values()["train"]
+    assert completed(corpus, frozenset(), updates=100)[1] == []
+
+
 def test_a_recipe_keeps_its_schedule_with_minutes(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "_time", lambda *_: 0.01)
     config, lines = completed(corpus, frozenset(), minutes=5.0)
@@ -193,8 +204,6 @@ def test_the_faster_number_of_threads_is_used(corpus: Path, monkeypatch: pytest.
 def test_less_than_one_epoch_is_said_beforehand(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, said: str
 ) -> None:
-    import re
-
     monkeypatch.setattr(planning, "_time", lambda *_: seconds)
     monkeypatch.setattr(clocks, "DECODING_COST", {"cpu": 0.0})
     _, lines = completed(corpus, frozenset(), minutes=1.0)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from regard import folders
 from regard.config import CONFIG, Config, load_config, to_json
 from regard.counting import count
-from regard.devices import bf16_warning, use_threads
+from regard.devices import bf16_warning, busy_warning, use_threads
 from regard.errors import ConfigError, FolderError
 from regard.inspection import quality
 from regard.models import build
@@ -215,6 +215,8 @@ def run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run:
             check_folder(request.out, fresh=request.fresh)
         if warning:
             say(warning)
+        if request.choose_threads and not request.config.train.minutes and (busy := busy_warning(runtime.device.type)):
+            say(busy)
         return _run(request, runtime, say, observe)
 
 
