@@ -22,6 +22,7 @@ import pytest
 
 from regard.cli import app as cli
 from regard.config import preset, to_json
+from regard.corpora import catalog
 
 
 def regard(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -85,7 +86,9 @@ def test_count_says_time_and_cost_on_hardware() -> None:
         (("count", "gpt2", "--set", "model.size=96000000000000"), "must be from 1 to 10,000,000"),
         (("count", "gpt2", "--set", "model.norm_epsilon=inf"), "model.norm_epsilon (inf) must be a finite number"),
         (("count", "gpt2", "--sorce", "3"), "No such option: --sorce"),
-        (("count", "gpt2", "--batch", "x"), "Invalid value for '--batch'"),
+        (("count", "gpt2", "--batch", "x"), "Invalid value for '--batch': it must be a whole number."),
+        (("count", "gpt2", "--batch", "0"), "Invalid value for '--batch': it must be at least 1."),
+        (("count", "gpt2", "--tokens", "x"), "Invalid value for '--tokens': it must be a number."),
         (("count", "gpt2", "--hardware", "x"), "Invalid value for '--hardware': 'x' is not one of"),
         (("cuont", "gpt2"), "No such command 'cuont'."),
         (("count",), "Missing argument"),
@@ -135,6 +138,11 @@ def test_the_built_in_corpus_is_written_as_asked(tmp_path) -> None:
     again = regard("data", "get", "builtin", "--out", str(tmp_path / "d"), *sizes, "--seed", "9")
     assert again.returncode == 0, again.stderr
     assert (tmp_path / "d" / "train.en").read_text().splitlines() != english
+
+
+def test_names_of_corpora_are_whole_on_a_narrow_terminal() -> None:
+    printed = regard("data", "list", COLUMNS="80").stdout
+    assert all(f"{corpus['name']} " in printed for corpus in catalog.table())
 
 
 def test_options_of_the_built_in_corpus_are_refused_for_others(tmp_path) -> None:

@@ -46,6 +46,16 @@ def test_a_page_of_an_rnn_without_attention_has_the_other_methods(tmp_path: Path
         explain(folder, SENTENCE, "--out", tmp_path / "x.png")
 
 
+@pytest.mark.parametrize("suffix", [".PNG", ".Html", ".SVG", ".JSON"])
+def test_the_suffix_of_a_file_may_be_in_capitals(tmp_path: Path, suffix: str) -> None:
+    folder = made("transformer", tmp_path)
+    starts = []
+    for out in (tmp_path / f"lower{suffix.lower()}", tmp_path / f"upper{suffix}"):
+        explain(folder, SENTENCE, "--out", out)
+        starts.append(out.read_bytes()[:4])
+    assert starts[0] == starts[1]
+
+
 @pytest.mark.parametrize(("option", "value"), [("--method", "rolout"), ("--kind", "crss")])
 def test_unknown_choices_are_refused_by_the_parser(option: str, value: str) -> None:
     done = CliRunner().invoke(app, ["explain", "nowhere", SENTENCE, "--out", "x.svg", option, value])

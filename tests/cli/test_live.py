@@ -61,6 +61,14 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     assert len(lines) == 10
 
 
+def test_a_text_does_not_control_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SAMPLE, "source", "\x1b[31mein Haus [red]x[/]")
+    assert "\\u001b[31mein Haus [red]x[/]" in drawn(80)
+    place = console()
+    View(place, live=False).say("\x1b[31m[red]x[/]")
+    assert written(place) == "\\u001b[31m[red]x[/]\n"
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_an_ordinary_terminal_shows_everything(width: int) -> None:
     text = drawn(width, skipped=True)

@@ -50,6 +50,15 @@ def test_every_input_line_gives_one_output_line(folders: Path) -> None:
     assert lines[0] == lines[4]
 
 
+def test_the_output_file_called_minus_is_standard_output(
+    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = regard("translate", folders / "translator", "--out", "-", text="the bird\n")
+    assert done.stdout == regard("translate", folders / "translator", text="the bird\n").stdout
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_unreadable_line_gives_an_empty_line_and_a_message(folders: Path) -> None:
     done = regard("translate", folders / "translator", text=b"the bird\na\0b\ncaf\xe9\nthe bird\n")
     lines = done.stdout.split("\n")

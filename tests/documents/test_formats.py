@@ -131,7 +131,14 @@ def test_what_is_left_out_is_counted_for_the_caller(tmp_path):
 
 @pytest.mark.parametrize(
     ("skipped", "words"),
-    [({}, ""), ({"untranslated": 2, "fuzzy": 3000}, "left out 3,000 fuzzy and 2 untranslated")],
+    [
+        ({}, ""),
+        ({"untranslated": 2, "fuzzy": 3000}, "left out 3,000 fuzzy and 2 untranslated"),
+        (
+            {"blank lines": 1, "units without both languages": 1},
+            "left out 1 blank line and 1 unit without both languages",
+        ),
+    ],
 )
 def test_skipped_entries_are_reported_in_words(skipped, words):
     assert left_out(Counter(skipped)) == words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -26,6 +27,13 @@ GROUPS: dict[str, list[Callable[..., None]]] = {
 }
 EXAMPLES = ("regard demo", "regard train train.en train.fr --out runs/en-fr", "regard translate runs/en-fr letter.en")
 OUT_OF_MEMORY = "out of GPU memory: end other programs that use the GPU, or use --device cpu"
+PYDANTIC_WORDS = {
+    "Value error, ": "",
+    "Input should be a valid integer.*": "it must be a whole number.",
+    "Input should be a valid number.*": "it must be a number.",
+    "Input should be greater than or equal to (.*)": r"it must be at least \1.",
+    "Input should be less than or equal to (.*)": r"it must be at most \1.",
+}
 USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click may be vendored in typer
 
 app = typer.Typer(name="regard", help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -137,7 +145,9 @@ def _message(error: Exception) -> str:
 
 def _usage_message(error: Any) -> str:
     """The message of a usage error; for what users of other tools type, with what to type here."""
-    message: str = error.format_message().replace("Value error, ", "")  # pydantic's words for a choice
+    message: str = error.format_message()
+    for words, plain in PYDANTIC_WORDS.items():
+        message = re.sub(words, plain, message)
     command = error.ctx.info_name if error.ctx is not None else ""
     if name := getattr(error, "option_name", None):
         typed = next((word for word in sys.argv if word.startswith(name)), name).partition("=")[0]

@@ -19,6 +19,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
+from regard.cli.tables import printable
 from regard.training.clock import format_duration
 from regard.training.events import Event, ProblemEvent, StartEvent
 from regard.training.observers import SCORE_FORMATS, PlainLines, Statistics, format_scores
@@ -57,7 +58,7 @@ class View:
 
     def say(self, line: str) -> None:
         """Print a line above the live view; a terminal gets lines that end between words."""
-        self._console.print(Text(line), soft_wrap=not self._console.is_terminal)
+        self._console.print(Text(printable(line)), soft_wrap=not self._console.is_terminal)
 
     def observe(self, event: Event) -> None:
         """Update the view with an event."""
@@ -102,7 +103,7 @@ class View:
             for key, (name, _) in SCORE_FORMATS.items()
         }
         for line in (
-            Text.assemble((str(start.folder), "bold"), (f"  {start.description}", "dim")),
+            Text.assemble((printable(start.folder), "bold"), (f"  {start.description}", "dim")),
             self._bar(start, activity, options.max_width),
             *self._numbers(),
             *(Text(f"{number} {PROBLEMS[kind]}", "magenta") for kind, number in self._problems.items()),
@@ -178,7 +179,9 @@ def chart(name: str, points: Mapping[int, float], width: int) -> Text:
 def _sample_lines(sample: Mapping[str, str]) -> list[Text]:
     """A source sentence, its reference and the model's output, one line each."""
     return [
-        Text.assemble((name.ljust(NAME_WIDTH), "dim"), (" ".join(text.split()), "bold" if name == "model" else ""))
+        Text.assemble(
+            (name.ljust(NAME_WIDTH), "dim"), (printable(" ".join(text.split())), "bold" if name == "model" else "")
+        )
         for name, text in sample.items()
     ]
 

@@ -102,9 +102,9 @@ def flag(name: str, text: str) -> Any:
     return typer.Option(name, help=text)
 
 
-def output(metavar: str, text: str) -> Any:
+def output(metavar: str, text: str, **settings: Any) -> Any:
     """The option --out. An empty value, which would mean the current folder, is an error."""
-    return typer.Option("--out", "-o", parser=_parse_path, metavar=metavar, help=text)
+    return typer.Option("--out", "-o", parser=_parse_path, metavar=metavar, help=text, **settings)
 
 
 def _parse_path(text: str) -> Path:
@@ -132,7 +132,10 @@ Languages = Annotated[str | None, option("EN,FR", "The two languages to read fro
 Fields = Annotated[str | None, option("A,B", "The two fields to read from a JSONL file.")]
 
 OutFolder = Annotated[Path, output("FOLDER", "The folder to write.")]
-OutFile = Annotated[Path | None, output("FILE", "The file to write to.")]
+OutFile = Annotated[
+    Path | None,
+    output("FILE", "The output file; - is standard output.", callback=lambda out: None if str(out) == "-" else out),
+]
 Page = Annotated[Path | None, option("FILE.html", "Write the report as a web page.", "--report")]
 Force = Annotated[bool, flag("--force", "Overwrite existing files.")]
 Json = Annotated[bool, flag("--json", "Print one JSON object on standard output and nothing else.")]

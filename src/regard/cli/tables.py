@@ -61,7 +61,10 @@ def show(report: Report, values: Mapping[str, Any] | None = None, *, as_json: bo
 
 
 def print_tables(tables: Sequence[Table], justify: Literal["left", "right"] = "right") -> None:
-    """Print tables that fit the terminal; `justify` is for every column but the first."""
+    """Print tables that fit the terminal; `justify` is for every column but the first.
+
+    Beside columns of text (left) the first column has names, which are not broken.
+    """
     from rich import table as rich_table
     from rich.console import Console
     from rich.text import Text
@@ -75,7 +78,9 @@ def print_tables(tables: Sequence[Table], justify: Literal["left", "right"] = "r
         narrow = console.width < NARROW_TERMINAL
         table = rich_table.Table(box=None, pad_edge=False, collapse_padding=narrow, show_header=any(plain.columns))
         for column, name in enumerate(plain.columns):
-            table.add_column(Text(printable(name), "dim"), justify=justify if column else "left", overflow="fold")
+            side: Literal["left", "right"] = justify if column else "left"
+            whole = column == 0 and justify == "left"
+            table.add_column(Text(printable(name), "dim"), justify=side, overflow="fold", no_wrap=whole)
         for row in plain.rows:
             table.add_row(*(Text(printable(cell)) for cell in row))
         console.print(table)

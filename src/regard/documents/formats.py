@@ -107,7 +107,11 @@ def read_pairs(
 
 def left_out(skipped: Counter[str]) -> str:
     """The skipped entries in words, such as `left out 3 fuzzy and 2 untranslated`; "" for none."""
-    counts = " and ".join(f"{count:,} {reason}" for reason, count in sorted(skipped.items()) if count)
+    counts = " and ".join(
+        f"{count:,} {reason if count > 1 else reason.replace('lines', 'line').replace('units', 'unit')}"
+        for reason, count in sorted(skipped.items())
+        if count
+    )
     return f"left out {counts}" if counts else ""
 
 

@@ -76,16 +76,16 @@ def draw(
     path = Path(path)
     check_suffix(path)
     title = title or trace.family
-    if path.suffix == ".html":
+    if path.suffix.lower() == ".html":
         page = inspector.page(trace, maps, title=title, layer=layer, head=head, warned=warned)
         return write_file(path, page, force=force)
     shown = maps[0] if maps else explain(trace, "attention")
-    return write_file(path, heat_map(shown, path.suffix[1:], layer=layer, head=head, title=title), force=force)
+    return write_file(path, heat_map(shown, path.suffix[1:].lower(), layer=layer, head=head, title=title), force=force)
 
 
 def check_suffix(path: Path, also: Sequence[str] = ()) -> None:
     """Raise a ConfigError unless the name ends in one of SUFFIXES or `also`."""
-    if path.suffix not in (*SUFFIXES, *also):
+    if path.suffix.lower() not in (*SUFFIXES, *also):
         *others, last = (*SUFFIXES, *also)
         raise ConfigError(f"{path} must end in {', '.join(others)} or {last}")
 

@@ -383,9 +383,9 @@ def _join(first: Side, target: Side) -> Side:
 
 
 def _is_json(path: Path) -> bool:
-    if path.suffix not in (".json", ".safetensors"):
+    if path.suffix.lower() not in (".json", ".safetensors"):
         raise InputError(f"{path} must end in .safetensors or .json: a trace is saved as one of these")
-    return path.suffix == ".json"
+    return path.suffix.lower() == ".json"
 
 
 def _to_tensor(values: Mapping[str, Any]) -> Tensor:

@@ -73,9 +73,9 @@ class Explanation(Report):
 
         path = Path(path)
         drawing.check_suffix(path, also=[".json"])
-        if path.suffix == ".json":
+        if path.suffix.lower() == ".json":
             return write_file(path, json.dumps(self._numbers(), ensure_ascii=False) + "\n", force=force)
-        maps = self.maps if path.suffix == ".html" else [self.map]
+        maps = self.maps if path.suffix.lower() == ".html" else [self.map]
         return drawing.draw(self.trace, path, maps=maps, warned=self.warnings, force=force, **self._choice)
 
     @property
