@@ -175,6 +175,22 @@ def test_punctuation_beside_a_placeholder_stays_there(source: str, target: str, 
     assert through(source, target, links) == expected
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("the big-{x} dog", "CHIEN GRAND LE", "CHIEN GRAND-{x} LE"),
+        ("the {x}-wide dog", "CHIEN LARGE LE", "CHIEN {x}-LARGE LE"),
+        ("the {a}/{b} dog", "CHIEN LE", "{a}/{b} CHIEN LE"),
+        ("dog %d.%d%%", "CHIEN", "CHIEN %d.%d%%"),
+        ("the {x}.name dog", "CHIEN NOM LE", "CHIEN {x}.NOM LE"),
+        ("for %s, which is", "EST QUI POUR", "%s EST QUI POUR"),
+    ],
+)
+def test_what_is_joined_stays_joined_when_the_words_move(source: str, target: str, expected: str) -> None:
+    count = len(target.split())
+    assert through(source, target, [(i, count - 1 - i) for i in range(count)]) == expected
+
+
 def test_without_an_alignment_positions_are_proportional() -> None:
     assert through("one two <b>three</b> {x} four", "A B C D", None) == "A B <b>C</b> {x} D"
 

@@ -9,7 +9,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, zip_longest
 from typing import Literal, NamedTuple
 
 from regard.text.alignments import Link
@@ -56,6 +56,7 @@ VOID_ELEMENTS = {"br", "hr", "img", "input", "wbr"}  # of HTML: they have no clo
 CLOSERS = {"(": ")", "[": "]", '"': '"', "'": "'", "«": "»", "“": "”", "‘": "’", "„": "“", "<": ">"}
 JOINERS = "-‐–—/\\|=+*#@&~^_:$€£"  # beside a placeholder they belong to it: big-{x}, {x}: The dog
 SENTENCE_PUNCTUATION = ",.;!?…、。，！？"  # belongs to the word before it, if there is one
+INNER = re.compile(rf"[{SENTENCE_PUNCTUATION}]+(?=\w)")  # {x}.name
 LEADING = re.compile(rf"\s?[{re.escape(JOINERS + SENTENCE_PUNCTUATION)}]+(?=\s)")
 CLOSING_PUNCTUATION = set(",.;:!?…)]}»”’、。，！？")  # stands at the word before it
 LONE_PUNCTUATION = re.compile(r"[^\w\s]+(?:\s|$)")  # French writes "Bonjour !"
@@ -99,11 +100,13 @@ def join_pieces(pieces: Iterable[Piece]) -> str:
 
 @dataclass(eq=False)
 class PlacedTag:
-    """A tag with the punctuation that belongs to it, its position, and whether it had spaces beside it."""
+    """A tag, its position, and whether it had spaces beside it."""
 
     tag: Tag
-    before: str = ""
-    after: str = ""
+    pieces: list[Piece]
+    """The tag, with the punctuation and the placeholders that are joined to it."""
+    word: Literal["", "before", "after"] = ""
+    """Which word a placeholder is joined to, as in big-{x}."""
     space_before: bool = False
     space_after: bool = False
     at: int = 0
@@ -154,32 +157,46 @@ def extract_tags(pieces: Sequence[Piece]) -> Extracted:
 def _attach_punctuation(pieces: Sequence[Piece]) -> Iterator[tuple[str, list[PlacedTag]]]:
     """Words, each with the tags after it; punctuation beside a placeholder that no word needs is attached to it."""
     words, runs = [" "], list[list[PlacedTag]]()
-    for piece in pieces:
+    for piece, following in zip_longest(pieces, pieces[1:]):
+        joined = runs[-1][-1] if runs and not words[-1] and runs[-1][-1].tag.side == "alone" else None
         if isinstance(piece, str):
-            words[-1] += piece
+            if joined and _is_alone(following) and not piece.strip(JOINERS + SENTENCE_PUNCTUATION):
+                joined.pieces.append(piece)  # %d.%d
+            else:
+                words[-1] += piece
+        elif joined and _is_alone(piece):
+            joined.pieces.append(piece)
         elif words[-1]:
-            runs.append([PlacedTag(piece)])
+            runs.append([PlacedTag(piece, [piece])])
             words.append("")
         else:
-            runs[-1].append(PlacedTag(piece))
+            runs[-1].append(PlacedTag(piece, [piece]))
     words[-1] += " "
     after_word = False
     for i, tags in enumerate(runs):
         head, tail = before, after = words[i], words[i + 1]
         if before.strip():
             after_word = before.rstrip()[-1] not in {*JOINERS, *SENTENCE_PUNCTUATION, *CLOSERS}
-        if any(placed.tag.side == "alone" for placed in tags):
+        if any(_is_alone(placed.tag) for placed in tags):
             head, tail = before.rstrip(JOINERS), after.lstrip(JOINERS)
             if head and CLOSERS.get(head[-1], "none") == tail[:1]:
                 head, tail = head[:-1], tail[1:]  # (%s) and "%s"
-            if not after_word and (leading := LEADING.match(tail)):
+            if (leading := INNER.match(tail)) or (not after_word and (leading := LEADING.match(tail))):
                 tail = tail[leading.end() :]
-            if not re.search(r"[^\W_]|\s", tail) and runs[i + 1][0].tag.side == "alone":
-                tail = ""  # %d.%d
-        tags[0].before, tags[-1].after = before[len(head) :], after[: len(after) - len(tail)]
-        tags[0].space_before, tags[-1].space_after = head[-1:].isspace(), tail[:1].isspace()
+        first, last = tags[0], tags[-1]
+        first.pieces = [before[len(head) :], *first.pieces]
+        last.pieces.append(after[: len(after) - len(tail)])
+        first.space_before, last.space_after = head[-1:].isspace(), tail[:1].isspace()
+        if tail and _is_alone(last.tag):  # before another word it needs a space, before the punctuation it had none
+            last.space_after = not tail[0].isalnum()
+        if first is last and head[-1:].isalnum() != tail[:1].isalnum():
+            first.word = "before" if head[-1:].isalnum() else "after"
         words[i], words[i + 1] = head, tail
     return zip(words, [*runs, []], strict=True)
+
+
+def _is_alone(piece: Piece | None) -> bool:
+    return isinstance(piece, Tag) and piece.side == "alone"
 
 
 def _separator(text: str, piece: str, tags: Sequence[PlacedTag], space: bool) -> str:
@@ -379,6 +396,10 @@ class _Placement:
         first, last = bisect_left(self.gaps, low), bisect_right(self.gaps, high) - 1
         proportional = round(len(self.target) * middle / len(self.source)) if self.source else 0
         candidates = {proportional, *(gap for _, j, _ in links for gap in (j, j + 1))}
+        if placed.word == "before" and middle and self.aligned[middle - 1]:
+            candidates = {max(self.aligned[middle - 1]) + 1}
+        elif placed.word == "after" and middle < len(self.source) and self.aligned[middle]:
+            candidates = {min(self.aligned[middle])}
 
         def cost(gap: int) -> tuple[float, int, int]:
             crossed = sum(weight for before, j, weight in links if before != (j < gap))
@@ -438,7 +459,7 @@ def _spaced(tags: Sequence[PlacedTag], left: str, space: str, right: str) -> lis
     pieces: list[Piece] = []
     for i, wanted in enumerate(spaces):
         pieces += [space or " "] * wanted
-        pieces += [piece for placed in tags[i : i + 1] for piece in (placed.before, placed.tag, placed.after)]
+        pieces += [piece for placed in tags[i : i + 1] for piece in placed.pieces]
     return pieces
 
 
