@@ -32,10 +32,12 @@ def written(place: Console) -> str:
 
 def observed(place: Console, *, live: bool) -> View:
     """A view after 20 of 40 updates and two validations."""
-    view = View(place, live=live)
-    view.observe(StartEvent(Path("runs/a"), "rnn", 0, Clock(TrainConfig(updates=40))))
+    view, clock = View(place, live=live), Clock(TrainConfig(updates=40))
+    view.observe(StartEvent(Path("runs/a"), "rnn", 0, clock))
     for update in range(1, 21):
-        view.observe(UpdateEvent(update, 8 - update / 5, 1.0, 1e-3, tokens=100, epoch=0, seconds=0.5))
+        event = UpdateEvent(update, 8 - update / 5, 1.0, 1e-3, tokens=100, epoch=0, seconds=0.5)
+        clock.observe(event)
+        view.observe(event)
         if update % 10 == 0:
             scores = {"valid_loss": 2.5, "bleu": 30.0 + update}
             view.observe(ValidationEvent(update, scores, SAMPLE, True, 60.0, nn.Identity()))
@@ -58,7 +60,7 @@ def drawn(width: int, height: int = 24, *, skipped: bool = False) -> str:
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     lines = drawn(width).splitlines()
     assert all(cell_len(line) <= width for line in lines)
-    assert len(lines) == 10
+    assert len(lines) == 9
 
 
 def test_a_text_does_not_control_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +81,7 @@ def test_an_ordinary_terminal_shows_everything(width: int) -> None:
 
 
 def test_the_time_of_validations_is_no_part_of_the_speed() -> None:
-    assert " 200 " in drawn(80)  # 100 tokens in half a second
+    assert "200 tokens/s" in drawn(80)  # 100 tokens in half a second
 
 
 def test_a_chart_has_its_name_its_first_and_last_value_and_its_scale() -> None:
@@ -93,6 +95,16 @@ def test_a_word_is_shown_whole_or_not_at_all(width: int) -> None:
     whole = {word for line in drawn(300).splitlines() for word in line.split()}
     words = {word for line in drawn(width).splitlines() for word in line.split() if word.isascii()}
     assert words <= whole
+
+
+def test_a_validation_loss_that_is_not_finite_is_left_out_of_its_chart() -> None:
+    place = console()
+    view = View(place, live=True)
+    view.observe(StartEvent(Path("runs/a"), "rnn", 0, Clock(TrainConfig(updates=40))))
+    for update, loss in ((1, 3.0), (2, float("nan")), (3, 2.0)):
+        view.observe(ValidationEvent(update, {"valid_loss": loss}, {}, True, 1.0, nn.Identity()))
+    view.stop()
+    assert "valid loss   3.00 █▁ 2.00  updates 1 to 3, scale 2.00 to 3.00" in written(place)
 
 
 def test_chinese_text_is_cut_between_characters() -> None:

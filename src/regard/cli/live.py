@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
+from math import isfinite, nan
 from statistics import fmean
 
 from rich.cells import cell_len
@@ -22,7 +23,7 @@ from rich.text import Text
 from regard.cli.tables import printable
 from regard.training.clock import format_duration
 from regard.training.events import Event, ProblemEvent, StartEvent
-from regard.training.observers import SCORE_FORMATS, PlainLines, Statistics, format_scores
+from regard.training.observers import SCORE_FORMATS, PlainLines, Statistics
 
 REFRESH_PER_SECOND = 2
 BAR_WIDTH = 40  # columns of the progress bar and of a chart
@@ -97,21 +98,17 @@ class View:
         if start is None:
             yield Text(f"{activity}, {format_duration(time.monotonic() - self._begin)}", "dim")
             return
-        validations = statistics.validations
-        scores = {
-            name: {update: entry[key] for update, entry in validations.items() if key in entry}
+        validations = dict(statistics.validations)  # copies: this is another thread
+        charts = {"loss": dict(statistics.losses)} | {
+            name: {update: entry[key] for update, entry in validations.items() if isfinite(entry.get(key, nan))}
             for key, (name, _) in SCORE_FORMATS.items()
         }
         for line in (
             Text.assemble((printable(start.folder), "bold"), (f"  {start.description}", "dim")),
             self._bar(start, activity, options.max_width),
-            *self._numbers(),
+            self._speed(),
             *(Text(f"{number} {PROBLEMS[kind]}", "magenta") for kind, number in self._problems.items()),
-            *(
-                chart(name, points, options.max_width)
-                for name, points in {"loss": statistics.losses, **scores}.items()
-                if points
-            ),
+            *(chart(name, points, options.max_width) for name, points in charts.items() if points),
             *(_sample_lines(next(reversed(validations.values())).get("sample", {})) if validations else []),
         ):
             yield fit(line, options.max_width)
@@ -128,23 +125,14 @@ class View:
         rest = "━" * (columns - len(bar))
         return Text.assemble((label, "bold"), (bar, "green"), (rest, "bright_black"), f"  {share:4.0%}")
 
-    def _numbers(self) -> list[Text]:
-        """Two lines: the names of loss, score, speed and time left, and their values."""
+    def _speed(self) -> Text:
         statistics = self._statistics
-        last = next(reversed(statistics.validations.values()), {})
-        numbers = [
-            *([("loss", f"{statistics.loss:.3f}")] if statistics.update else []),
-            *format_scores(last)[:1],
-            *([("best", f"update {statistics.best:,}")] if last else []),
-            ("tokens/s", f"{statistics.tokens_per_second:,.0f}"),
-            ("left", format_duration(statistics.seconds_left)),
-        ]
-        widths = [max(len(name), len(value)) + 3 for name, value in numbers]
-        names, values = (
-            "".join(text.ljust(width) for text, width in zip(texts, widths, strict=True)).rstrip()
-            for texts in zip(*numbers, strict=True)
-        )
-        return [Text(names, "dim"), Text(values, "bold")]
+        parts = [f"{statistics.tokens_per_second:,.0f} tokens/s"]
+        if statistics.seconds_left is not None:
+            parts.append(f"{format_duration(statistics.seconds_left)} left")
+        if statistics.best:
+            parts.append(f"best at update {statistics.best:,}")
+        return Text(", ".join(parts))
 
 
 def fit(line: Text, width: int) -> Text:

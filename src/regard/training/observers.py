@@ -157,9 +157,7 @@ class Statistics:
     @property
     def best(self) -> int:
         """The update of the best validation."""
-        scores = {
-            update: (v.get("bleu", v.get("chrf", 0.0)), -v["valid_loss"]) for update, v in self.validations.items()
-        }
+        scores = {n: (v.get("bleu", v.get("chrf", 0.0)), -v["valid_loss"]) for n, v in [*self.validations.items()]}
         return max(scores, key=lambda update: scores[update], default=0)
 
     @property
