@@ -388,7 +388,7 @@ def document_cases(work: Path) -> Check:
     from regard.errors import RegardError
     from regard.translation.translator import Result
 
-    def reverse(texts: Sequence[str]) -> list[Result]:
+    def reverse(texts: Sequence[str], **options: bool) -> list[Result]:
         results = []
         for words in (text.split() for text in texts):
             alignment = [(place, len(words) - 1 - place) for place in range(len(words))]
