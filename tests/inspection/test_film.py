@@ -47,7 +47,7 @@ def test_a_frame_is_the_cross_attention_of_the_model(family: str, corpus: Path, 
     source, target = (ids.tolist() for ids in data.valid.pair(film.choose(data.valid, 2)[1]))
     model.eval()
     told = [Hypothesis(target[:-1], 0.0, 0.0, True, [])]
-    weights = trace(model, [source], told, data.tokenizers)[0].by_word("cross")  # type: ignore[arg-type]
+    weights = trace(model, [source], told, data.tokenizers)[0].split_punctuation().by_word("cross")  # type: ignore[arg-type]
     kept = film.read_frame(film.frames(tmp_path)[10])["1"]
     assert kept.shape == weights.shape
     assert float((kept / 255 - weights).abs().max()) < 1 / 255
@@ -62,15 +62,16 @@ def test_a_resumed_run_deletes_later_frames(corpus: Path, tmp_path: Path) -> Non
 def test_the_page_has_every_frame_and_is_self_contained(corpus: Path, tmp_path: Path) -> None:
     filmed(tmp_path, corpus, "transformer", 10, 20)
     page = film.page(tmp_path, {20: "BLEU 3.0"}, title="a <b> & c")
-    found = re.search(r'<div id="film"><script type="application/json">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    data = json.loads(found[1])
-    assert (data["updates"], data["scores"]) == ([10, 20], ["", "BLEU 3.0"])
-    for number, sentence in enumerate(data["sentences"]):
-        weights = np.frombuffer(base64.b64decode(sentence["weights"]), np.uint8)
+    found = re.findall(r'<div class="inspector"><script type="application/json">(.*?)</script>', page, re.DOTALL)
+    for number, sentence in enumerate(map(json.loads, found)):
+        assert sentence["frames"] == ["update 10", "update 20 BLEU 3.0"]
         kept = film.read_frame(film.frames(tmp_path)[20])[str(number)]
-        assert kept.shape[2:] == (len(sentence["target"]["words"]), len(sentence["source"]["words"]))
-        assert (weights.reshape(2, -1)[1] == kept.reshape(-1).numpy()).all()
+        shown = np.frombuffer(base64.b64decode(sentence["maps"][0]["values"]), np.uint8)
+        layers, heads, rows, columns = kept.shape
+        assert (rows, columns) == (len(sentence["target"]["words"]), len(sentence["source"]["words"]))
+        shown = shown.reshape(2, layers, heads + 1, rows, columns)[1, :, :heads]
+        assert (shown == kept.numpy()).all()
+    assert len(found) == 2
     assert "a &lt;b&gt; &amp; c" in page
     assert not re.search(r"""(src|href)=|https?://(?!www\.w3\.org)|@import|url\(""", page)
 
@@ -80,7 +81,7 @@ def test_a_long_film_is_thinned_out_and_keeps_its_ends(
 ) -> None:
     monkeypatch.setattr(film, "MAX_FRAMES", 3)
     filmed(tmp_path, corpus, "transformer", *range(1, 10))
-    assert '"updates":[1,5,9]' in film.page(tmp_path, {}, title="")
+    assert '"frames":["update 1","update 5","update 9"]' in film.page(tmp_path, {}, title="")
 
 
 def test_a_folder_without_frames_says_how_to_get_some(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +36,10 @@ def full(words: int = 4, layers: int = 2, heads: int = 3, source: str = "") -> T
              Branch(min(step, 1) - 1, 3, " other", -2.0, step == 1),
              Branch(min(step, 1) - 1, 4, " lost", -9.0, False)]
             for step, number in enumerate(found.target.ids)]  # fmt: skip
-    hidden = {f"{stack}.{name}": torch.randn(size, 8)
-              for stack, size in (("encoder", read_), ("decoder", wrote))
-              for name in ("embedding", "0.hidden", "output")}  # fmt: skip
     return dataclasses.replace(
         found,
         attention={kind: torch.randn(layers, heads, *size).softmax(-1) for kind, size in sizes.items()},
         alternatives=[[Alternative(9, " wrote", -0.2), Alternative(8, " else", -2.0)] for _ in found.target.ids],
-        hidden=hidden,
         tree=tree,
     )
 
@@ -96,19 +93,34 @@ def test_warnings_are_shown() -> None:
     assert any("repeated" in message for message in data(shown)["warnings"])
 
 
-def test_the_plane_keeps_distances_of_two_dimensional_states() -> None:
-    states = torch.randn(6, 2) @ torch.randn(2, 9)
-    points, share = inspector.plane(states)
-    there, here = torch.pdist(states), torch.pdist(points)
-    assert share == pytest.approx(1.0, abs=1e-5)
-    torch.testing.assert_close(here / here.max(), there / there.max(), atol=1e-4, rtol=1e-4)
+def doubtful(word: str, other: str, share: float) -> Trace:
+    """A translation of one word beside another one that it could have been."""
+    found = made("it", word, [[1.0, 0.0], [0.0, 1.0]], logs=[math.log(share), -0.01])
+    options = [Alternative(10, word, math.log(share)), Alternative(11, other, math.log(1 - share))]
+    return dataclasses.replace(found, alternatives=[options, []])
 
 
-def test_a_rotated_layer_is_rotated_back() -> None:
-    states = torch.randn(6, 9)
-    before, _ = inspector.plane(states)
-    after, _ = inspector.plane(-states, before)
-    torch.testing.assert_close(after, before, atol=1e-4, rtol=1e-4)
+def test_the_summary_names_the_least_certain_word_and_its_alternative() -> None:
+    assert (
+        inspector.summary(doubtful("signé", "signée", 0.6))
+        == "It hesitated between “signé” 60\u00a0% and “signée” 40\u00a0%."
+    )
+
+
+def test_the_summary_of_a_sure_model_says_so() -> None:
+    assert inspector.summary(doubtful("signé", "signée", 0.96)).startswith("It was sure of every word")
+
+
+def test_an_alternative_to_a_part_of_a_word_is_shown_as_a_whole_word() -> None:
+    found = made("it", "signée", [[1.0, 0.0]] * 3, pieces=2, logs=[-0.01, math.log(0.4), -0.01])
+    found = dataclasses.replace(found, target=found.target._replace(subwords=["sign", "ée", "</s>"]),
+                                alternatives=[[], [Alternative(99, "é", math.log(0.6))], []])  # fmt: skip
+    assert inspector.summary(found) == "It hesitated between “signée” 40\u00a0% and “signé” 60\u00a0%."
+
+
+def test_a_source_word_without_attention_is_uncovered() -> None:
+    found = made("a b c", "x y z", [[0.9, 0.1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
+    assert inspector.uncovered_words(found) == [1]
 
 
 # In a browser.
@@ -116,6 +128,11 @@ def test_a_rotated_layer_is_rotated_back() -> None:
 
 def open_full(browser: Any, path: Path, **how: Any) -> Opened:
     return Opened(browser, path / "x.html", inspector.page(full(), title="en-fr"), **how)
+
+
+def data_of(opened: Opened) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(opened.page.locator(".inspector > script").text_content())
+    return found
 
 
 def family(name: str) -> tuple[Any, Trace]:
@@ -141,51 +158,98 @@ def test_every_family_has_the_same_page(name: str, browser: Any, tmp_path: Path)
         assert opened.count("table.map tbody tr") == len(maps[0].rows.words)
         for place in range(opened.count("[data-control=method] option")):
             opened.page.locator("[data-control=method]").select_option(index=place)
-            opened.page.get_by_role("tab", name="Lines").click()
-            opened.page.get_by_role("tab", name="Heatmap").click()
+            opened.page.locator(".sentence button").first.hover()
+            opened.page.locator("table.map tbody td").first.click()
 
 
 @pytest.mark.slow
 def test_the_page_has_all_sections(browser: Any, tmp_path: Path) -> None:
     with open_full(browser, tmp_path) as opened:
-        for name in ("steps", "beam search", "hidden states"):
-            assert opened.page.get_by_role("region", name=name).is_visible()
-        opened.page.get_by_role("tab", name="All heads").click()
+        for name in ("sentence", "attention", "beam"):
+            assert opened.page.get_by_role("region", name=name, exact=True).is_visible()
         assert opened.count(".heads canvas") == 6
 
 
 @pytest.mark.slow
-def test_arrows_move_through_the_heatmap(browser: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("side", ["row", "column"])
+def test_a_word_under_the_pointer_shades_the_other_side_by_weight(side: str, browser: Any, tmp_path: Path) -> None:
     with open_full(browser, tmp_path) as opened:
-        opened.page.locator("table.map td[tabindex='0']").focus()
-        opened.page.keyboard.press("Control+Home")
-        for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
-            opened.page.keyboard.press(key)
-        chosen = "[document.activeElement.parentElement.rowIndex, document.activeElement.cellIndex]"
-        assert opened.page.evaluate(chosen) == [2, 3]
-        assert opened.count("table.map td[aria-selected='true']") == 1
-        assert opened.page.locator("[aria-live]").inner_text().startswith("wrote1, from read2: 0.")
+        opened.page.locator(f".sentence [data-{side}='1']").hover()
+        other = "column" if side == "row" else "row"
+        shades = [float(value) for value in opened.page.locator(f".sentence [data-{other}]").evaluate_all(
+            "all => all.map(one => one.style.getPropertyValue('--v'))")]  # fmt: skip
+        found = data_of(opened)
+        cells = weights(found["maps"][0]).reshape(2, 4, 5, 5)[found["layer"], 3]
+        expected = cells[1] if side == "row" else cells[:, 1]
+        assert shades == pytest.approx(expected.tolist(), abs=0.001)
+        assert opened.count(".links path") == sum(value >= 0.05 for value in shades)
+        assert opened.page.get_by_role("tooltip").is_visible()
+
+
+@pytest.mark.slow
+def test_a_selection_survives_another_head_and_a_reload(browser: Any, tmp_path: Path) -> None:
+    with open_full(browser, tmp_path) as opened:
+        opened.page.locator("[data-row='2']").click()
+        opened.page.get_by_role("button", name="layer 0, head 1", exact=True).click()
+        for _ in range(2):
+            assert opened.page.locator("[data-row='2']").get_attribute("aria-pressed") == "true"
+            pressed = opened.page.locator(".heads [aria-pressed=true]")
+            assert pressed.get_attribute("aria-label") == "layer 0, head 1"
+            assert opened.page.locator("[data-control=head]").input_value() == "1"
+            opened.page.reload()
+
+
+@pytest.mark.slow
+def test_playing_shows_the_words_written_so_far(browser: Any, tmp_path: Path) -> None:
+    with open_full(browser, tmp_path) as opened:
+        steps = opened.page.get_by_role("slider", name="step")
+        steps.focus()
+        opened.page.keyboard.press("Home")
+        opened.page.keyboard.press("ArrowRight")
+        assert opened.count("[data-row].unwritten") == 3
+        assert opened.page.locator(".sheet h2").inner_text() == "wrote1"
+
+
+@pytest.mark.slow
+def test_arrows_move_through_the_words(browser: Any, tmp_path: Path) -> None:
+    with open_full(browser, tmp_path) as opened:
+        opened.page.locator(".sentence").last.locator("[tabindex='0']").focus()
+        opened.page.keyboard.press("Home")
+        opened.page.keyboard.press("ArrowRight")
+        opened.page.keyboard.press("ArrowUp")
+        assert opened.page.locator(":focus").get_attribute("data-column") == "0"
+        assert opened.page.locator("[aria-live]").inner_text().startswith("read0: ")
+
+
+@pytest.mark.slow
+def test_the_beam_shows_whole_words(browser: Any, tmp_path: Path) -> None:
+    tree = [[Branch(-1, 1, " sign", -0.1, True)], [Branch(0, 2, "é", -0.5, True), Branch(0, 3, "ée", -1.0, True)],
+            [Branch(0, END, "</s>", -0.6, True), Branch(1, END, "</s>", -1.1, True)]]  # fmt: skip
+    page = inspector.page(dataclasses.replace(full(), tree=tree), title="x")
+    with Opened(browser, tmp_path / "x.html", page) as opened:
+        shown = opened.page.locator("[aria-label='beam search'] text").evaluate_all(
+            "all => all.map(one => one.firstChild.data)"
+        )
+        assert sorted(shown) == ["end", "end", "signé", "signée"]
+
+
+@pytest.mark.slow
+def test_the_selection_and_the_heads_are_told_to_a_screen_reader(browser: Any, tmp_path: Path) -> None:
+    with open_full(browser, tmp_path) as opened:
+        opened.page.locator("[data-row='1']").click()
+        snapshot = opened.page.locator(".rg").aria_snapshot()
+        assert '- button "wrote1" [pressed]' in snapshot
+        assert '- button "layer 0, head 0"' in snapshot
+        assert '- grid "heat map"' in snapshot
 
 
 @pytest.mark.slow
 def test_every_cell_of_the_heatmap_can_be_read_as_a_table(browser: Any, tmp_path: Path) -> None:
     with open_full(browser, tmp_path) as opened:
         told = opened.page.get_by_role("gridcell").all_text_contents()
-        found = json.loads(opened.page.locator(".inspector > script").text_content())
+        found = data_of(opened)
         cells = weights(found["maps"][0]).reshape(2, 4, -1)[found["layer"], 3].tolist()
         assert [float(value) for value in told] == pytest.approx(cells, abs=0.011)
-
-
-@pytest.mark.slow
-def test_a_head_opens_from_the_grid_by_keyboard(browser: Any, tmp_path: Path) -> None:
-    with open_full(browser, tmp_path) as opened:
-        opened.page.get_by_role("tab", name="Heatmap").focus()
-        opened.page.keyboard.press("End")
-        opened.page.locator(".heads button[tabindex='0']").focus()
-        opened.page.keyboard.press("ArrowRight")
-        opened.page.keyboard.press("Enter")
-        assert opened.page.locator("[data-control=layer]").input_value() == "0"
-        assert opened.page.locator("[data-control=head]").input_value() == "1"
 
 
 @pytest.mark.slow
@@ -212,8 +276,8 @@ def test_markup_in_a_sentence_is_shown_as_text(browser: Any, tmp_path: Path) -> 
     page = inspector.page(full(source=WICKED), title=WICKED)
     with Opened(browser, tmp_path / "x.html", page) as opened:
         assert opened.count("img") == 0
-        assert WICKED in opened.page.locator(".sentence").first.inner_text()
-        assert opened.page.title().startswith(WICKED)
+        assert WICKED.split()[1] in opened.page.locator(".sentence").first.inner_text()
+        assert WICKED in opened.page.locator("header").inner_text()
 
 
 @pytest.mark.slow

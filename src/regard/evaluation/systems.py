@@ -115,7 +115,8 @@ def translate_test(
 def trace_lines(translator: Translator, sources: Mapping[int, str], *, beams: int | None) -> dict[int, Trace]:
     """The traces of some lines; a line that is translated in several parts has none."""
     results = translator.translate(sources.values(), beams=beams, trace=True)
-    return {line: result.trace for line, result in zip(sources, results, strict=True) if result.trace is not None}
+    traces = {line: result.trace for line, result in zip(sources, results, strict=True)}
+    return {line: trace.split_punctuation() for line, trace in traces.items() if trace is not None}
 
 
 def term_accuracy(

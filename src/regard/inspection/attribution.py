@@ -61,6 +61,14 @@ class Map(NamedTuple):
         """Whether values can be below zero."""
         return self.method in SIGNED
 
+    @property
+    def high(self) -> float:
+        """The value of the strongest colour: 1 for weights and shares, else the largest value of the whole map."""
+        if self.method in ("attention", "rollout"):
+            return 1.0
+        tensors = [x.abs().max() for x in (self.values, self.joined) if x.numel()]
+        return float(f"{max(map(float, tensors), default=0.0):.6g}") or 1.0
+
     def picture(self, layer: int | None = None, head: int | None = None) -> tuple[str, Tensor]:
         """The chosen layer and head in words, and their values [row word, column word]."""
         layers, heads = self.values.shape[:2]

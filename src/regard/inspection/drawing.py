@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import ConfigError, InputError
 from regard.folders import write_file
-from regard.inspection import inspector
+from regard.inspection import inspector, pages
 from regard.inspection.attribution import MEANINGS, UNITS, Map, explain
 from regard.inspection.quality import QualityWarning
-from regard.inspection.trace import Trace
+from regard.inspection.trace import Side, Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,9 +30,7 @@ CELL = 0.26  # inches; labels of 9 points at 45 degrees do not overlap
 MAX_LABEL = 30  # letters of a word
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML 1.0 does not allow
 INK, SOFT = "#23262b", "#6b7078"
-# even steps in lightness, so that a black-and-white print shows the same
-POSITIVE = ("#ffffff", "#cfe1f2", "#7fb2d9", "#2f77b4", "#0b3c75", "#041d3d")
-NEGATIVE = ("#ffffff", "#f8d6cd", "#ec9a86", "#c9503f", "#8a1f17", "#4d0b08")
+NEGATIVE, ZERO, POSITIVE = "#b3372f", "#ffffff", "#0b4a8a"  # as on the pages
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#AA4499", "#777777"
 FONT = "DejaVu Sans"  # comes with matplotlib
@@ -133,14 +131,13 @@ def heat_map(shown: Map, kind: str, *, layer: int | None = None, head: int | Non
         _one_warning_about_fonts(kind),
     ):
         axes = figure.add_axes((0, 0, 1, 1))  # labels, title and colour bar lie outside; the file has room for them
-        colours = NEGATIVE[::-1] + POSITIVE[1:] if shown.signed else POSITIVE
-        high = float(values.abs().max()) or 1.0
+        colours = [NEGATIVE, ZERO, POSITIVE] if shown.signed else [ZERO, POSITIVE]
         # cells instead of an image: an SVG stays sharp at any size
         mesh = axes.pcolormesh(
             values.numpy(),
-            cmap=LinearSegmentedColormap.from_list("attention", list(colours)),
-            vmin=-high if shown.signed else 0.0,
-            vmax=high,
+            cmap=LinearSegmentedColormap.from_list("attention", colours),
+            vmin=-shown.high if shown.signed else 0.0,
+            vmax=shown.high,
             edgecolors="white",
             linewidth=0.4,
         )
@@ -148,8 +145,8 @@ def heat_map(shown: Map, kind: str, *, layer: int | None = None, head: int | Non
         axes.spines[:].set_visible(True)
         axes.xaxis.tick_top()
         axes.tick_params(length=0, pad=4)
-        axes.set_xticks([index + 0.5 for index in range(columns)], _labels(shown.columns.words))
-        axes.set_yticks([index + 0.5 for index in range(rows)], _labels(shown.rows.words))
+        axes.set_xticks([index + 0.5 for index in range(columns)], _labels(shown.columns))
+        axes.set_yticks([index + 0.5 for index in range(rows)], _labels(shown.rows))
         for label, special in zip(axes.get_xticklabels(), shown.columns.special, strict=True):
             label.set(rotation=45, rotation_mode="anchor", ha="left", color=SOFT if special else INK)
         for label, special in zip(axes.get_yticklabels(), shown.rows.special, strict=True):
@@ -167,7 +164,8 @@ def heat_map(shown: Map, kind: str, *, layer: int | None = None, head: int | Non
         return _file(figure, kind, bbox_inches="tight", pad_inches=0.1)
 
 
-def _labels(words: Sequence[str]) -> list[str]:
+def _labels(side: Side) -> list[str]:
+    words = pages.words(side)["words"]
     return [_writable(word if len(word) <= MAX_LABEL else word[: MAX_LABEL - 1] + "…") for word in words]
 
 

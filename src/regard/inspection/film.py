@@ -7,10 +7,10 @@ F frames, L layers, H heads, T target words, S source words.
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Mapping
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,9 @@ from torch import Tensor, nn
 from regard import folders
 from regard.decoding import Hypothesis
 from regard.errors import FolderError
-from regard.inspection import pages
-from regard.inspection.trace import make_side, trace
+from regard.inspection import inspector, pages
+from regard.inspection.attribution import Map, default_layer
+from regard.inspection.trace import Side, make_side, split_punctuation, trace
 from regard.text.dataset import Dataset
 from regard.text.tokenizer import Tokenizers
 
@@ -52,8 +53,8 @@ class Film:
                 folders.delete(path)
         listed = [
             {
-                "source": pages.words(make_side(tokenizers.source, source)),
-                "target": pages.words(make_side(tokenizers.target, target)),
+                side: split_punctuation(make_side(getattr(tokenizers, side), ids))._asdict()
+                for side, ids in (("source", source), ("target", target))
             }
             for source, target in zip(self._sources, self._targets, strict=True)
         ]
@@ -68,7 +69,10 @@ class Film:
         traces = trace(model, self._sources, hypotheses, self._tokenizers, top=0)
         model.train(training)
         if self._folder is not None:
-            frame = {str(number): to_bytes(traced.by_word("cross")) for number, traced in enumerate(traces)}
+            frame = {
+                str(number): to_bytes(traced.split_punctuation().by_word("cross"))
+                for number, traced in enumerate(traces)
+            }
             folders.write_file(self._folder / f"update-{update:08d}.safetensors", save(frame), force=True)
 
 
@@ -100,15 +104,26 @@ def page(root: Path, scores: Mapping[int, str], *, title: str) -> str:
     if len(chosen) > MAX_FRAMES:
         chosen = [chosen[round(i * (len(chosen) - 1) / (MAX_FRAMES - 1))] for i in range(MAX_FRAMES)]
     frame_weights = [read_frame(paths[update]) for update in chosen]
-    sentences: list[dict[str, Any]] = folders.read_json(root / FILM / SENTENCES)
+    with folders.clear_os_errors(root / FILM / SENTENCES, "read"):
+        sentences: list[dict[str, Any]] = json.loads((root / FILM / SENTENCES).read_bytes())
+    parts = []
     for number, sentence in enumerate(sentences):
-        weights = torch.stack([frame[str(number)] for frame in frame_weights])  # (F, L, H, T, S)
-        sentence |= {"layers": weights.shape[1], "heads": weights.shape[2]}
-        sentence["weights"] = base64.b64encode(weights.numpy().tobytes()).decode()
-    data = {"updates": chosen, "scores": [scores.get(update, "") for update in chosen], "sentences": sentences}
-    about = "Attention to the source (columns) for every word of the reference (rows), at every validation."
-    body = f'<div id="film">{pages.data(data)}</div>'
-    return pages.page(title, [body], kind="film", about=about, scripts=("page.js", "heatmap.js", "film.js"))
+        source, target = Side(**sentence["source"]), Side(**sentence["target"])
+        weights = torch.stack([frame[str(number)] for frame in frame_weights]).float() / 255  # (F, L, H, T, S)
+        last = Map("attention", "cross", target, source, weights[-1], weights[-1].mean(1))
+        data = {
+            "family": "film",
+            "source": pages.words(source),
+            "target": pages.words(target),
+            "maps": [inspector.to_values(last, weights, bits=8)],
+            "layer": default_layer(weights.shape[1]),
+            "head": -1,
+            "frames": [f"update {update:,} {scores.get(update, '')}".strip() for update in chosen],
+        }
+        shown = f'<div class="inspector">{pages.data(data)}</div>'
+        parts.append(f"<details{' open' * (not number)}><summary>{escape(source.text)}</summary>{shown}</details>")
+    about = "Attention to the source for every word of the reference, at every validation."
+    return pages.page(title, parts, kind="film", about=about, scripts=inspector.SCRIPTS)
 
 
 def read_frame(path: Path) -> dict[str, Tensor]:

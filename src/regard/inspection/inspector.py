@@ -1,11 +1,9 @@
-"""Inspector: a trace with all its maps as one self-contained page, or as a part of another page.
-
-L layers, H heads, R rows, C columns.
-"""
+"""Inspector: a trace with all its maps as one self-contained page, or as a part of another page."""
 
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +11,15 @@ import torch
 from torch import Tensor
 
 from regard.inspection import attribution, pages, quality
+from regard.inspection.alignment import cross_attention
 from regard.inspection.attribution import MEANINGS, UNITS, Map
-from regard.inspection.trace import Trace, average_by_word
+from regard.inspection.trace import Side, Trace
+from regard.text.tokenizer import END
 
 SCRIPTS = ("page.js", "heatmap.js", "inspector.js")
 """The scripts of a page with `embed`."""
+SURE = 0.9  # from this probability on, a word is not called doubtful
+COVERED = 0.2  # a source word with less attention in all is marked
 
 
 def page(
@@ -29,9 +31,9 @@ def page(
     head: int | None = None,
     warned: Sequence[quality.QualityWarning] | None = None,
 ) -> str:
-    """One HTML file; it opens with the first map and the given layer and head."""
+    """One HTML file under its summary; it opens with the first map and the given layer and head."""
     body = embed(trace, maps, layer=layer, head=head, warned=warned)
-    return pages.page(title, [body], kind="attention", scripts=SCRIPTS)
+    return pages.page(summary(trace) or title, [body], kind="attention", about=title, scripts=SCRIPTS)
 
 
 def embed(trace: Trace, maps: Sequence[Map] = (), **options: Any) -> str:
@@ -58,27 +60,30 @@ def contents(
         "family": trace.family,
         "source": pages.words(trace.source),
         "target": pages.words(trace.target),
-        "score": round(trace.score, 4),
-        "finished": trace.finished,
+        "summary": summary(trace),
+        "focus": None if (step := least_certain(trace)) is None else _written(trace).word[step],
+        "uncovered": uncovered_words(trace),
         "warnings": [warning.message for warning in warned or ()],
-        "maps": list(map(_map, maps)),
+        "maps": list(map(to_values, maps)),
         "layer": attribution.default_layer(layers) if layer is None else layer,
         "head": -1 if head is None else head,
         "steps": _steps(trace),
         "tree": [[[x.parent, x.subword, round(x.log_probability, 3), x.kept] for x in step] for step in trace.tree],
         "chosen": _chosen(trace),
-        "hidden": _hidden(trace),
     }
 
 
-def _map(shown: Map) -> dict[str, Any]:
-    """A map with 16 bits for each value from low to high; the heads of a layer are followed by their combination."""
+def to_values(shown: Map, frames: Tensor | None = None, bits: int = 16) -> dict[str, Any]:
+    """A map with 8 or 16 bits for each value from low to high; several heads are followed by their combination.
+
+    A film has `frames` (frame, layer, head, row, column) instead of the values of the map.
+    """
     layers, heads = shown.values.shape[:2]
-    values = shown.values if heads == 1 else torch.cat([shown.values, shown.joined.unsqueeze(1)], 1)
-    high = float(values.abs().max()) if values.numel() else 0.0
-    high = 1.0 if shown.method in ("attention", "rollout") else float(f"{high:.6g}") or 1.0
-    low = -high if shown.signed else 0.0
-    shares = ((values - low) / (high - low)).clamp(0, 1)
+    values, joined = (shown.values, shown.joined) if frames is None else (frames, frames.mean(2))
+    if heads > 1:
+        values = torch.cat([values, joined.unsqueeze(-3)], -3)
+    low = -shown.high if shown.signed else 0.0
+    shares = ((values - low) / (shown.high - low)).clamp(0, 1)
     return {
         "method": shown.method,
         "kind": shown.kind,
@@ -89,14 +94,69 @@ def _map(shown: Map) -> dict[str, Any]:
         "layers": layers,
         "heads": heads,
         "low": low,
-        "high": high,
-        "values": base64.b64encode((shares * 65535).round().numpy().astype("<u2").tobytes()).decode(),
+        "high": shown.high,
+        "bits": bits,
+        "values": base64.b64encode(
+            (shares * (2**bits - 1)).round().numpy().astype(f"<u{bits // 8}").tobytes()
+        ).decode(),
     }
+
+
+def summary(trace: Trace) -> str:
+    """One sentence about what is worth knowing: the least certain word, and what else could stand there."""
+    if not trace.finished:
+        return "It was cut off at the maximum length."
+    step = least_certain(trace)
+    if step is None:
+        return ""
+    side, log = _written(trace), float(trace.log_probabilities[step])
+    word = side.words[side.word[step]]
+    chosen = f"“{word}”"
+    if math.exp(log) >= SURE:
+        return f"It was sure of every word; the least probable is {chosen} with {percent(log)}."
+    before = "".join(x for x, owner in zip(side.subwords[:step], side.word, strict=False) if owner == side.word[step])
+    for other in trace.alternatives[step] if trace.alternatives else []:
+        ends = other.id == END or (before and other.subword[:1].isspace())
+        text = (before if ends else before + other.subword).strip() or "end"
+        if text != word:
+            if trace.family == "bert":
+                return f"It expected “{text}” ({percent(other.log_probability)}) instead of {chosen} ({percent(log)})."
+            return f"It hesitated between {chosen} {percent(log)} and “{text}” {percent(other.log_probability)}."
+    return f"The least probable word is {chosen} with {percent(log)}."
+
+
+def least_certain(trace: Trace) -> int | None:
+    """The step of the token with the lowest probability, special tokens aside."""
+    side, logs = _written(trace), trace.log_probabilities.tolist()
+    steps = [step for step in range(min(len(logs), len(side.ids))) if not side.special[side.word[step]]]
+    return min(steps, key=logs.__getitem__, default=None)
+
+
+def _written(trace: Trace) -> Side:
+    """The side whose tokens have probabilities."""
+    return trace.source if trace.family == "bert" else trace.target
+
+
+def percent(log_probability: float) -> str:
+    """A log-probability in percent."""
+    return f"{100 * math.exp(log_probability):.0f}\u00a0%"
+
+
+def uncovered_words(trace: Trace) -> list[int]:
+    """The words of the source that hardly any attention went to, over the whole translation."""
+    if "cross" not in trace.attention:
+        return []
+    received = cross_attention(trace).sum(0).tolist()
+    return [
+        index
+        for index, (word, weight) in enumerate(zip(trace.source.words, received, strict=True))
+        if weight < COVERED and not trace.source.special[index] and any(map(str.isalnum, word))
+    ]
 
 
 def _steps(trace: Trace) -> list[list[Any]]:
     """[word, subword, log-probability, [[subword, log-probability], ...]] of every token."""
-    written = trace.source if trace.family == "bert" else trace.target
+    written = _written(trace)
     steps = []
     for index, log in enumerate(trace.log_probabilities.tolist()):
         others = trace.alternatives[index] if trace.alternatives else []
@@ -114,37 +174,3 @@ def _chosen(trace: Trace) -> list[int]:
             break
         chosen.append(parent)
     return chosen
-
-
-def _hidden(trace: Trace) -> list[dict[str, Any]]:
-    """The words of every layer as points in a plane, for the encoder and the decoder."""
-    stacks = []
-    for stack, side in (("encoder", trace.source), ("decoder", trace.target)):
-        depth = sum(name.startswith(f"{stack}.") for name in trace.hidden)
-        names = [f"{stack}.embedding", *(f"{stack}.{layer}.hidden" for layer in range(depth)), f"{stack}.output"]
-        layers: list[dict[str, Any]] = []
-        before = None
-        for name in names if len(side.words) > 2 else ():
-            if name in trace.hidden:
-                before, share = plane(average_by_word(trace.hidden[name], side), before)
-                points = [[round(x, 3) for x in point] for point in before.tolist()]
-                layers.append({"name": name.removeprefix(f"{stack}."), "points": points, "share": round(share, 3)})
-        if layers:
-            stacks.append({"stack": stack, **pages.words(side), "layers": layers})
-    return stacks
-
-
-def plane(states: Tensor, before: Tensor | None = None) -> tuple[Tensor, float]:
-    """The first two principal components (R, 2), and the share of variance they explain.
-
-    The points are rotated to lie close to those of the layer `before`, so that layers can be compared.
-    """
-    left, sizes, _ = torch.linalg.svd(states - states.mean(0), full_matrices=False)
-    points = left[:, :2] * sizes[:2]
-    points = points / points.abs().max().clamp(min=1e-9)
-    if before is None:
-        points = points * torch.where(points.sum(0) < 0, -1.0, 1.0)
-    else:
-        left, _, right = torch.linalg.svd(points.T @ before)
-        points = points @ left @ right
-    return points, float(sizes[:2].square().sum() / sizes.square().sum().clamp(min=1e-12))

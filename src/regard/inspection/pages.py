@@ -14,6 +14,7 @@ from regard.inspection.trace import Side
 
 SCRIPTS = ("page.js", "heatmap.js")
 """The scripts of every page."""
+SHOWN_SPECIALS = {"<s>": "start", "</s>": "end"}
 
 
 def page(title: str, body: Iterable[str], *, kind: str, about: str = "", scripts: Sequence[str] = SCRIPTS) -> str:
@@ -75,8 +76,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], foot: Iterable[Seq
 
 
 def words(side: Side) -> dict[str, Any]:
-    """The words of a side for a heat map."""
-    return {"text": side.text, "words": side.words, "special": [int(special) for special in side.special]}
+    """The words of a side for a heat map; the start and end tokens by their names."""
+    words = [
+        SHOWN_SPECIALS.get(word, word) if special else word
+        for word, special in zip(side.words, side.special, strict=True)
+    ]
+    return {"text": side.text, "words": words, "special": [int(special) for special in side.special]}
 
 
 def heatmaps(title: str, note: str, maps: Mapping[str, Map | str]) -> str:

@@ -5,13 +5,14 @@ L layers, H heads, S source tokens, T target tokens, k alternatives, B sentences
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -110,6 +111,10 @@ class Trace:
         """[layer, head, word, word]: summed over the subwords of key words, averaged over those of query words."""
         self.check_kind(kind)
         return average_by_word(self.attention[kind], self.rows(kind), self.columns(kind))
+
+    def split_punctuation(self) -> Trace:
+        """The same trace with the punctuation before and after a word as words of their own, where tokens allow it."""
+        return dataclasses.replace(self, source=split_punctuation(self.source), target=split_punctuation(self.target))
 
     def check_kind(self, kind: str) -> None:
         """Raise an InputError if the model has no attention of this kind."""
@@ -364,6 +369,25 @@ def make_side(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None)
             words.append(text if shown else SPECIALS[number])
             special.append(not shown)
     return Side(text, list(ids), subwords, words, word, special)
+
+
+def split_punctuation(side: Side) -> Side:
+    """A side whose words have no punctuation before or after them: it is a word of its own."""
+    if len(set(side.word)) < len(side.words):  # a token spans several words
+        return side
+    words, word, special = list[str](), list[int](), list[bool]()
+    for old, tokens in groupby(range(len(side.ids)), side.word.__getitem__):
+        texts = [side.subwords[token].strip() for token in tokens]
+        letters = [number for number, text in enumerate(texts) if any(map(str.isalnum, text))]
+        cuts = sorted({0, letters[0], letters[-1] + 1, len(texts)}) if letters else [0, len(texts)]
+        parts = ["".join(texts[start:end]) for start, end in pairwise(cuts)]
+        if side.special[old] or "".join(parts) != side.words[old]:
+            cuts, parts = [0, len(texts)], [side.words[old]]
+        for part, (start, end) in zip(parts, pairwise(cuts), strict=True):
+            word += [len(words)] * (end - start)
+            words.append(part)
+            special.append(side.special[old])
+    return side._replace(words=words, word=word, special=special)
 
 
 def _join(first: Side, target: Side) -> Side:

@@ -168,7 +168,7 @@ def explain(
         traced = dataclasses.replace(traced, score=float(traced.log_probabilities.mean()))
     first = loaded.model if isinstance(loaded, Reader) else loaded.models[0]
     title = f"{name} ({traced.family})" if name and name != traced.family else traced.family
-    kind = kind or attribution.default_kind(traced)
+    traced, kind = traced.split_punctuation(), kind or attribution.default_kind(traced)
     return Explanation(first, traced, warned, title, method, kind, layer, head)
 
 

@@ -1,431 +1,435 @@
-// regardInspect(holder, data, alone) draws a trace into an element; data is what inspector.contents gave. Alone it also shows the
-// source, which else stands beside it.
-function regardInspect(holder, data, alone) {
-  const root = make("div", { class: "rg" });
-  holder.append(root);
-  const percent = share => share > 0 && share < .001 ? "<0.1\u00a0%" : (100 * share).toFixed(share < .0995 ? 1 : 0) + "\u00a0%";
-  const minus = value => (Math.abs(value) < .005 ? 0 : value).toFixed(2).replace("-", "−");
-  const unique = "rg" + (regardInspect.count = (regardInspect.count || 0) + 1) + "-";
-  const KINDS = { cross: "target ← source", encoder: data.family === "bert" ? "word ← word" : "source ← source", decoder: data.family === "gpt" ? "written ← all before" : "target ← target before" };
+// inspect(holder, data, number) draws a trace into an element. `data` comes from inspector.contents or film.page.
+//
+// One selection is shared by words, heat map, lines, steps and heads: { map, layer, head, frame, row, column }. `row` is a word that
+// attends (of a translation: a step), `column` a word that is attended to; either may be null. change() is the only way to change it.
+// It redraws what depends on it and writes it into the address of the page.
+
+function inspect(holder, data, number) {
   const METHODS = { attention: "attention", rollout: "attention rollout", value: "value-weighted attention", gradient: "integrated gradients", ablation: "ablation" };
+  const KINDS = { cross: "source → target", encoder: data.family === "bert" ? "text → text" : "source → source", decoder: data.family === "gpt" ? "before → written" : "target → target" };
+  const NAMES = { cross: ["source", data.family === "film" ? "reference" : "translation"], encoder: ["read", data.family === "bert" ? "text" : "source"], decoder: ["before", data.family === "gpt" ? "continuation" : "translation"] };
+  const maps = data.maps.map(map => ({ ...map, numbers: map.bits === 8 ? bytes(map.values) : new Uint16Array(bytes(map.values).buffer) }));
+  const steps = data.steps || [], tree = data.tree || [], frames = data.frames || [];
+  const root = make("div", { class: "rg" }), said = make("p", { class: "aside", "aria-live": "polite" });
+  const wide = matchMedia("(min-width: 60rem)"), still = matchMedia("(prefers-reduced-motion: reduce)");
+  let now = { map: 0, layer: data.layer, head: data.head, frame: Math.max(frames.length - 1, 0), row: data.focus ?? null, column: null };
+  let pointed = null;  // what the pointer or the focus is on, instead of the selection
+  let writing = false;  // words after the current step are faint
+  let cells = null, grid = null;  // the values of the picture shown, row after row; the heat map
 
-  const maps = data.maps.map(map => ({ ...map, numbers: new Uint16Array(bytes(map.values).buffer) }));
-  const now = { map: 0, layer: data.layer, head: data.head, row: 0, column: 0, figures: false };
-  const stepRows = [], redraw = [];
-  const spaced = data.steps.some(([, piece]) => /^\s/.test(piece));
-  let cells = null;  // Float32Array of the picture shown, row after row
-  let shown = null;  // the heatmap
+  // Values
 
-  // Numbers.
+  const percent = share => share > 0 && share < .001 ? "<0.1\u00a0%" : (100 * share).toFixed(share < .0995 ? 1 : 0) + "\u00a0%";
+  const map = () => maps[now.map];
+  const rows = () => maps.length ? map().rows : data.target, columns = () => maps.length ? map().columns : data.source;
+  const at = (row, column) => cells[row * columns().words.length + column];
+  const figure = value => !maps.length || ["weight", "share"].includes(map().unit) ? value.toFixed(2) : Math.abs(value) < .005 ? "0" : value.toFixed(Math.abs(value) < 10 ? 2 : 1).replace("-", "−");
+  const isWritten = () => data.family === "bert" || !maps.length || map().kind !== "encoder";
+  const stepsOf = row => isWritten() ? steps.filter(step => step[0] === row) : [];
+  const probability = row => { const own = stepsOf(row); return own.length ? Math.exp(own.reduce((sum, step) => sum + step[2], 0)) : null; };
+  const strongest = (length, value, most = 4) => [...Array(length).keys()].sort((a, b) => Math.abs(value(b)) - Math.abs(value(a))).slice(0, most).filter(place => Math.abs(value(place)) >= .05 * (maps.length ? map().high : 1));
 
-  function picture(map, layer, head) {  // head -1: all of them combined, which come after the last
-    const size = map.rows.words.length * map.columns.words.length, pictures = map.heads < 2 ? 1 : map.heads + 1;
-    const start = (layer * pictures + (head < 0 ? pictures - 1 : head)) * size;
-    return Float32Array.from(map.numbers.subarray(start, start + size), number => map.low + (map.high - map.low) * number / 65535);
+  function picture(shown, layer, head, frame = now.frame) {  // head -1: all heads combined, which come after the last one
+    const size = shown.rows.words.length * shown.columns.words.length, pictures = shown.heads < 2 ? 1 : shown.heads + 1;
+    const start = ((frame * shown.layers + layer) * pictures + (head < 0 ? pictures - 1 : head)) * size;
+    const most = shown.bits === 8 ? 255 : 65535;
+    return Float32Array.from(shown.numbers.subarray(start, start + size), value => shown.low + (shown.high - shown.low) * value / most);
   }
-  const current = () => maps[now.map];
-  const at = (row, column) => cells[row * current().columns.words.length + column];
-  const figure = value => current().unit === "weight" || current().unit === "share" ? value.toFixed(2) : Math.abs(value) < .005 ? "0" : value.toFixed(Math.abs(value) < 10 ? 2 : 1).replace("-", "−");
-  const largest = () => cells.reduce((high, value) => Math.max(high, Math.abs(value)), 0) || 1;
-  const probabilityOf = place => {  // of a word, all of its pieces
-    const own = data.steps.filter(step => step[0] === place);
-    return own.length ? Math.exp(own.reduce((sum, step) => sum + step[2], 0)) : null;
-  };
-  const written = data.family === "bert" ? data.source : data.target;
-  const rowsAreWritten = map => data.family === "bert" ? true : map.kind !== "encoder";
 
-  // The frame of the page.
+  // The selection
 
-  const said = make("p", { class: "hidden", "aria-live": "polite" });
-  const sentence = make("div", { class: "sentence", dir: "auto" });
-  header();
+  function change(to, tell = true) {
+    const before = now;
+    now = { ...now, ...to };
+    if (maps.length) {
+      if (now.map !== before.map) {
+        if (map().layers !== maps[before.map].layers) now.layer = map().layers - (map().layers > 2 ? 2 : 1);
+        if (map().kind !== maps[before.map].kind) now.row = now.column = null;
+      }
+      now.layer = Math.min(Math.max(now.layer, 0), map().layers - 1);
+      if (now.head >= map().heads) now.head = -1;
+    }
+    const clamp = (place, side) => place === null || place < 0 || place >= side.words.length ? null : place;
+    now.row = clamp(now.row, rows());
+    now.column = clamp(now.column, columns());
+    pointed = null;
+    const same = name => now[name] === before[name];
+    if (!same("map") || !cells) drawAll();
+    else if (!same("layer") || !same("head") || !same("frame")) repaint();
+    show();
+    if (tell) { remember(); said.textContent = sentenceAbout(now.row, now.column); }
+  }
+  function point(row, column) {
+    pointed = row === null && column === null ? null : { row, column };
+    show();
+  }
+  const active = () => pointed || now;
+
+  function remember() {
+    const { method, kind } = maps.length ? map() : {};
+    const values = { t: number, method, kind, layer: now.layer, head: now.head, row: now.row, column: now.column, frame: frames.length ? now.frame : null };
+    const hash = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== null && value !== undefined)).toString();
+    try { history.replaceState(null, "", "#" + hash); } catch { /* a page inside another one has no address */ }
+  }
+  function recall() {
+    const saved = new URLSearchParams(location.hash.slice(1)), to = {};
+    if (+saved.get("t") !== number || !saved.has("t")) return false;
+    for (const name of ["layer", "head", "row", "column", "frame"]) if (/^-?\d+$/.test(saved.get(name) ?? "")) to[name] = +saved.get(name);
+    to.frame = Math.min(Math.max(to.frame ?? now.frame, 0), Math.max(frames.length - 1, 0));
+    const found = maps.findIndex(one => one.method === saved.get("method") && one.kind === saved.get("kind"));
+    if (found > 0) change({ map: found }, false);
+    change(to, false);
+    return true;
+  }
+
+  // Sentences: the words that are attended to above the words that attend, with lines between them
+
+  const lines = make("svg:svg", { class: "links", "aria-hidden": "true" }), tip = make("div", { class: "tip", role: "tooltip", hidden: true });
+  const above = make("div", { class: "sentence", role: "group", dir: "auto" }), below = make("div", { class: "sentence", role: "group", dir: "auto" });
+  const aboveName = make("span", { class: "name" }), belowName = make("span", { class: "name" });
+  const pair = make("div", { class: "pair" }, aboveName, above, belowName, below, lines, tip);
+
+  function drawSentences() {
+    const kind = maps.length ? map().kind : "cross", names = data.family === "gpt" ? ["read", "continuation"] : NAMES[kind];
+    aboveName.textContent = names[0];
+    belowName.textContent = names[1];
+    above.setAttribute("aria-label", names[0]);
+    below.setAttribute("aria-label", names[1]);
+    above.replaceChildren(...wordButtons(columns(), "column"));
+    below.replaceChildren(...wordButtons(rows(), "row"));
+  }
+  function wordButtons(side, axis) {
+    const parts = [];
+    side.words.forEach((text, place) => {
+      const share = axis === "row" ? probability(place) : null;
+      const classes = [share !== null && share < .5 && !side.special[place] ? "doubt" : "", axis === "column" && map()?.kind === "cross" && (data.uncovered || []).includes(place) ? "uncovered" : ""];
+      const button = word(side, place, "button", { type: "button", class: classes.join(" "), "aria-pressed": "false", tabindex: place ? -1 : 0 });
+      button.dataset[axis] = place;
+      if (place && !/^[\p{Pe}\p{Pf}.,;:!?…%]+$/u.test(text)) parts.push(" ");
+      parts.push(button);
+    });
+    return parts;
+  }
+  const placeOf = button => button.dataset.row !== undefined ? { row: +button.dataset.row, column: null } : { row: null, column: +button.dataset.column };
+  const buttonOf = event => event.target.closest(".sentence button");
+  pair.addEventListener("pointerover", event => { const button = buttonOf(event); if (event.pointerType === "touch") return; const place = button && placeOf(button); if (place) point(place.row, place.column); else point(null, null); });
+  pair.addEventListener("pointerleave", () => point(null, null));
+  pair.addEventListener("focusin", event => { const button = buttonOf(event); if (button && button.matches(":focus-visible")) { const { row, column } = placeOf(button); writing = false; change({ row, column }); } });
+  pair.addEventListener("click", event => {
+    const button = buttonOf(event);
+    writing = false;
+    if (!button) return change({ row: null, column: null });
+    const { row, column } = placeOf(button);
+    if (now.row === row && now.column === column) change({ row: null, column: null }); else change({ row, column });
+    sheet.classList.toggle("open", now.row !== null || now.column !== null);
+  });
+  pair.addEventListener("keydown", event => {
+    const button = buttonOf(event), line = event.target.closest(".sentence");
+    if (!button) return;
+    const all = [...line.querySelectorAll("button")], place = all.indexOf(button), forward = getComputedStyle(line).direction === "rtl" ? -1 : 1;
+    const other = line === above ? below : above;
+    const next = { ArrowRight: all[place + forward], ArrowLeft: all[place - forward], Home: all[0], End: all.at(-1), ArrowDown: other === below && other.querySelector("[tabindex='0']"), ArrowUp: other === above && other.querySelector("[tabindex='0']") }[event.key];
+    if (event.key === "Escape") { button.blur(); change({ row: null, column: null }); }
+    if (!next) return;
+    event.preventDefault();
+    next.focus();
+  });
+
+  function showSentences() {
+    const { row, column } = active(), high = maps.length ? map().high : 1;
+    const share = value => Math.min(Math.abs(value) / high, 1);
+    for (const button of pair.querySelectorAll(".sentence button")) {
+      const { row: r, column: c } = placeOf(button);
+      const chosen = r !== null ? r === row : c === column;
+      const value = !cells || chosen || (row === null && column === null) ? 0 : c !== null && row !== null && column === null ? at(row, c) : r !== null && column !== null && row === null ? at(r, column) : 0;
+      button.classList.toggle("chosen", chosen);
+      button.classList.toggle("minus", value < 0);
+      button.classList.toggle("strong", share(value) > .55);
+      button.classList.toggle("unwritten", writing && now.row !== null && r !== null && r > now.row);
+      button.style.setProperty("--v", share(value).toFixed(3));
+      button.setAttribute("aria-pressed", String(r !== null ? r === now.row : c === now.column));
+    }
+    for (const [line, place] of [[above, now.column], [below, now.row]]) [...line.querySelectorAll("button")].forEach((button, index) => { button.tabIndex = index === (place ?? 0) ? 0 : -1; });
+    drawLines(row, column, share);
+    drawTip(row, column);
+  }
+  function drawLines(row, column, share) {
+    const box = pair.getBoundingClientRect(), found = [];
+    lines.setAttribute("viewBox", `0 0 ${box.width || 1} ${box.height || 1}`);
+    if (cells) {
+      const pairs = row !== null && column !== null ? [[row, column]] : row !== null ? columns().words.map((_, c) => [row, c]) : column !== null ? rows().words.map((_, r) => [r, column]) : [];
+      for (const [r, c] of pairs) {
+        const value = at(r, c);
+        if (share(value) < .05) continue;
+        const from = above.querySelector(`[data-column="${c}"]`).getBoundingClientRect(), to = below.querySelector(`[data-row="${r}"]`).getBoundingClientRect();
+        const [x1, y1, x2, y2] = [from.x + from.width / 2 - box.x, from.bottom - box.y, to.x + to.width / 2 - box.x, to.y - box.y], middle = (y1 + y2) / 2;
+        found.push(make("svg:path", { d: `M${x1} ${y1}C${x1} ${middle} ${x2} ${middle} ${x2} ${y2}`, class: value < 0 ? "minus" : "", "stroke-width": (1 + 5 * share(value)).toFixed(2), opacity: (.25 + .75 * share(value)).toFixed(2) }));
+      }
+    }
+    lines.replaceChildren(...found);
+  }
+  function drawTip(row, column) {
+    tip.hidden = !pointed || !maps.length || (row !== null && column !== null);
+    if (tip.hidden) return;
+    tip.replaceChildren(...tipParts(row, column));
+    const box = pair.getBoundingClientRect(), button = (row !== null ? below : above).querySelector(row !== null ? `[data-row="${row}"]` : `[data-column="${column}"]`).getBoundingClientRect();
+    tip.style.left = Math.max(0, Math.min(button.x + button.width / 2 - box.x - tip.offsetWidth / 2, box.width - tip.offsetWidth)) + "px";
+    tip.style.top = (row !== null ? button.bottom - box.y + 8 : button.y - box.y - tip.offsetHeight - 8) + "px";
+  }
+  function tipParts(row, column) {
+    const axis = row !== null, own = axis ? rows() : columns(), other = axis ? columns() : rows();
+    const value = place => axis ? at(row, place) : at(place, column);
+    const parts = [make("b", {}, word(own, axis ? row : column)), make("span", {}, (axis ? " ← " : " → ") + (strongest(other.words.length, value, 3).map(place => `${other.words[place]} ${figure(value(place))}`).join(", ") || "nothing above 0.05"))];
+    const share = axis ? probability(row) : null;
+    if (share !== null) parts.push(make("p", {}, `probability ${percent(share)}`, ...alternatives(row).slice(0, 2).flatMap(([text, own], place) => [place ? ", " : "; instead: ", make("bdi", {}, text), " " + percent(own)])));
+    return parts;
+  }
+  function alternatives(row) {  // [text, probability] of what could stand at the least probable token of a word
+    const own = stepsOf(row);
+    if (!own.length) return [];
+    const least = own.reduce((low, step) => step[2] < low[2] ? step : low), before = own.slice(0, own.indexOf(least)).map(step => step[1]).join("").trim();
+    return least[3].filter(([text, log]) => text !== least[1] && log > Math.log(.005)).map(([text, log]) => [text === "</s>" ? before || "end" : before && /^\s/.test(text) ? before : before + text.trim() || "␣", Math.exp(log)]);
+  }
+  function sentenceAbout(row, column) {
+    if (row === null && column === null) return "";
+    const one = row !== null && rows().words[row], other = column !== null && columns().words[column];
+    if (!cells) return one || other;
+    if (one && other) return `${one}, from ${other}: ${figure(at(row, column))} ${map().unit}`;
+    const side = row !== null ? columns() : rows(), best = strongest(side.words.length, place => row !== null ? at(row, place) : at(place, column), 2);
+    return `${one || other}: ${best.map(place => `${side.words[place]} ${figure(row !== null ? at(row, place) : at(place, column))}`).join(", ")}`;
+  }
+
+  // Players: a slider with a button that moves it along, for the steps of a sentence and the frames of a film
+
+  function player(name, count, pace, set) {
+    let timer = 0;
+    const button = make("button", { type: "button", "aria-label": "play " + name, onclick: () => timer ? stop() : start() }, "▶");
+    const range = make("input", { type: "range", min: 0, max: count - 1, step: 1, "aria-label": name, oninput: () => { stop(); set(+range.value); } });
+    const label = make("output", {});
+    function start() {
+      if (+range.value >= count - 1) set(0);
+      button.textContent = "❚❚";
+      button.setAttribute("aria-label", "pause " + name);
+      timer = setInterval(() => { if (+range.value >= count - 1) stop(); else set(+range.value + 1); }, pace);
+    }
+    function stop() {
+      clearInterval(timer);
+      timer = 0;
+      button.textContent = "▶";
+      button.setAttribute("aria-label", "play " + name);
+      if (name === "step" && writing && +range.value >= count - 1) { writing = false; show(); }
+    }
+    return { box: make("div", { class: "player" }, button, range, label), update: (value, text) => { range.value = value; label.textContent = text; range.setAttribute("aria-valuetext", text); } };
+  }
+  let stepPlayer = null;
+  const stepHolder = make("div", {});
+  const framePlayer = frames.length > 1 ? player("frame", frames.length, 450, frame => change({ frame })) : null;
+  function drawStepPlayer() {
+    const count = rows().words.length;
+    stepPlayer = count > 1 ? player("step", count, still.matches ? 1200 : 700, row => { writing = isWritten() && data.family !== "bert"; change({ row, column: null }); }) : null;
+    stepHolder.replaceChildren(...stepPlayer ? [stepPlayer.box] : []);
+  }
+  function showPlayers() {
+    if (stepPlayer) stepPlayer.update(now.row ?? 0, now.row === null ? `${rows().words.length} words` : `${now.row + 1} of ${rows().words.length}: ${rows().words[now.row]}`);
+    if (framePlayer) framePlayer.update(now.frame, frames[now.frame]);
+  }
+
+  // The heat map, its controls, and all heads as small pictures
 
   const [methodLabel, methodList] = select("method", { "data-control": "method" });
   const [kindLabel, kindList] = select("words", { "data-control": "kind" });
   const [layerLabel, layerList] = select("layer", { "data-control": "layer" });
   const [headLabel, headList] = select("head", { "data-control": "head" });
-  const figuresBox = make("input", { type: "checkbox" }), figuresLabel = make("label", { class: "soft" }, figuresBox, " numbers");
-  const meaning = make("p", { class: "meaning" });
-  const panels = { map: make("div", {}), lines: make("div", {}), heads: make("div", { class: "heads" }) };
-  const tabs = {};
-  const aside = make("aside", { class: "box", "aria-label": "the chosen words" });
-  const mapBox = make("section", { class: "box", "aria-label": "what each word was written from" });
-  if (maps.length) lookCard();
-  else mapBox.append(make("h2", {}, "Attention"), make("p", { class: "soft" }, "This model has no attention to show: an rnn with score = \"none\" reads the source into one vector. Explain it with the model at hand (regard explain), and gradient and ablation tell what its words depend on."));
-  root.append(make("div", { class: "columns" }, mapBox, maps.length || data.steps.length ? aside : null), said);
-  if (data.steps.length) root.append(stepCard());
-  if (data.tree.length) root.append(treeCard());
-  if (data.hidden.length) root.append(hiddenCard());
+  const numbers = make("input", { type: "checkbox", onchange: () => grid.table.classList.toggle("figures", numbers.checked) });
+  const meaning = make("p", { class: "soft" }), where = make("span", {}), place = make("div", { class: "slide", tabindex: 0, "aria-label": "heat map" }), legend = make("div", {}), heads = make("div", { class: "heads", role: "group", "aria-label": "layers and heads" });
+  const controls = make("details", { class: "controls", open: wide.matches }, make("summary", {}, where), make("div", {}, methodLabel, kindLabel, layerLabel, headLabel, make("label", {}, numbers, "numbers")), meaning);
+  methodList.onchange = () => change({ map: Math.max(maps.findIndex(one => one.method === methodList.value && one.kind === map().kind), maps.findIndex(one => one.method === methodList.value)) });
+  kindList.onchange = () => change({ map: maps.findIndex(one => one.method === map().method && one.kind === kindList.value) });
+  layerList.onchange = () => change({ layer: +layerList.value });
+  headList.onchange = () => change({ head: +headList.value });
 
-  function header() {
-    const pair = make("div", { class: "pair" });
-    if (data.family === "bert") pair.append(make("span", {}, "text"), sentence);
-    else {
-      if (alone) pair.append(make("span", {}, data.family === "gpt" ? "prompt" : "source"), make("div", { class: "sentence", dir: "auto" }, data.source.text));
-      pair.append(make("span", {}, data.family === "gpt" ? "continuation" : "translation"), sentence);
-    }
-    let doubts = 0;
-    written.words.forEach((_, place) => {
-      const share = probabilityOf(place), doubt = share !== null && share < .5 && !written.special[place];
-      doubts += doubt;
-      const button = word(written, place, "button", { type: "button", class: doubt ? "doubt" : "", title: share === null ? null : "probability " + percent(share), onclick: () => chooseWritten(place) });
-      sentence.append(button, " ");
-    });
-    root.append(pair);
-    const facts = [];
-    if (data.family !== "bert") facts.push("score " + minus(data.score));
-    if (!data.finished) facts.push("cut off at the maximum length");
-    if (doubts) facts.push("dotted: less than 50\u00a0% probable");
-    if (facts.length) pair.append(make("span", {}, ""), make("small", {}, facts.join(" · ")));
-    if (data.warnings.length) root.append(make("ul", { class: "warnings", "aria-label": "warnings" }, ...data.warnings.map(message => make("li", { dir: "auto" }, message))));
-  }
-
-  // What words were written from: the map, lines, all heads.
-
-  function lookCard() {
-    const names = [...new Set(maps.map(map => map.method))];
-    names.forEach(name => methodList.add(new Option(METHODS[name] || name, name)));
-    methodLabel.hidden = names.length < 2;
-    methodList.onchange = () => choose(maps.findIndex(map => map.method === methodList.value && map.kind === current().kind) , true);
-    kindList.onchange = () => choose(maps.findIndex(map => map.method === current().method && map.kind === kindList.value), true);
-    layerList.onchange = () => { now.layer = +layerList.value; draw(); };
-    headList.onchange = () => { now.head = +headList.value; draw(); };
-    figuresBox.onchange = () => { now.figures = figuresBox.checked; drawMap(); };
-    const titles = { map: "Heatmap", lines: "Lines", heads: "All heads" };
-    const list = make("div", { role: "tablist", "aria-label": "ways to look" });
-    for (const [name, panel] of Object.entries(panels)) {
-      tabs[name] = make("button", { type: "button", role: "tab", id: unique + name, "aria-controls": unique + name + "-panel", onclick: () => open(name) }, titles[name]);
-      Object.entries({ role: "tabpanel", id: unique + name + "-panel", "aria-labelledby": unique + name }).forEach(pair => panel.setAttribute(...pair));
-      list.append(tabs[name]);
-    }
-    list.addEventListener("keydown", event => {
-      const order = Object.keys(tabs).filter(name => !tabs[name].hidden), place = order.findIndex(name => tabs[name].tabIndex === 0);
-      const next = { ArrowRight: place + 1, ArrowLeft: place - 1, Home: 0, End: order.length - 1 }[event.key];
-      if (next === undefined) return;
-      event.preventDefault();
-      const name = order[(next + order.length) % order.length];
-      open(name);
-      tabs[name].focus();
-    });
-    const none = maps.some(map => map.method === "attention") ? null : make("p", { class: "soft", style: "margin-bottom:.6rem" }, "This model has no attention: it reads the source into one vector.");
-    mapBox.append(none || "", make("div", { class: "controls" }, methodLabel, kindLabel, layerLabel, headLabel), meaning, make("div", { class: "ways" }, list, figuresLabel), ...Object.values(panels));
-    open("map");
-    choose(0, false);
-  }
-
-  function open(name) {
-    for (const other of Object.keys(panels)) {
-      panels[other].hidden = other !== name;
-      tabs[other].setAttribute("aria-selected", other === name);
-      tabs[other].tabIndex = other === name ? 0 : -1;
-    }
-    figuresLabel.hidden = name !== "map";
-    if (cells) draw();
-  }
-
-  function choose(index, reset) {
-    const before = current();
-    now.map = index < 0 ? maps.findIndex(map => map.method === methodList.value) : index;
-    const map = current();
-    if (reset) {
-      const same = before.layers === map.layers;
-      if (!same || map.layers === 1) now.layer = same ? now.layer : map.layers - (map.layers > 2 ? 2 : 1);
-      if (now.head >= map.heads) now.head = -1;
-      if (before.kind !== map.kind) now.row = now.column = 0;
-    }
-    methodList.value = map.method;
-    kindList.length = 0;
-    maps.filter(other => other.method === map.method).forEach(other => kindList.add(new Option(KINDS[other.kind], other.kind)));
-    kindList.value = map.kind;
+  function drawControls() {
+    const shown = map(), put = (list, values) => list.replaceChildren(...values.map(([value, text]) => new Option(text, value)));
+    put(methodList, [...new Set(maps.map(one => one.method))].map(name => [name, METHODS[name] || name]));
+    put(kindList, maps.filter(one => one.method === shown.method).map(one => [one.kind, KINDS[one.kind]]));
+    put(layerList, [...Array(shown.layers).keys()].map(layer => [layer, layer]));
+    put(headList, [[-1, shown.method === "value" ? "together" : "mean of all"], ...[...Array(shown.heads).keys()].map(head => [head, head])]);
+    methodLabel.hidden = methodList.length < 2;
     kindLabel.hidden = kindList.length < 2;
-    fill(layerList, map.layers, null, now.layer);
-    fill(headList, map.heads, map.method === "value" ? "together" : "mean of all", now.head);
-    layerLabel.hidden = map.layers < 2;
-    headLabel.hidden = map.heads < 2;
-    meaning.textContent = map.meaning[0].toUpperCase() + map.meaning.slice(1);
-    tabs.heads.hidden = map.layers * map.heads < 2;
-    if (tabs.heads.hidden && tabs.heads.getAttribute("aria-selected") === "true") open("map");
-    draw();
+    layerLabel.hidden = shown.layers < 2;
+    headLabel.hidden = shown.heads < 2;
+    meaning.textContent = shown.meaning[0].toUpperCase() + shown.meaning.slice(1);
   }
-
-  function draw() {
-    cells = picture(current(), now.layer, current().heads < 2 ? 0 : now.head);
-    if (!panels.map.hidden) drawMap();
-    if (!panels.lines.hidden) drawLines();
-    if (!panels.heads.hidden) drawHeads();
-    tell(false);
+  function showControls() {
+    methodList.value = map().method;
+    kindList.value = map().kind;
+    layerList.value = now.layer;
+    headList.value = now.head;
+    where.textContent = [METHODS[map().method], maps.length > 1 && KINDS[map().kind], map().layers > 1 && "layer " + now.layer, map().heads > 1 && (now.head < 0 ? "mean of all heads" : "head " + now.head)].filter(Boolean).join(" · ");
   }
-
   function drawMap() {
-    const map = current(), high = largest(), held = shown && shown.table.contains(document.activeElement);
-    const room = panels.map.clientWidth || mapBox.clientWidth - 34 || 600;
-    shown = heatMap({
-      rows: map.rows, columns: map.columns, values: cells, high, room, figure, chosen: [now.row, now.column], onchoose: (row, column) => move(row, column, false),
-      label: METHODS[map.method] + ", " + KINDS[map.kind] + ", " + where(),
-    });
-    shown.table.classList.toggle("figures", now.figures);
-    const slide = make("div", { class: "slide" }, shown.table), legend = heatScale(map.low < 0 ? "−" + figure(high) : "0", figure(high) + " " + map.unit);
-    panels.map.replaceChildren(slide, legend);
-    if (slide.scrollWidth > slide.clientWidth + 2) legend.append(make("span", { class: "hint" }, "scroll sideways for the rest"));
-    if (held) shown.choose(now.row, now.column, true);
+    const shown = map();
+    grid = heatMap({ rows: shown.rows, columns: shown.columns, values: cells, high: shown.high, room: place.clientWidth || root.clientWidth - 40 || 600, figure, label: "heat map", onpoint: point, onchoose: (row, column) => { writing = false; change({ row, column }); } });
+    grid.table.classList.toggle("figures", numbers.checked);
+    place.replaceChildren(grid.table);
+    legend.replaceChildren(heatScale(shown.low < 0 ? "−" + figure(shown.high) : "0", `${figure(shown.high).replace(/\.00$/, "")} ${shown.unit}`));
   }
-
-  function move(row, column, mark = true) {
-    const same = row === now.row && column === now.column;
-    now.row = row;
-    now.column = column;
-    if (mark && shown && shown.table.isConnected) shown.choose(row, column, false);
-    tell(!same);
-  }
-
-  function where() {
-    const map = current(), head = now.head >= 0 ? "head " + now.head : map.method === "value" ? "heads combined" : "mean of all heads";
-    return [map.layers > 1 ? "layer " + now.layer : "", map.heads > 1 ? head : ""].filter(Boolean).join(", ");
-  }
-
-  // Lines between words.
-
-  function drawLines() {
-    const { rows, columns } = current(), high = largest(), step = 26;
-    const tall = step * Math.max(rows.words.length, columns.words.length);
-    const drawing = make("svg:svg", { height: tall, "aria-hidden": "true", preserveAspectRatio: "none", viewBox: "0 0 100 " + tall });
-    const paths = [];
-    rows.words.forEach((_, row) => columns.words.forEach((_, column) => {
-      const value = at(row, column), share = Math.abs(value) / high;
-      if (share < .06) return;
-      const from = (column + .5) * step, to = (row + .5) * step;
-      const path = make("svg:path", { d: `M2 ${from} C 45 ${from}, 55 ${to}, 98 ${to}`, class: value < 0 ? "minus" : "", "stroke-width": (.6 + 4 * share).toFixed(2), opacity: (.1 + .8 * share).toFixed(2), "vector-effect": "non-scaling-stroke" });
-      paths.push({ path, row, column, share });
-      drawing.append(path);
-    }));
-    let lists;
-    const highlight = (row, column) => {
-      paths.forEach(line => line.path.setAttribute("opacity", row === null && column === null ? (.1 + .8 * line.share).toFixed(2) : line.row === row || line.column === column ? (.35 + .65 * line.share).toFixed(2) : ".04"));
-      lists.forEach((list, which) => [...list.children].forEach((button, place) => button.classList.toggle("chosen", (which ? row : column) === place)));
-    };
-    const list = (side, which, label) => make("div", { role: "group", "aria-label": label }, ...side.words.map((_, place) => {
-      const light = () => highlight(which ? place : null, which ? null : place);
-      return word(side, place, "button", { type: "button", onmouseenter: light, onmouseleave: () => highlight(null, null), onfocus: () => { light(); which ? now.row = place : now.column = place; tell(true); }, onblur: () => highlight(null, null) });
-    }));
-    lists = [list(columns, 0, "words attended to"), list(rows, 1, "words that attend")];
-    panels.lines.replaceChildren(make("div", { class: "threads" }, lists[0], drawing, lists[1]), make("p", { class: "soft", style: "text-align:center;margin-top:.6rem" }, "Left: what was looked at. Right: what looked. Point at a word to see its lines alone."));
-  }
-
-  // All heads as small pictures.
-
   function drawHeads() {
-    const map = current(), style = getComputedStyle(root), { rows, columns } = map;
-    if (!maps.length || panels.heads.hidden || map.layers * map.heads < 2) return;
-    const old = panels.heads.contains(document.activeElement);
-    const colour = name => { const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true }); pen.fillStyle = style.getPropertyValue(name).trim(); pen.fillRect(0, 0, 1, 1); return [...pen.getImageData(0, 0, 1, 1).data]; };
-    const low = colour("--low"), poles = [colour("--high"), colour("--minus")];
-    const found = [], buttons = [];
-    for (let layer = 0; layer < map.layers; layer++) {
-      const line = make("div", { class: "thumbs" });
-      for (let head = 0; head < map.heads; head++) {
-        const values = picture(map, layer, head), high = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0) || 1;
-        const canvas = make("canvas", { width: columns.words.length, height: rows.words.length, "aria-hidden": "true" });
-        canvas.style.aspectRatio = columns.words.length + " / " + rows.words.length;
-        const pen = canvas.getContext("2d"), image = pen.createImageData(canvas.width, canvas.height);
-        values.forEach((value, i) => { const share = Math.abs(value) / high, pole = poles[value < 0 ? 1 : 0]; for (let c = 0; c < 3; c++) image.data[4 * i + c] = low[c] + share * (pole[c] - low[c]); image.data[4 * i + 3] = 255; });
-        pen.putImageData(image, 0, 0);
-        const pressed = layer === now.layer && head === now.head;
-        const button = make("button", { type: "button", "aria-pressed": pressed, tabindex: -1, "aria-label": `layer ${layer}, head ${head}: open`, onclick: () => { now.layer = layer; now.head = head; layerList.value = layer; headList.value = head; open("map"); tabs.map.focus(); } }, canvas, map.heads > 1 ? "head " + head : "layer " + layer);
-        buttons.push(button);
-        line.append(button);
-      }
-      line.style.setProperty("--many", map.heads);
-      if (map.heads > 1) found.push(make("h3", {}, "layer " + layer));
-      found.push(line);
+    const shown = map();
+    heads.hidden = shown.layers * shown.heads < 2;
+    if (heads.hidden) return;
+    const colour = name => { const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true }); pen.fillStyle = getComputedStyle(root).getPropertyValue(name).trim(); pen.fillRect(0, 0, 1, 1); return [...pen.getImageData(0, 0, 1, 1).data]; };
+    const low = colour("--low"), poles = [colour("--high"), colour("--minus")], parts = [];
+    for (let layer = 0; layer < shown.layers; layer++) for (let head = 0; head < shown.heads; head++) {
+      const values = picture(shown, layer, head), canvas = make("canvas", { width: shown.columns.words.length, height: shown.rows.words.length, "aria-hidden": "true" });
+      const pen = canvas.getContext("2d"), image = pen.createImageData(canvas.width, canvas.height);
+      values.forEach((value, i) => { const share = Math.min(Math.abs(value) / shown.high, 1), pole = poles[value < 0 ? 1 : 0]; for (let c = 0; c < 3; c++) image.data[4 * i + c] = low[c] + share * (pole[c] - low[c]); image.data[4 * i + 3] = 255; });
+      pen.putImageData(image, 0, 0);
+      const name = [shown.layers > 1 && "layer " + layer, shown.heads > 1 && "head " + head].filter(Boolean).join(", ");
+      const button = make("button", { type: "button", "aria-pressed": "false", "aria-label": name, onclick: () => change(now.layer === layer && now.head === head ? { head: -1 } : { layer, head: shown.heads > 1 ? head : -1 }) }, canvas, make("span", {}, name));
+      button.addEventListener("pointerenter", () => { button.title = `${name}: ${strongLinks(shown, values)}`; });
+      button.dataset.place = `${layer} ${head}`;
+      parts.push(button);
     }
-    const start = Math.max(0, buttons.findIndex(button => button.getAttribute("aria-pressed") === "true"));
-    buttons[start].tabIndex = 0;
-    panels.heads.onkeydown = event => {
-      const place = buttons.indexOf(document.activeElement), step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: map.heads, ArrowUp: -map.heads }[event.key];
-      if (step === undefined || place < 0 || !buttons[place + step]) return;
-      event.preventDefault();
-      buttons[place].tabIndex = -1;
-      buttons[place + step].tabIndex = 0;
-      buttons[place + step].focus();
+    heads.style.setProperty("--many", Math.min(shown.heads > 1 ? shown.heads : shown.layers, 8));
+    heads.replaceChildren(...parts);
+  }
+  function strongLinks(shown, values) {  // the words of the chosen row, else the strongest of the picture
+    const width = shown.columns.words.length, inRow = now.row === null ? [...values.keys()] : [...Array(width).keys()].map(column => now.row * width + column);
+    return inRow.sort((a, b) => Math.abs(values[b]) - Math.abs(values[a])).slice(0, 3).map(i => `${shown.rows.words[Math.floor(i / width)]} ← ${shown.columns.words[i % width]} ${figure(values[i])}`).join(", ");
+  }
+  function showHeads() {
+    for (const button of heads.children) button.setAttribute("aria-pressed", String(button.dataset.place === `${now.layer} ${map().heads > 1 ? now.head : 0}`));
+  }
+
+  // The chosen word: what it attended to, its probability and what else was probable. A sheet at the bottom of a phone
+
+  const sheet = make("aside", { class: "box sheet", "aria-label": "the chosen word" });
+  const close = make("button", { type: "button", class: "close", "aria-label": "close", onclick: () => { sheet.classList.remove("open"); change({ row: null, column: null }); } }, "×");
+  function showSheet() {
+    const { row, column } = active(), parts = [close];
+    if (row === null && column === null) parts.push(make("p", { class: "soft" }, "Point at a word or a cell, or step through the sentence, to see what belongs together."));
+    const list = (title, items) => { if (items.length) parts.push(make("h3", {}, title), make("ul", { class: "bars" }, ...items.map(([name, share, text, minus]) => { const bar = make("div", { class: "bar" + (minus ? " minus" : ""), "aria-hidden": "true" }); bar.style.setProperty("--v", Math.min(share, 1).toFixed(3)); return make("li", {}, name, bar, make("span", {}, text)); }))); };
+    const links = (side, value, other) => strongest(side.words.length, value, 5).map(one => [make("b", {}, word(side, one), one === other ? " •" : ""), Math.abs(value(one)) / map().high, figure(value(one)), value(one) < 0]);
+    if (row !== null) {
+      parts.push(make("h2", {}, word(rows(), row)));
+      if (cells) list(`from, ${map().unit}`, links(columns(), c => at(row, c), column));
+      const own = stepsOf(row);
+      list(own.length > 1 ? "probability of its tokens" : "probability", own.slice(0, 9).map(step => [make("bdi", {}, step[1] === "</s>" ? "end" : step[1].trim() || "␣"), Math.exp(step[2]), percent(Math.exp(step[2]))]));
+      list("instead", alternatives(row).map(([text, share]) => [make("bdi", {}, text), share, percent(share)]));
+    } else if (column !== null) {
+      parts.push(make("h2", {}, word(columns(), column)));
+      if (cells) list(`to, ${map().unit}`, links(rows(), r => at(r, column)));
+      if ((data.uncovered || []).includes(column) && map()?.kind === "cross") parts.push(make("p", { class: "soft" }, "Hardly any attention went to it: it may be untranslated."));
+    }
+    sheet.replaceChildren(...parts);
+  }
+
+  // The beam: a tree of words from left to right
+
+  const beam = make("div", { class: "slide", tabindex: 0, "aria-label": "beam search" });
+  const spaced = tree.some(step => step.some(([, piece]) => /^\s/.test(piece)));
+  const startsWord = piece => !spaced || /^\s/.test(piece) || piece === "</s>" || /^[\p{Pe}\p{Pf}.,;:!?…]/u.test(piece);
+  const children = (depth, parent) => (tree[depth] || []).map((branch, index) => ({ depth, index, branch })).filter(one => one.branch[0] === parent);
+  function wordsAfter(depth, parent, log) {  // the words that follow a branch, the written one first, then by probability
+    const found = [];
+    const complete = ({ depth, index, branch }, text, written) => {
+      const [, piece, total, kept] = branch, after = kept ? children(depth + 1, index) : [];
+      text += piece;
+      written = written && data.chosen[depth] === index;
+      const [inside, next] = [after.filter(one => !startsWord(one.branch[1])), after.filter(one => startsWord(one.branch[1]))];
+      if (next.some(one => one.branch[3]) || !inside.some(one => one.branch[3])) found.push({ text: text.trim() || piece, total, share: Math.exp(total - log), kept, written, next: next.length ? wordsAfter(depth + 1, index, total) : [] });
+      inside.forEach(one => complete(one, text, written));
     };
-    panels.heads.replaceChildren(...found);
-    if (old) buttons[start].focus();
+    children(depth, parent).forEach(one => complete(one, "", true));
+    const finished = node => (node.kept && node.text === "</s>") || node.next.some(finished);
+    return found.filter(node => Math.exp(node.total) >= .01 || finished(node)).sort((a, b) => b.written - a.written || b.kept - a.kept || b.share - a.share);
   }
-
-  // The words chosen.
-
-  function tell(aloud) {
-    if (!maps.length) return;
-    const map = current(), { rows, columns } = map, value = at(now.row, now.column);
-    if (aloud) said.textContent = `${rows.words[now.row]}, from ${columns.words[now.column]}: ${figure(value)} ${map.unit}`;
-    const order = columns.words.map((_, column) => column).sort((a, b) => Math.abs(at(now.row, b)) - Math.abs(at(now.row, a))).slice(0, 5);
-    const high = Math.abs(at(now.row, order[0])) || 1;
-    const parts = [
-      make("h2", {}, "Chosen"),
-      make("p", { class: "told" }, make("b", {}, word(rows, now.row)), " ← ", make("b", {}, word(columns, now.column))),
-      make("p", { class: "soft" }, `${figure(value)} ${map.unit} · ${METHODS[map.method]}` + (where() ? ", " + where() : "")),
-      make("ul", { class: "bars", "aria-label": "largest of the row" }, ...order.map(column => bar(word(columns, column), Math.abs(at(now.row, column)) / high, figure(at(now.row, column)), at(now.row, column) < 0))),
-    ];
-    const steps = rowsAreWritten(map) ? data.steps.filter(step => step[0] === now.row) : [];
-    if (steps.length) {
-      parts.push(make("h2", {}, "Probability"), make("ul", { class: "bars", "aria-label": "tokens of the word" }, ...steps.slice(0, 9).map(step => bar(token(step[1], step), Math.exp(step[2]), percent(Math.exp(step[2]))))));
-      const least = steps.reduce((low, step) => step[2] < low[2] ? step : low);
-      const rest = least[3].filter(([text, own]) => text !== least[1] && own > Math.log(.001));
-      if (rest.length) parts.push(make("h2", {}, "Instead of ", token(least[1], least)), make("ul", { class: "bars", "aria-label": "alternatives" }, ...rest.map(([text, own]) => bar(token(text, least), Math.exp(own), percent(Math.exp(own))))));
-    }
-    parts.push(make("p", { class: "keys" }, make("kbd", {}, "Tab"), " into the heatmap, ", make("kbd", {}, "←↑→↓"), " to move"));
-    aside.replaceChildren(...parts);
-    const place = rowsAreWritten(map) ? now.row : -1;
-    [...sentence.children].forEach((button, other) => button.classList.toggle("chosen", other === place));
-    stepRows.forEach(([row, own]) => row.classList.toggle("chosen", own === place));
-  }
-  function token(piece, step) {  // a part of a word begins with a dot
-    const inside = step && spaced && step !== data.steps[0] && /^[\p{L}\p{N}]/u.test(piece);
-    return make("bdi", { dir: "auto" }, (inside ? "·" : "") + (piece.trim() || "␣"));
-  }
-  function bar(name, share, text, minus) {
-    const line = make("div", { class: "bar" + (minus ? " minus" : ""), "aria-hidden": "true" });
-    line.style.setProperty("--v", Math.min(share, 1).toFixed(3));
-    return make("li", {}, name, line, make("span", {}, text));
-  }
-
-  function chooseWritten(place) {
-    if (!maps.length) return;
-    if (!rowsAreWritten(current())) choose(maps.findIndex(map => rowsAreWritten(map)), true);
-    let best = 0;
-    current().columns.words.forEach((_, column) => { if (Math.abs(at(place, column)) > Math.abs(at(place, best))) best = column; });
-    move(place, best);
-  }
-
-  // Steps.
-
-  function stepCard() {
-    const body = make("tbody", {});
-    data.steps.forEach(step => {
-      const [place, piece, log, others] = step, line = make("div", { class: "bar", "aria-hidden": "true" });
-      line.style.setProperty("--v", Math.exp(log).toFixed(3));
-      const chips = others.filter(([text, own]) => text !== piece && own > Math.log(.005)).map(([text, own]) => make("span", { class: "chip" + (own > log ? " likelier" : "") }, token(text, step), make("small", {}, percent(Math.exp(own)))));
-      const row = make("tr", {}, make("td", { class: "piece" }, make("button", { type: "button", dir: "auto", onclick: () => chooseWritten(place) }, token(piece, step))),
-        make("td", { class: "bars-cell" }, make("div", { class: "probability" }, line, make("span", {}, percent(Math.exp(log))))), make("td", {}, make("div", { class: "chips" }, ...chips)));
-      stepRows.push([row, place]);
-      body.append(row);
-    });
-    const notes = [data.family === "bert" ? "How probable each token is where it stands, and what else would be." : "How probable each token was, and what else was."];
-    if (body.querySelector(".likelier")) notes.push("Framed: what was more probable.");
-    if ([...body.querySelectorAll(".piece")].some(cell => cell.textContent.startsWith("·"))) notes.push("A dot begins a part of a word.");
-    return make("section", { class: "box", "aria-label": "steps" }, make("h2", {}, data.family === "bert" ? "Predictions for every position" : "Step by step"),
-      make("p", { class: "soft" }, notes.join(" ")),
-      make("div", { class: "slide" }, make("table", { class: "steps" }, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "token"), make("th", { scope: "col" }, "probability"), make("th", { scope: "col" }, "instead"))), body)));
-  }
-
-  // The beam: chains of branches that did not part are one line.
-
-  function treeCard() {
-    const children = (depth, parent) => (data.tree[depth] || []).map((branch, place) => ({ branch, place })).filter(({ branch }) => branch[0] === parent);
-    const boxes = [];
-    function chain(depth, place) {
-      let text = "", branch, taken = true;
-      const gone = [];
-      for (;;) {
-        branch = data.tree[depth][place];
-        text += branch[1];
-        taken = taken && data.chosen[depth] === place;
-        const after = children(depth + 1, place), kept = after.filter(one => one.branch[3]);
-        after.filter(one => !one.branch[3]).forEach(one => gone.push(one.branch));
-        if (kept.length === 1) { depth += 1; place = kept[0].place; continue; }
-        return node(text, branch, taken, kept.map(one => chain(depth + 1, one.place)), gone);
+  function drawBeam() {
+    const STEP = 26, GAP = 44, nodes = [], widths = [], first = wordsAfter(0, -1, 0);
+    let leaf = 0;
+    const place = (node, depth, parent) => {
+      node.depth = depth;
+      node.parent = parent;
+      node.shown = node.text === "</s>" ? "end" : node.text;
+      widths[depth] = Math.max(widths[depth] || 0, textWidth(node.shown) + textWidth(" 100 %") * .8 + 10);
+      nodes.push(node);
+      if (!node.next.length) node.y = (leaf++ + .5) * STEP; else { node.next.forEach(one => place(one, depth + 1, node)); node.y = node.next[0].y; }
+    };
+    first.forEach(one => place(one, 0, null));
+    const starts = widths.reduce((list, width) => [...list, list.at(-1) + width + GAP], [4]);
+    const drawing = make("svg:svg", { width: starts.at(-1), height: leaf * STEP + 4, role: "img", "aria-label": `beam search: ${nodes.filter(one => one.kept && one.shown === "end").length} finished translations, ${nodes.filter(one => !one.kept).length} dropped words` });
+    for (const node of nodes) {
+      const x = starts[node.depth], classes = (node.written ? "written" : "") + (node.kept ? "" : " dropped");
+      if (node.parent) {
+        const from = starts[node.parent.depth] + textWidth(node.parent.shown) + textWidth(percent(node.parent.share)) * .8 + 12, middle = (from + x) / 2;
+        drawing.append(make("svg:path", { class: classes, d: `M${from} ${node.parent.y}C${middle} ${node.parent.y} ${middle} ${node.y} ${x - 4} ${node.y}`, "stroke-width": (1 + 5 * node.share).toFixed(2) }));
       }
+      drawing.append(make("svg:text", { class: classes, x, y: node.y + 4, "data-depth": node.depth }, node.shown, make("svg:tspan", { dx: 5 }, percent(node.share))));
     }
-    function node(text, branch, taken, inside, gone) {
-      const ended = /<\/s>$/.test(text);
-      const label = [make("bdi", { class: "text" + (inside.length || ended ? "" : " gone"), dir: "auto" }, text.replace(/<\/s>$/, "").trim() || "</s>"), " ", make("small", {}, (inside.length ? "" : ended ? "· ended " : "· given up ") + minus(branch[2]))];
-      const dropped = gone.length ? make("div", { class: "chips", hidden: true }, ...gone.slice(0, 40).map(one => make("span", { class: "chip" }, token(one[1]), make("small", {}, minus(one[2]))))) : null;
-      if (dropped) boxes.push(dropped);
-      if (!inside.length) return make("div", { class: "leaf" + (taken ? " taken" : "") }, ...label, dropped);
-      return make("details", { open: taken, class: taken ? "taken" : "" }, make("summary", {}, ...label), dropped, ...inside);
-    }
-    const box = make("input", { type: "checkbox", onchange: () => boxes.forEach(one => { one.hidden = !box.checked; }) });
-    const all = make("button", { type: "button", onclick: () => { const closed = [...tree.querySelectorAll("details")].some(one => !one.open); tree.querySelectorAll("details").forEach(one => { one.open = closed; }); } }, "open or close all");
-    const roots = children(0, -1);
-    const tree = make("div", { class: "tree" }, ...roots.filter(one => one.branch[3]).map(one => chain(0, one.place)));
-    return make("section", { class: "box", "aria-label": "beam search" }, make("h2", {}, "Beam search"), make("p", { class: "soft" }, "Kept and dropped branches with their log-probabilities so far."), make("div", { class: "controls" }, all, make("label", {}, box, "dropped branches")), tree);
+    beam.replaceChildren(drawing);
+  }
+  function showBeam() {
+    if (!tree.length || !isWritten()) return;
+    const texts = [...beam.querySelectorAll("text.written")];
+    beam.querySelectorAll("text").forEach(text => text.classList.toggle("now", +text.dataset.depth === now.row));
+    const current = texts.find(text => +text.dataset.depth === now.row);
+    if (current) beam.scrollTo({ left: Math.max(0, current.getAttribute("x") - beam.clientWidth / 3), behavior: still.matches ? "auto" : "smooth" });
   }
 
-  // Hidden states as points.
+  // All together
 
-  function hiddenCard() {
-    const [label, list] = select("side", {});
-    data.hidden.forEach((stack, place) => list.add(new Option(stack.stack === "encoder" ? "source" : "target", place)));
-    label.hidden = data.hidden.length < 2;
-    const range = make("input", { type: "range", min: 0, step: 1, "aria-label": "layer" }), name = make("output", {}), holder = make("div", {}), caption = make("p", { class: "soft" });
-    let marks = null, shown = -1;
-    let width = 640, height = 380;
-    const edge = 46;
-    const x = value => edge + (value + 1) / 2 * (width - 2 * edge), y = value => edge / 2 + (1 - value) / 2 * (height - edge);
-    function build(stack) {
-      width = Math.max(280, Math.min(720, root.clientWidth - 60));  // so that letters keep their size
-      height = Math.round(Math.min(400, width * .8));
-      const drawing = make("svg:svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "the words of a layer as points; near points are alike" });
-      drawing.append(make("svg:line", { x1: x(0), x2: x(0), y1: 4, y2: height - 4 }), make("svg:line", { x1: 4, x2: width - 4, y1: y(0), y2: y(0) }));
-      marks = stack.words.map((text, place) => {
-        const dot = make("svg:circle", { r: 4 }), letters = make("svg:text", { class: stack.special[place] ? "special" : "", direction: "ltr" }, text), tip = make("svg:title");
-        dot.append(tip);
-        drawing.append(dot, letters);
-        return { dot, letters, tip, wide: textWidth(text) };
-      });
-      holder.replaceChildren(drawing);
+  function drawAll() {
+    if (maps.length) {
+      cells = picture(map(), now.layer, now.head);
+      drawControls();
+      drawMap();
+      drawHeads();
     }
-    function settle(points) {  // every word beside, above or below its point, where nothing stands; how many found no room
-      const taken = points.map(([left, top]) => [left - 4, top - 4, left + 4, top + 4]);
-      let homeless = 0;
-      marks.forEach(({ letters, wide }, place) => {
-        const [left, top] = points[place];
-        const free = [[8, 4, 0], [-8, 4, 1], [0, -8, .5], [0, 16, .5]].find(([across, down, share]) => {
-          const box = [left + across - share * wide, top + down - 10, left + across + (1 - share) * wide, top + down + 3];
-          if (box[0] < 0 || box[2] > width || taken.some((other, which) => which !== place && box[0] < other[2] && box[2] > other[0] && box[1] < other[3] && box[3] > other[1])) return false;
-          taken.push(box);
-          return true;
-        });
-        letters.style.visibility = free ? "" : "hidden";
-        if (!free) return void homeless++;
-        letters.setAttribute("x", left + free[0]);
-        letters.setAttribute("y", top + free[1]);
-        letters.setAttribute("text-anchor", ["start", "middle", "end"][2 * free[2]]);
-      });
-      return homeless;
+    drawSentences();
+    drawStepPlayer();
+  }
+  function repaint() {
+    cells = picture(map(), now.layer, now.head);
+    grid.paint(cells);
+    if (frames.length) drawHeads();
+  }
+  function show() {
+    const { row, column } = active();
+    if (maps.length) {
+      showControls();
+      showHeads();
+      grid.mark(row, column, !pointed);
     }
-    function show() {
-      const stack = data.hidden[list.value || 0];
-      if (shown !== list.value && list.value !== "") { range.max = stack.layers.length - 1; range.value = stack.layers.length - 1; build(stack); shown = list.value; }
-      const layer = stack.layers[range.value];
-      name.textContent = layer.name.replace(/^(\d+)\.hidden$/, "layer $1");
-      range.setAttribute("aria-valuetext", name.textContent);
-      layer.points.forEach(([a, b], place) => {
-        const { dot, tip } = marks[place];
-        dot.setAttribute("cx", x(a)); dot.setAttribute("cy", y(b));
-        tip.textContent = stack.words[place];
-      });
-      const homeless = settle(layer.points.map(([a, b]) => [x(a), y(b)]));
-      caption.textContent = `The two directions in which the states of the words differ most; they show ${percent(layer.share)} of the differences.` + (homeless ? ` Not labelled for lack of space: ${homeless}; see the table.` : "");
-      const rows = stack.words.map((_, place) => make("tr", {}, make("th", { scope: "row" }, word(stack, place)), ...layer.points[place].map(value => make("td", {}, value.toFixed(2)))));
-      body.replaceChildren(make("tr", {}, ...["word", "across", "up"].map(text => make("th", { scope: "col" }, text))), ...rows);
-    }
-    const body = make("tbody", {});
-    list.onchange = range.oninput = show;
-    const card = make("section", { class: "box plane", "aria-label": "hidden states" }, make("h2", {}, "Hidden states"), make("div", { class: "controls" }, label, make("label", {}, "layer", range), name), holder, caption, make("details", {}, make("summary", { class: "soft" }, "as a table"), make("table", {}, body)));
-    show();
-    redraw.push(() => { build(data.hidden[list.value || 0]); show(); });
-    return card;
+    showSentences();
+    showPlayers();
+    showSheet();
+    showBeam();
   }
 
-  let wide = root.clientWidth;
-  const resized = () => { if (Math.abs(root.clientWidth - wide) > 4) { wide = root.clientWidth; if (maps.length) draw(); redraw.forEach(again => again()); } };
-  if (typeof ResizeObserver === "function") new ResizeObserver(resized).observe(root); else addEventListener("resize", resized);
-  document.addEventListener("colours", drawHeads);
-  if (maps.length) { draw(); chooseWritten(0); }
+  const facts = [];
+  if (steps.length && steps.some(([, , log]) => log < Math.log(.5))) facts.push("dotted: less than 50 % probable");
+  if ((data.uncovered || []).length) facts.push("wavy: hardly any attention");
+  root.append(make("section", { class: "box first", "aria-label": "sentence" },
+    data.summary && holder.closest("details") ? make("p", { class: "summary", dir: "auto" }, data.summary) : null,
+    data.warnings?.length ? make("ul", { class: "warnings", "aria-label": "warnings" }, ...data.warnings.map(message => make("li", { dir: "auto" }, message))) : null,
+    framePlayer?.box, pair, facts.length ? make("p", { class: "soft" }, facts.join(" · ")) : null, stepHolder));
+  if (maps.length) root.append(make("div", { class: "columns" }, make("section", { class: "box", "aria-label": "attention" }, controls, place, legend, heads), sheet));
+  else root.append(make("p", { class: "soft" }, "This model has no attention: an rnn with model.score = none reads the source into one vector. regard explain with --method gradient or ablation shows what its words depend on."), sheet);
+  if (tree.length) root.append(make("section", { class: "box", "aria-label": "beam" }, make("h2", {}, "Beam search"), make("p", { class: "soft" }, "The words that were considered, with their probabilities after the words before them. Faint: dropped by the search."), beam));
+  root.append(said);
+  holder.append(root);
+  if (tree.length) drawBeam();
+  if (!recall()) change({}, false);
+
+  let width = root.clientWidth;
+  new ResizeObserver(() => { if (Math.abs(root.clientWidth - width) < 4) return; width = root.clientWidth; if (maps.length) drawMap(); show(); }).observe(root);
+  document.addEventListener("colours", () => { if (maps.length) { drawHeads(); showHeads(); } });
+  addEventListener("hashchange", recall);
 }
 
-for (const holder of document.querySelectorAll(".inspector")) {
-  const details = holder.closest("details"), open = () => regardInspect(holder, dataOf(holder), !details);
-  if (details) details.addEventListener("toggle", open, { once: true }); else open();
-}
+document.querySelectorAll(".inspector").forEach((holder, number) => {
+  const details = holder.closest("details"), open = () => inspect(holder, dataOf(holder), number);
+  if (details && new URLSearchParams(location.hash.slice(1)).get("t") === String(number)) details.open = true;
+  if (details && !details.open) details.addEventListener("toggle", open, { once: true }); else open();
+});
