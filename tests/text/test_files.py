@@ -130,6 +130,11 @@ def test_another_encoding_is_guessed(tmp_path: Path, encoding: str, text: str) -
         list(read_continuous(path))
 
 
+def test_one_word_gets_a_usual_encoding(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"it looks like CP1252 \(a guess\)"):
+        read(put(tmp_path, "text", "café\n".encode("latin-1")))
+
+
 def test_lines_that_are_utf8_do_not_disturb_the_guess(tmp_path: Path) -> None:
     text = "古い家は川のそばにあります。\n".encode() * 9 + "Маленькая птица видит красный дом.\n".encode("cp1251")
     with pytest.raises(DataError, match=r"text:10: .* it looks like CP1251"):

@@ -27,7 +27,10 @@ SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zstd")
 
 _BUFFER = 2**18
 _LINE_BREAKS = re.compile(r"[\r\n]+")
-_FREQUENT = ("cp1252", "cp1251", "cp1250")  # encodings of Windows: the West, Cyrillic, Central Europe
+_ENCODINGS = (  # of text files; the first fits if several give the same text
+    "cp1252 cp1251 cp1250 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 iso8859_2 iso8859_5 koi8_r koi8_u mac_roman cp850 "
+    "cp866 cp874 cp932 euc_jp gb18030 big5 cp949"
+)
 _NUL = "there is a NUL byte, so this is a binary file or UTF-16; give UTF-8 text"
 
 # Images, documents, archives, databases, tables, arrays and programs, by their first bytes.
@@ -248,12 +251,14 @@ def _guess_encoding(sample: bytes) -> str:
     """The likely encoding of the lines that are not UTF-8; charset-normalizer guesses it from frequent characters."""
     from charset_normalizer import from_bytes
 
-    foreign = [line for line in sample.splitlines() if not _is_utf8(line)]
-    best = from_bytes(b"\n".join(foreign)).best()
+    encodings = _ENCODINGS.split()
+    whole_lines = sample[:_BUFFER].rpartition(b"\n")[0] or sample[:_BUFFER]
+    foreign = [line for line in whole_lines.splitlines() if not _is_utf8(line)]
+    best = from_bytes(b"\n".join(foreign), cp_isolation=encodings).best()
     if best is None:
         return "unknown"
     alike = best.could_be_from_charset  # in these the lines are the same text
-    return codecs.lookup(next((name for name in _FREQUENT if name in alike), best.encoding)).name.upper()
+    return codecs.lookup(next((name for name in encodings if name in alike), best.encoding)).name.upper()
 
 
 def _is_utf8(line: bytes) -> bool:
