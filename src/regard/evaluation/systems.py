@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -142,28 +141,19 @@ def term_accuracy(
     accuracy: dict[str, Any] = {"sentences": sum(map(bool, matches)), "terms": terms, "accuracy": right / terms}
     if translator is not None:
         rows = [row for row, terms_of_text in enumerate(matches) if terms_of_text]
-        chosen = [[lines[row] for row in rows] for lines in (sources, *test.references)]
-        accuracy["with_glossary"] = _with_glossary(translator, glossary, *chosen, beams=beams, **options)
+        placed = translator.translate([sources[row] for row in rows], beams=beams, glossary=glossary)
+        statuses = count_statuses([term for result in placed for term in result.terms])
+        references = [[lines[row] for row in rows] for lines in test.references]
+        bleu, bleu_without = (
+            corpus_scores([result.text for result in part], *references, metrics=["bleu"], **options)["bleu"].score
+            for part in (placed, [results[row] for row in rows])
+        )
+        accuracy["with_glossary"] = {
+            "sentences": len(rows),
+            "bleu": bleu,
+            "bleu_without": bleu_without,
+            "terms": sum(statuses.values()),
+            "statuses": statuses,
+            "accuracy": 1 - statuses["missing"] / max(sum(statuses.values()), 1),
+        }
     return accuracy
-
-
-def _with_glossary(
-    translator: Translator,
-    glossary: Glossary,
-    sources: Sequence[str],
-    *references: Sequence[str],
-    beams: int | None,
-    **options: Any,
-) -> dict[str, Any]:
-    """Translate sentences without and with a glossary; return term accuracy, BLEU and milliseconds per sentence."""
-    values: dict[str, Any] = {"sentences": len(sources)}
-    for suffix, given_glossary in (("_without", None), ("", glossary)):
-        start = time.perf_counter()
-        results = translator.translate(sources, beams=beams, glossary=given_glossary)
-        values[f"milliseconds{suffix}"] = 1000 * (time.perf_counter() - start) / len(sources)
-        texts = [result.text for result in results]
-        values[f"bleu{suffix}"] = corpus_scores(texts, *references, metrics=["bleu"], **options)["bleu"].score
-    terms = [term for result in results for term in result.terms]
-    statuses = count_statuses(terms)
-    accuracy = 1 - statuses["missing"] / max(len(terms), 1)
-    return {**values, "terms": len(terms), "statuses": statuses, "accuracy": accuracy}
