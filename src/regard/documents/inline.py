@@ -156,22 +156,7 @@ def extract_tags(pieces: Sequence[Piece]) -> Extracted:
 
 def _attach_punctuation(pieces: Sequence[Piece]) -> Iterator[tuple[str, list[PlacedTag]]]:
     """Words, each with the tags after it; punctuation beside a placeholder that no word needs is attached to it."""
-    words, runs = [" "], list[list[PlacedTag]]()
-    for piece, following in zip_longest(pieces, pieces[1:]):
-        joined = runs[-1][-1] if runs and not words[-1] and runs[-1][-1].tag.side == "alone" else None
-        if isinstance(piece, str):
-            if joined and _is_alone(following) and not piece.strip(JOINERS + SENTENCE_PUNCTUATION):
-                joined.pieces.append(piece)  # %d.%d
-            else:
-                words[-1] += piece
-        elif joined and _is_alone(piece):
-            joined.pieces.append(piece)
-        elif words[-1]:
-            runs.append([PlacedTag(piece, [piece])])
-            words.append("")
-        else:
-            runs[-1].append(PlacedTag(piece, [piece]))
-    words[-1] += " "
+    words, runs = _join_placeholders(pieces)
     after_word = False
     for i, tags in enumerate(runs):
         head, tail = before, after = words[i], words[i + 1]
@@ -187,12 +172,34 @@ def _attach_punctuation(pieces: Sequence[Piece]) -> Iterator[tuple[str, list[Pla
         first.pieces = [before[len(head) :], *first.pieces]
         last.pieces.append(after[: len(after) - len(tail)])
         first.space_before, last.space_after = head[-1:].isspace(), tail[:1].isspace()
-        if tail and _is_alone(last.tag):  # before another word it needs a space, before the punctuation it had none
-            last.space_after = not tail[0].isalnum()
-        if first is last and head[-1:].isalnum() != tail[:1].isalnum():
-            first.word = "before" if head[-1:].isalnum() else "after"
+        if tail and _is_alone(last.tag):
+            last.space_after = not tail[0].isalnum()  # without its comma it needs a space
+            if first is last and head[-1:].isalnum() != tail[0].isalnum():
+                first.word = "before" if head[-1:].isalnum() else "after"
         words[i], words[i + 1] = head, tail
     return zip(words, [*runs, []], strict=True)
+
+
+def _join_placeholders(pieces: Sequence[Piece]) -> tuple[list[str], list[list[PlacedTag]]]:
+    """The words before, between and after the runs of tags; {a}/{b} and %d.%d become one placeholder."""
+    words, runs = [" "], list[list[PlacedTag]]()
+    for piece, following in zip_longest(pieces, pieces[1:]):
+        last = runs[-1][-1] if runs and not words[-1] else None  # the tag directly before
+        if isinstance(piece, str):
+            between = last and _is_alone(last.tag) and _is_alone(following)
+            if last and between and not piece.strip(JOINERS + SENTENCE_PUNCTUATION):
+                last.pieces.append(piece)
+            else:
+                words[-1] += piece
+        elif last is None:
+            runs.append([PlacedTag(piece, [piece])])
+            words.append("")
+        elif _is_alone(last.tag) and _is_alone(piece):
+            last.pieces.append(piece)
+        else:
+            runs[-1].append(PlacedTag(piece, [piece]))
+    words[-1] += " "
+    return words, runs
 
 
 def _is_alone(piece: Piece | None) -> bool:
