@@ -49,6 +49,7 @@ def drawn(width: int, height: int = 24, *, skipped: bool = False) -> str:
     """The last state of the view."""
     place = console(width, height)
     view = observed(place, live=True)
+    view._statistics.activity = "training"
     if skipped:
         view.observe(ProblemEvent("skipped", 21))
     with place.capture() as captured:

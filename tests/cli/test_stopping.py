@@ -28,7 +28,10 @@ from regard.cli.app import main
 
 def block(*arguments, **options):
     print("in the phase", file=sys.stderr, flush=True)
-    hashlib.pbkdf2_hmac("sha256", b"", b"", 10_000_000)  # compiled code that no signal interrupts
+    try:
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 10_000_000)  # compiled code that no signal interrupts
+    finally:
+        print("after the phase", file=sys.stderr, flush=True)
     return original(*arguments, **options)
 
 module, _, name = sys.argv.pop(1).rpartition(".")
@@ -59,23 +62,16 @@ def start(corpus: Path, out: Path, phase: str) -> subprocess.Popen[str]:
     return process
 
 
-def next_line(process: subprocess.Popen[str]) -> tuple[str, float]:
-    """The next line of standard error, and the seconds until it came."""
-    begin = time.monotonic()
-    assert process.stderr is not None
-    return process.stderr.readline(), time.monotonic() - begin
-
-
 @pytest.mark.parametrize("phase", PHASES)
 def test_ctrl_c_is_answered_at_once_and_the_run_resumes(phase: str, corpus: Path, tmp_path: Path) -> None:
     with start(corpus, tmp_path / "out", phase) as process:
         process.send_signal(signal.SIGINT)
-        line, seconds = next_line(process)
-        assert line.startswith("stopping: a checkpoint is saved first; Ctrl-C again stops at once")
-        assert seconds < 1
-        _, rest = process.communicate(timeout=60)
+        _, text = process.communicate(timeout=120)
+    lines = text.splitlines()
+    assert lines[0].startswith("stopping: a checkpoint is saved first; Ctrl-C again stops at once")
+    assert "after the phase" in lines[1:]
+    assert "the same command resumes" in lines[-1]
     assert process.returncode == 128 + signal.SIGINT
-    assert "the same command resumes" in rest.splitlines()[-1]
     done = regard(*request(corpus, tmp_path / "out", *MORE))
     assert done.returncode == 0, done.stderr
     assert ("resumed at update" in done.stderr) == (phase != "preparing")
@@ -85,8 +81,9 @@ def test_ctrl_c_is_answered_at_once_and_the_run_resumes(phase: str, corpus: Path
 def test_a_second_ctrl_c_ends_the_process_at_once(phase: str, corpus: Path, tmp_path: Path) -> None:
     with start(corpus, tmp_path / "out", phase) as process:
         process.send_signal(signal.SIGINT)
-        next_line(process)
-        begin = time.monotonic()
+        assert process.stderr is not None
+        process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) == 128 + signal.SIGINT
-        assert time.monotonic() - begin < 1
+        _, text = process.communicate(timeout=120)
+    assert text == ""  # the phase did not end
+    assert process.returncode == 128 + signal.SIGINT

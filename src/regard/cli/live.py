@@ -128,7 +128,7 @@ class View:
     def _speed(self) -> Text:
         statistics = self._statistics
         parts = [f"{statistics.tokens_per_second:,.0f} tokens/s"]
-        if statistics.seconds_left is not None:
+        if statistics.activity and statistics.seconds_left is not None:
             parts.append(f"{format_duration(statistics.seconds_left)} left")
         if statistics.best:
             parts.append(f"best at update {statistics.best:,}")
