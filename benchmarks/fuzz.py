@@ -18,6 +18,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -29,6 +30,7 @@ SECONDS_PER_CASE = 60.0  # a case that takes longer hangs; other programs may sl
 SDISTS = ("django==5.2.19", "translate-toolkit==3.13.0")  # later versions of the toolkit have no documents
 FAMILIES = ("rnn", "transformer", "bert", "gpt")
 UPDATES = 4
+WORKERS = 2
 SMALL = {
     "model.size": 16,
     "model.heads": 2,
@@ -67,8 +69,8 @@ def main(
     rows: dict[str, tuple[int, list[Failure]]] = {}
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        train_models(work)
         found = fetch_documents(work / "documents") if documents else 0
+        train_models(work)
         parts = {"folders": folders, "strings": strings // STRINGS_PER_CASE, "documents": found}
         for part, cases in parts.items():
             rows[part] = cases, run_cases(part, work, cases, seed)
@@ -117,20 +119,39 @@ def train(work: Path, family: str, out: Path) -> None:
 
 
 def run_cases(part: str, work: Path, cases: int, seed: int) -> list[Failure]:
-    """The failures of all cases of a part; a process that dies is replaced by one that begins after its case."""
+    """The failures of all cases of a part."""
+    start, share = time.perf_counter(), -(-cases // WORKERS)
+    with ThreadPoolExecutor(WORKERS) as pool:
+        ranges = [range(first, min(first + share, cases)) for first in range(0, cases, share or 1)]
+        failures = [
+            failure for found in pool.map(lambda each: run_range(part, work, each, seed), ranges) for failure in found
+        ]
+    print(f"{part}: {cases:,} in {time.perf_counter() - start:.0f} s, {len(failures)} failures", file=sys.stderr)
+    return failures
+
+
+def run_range(part: str, work: Path, cases: range, seed: int) -> list[Failure]:
+    """The failures of some cases; a process that dies is replaced by one that begins after its case."""
     failures: list[Failure] = []
-    first, start = 0, time.perf_counter()
-    while first < cases:
-        command = [sys.executable, "-m", "benchmarks.fuzz", part, str(work), str(first), str(cases), str(seed)]
+    while cases:
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.fuzz",
+            part,
+            str(work),
+            str(cases.start),
+            str(cases.stop),
+            str(seed),
+        ]
         process = subprocess.run(command, capture_output=True, text=True, errors="replace")
         lines = [json.loads(line) for line in process.stdout.splitlines() if line.startswith('{"number"')]
         failures += [Failure(f"{part} {line['number']}", line["failure"]) for line in lines if "failure" in line]
-        last = max((line["number"] for line in lines), default=first)
-        first = cases
-        if process.returncode:
-            failures.append(Failure(f"{part} {last}", f"the process died: {process.stderr[-1500:]}"))
-            first = last + 1
-    print(f"{part}: {cases:,} in {time.perf_counter() - start:.0f} s, {len(failures)} failures", file=sys.stderr)
+        last = max((line["number"] for line in lines), default=cases.start)
+        if process.returncode == 0:
+            break
+        failures.append(Failure(f"{part} {last}", f"the process died: {process.stderr[-1500:]}"))
+        cases = range(last + 1, cases.stop)
     return failures
 
 
@@ -160,7 +181,7 @@ def folder_cases(work: Path) -> Check:
     from regard.models.folder import MODEL
     from regard.training import train as training
 
-    training.draw = lambda _: None  # type: ignore[attr-defined]  # curves take most of the time of a small run
+    training.draw = lambda _: None  # curves take most of the time of a small run
     copy = Path(tempfile.mkdtemp(dir=work)) / "model"
     weights = {family: checksum(work / family / MODEL) for family in FAMILIES}
 
@@ -292,7 +313,7 @@ TRICKY = (
 
 def random_text(chance: random.Random) -> str:
     words = []
-    for _ in range(chance.choice((0, 1, 3, 8, 8, 20, 60))):
+    for _ in range(chance.choice((0, 1, 2, 4, 8, 8, 16)) * chance.choice((1,) * 20 + (4,))):
         kind = chance.random()
         if kind < 0.6:
             words.append(chance.choice(WORDS))
@@ -319,7 +340,8 @@ def string_cases(work: Path) -> Check:
     exact: Any = EXACT_TOKENIZERS  # mypy knows only the names of all kinds
     tokenizers = {kind: tokenizer.train(corpus, kind=kind, vocabulary=400) for kind in exact if kind != "characters"}
     translator: Any = regard.load(work / "transformer", device="cpu")
-    source, target = work / "random.en", work / "random.fr"
+    folder = Path(tempfile.mkdtemp(dir=work))
+    source, target = folder / "random.en", folder / "random.fr"
 
     def check(chance: random.Random, number: int) -> Iterator[str]:
         texts = [random_text(chance) for _ in range(STRINGS_PER_CASE - len(INLINE))]
@@ -359,7 +381,7 @@ def fetch_documents(folder: Path) -> int:
     """Unpack the documents of two source distributions, downloaded once; returns their number."""
     from regard.folders import cache
 
-    archives = Path(os.environ.get("REGARD_SDISTS") or cache("sdists"))
+    archives = cache("sdists")
     folder.mkdir()
     number = 0
     for sdist in SDISTS:
@@ -388,6 +410,8 @@ def document_cases(work: Path) -> Check:
     from regard.errors import RegardError
     from regard.translation.translator import Result
 
+    folder = Path(tempfile.mkdtemp(dir=work))
+
     def reverse(texts: Sequence[str], **options: bool) -> list[Result]:
         results = []
         for words in (text.split() for text in texts):
@@ -397,7 +421,7 @@ def document_cases(work: Path) -> Check:
 
     def check(chance: random.Random, number: int) -> Iterator[str]:
         (path,) = (work / "documents").glob(f"{number}.*")
-        out, again = (work / f"{name}{path.suffix}" for name in ("translated", "again"))
+        out, again = (folder / f"{name}{path.suffix}" for name in ("translated", "again"))
         languages: Languages | None = ("en", "fr") if path.suffix == ".tmx" else None
         everything = chance.random() < 0.5
         try:
