@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.results import Report, Table
+from regard.results import Report, Table, counted
 
 
 class Scores(Report):
@@ -33,3 +33,7 @@ def test_a_notebook_gets_a_table_with_markup_escaped() -> None:
     shown = Scores()._repr_html_()
     assert shown.startswith("<table><caption>two scores</caption><tr><th>metric</th>")
     assert "<td>&lt;chrF&gt;</td>" in shown
+
+
+def test_one_thing_has_no_plural() -> None:
+    assert (counted(1, "sentence"), counted(2000, "sentence")) == ("1 sentence", "2,000 sentences")

@@ -63,6 +63,11 @@ class Report(ABC):
         return "".join(table.to_html() for table in self.tables())
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: 1 sentence, 2,000 sentences."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def with_unit(number: float, unit: str) -> str:
     """A number with three digits and an SI prefix: 3.03 kB."""
     for prefix in ("", "k", "M", "G", "T", "P"):

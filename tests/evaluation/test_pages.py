@@ -13,7 +13,15 @@ import torch
 
 from regard.evaluation.compare import compare_translations
 from regard.evaluation.evaluate import score_results
-from regard.evaluation.pages import Output, Row, comparison_parts, evaluation_parts, page
+from regard.evaluation.pages import (
+    Output,
+    Row,
+    comparison_headline,
+    comparison_parts,
+    evaluation_headline,
+    evaluation_parts,
+    page,
+)
 from regard.inspection.quality import QualityWarning
 from tests.evaluation.systems import lines, results, worse
 from tests.inspection.browsing import Opened
@@ -37,7 +45,7 @@ def facts() -> dict:
 
 
 def evaluation_page(title: str, facts: dict, rows: list[Row], about: str) -> str:
-    return page(title, about, evaluation_parts(facts), rows, kind="evaluation")
+    return page(title, about, evaluation_parts(facts), rows, "evaluation", ("en", "fr"))
 
 
 class Tags(HTMLParser):
@@ -76,6 +84,7 @@ def test_markup_in_texts_is_escaped(facts: dict) -> None:
 def test_every_point_of_a_chart_has_its_interval(facts: dict) -> None:
     html = evaluation_page("x", facts, [], "y")
     points = re.findall(r'<g class="point.*?</g>', html)
+    assert not re.search(r'class="interval" d="[^"]*h', html)  # no caps, which would hide the shape of the point
     assert len(points) == len(facts["by_length"]) + sum(each["words"] > 0 for each in facts["by_frequency"])
     assert all('<path class="interval"' in point for point in points)
 
@@ -83,7 +92,7 @@ def test_every_point_of_a_chart_has_its_interval(facts: dict) -> None:
 def test_a_bucket_without_an_interval_is_not_drawn(facts: dict) -> None:
     one = {"from": 61, "to": None, "sentences": 1, "bleu": 40.0, "low": 40.0, "high": 40.0, "small": True}
     html = evaluation_page("x", {**facts, "by_length": [one]}, [], "y")
-    assert ">1: too few</text>" in html
+    assert ">too few</text>" in html
     assert "<td>too few</td>" in html
 
 
@@ -93,6 +102,127 @@ def test_a_small_bucket_is_hollow_and_its_line_is_dashed(facts: dict) -> None:
     html = evaluation_page("x", {**facts, "by_length": [few, many], "by_frequency": []}, [], "y")
     assert re.findall(r'<g class="([^"]*)"', html) == ["point s0 few", "point s0"]
     assert re.findall(r'<line class="(path [^"]*)"', html) == ["path s0 few"]
+
+
+# Headlines.
+
+
+def bucket(first: int, last: int | None, bleu: float, *, half: float = 2.0, small: bool = False) -> dict:
+    return {"from": first, "to": last, "bleu": bleu, "low": bleu - half, "high": bleu + half, "small": small}
+
+
+@pytest.mark.parametrize(
+    ("buckets", "headline"),
+    [
+        ([bucket(1, 10, 97), bucket(41, None, 46)], "BLEU 42.1, drops from 97 to 46 on sentences over 40 words"),
+        ([bucket(1, 10, 97), bucket(11, 20, 46)], "BLEU 42.1, drops from 97 to 46 on sentences of 11 to 20 words"),
+        ([bucket(1, 10, 97), bucket(11, 20, 46), bucket(21, None, 9, small=True)],
+         "BLEU 42.1, drops from 97 to 46 on sentences of 11 to 20 words"),
+        ([bucket(1, 10, 50, half=9), bucket(41, None, 40, half=9)], "BLEU 42.1"),  # this may be chance
+        ([bucket(1, 10, 97), bucket(41, None, 92)], "BLEU 42.1"),  # this is little
+        ([bucket(1, 10, 40), bucket(41, None, 60)], "BLEU 42.1"),
+        ([bucket(1, 10, 97)], "BLEU 42.1"),
+    ],
+)  # fmt: skip
+def test_the_headline_of_an_evaluation_says_where_bleu_drops(buckets: list[dict], headline: str) -> None:
+    assert evaluation_headline({"bleu": {"score": 42.1}, "by_length": buckets}) == headline
+
+
+def compared(*scores: float, p: float | None = 0.0001, differing: int = 90, long: float = 0.0) -> dict:
+    """The dict of a comparison of systems A, B, C; `long` is by how much more B differs on long sentences."""
+    names = "ABC"[: len(scores)]
+    systems = [{"name": name, "bleu": {"score": score}} for name, score in zip(names, scores, strict=True)]
+    for system in systems[1:] if p is not None else []:
+        system["bleu"]["p_randomisation"] = p
+    rows = [zip(names, scores, strict=True), zip(names, (scores[0], scores[1] + long, *scores[2:]), strict=True)]
+    lengths = [
+        {"from": 40 * place + 1, "to": None if place else 40, "small": False,
+         "systems": [{"name": name, "bleu": x, "low": x - 1, "high": x + 1} for name, x in row]}
+        for place, row in enumerate(rows)
+    ]  # fmt: skip
+    against = [{"system": name, "baseline": "A", "differing": differing} for name in names[1:]]
+    return {"systems": systems, "by_length": lengths, "against": against}
+
+
+@pytest.mark.parametrize(
+    ("result", "headline"),
+    [
+        (compared(40, 48.6), "B beats A by 8.6 BLEU (p < 0.001)"),
+        (compared(40, 48.6, long=9), "B beats A by 8.6 BLEU (p < 0.001), most on sentences over 40 words"),
+        (compared(48.6, 40, p=0.012), "A beats B by 8.6 BLEU (p = 0.012)"),
+        (compared(40, 40.2, p=0.31), "A and B do not differ significantly: 0.2 BLEU, p = 0.31"),
+        (compared(40, 41, p=None, differing=1), "A and B translate 1 sentence differently, too few for a test"),
+        (compared(40, 40, p=None, differing=0), "All translations of A and B are identical"),
+        (compared(40, 41, 44), "C beats A by 4.0 BLEU (p < 0.001), the best of 3 systems"),
+    ],
+)
+def test_the_headline_of_a_comparison_says_who_wins_by_how_much(result: dict, headline: str) -> None:
+    assert comparison_headline(result) == headline
+
+
+# Sentences.
+
+
+def test_texts_name_their_languages(facts: dict) -> None:
+    html = evaluation_page("x", facts, [row()], "y")
+    assert '<p dir="auto" lang="en"><b lang="en">source</b>the green house</p>' in html
+    assert len(re.findall('<p dir="auto" lang="fr">', html)) == 2
+
+
+def many(number: int) -> list[Row]:
+    """Rows whose chrF falls and whose length grows with the line."""
+    return [
+        Row(line, "worst" if line % 2 else "best", f"source {line}", ["x " * line],
+            [Output("translation", "y", {"chrf": 100.0 - line})])
+        for line in range(1, number + 1)
+    ]  # fmt: skip
+
+
+def shown_lines(opened: Opened) -> list[int]:
+    texts = opened.page.locator(".row:visible .where").all_inner_texts()
+    return [int(text.split()[-1]) for text in texts]
+
+
+@pytest.mark.slow
+def test_sentences_are_sorted_searched_and_filtered_ten_at_a_time(facts: dict, browser: Any, tmp_path: Path) -> None:
+    with Opened(browser, tmp_path / "x.html", evaluation_page("x", facts, many(25), "y")) as opened:
+        assert shown_lines(opened) == list(range(1, 11))
+        opened.page.get_by_role("button", name="ten more").click()
+        assert shown_lines(opened) == list(range(1, 21))
+        opened.page.get_by_label("sort by").select_option("chrF, lowest first")
+        assert shown_lines(opened) == list(range(25, 15, -1))
+        opened.page.get_by_text("best 12").click()
+        assert shown_lines(opened) == list(range(24, 4, -2))
+        opened.page.get_by_role("searchbox").fill("SOURCE 2")
+        assert shown_lines(opened) == [24, 22, 20, 2]
+        assert opened.page.get_by_role("status").inner_text() == "4 of 4 shown"
+        opened.page.reload()
+        assert shown_lines(opened) == [24, 22, 20, 2]
+
+
+# Colours.
+
+
+@pytest.mark.slow
+def test_the_chosen_colours_are_remembered_and_paper_is_always_light(facts: dict, browser: Any, tmp_path: Path) -> None:
+    paper = "getComputedStyle(document.body).backgroundColor"
+    with Opened(browser, tmp_path / "x.html", evaluation_page("x", facts, [], "y")) as opened:
+        opened.page.get_by_role("button", name="colours: auto").click()
+        assert opened.page.evaluate(paper) == "rgb(22, 24, 27)"
+        opened.page.reload()
+        assert opened.page.evaluate(paper) == "rgb(22, 24, 27)"
+        opened.page.emulate_media(media="print")
+        assert opened.page.evaluate(paper) == "rgb(255, 255, 255)"
+
+
+@pytest.mark.slow
+def test_a_point_shows_its_value_under_the_pointer(facts: dict, browser: Any, tmp_path: Path) -> None:
+    with Opened(browser, tmp_path / "x.html", evaluation_page("x", facts, [], "y")) as opened:
+        opened.page.locator(".point").first.hover()
+        assert opened.page.locator(".hint-box").inner_text().startswith("BLEU ")
+
+
+# Charts.
 
 
 def test_the_axis_of_frequencies_names_the_file(facts: dict) -> None:
@@ -132,7 +262,7 @@ def test_fifty_long_traces_stay_below_three_megabytes(facts: dict) -> None:
 def test_a_comparison_has_a_series_and_a_list_of_n_grams_for_each_system() -> None:
     systems = {"one": HYPOTHESIS, "two": worse(REFERENCE, 0.1, 4)}
     found = compare_translations(systems, REFERENCE, lengths=[12]).to_dict()
-    html = page("x", "y", comparison_parts(found), [row()._replace(kind="better")], kind="comparison")
+    html = page("x", "y", comparison_parts(found), [row()._replace(kind="better")], "comparison")
     assert len(re.findall(r'<g class="point', html)) == 2 * len(found["by_length"])
     assert "two has, one lacks" in html
     assert "one has, two lacks" in html

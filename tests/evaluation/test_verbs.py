@@ -29,7 +29,7 @@ def test_an_evaluation_has_typed_scores_prints_and_saves_itself(files: dict[str,
     assert f"{scores.bleu.score:.2f}" in str(scores)
     assert f"{scores.bleu.score:.2f}" in scores._repr_html_()
     scores.save(tmp_path / "report.html")
-    assert "BLEU by length" in (tmp_path / "report.html").read_text()
+    assert "BLEU by sentence length" in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.slow

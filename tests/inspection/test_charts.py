@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from regard.inspection import charts
@@ -26,3 +28,17 @@ def test_a_logarithmic_axis_has_ones_twos_and_fives() -> None:
 
 def test_a_logarithmic_axis_between_them_has_round_numbers() -> None:
     assert charts.log_ticks(7.28, 8.77) == pytest.approx([7.5, 8, 8.5])
+
+
+def test_a_long_curve_keeps_the_shape_of_its_series() -> None:
+    html = charts.curve_chart({"a": [(float(x), 1.0 + x) for x in range(100)]}, "loss", "update")
+    assert 2 <= html.count('<g class="point') <= charts.MAX_MARKED
+
+
+def test_histograms_side_by_side_can_share_a_scale() -> None:
+    drawn = [
+        charts.histogram(shares, "words", title="x", highest=0.8, places={}, series=0, hints=["", ""])
+        for shares in ([0.8, 0.2], [0.4, 0.6])
+    ]
+    high, half = (float(re.findall(r'class="bar.*?height="([^"]*)"', html)[0]) for html in drawn)
+    assert half == pytest.approx(high / 2, abs=0.2)

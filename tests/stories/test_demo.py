@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from regard.cli.stories import next_commands
 from regard.errors import FolderError
 from regard.stories import demo
 from regard.training.events import Observer
@@ -64,7 +63,7 @@ def test_the_commands_to_try_next_exist(tmp_path: Path) -> None:
     from regard.cli.app import app
 
     names = {command.callback.__name__ for command in app.registered_commands if command.callback}
-    for line in next_commands(tmp_path):
+    for line in demo.next_commands(tmp_path):
         words = shlex.split(line.split("|")[-1])
         assert words[0] == "regard"
         assert words[1] in names

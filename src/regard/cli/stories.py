@@ -30,7 +30,7 @@ def demo(
 ) -> None:
     """Train, score and explain an English-French translator in minutes, on the built-in corpus."""
     from regard.cli.live import viewing
-    from regard.stories.demo import run
+    from regard.stories.demo import next_commands, run
 
     use_threads(threads)
     with viewing(quiet=False) as view:
@@ -48,16 +48,6 @@ def demo(
     for line in next_commands(out):
         view.say(f"    {line}")
     return None
-
-
-def next_commands(out: Path) -> list[str]:
-    """Commands to try after the demo."""
-    model = out / "model"
-    return [
-        f'echo "The old teacher sees a small bird." | regard translate {model}',
-        f'regard explain {model} "The old teacher sees a small bird." --out bird.html',
-        f"regard evaluate {model} --source {out}/data/test.en --reference {out}/data/test.fr",
-    ]
 
 
 @examples("regard lineage --out race --minutes 40", "regard lineage --out race --updates 4000 --seeds 3 --device cuda")

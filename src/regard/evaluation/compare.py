@@ -17,7 +17,7 @@ from regard.evaluation.metrics import LENGTHS, METRICS, Bucket, Score
 from regard.evaluation.systems import Paths, Progress, System, is_model, read_test_set, short_name, translate_test
 from regard.evaluation.words import NgramDifference, matching_ngrams, ngram_differences
 from regard.folders import write_file
-from regard.results import Report, Table
+from regard.results import Report, Table, counted
 from regard.translation.translator import Translator
 
 MAX_DIFFERENT = 25  # sentences with the largest gains, and as many with the largest losses
@@ -73,6 +73,8 @@ class Comparison(Report):
     """The file or folder of every system."""
     about: str = ""
     """A description of the test set."""
+    languages: tuple[str, str] = ("", "")
+    """The language codes of source and reference; empty if unknown."""
     translators: Mapping[str, Translator] | None = None
     """The models that translated; a saved page shows their attention."""
     beams: int | None = None
@@ -137,7 +139,8 @@ def _bucket_text(bucket: Bucket) -> str:
 def _contrast_table(contrast: Contrast) -> Table:
     if not contrast.differing:
         return Table([""], [], f"{contrast.system} and {contrast.baseline}: all translations are identical")
-    counts = f"chrF higher in {contrast.better:,} sentences, equal in {contrast.equal:,}, lower in {contrast.worse:,}"
+    better = counted(contrast.better, "sentence")
+    counts = f"chrF higher in {better}, equal in {contrast.equal:,}, lower in {contrast.worse:,}"
     rows = []
     for name, ngrams in ((contrast.system, contrast.ngrams), (contrast.baseline, contrast.baseline_ngrams)):
         listed = ", ".join(f"“{ngram.words}” {ngram.here}:{ngram.there}" for ngram in ngrams[:SHOWN_NGRAMS])
@@ -199,7 +202,8 @@ def compare(
         ),
         sources=test.sources,
         paths={name: str(system) if isinstance(system, str | Path) else name for name, system in named.items()},
-        about=f"{len(test.references[0]):,} sentences against {test.reference_names}",
+        about=f"{counted(len(test.references[0]), 'sentence')} against {test.reference_names}",
+        languages=test.languages,
         translators=translators,
         beams=beams,
         messages=messages,

@@ -24,7 +24,7 @@ from regard.folders import write_file
 from regard.inspection.charts import FEW_WORDS
 from regard.inspection.quality import Expected, QualityWarning, find_warnings
 from regard.preflight.languages import reads_like_source
-from regard.results import Report, Table
+from regard.results import Report, Table, counted
 from regard.text.files import read_lines
 from regard.translation.loading import load
 from regard.translation.reader import Reader
@@ -69,6 +69,8 @@ class Evaluation(Report):
     system: str = ""
     about: str = ""
     """A description of the test set."""
+    languages: tuple[str, str] = ("", "")
+    """The language codes of source and reference; empty if unknown."""
     terms: Mapping[str, Any] | None = None
     translator: Translator | None = None
     """The model that translated; a saved page shows its attention."""
@@ -130,7 +132,7 @@ class Evaluation(Report):
         facts = []
         if self.warnings is not None:
             counts = ", ".join(f"{kind} {number:,}" for kind, number in self.warnings.items()) or "none"
-            facts.append([f"warnings: {counts} of {len(self.sentences):,} sentences"])
+            facts.append([f"warnings: {counts} of {counted(len(self.sentences), 'sentence')}"])
         if self.confidence is not None:
             facts.append([f"confidence: {self.confidence:.0%} on average"])
         if self.terms is not None:
@@ -144,7 +146,7 @@ class Evaluation(Report):
         ]
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write a page with scores, charts and up to fifty example sentences; those of a model show its attention."""
+        """Write a page with scores, charts and sentences; fifty of a model show its attention."""
         from regard.evaluation.pages import evaluation_page
 
         write_file(Path(path), evaluation_page(self, choose_examples(self.sentences)), force=force)
@@ -162,7 +164,7 @@ def format_interval(scored: Score | Bucket, digits: int = 1) -> str:
 
 
 def _terms_text(terms: Mapping[str, Any]) -> str:
-    text = f"{terms['accuracy']:.1%} of {terms['terms']:,} in {terms['sentences']:,} sentences"
+    text = f"{terms['accuracy']:.1%} of {terms['terms']:,} in {counted(terms['sentences'], 'sentence')}"
     if used := terms.get("with_glossary"):
         bleu = f"BLEU of these {used['bleu']:.1f}, without {used['bleu_without']:.1f}"
         text += f"; {used['accuracy']:.1%} with the glossary ({bleu})"
@@ -248,11 +250,13 @@ def evaluate(
     scores = score_results(
         results, test.references, sources=test.sources, frequencies=frequencies, lengths=lengths, **options
     )
+    tested = f"{counted(len(results), 'sentence')} of {source or hypothesis}"
     return replace(
         scores,
         system=name_of(system),
-        about=f"{len(results):,} sentences of {source or hypothesis} against {test.reference_names}",
+        about=f"{name_of(system)} on {tested} against {test.reference_names}",
         frequencies_from=str(train or scores.frequencies_from),
+        languages=test.languages,
         terms=accuracy,
         translator=translator,
         beams=beams,

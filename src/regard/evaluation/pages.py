@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regard.evaluation.metrics import METRICS, MIN_DIFFERING
-from regard.evaluation.systems import short_name, trace_lines
+from regard.evaluation.systems import trace_lines
 from regard.inspection import charts, inspector, pages
 from regard.inspection.attribution import Map, attention, default_layer
-from regard.inspection.pages import card, table
+from regard.inspection.pages import card, fold, table
 from regard.inspection.quality import QualityWarning
 from regard.inspection.trace import Trace
+from regard.results import counted
 
 if TYPE_CHECKING:
     from regard.evaluation.compare import Comparison
@@ -26,13 +27,26 @@ KINDS = {
     "worst": "The lowest chrF against the reference.",
     "best": "The highest chrF against the reference.",
     "middle": "Typical translations.",
+    "other": "All others, without attention.",
     "better": "Much closer to the reference than the baseline.",
     "worse": "Much further from the reference than the baseline.",
-    "shown": "Its attention, word by word.",
+}
+SORTING = {  # what sentences can be sorted by, and its name; a minus sign puts the highest first
+    "line": "line",
+    "chrf": "chrF, lowest first",
+    "-chrf": "chrF, highest first",
+    "-length": "length, longest first",
+    "length": "length, shortest first",
+    "confidence": "confidence, lowest first",
+    "-difference": "difference, largest first",
 }
 MAX_DIFFERENT = 50  # sentences on the page of a comparison
+MAX_OTHERS = 1000  # sentences on the page of an evaluation besides the examples
 MAX_WEIGHTS = 15_000  # of one trace; a larger one shows the mean of its heads and, if still larger, one layer
-ERROR_BARS = "Error bars: 95 % bootstrap interval."
+MIN_DROP = 0.1  # of BLEU from short to long sentences, relative, for a headline
+MIN_EMPHASIS = 1.5  # times the whole difference, for a bucket that a headline names
+FEW_SENTENCES = "fewer than 30 sentences"
+LENGTH_AXIS = "reference length in words; below, the number of sentences"
 MARKED = (
     "Words marked red are not in the reference; dotted words of the reference are missing from the translation. Another"
     " wording may be as good."
@@ -62,18 +76,21 @@ class Row(NamedTuple):
 
 
 def evaluation_page(evaluation: Evaluation, examples: list[tuple[str, Sentence]]) -> str:
-    """The page of one system with these example sentences."""
+    """The page of one system: these example sentences show their attention, the others only their scores."""
     traces: dict[int, Trace] = {}
     if evaluation.translator is not None:
         sources = {sentence.line: sentence.source for _, sentence in examples}
         traces = trace_lines(evaluation.translator, sources, beams=evaluation.beams)
+    chosen = {sentence.line for _, sentence in examples}
+    others = [sentence for sentence in evaluation.sentences if sentence.line not in chosen]
     rows = []
-    for kind, sentence in examples:
+    for kind, sentence in [*examples, *(("other", sentence) for sentence in others[:MAX_OTHERS])]:
         signals = sentence.warnings, sentence.confidence, traces.get(sentence.line)
         output = Output("translation", sentence.text, sentence.scores, *signals)
         rows.append(Row(sentence.line, kind, sentence.source, sentence.references, [output]))
-    title = short_name(evaluation.system)
-    return page(title, evaluation.about, evaluation_parts(evaluation.to_dict()), rows, kind="evaluation")
+    result = evaluation.to_dict()
+    parts = evaluation_parts(result)
+    return page(evaluation_headline(result), evaluation.about, parts, rows, "evaluation", evaluation.languages)
 
 
 def comparison_page(comparison: Comparison) -> str:
@@ -103,16 +120,77 @@ def comparison_page(comparison: Comparison) -> str:
         ]
         source = sources[line - 1] if sources is not None else ""
         rows.append(Row(line, kind, source, [lines[line - 1] for lines in comparison.references], outputs))
-    return page(
-        ", ".join(comparison.scores), comparison.about, comparison_parts(comparison.to_dict()), rows, kind="comparison"
-    )
+    result = comparison.to_dict()
+    parts = comparison_parts(result, comparison.languages[1])
+    return page(comparison_headline(result), comparison.about, parts, rows, "comparison", comparison.languages)
 
 
-def page(title: str, about: str, parts: Iterable[str], rows: Sequence[Row], *, kind: str) -> str:
-    """One HTML file of these parts, and of sentences that open their traces."""
+def page(
+    title: str,
+    about: str,
+    parts: Iterable[str],
+    rows: Sequence[Row],
+    kind: str,
+    languages: tuple[str, str] = ("", ""),
+) -> str:
+    """One HTML file of these parts, and of sentences that open their traces; `languages` are codes or empty."""
     traced = any(output.trace is not None for row in rows for output in row.outputs)
     scripts = inspector.SCRIPTS if traced else pages.SCRIPTS
-    return pages.page(title, [*parts, _sentences(rows)], kind=kind, about=about, scripts=scripts)
+    return pages.page(title, [*parts, _sentences(rows, languages)], kind=kind, about=about, scripts=scripts)
+
+
+# Headlines.
+
+
+def evaluation_headline(result: Mapping[str, Any]) -> str:
+    """BLEU, and how far it drops from short to long sentences if the intervals are apart."""
+    headline = f"BLEU {result['bleu']['score']:.1f}"
+    buckets = [bucket for bucket in result["by_length"] if not bucket["small"]]
+    if len(buckets) > 1:
+        first, last = buckets[0], buckets[-1]
+        if last["high"] < first["low"] and last["bleu"] < (1 - MIN_DROP) * first["bleu"]:
+            headline += f", drops from {first['bleu']:.0f} to {last['bleu']:.0f} on sentences {_length_text(last)}"
+    return headline
+
+
+def comparison_headline(result: Mapping[str, Any]) -> str:
+    """Which system has the highest BLEU, by how much, whether that can be chance, and on which lengths most."""
+    systems = result["systems"]
+    baseline = systems[0]
+    best = max(systems, key=lambda system: system["bleu"]["score"])
+    others = [system for system in systems if system is not best]
+    second = baseline if best is not baseline else max(others, key=lambda system: system["bleu"]["score"])
+    tested = best if best is not baseline else second  # tests are against the baseline
+    names = f"{baseline['name']} and {tested['name']}"
+    contrast = next(contrast for contrast in result["against"] if contrast["system"] == tested["name"])
+    p, gap = tested["bleu"].get("p_randomisation"), best["bleu"]["score"] - second["bleu"]["score"]
+    if not contrast["differing"]:
+        return f"All translations of {names} are identical"
+    if p is None:
+        return f"{names} translate {counted(contrast['differing'], 'sentence')} differently, too few for a test"
+    if p >= 0.05:
+        return f"{names} do not differ significantly: {gap:.1f} BLEU, p = {p:.2f}"
+    chance = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    where = _most(result["by_length"], best["name"], second["name"], gap)
+    rank = f", the best of {len(systems)} systems" if len(systems) > 2 else ""
+    return f"{best['name']} beats {second['name']} by {gap:.1f} BLEU ({chance}){where}{rank}"
+
+
+def _most(buckets: Sequence[Mapping[str, Any]], best: str, second: str, gap: float) -> str:
+    """The lengths on which the difference is largest, if it is clearly larger than the whole one."""
+    gaps = []
+    for bucket in buckets:
+        scores = {system["name"]: system for system in bucket["systems"]}
+        if not bucket["small"] and scores[best]["low"] > scores[second]["high"]:
+            gaps.append((scores[best]["bleu"] - scores[second]["bleu"], bucket))
+    widest, bucket = max(gaps, key=lambda entry: entry[0], default=(0.0, {}))
+    return f", most on sentences {_length_text(bucket)}" if widest >= MIN_EMPHASIS * gap else ""
+
+
+def _length_text(bucket: Mapping[str, Any]) -> str:
+    """The lengths of a bucket: over 40 words, up to 10 words, of 11 to 20 words."""
+    first, last = bucket["from"], bucket["to"]
+    return f"over {first - 1} words" if last is None else f"{'up' if first == 1 else f'of {first}'} to {last} words"
 
 
 # Scores.
@@ -123,34 +201,37 @@ def evaluation_parts(result: Mapping[str, Any]) -> list[str]:
     frequencies = charts.interval_chart(
         [charts.frequency_group(bucket) for bucket in result["by_frequency"] if bucket["words"]],
         ["F1"],
-        "F1",
+        "F1 in percent",
         f"frequency of a word in {Path(result['frequencies_from']).name}; below, the number of words",
+        few=f"fewer than {charts.FEW_WORDS} words",
         joined=False,
     )
     scores = []
     for metric, name in METRICS.items():
         score, better = result[metric], "lower" if metric == "ter" else "higher"
         interval = f"{score['low']:z.1f} to {score['high']:.1f} · {better} is better"
-        scores.append((name, f"{score['score']:.1f}", interval, score["signature"]))
+        scores.append((name, f"{score['score']:.1f}", interval))
+    signatures = "".join(pages.signature(f"{name} {result[metric]['signature']}") for metric, name in METRICS.items())
     parts = [
         pages.score_cards(scores),
         by_length(result["by_length"]),
-        card("Words by frequency", f"F1 of rare and frequent words, in percent. {ERROR_BARS}", frequencies),
+        card("Rare and frequent words", "F1 of the words of the reference, by their frequency.", frequencies),
     ]
     sentences, warnings, terms = result["sentences"], result.get("warnings"), result.get("terms")
     if warnings is not None:
         rows = [[escape(kind), f"{number:,}", f"{number / sentences:.1%}"] for kind, number in warnings.items()]
-        note = f"Of {sentences:,} sentences, those with a warning." if rows else "None."
+        note = f"Of {counted(sentences, 'sentence')}, those with a warning." if rows else "None."
         parts.append(card("Warnings", note, table(["warning", "sentences", "share"], rows) if rows else ""))
     if terms:
-        text = f"{terms['accuracy']:.1%} of {terms['terms']:,} terms in {terms['sentences']:,} sentences are translated"
+        where = f"{counted(terms['terms'], 'term')} in {counted(terms['sentences'], 'sentence')}"
         helped = terms.get("with_glossary")
-        parts.append(card("Terms", text + (f"; {helped['accuracy']:.1%} with the glossary." if helped else ".")))
-    return parts
+        with_glossary = f"; {helped['accuracy']:.1%} with the glossary." if helped else "."
+        parts.append(card("Terms", f"{terms['accuracy']:.1%} of {where} are translated{with_glossary}"))
+    return [*parts, fold("sacreBLEU signatures", signatures)]
 
 
-def comparison_parts(result: Mapping[str, Any]) -> list[str]:
-    """The scores and charts of several systems, from the dict of a Comparison."""
+def comparison_parts(result: Mapping[str, Any], language: str = "") -> list[str]:
+    """The scores and charts of several systems, from the dict of a Comparison; `language` is that of the reference."""
     first, rows = result["systems"][0], []
     for number, system in enumerate(result["systems"]):
         cells = [charts.series_key(number) + escape(system["name"])]
@@ -159,14 +240,14 @@ def comparison_parts(result: Mapping[str, Any]) -> list[str]:
             untested = "–" if number else ""
             interval = f'<span class="soft">{score["low"]:z.1f}–{score["high"]:.1f}</span>'
             cells += [
-                f"{score['score']:.1f} {interval}",
+                f"{score['score']:.1f}<br>{interval}",
                 untested if p is None else f"<b>{p:.4f}</b>" if p < 0.05 else f"{p:.4f}",
             ]
         rows.append(cells)
-    p_head = '<abbr title="by approximate randomisation">p</abbr>'
     note = (
-        f"With 95 % bootstrap intervals, and p: the probability of such a difference from {first['name']} by chance, "
-        f"bold below 0.05. –: fewer than {MIN_DIFFERING} sentences differ, too few for a test."
+        f"With 95 % bootstrap intervals. The p-value, by approximate randomisation, is the probability of such a "
+        f"difference from {first['name']} by chance; bold below 0.05. –: fewer than {MIN_DIFFERING} sentences differ, "
+        "too few for a test."
     )
     signatures = "".join(
         pages.signature(f"{METRICS[metric]} {text}")
@@ -177,37 +258,38 @@ def comparison_parts(result: Mapping[str, Any]) -> list[str]:
         card(
             "Scores",
             note,
-            table(["system", *(head for name in METRICS.values() for head in (name, p_head))], rows),
-            f'<details class="more"><summary>signatures</summary>{signatures}</details>',
+            table(["system", *(head for name in METRICS.values() for head in (name, "p-value"))], rows),
+            fold("sacreBLEU signatures", signatures),
         ),
         by_length(result["by_length"], [system["name"] for system in result["systems"]]),
-        *map(_contrast, result["against"]),
+        *(_contrast(contrast, language) for contrast in result["against"]),
     ]
 
 
-def by_length(buckets: Sequence[Mapping[str, Any]], names: Sequence[str] = (), bars: str = ERROR_BARS) -> str:
+def by_length(
+    buckets: Sequence[Mapping[str, Any]], names: Sequence[str] = (), *, bars: str = charts.BOOTSTRAP, note: str = ""
+) -> str:
     """BLEU by reference length, of one system or of those named."""
     groups = [charts.length_group(bucket, bucket["systems"] if names else [bucket]) for bucket in buckets]
-    few = " Hollow points have fewer than 30 sentences." if any(group.small for group in groups) else ""
-    axis = "words in the reference; below, the number of sentences"
-    return card("BLEU by length", bars + few, charts.interval_chart(groups, names or ["BLEU"], "BLEU", axis))
+    chart = charts.interval_chart(groups, names or ["BLEU"], "BLEU", LENGTH_AXIS, bars=bars, few=FEW_SENTENCES)
+    return card("BLEU by sentence length", note, chart)
 
 
-def _contrast(contrast: Mapping[str, Any]) -> str:
+def _contrast(contrast: Mapping[str, Any], language: str) -> str:
     system, baseline = contrast["system"], contrast["baseline"]
     title = f"{system} against {baseline}"
     if not contrast["differing"]:
         return card(title, "All translations are identical.")
     note = (
-        f"Its chrF is higher than that of {baseline} in {contrast['better']:,} sentences, equal in "
+        f"Its chrF is higher than that of {baseline} in {counted(contrast['better'], 'sentence')}, equal in "
         f"{contrast['equal']:,} and lower in {contrast['worse']:,}. Below, n-grams that are right more often in one of "
         "them, and how often in each."
     )
     tables = [
         table(
-            [escape(f"{here} has, {there} lacks"), ""],
+            [escape(f"{here} has, {there} lacks"), "count"],
             [
-                [f'<span dir="auto">{escape(ngram["words"])}</span>', f"{ngram['here']:,} : {ngram['there']:,}"]
+                [pages.text("span", escape(ngram["words"]), language), f"{ngram['here']:,} : {ngram['there']:,}"]
                 for ngram in contrast[name]
                 if ngram["here"] > 1  # once may be chance
             ]
@@ -221,57 +303,80 @@ def _contrast(contrast: Mapping[str, Any]) -> str:
 # Sentences.
 
 
-def _sentences(rows: Sequence[Row]) -> str:
+def _sentences(rows: Sequence[Row], languages: tuple[str, str]) -> str:
     if not rows:
         return ""
     kinds = Counter(row.kind for row in rows)
     filters = "".join(
-        f'<label><input type="radio" name="kind" value="{kind}"{" checked" * (kind == "all")}> {kind} {number}</label>'
+        f'<label title="{KINDS.get(kind, "All sentences.")}"><input type="radio" name="kind" value="{kind}"'
+        f"{' checked' * (kind == 'all')}> {kind} {number:,}</label>"
         for kind, number in {"all": len(rows), **kinds}.items()
     )
     choice = f'<fieldset class="filters"><legend class="aside">which sentences</legend>{filters}</fieldset>'
+    known = _sorting_values(rows[0])
+    options = "".join(
+        f'<option value="{key}">{name}</option>' for key, name in SORTING.items() if key.strip("-") in known
+    )
+    find = (
+        '<form class="find"><label class="aside" for="search">search the sentences</label>'
+        '<input type="search" id="search" name="search" placeholder="search">'
+        f'<label>sort by <select name="sort"><option value="">kind</option>{options}</select></label>'
+        f'<p role="status"></p>{choice * (len(kinds) > 1)}</form>'
+    )
     return (
         '<section class="lines" aria-labelledby="examples"><h2 id="examples">Sentences</h2>'
         + f"<p>{MARKED}</p>" * any(row.references for row in rows)
-        + choice * (len(kinds) > 1)
-        + f'<ol class="rows">{"".join(map(_row, rows))}</ol></section>'
+        + f'{find}<ol class="rows">{"".join(_row(row, languages) for row in rows)}</ol>'
+        + '<button type="button" class="ten" hidden>ten more</button></section>'
     )
 
 
-def _row(row: Row) -> str:
-    lines = [("source", escape(row.source))] if row.source else []
+def _sorting_values(row: Row) -> dict[str, float]:
+    """What a sentence can be sorted by."""
+    first = row.outputs[0]
+    text = row.references[0] if row.references else first.text
+    values = {"line": row.line, "length": len(text.split()), "chrf": first.scores.get("chrf")}
+    values["confidence"] = first.confidence
+    if len(row.outputs) > 1:
+        values["difference"] = abs(first.scores["chrf"] - row.outputs[1].scores["chrf"])
+    return {name: round(value, 3) for name, value in values.items() if value is not None}
+
+
+def _row(row: Row, languages: tuple[str, str]) -> str:
+    source, target = languages
+    texts = pages.text("p", f'<b lang="en">source</b>{escape(row.source)}', source) if row.source else ""
     for number, reference in enumerate(row.references):
-        compared = escape(reference) if number else _compared(reference, row.outputs[0].text, "missed")
-        lines.append(("reference", compared))
-    texts = "".join(f'<p dir="auto"><b>{name}</b>{text}</p>' for name, text in lines)
+        marked = escape(reference) if number else marked_words(reference, row.outputs[0].text, "missed")
+        texts += pages.text("p", f'<b lang="en">reference</b>{marked}', target)
     badge = row.kind
     if row.kind in ("better", "worse") and len(row.outputs) > 1:
         badge = f"{row.outputs[0].name} {row.kind} than {row.outputs[1].name}"
+    values = "".join(f' data-{name}="{value:g}"' for name, value in _sorting_values(row).items())
     return (
-        f'<li class="row" data-kind="{row.kind}"><p class="where"><span class="badge {row.kind}"'
+        f'<li class="row" data-kind="{row.kind}"{values}><p class="where"><span class="badge {row.kind}"'
         f' title="{KINDS[row.kind]}">{escape(badge)}</span> line {row.line:,}</p>{texts}'
-        f"{''.join(_output(row, output) for output in row.outputs)}</li>"
+        f"{''.join(_output(row, output, target) for output in row.outputs)}</li>"
     )
 
 
-def _output(row: Row, output: Output) -> str:
+def _output(row: Row, output: Output, language: str) -> str:
     scores = [f"{METRICS[name]} {value:.0f}" for name, value in output.scores.items() if name in METRICS]
     if output.confidence is not None:
         scores.append(f"confidence {output.confidence:.0%}")
     warnings = "".join(f'<p class="warned">{escape(f"{x.kind}: {x.message}")}</p>' for x in output.warnings)
-    text = _compared(output.text, row.references[0], "odd") if row.references else escape(output.text)
+    text = marked_words(output.text, row.references[0], "odd") if row.references else escape(output.text)
     trace = ""
     if output.trace is not None:
         inside = inspector.embed(output.trace, _maps(output.trace), warned=output.warnings)
         hidden = f'<span class="aside"> in line {row.line:,}</span>'
         trace = f'<details class="trace"><summary>attention{hidden}</summary>{inside}</details>'
-    return (
-        f'<p dir="auto"><b>{escape(output.name)}</b>{text or "<i>nothing</i>"}'
-        f' <span class="scores">{" · ".join(scores)}</span></p>{warnings}{trace}'
-    )
+    shown = f'<span class="scores" lang="en">{" · ".join(scores)}</span>'
+    name = f'<b lang="en">{escape(output.name)}</b>'
+    line = pages.text("p", f"{name}{text or '<i>nothing</i>'} {shown}", language)
+    return f"{line}{warnings}{trace}"
 
 
-def _compared(text: str, other: str, kind: str) -> str:
+def marked_words(text: str, other: str, kind: str) -> str:
     """A text with marks on the words that the other text does not have there."""
     here, there = text.split(), other.split()
     blocks = SequenceMatcher(None, here, there, autojunk=False).get_matching_blocks()

@@ -12,7 +12,7 @@ from regard.decoding.glossary import Glossary, count_statuses, find_forms
 from regard.errors import ConfigError
 from regard.evaluation.metrics import check_lines, check_seed, choose_tokenizer, corpus_scores, make_metric
 from regard.inspection.trace import Trace
-from regard.text.files import one_line, read_lines
+from regard.text.files import language_of, one_line, read_lines
 from regard.translation.translator import Result, Translator
 
 Progress = Callable[[int, int], None]
@@ -31,6 +31,12 @@ class EvaluationSet(NamedTuple):
     """The sources, if there are any, and the references, by file name."""
     tokenize: str | None
     """The tokenizer of BLEU."""
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """The language codes of the sources and of the references, from their file names; empty if unknown."""
+        names = list(self.texts)
+        return language_of(names[0]) if self.sources is not None else "", language_of(names[-1])
 
     @property
     def reference_names(self) -> str:

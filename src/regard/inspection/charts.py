@@ -1,19 +1,18 @@
-"""Charts: points with intervals and curves as SVG, in the colours of the page."""
+"""Charts: points with intervals, curves and histograms as SVG, in the colours of the page."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from regard.inspection.pages import table
+from regard.inspection.pages import fold, table
 
-WIDTH, HEIGHT = 640, 270
-LEFT, RIGHT, TOP, BOTTOM = 34, 8, 26, 36  # margins
+LEFT, RIGHT, TOP, BOTTOM = 42, 10, 30, 44  # margins; on phones the letters are larger
 MAX_TICKS = 6
-MAX_MARKED = 30  # points of a curve that are marked with its shape
+MAX_MARKED = 12  # points of a curve that are marked with its shape
 FEW_WORDS = 30  # F1 of fewer words says little
 # A shape for each series beside its colour, for colour-blind readers and black-and-white prints.
 SHAPES = (
@@ -24,6 +23,50 @@ SHAPES = (
     "M0 4.8L4.6-3.6h-9.2z",
     "M-1.6-4.8h3.2v3.2h3.2v3.2h-3.2v3.2h-3.2v-3.2h-3.2v-3.2h3.2z",
 )
+
+
+class Frame(NamedTuple):
+    """The size of a chart; places in it are shares of its width and height."""
+
+    width: int
+    height: int
+    kind: str = ""
+
+    def x(self, share: float) -> float:
+        return round(LEFT + share * (self.width - RIGHT - LEFT), 1)
+
+    def y(self, share: float) -> float:
+        return round(TOP + (1 - share) * (self.height - TOP - BOTTOM), 1)
+
+    def draw(
+        self,
+        marks: Iterable[str],
+        unit: str,
+        axis: str,
+        heights: Mapping[float, str],
+        places: Iterable[tuple[float, str, str]],
+    ) -> str:
+        """An SVG; `heights` label the vertical axis, `places` the horizontal one in two lines."""
+        floor, places = self.y(0), list(places)
+        height = self.height - 18 * (not any(below for _, _, below in places))
+        grid = (
+            f'<line class="grid" x1="{LEFT}" x2="{self.width - RIGHT}" y1="{self.y(share)}" y2="{self.y(share)}"/>'
+            f'<text class="mark" x="{LEFT - 7}" y="{self.y(share) + 4:.1f}">{label}</text>'
+            for share, label in heights.items()
+        )
+        labels = (
+            f'<text x="{self.x(share)}" y="{floor + 18:.1f}">{label}</text>'
+            + f'<text class="size" x="{self.x(share)}" y="{floor + 38:.1f}">{below}</text>' * bool(below)
+            for share, label, below in places
+        )
+        return (
+            f'<svg class="chart {self.kind}" viewBox="0 0 {self.width} {height}" role="img"'
+            f' aria-label="{escape(unit)} by {escape(axis)}"><text class="axis" x="2" y="14">{escape(unit)}</text>'
+            f'{"".join([*grid, *labels, *marks])}</svg><p class="across">{escape(axis)}</p>'
+        )
+
+
+WIDE, SMALL = Frame(640, 300, "wide"), Frame(320, 200)
 
 
 class Point(NamedTuple):
@@ -38,67 +81,49 @@ class Point(NamedTuple):
 
 def series_key(number: int) -> str:
     """The shape and colour of a series, for a legend or a table."""
-    shape = SHAPES[number % 6]
-    return f'<svg class="key s{number % 6}" viewBox="-6 -6 12 12" aria-hidden="true"><path d="{shape}"/></svg>'
+    return _key(f"s{number % 6}", f'<path d="{SHAPES[number % 6]}"/>')
+
+
+def _key(kind: str, drawing: str) -> str:
+    return f'<svg class="key {kind}" viewBox="-6 -6 12 12" aria-hidden="true">{drawing}</svg>'
 
 
 def _chart(
     series: Mapping[str, Sequence[Point | None]],
-    unit: str,
-    axis: str,
-    *,
-    heights: Mapping[float, str],
-    places: Sequence[tuple[float, str, str]],
+    *axes: Any,
     joined: bool = True,
+    legend: Mapping[str, str] | None = None,
 ) -> str:
-    """An SVG of series with a legend; `heights` label the vertical axis, `places` the horizontal one in two lines."""
+    """Series with a legend; `axes` are those of a frame, and `legend` explains further marks."""
+    keys = {series_key(number): name for number, name in enumerate(series)} | {
+        key: meaning for meaning, key in (legend or {}).items()
+    }
+    items = "".join(f"<li>{key}{escape(name)}</li>" for key, name in keys.items())
+    marks = [mark for number, points in enumerate(series.values()) for mark in _marks(number, points, joined)]
+    return f'<ul class="legend">{items}</ul>{WIDE.draw(marks, *axes)}'
 
-    def x(share: float) -> str:
-        return f"{LEFT + share * (WIDTH - RIGHT - LEFT):.1f}"
 
-    def y(share: float, below: float = 0.0) -> str:
-        return f"{TOP + (1 - share) * (HEIGHT - TOP - BOTTOM) + below:.1f}"
-
-    parts = [
-        f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(share)}" y2="{y(share)}"/>'
-        f'<text class="mark" x="{LEFT - 6}" y="{y(share, 3.5)}">{text}</text>'
-        for share, text in heights.items()
-    ]
-    parts += [
-        f'<text x="{x(share)}" y="{y(0, 17)}">{label}</text>'
-        f'<text class="size" x="{x(share)}" y="{y(0, 31)}">{below}</text>'
-        for share, label, below in places
-    ]
-    parts.append(f'<text class="axis" x="2" y="11">{escape(unit)}</text>')
-    for number, points in enumerate(series.values()):
-        colour = f"s{number % 6}"
-        parts += [
-            f'<line class="path {colour}{" few" * (one.hollow or two.hollow)}"'
-            f' x1="{x(one.x)}" y1="{y(one.y)}" x2="{x(two.x)}" y2="{y(two.y)}"/>'
-            for one, two in pairwise(points)
-            if joined and one is not None and two is not None
-        ]
-        for point in points if len(points) <= MAX_MARKED else ():
-            if point is None:
-                continue
-            bars = ""
-            if point.interval is not None:
-                low, high = map(y, point.interval)
-                bars = f'<path class="interval" d="M{x(point.x)} {low}V{high}m-3 0h6M{x(point.x)} {low}m-3 0h6"/>'
-            parts.append(
-                f'<g class="point {colour}{" few" * point.hollow}"><title>{escape(point.hint)}</title>{bars}'
-                f'<path d="{SHAPES[number % 6]}" transform="translate({x(point.x)} {y(point.y)}) scale(.8)"/></g>'
+def _marks(number: int, points: Sequence[Point | None], joined: bool) -> Iterator[str]:
+    """The lines of a series, then its points above their intervals."""
+    x, y, colour = WIDE.x, WIDE.y, f"s{number % 6}"
+    for one, two in pairwise(points):
+        if joined and one is not None and two is not None:
+            few = " few" * (one.hollow or two.hollow)
+            line = f'x1="{x(one.x)}" y1="{y(one.y)}" x2="{x(two.x)}" y2="{y(two.y)}"'
+            yield f'<line class="path {colour}{few}" {line}/>'
+    for point in points[:: math.ceil(len(points) / MAX_MARKED) or 1]:
+        if point is not None:
+            low, high = map(y, point.interval or (point.y, point.y))
+            yield (
+                f'<g class="point {colour}{" few" * point.hollow}" data-hint="{escape(point.hint)}"'
+                f' transform="translate({x(point.x)} {y(point.y)})"><path class="interval"'
+                f' d="M0 {low - y(point.y):.1f}V{high - y(point.y):.1f}"/><path d="{SHAPES[number % 6]}"/></g>'
             )
-    keys = "".join(f"<li>{series_key(number)}{escape(name)}</li>" for number, name in enumerate(series))
-    legend = f'<ul class="legend">{keys}</ul>' if len(series) > 1 else ""
-    return (
-        f'<div class="scroll"><svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
-        f' aria-label="{escape(unit)} by {escape(axis)}">{"".join(parts)}</svg></div>'
-        f'<p class="across">{escape(axis)}</p>{legend}'
-    )
 
 
 # Points with intervals.
+
+BOOTSTRAP = "95 % bootstrap interval"
 
 
 class Score(NamedTuple):
@@ -137,8 +162,20 @@ def _group(bucket: Mapping[str, Any], unit: str, small: bool, scores: Sequence[S
     return Group(label, bucket[unit], small, shown)
 
 
-def interval_chart(groups: Sequence[Group], names: Sequence[str], unit: str, axis: str, *, joined: bool = True) -> str:
-    """Scores with their intervals over buckets, as a chart and as a table; a score without an interval is left out."""
+def interval_chart(
+    groups: Sequence[Group],
+    names: Sequence[str],
+    unit: str,
+    axis: str,
+    *,
+    bars: str = BOOTSTRAP,
+    few: str = "",
+    joined: bool = True,
+) -> str:
+    """Scores with their intervals over buckets, as a chart and as a table; a score without an interval is left out.
+
+    `bars` and `few` are the meanings of the intervals and of hollow points in the legend.
+    """
     bounds = [bound for group in groups for score in group.scores if score for bound in (score.low, score.high)]
     high = min(math.ceil(max(bounds, default=100.0) / 10) * 10, 100)
     low = max(min(math.floor(min(bounds, default=0.0) / 10) * 10, high - 20), 0)
@@ -160,26 +197,21 @@ def interval_chart(groups: Sequence[Group], names: Sequence[str], unit: str, axi
                 cells.append("too few")
                 continue
             interval = f"{score.low:z.1f}–{score.high:.1f}"
-            hint = f"{group.label}: {score.value:.1f} ({interval}), {group.size:,}"
+            hint = f"{name} {score.value:.1f} ({interval}) at {group.label}"
             ends = (height(score.low), height(score.high))
             series[name].append(Point(middle + offset, height(score.value), ends, group.small, hint))
             cells.append(f'{score.value:.1f}<br><span class="soft">{interval}</span>')
         rows.append(cells)
-    chart = _chart(
-        series,
-        unit,
-        axis,
-        heights={
-            height(x): str(x) for x in range(low, high + 1, 20 if high - low > 50 else 10 if high - low > 30 else 5)
-        },
-        places=[
-            (middle, group.label, f"{group.size:,}" + ": too few" * (not any(group.scores)))
-            for middle, group in zip(middles, groups, strict=True)
-        ],
-        joined=joined,
-    )
-    values = table(["", *(group.label for group in groups)], rows)
-    return f'{chart}<details class="more"><summary>as a table</summary>{values}</details>'
+    legend = {bars: _key("", '<path class="interval" d="M0-6V6"/>')}
+    if few and any(group.small for group in groups):
+        legend[few] = _key("few", f'<path d="{SHAPES[0]}"/>')
+    places = [
+        (middle, group.label, f"{group.size:,}" if any(group.scores) else "too few")
+        for middle, group in zip(middles, groups, strict=True)
+    ]
+    heights = {height(value): f"{value:g}" for value in round_ticks(low, high)}
+    chart = _chart(series, unit, axis, heights, places, joined=joined, legend=legend)
+    return chart + fold("as a table", table(["", *(group.label for group in groups)], rows))
 
 
 # Curves.
@@ -194,12 +226,13 @@ def curve_chart(curves: Mapping[str, Sequence[tuple[float, float]]], unit: str, 
     def height(value: float) -> float:
         return math.log(value / low) / math.log(high / low)
 
+    series = {
+        name: [Point(x / width, height(y), hint=f"{name} {y:.3g} at {x:,.4g}") for x, y in curve]
+        for name, curve in curves.items()
+    }
+    heights = {height(value): f"{value:g}" for value in log_ticks(low, high)}
     return _chart(
-        {name: [Point(x / width, height(y), hint=name) for x, y in curve] for name, curve in curves.items()},
-        unit,
-        axis,
-        heights={height(value): f"{value:g}" for value in log_ticks(low, high)},
-        places=[(value / width, f"{value:,g}", "") for value in round_ticks(0.0, width)],
+        series, unit, axis, heights, [(value / width, f"{value:,g}", "") for value in round_ticks(0.0, width)]
     )
 
 
@@ -216,3 +249,35 @@ def round_ticks(low: float, high: float) -> Iterator[float]:
     power = 10.0 ** math.floor(math.log10(span))
     step = next(step for share in (0.1, 0.2, 0.5, 1, 2) if span / (step := share * power) < MAX_TICKS)
     yield from (step * number for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1))
+
+
+# Histograms.
+
+
+def histogram(
+    shares: Sequence[float],
+    axis: str,
+    *,
+    title: str,
+    highest: float,
+    places: Mapping[float, str],
+    series: int,
+    band: tuple[float, float] | None = None,
+    hints: Sequence[str],
+) -> str:
+    """Bars with their shares of all pairs, from 0 to `highest`; `places` are labels and `band` a shaded range."""
+    width = 1 / len(shares)
+    x, y = SMALL.x, SMALL.y
+    marks = []
+    if band:
+        size = f'width="{x(band[1]) - x(band[0]):.1f}" height="{y(0) - y(1):.1f}"'
+        marks.append(f'<rect class="band s{series}" x="{x(band[0])}" y="{y(1)}" {size}/>')
+    for place, (share, hint) in enumerate(zip(shares, hints, strict=True)):
+        if share:
+            top = min(y(share / highest), y(0) - 0.8)
+            size = f'width="{x(width) - x(0) - 0.8:.1f}" height="{y(0) - top:.1f}"'
+            corner = f'x="{x(place * width) + 0.4:.1f}" y="{top}"'
+            marks.append(f'<rect class="bar s{series}" {corner} {size} data-hint="{escape(hint)}"/>')
+    heights = {value / highest: f"{value:.0%}" for value in round_ticks(0.0, highest)}
+    chart = SMALL.draw(marks, "share of pairs", axis, heights, [(share, label, "") for share, label in places.items()])
+    return f"<figure><figcaption>{escape(title)}</figcaption>{chart}</figure>"

@@ -233,10 +233,10 @@ def series(journal: Iterable[Line], kind: str, name: str) -> Points:
     return list(kept), list(kept.values())
 
 
-def smooth(points: Points) -> Points:
-    """Medians of neighbouring points."""
+def smooth(points: Points, count: int = SMOOTH_POINTS) -> Points:
+    """Medians of neighbouring points; about `count` are left."""
     updates, values = points
-    size = max(1, len(values) // SMOOTH_POINTS)
+    size = max(1, len(values) // count)
     starts = range(0, len(values), size)
     middle = [updates[min(start + size // 2, len(updates) - 1)] for start in starts]
     return middle, [statistics.median(values[start : start + size]) for start in starts]

@@ -1,4 +1,4 @@
-"""Pages: the template, the style sheet and the heat map that all HTML files share."""
+"""Pages: the template, the style sheet and the parts that all HTML files share."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from regard.inspection.attribution import Map
-from regard.inspection.trace import Side
+if TYPE_CHECKING:
+    from regard.inspection.attribution import Map
+    from regard.inspection.trace import Side
 
 SCRIPTS = ("page.js", "heatmap.js")
 """The scripts of every page."""
@@ -18,7 +19,7 @@ SHOWN_SPECIALS = {"<s>": "start", "</s>": "end"}
 
 
 def page(title: str, body: Iterable[str], *, kind: str, about: str = "", scripts: Sequence[str] = SCRIPTS) -> str:
-    """One HTML file that loads nothing from elsewhere, with a heading and these parts; `scripts` run after them."""
+    """One HTML file that loads nothing from elsewhere; the title says what came out, and `scripts` run last."""
     return Template(_file("page.html")).substitute(
         title=escape(title),
         kind=kind,
@@ -39,16 +40,37 @@ def data(values: Any, name: str = "") -> str:
     return f'<script type="application/json"{f" id={name}" if name else ""}>{text}</script>'
 
 
+def link_back(html: str, target: str, text: str) -> str:
+    """A page with a link to another page above its title."""
+    return html.replace('<p class="kind">', f'<p class="kind"><a href="{target}">← {escape(text)}</a> · ', 1)
+
+
 def card(title: str, note: str, *content: str) -> str:
-    """A box with a title, a note and HTML."""
+    """A section with a title, a note and HTML."""
     shown = f"<p>{escape(note)}</p>" if note else ""
     return f'<section class="card"><h2>{escape(title)}</h2>{shown}{"".join(content)}</section>'
 
 
+def text(tag: str, content: str, language: str = "") -> str:
+    """An element with HTML in another language, whose direction the browser finds."""
+    attribute = f' lang="{language}"' if language else ""
+    return f'<{tag} dir="auto"{attribute}>{content}</{tag}>'
+
+
+def command(line: str) -> str:
+    """A command that can be copied."""
+    return f'<div class="command"><code>{escape(line)}</code></div>'
+
+
+def fold(summary: str, content: str) -> str:
+    """Content that is shown when its summary is clicked."""
+    return f'<details class="fold"><summary>{escape(summary)}</summary>{content}</details>'
+
+
 def score_cards(scores: Iterable[Sequence[str]]) -> str:
-    """Boxes side by side, each with a name, a large number and notes below it."""
+    """Sections side by side, each with a name, a large number and notes below it."""
     boxes = [
-        f'<section class="card score"><h2>{escape(name)}</h2><p class="big">{escape(number)}</p>'
+        f'<section class="score"><h2>{escape(name)}</h2><p class="big">{escape(number)}</p>'
         f'<p class="interval">{escape(note)}</p>{"".join(map(signature, signatures))}</section>'
         for name, number, note, *signatures in scores
     ]
@@ -69,9 +91,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], foot: Iterable[Seq
         return f'<tr><th scope="row">{cells[0]}</th>{"".join(f"<td>{cell}</td>" for cell in cells[1:])}</tr>'
 
     top = "".join(f'<th scope="col">{cell}</th>' for cell in head)
+    body, end = ("".join(map(line, part)) for part in (rows, foot))
     return (
-        f'<div class="scroll" tabindex="0"><table class="data"><thead><tr>{top}</tr></thead>'
-        f"<tbody>{''.join(map(line, rows))}</tbody><tfoot>{''.join(map(line, foot))}</tfoot></table></div>"
+        '<div class="scroll" tabindex="0" role="group" aria-label="table"><table class="data">'
+        f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody><tfoot>{end}</tfoot></table></div>"
     )
 
 
@@ -84,18 +107,21 @@ def words(side: Side) -> dict[str, Any]:
     return {"text": side.text, "words": words, "special": [int(special) for special in side.special]}
 
 
+def heatmap(note: str, shown: Map) -> str:
+    """A small heat map with a note below it."""
+    where, values = shown.picture()
+    numbers = [round(value, 3) for value in values.flatten().tolist()]
+    content = data({"rows": words(shown.rows), "columns": words(shown.columns), "values": numbers})
+    return f'<div class="heat">{content}</div><p class="soft">{escape(note)} {where[:1].upper()}{where[1:]}.</p>'
+
+
 def heatmaps(title: str, note: str, maps: Mapping[str, Map | str]) -> str:
     """Small heat maps side by side, each under its name; a model without attention shows what it writes instead."""
     cells = []
     for name, shown in maps.items():
         if isinstance(shown, str):
-            drawing = f'<p class="soft">It has no attention. It writes:</p><p dir="auto">{escape(shown)}</p>'
+            drawing = f'<p class="soft">It has no attention. It writes:</p>{text("p", escape(shown))}'
         else:
-            where, values = shown.picture()
-            numbers = [round(value, 3) for value in values.flatten().tolist()]
-            drawing = '<div class="heat">' + data(
-                {"rows": words(shown.rows), "columns": words(shown.columns), "values": numbers}
-            )
-            drawing += f'</div><p class="soft">{where}</p>'
+            drawing = heatmap("", shown)
         cells.append(f'<div><h3 dir="auto">{escape(name)}</h3>{drawing}</div>')
     return card(title, note, f'<div class="heats">{"".join(cells)}</div>')

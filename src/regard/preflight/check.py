@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,15 +13,25 @@ import numpy as np
 
 from regard.config import TextConfig
 from regard.documents.formats import read_pairs
-from regard.preflight.findings import EXPLAINS, FEW_PAIRS, INCOMPLETE, KINDS, TOO_FEW_PAIRS, Example, Finding
+from regard.preflight.findings import (
+    EXPLAINS,
+    FEW_PAIRS,
+    INCOMPLETE,
+    KINDS,
+    TOO_FEW_PAIRS,
+    Example,
+    Finding,
+    fill_commands,
+)
 from regard.preflight.held_out import NEAR, HeldOut
 from regard.preflight.languages import learn_sides, read_trigrams, third_language
 from regard.preflight.measure import Ratios, Side, code_points
 from regard.preflight.misalignment import AlignmentModel, extract_features, join_spans
 from regard.preflight.report import Report, percent
+from regard.results import counted
 from regard.text import cleaning
 from regard.text.cleaning import Digests, Scripts, digests, normalized, pair_digests
-from regard.text.files import Origin, Pair, UnreadableLine
+from regard.text.files import SUFFIXES, Origin, Pair, UnreadableLine, language_of
 from regard.text.scripts import CONTROL, damage, damaged_part, decomposed, script
 
 CHUNK_SIZE = 8192  # pairs processed together
@@ -75,8 +85,22 @@ def check(
 
     train = pairs("train", (source, target))
     held_out = [None if files is None else pairs(name, files) for name, files in (("valid", valid), ("test", test))]
-    names = languages or ("source", "target")
-    return check_pairs(train, *held_out, names=names, skipped=skipped, unreadable=unreadable)
+    splits = {"train": (source, target), "valid": valid, "test": test}
+    plain = {name: files for name, files in splits.items() if isinstance(files, tuple) and all(map(is_plain, files))}
+    report = check_pairs(
+        train,
+        *held_out,
+        names=languages or ("source", "target"),
+        skipped=skipped,
+        unreadable=unreadable,
+        files={name: (str(one), str(other)) for name, (one, other) in plain.items()},
+    )
+    return replace(report, languages=languages or (language_of(source), language_of(target)))
+
+
+def is_plain(path: str | Path | None) -> bool:
+    """Whether a file can be read by sed and awk."""
+    return path is not None and Path(path).is_file() and Path(path).suffix not in SUFFIXES
 
 
 def check_pairs(
@@ -87,10 +111,12 @@ def check_pairs(
     names: tuple[str, str] = ("source", "target"),
     skipped: Counter[str] | None = None,
     unreadable: Mapping[str, Sequence[UnreadableLine]] | None = None,
+    files: Mapping[str, tuple[str, str]] | None = None,
 ) -> Report:
-    """Check pairs, which are read once; `names` are the names of the two sides.
+    """Check pairs, which are read once; `names` are those of the two sides.
 
-    `unreadable` has the lines of each split that could not be read, after the pairs have been read.
+    `unreadable` has the lines of each split that could not be read, after the pairs have been read. `files` are the
+    plain text files of a split, which commands name.
     """
     held_out = {
         name: list(islice(pairs, MAX_HELD_OUT))
@@ -122,7 +148,8 @@ def check_pairs(
     find_wrong_languages(splits)
     for name in held_out:
         compare(splits["train"], splits[name])
-    findings = [finding for split in splits.values() for finding in split.findings(names)]
+    files = dict.fromkeys(splits, ("SOURCE", "TARGET")) if files is None else files
+    findings = [finding for split in splits.values() for finding in split.findings(names, files)]
     explained = {(kind, finding.split) for finding in findings for kind in EXPLAINS.get(finding.kind, ())}
     findings = [finding for finding in findings if (finding.kind, finding.split) not in explained]
     findings.sort(key=lambda finding: (finding.severity != "unfit", -finding.share))
@@ -262,7 +289,7 @@ class Split:
                     examples = [(pair, note) for pair in same[:MAX_EXAMPLES]]
                     self.tallies["constant-side"] = Tally(share * self.pairs, examples)
 
-    def findings(self, names: tuple[str, str]) -> Iterator[Finding]:
+    def findings(self, names: tuple[str, str], files: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
         """The kinds of problems that are more frequent than in ordinary text."""
         if self.name == "train" and self.pairs < FEW_PAIRS:
             self.tallies["too-few"] = Tally(self.pairs)
@@ -276,13 +303,15 @@ class Split:
             if name == "too-few" and count < TOO_FEW_PAIRS:
                 severity = "unfit"
             complete = len(tally.lines) == count
-            title, fix = kind.title, kind.fix + (INCOMPLETE if not complete and "lines" in kind.fix else "")
+            title, commands = kind.title, kind.commands
+            fix = kind.fix + (INCOMPLETE if not complete and "lines" in kind.fix else "")
             shift, shifted = next(iter(self.shifts.most_common(1)), (0, 0))
             if name == "misaligned" and shift and shifted >= WHOLE_SHIFT * self.pairs:
                 title += f": nearly all targets fit {shift_phrase(shift)}"
-                fix = shift_fix(shift)
+                fix, commands = shift_fix(shift)
             text = {"count": f"{count:,}", "share": percent(share), "split": self.name, "near": f"{NEAR:.0%}"}
             text |= {"source": names[0], "target": names[1], "named": f"{len(tally.lines):,}"}
+            text |= {"lines": counted(count, "line"), "pairs": counted(count, "pair")}
             lines: dict[str, list[int]] = {}
             for origin in sorted(tally.lines):
                 lines.setdefault(str(origin.path), []).append(origin.line)
@@ -301,6 +330,11 @@ class Split:
                 ),
                 lines=lines,
                 lines_complete=complete,
+                commands=tuple(
+                    fill_commands(
+                        commands, files, sorted(origin.line for origin in tally.lines), kind=name, split=self.name
+                    )
+                ),
             )
 
     def statistics(self) -> dict[str, object]:
@@ -396,13 +430,13 @@ def shift_phrase(shift: int) -> str:
     return f"{abs(shift)} line{'s' * (abs(shift) > 1)} {'later' if shift > 0 else 'earlier'}"
 
 
-def shift_fix(shift: int) -> str:
-    """How to undo the shift of a whole file."""
+def shift_fix(shift: int) -> tuple[str, tuple[str, ...]]:
+    """How to undo the shift of a whole file, and the commands for it."""
     early, late = ("TARGET", "SOURCE") if shift > 0 else ("SOURCE", "TARGET")
     lines = f"{abs(shift)} line{'s' * (abs(shift) > 1)}"
-    return (
-        f"Delete the first {lines} of {early} (`tail -n +{abs(shift) + 1} {early} > {early}.mended`) and the last "
-        f"{lines} of {late} (`head -n -{abs(shift)} {late} > {late}.mended`), then check again."
+    return f"Delete the first {lines} of one side and the last {lines} of the other, then check again.", (
+        f"tail -n +{abs(shift) + 1} {early} > {early}.mended",
+        f"head -n -{abs(shift)} {late} > {late}.mended",
     )
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal, NamedTuple
 
 Severity = Literal["care", "unfit"]
@@ -34,6 +38,8 @@ class Finding:
     """Line numbers by file of the affected pairs, up to a limit."""
     lines_complete: bool = True
     """Whether `lines` has all of them."""
+    commands: tuple[str, ...] = ()
+    """Shell commands that fix it, with the names of the files."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,8 @@ class Kind:
     care: float
     unfit: float = 2.0  # never
     min_count: int = 3  # one odd line is no finding
+    commands: tuple[str, ...] = ()
+    """Shell commands for the fix; SOURCE and TARGET stand for the files of the split, FILE for one after the other."""
 
     def severity(self, count: int, share: float) -> Severity | None:
         """The severity for this many pairs; None if ordinary text has as many."""
@@ -54,19 +62,26 @@ class Kind:
         return "unfit" if share >= self.unfit else "care"
 
 
-DROP = (
-    "Leave these lines out on both sides: `regard check ... --json` names them (`lines`). With their numbers in LINES: "
-    "`awk 'NR==FNR {{bad[$1]; next}} !(FNR in bad)' LINES FILE > FILE.clean`, once for each side."
-)
+DROP = "Leave these lines out on both sides. "
 AUTOMATIC = "`regard train` leaves them out and reports how many (`text.cleaning`). "
-HOLD_OUT = (
-    "Let `regard train SOURCE TARGET --out FOLDER` hold out a leak-free part (no `--valid`), or remove these pairs "
-    "from {split}: `regard check ... --json` names their lines."
+HOLD_OUT = "Let `regard train` hold out a leak-free part (no `--valid`), or leave these lines out of {split}. "
+REPAIR = "Take the original text again, in its true encoding. If only the damaged file is left, repair it. "
+TO_DROP = "sed 'LINES' FILE > FILE.clean"
+TO_LIST = (
+    'regard check ALL --json | python -c "import json, sys; print(*(line for x in json.load(sys.stdin)'
+    "['findings'] if (x['kind'], x['split']) == ('KIND', 'SPLIT') for lines in x['lines'].values() for line in lines),"
+    " sep='\\n')\" > KIND.lines"
 )
-REPAIR = (
-    '`python -c "import sys; from regard.text.scripts import repair; '
-    'sys.stdout.writelines(repair(line.rstrip(chr(10))) + chr(10) for line in sys.stdin)" < FILE > FILE.mended`.'
+TO_DROP_MANY = "awk 'NR==FNR {bad[$1]; next} !(FNR in bad)' KIND.lines FILE > FILE.clean"
+TO_REPAIR = (
+    'python -c "import sys; from regard.text.scripts import repair; '
+    'sys.stdout.writelines(repair(line.rstrip(chr(10))) + chr(10) for line in sys.stdin)" < FILE > FILE.mended'
 )
+TO_NORMALISE = (
+    "python -c \"import sys, unicodedata; sys.stdout.writelines(unicodedata.normalize('NFC', line) for line in "
+    'sys.stdin)" < FILE > FILE.nfc'
+)
+MAX_RANGES = 20  # of lines in one command
 INCOMPLETE = (
     " `lines` names {named} of the {count} (`lines_complete` is false): fix these and check again, until none is left."
 )
@@ -78,6 +93,7 @@ KINDS = {
         "{count} pairs of {split} are also in train",
         "{share} of {split} can be memorised in training, so scores on it are too high.",
         HOLD_OUT,
+        commands=(TO_DROP,),
         care=0.005,  # Multi30k: 0.1 % by chance
         unfit=0.1,  # a tenth of the set decides a score
     ),
@@ -85,6 +101,7 @@ KINDS = {
         "{count} {source} lines of {split} are also in train, with another translation",
         "The model has seen a translation of {share} of the {split} sources; scores on them are too high.",
         HOLD_OUT,
+        commands=(TO_DROP,),
         care=0.02,  # short everyday sentences meet by chance: up to 0.1 % measured
         unfit=0.5,
     ),
@@ -92,6 +109,7 @@ KINDS = {
         "{count} {target} lines of {split} are also in train, for another source",
         "The model has learned to write {share} of the {split} targets word for word.",
         HOLD_OUT,
+        commands=(TO_DROP,),
         care=0.02,
         unfit=0.5,
     ),
@@ -100,12 +118,14 @@ KINDS = {
         "{share} of {split} differs from a train pair by a word or a comma (both sides share {near} of their character "
         "4-grams), so scores on it are too high.",
         HOLD_OUT,
+        commands=(TO_DROP,),
         care=0.04,  # Tatoeba's everyday sentences: 2 %
     ),
     "duplicates": Kind(
         "{count} pairs of {split} are duplicates",
         "{share} of the pairs repeat an earlier one: the model sees them more often than the rest and overfits them.",
-        AUTOMATIC + "To make the files smaller: `paste SOURCE TARGET | awk '!seen[$0]++' > unique.tsv`.",
+        AUTOMATIC + "This makes the files smaller:",
+        commands=("paste SOURCE TARGET | awk '!seen[$0]++' > unique.tsv",),
         care=0.03,  # a few greetings and headings repeat in any text
         unfit=0.8,  # hardly anything is left to learn from
     ),
@@ -113,6 +133,7 @@ KINDS = {
         "{count} pairs of {split} have an unusual length ratio",
         "In {share} of the pairs one side is far too long for the other: cut off, padded, or not a translation.",
         "`regard train` leaves the worst out (`text.max_length_ratio`). " + DROP,
+        commands=(TO_DROP,),
         care=0.01,  # free translations: up to 0.4 % in Hansards
         unfit=0.3,
     ),
@@ -146,14 +167,16 @@ KINDS = {
         "{count} pairs of {split} are written in another script than train",
         "{share} of the pairs have a side whose letters do not belong to its language.",
         AUTOMATIC + DROP,
+        commands=(TO_DROP,),
         care=0.003,
         unfit=0.3,
     ),
     "unreadable": Kind(
-        "{count} lines of {split} cannot be read",
+        "{lines} of {split} cannot be read",
         "`regard train` stops at the first of them.",
         "Convert the file to UTF-8; the encoding named with a line is a guess: `iconv -f ENCODING -t UTF-8 FILE > "
-        "FILE.utf8`. A few odd lines can be left out instead. " + DROP,
+        "FILE.utf8`. A few odd lines can be left out on both sides instead.",
+        commands=(TO_DROP,),
         care=0.0,
         unfit=0.0,
         min_count=1,
@@ -161,8 +184,8 @@ KINDS = {
     "mojibake": Kind(
         "{count} pairs of {split} were read in the wrong encoding",
         "In {share} of the pairs UTF-8 was read as Latin-1 (Ã© for é): the model learns to write this.",
-        "Read the original again as UTF-8 (a second `iconv` from Windows-1252 would do the damage again). If only the "
-        "damaged file is left: " + REPAIR,
+        REPAIR + "A second `iconv` from Windows-1252 would do the damage again.",
+        commands=(TO_REPAIR,),
         care=0.001,
         unfit=0.1,
     ),
@@ -170,43 +193,46 @@ KINDS = {
         "{count} pairs of {split} have decomposed accents",
         "In {share} of the pairs a side is in Unicode form NFD (e and ´ for é). It looks the same, but the model sees "
         "other words, and users type NFC.",
-        'Write both files in NFC: `uconv -x any-nfc FILE > FILE.nfc`, or without it `python -c "import sys, '
-        "unicodedata; sys.stdout.writelines(unicodedata.normalize('NFC', line) for line in sys.stdin)\" < FILE > "
-        "FILE.nfc`.",
+        "Write both files in Unicode form NFC, with `uconv -x any-nfc` or without it:",
+        commands=(TO_NORMALISE,),
         care=0.005,
     ),
     "control-characters": Kind(
         "{count} pairs of {split} have control or replacement characters",
         "{share} of the pairs have characters that no sentence has: controls, private use, or U+FFFD for a lost one.",
-        AUTOMATIC + "Read the original again in its true encoding (`iconv -f WINDOWS-1252 -t UTF-8 FILE`). If only the "
-        "damaged file is left: " + REPAIR,
+        AUTOMATIC + REPAIR,
+        commands=(TO_REPAIR,),
         care=0.001,
         unfit=0.1,
     ),
     "double-escapes": Kind(
         "{count} pairs of {split} were escaped twice",
         "In {share} of the pairs characters are written as `&amp;#39;`, `\\u00e9` or `%C3%A9`; the model learns this.",
-        "Undo the escapes: " + REPAIR,
+        "Undo the escapes:",
+        commands=(TO_REPAIR,),
         care=0.001,
         unfit=0.3,
     ),
     "escapes": Kind(
         "{count} pairs of {split} have escaped characters such as &apos;",
         "{share} of the pairs were escaped by a tokenizer or a web page; what users type is not.",
-        "Take the untokenised text if there is one, else undo the escapes on both sides: " + REPAIR,
+        "Take the untokenised text if there is one, else undo the escapes on both sides:",
+        commands=(TO_REPAIR,),
         care=0.005,
     ),
     "swapped": Kind(
         "{count} pairs of {split} have source and target swapped",
         "In {share} of the pairs the {source} side reads like {target} and the other way round.",
-        "Swap the sides of these lines back, or leave them out. " + DROP,
+        "Swap the sides of these lines back, or leave them out on both sides.",
+        commands=(TO_DROP,),
         care=0.003,
         unfit=0.2,
     ),
     "swapped-split": Kind(
         "{split} has its files in the wrong order",
         "The first file of {split} is in the language of train's second: scores on it mean nothing.",
-        "Name the files of {split} in the other order: `--{split} TARGET SOURCE`.",
+        "Name the files of {split} in the other order:",
+        commands=("--SPLIT TARGET SOURCE",),
         care=0.0,
         unfit=0.0,
     ),
@@ -215,6 +241,7 @@ KINDS = {
         "In {share} of the pairs a side reads like the other side's language, or like neither: perhaps it was not "
         "translated.",
         DROP,
+        commands=(TO_DROP,),
         care=0.01,  # names and quotations: up to 0.5 % in Hansards
         unfit=0.3,
     ),
@@ -228,8 +255,9 @@ KINDS = {
     "misaligned": Kind(
         "{count} lines of {split} stand beside the wrong translation",
         "In {share} of {split} line N of one side does not belong to line N of the other: a line was lost or added.",
-        "Where a span begins, insert the missing line or delete the extra one (`sed -i 'Nd' FILE`) and check again. "
-        "Where no shift fits, delete the span from both files: `sed -i 'FIRST,LASTd' SOURCE TARGET`.",
+        "Where a span begins, insert the missing line or delete the extra one, and check again. Where no shift fits, "
+        "leave the lines of the span out on both sides.",
+        commands=("paste SOURCE TARGET | sed -n 'AROUND'", TO_DROP),
         care=0.0,
         unfit=0.1,
         min_count=24,
@@ -253,9 +281,10 @@ KINDS = {
         min_count=10,
     ),
     "too-few": Kind(
-        "only {count} pairs to train on",
+        "only {pairs} to train on",
         "A translator learns words it has seen several times; so few pairs can only be memorised.",
-        "Add pairs: `regard data list` names public corpora.",
+        "Add pairs. Public corpora are listed by:",
+        commands=("regard data list",),
         care=0.0,
         min_count=0,
     ),
@@ -270,3 +299,33 @@ EXPLAINS = {
     "wrong-script": ("unseen-characters",),
     "empty": ("length-ratio",),
 }
+
+
+def fill_commands(
+    commands: Sequence[str], files: Mapping[str, tuple[str, str]], lines: Sequence[int], *, kind: str, split: str
+) -> Iterator[str]:
+    """Commands with the names of the files and the line numbers; one for FILE is repeated for both files.
+
+    `files` are the two files of every split; without them, there are no commands.
+    """
+    if split not in files:
+        return
+    ranges = list(_ranges(lines))
+    if len(ranges) > MAX_RANGES:
+        commands = [part for x in commands for part in ((TO_LIST, TO_DROP_MANY) if x == TO_DROP else (x,))]
+    quoted = {name: [shlex.quote(file) for file in pair] for name, pair in files.items()}
+    splits = " ".join(" ".join([f"--{name}"] * (name != "train") + pair) for name, pair in quoted.items())
+    around = f"{max(lines[0] - 2, 1)},{lines[0] + 3}p" if lines else ""
+    words = {"LINES": ";".join(f"{part}d" for part in ranges), "AROUND": around, "KIND": kind, "SPLIT": split}
+    words |= {"SOURCE": quoted[split][0], "TARGET": quoted[split][1], "ALL": splits}
+    for command in commands:
+        for file in quoted[split] if "FILE" in command else [""]:
+            values = {**words, "FILE": file}
+            yield re.sub(r"\b[A-Z]+\b", lambda match: values.get(match[0], match[0]), command)  # noqa: B023
+
+
+def _ranges(lines: Sequence[int]) -> Iterator[str]:
+    """Line numbers as ranges: 3, 7 to 9 are `3` and `7,9`."""
+    for _, run in groupby(enumerate(sorted(lines)), lambda entry: entry[1] - entry[0]):
+        numbers = [line for _, line in run]
+        yield f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]},{numbers[-1]}"

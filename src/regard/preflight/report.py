@@ -8,10 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
-from importlib.resources import files
 from math import log
 from pathlib import Path
-from string import Template
 from typing import Any, Literal
 
 import numpy as np
@@ -19,8 +17,10 @@ from numpy.typing import NDArray
 
 from regard import results
 from regard.folders import write_file
-from regard.preflight.findings import Finding
+from regard.inspection import charts, pages
+from regard.preflight.findings import Example, Finding
 from regard.preflight.measure import RATIO_STEP
+from regard.results import counted
 
 VERDICTS = {
     "fit": ("Fit to train on", "It has no more problems than ordinary, well-kept text."),
@@ -38,7 +38,7 @@ STATISTICS = {  # of a side, and their names in the table
     "longest": "longest",
 }
 MAX_BARS = 40  # of a histogram of lengths
-WIDTH, HEIGHT = 320, 120  # of a chart, in its own units
+RATIO_REACH = 32.5  # steps of the length ratio from the middle of its axis to an end: from 1/5 to 5
 CODE = re.compile(r"`([^`]+)`")
 
 
@@ -52,6 +52,13 @@ class Report(results.Report):
     names: tuple[str, str]
     skipped: Counter[str] = field(default_factory=Counter)
     """Skipped entries of the files by reason."""
+    languages: tuple[str, str] = ("", "")
+    """The language codes of the two sides; empty if unknown."""
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """The names of the two sides: their languages, if both are known."""
+        return self.languages if all(self.languages) else self.names
 
     def tables(self) -> list[results.Table]:
         """The findings, and the statistics of each side of each split."""
@@ -60,7 +67,7 @@ class Report(results.Report):
         sides = {
             f"{split} {name}": {**numbers, **numbers[side], **numbers[side]["lengths"]}
             for split, numbers in self.statistics.items()
-            for side, name in zip(("source", "target"), self.names, strict=True)
+            for side, name in zip(("source", "target"), self.sides, strict=True)
         }
         rows = [(label, *(f"{side[key]:,}" for side in sides.values())) for key, label in STATISTICS.items()]
         return [
@@ -96,7 +103,8 @@ class Report(results.Report):
                     )
                 )
                 lines += [_indented(example.note, 11)] if example.note else []
-            parts.append("\n".join([*lines, _indented("Fix: " + CODE.sub(r"\1", finding.fix))]))
+            lines.append(_indented("Fix: " + CODE.sub(r"\1", finding.fix)))
+            parts.append("\n".join([*lines, *(f"         {command}" for command in finding.commands)]))
         return "\n\n".join([*parts, str(self.tables()[1])])
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
@@ -105,20 +113,36 @@ class Report(results.Report):
 
     def to_html(self) -> str:
         """The report as one HTML page, with its styles and charts inside."""
-        template = Template((files("regard.preflight") / "page" / "report.html").read_text(encoding="utf-8"))
-        title, meaning = VERDICTS[self.verdict]
-        pairs = ", ".join(f"{numbers['pairs']:,} pairs in {split}" for split, numbers in self.statistics.items())
-        return template.substitute(
-            verdict=self.verdict,
-            title=escape(title),
-            meaning=escape(meaning),
-            corpus=escape(f"{self.names[0]} – {self.names[1]}: {pairs}"),
-            findings="\n".join(map(_finding_html, self.findings))
-            or '<p class="calm">No findings. Leakage, duplicates, lengths, scripts, encodings, languages and alignment '
-            "were checked.</p>",
-            charts="\n".join(_split_html(self, split) for split in self.statistics),
-            table=self.tables()[1].to_html(),
+        pairs = ", ".join(
+            f"{counted(numbers['pairs'], 'pair')} in {split}" for split, numbers in self.statistics.items()
         )
+        about = " ".join(
+            [*(f"{part.rstrip('.')}." for part in VERDICTS[self.verdict]), f"{' – '.join(self.sides)}: {pairs}."]
+        )
+        index = "".join(
+            f'<li>{_badge(finding)} <a href="#{_anchor(finding)}">{escape(finding.title)}</a></li>'
+            for finding in self.findings
+        )
+        checked = "Leakage, duplicates, lengths, scripts, encodings, languages and alignment were checked."
+        statistics = self.tables()[1]
+        parts = [
+            pages.card("Findings", "" if index else checked, f'<ul class="index">{index}</ul>' * bool(index)),
+            *(_finding_html(finding, self.languages) for finding in self.findings),
+            _lengths(self),
+            pages.card(
+                "Statistics",
+                "",
+                pages.table(list(map(escape, statistics.columns)), [list(map(escape, row)) for row in statistics.rows]),
+            ),
+        ]
+        return pages.page(headline(self.findings), parts, kind="data check", about=about, scripts=("page.js",))
+
+
+def headline(findings: Sequence[Finding]) -> str:
+    """The number of blocking problems and of warnings."""
+    severities = Counter(finding.severity for finding in findings)
+    numbers = [(severities["unfit"], "blocking problem"), (severities["care"], "warning")]
+    return ", ".join(counted(number, noun) for number, noun in numbers if number) or "No problems found"
 
 
 def percent(share: float) -> str:
@@ -135,27 +159,39 @@ def _indented(text: str, columns: int = 7) -> str:
 # The HTML page
 
 
-def _finding_html(finding: Finding) -> str:
-    """A finding with its share of the split as a bar; the browser chooses the direction of each text."""
-    examples = "".join(
-        f'<li><p class="where">{escape(example.where)}</p><div class="pair"><p dir="auto">{escape(example.source)}</p>'
-        f'<p dir="auto">{escape(example.target)}</p></div>'
-        + (f'<p class="note" dir="auto">{escape(example.note)}</p>' if example.note else "")
-        + "</li>"
-        for example in finding.examples
-    )
+def _badge(finding: Finding) -> str:
+    return f'<span class="badge {finding.severity}">{"blocking" if finding.severity == "unfit" else "warning"}</span>'
+
+
+def _anchor(finding: Finding) -> str:
+    return f"{finding.kind}-{finding.split}"
+
+
+def _finding_html(finding: Finding, languages: tuple[str, str]) -> str:
+    """A finding with its share of the split as a bar, examples, and commands to fix it."""
     share = min(finding.share, 1.0)
-    label = escape(f"{percent(share)} of {finding.split}")
-    meter = (
-        f'<div class="meter" role="img" aria-label="{label}"><i style="width:{max(share * 100, 0.6):.1f}%"></i>'
-        f"<span>{label}</span></div>"
+    bar = f'<i style="--share:{max(share * 100, 0.6):.1f}%"></i>'
+    meter = f'<div class="meter">{bar}{escape(f"{percent(share)} of {finding.split}")}</div>'
+    examples = "".join(_example_html(example, languages) for example in finding.examples)
+    return "".join(
+        [
+            f'<section class="card finding {finding.severity}" id="{_anchor(finding)}">',
+            f"<h2>{_badge(finding)}{escape(finding.title)}</h2>",
+            "" if finding.kind == "too-few" else meter,
+            f"<p>{_prose_html(finding.explanation)}</p>",
+            f'<ol class="examples" aria-label="Examples">{examples}</ol>' if examples else "",
+            f"<p><strong>Fix.</strong> {_prose_html(finding.fix)}</p>",
+            *map(pages.command, finding.commands),
+            "</section>",
+        ]
     )
-    return f"""<article class="finding {finding.severity}">
-<h3><span class="badge">{escape(finding.severity)}</span> {escape(finding.title)}</h3>
-{"" if finding.kind == "too-few" else meter}<p>{_prose_html(finding.explanation)}</p>
-{f'<ol class="examples" aria-label="Examples">{examples}</ol>' if examples else ""}
-<p class="fix"><strong>Fix.</strong> {_prose_html(finding.fix)}</p>
-</article>"""
+
+
+def _example_html(example: Example, languages: tuple[str, str]) -> str:
+    texts = zip((example.source, example.target), languages, strict=True)
+    sides = "".join(pages.text("p", escape(text), language) for text, language in texts)
+    note = f'<p class="note" dir="auto">{escape(example.note)}</p>' if example.note else ""
+    return f'<li><p class="place">{escape(example.where)}</p><div class="sides">{sides}</div>{note}</li>'
 
 
 def _prose_html(text: str) -> str:
@@ -163,82 +199,79 @@ def _prose_html(text: str) -> str:
     return CODE.sub(r"<code>\1</code>", escape(text, quote=False))
 
 
-def _split_html(report: Report, split: str) -> str:
-    """The lengths of both sides of a split, the length ratio and the scripts."""
-    numbers = report.statistics[split]
-    charts, scripts = [], []
-    for side, name in zip(("source", "target"), report.names, strict=True):
-        lengths, counts = numbers[side]["lengths"], numbers[side]["scripts"]
-        longest = max(8, *(int(other[side]["lengths"]["most"]) * 2 for other in report.statistics.values()))
-        width = -(-longest // MAX_BARS)
-        step = next(step for step in (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000) if longest / step <= 6)
-        charts.append(
-            _chart_svg(
-                np.arange(len(lengths["histogram"])),
-                lengths["histogram"],
-                (0, -(-longest // width) * width, -(-longest // width)),
-                {length: str(length) for length in range(0, longest + 1, step)},
-                label=f"Length of {name} in {split}: median {lengths['median']} {lengths['unit']}",
-                title=f"{name}: {lengths['unit']} per line",
-                kind=side,
+def _lengths(report: Report) -> str:
+    """The lengths of both sides of every split, the length ratio and the scripts; equal units share one scale."""
+    sides = [
+        (split, number, name, numbers[side]["lengths"])
+        for split, numbers in report.statistics.items()
+        for number, (side, name) in enumerate(zip(("source", "target"), report.sides, strict=True))
+    ]
+    longest = Counter[str]()
+    for _, _, _, lengths in sides:
+        longest[lengths["unit"]] = max(longest[lengths["unit"]], 8, 2 * int(lengths["most"]))
+    ratio_axis = (-RATIO_REACH * RATIO_STEP, RATIO_REACH * RATIO_STEP, int(2 * RATIO_REACH))
+    counts, ratios = [], {}
+    for _, _, _, lengths in sides:
+        width = -(-longest[lengths["unit"]] // MAX_BARS)
+        bars = -(-longest[lengths["unit"]] // width)
+        counts.append(_shares(np.arange(len(lengths["histogram"])), lengths["histogram"], (0, bars * width, bars)))
+    for split, numbers in report.statistics.items():
+        edges = np.log(numbers["ratio"]["edges"])
+        ratios[split] = _shares((edges[:-1] + edges[1:]) / 2, numbers["ratio"]["histogram"], ratio_axis)
+    highest = max(map(max, counts))
+    drawings: dict[str, list[str]] = {split: [] for split in report.statistics}
+    for (split, number, name, lengths), shares in zip(sides, counts, strict=True):
+        last = longest[lengths["unit"]]
+        width = -(-last // len(shares))
+        drawings[split].append(
+            charts.histogram(
+                shares,
+                f"length in {lengths['unit']}; median length {lengths['median']}",
+                title=name,
+                highest=highest or 1.0,
+                places={value / (width * len(shares)): f"{value:g}" for value in charts.round_ticks(0, last)},
+                series=number,
+                hints=[f"{bar * width}–{bar * width + width - 1}: {share:.1%}" for bar, share in enumerate(shares)],
             )
         )
-        shares = [f"{script} {percent(count / max(sum(counts.values()), 1))}" for script, count in counts.items()]
-        scripts.append(f'<p class="scripts">Scripts of {escape(name)}: {escape(", ".join(shares[:6]))}</p>')
-    ratio = numbers["ratio"]
-    edges = np.log(ratio["edges"])
-    charts.append(
-        _chart_svg(
-            (edges[:-1] + edges[1:]) / 2,
-            ratio["histogram"],
-            (-32.5 * RATIO_STEP, 32.5 * RATIO_STEP, 65),  # from 1/5 to 5
-            {log(value): name for value, name in ((0.25, "¼"), (0.5, "½"), (1, "1"), (2, "2"), (4, "4"))},
-            label=f"Length ratio of target to source in {split}: median {ratio['median']}",
-            title="target length / source length",
-            kind="ratio",
-            usual=(log(ratio["low"]), log(ratio["high"])),
+    ticks = {_ratio_place(value): name for value, name in ((0.25, "¼"), (0.5, "½"), (1, "1"), (2, "2"), (4, "4"))}
+    for split, shares in ratios.items():
+        ratio = report.statistics[split]["ratio"]
+        drawings[split].append(
+            charts.histogram(
+                shares,
+                f"length ratio; median {ratio['median']}; shaded: the usual range",
+                title=f"{report.sides[1]} / {report.sides[0]}",
+                highest=max(map(max, ratios.values())) or 1.0,
+                places=ticks,
+                series=2,
+                band=(_ratio_place(ratio["low"]), _ratio_place(ratio["high"])),
+                hints=[f"{share:.1%}" for share in shares],
+            )
         )
+    content = "".join(
+        f'<h3>{escape(split)}</h3><div class="charts">{"".join(drawn)}</div>{_scripts(report, split)}'
+        for split, drawn in drawings.items()
     )
-    return (
-        f'<article class="split"><h3>{escape(split)}</h3><div class="charts">{"".join(charts)}</div>'
-        f'<div class="pairs">{"".join(scripts)}</div></article>'
-    )
+    return pages.card("Lengths", "All splits share one scale; the last bar holds everything longer.", content)
 
 
-def _chart_svg(
-    values: NDArray[Any],
-    counts: list[int],
-    axis: tuple[float, float, int],
-    ticks: dict[float, str],
-    *,
-    label: str,
-    title: str,
-    kind: str,
-    usual: tuple[float, float] | None = None,
-) -> str:
-    """A histogram as SVG on an axis (first, last, bars); values beyond it fall into the outer bars.
-
-    `usual` is the shaded range; `label` is the text alternative.
-    """
+def _shares(values: NDArray[Any], counts: list[int], axis: tuple[float, float, int]) -> list[float]:
+    """The share of each bar on an axis (first, last, bars); values beyond it fall into the outer bars."""
     first, last, number = axis
     bars, _ = np.histogram(np.clip(values, first, last), number, (first, last), weights=counts)
-    width, floor = WIDTH / number, HEIGHT - 18
+    return list((bars / max(bars.sum(), 1)).tolist())
 
-    def x(value: float) -> float:
-        return min(max((value - first) / (last - first), 0.0), 1.0) * WIDTH
 
-    shapes = []
-    if usual:
-        band = x(usual[1]) - x(usual[0])
-        shapes.append(f'<rect class="band" x="{x(usual[0]):.1f}" y="0" width="{band:.1f}" height="{floor}"/>')
-    for i in np.flatnonzero(bars).tolist():
-        height = max(bars[i] / bars.max() * (floor - 6), 0.8)
-        x_and_width = f'x="{i * width + 0.4:.1f}" width="{width - 0.8:.1f}"'
-        shapes.append(f'<rect {x_and_width} y="{floor - height:.1f}" height="{height:.1f}"/>')
-    shapes.append(f'<line x1="0" x2="{WIDTH}" y1="{floor}" y2="{floor}"/>')
-    for value, name in ticks.items():
-        shapes.append(f'<text x="{min(max(x(value), 4), WIDTH - 8):.1f}" y="{HEIGHT - 4}">{escape(name)}</text>')
-    return (
-        f'<figure><figcaption>{escape(title)}</figcaption><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'class="{kind}" aria-label="{escape(label)}">{"".join(shapes)}</svg></figure>'
-    )
+def _ratio_place(ratio: float) -> float:
+    """The place of a length ratio on its axis, which is logarithmic, as a share of it."""
+    return float(min(max(log(ratio) / (2 * RATIO_REACH * RATIO_STEP) + 0.5, 0.0), 1.0))
+
+
+def _scripts(report: Report, split: str) -> str:
+    texts = []
+    for side, name in zip(("source", "target"), report.sides, strict=True):
+        counts = report.statistics[split][side]["scripts"]
+        shares = [f"{script} {percent(count / max(sum(counts.values()), 1))}" for script, count in counts.items()]
+        texts.append(f"Scripts of {name}: {', '.join(shares[:6])}.")
+    return f'<p class="soft">{escape(" ".join(texts))}</p>'

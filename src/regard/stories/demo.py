@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -14,29 +15,36 @@ from regard import folders
 from regard.corpora import catalog
 from regard.counting import count
 from regard.evaluation.evaluate import Evaluation, evaluate
-from regard.evaluation.pages import Output, Row, by_length
-from regard.evaluation.pages import page as report_page
-from regard.inspection import charts, pages
+from regard.evaluation.pages import by_length, marked_words
+from regard.inspection import charts, inspector, pages
 from regard.inspection.attribution import attention
 from regard.inspection.drawing import series, smooth
+from regard.inspection.trace import Trace
 from regard.models.folder import MODEL
+from regard.results import counted
 from regard.training import journal
 from regard.training.checkpoint import PROGRESS, latest_checkpoint
 from regard.training.clock import format_duration
 from regard.training.events import Observer, Say
 from regard.training.train import train
-from regard.translation.explain import Explanation, explain
+from regard.translation.explain import explain
 from regard.translation.loading import load
 
 RECIPE = "builtin-transformer"
 SIZES = {"train": 50_000, "valid": 300, "test": 500}
-SENTENCES = (
-    "The agreement on the European Economic Area was signed in August 1992.",  # from Bahdanau et al. (2015)
-    "The small green house is near the old river.",
-    "Sophie's old uncle will not sell the small white horses.",
-)
+SENTENCES = {  # with their references
+    # from Bahdanau et al. (2015)
+    "The agreement on the European Economic Area was signed in August 1992.": (
+        "L'accord sur la zone économique européenne a été signé en août 1992."
+    ),
+    "The small green house is near the old river.": "La petite maison verte est près de la vieille rivière.",
+    "Sophie's old uncle will not sell the small white horses.": (
+        "Le vieil oncle de Sophie ne vendra pas les petits chevaux blancs."
+    ),
+}
 PAGES = ("index.html", "evaluation.html", *(f"sentence-{number}.html" for number in range(1, 1 + len(SENTENCES))))
 FACTS = "demo.json"
+SMOOTH_POINTS = 30  # of the training curve
 
 
 def run(out: Path, *, updates: int | None, device: str, say: Say, observe: Observer) -> dict[str, Any]:
@@ -59,7 +67,8 @@ def run(out: Path, *, updates: int | None, device: str, say: Say, observe: Obser
         return results
     training_seconds, training_end = _training_seconds(model), time.perf_counter()
     say("3  score it on sentences it has not seen")
-    scores = evaluate(model, source=data / "test.en", reference=data / "test.fr", device=device)
+    source, reference, text = data / "test.en", data / "test.fr", data / "train.fr"
+    scores = evaluate(model, source=source, reference=reference, train=text, device=device)
     assert isinstance(scores, Evaluation)
     scores.save(out / "evaluation.html", force=True)
     say("4  explain three sentences by its attention")
@@ -77,11 +86,15 @@ def run(out: Path, *, updates: int | None, device: str, say: Say, observe: Obser
         "training_seconds": training_seconds,
         "seconds": max(time.perf_counter() - start, training_seconds + time.perf_counter() - training_end),
         "translations": [
-            {"source": source, "text": explanation.trace.target.text}
-            for source, explanation in zip(SENTENCES, explanations, strict=True)
+            {"source": source, "text": explanation.trace.target.text, "reference": reference}
+            for (source, reference), explanation in zip(SENTENCES.items(), explanations, strict=True)
         ],
     }
-    page = _page(results, scores.to_dict(), explanations, journal.read(model / journal.FILE))
+    for name in PAGES[1:]:
+        linked = pages.link_back((out / name).read_text(encoding="utf-8"), "index.html", "the demo")
+        folders.write_file(out / name, linked, force=True)
+    traces = [explanation.trace for explanation in explanations]
+    page = _page(results, scores.to_dict(), traces, journal.read(model / journal.FILE), out)
     folders.write_file(out / "index.html", page, force=True)
     folders.write_file(out / FACTS, json.dumps(results, indent=2, ensure_ascii=False) + "\n", force=True)
     return results
@@ -108,46 +121,78 @@ def _saved_results(out: Path) -> dict[str, Any] | None:
 # The page
 
 
+def headline(results: Mapping[str, Any]) -> str:
+    """The score, and the time it took to train for it."""
+    minutes = format_duration(results["training_seconds"])
+    return f"BLEU {results['bleu']['score']:.1f} on new sentences after {minutes} of training"
+
+
 def _page(
     results: Mapping[str, Any],
     scores: Mapping[str, Any],
-    explanations: Sequence[Explanation],
+    traces: Sequence[Trace],
     entries: Sequence[dict[str, Any]],
+    out: Path,
 ) -> str:
-    bleu, traces = results["bleu"], [explanation.trace for explanation in explanations]
-    rows = [
-        Row(number, "shown", source, [], [Output("translation", trace.target.text, {}, trace=trace)])
-        for number, (source, trace) in enumerate(zip(SENTENCES, traces, strict=True), 1)
-    ]
-    interval = f"95 % interval {bleu['low']:.1f} to {bleu['high']:.1f}, {results['sentences']:,} unseen sentences"
-    size = f"{results['parameters']:,} parameters, from random weights"
-    evaluation = ("Evaluation", "scores with intervals, by length and word frequency, and fifty sentences")
-    texts = [evaluation, *((sentence, "every layer and head") for sentence in SENTENCES)]
-    items = "".join(
-        f'<li><a href="{name}">{escape(title)}</a> <span class="soft">{escape(note)}</span></li>'
-        for name, (title, note) in zip(PAGES[1:], texts, strict=True)
+    bleu = results["bleu"]
+    interval = (
+        f"BLEU {bleu['score']:.1f}, 95 % bootstrap interval {bleu['low']:.1f} to {bleu['high']:.1f}, on "
+        f"{counted(results['sentences'], 'sentence')} that it has not seen."
+    )
+    size = (
+        f"{results['parameters']:,} parameters from random weights; {format_duration(results['training_seconds'])} of "
+        f"training, {format_duration(results['seconds'])} in all."
     )
     curves = {
-        "training": zip(*smooth(series(entries, "update", "loss")), strict=True),
+        "training": zip(*smooth(series(entries, "update", "loss"), SMOOTH_POINTS), strict=True),
         "validation": zip(*series(entries, "validation", "valid_loss"), strict=True),
     }
     losses = {name: list(points) for name, points in curves.items()}
+    first, *others = results["translations"]
+    wrong = marked_words(first["text"], first["reference"], "odd").count("<mark")
+    title = f"{counted(wrong, 'word')} of this translation {'is' if wrong == 1 else 'are'} not in the reference"
     parts = [
-        pages.score_cards(
-            [
-                ("BLEU", f"{bleu['score']:.1f}", interval),
-                ("training", format_duration(results["training_seconds"]), size),
-                ("in all", format_duration(results["seconds"]), "corpus, training, scores, pages"),
-            ]
+        pages.card(
+            title if wrong else "This translation is the reference, word for word",
+            "",
+            _sentence(first, traces[0], PAGES[2]),
+            pages.heatmap(
+                "Attention: how much each word it wrote (rows) draws on each it read (columns).",
+                attention(traces[0], "cross"),
+            ),
         ),
-        pages.heatmaps(
-            "Attention",
-            "Rows: the words it wrote; columns: the words it read. Stronger colour: more attention; mean of all heads.",
-            {trace.target.text: attention(trace, "cross") for trace in traces},
-        ),
-        pages.card("More pages", "", f"<ul>{items}</ul>"),
-        by_length(scores["by_length"]),
-        pages.card("Training", "From the journal of the run.", charts.curve_chart(losses, "loss", "updates")),
+        pages.card("Two more sentences", "", *map(_sentence, others, traces[1:], PAGES[3:])),
+        by_length(scores["by_length"], note=interval),
+        '<p><a href="evaluation.html">All scores, and every sentence of the test set</a></p>',
+        pages.card("Training", size, charts.curve_chart(losses, "loss, nats per token", "update")),
+        pages.card("Use it", "", *map(pages.command, next_commands(out))),
     ]
-    about = "English to French, trained on this machine with sentences of a grammar. All numbers were measured here."
-    return report_page("What a small Transformer learned in minutes", about, parts, rows, kind="demo")
+    about = (
+        f"A small Transformer learned English to French on this machine, from {SIZES['train']:,} sentence pairs. The "
+        "corpus is synthetic and easy: a grammar wrote it, and on real text the same model would score far lower."
+    )
+    return pages.page(headline(results), parts, kind="demo", about=about)
+
+
+def _sentence(pair: Mapping[str, str], trace: Trace, page: str) -> str:
+    """A sentence with its translation, whose errors are marked, and what the model was least certain of."""
+    texts = [
+        ("English", escape(pair["source"]), "en"),
+        ("French, by the model", marked_words(pair["text"], pair["reference"], "odd"), "fr"),
+    ]
+    if pair["text"] != pair["reference"]:
+        texts.append(("reference", marked_words(pair["reference"], pair["text"], "missed"), "fr"))
+    lines = "".join(pages.text("p", f'<b lang="en">{name}</b>{text}', code) for name, text, code in texts)
+    link = f'<a href="{page}">Every word, layer and head</a>'
+    return f'<div class="shown">{lines}<p class="soft doubt">{escape(inspector.summary(trace))} {link}</p></div>'
+
+
+def next_commands(out: Path) -> list[str]:
+    """Commands to try after the demo."""
+    model, sentence = shlex.quote(str(out / "model")), "The old teacher sees a small bird."
+    test = shlex.quote(str(out / "data" / "test"))
+    return [
+        f'echo "{sentence}" | regard translate {model}',
+        f'regard explain {model} "{sentence}" --out bird.html',
+        f"regard evaluate {model} --source {test}.en --reference {test}.fr",
+    ]

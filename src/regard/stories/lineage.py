@@ -27,7 +27,6 @@ from regard.corpora import catalog
 from regard.counting import count
 from regard.errors import FolderError, RunError
 from regard.evaluation.metrics import Bucket, by_length, check_seed, corpus_scores
-from regard.evaluation.pages import ERROR_BARS
 from regard.evaluation.pages import by_length as length_chart
 from regard.inspection import charts, pages
 from regard.inspection.attribution import Map, attention
@@ -351,8 +350,8 @@ def page(results: Mapping[str, Any], maps: Mapping[str, Map | str]) -> str:
         losses = charts.curve_chart(curves, "loss, nats per token", f"{unit_name} of training")
     parts = [
         _claims(results["verdicts"], names),
-        length_chart(buckets, names, ERROR_BARS if seeds == 1 else "Error bars: lowest and highest of the seeds."),
-        pages.card("Loss over time", "Cross-entropy on the validation set, logarithmic scale.", losses),
+        length_chart(buckets, names, bars=charts.BOOTSTRAP if seeds == 1 else "lowest and highest of the seeds"),
+        pages.card("Validation loss over time", "Logarithmic scale.", losses),
         pages.heatmaps(
             "Attention to the same sentence",
             "Rows: the translation; columns: the source. A stronger colour is a larger weight.",
@@ -365,7 +364,21 @@ def page(results: Mapping[str, Any], maps: Mapping[str, Map | str]) -> str:
         f"{results['updates']:,} updates each, and then translate {results['sentences']:,} new ones with greedy search."
         f" {'One seed' if seeds == 1 else f'{seeds} seeds'}, on a {'CPU' if results['device'] == 'cpu' else 'GPU'}."
     )
-    return pages.page("What attention does for long sentences", parts, kind="The lineage race", about=about)
+    return pages.page(headline(results["verdicts"]), parts, kind="The lineage race", about=about)
+
+
+def headline(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    """What happens to BLEU on long sentences without and with attention."""
+    without = [verdict for verdict in verdicts if verdict["name"] == BASELINE]
+    attending = [verdict for verdict in verdicts if verdict["name"] != BASELINE]
+    if not without or not attending:
+        return "What attention does for long sentences"
+    (base,), kept = without, [verdict for verdict in attending if verdict["holds"]]
+    change = f"{'falls' if base['last'] < base['first'] else 'goes'} from {base['first']:.0f} to {base['last']:.0f}"
+    lowest = min((verdict["last"] for verdict in kept), default=0.0)
+    number = "every model" if len(kept) == len(attending) else f"{len(kept)} of {len(attending)} models"
+    end = f"{number} with attention stays at {lowest:.0f} or above" if kept else "no model with attention keeps its own"
+    return f"Without attention BLEU {change} on long sentences; {end}"
 
 
 def _seconds(racers: Sequence[Mapping[str, Any]]) -> list[float]:

@@ -284,6 +284,13 @@ def one_line(text: str) -> str:
     return " ".join(part for part in parts if part)
 
 
+def language_of(path: str | Path | None) -> str:
+    """The language code that ends the name of a file (train.en, train.fr.gz); empty if there is none."""
+    suffixes = Path(path).suffixes if path else []
+    code = next((suffix for suffix in reversed(suffixes) if suffix not in SUFFIXES), "").removeprefix(".")
+    return code if 2 <= len(code) <= 3 and code.isalpha() and code not in ("txt", "tsv", "csv") else ""
+
+
 def read_lines(path: str | Path) -> Iterator[tuple[str, Origin]]:
     """The lines of a file, or of a folder of files, with their origin."""
     empty = True

@@ -13,7 +13,7 @@ import torch
 from regard import __version__
 from regard.counting import count
 from regard.evaluation.metrics import METRICS
-from regard.text.files import SUFFIXES
+from regard.text.files import language_of
 from regard.training.clock import format_duration
 from regard.training.data import Files, validation_report
 from regard.training.distributed import Runtime
@@ -84,14 +84,8 @@ def languages(files: Files) -> tuple[str, str] | None:
     """The two languages of a corpus, as given or from the file names (train.en, train.fr.gz)."""
     if files.languages or files.target is None:
         return files.languages
-    source, target = (
-        next((suffix for suffix in reversed(path.suffixes) if suffix not in SUFFIXES), "").removeprefix(".")
-        for path in (files.source, files.target)
-    )
-    is_code = [
-        2 <= len(name) <= 3 and name.isalpha() and name not in ("txt", "tsv", "csv") for name in (source, target)
-    ]
-    return (source, target) if all(is_code) else None
+    source, target = map(language_of, (files.source, files.target))
+    return (source, target) if source and target else None
 
 
 def _score_row(name: str, score: Any) -> str:

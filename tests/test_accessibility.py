@@ -1,0 +1,109 @@
+"""Every kind of page: axe-core finds nothing serious, and a phone shows all of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from regard.evaluation.compare import compare_translations
+from regard.evaluation.evaluate import score_results
+from regard.evaluation.pages import Output, Row, comparison_parts, evaluation_parts, page
+from regard.inspection.attribution import attention
+from regard.inspection.quality import QualityWarning
+from regard.preflight.check import check_pairs
+from regard.stories import demo, lineage
+from regard.text.files import Origin, Pair
+from tests.evaluation.systems import lines, results, worse
+from tests.inspection.browsing import Opened
+from tests.inspection.traces import made
+from tests.stories.test_lineage import raced, racer
+
+REFERENCE = lines(60, longest=24)
+HYPOTHESIS = worse(REFERENCE, 0.3, 2)
+SOURCE, TEXT, REFERENCE_TEXT = "the green house", "la maison vert", "la maison verte"
+
+
+def trace() -> Any:
+    return made(SOURCE, TEXT, torch.eye(4).tolist())
+
+
+def rows(kind: str, outputs: int) -> list[Row]:
+    warning = QualityWarning("length", "too short", [])
+    shown = [Output(f"system {place}", TEXT, {"chrf": 50.0}, [warning], 0.5) for place in range(outputs)]
+    return [Row(line, kind, SOURCE, [REFERENCE_TEXT], shown) for line in range(1, 15)]
+
+
+def evaluation_page() -> str:
+    result = score_results(results(HYPOTHESIS), [REFERENCE], sources=REFERENCE).to_dict()
+    return page("BLEU 42.1", "60 sentences", evaluation_parts(result), rows("worst", 1), "evaluation", ("en", "fr"))
+
+
+def comparison_page() -> str:
+    systems = {"one": HYPOTHESIS, "two": worse(REFERENCE, 0.1, 4)}
+    result = compare_translations(systems, REFERENCE, lengths=[12]).to_dict()
+    return page(
+        "two beats one", "60 sentences", comparison_parts(result), rows("better", 2), "comparison", ("en", "fr")
+    )
+
+
+def check_page() -> str:
+    pairs = [Pair(f"line {n} of the text", f"ligne {n} du texte", Origin("train.en", n)) for n in range(1, 400)]
+    same = [Pair(pair.source, pair.source, pair.origin) if pair.origin.line % 5 == 0 else pair for pair in pairs]
+    return check_pairs([*same, *same[:99]], pairs[:50]).to_html()
+
+
+def lineage_page() -> str:
+    maps = {"no attention": TEXT, "dot": attention(trace(), "cross")}
+    return lineage.page(raced(racer("no attention", 40.0, 10.0), racer("dot", 90.0, 50.0)), maps)
+
+
+def demo_page() -> str:
+    translations = [{"source": SOURCE, "text": TEXT, "reference": REFERENCE_TEXT}] * 3
+    facts = {"bleu": {"score": 92.0, "low": 90.0, "high": 94.0}, "sentences": 1, "parameters": 10, "seconds": 9.0}
+    buckets = racer("x", 97.0, 46.0)["by_length"]
+    entries = [{"kind": "update", "update": n, "loss": 9.0 / n} for n in range(1, 99)]
+    entries.append({"kind": "validation", "update": 98, "valid_loss": 0.2})
+    results = {**facts, "training_seconds": 5.0, "translations": translations}
+    return demo._page(results, {"by_length": buckets}, [trace()] * 3, entries, Path("demo"))
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "evaluation": evaluation_page,
+    "comparison": comparison_page,
+    "check": check_page,
+    "lineage": lineage_page,
+    "demo": demo_page,
+}
+TOO_SMALL = """() => [...document.querySelectorAll(
+    "button, select, summary, input[type=search], .filters label, .index a")]
+  .filter(one => one.checkVisibility()).map(one => [one.textContent, one.getBoundingClientRect()])
+  .filter(([, box]) => Math.min(box.width, box.height) < 24).map(([text]) => text)"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", PAGES)
+def test_axe_finds_nothing_serious(kind: str, scheme: str, browser: Any, tmp_path: Path) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    with Opened(browser, tmp_path / "x.html", PAGES[kind](), color_scheme=scheme) as opened:
+        found = Axe().run(opened.page).response["violations"]
+        serious = [
+            {"rule": rule["id"], "where": [node["html"][:200] for node in rule["nodes"][:3]]}
+            for rule in found
+            if rule["impact"] in ("serious", "critical")
+        ]
+        assert not serious, json.dumps(serious, indent=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", PAGES)
+def test_a_phone_shows_the_whole_width_and_targets_that_a_finger_hits(kind: str, browser: Any, tmp_path: Path) -> None:
+    with Opened(browser, tmp_path / "x.html", PAGES[kind](), viewport={"width": 390, "height": 800}) as opened:
+        assert opened.page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert opened.page.evaluate(TOO_SMALL) == []
