@@ -512,11 +512,11 @@ def split_folders(name: str | Path) -> list[Path]:
 def load_config(folder: Path) -> Config:
     """The config of a model folder."""
     path = _config_file(folder)
+    values = _load_json(path)
     try:
-        return Config.read(_load_json(path))
+        return Config.read(values)
     except ConfigError as error:
-        message = str(error)
-        raise FolderError(message if message.startswith(str(path)) else f"{path}: {message}") from error
+        raise FolderError(f"{path}: {error}") from error
 
 
 def _config_file(folder: Path) -> Path:
@@ -543,13 +543,13 @@ def _load_toml(path: Path) -> dict[str, Any]:
 def _load_json(path: Path) -> dict[str, Any]:
     values, known = read_json(path), Config().values()
     if not isinstance(values, dict):
-        raise ConfigError(f"{path} is not a config: it holds no sections")
+        raise FolderError(f"{path} is not a config: it holds no sections")
     if "model_type" in values or "architectures" in values:
-        raise ConfigError(f"{path} is from Hugging Face transformers. Give a folder that regard train wrote")
+        raise FolderError(f"{path} is from Hugging Face transformers. Give a folder that regard train wrote")
     for section, fields in values.items():
         for name in fields if isinstance(fields, Mapping) and section in known else ():
             if name not in known[section]:
-                raise ConfigError(
+                raise FolderError(
                     f"{path} has the field {section}.{name} of another version of Regard: train the model again"
                 )
     return values

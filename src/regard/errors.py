@@ -49,8 +49,8 @@ class RunError(RegardError):
     """The request was right; the run failed."""
 
 
-def habit(section: str, name: str) -> str:
-    """The line of habits.toml for a name of another tool, such as ` Use --beams N`, ready to end a message; or ""."""
+def other_tool_advice(section: str, name: str) -> str:
+    """What to use here instead of a name of another tool, from habits.toml: ` Use --beams N`; "" for other names."""
     habits = tomllib.loads(Path(__file__).with_name("habits.toml").read_text(encoding="utf-8"))
     tables = (table for sections, table in habits.items() if section in sections.split())
     return next((f" {line}" for table in tables for names, line in table.items() if name.lower() in names.split()), "")
@@ -59,10 +59,10 @@ def habit(section: str, name: str) -> str:
 def did_you_mean(name: str, known: Iterable[str], section: str = "") -> str:
     """` Did you mean X?` when one of the known names is close, else ` Known: ...`, ready to end a message.
 
-    A name of another tool is answered by its line in a section of habits.toml.
+    For a name in `section` of habits.toml, its line there.
     """
-    if section and (line := habit(section, name.rpartition(".")[2])):
-        return line
+    if section and (advice := other_tool_advice(section, name.rpartition(".")[2])):
+        return advice
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f" Did you mean {close[0]}?" if close else f" Known: {', '.join(names)}."

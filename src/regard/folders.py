@@ -13,7 +13,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -24,10 +24,10 @@ if sys.platform != "win32":
 
 CHECKSUMS = "checksums.json"
 LOCK = ".lock"
-LOCK_ATTEMPTS = 100
+LOCK_ATTEMPTS = 100  # each fails only if another run deletes the lock file meanwhile
 MAX_JSON_BYTES = 2**28  # more than a tokenizer of a million tokens has
 MAX_JSON_DEPTH = 100
-MAX_JSON_DIGITS = 20
+MAX_JSON_DIGITS = 20  # of an integer: enough for 64 bits
 DAY = 24 * 3600.0
 
 _TEMPORARY = re.compile(r"\.regard-[0-9a-f]{16}")  # the name of what is being written or deleted
@@ -194,11 +194,11 @@ def fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-# JSON. A folder may come from a stranger, so what is read from it is bounded.
+# JSON. A folder may be untrusted, so size, depth and integers are limited.
 
 
 def read_json(path: Path, *, optional: bool = False) -> Any:
-    """The value of a JSON file; None if it is optional and there is none."""
+    """Read a JSON file; None if it is optional and missing."""
     if optional and not path.is_file():
         return None
     data = read_bounded(path)
@@ -209,7 +209,7 @@ def read_json(path: Path, *, optional: bool = False) -> Any:
 
 
 def read_bounded(path: Path) -> bytes:
-    """The bytes of a file that is not larger than any JSON file of a folder should be."""
+    """Read a file of at most MAX_JSON_BYTES."""
     with clear_os_errors(path, "read"):
         size = path.stat().st_size
         if size > MAX_JSON_BYTES:
@@ -218,21 +218,18 @@ def read_bounded(path: Path) -> bytes:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON; a ValueError also for deep nesting and for very long numbers."""
+    """Parse JSON; deep nesting and long integers raise a ValueError too."""
     try:
         value = json.loads(text, parse_int=_parse_int)
     except RecursionError as error:
         raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} levels deep") from error
     level = [value]
     for _ in range(MAX_JSON_DEPTH):
-        level = [inner for outer in level if isinstance(outer, dict | list) for inner in _children(outer)]
+        containers = [outer for outer in level if isinstance(outer, dict | list)]
+        level = [inner for outer in containers for inner in (outer.values() if isinstance(outer, dict) else outer)]
     if level:
         raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} levels deep")
     return value
-
-
-def _children(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value
 
 
 def _parse_int(digits: str) -> int:
@@ -317,9 +314,9 @@ def lock_folder(folder: Path) -> Iterator[str]:
 
 
 def _open_lock(folder: Path) -> tuple[TextIO, bool | None]:
-    """Create the folder and its lock file if they are missing, open the file, and return it with the result of locking.
+    """Create the folder and its lock file if necessary; return the open file and whether it is locked (see _try_lock).
 
-    A run that ends at the same time may delete both; then they are created again.
+    A run that ends meanwhile may delete both; then they are created again.
     """
     for attempt in range(LOCK_ATTEMPTS):
         try:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from regard.cli import evaluating, inspecting, preparing, stories, tables, training, translating
-from regard.errors import RegardError, habit
+from regard.errors import RegardError, other_tool_advice
 
 HELP = "Train, use, measure and inspect sequence models: RNN with attention, Transformer, BERT, GPT."
 GROUPS: dict[str, list[Callable[..., None]]] = {
@@ -144,19 +144,20 @@ def _message(error: Exception) -> str:
 
 
 def _usage_message(error: Any) -> str:
-    """The message of a usage error; for what users of other tools type, with what to type here."""
+    """The message of a usage error; for an option or command of another tool, with what to type here."""
     message: str = error.format_message()
     for words, plain in PYDANTIC_WORDS.items():
         message = re.sub(words, plain, message)
     command = error.ctx.info_name if error.ctx is not None else ""
     if name := getattr(error, "option_name", None):
         typed = next((word for word in sys.argv if word.startswith(name)), name).partition("=")[0]
-        if advice := habit(command, typed.lstrip("-").replace("_", "-")):
+        if advice := other_tool_advice(command, typed.lstrip("-").replace("_", "-")):
             return f"{typed} is not an option of {command}.{advice}"
     if message.startswith("No such command"):
-        return message.partition(".")[0] + "." + (habit("commands", sys.argv[1]) or message.partition(".")[2])
+        problem, _, suggestion = message.partition(".")
+        return f"{problem}.{other_tool_advice('commands', sys.argv[1]) or suggestion}"
     if "unexpected extra argument" in message:
-        return f"{message}.{habit('arguments', command)}"
+        return f"{message}.{other_tool_advice('arguments', command)}"
     return message
 
 

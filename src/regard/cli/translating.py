@@ -108,9 +108,15 @@ def translate(
     if engine == "ctranslate2":
         from regard.evaluation.precision import use_ctranslate2
 
-        choices: dict[str, Any] = {"token_scores": "confidence" in names, "say": tables.say}
         with tables.counting_bar("measuring int8") as progress:
-            use_ctranslate2(translator, precision, folder, **choices, progress=progress)
+            use_ctranslate2(
+                translator,
+                precision,
+                folder,
+                token_scores="confidence" in names,
+                say=tables.say,
+                progress=progress,
+            )
     else:
         translator.use(engine, precision, folder)
     if precision == "bf16" and (slow := bf16_warning(translator.device.type)):
@@ -163,10 +169,10 @@ def _is_document(file: str, out: Path | None, *, has_extras: bool) -> bool:
     from regard.documents.formats import DOCUMENTS, UNSUPPORTED, format_of
 
     if format_of(file) not in DOCUMENTS:
-        if UNSUPPORTED.fullmatch(suffix := Path(file).suffix.lower()):
+        if (suffix := Path(file).suffix.lower()) in UNSUPPORTED:
             raise ConfigError(
-                f"{file}: {suffix} is not supported, its markup would be translated as text: convert it to XLIFF or "
-                "PO, or give plain text (- reads it from standard input)"
+                f"{file}: {suffix} is not supported, because its markup would be translated as text. Convert it to "
+                "XLIFF or PO, or give plain text (- reads it from standard input)"
             )
         return False
     if out is None or has_extras:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -46,8 +45,9 @@ EXTENSIONS = {
     ".pot": "po",
 }
 
-UNSUPPORTED = re.compile(  # markup that would be translated as if it were text
-    r"\.(?:srt|vtt|md|rst|tex|html?|xml|docx?|odt|rtf|pdf|pptx|xlsx|epub|json|ya?ml|properties|strings|resx|arb|ts|csv)"
+UNSUPPORTED = (  # their markup would be translated as text
+    *(".srt", ".vtt", ".md", ".rst", ".tex", ".htm", ".html", ".xml", ".doc", ".docx", ".odt", ".rtf", ".pdf", ".pptx"),
+    *(".xlsx", ".epub", ".json", ".yml", ".yaml", ".properties", ".strings", ".resx", ".arb", ".ts", ".csv"),
 )
 
 Parser = Callable[[BinaryIO, str, Languages | None], tuple[str, Iterator[str | Entry]]]

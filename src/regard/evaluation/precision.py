@@ -17,7 +17,7 @@ from regard.models.folder import VALIDATION
 from regard.text.files import one_line
 from regard.translation.translator import Translator
 
-MAX_SENTENCES = 500
+MAX_SENTENCES = 500  # the number that train writes
 WINDOW = 100  # sentences between two updates of the progress bar
 COST_FILE = "int8.json"  # in the folder of the converted model
 SIGNIFICANCE = 0.05

@@ -27,10 +27,11 @@ SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zstd")
 
 _BUFFER = 2**18
 _LINE_BREAKS = re.compile(r"[\r\n]+")
-_ENCODINGS = (  # of text files; the first fits if several give the same text
-    "cp1252 cp1251 cp1250 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 iso8859_2 iso8859_5 koi8_r koi8_u mac_roman cp850 "
-    "cp866 cp874 cp932 euc_jp gb18030 big5 cp949"
-)
+_ENCODINGS = [  # encodings to guess from; if a text is the same in several, the first of them is named
+    *("cp1252", "cp1251", "cp1250", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258", "iso8859_2"),
+    *("iso8859_5", "koi8_r", "koi8_u", "mac_roman", "cp850", "cp866", "cp874"),
+    *("cp932", "euc_jp", "gb18030", "big5", "cp949"),
+]
 _NUL = "there is a NUL byte, so this is a binary file or UTF-16; give UTF-8 text"
 
 # Images, documents, archives, databases, tables, arrays and programs, by their first bytes.
@@ -60,7 +61,7 @@ class Pair(NamedTuple):
 
 
 class UnreadableLine(NamedTuple):
-    """A line that is not UTF-8, has a NUL or is too long, and its error."""
+    """The origin of a line that is not UTF-8, has a NUL byte or is too long, and the error."""
 
     origin: Origin
     error: DataError
@@ -155,7 +156,7 @@ def uncompressed_name(path: str | Path) -> str:
 def list_files(path: str | Path) -> list[Path]:
     """The files of a folder by name, or the one file; names that begin with . or _ are skipped.
 
-    A file beside its editor backup or its compressed copy is refused: 0.en beside 0.en~ or 0.en.gz.
+    A backup or a compressed copy of another file in the folder is an error: 0.en~ or 0.en.gz beside 0.en.
     """
     if not os.path.isdir(path):  # unlike Path.is_dir, it never raises
         if str(path) != "-" and not os.path.exists(path):
@@ -172,7 +173,7 @@ def list_files(path: str | Path) -> list[Path]:
 
 
 def by_name(files: Sequence[Path], name: Callable[[Path], str]) -> dict[str, Path]:
-    """The files of a folder by a name that each must have alone."""
+    """The files of a folder by name; two files with the same name are an error."""
     names: dict[str, Path] = {}
     for file in files:
         if (first := names.setdefault(name(file), file)) != file:
@@ -214,7 +215,7 @@ def lines(stream: BinaryIO, name: str, unreadable: list[UnreadableLine] | None =
 
 def lines_or_errors(stream: BinaryIO, name: str) -> Iterator[str | DataError]:
     """The texts of `lines`, with the error in place of a line that cannot be read."""
-    number, encoding = 0, ""
+    number, advice = 0, ""
     while line := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
         if number == 1:
@@ -236,42 +237,28 @@ def lines_or_errors(stream: BinaryIO, name: str) -> Iterator[str | DataError]:
                 continue
             except UnicodeDecodeError as error:
                 byte = f"byte {error.start + 1} of the line (0x{line[error.start]:02X})"
-                encoding = encoding or _guess_encoding(line + b"\n" + _read_ahead(stream, name))
-                problem = f"{byte} is not UTF-8; {_advice(encoding)}"
+                advice = advice or _encoding_advice(line + b"\n" + _read_ahead(stream, name))
+                problem = f"{byte} is not UTF-8; {advice}"
         yield DataError(f"{name}:{number}: {problem}")
 
 
 def _read_ahead(stream: BinaryIO, name: str) -> bytes:
-    """Some bytes that follow in a stream, without waiting for those that are still to be typed."""
+    """The buffered bytes that follow in a stream; none of standard input, where reading could wait for the user."""
     peek = getattr(stream, "peek", None)
     return b"" if peek is None or name == display_name("-") else cast(bytes, peek()[:_BUFFER])
 
 
-def _guess_encoding(sample: bytes) -> str:
-    """The likely encoding of the lines that are not UTF-8; charset-normalizer guesses it from frequent characters."""
+def _encoding_advice(sample: bytes) -> str:
+    """How to convert a text that is not UTF-8; charset-normalizer guesses its encoding."""
     from charset_normalizer import from_bytes
 
-    encodings = _ENCODINGS.split()
     whole_lines = sample[:_BUFFER].rpartition(b"\n")[0] or sample[:_BUFFER]
-    foreign = [line for line in whole_lines.splitlines() if not _is_utf8(line)]
-    best = from_bytes(b"\n".join(foreign), cp_isolation=encodings).best()
+    not_utf8 = [line for line in whole_lines.splitlines() if line.decode(errors="ignore").encode() != line]
+    best = from_bytes(b"\n".join(not_utf8), cp_isolation=_ENCODINGS).best()
     if best is None:
-        return "unknown"
-    alike = best.could_be_from_charset  # in these the lines are the same text
-    return codecs.lookup(next((name for name in encodings if name in alike), best.encoding)).name.upper()
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _advice(encoding: str) -> str:
-    if encoding == "unknown":
         return "convert the file with iconv -f ENCODING -t UTF-8"
+    same_text = best.could_be_from_charset
+    encoding = codecs.lookup(next((name for name in _ENCODINGS if name in same_text), best.encoding)).name.upper()
     return f"it looks like {encoding} (a guess): iconv -f {encoding} -t UTF-8"
 
 
@@ -318,8 +305,7 @@ def continuous_text(stream: BinaryIO, name: str) -> Iterator[str]:
                 yield line
         except UnicodeDecodeError as error:
             byte = f"a byte 0x{error.object[error.start]:02X} below line {number:,}"
-            advice = _advice(_guess_encoding(bytes(error.object)))
-            raise DataError(f"{name} is not UTF-8: there is {byte}; {advice}") from error
+            raise DataError(f"{name} is not UTF-8: there is {byte}; {_encoding_advice(error.object)}") from error
 
 
 def read_continuous(path: str | Path, start: int = 0, end: int | None = None) -> Iterator[str]:
