@@ -32,7 +32,7 @@ def use_threads(number: int | None) -> None:
 
 
 def busy_warning(device_type: str) -> str:
-    """A line for users who compute with several CPU threads on a busy machine; empty elsewhere."""
+    """A warning if several CPU threads are used on a busy machine, else an empty string."""
     threads, cores = torch.get_num_threads(), os.cpu_count() or 1
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if device_type != "cpu" or threads == 1 or load < cores / 2:

@@ -27,13 +27,11 @@ from regard.training.observers import SCORE_FORMATS, PlainLines, Statistics
 
 REFRESH_PER_SECOND = 2
 BAR_WIDTH = 40  # columns of the progress bar and of a chart
-MIN_BARS = 8  # of a chart; then a narrow terminal cuts off its axes
+MIN_BARS = 8  # of a chart; if even these do not fit, its right end is cut off
 BLOCKS = "▁▂▃▄▅▆▇█"
 NAME_WIDTH = 11  # columns
 WORD_ENDS = re.compile(r"(?=\s)|(?<=[\u2e80-\uffef])|$")  # Chinese and Japanese have no spaces
-STOPPING = (
-    "stopping: a checkpoint is saved first; Ctrl-C again stops at once, and the same command resumes from the last one"
-)
+STOPPING = "stopping: a checkpoint is saved first; Ctrl-C again stops at once. The same command resumes the run"
 PROBLEMS = {
     "skipped": "updates skipped: loss or gradient was NaN",
     "rollback": "times rolled back, learning rate halved",
@@ -58,7 +56,7 @@ class View:
             self._live.start()
 
     def say(self, line: str) -> None:
-        """Print a line above the live view; a terminal gets lines that end between words."""
+        """Print a line above the live view; on a terminal it is wrapped between words."""
         self._console.print(Text(printable(line)), soft_wrap=not self._console.is_terminal)
 
     def observe(self, event: Event) -> None:
@@ -71,9 +69,9 @@ class View:
             self._problems[event.kind] += 1
 
     def receive(self, number: int) -> None:
-        """Answer a signal that asks to stop; the same one again ends the process at once.
+        """Print a message for SIGINT or SIGTERM; if the same signal comes again, end the process.
 
-        Files appear whole or not at all, so nothing is damaged then.
+        That damages no file, because files are written atomically.
         """
         if number not in self._signals:
             self._signals.add(number)
@@ -147,9 +145,9 @@ def fit(line: Text, width: int) -> Text:
 
 
 def chart(name: str, points: Mapping[int, float], width: int) -> Text:
-    """One line: name, first value, bars scaled from the lowest to the highest, last value, and the two axes.
+    """One line: name, first value, bars, last value, and the ranges of the updates and of the values.
 
-    A bar is the mean over its share of the updates.
+    A bar is the mean of neighbouring points.
     """
     updates = [*points]
     first, last = f"{points[updates[0]]:6.2f}", f"{points[updates[-1]]:.2f}"
@@ -176,7 +174,7 @@ def _sample_lines(sample: Mapping[str, str]) -> list[Text]:
 
 @contextmanager
 def viewing(*, quiet: bool) -> Iterator[View]:
-    """A view on standard error: live on a terminal, plain lines otherwise. It answers Ctrl-C and SIGTERM at once."""
+    """A view on standard error: live on a terminal, plain lines otherwise. It reports Ctrl-C and SIGTERM at once."""
     console = Console(stderr=True, quiet=quiet)
     view = View(console, live=console.is_terminal and not (quiet or console.is_dumb_terminal))
     try:
@@ -190,8 +188,8 @@ def viewing(*, quiet: bool) -> Iterator[View]:
 def _watching_signals(receive: Callable[[int], None]) -> Iterator[None]:
     """Call `receive` in a thread with every SIGINT and SIGTERM.
 
-    Python calls its signal handlers between two of its own instructions, which compiled code, such as the training of a
-    tokenizer, can delay for a minute.
+    Python runs signal handlers only between bytecode instructions, so native code, such as the training of a tokenizer,
+    can delay them for a minute.
     """
     if threading.current_thread() is not threading.main_thread():  # only the main thread may watch signals
         yield

@@ -27,12 +27,12 @@ def examples(*lines: str) -> Callable[[Command], Command]:
 
 
 def argument(metavar: str, text: str) -> Any:
-    """A positional argument; `text` is its help. A metavar of INPUTS names a path that is read."""
+    """A positional argument; `text` is its help. If its metavar is in INPUTS, its paths are checked."""
     return typer.Argument(metavar=metavar, help=text, callback=_check_input(metavar))
 
 
 def option(metavar: str | None, text: str, *names: str, **settings: Any) -> Any:
-    """An option with a value; `text` is its help. A metavar of INPUTS names a path that is read."""
+    """An option with a value; `text` is its help. If its metavar is in INPUTS, its paths are checked."""
     return typer.Option(*names, metavar=metavar, help=text, callback=_check_input(metavar), **settings)
 
 
@@ -94,7 +94,7 @@ INPUTS: dict[str, Callable[[str], object]] = {
     "A B ...": _check_system,
     "NAME or FILE": find_values,
 }
-"""The metavars of paths that a command reads, and the functions that raise an error if there is no such path."""
+"""The metavars of input paths, and the functions that raise an error if a path is missing or of the wrong kind."""
 
 
 def flag(name: str, text: str) -> Any:

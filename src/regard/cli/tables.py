@@ -1,6 +1,6 @@
 """The terminal: messages, results as tables or JSON, and progress bars; `rich` is imported only when it is needed.
 
-Every print of the command line is here, so that no text of a user or a file controls the terminal.
+All commands print through this module, so that no text of a file can control the terminal.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ NARROW_TERMINAL = 64  # columns; narrower terminals get less padding in tables
 
 MAX_LINE = 2000  # characters of a line of a message or a table
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Control characters but tab and newline, and those that reverse the direction of writing."""
+"""Control characters other than tab and newline, and those that change the direction of text."""
 
 
 def escape(text: str) -> str:
-    """The text with control characters as escapes, such as \\u001b."""
+    """Replace control characters by escapes such as \\u001b."""
     return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def printable(text: object) -> str:
-    """A message without control characters, its long lines cut in the middle."""
+    """Escape the control characters of a message, and shorten long lines in the middle."""
     lines = str(text).split("\n")
     tail = MAX_LINE // 4
     return escape("\n".join(x if len(x) <= MAX_LINE else f"{x[: MAX_LINE - tail]} ... {x[-tail:]}" for x in lines))
@@ -44,7 +44,7 @@ def say(message: object) -> None:
 
 
 def write(data: object, end: str = "\n") -> None:
-    """Print data on standard output: exactly, except that a terminal gets no control characters."""
+    """Print data on standard output; on a terminal, its control characters are escaped."""
     print(escape(str(data)) if sys.stdout.isatty() else data, end=end, flush=True)
 
 
@@ -63,7 +63,7 @@ def show(report: Report, values: Mapping[str, Any] | None = None, *, as_json: bo
 def print_tables(tables: Sequence[Table], justify: Literal["left", "right"] = "right") -> None:
     """Print tables that fit the terminal; `justify` is for every column but the first.
 
-    Beside columns of text (left) the first column has names, which are not broken.
+    With left-justified columns, the names in the first column are not wrapped.
     """
     from rich import table as rich_table
     from rich.console import Console

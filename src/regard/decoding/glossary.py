@@ -31,7 +31,7 @@ SIMILAR_ATTENTION = 0.8  # of the best word's attention: words that attend as mu
 NEIGHBOUR_ATTENTION = 0.5  # of a neighbour on a term's source, to be replaced together with the best word
 WORD_ATTENTION = 0.25  # of a neighbour on one word of the term, to be replaced together with the best word
 MAX_FUNCTION_WORD = 3  # maximum letters of an article or a preposition
-PATTERN_SECONDS = 2  # for a regular expression in one text
+PATTERN_SECONDS = 2  # timeout of a regular expression in one text
 OPENING = "'’([{«“-/¿¡"  # after these a word begins without a space
 BEFORE_CAPITALS = ".!?…:>" + OPENING  # after these a sentence may begin; > ends a tag
 
@@ -100,7 +100,7 @@ class Glossary:
 
     terms: Mapping[Key, tuple[str, ...]]
     patterns: tuple[regex.Pattern[str], ...]
-    """Regular expressions of text to copy; unlike re, the library regex can limit their time."""
+    """Regular expressions of text to copy; `regex`, unlike `re`, has a timeout."""
     copied: frozenset[Key]
     ignore_case: bool
     """Whether to ignore case in terms; copied words always have to match in case."""

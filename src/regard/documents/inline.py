@@ -40,7 +40,7 @@ VARIABLE = (
 NAME = r"(?:\([^()]*\)|<\w++>|\d++\$)"  # of %(count)d, %<count>d and %1$s
 WIDTH = r"[\d*]*+(?:\.[\d*]*+)?"
 LETTERS = r"[A-Za-z@][A-Za-z\d]*+"  # those that follow go with it, as in %ds
-# "100% sure" has no placeholder: in text there is no space in %s, and after a digit it has a name, or one letter alone.
+# "100% sure" has no placeholder: in plain text %s has no space inside, and after a digit it needs a name or one letter.
 PLACEHOLDER = (
     rf"{VARIABLE}|%{NAME}[-+0#',]*+{WIDTH}{LETTERS}|(?<!\d)(?<!\d\s)%[-+0#',]*+{WIDTH}{LETTERS}"
     rf"|%[-+0#',]*+{WIDTH}[A-Za-z@](?![A-Za-z])|%%|%\d{{1,2}}%?"
@@ -100,7 +100,7 @@ def join_pieces(pieces: Iterable[Piece]) -> str:
 
 @dataclass(eq=False)
 class PlacedTag:
-    """A tag, its position, and whether it had spaces beside it."""
+    """A tag, its position, and whether there were spaces beside it."""
 
     tag: Tag
     pieces: list[Piece]
@@ -155,7 +155,7 @@ def extract_tags(pieces: Sequence[Piece]) -> Extracted:
 
 
 def _attach_punctuation(pieces: Sequence[Piece]) -> Iterator[tuple[str, list[PlacedTag]]]:
-    """Words, each with the tags after it; punctuation beside a placeholder that no word needs is attached to it."""
+    """Words, each with the tags after it. Punctuation that belongs to a placeholder moves from the words to its tag."""
     words, runs = _join_placeholders(pieces)
     after_word = False
     for i, tags in enumerate(runs):
@@ -181,7 +181,7 @@ def _attach_punctuation(pieces: Sequence[Piece]) -> Iterator[tuple[str, list[Pla
 
 
 def _join_placeholders(pieces: Sequence[Piece]) -> tuple[list[str], list[list[PlacedTag]]]:
-    """The words before, between and after the runs of tags; {a}/{b} and %d.%d become one placeholder."""
+    """Split pieces into words and the runs of tags between them; {a}/{b} and %d.%d become one placeholder."""
     words, runs = [" "], list[list[PlacedTag]]()
     for piece, following in zip_longest(pieces, pieces[1:]):
         last = runs[-1][-1] if runs and not words[-1] else None  # the tag directly before

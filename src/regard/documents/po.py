@@ -151,7 +151,8 @@ def _unescape(text: str) -> str:
 def _parse_message(message: Message, plurals: Plurals) -> Entry:
     """The entry of a message.
 
-    Its singular translates `msgid`, unless it is for other numbers too and `msgid` lacks the placeholder of the number.
+    The singular form translates `msgid`, the others `msgid_plural`. If the singular form is also for other numbers and
+    `msgid` lacks the placeholder of the number, it translates `msgid_plural` too.
     """
     texts, flags = message.texts, message.flags
     source, plural = texts["msgid"], texts.get("msgid_plural")

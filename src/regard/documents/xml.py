@@ -91,7 +91,7 @@ class Unit(NamedTuple):
     element: Element
     raw: bytes
     inherited: dict[str, str]
-    """The attributes of the elements around it; the inner ones count."""
+    """The attributes of the elements around it; inner elements override outer ones."""
     origin: Origin
     prefix: str
     """The namespace prefix of the format, such as `x:`."""
@@ -316,7 +316,7 @@ def read_pieces(unit: Unit, element: Element) -> Iterator[Piece]:
 
 
 def _ends(child: Element | str | None, start: Element) -> bool:
-    """Whether it is the <em> of an <sm>."""
+    """Whether a child is the <em> that ends an <sm>."""
     return isinstance(child, Element) and child.attributes.get("startRef") == start.attributes.get("id")
 
 

@@ -14,7 +14,7 @@ from regard.text.scripts import script
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER"}
 TESTS = {"bootstrap": "bs", "randomisation": "ar"}  # sacreBLEU's names of the paired tests
-MIN_DIFFERING = 5  # sentences; with fewer, sacreBLEU's tests call nearly any difference significant: they ignore ties
+MIN_DIFFERING = 5  # sentences; with fewer, sacreBLEU's tests find almost any difference significant: ties count as wins
 RESAMPLES = 1000  # bootstrap samples, sacreBLEU's default
 LENGTHS = (10, 20, 30, 40, 60)  # upper limits of the length buckets in reference words; the last bucket has no limit
 FEW_SENTENCES = 30  # a bucket with fewer sentences is marked as small
@@ -26,8 +26,8 @@ SCRIPT_TOKENIZERS: dict[str, tuple[str, list[Tokenizer]]] = {
     "Hangul": ("Korean", ["ko-mecab"]),
     **{name: (name, ["char"]) for name in ("Thai", "Lao", "Khmer", "Myanmar")},
 }
-"""The language that a script is taken for and its tokenizers; the first one that is installed is used."""
-MIN_KANA = 0.1  # lines with Kana for each line in Han characters alone, from which a text is Japanese
+"""The likely language of a script, and its tokenizers; the first one that is installed is used."""
+MIN_KANA = 0.1  # if the ratio of Kana lines to Han lines is higher, a text is Japanese
 SPACE_TOKENIZERS = (None, "13a", "intl", "none")  # for languages that separate words by spaces
 
 
@@ -91,7 +91,7 @@ def make_metric(name: str, *, lowercase: bool = False, tokenize: str | None = No
 
 
 def choose_tokenizer(reference: Iterable[str], say: Callable[[str], None]) -> Tokenizer | None:
-    """The tokenizer of BLEU for the language of a reference, with a message; None (13a) for most languages."""
+    """The BLEU tokenizer for the script of a reference, announced with `say`; None (13a) for most scripts."""
     scripts = Counter(filter(None, map(script, reference)))
     if scripts["Kana"] > MIN_KANA * scripts["Han"]:
         scripts["Kana"] += scripts.pop("Han", 0)

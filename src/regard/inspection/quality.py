@@ -30,10 +30,10 @@ GOOD_CHRF = 60.0  # a translation counts as good if the chrF of its sentence aga
 FOLDS = 5  # of the cross-validation that measures the calibration error
 BINS = 10  # ranges of confidence in the calibration error
 MIN_SENTENCES = 50  # for a calibration
-MIN_EACH = 10  # good translations, and as many others, that a calibration is fitted to; TYPICAL ones fill up the rest
+MIN_EACH = 10  # good and bad translations that a calibration needs; missing ones are filled up with TYPICAL values
 TYPICAL = {True: (-0.02, -0.2), False: (-0.36, -1.4)}
-"""The mean and minimum log-probability of a good translation and of another: the medians of the demo's model on its
-validation set (all 300 are good) and on the first 400 test sentences of Tatoeba en-fr (373 are not)."""
+"""Mean and minimum token log-probability of a good (True) and of a bad translation: the medians of the demo's model on
+its validation set (all 300 are good) and on the first 400 test sentences of Tatoeba en-fr (373 are bad)."""
 
 LENGTH_SLACK = 15  # characters added to both sides before lengths are compared: "Yes." may become "Yes, of course."
 OUTLIERS = 0.002  # share of pairs below and above the expected length ratios
@@ -241,8 +241,8 @@ def number_differences(source: str, target: str) -> tuple[list[str], list[str]]:
     """The numbers of a source that its translation lacks, and the other way round, as they are written.
 
     Separators of thousands and decimals may differ, hours may be counted by 12 or 24, and years may be abbreviated. A
-    number that may be spelled out in the other text is reported only if the other text has another number instead, and
-    one above 12 not at all if the other text has words for such numbers.
+    number that may be spelled out in the other text is reported only if the other text has another number instead. A
+    number above 12 is not reported if the other text has number words above 12.
     """
     here, there = _digits(source), _digits(target)
     lost = {x for x in _missing(here, there) if not _in_words(x, target)}
@@ -394,7 +394,7 @@ def calibrate(examples: Sequence[CalibrationExample]) -> Calibration:
 def fit(rows: Sequence[Sequence[float]], good: Sequence[bool], expected: Expected) -> Calibration:
     """Fit a calibration to the features of translations and whether each of them is good.
 
-    If nearly all of them are good, or nearly none, they alone would not show what the others look like.
+    If fewer than MIN_EACH of them are good, or bad, TYPICAL values are added.
     """
     x, y = torch.tensor(rows, dtype=torch.float64), torch.tensor(good, dtype=torch.float64)
     added = [kind for kind in TYPICAL for _ in range(MIN_EACH - good.count(kind))]

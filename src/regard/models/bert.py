@@ -32,7 +32,7 @@ class BERT(nn.Module):
         embedding = dataclasses.replace(config, positions="learned", embedding_norm=True, scale_embeddings=False)
         self.source = Embedding(embedding, config.vocabulary, types=config.token_types)
         self.encoder = Stack(config, config.encoder_layers, cross=False, name="encoder")
-        # The pooler belongs to published models: the tanh of it on the first token predicts the next sentence there.
+        # Part of published models, which predict the next sentence from tanh(pooler(first token)); not used here.
         self.pooler = nn.Linear(config.size, config.size) if config.pooler else None
         self.head = MaskedHead(config) if config.mlm_head else None
         init_normal(self)

@@ -88,7 +88,7 @@ def check_tokens(tokens: Tensor, vocabulary: int, name: str) -> None:
 def check_mask(mask: Tensor | None, tokens: Tensor, name: str) -> None:
     """Check that a padding mask is boolean, has the shape of the tokens and hides only the end of each row.
 
-    Reading a mask makes the CPU wait for a GPU, so training, whose batches are padded right, does not check it.
+    Reading a mask waits for the GPU, so training does not call this; its batches are always padded on the right.
     """
     if mask is None:
         return

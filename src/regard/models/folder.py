@@ -137,14 +137,14 @@ def copy_weights(model: nn.Module, tensors: Mapping[str, Tensor], origin: Path) 
 
 
 def _check_sizes(config: ModelConfig, tensors: Mapping[str, Tensor], folder: Path) -> None:
-    """Refuse sizes that the weights cannot have, before a model of these sizes is built."""
+    """Raise a FolderError for sizes that are too large for the weights, before a model of these sizes is built."""
     numbers = sum(tensor.numel() for tensor in tensors.values())
-    defaults = dataclasses.asdict(ModelConfig())  # a family ignores some fields, which then have their default
+    defaults = dataclasses.asdict(ModelConfig())  # fields that a family does not use keep their default
     for name, value in dataclasses.asdict(config).items():
-        held, unit = (len(tensors), "tensors") if name.endswith("_layers") else (numbers, "numbers")
-        if type(value) is int and value > max(held, defaults[name]):
+        limit, unit = (len(tensors), "tensors") if name.endswith("_layers") else (numbers, "numbers")
+        if type(value) is int and value > max(limit, defaults[name]):
             raise FolderError(
-                f"{folder / CONFIG}: model.{name} is {value:,}, and {folder / MODEL} has only {held:,} {unit}"
+                f"{folder / CONFIG}: model.{name} is {value:,}, and {folder / MODEL} has only {limit:,} {unit}"
             )
 
 

@@ -38,8 +38,8 @@ EXAMPLE_LENGTH = 200  # characters of an example in the report
 CHARACTERS_PER_TOKEN = 32  # a line of more than max_length times as many characters is too long
 RATIO_SLACK = 3  # tokens added to both sides before they are compared: "Yes." may become "Yes, of course."
 SINGLE_TEXT_RULES = ("empty", "control")  # of the default rules; the others are for pairs
-MAIN_SCRIPT_SHARE = 0.8  # of the lines in one script, from which lines in other scripts are left out
-COMMON_SCRIPT_SHARE, COMMON_SCRIPT_LINES = 0.05, 20  # lines in another script, from which they are kept too
+MAIN_SCRIPT_SHARE = 0.8  # if one script has this share of the lines, lines in other scripts are left out
+COMMON_SCRIPT_SHARE, COMMON_SCRIPT_LINES = 0.05, 20  # other scripts with this share and number of lines are kept
 MIXED_SCRIPTS = {"Kana": ("Han",), "Hangul": ("Han",)}  # scripts that a language uses beside its usual one
 
 
@@ -121,7 +121,7 @@ def is_copy(chunk: Chunk, cleaning: Cleaning) -> Flags:
 
 
 def is_in_another_script(chunk: Chunk, cleaning: Cleaning) -> Flags:
-    """Not in a usual script of its side, or in the main scripts of the opposite sides."""
+    """Not in a usual script of its side, or the two sides are swapped: each is in the main script of the other."""
     scripts = [list(map(script, column)) for column in chunk.columns]
     flags = np.zeros(len(scripts[0]), np.bool_)
     for names, usual in zip(scripts, chunk.scripts, strict=True):
@@ -207,7 +207,7 @@ def usual_scripts(columns: Iterable[Iterable[str]]) -> Scripts:
 
 
 def frequent_scripts(counts: Mapping[str, int]) -> tuple[str, ...]:
-    """The main script by its number of lines, and others that are too common to be mistakes; () for a mixture."""
+    """The main script, and others that are too common to be errors, by their lines; () if there is no main script."""
     (main, lines), *others = Counter({name: count for name, count in counts.items() if name}).most_common() or [("", 0)]
     total = lines + sum(count for _, count in others)
     enough = max(COMMON_SCRIPT_SHARE * total, COMMON_SCRIPT_LINES)

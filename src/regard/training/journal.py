@@ -61,7 +61,7 @@ class Journal:
 
 
 def has_entry(event: UpdateEvent) -> bool:
-    """Whether an update is the first or a tenth; these are written down."""
+    """Whether an update is the first or every tenth, which have an entry."""
     return event.update % UPDATES_PER_ENTRY == 0 or event.update == 1
 
 

@@ -52,7 +52,7 @@ from regard.training.gradients import Gradients
 from regard.training.optimizer import allocate_state, check_state, learning_rate, make_optimizer
 from regard.training.validation import Validation
 
-MAX_COUNT = 2**53  # of updates, tokens or seconds of a run
+MAX_COUNT = 2**53  # of the updates, tokens or seconds in a checkpoint: more than any run has
 MAX_NAN_IN_A_ROW = 5  # updates with a non-finite loss or gradient, before training is rolled back
 ROLLBACK_LR_SCALE = 0.5  # every rollback multiplies the learning rate by it
 MIN_LR_SCALE = 1e-3  # if the learning rate would become lower than this, the run fails
@@ -328,7 +328,7 @@ class Training:
         return self.progress
 
     def _must_validate(self) -> bool:
-        """Whether a validation is due: the checkpoint before it has been written."""
+        """Whether the next validation is due; `_train_to_checkpoint` saves a checkpoint before it."""
         return self.progress.position >= min(self.progress.next_validation, self.config.train.updates)
 
     def _train_to_checkpoint(self, saver: CheckpointWriter, stop: StopSignal) -> bool:
@@ -575,7 +575,7 @@ class Training:
 
 
 def _read_progress(checkpoint: Checkpoint, path: Path) -> Progress:
-    """The progress of a checkpoint, which may come from a stranger."""
+    """The progress of a checkpoint; its numbers are checked, because the folder may be untrusted."""
     try:
         progress = Progress(**checkpoint.progress)
         values = dataclasses.asdict(progress)
@@ -629,7 +629,7 @@ class StopSignal:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """A context in which the first signal, also an earlier one, raises KeyboardInterrupt."""
+        """A context in which a signal, even one received before, raises KeyboardInterrupt."""
         self._raises = True
         try:
             if self.signal:

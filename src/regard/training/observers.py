@@ -116,7 +116,7 @@ class Board:
         threading.excepthook = self._excepthook
 
     def _ignore_os_error(self, error: threading.ExceptHookArgs) -> None:
-        """Print no traceback of TensorBoard's thread: its error is raised by the next call."""
+        """Do not print the traceback of an OSError in TensorBoard's thread: the next call raises it."""
         if not issubclass(error.exc_type, OSError):
             self._excepthook(error)
 

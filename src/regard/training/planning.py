@@ -1,7 +1,7 @@
 """Planning: choose size and schedule of a run from its data, its machine and `--minutes`.
 
 With `--minutes` a few updates are timed, and the size is chosen by their speed. The clock ends the run, so the
-number of updates is an estimate. Without it an update of a long run is timed only to say how long the run takes.
+number of updates is an estimate. Without it, an update of a long run is timed only to announce how long it takes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from regard.training.sizing import Facts, choose, describe, epoch_seconds, token
 TIMED_SECONDS = 1.5  # of updates with each number of threads
 MAX_TIMED_UPDATES = 60
 WARM_UPDATES = 4  # on a GPU not timed: they choose kernels, allocate memory and capture graphs
-MIN_SECONDS_TO_TIME = 1800.0  # counted time of a run with --updates above which an update is timed
-LONG_SECONDS = 3 * 3600.0  # timed length of a run that is told beforehand
+MIN_SECONDS_TO_TIME = 1800.0  # an update is timed if the FLOPs of a run with --updates suggest that it takes longer
+LONG_SECONDS = 3 * 3600.0  # a run that takes longer is announced with its time
 CPU_TIMED_TOKENS = 1024  # of an update that is timed on a CPU: enough to see its speed
 
 MakeModel = Callable[[Config], nn.Module]
@@ -59,7 +59,7 @@ def complete_config(
         if unset:
             say(describe(config, facts, format_duration(seconds)))
         if seconds > MIN_SECONDS_TO_TIME:
-            _tell_long_run(config, facts, clock, time_update(config, data, runtime, make_model, None), say)
+            _announce_long_run(config, facts, clock, time_update(config, data, runtime, make_model, None), say)
         return config, 0.0
     facts = replace(facts, seconds=60 * minutes)
     first_choice = choose(config, unset, facts)
@@ -85,15 +85,14 @@ def complete_config(
     return config, update_seconds(config, facts)
 
 
-def _tell_long_run(config: Config, facts: Facts, clock: Clock, update_seconds: float, say: Say) -> None:
-    """Say how long a run takes if that is hours; nothing is decided by it."""
+def _announce_long_run(config: Config, facts: Facts, clock: Clock, update_seconds: float, say: Say) -> None:
+    """Say how long a run takes, if that is hours; the config does not depend on it."""
     seconds = clock.estimate(update_seconds)
     if seconds > LONG_SECONDS:
         target_share = facts.target_length / (facts.source_length + facts.target_length)
         speed = target_share * tokens_per_update(config.train) / update_seconds
-        updates = f"{config.train.updates:,} update{'s' * (config.train.updates != 1)}"
         about = f"about {format_duration(seconds)} on this machine, at {speed:,.0f} tokens/s"
-        say(f"{updates} take {about}; --minutes 60 ends in an hour")
+        say(f"{config.train.updates:,} updates take {about}; --minutes 60 ends in an hour")
 
 
 def gather_facts(data: Data, runtime: Runtime) -> Facts:
