@@ -12,6 +12,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -26,7 +27,7 @@ from xml.etree import ElementTree
 from benchmarks import survive
 from benchmarks.measure import report
 
-SECONDS_PER_CASE = 60.0  # a case that takes longer hangs; other programs may slow it down
+SECONDS_PER_CASE = 60.0  # of CPU time; a case that takes longer hangs
 SDISTS = ("django==5.2.19", "translate-toolkit==3.13.0")  # later versions of the toolkit have no documents
 FAMILIES = ("rnn", "transformer", "bert", "gpt")
 UPDATES = 4
@@ -158,8 +159,10 @@ def run_range(part: str, work: Path, cases: range, seed: int) -> list[Failure]:
 def work_on(part: str, work: Path, first: int, last: int, seed: int) -> None:
     """Run the cases of a worker process, with a line before each and one for each failure."""
     check = PARTS[part](work)
+    faulthandler.register(signal.SIGPROF, chain=True)  # prints where it is, then ends the process
     for number in range(first, last):
-        faulthandler.dump_traceback_later(SECONDS_PER_CASE, exit=True)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS_PER_CASE)
+        faulthandler.dump_traceback_later(20 * SECONDS_PER_CASE, exit=True)  # waits for something
         print(json.dumps({"number": number}), flush=True)
         try:
             for failure in check(random.Random(f"{part} {seed} {number}"), number):
