@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 
@@ -47,6 +47,13 @@ class FolderError(RequestError):
 
 class RunError(RegardError):
     """The request was right; the run failed."""
+
+
+def refuse_options(options: Mapping[str, object], reason: str) -> None:
+    """Raise a ConfigError if one of these options is set: it would have no effect."""
+    for name, value in options.items():
+        if value:
+            raise ConfigError(f"{name} {reason}: leave it out")
 
 
 def other_tool_advice(section: str, name: str) -> str:

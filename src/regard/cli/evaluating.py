@@ -21,6 +21,7 @@ from regard.cli.options import (
     option,
     use_threads,
 )
+from regard.errors import refuse_options
 from regard.evaluation.metrics import Tokenizer
 
 Reference = Annotated[list[str], option("FILE", "Reference translations; may be repeated.")]
@@ -63,11 +64,13 @@ def evaluate(
     A gpt or bert folder is scored by its perplexity on the source text.
     """
     check_page(report, source, hypothesis, train, glossary, *reference, force=force)
-    from regard.evaluation.evaluate import Evaluation, is_language_model, refuse
+    from regard.evaluation.evaluate import Evaluation, is_language_model
     from regard.evaluation.evaluate import evaluate as score
 
     if folder and is_language_model(folder):
-        refuse({"--report": report, "--sentences": sentences}, f"is for translations, and {folder} is a language model")
+        refuse_options(
+            {"--report": report, "--sentences": sentences}, f"is for translations, and {folder} is a language model"
+        )
     use_threads(threads)
     options = _options(lowercase, tokenize, lengths, beams, values, device)
     files: dict[str, Any] = {"hypothesis": hypothesis, "train": train, "glossary": glossary}

@@ -27,7 +27,7 @@ from regard.cli.options import (
     output,
     use_threads,
 )
-from regard.errors import ConfigError
+from regard.errors import ConfigError, refuse_options
 
 if TYPE_CHECKING:
     from regard.text.alignments import Link
@@ -122,8 +122,8 @@ def align(
     as_json: Json = False,
 ) -> None:
     """Align the words of sentence pairs: one line of i-j per pair (words counted from 0). --gold prints the AER."""
-    if hypothesis is not None and out is not None:
-        raise ConfigError("--out is for the alignments of a model, and --hypothesis is aligned already: leave it out")
+    if hypothesis is not None:
+        refuse_options({"--out": out}, "is for the alignments of a model, and --hypothesis is already aligned")
     if as_json and out is None and hypothesis is None:
         raise ConfigError("--json prints to standard output, where the alignments go: give --out FILE too")
     check_output(out, source, target, gold, *(dev or ()), force=force)

@@ -128,8 +128,8 @@ class View:
         parts = [f"{statistics.tokens_per_second:,.0f} tokens/s"]
         if statistics.activity and statistics.seconds_left is not None:
             parts.append(f"{format_duration(statistics.seconds_left)} left")
-        if statistics.best:
-            parts.append(f"best at update {statistics.best:,}")
+        if statistics.best_update:
+            parts.append(f"best at update {statistics.best_update:,}")
         return Text(", ".join(parts))
 
 

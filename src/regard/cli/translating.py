@@ -36,6 +36,7 @@ from regard.cli.options import (
     use_threads,
 )
 from regard.errors import ConfigError, did_you_mean
+from regard.results import counted
 
 if TYPE_CHECKING:
     from regard.documents.outcome import Outcome, Problems
@@ -205,15 +206,15 @@ def _print_outcome(outcome: Outcome, file: str, consequence: str, place: str) ->
     """Print on standard error which lines failed, which terms are missing, and which tags may be misplaced."""
     _print_failed(outcome.failed, file, consequence)
     if outcome.split:
-        lines = f"{outcome.split:,} line{'s' * (outcome.split != 1)}"
+        lines = counted(outcome.split, "line")
         tables.say(f"{lines} had a sentence that was too long for the model and was split")
     for where, term in outcome.missing.first:
         tables.say(f"regard: glossary: term {term} not placed in {place}{where}")
     if total := outcome.terms.total():
         counts = ", ".join(f"{count:,} {status}" for status, count in outcome.terms.items())
-        tables.say(f"glossary: {total:,} term{'s' * (total != 1)}: {counts}")
-    if texts := outcome.unaligned:
-        tags = f"in {texts:,} text{'s' * (texts != 1)} tags are placed in proportion to the length"
+        tables.say(f"glossary: {counted(total, 'term')}: {counts}")
+    if outcome.unaligned:
+        tags = f"in {counted(outcome.unaligned, 'text')} tags are placed in proportion to the length"
         tables.say(f"regard: this model has no attention to align words by: {tags}; check them")
 
 
@@ -223,7 +224,7 @@ def _print_failed(failed: Problems, file: str, consequence: str) -> None:
     for line, problem in failed.first:
         tables.say(f"regard: {display_name(file)}:{line}: {problem}; {consequence}")
     if more := failed.count - len(failed.first):
-        tables.say(f"regard: and {more:,} more such line{'s' * (more != 1)}")
+        tables.say(f"regard: and {counted(more, 'more such line')}")
 
 
 def _failures(failed: Problems) -> dict[str, Any]:

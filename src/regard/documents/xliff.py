@@ -34,7 +34,7 @@ def _parse_unit(unit: Unit, languages: Languages | None) -> str | Entry:
     if source is None:
         raise DataError(f"{unit.origin}: a <{element.name}> has no <source>")
     is_new = target is None or target.attributes.get("state", element.attributes.get("state")) in UNTRANSLATED
-    done = None if is_new else target
+    translated = None if is_new else target
     codes = _declared(unit, source, "source-language", "srcLang"), _declared(unit, target, "target-language", "trgLang")
     agree, swapped = _agree(codes, languages), _agree(codes[::-1], languages)
     not_read = "" if agree or swapped else "units without both languages"
@@ -44,13 +44,14 @@ def _parse_unit(unit: Unit, languages: Languages | None) -> str | Entry:
     elif _inherited(unit, "translate") == "no":
         not_filled = "not to be translated"
     divided = element.find("seg-source") or source
-    segments = [(each.text, translation.text if translation else "") for each, translation in _segments(divided, done)]
-    pairs = [pair if agree or not pair[1] else pair[::-1] for pair in segments if pair[0]]
+    segments = _segments(divided, translated)
+    texts = [(part.text, translation.text if translation else "") for part, translation in segments]
+    pairs = [pair if agree or not pair[1] else pair[::-1] for pair in texts if pair[0]]
 
     def gap(everything: bool) -> Gap:
         if element.name == "segment" and not (_inherited(unit, "trgLang") or (languages and codes[0])):
             raise DataError(f"{unit.origin}: the <xliff> has no trgLang: name both languages, as in --languages en,fr")
-        return _find_gap(unit, divided, target, _segments(divided, None if everything else done))
+        return _find_gap(unit, divided, target, _segments(divided, None) if everything else segments)
 
     return Entry(unit.raw.decode(), unit.origin, pairs, not_read, not_filled, gap)
 
@@ -58,10 +59,11 @@ def _parse_unit(unit: Unit, languages: Languages | None) -> str | Entry:
 def _segments(source: Element, target: Element | None) -> list[Segment]:
     """A source and its translation, or the segments of both where <mrk mtype="seg"> divides them."""
     marks = list(_segment_marks(source))
-    done = {} if target is None else {each.attributes.get("mid"): each for each in _segment_marks(target) if each.text}
-    if not marks or (target is not None and target.text and not done):
+    target_marks = [mark for mark in _segment_marks(target) if mark.text] if target is not None else []
+    if not marks or (target is not None and target.text and not target_marks):
         return [(source, target)]
-    return [(mark, done.get(mark.attributes.get("mid"))) for mark in marks]
+    translations = {mark.attributes.get("mid"): mark for mark in target_marks}
+    return [(mark, translations.get(mark.attributes.get("mid"))) for mark in marks]
 
 
 def _with_language(tag: Unit, languages: Languages | None) -> str:
@@ -92,7 +94,7 @@ def _agree(codes: Languages, languages: Languages | None) -> bool:
 
 
 def _find_gap(unit: Unit, source: Element, target: Element | None, segments: Sequence[Segment]) -> Gap:
-    """The segments without a translation, and what stands between them."""
+    """The segments without a translation; `write` puts their translations between those that exist."""
     gaps, between = [], [""]
     position = unit.inside(source)
     for segment, translation in segments:

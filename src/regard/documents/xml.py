@@ -309,7 +309,7 @@ def read_pieces(unit: Unit, element: Element) -> Iterator[Piece]:
             yield piece if isinstance(piece, str) else piece._replace(raw=escape(piece.raw))
         text = ""
         if child is not None and child.name == "sm" and child.attributes.get("translate") == "no":
-            end = next((each for each in children if _ends(each, child)), None)
+            end = next((other for other in children if _ends(other, child)), None)
             yield Tag(unit.text(child.start, unit.end(end) if isinstance(end, Element) else element.close))
         elif child is not None:
             yield from _element_pieces(unit, child)

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from regard.errors import ConfigError
+from regard.errors import ConfigError, refuse_options
 from regard.evaluation import metrics
-from regard.evaluation.evaluate import format_interval, format_range, refuse
+from regard.evaluation.evaluate import format_interval, format_range
 from regard.evaluation.metrics import LENGTHS, METRICS, Bucket, Score
 from regard.evaluation.systems import Paths, Progress, System, is_model, read_test_set, short_name, translate_test
 from regard.evaluation.words import NgramDifference, matching_ngrams, ngram_differences
@@ -175,7 +175,7 @@ def compare(
     named = system_names(systems)
     models = sum(map(is_model, systems))
     if not models:
-        refuse({"--beams": beams, "--set": config}, "is for decoding, and these files are already translated")
+        refuse_options({"--beams": beams, "--set": config}, "is for decoding, and these files are already translated")
     lengths = LENGTHS if lengths is None else lengths
     messages: list[str] = []
     test = read_test_set(source, reference, tokenize=tokenize, lengths=lengths, say=messages.append)

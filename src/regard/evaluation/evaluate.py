@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from regard.config import load_config
+from regard.config import load_config, split_folders
 from regard.decoding.glossary import Glossary
-from regard.errors import ConfigError, DataError, FolderError
+from regard.errors import ConfigError, DataError, FolderError, refuse_options
 from regard.evaluation import metrics, perplexity, systems
 from regard.evaluation.metrics import LENGTHS, METRICS, Bucket, Score
 from regard.evaluation.perplexity import Perplexity
@@ -201,7 +201,7 @@ def evaluate(
             "--train": train, "--glossary": glossary, "--lowercase": lowercase, "--tokenize": tokenize,
             "--lengths": lengths, "--beams": beams, "--set": config, "--reference": reference if source else None,
         }  # fmt: skip
-        refuse(translation_options, f"is for translations, and {name_of(model)} is a language model")
+        refuse_options(translation_options, f"is for translations, and {name_of(model)} is a language model")
         text = source or reference
         if not isinstance(text, str | Path):
             raise ConfigError(f"{name_of(model)} is a language model: give a text with --source FILE")
@@ -211,7 +211,7 @@ def evaluate(
     if hypothesis:
         if systems.is_model(hypothesis):
             raise ConfigError(f"--hypothesis ({hypothesis}) is a folder: give a model folder without --hypothesis")
-        refuse({"--beams": beams, "--set": config}, "is for decoding, and --hypothesis is already translated")
+        refuse_options({"--beams": beams, "--set": config}, "is for decoding, and --hypothesis is already translated")
     system = hypothesis or model
     if system is None:
         raise ConfigError("give a model folder to translate --source with, or --hypothesis FILE to score")
@@ -268,15 +268,8 @@ def is_language_model(model: object) -> bool:
     """Whether a loaded model or a model folder is a gpt or bert."""
     if not isinstance(model, str | Path):
         return isinstance(model, Writer | Reader)
-    single = "+" not in str(model) or Path(model).exists()
-    return single and not load_config(Path(model)).model.is_translator
-
-
-def refuse(options: Mapping[str, Any], reason: str) -> None:
-    """Raise a ConfigError if one of these options is set: it would have no effect."""
-    for flag, value in options.items():
-        if value:
-            raise ConfigError(f"{flag} {reason}: leave it out")
+    folders = split_folders(model)
+    return len(folders) == 1 and not load_config(folders[0]).model.is_translator
 
 
 def score_results(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
 
+from regard.config import split_folders
 from regard.decoding.glossary import Glossary, count_statuses, find_forms
 from regard.errors import ConfigError
 from regard.evaluation.metrics import check_lines, check_seed, choose_tokenizer, corpus_scores, make_metric
@@ -75,7 +77,7 @@ def read_test(path: str | Path) -> list[str]:
 
 def is_model(system: System) -> bool:
     """Whether a system is a loaded model, a model folder or several joined by `+`; otherwise it is a file."""
-    return isinstance(system, Translator) or any(Path(part).is_dir() for part in (system, *str(system).split("+")))
+    return isinstance(system, Translator) or any(map(os.path.isdir, split_folders(system)))
 
 
 def name_of(system: object) -> str:
@@ -85,8 +87,7 @@ def name_of(system: object) -> str:
 
 def short_name(system: str | Path) -> str:
     """The last part of a path; for an ensemble, those of its folders joined by `+`."""
-    parts = [str(system)] if Path(system).exists() else str(system).split("+")
-    return "+".join(Path(part).name or part for part in parts)
+    return "+".join(path.name or str(path) for path in split_folders(system))
 
 
 def translate_test(

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from regard.config import Config
 from regard.decoding import Hypothesis
 from regard.documents.formats import read_pairs
-from regard.errors import ConfigError
+from regard.errors import ConfigError, refuse_options
 from regard.folders import write_file
 from regard.inspection.alignment import (
     METHODS,
@@ -119,17 +119,16 @@ def align(
     Instead of a folder, `hypothesis` is a file of alignments, such as another aligner's, to score with `gold`.
     """
     options = {"layer": layer, "head": head, "shift": shift, "method": method}
+    chosen: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if hypothesis is not None:
-        for name, value in {"FOLDER": folder, "reverse": reverse, "dev": dev, "tag": tag or None, **options}.items():
-            if value is not None:
-                flag = name if name == "FOLDER" else f"--{name}"
-                raise ConfigError(f"{flag} is for a model, and --hypothesis is aligned already: leave it out")
+        model_options: dict[str, object] = {"FOLDER": folder, "--reverse": reverse, "--dev": dev, "--tag": tag}
+        model_options |= {f"--{name}": True for name in chosen}
+        refuse_options(model_options, "is for a model, and --hypothesis is already aligned")
         if gold is None:
             raise ConfigError("--hypothesis is compared with gold alignments: give --gold FILE")
         return score_alignments(Path(hypothesis), Path(gold))
     if folder is None or source is None:
         raise ConfigError("give a model folder and texts to align, or --hypothesis FILE and --gold FILE to score")
-    chosen: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if dev and chosen:
         name = next(iter(chosen))
         raise ConfigError(f"--dev chooses the {name}: leave out --{name}")

@@ -427,13 +427,13 @@ def compare(train: Split, held_out: Split) -> None:
 
 def shift_phrase(shift: int) -> str:
     """`2 lines later`."""
-    return f"{abs(shift)} line{'s' * (abs(shift) > 1)} {'later' if shift > 0 else 'earlier'}"
+    return f"{counted(abs(shift), 'line')} {'later' if shift > 0 else 'earlier'}"
 
 
 def shift_fix(shift: int) -> tuple[str, tuple[str, ...]]:
     """How to undo the shift of a whole file, and the commands for it."""
     early, late = ("TARGET", "SOURCE") if shift > 0 else ("SOURCE", "TARGET")
-    lines = f"{abs(shift)} line{'s' * (abs(shift) > 1)}"
+    lines = counted(abs(shift), "line")
     return f"Delete the first {lines} of one side and the last {lines} of the other, then check again.", (
         f"tail -n +{abs(shift) + 1} {early} > {early}.mended",
         f"head -n -{abs(shift)} {late} > {late}.mended",

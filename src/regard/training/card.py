@@ -13,6 +13,7 @@ import torch
 from regard import __version__
 from regard.counting import count
 from regard.evaluation.metrics import METRICS
+from regard.results import counted
 from regard.text.files import language_of
 from regard.training.clock import format_duration
 from regard.training.data import Files, validation_report
@@ -120,7 +121,7 @@ def _training_rows(training: Training, kept: Sequence[int]) -> dict[str, str]:
     settings, progress, runtime = training.config.train, training.progress, training.runtime
     updates = ", ".join(f"{update:,}" for update in kept)
     if settings.average_checkpoints:
-        weights = f"the mean of {len(kept)} checkpoint{'s' * (len(kept) != 1)}, of update {updates}"
+        weights = f"the mean of {counted(len(kept), 'checkpoint')}, of update {updates}"
     elif list(kept) == [progress.best_update]:
         weights = f"the best by {SCORE_NAMES.get(settings.metric, settings.metric)}, of update {updates}"
     else:
@@ -152,7 +153,7 @@ def describe_machine(runtime: Runtime) -> str:
     lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     processor = next(names, "") or platform.processor() or platform.machine()
-    return f"{processor}, {threads} thread{'s' * (threads != 1)}" + " (Metal)" * (runtime.device.type == "mps")
+    return f"{processor}, {counted(threads, 'thread')}" + " (Metal)" * (runtime.device.type == "mps")
 
 
 def _table(rows: Mapping[str, str]) -> list[str]:

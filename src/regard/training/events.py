@@ -23,6 +23,8 @@ class StartEvent:
     """Model and hardware, for the title of a view."""
     update: int
     clock: Clock
+    best_update: int = 0
+    """The update of the best validation so far; 0 if there is none."""
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def observing(training: Training, observe: Observer, say: Say) -> Iterator[Obser
                 board.observe(event)
 
         description = f"{config.model.family}, {count(config).total:,} parameters, {describe_machine(runtime)}"
-        pass_on(StartEvent(training.folder, description, update, training.clock))
+        pass_on(StartEvent(training.folder, description, update, training.clock, training.progress.best_update))
         yield pass_on
 
 
@@ -128,6 +128,7 @@ class Statistics:
         self.start: StartEvent | None = None
         self.update: UpdateEvent | None = None
         self.activity = "preparing"
+        self.best_update = 0
         self.losses: dict[int, float] = {}
         """By update, as in the journal."""
         self.validations: dict[int, dict[str, Any]] = {}
@@ -138,7 +139,7 @@ class Statistics:
         if isinstance(event, ActivityEvent):
             self.activity = event.activity
         elif isinstance(event, StartEvent):
-            self.start, self.activity = event, "training"
+            self.start, self.activity, self.best_update = event, "training", event.best_update
             entries = [e for e in journal.read(event.folder / journal.FILE) if e["update"] <= event.update]
             self.losses = {e["update"]: e["loss"] for e in entries if e["kind"] == "update"}
             self.validations = {e["update"]: e for e in entries if e["kind"] == "validation"}
@@ -149,16 +150,12 @@ class Statistics:
                 self.losses[event.update] = event.loss
         elif isinstance(event, ValidationEvent):
             self.validations[event.update] = {**event.scores, "sample": event.sample}
+            self.best_update = event.update if event.best else self.best_update
         elif isinstance(event, ProblemEvent) and event.kind == "rollback":
             for numbers in (self.losses, self.validations):
                 for update in [update for update in numbers if update > event.update]:
                     del numbers[update]
-
-    @property
-    def best(self) -> int:
-        """The update of the best validation."""
-        scores = {n: (v.get("bleu", v.get("chrf", 0.0)), -v["valid_loss"]) for n, v in [*self.validations.items()]}
-        return max(scores, key=lambda update: scores[update], default=0)
+            self.best_update = self.best_update if self.best_update <= event.update else 0
 
     @property
     def loss(self) -> float:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from regard.config import Config, TrainConfig
 from regard.counting import count, count_flops
+from regard.results import counted
 
 SCHEDULE_FIELDS = frozenset({"train.updates", "train.warmup", "train.validate_every", "train.save_every"})
 CHOSEN_FIELDS = SCHEDULE_FIELDS | {
@@ -276,7 +277,7 @@ def describe(config: Config, facts: Facts, time: str = "") -> str:
     """`29,000 pairs, 2 cores: a transformer of 4+4 layers of 256 (9.1 million parameters), ...`"""
     model, settings = config.model, config.train
     data = f"{facts.examples:,} pairs" if facts.is_pairs else f"{facts.epoch_tokens:,.0f} tokens"
-    place = "a GPU" if facts.has_gpu else f"{facts.cores} core{'s' * (facts.cores != 1)}"
+    place = "a GPU" if facts.has_gpu else counted(facts.cores, "core")
     layers = {"bert": f"{model.encoder_layers}", "gpt": f"{model.decoder_layers}"}.get(
         model.family, f"{model.encoder_layers}+{model.decoder_layers}"
     )

@@ -27,7 +27,7 @@ from regard.inspection import quality
 from regard.models import build
 from regard.models.folder import MODEL, VALIDATION, copy_weights, save_model
 from regard.models.lora import merge_lora
-from regard.results import Report, Table
+from regard.results import Report, Table, counted
 from regard.text.tokenizer import Tokenizers
 from regard.training import journal
 from regard.training.card import SCORE_NAMES, model_card
@@ -411,7 +411,7 @@ def _final_weights(training: Training, say: Say) -> tuple[dict[str, Tensor], lis
         if paths:
             wanted = settings.average_checkpoints
             fewer = f", fewer than train.average_checkpoints ({wanted})" if len(paths) < wanted else ""
-            say(f"averaged {len(paths)} checkpoint{'s' * (len(paths) != 1)}{fewer}")
+            say(f"averaged {counted(len(paths), 'checkpoint')}{fewer}")
             return average_checkpoints(paths), [update_number(path) for path in paths]
     group = "average" if settings.ema_decay else "model"
     path = next(iter(_intact(folder, [progress.best_update], say)), None) or latest_checkpoint(folder)[0]
