@@ -192,3 +192,20 @@ def test_without_a_terminal_each_start_and_end_is_one_line(capsys: pytest.Captur
         for states in (("running", "waiting"), ("running", "waiting"), ("finished", "running")):
             show(list(zip(racers, states, strict=True)), 4)
     assert capsys.readouterr().err.splitlines() == ["dot 1: running", "dot 1: finished", "none 1: running"]
+
+
+# Headlines.
+
+
+@pytest.mark.parametrize(
+    ("racers", "end"),
+    [
+        ([racer("dot", 90.0, 86.0)], "all models with attention stay at 86 or above"),
+        ([racer("dot", 90.0, 86.0), racer("cosine", 90.0, 60.0)], "1 of 2 models with attention stay at 86 or above"),
+        ([racer("dot", 90.0, 20.0)], "no model with attention passes"),
+    ],
+)
+def test_the_headline_says_what_attention_does(racers: list[dict[str, Any]], end: str) -> None:
+    results = raced(racer("no attention", 74.0, 11.0), *racers)
+    start = "Without attention BLEU falls from 74 to 11 on long sentences"
+    assert lineage.headline(results["verdicts"]) == f"{start}; {end}"

@@ -214,6 +214,7 @@ def evaluation_parts(result: Mapping[str, Any]) -> list[str]:
     signatures = "".join(pages.signature(f"{name} {result[metric]['signature']}") for metric, name in METRICS.items())
     parts = [
         pages.score_cards(scores),
+        fold("sacreBLEU signatures", signatures),
         by_length(result["by_length"]),
         card("Rare and frequent words", "F1 of the words of the reference, by their frequency.", frequencies),
     ]
@@ -227,7 +228,7 @@ def evaluation_parts(result: Mapping[str, Any]) -> list[str]:
         helped = terms.get("with_glossary")
         with_glossary = f"; {helped['accuracy']:.1%} with the glossary." if helped else "."
         parts.append(card("Terms", f"{terms['accuracy']:.1%} of {where} are translated{with_glossary}"))
-    return [*parts, fold("sacreBLEU signatures", signatures)]
+    return parts
 
 
 def comparison_parts(result: Mapping[str, Any], language: str = "") -> list[str]:

@@ -66,7 +66,7 @@ class Frame(NamedTuple):
         )
 
 
-WIDE, SMALL = Frame(640, 300, "wide"), Frame(320, 200)
+WIDE, SMALL = Frame(640, 300, "wide"), Frame(260, 180)
 
 
 class Point(NamedTuple):

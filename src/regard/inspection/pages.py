@@ -67,12 +67,12 @@ def fold(summary: str, content: str) -> str:
     return f'<details class="fold"><summary>{escape(summary)}</summary>{content}</details>'
 
 
-def score_cards(scores: Iterable[Sequence[str]]) -> str:
-    """Sections side by side, each with a name, a large number and notes below it."""
+def score_cards(scores: Iterable[tuple[str, str, str]]) -> str:
+    """Sections side by side, each with a name, a large number and a note below it."""
     boxes = [
         f'<section class="score"><h2>{escape(name)}</h2><p class="big">{escape(number)}</p>'
-        f'<p class="interval">{escape(note)}</p>{"".join(map(signature, signatures))}</section>'
-        for name, number, note, *signatures in scores
+        f'<p class="interval">{escape(note)}</p></section>'
+        for name, number, note in scores
     ]
     return f'<div class="cards">{"".join(boxes)}</div>'
 

@@ -376,8 +376,8 @@ def headline(verdicts: Sequence[Mapping[str, Any]]) -> str:
     (base,), kept = without, [verdict for verdict in attending if verdict["holds"]]
     change = f"{'falls' if base['last'] < base['first'] else 'goes'} from {base['first']:.0f} to {base['last']:.0f}"
     lowest = min((verdict["last"] for verdict in kept), default=0.0)
-    number = "every model" if len(kept) == len(attending) else f"{len(kept)} of {len(attending)} models"
-    end = f"{number} with attention stays at {lowest:.0f} or above" if kept else "no model with attention keeps its own"
+    number = "all" if len(kept) == len(attending) else f"{len(kept)} of {len(attending)}"
+    end = f"{number} models with attention stay at {lowest:.0f} or above" if kept else "no model with attention passes"
     return f"Without attention BLEU {change} on long sentences; {end}"
 
 
