@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from regard.evaluation.compare import compare_translations
 from regard.evaluation.evaluate import score_results
 from regard.evaluation.pages import Output, Row, comparison_parts, evaluation_parts, page
+from regard.inspection import film, inspector
 from regard.inspection.attribution import attention
 from regard.inspection.quality import QualityWarning
 from regard.preflight.check import check_pairs
@@ -20,6 +23,7 @@ from regard.stories import demo, lineage
 from regard.text.files import Origin, Pair
 from tests.evaluation.systems import lines, results, worse
 from tests.inspection.browsing import Opened
+from tests.inspection.test_inspector import full
 from tests.inspection.traces import made
 from tests.stories.test_lineage import raced, racer
 
@@ -72,7 +76,25 @@ def demo_page() -> str:
     return demo._page(results, {"by_length": buckets}, [trace()] * 3, entries, Path("demo"))
 
 
+def inspector_page() -> str:
+    return inspector.page(full(), title="en-fr")
+
+
+def film_page() -> str:
+    sides = {"source": trace().source._asdict(), "target": trace().target._asdict()}
+    frames = {"0": film.to_bytes(torch.rand(2, 3, 4, 4))}
+    with TemporaryDirectory() as folder:
+        root = Path(folder)
+        (root / film.FILM).mkdir()
+        (root / film.FILM / film.SENTENCES).write_text(json.dumps([sides]))
+        for update in (10, 20):
+            save_file(frames, root / film.FILM / f"update-{update:08d}.safetensors")
+        return film.page(root, {20: "BLEU 3.0"}, title="film")
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "inspector": inspector_page,
+    "film": film_page,
     "evaluation": evaluation_page,
     "comparison": comparison_page,
     "check": check_page,

@@ -93,6 +93,14 @@ def test_warnings_are_shown() -> None:
     assert any("repeated" in message for message in data(shown)["warnings"])
 
 
+def test_every_word_carries_its_language() -> None:
+    found = {
+        each["kind"]: each for each in data(full(), languages=("en", "fr"))["maps"] if each["method"] == "attention"
+    }
+    codes = {kind: (each["rows"]["language"], each["columns"]["language"]) for kind, each in found.items()}
+    assert codes == {"cross": ("fr", "en"), "encoder": ("en", "en"), "decoder": ("fr", "fr")}
+
+
 def doubtful(word: str, other: str, share: float) -> Trace:
     """A translation of one word beside another one that it could have been."""
     found = made("it", word, [[1.0, 0.0], [0.0, 1.0]], logs=[math.log(share), -0.01])

@@ -356,11 +356,11 @@ def _row(row: Row, languages: tuple[str, str]) -> str:
     return (
         f'<li class="row" data-kind="{row.kind}"{values}><p class="where"><span class="badge {row.kind}"'
         f' title="{KINDS[row.kind]}">{escape(badge)}</span> line {row.line:,}</p>{texts}'
-        f"{''.join(_output(row, output, target) for output in row.outputs)}</li>"
+        f"{''.join(_output(row, output, languages) for output in row.outputs)}</li>"
     )
 
 
-def _output(row: Row, output: Output, language: str) -> str:
+def _output(row: Row, output: Output, languages: tuple[str, str]) -> str:
     scores = [f"{METRICS[name]} {value:.0f}" for name, value in output.scores.items() if name in METRICS]
     if output.confidence is not None:
         scores.append(f"confidence {output.confidence:.0%}")
@@ -368,12 +368,12 @@ def _output(row: Row, output: Output, language: str) -> str:
     text = marked_words(output.text, row.references[0], "odd") if row.references else escape(output.text)
     trace = ""
     if output.trace is not None:
-        inside = inspector.embed(output.trace, _maps(output.trace), warned=output.warnings)
+        inside = inspector.embed(output.trace, _maps(output.trace), warned=output.warnings, languages=languages)
         hidden = f'<span class="aside"> in line {row.line:,}</span>'
         trace = f'<details class="trace"><summary>attention{hidden}</summary>{inside}</details>'
     shown = f'<span class="scores" lang="en">{" · ".join(scores)}</span>'
     name = f'<b lang="en">{escape(output.name)}</b>'
-    line = pages.text("p", f"{name}{text or '<i>nothing</i>'} {shown}", language)
+    line = pages.text("p", f"{name}{text or '<i>nothing</i>'} {shown}", languages[1])
     return f"{line}{warnings}{trace}"
 
 

@@ -48,8 +48,12 @@ def contents(
     layer: int | None = None,
     head: int | None = None,
     warned: Sequence[quality.QualityWarning] | None = None,
+    languages: tuple[str, str] = ("", ""),
 ) -> dict[str, Any]:
-    """The trace as plain values for the script; by default with the maps and warnings that the trace alone gives."""
+    """The trace as plain values for the script; by default with the maps and warnings that the trace alone gives.
+
+    `languages` are the codes of source and target, if they are known.
+    """
     maps = maps or attribution.explain_all(trace)
     if warned is None and trace.family not in ("gpt", "bert"):
         warned = quality.find_warnings(trace.source.text, trace.target.text, trace)
@@ -58,13 +62,13 @@ def contents(
     layers = maps[0].values.shape[0] if maps else 1
     return {
         "family": trace.family,
-        "source": pages.words(trace.source),
-        "target": pages.words(trace.target),
+        "source": pages.words(trace.source, languages[0]),
+        "target": pages.words(trace.target, languages[1]),
         "summary": summary(trace),
         "focus": None if (step := least_certain(trace)) is None else _written(trace).word[step],
         "uncovered": uncovered_words(trace),
         "warnings": [warning.message for warning in warned or ()],
-        "maps": list(map(to_values, maps)),
+        "maps": [to_values(shown, languages=languages) for shown in maps],
         "layer": attribution.default_layer(layers) if layer is None else layer,
         "head": -1 if head is None else head,
         "steps": _steps(trace),
@@ -73,7 +77,9 @@ def contents(
     }
 
 
-def to_values(shown: Map, frames: Tensor | None = None, bits: int = 16) -> dict[str, Any]:
+def to_values(
+    shown: Map, frames: Tensor | None = None, bits: int = 16, languages: tuple[str, str] = ("", "")
+) -> dict[str, Any]:
     """A map with 8 or 16 bits for each value from low to high; several heads are followed by their combination.
 
     A film has `frames` (frame, layer, head, row, column) instead of the values of the map.
@@ -89,8 +95,8 @@ def to_values(shown: Map, frames: Tensor | None = None, bits: int = 16) -> dict[
         "kind": shown.kind,
         "meaning": MEANINGS[shown.method],
         "unit": UNITS[shown.method],
-        "rows": pages.words(shown.rows),
-        "columns": pages.words(shown.columns),
+        "rows": pages.words(shown.rows, languages[shown.kind != "encoder"]),
+        "columns": pages.words(shown.columns, languages[shown.kind == "decoder"]),
         "layers": layers,
         "heads": heads,
         "low": low,

@@ -98,13 +98,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], foot: Iterable[Seq
     )
 
 
-def words(side: Side) -> dict[str, Any]:
+def words(side: Side, language: str = "") -> dict[str, Any]:
     """The words of a side for a heat map; the start and end tokens by their names."""
     words = [
         SHOWN_SPECIALS.get(word, word) if special else word
         for word, special in zip(side.words, side.special, strict=True)
     ]
-    return {"text": side.text, "words": words, "special": [int(special) for special in side.special]}
+    values = {"text": side.text, "words": words, "special": [int(special) for special in side.special]}
+    return values | ({"language": language} if language else {})
 
 
 def heatmap(note: str, shown: Map) -> str:

@@ -10,7 +10,7 @@ function make(tag, given, ...children) {
   element.append(...children.filter(child => child !== null && child !== undefined && child !== ""));
   return element;
 }
-const word = (side, place, tag, given) => make(tag || "bdi", { dir: "auto", ...given, class: ((given && given.class) || "") + (side.special[place] ? " special" : "") }, side.words[place]);
+const word = (side, place, tag, given) => make(tag || "bdi", { dir: "auto", lang: side.language || null, ...given, class: ((given && given.class) || "") + (side.special[place] ? " special" : "") }, side.words[place]);
 const dataOf = holder => JSON.parse(holder.querySelector("script").textContent);
 const bytes = text => Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
 function select(label, given) { const list = make("select", given); return [make("label", {}, label, list), list]; }
