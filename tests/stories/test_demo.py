@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from regard.config import find_config
 from regard.errors import FolderError
 from regard.stories import demo
 from regard.training.events import Observer
@@ -91,3 +92,9 @@ def test_other_pages_link_back_to_the_demo(finished: tuple[Path, dict[str, Any]]
 @pytest.mark.slow
 def test_words_are_counted_in_the_training_text(finished: tuple[Path, dict[str, Any]]) -> None:
     assert "frequency of a word in train.fr" in (finished[0] / "evaluation.html").read_text()
+
+
+def test_the_recipe_is_found_beside_a_folder_named_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "demo").mkdir()  # the default --out
+    monkeypatch.chdir(tmp_path)
+    assert find_config(demo.RECIPE).model.family == "transformer"

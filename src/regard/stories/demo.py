@@ -30,7 +30,7 @@ from regard.training.train import train
 from regard.translation.explain import explain
 from regard.translation.loading import load
 
-RECIPE = "demo"
+RECIPE = "builtin-demo"
 SIZES = {"train": 50_000, "valid": 300, "test": 500}
 SENTENCES = {  # with their references
     # from Bahdanau et al. (2015)
