@@ -111,12 +111,7 @@ def translate(
 
         with tables.counting_bar("measuring int8") as progress:
             use_ctranslate2(
-                translator,
-                precision,
-                folder,
-                token_scores="confidence" in names,
-                say=tables.say,
-                progress=progress,
+                translator, precision, folder, token_scores="confidence" in names, say=tables.say, progress=progress
             )
     else:
         translator.use(engine, precision, folder)
@@ -206,8 +201,7 @@ def _print_outcome(outcome: Outcome, file: str, consequence: str, place: str) ->
     """Print on standard error which lines failed, which terms are missing, and which tags may be misplaced."""
     _print_failed(outcome.failed, file, consequence)
     if outcome.split:
-        lines = counted(outcome.split, "line")
-        tables.say(f"{lines} had a sentence that was too long for the model and was split")
+        tables.say(f"{counted(outcome.split, 'line')} had a sentence that was too long for the model and was split")
     for where, term in outcome.missing.first:
         tables.say(f"regard: glossary: term {term} not placed in {place}{where}")
     if total := outcome.terms.total():

@@ -52,16 +52,15 @@ def translate_file(
             raise DataError(f"{name} is empty: there is nothing to translate")
         total = None if uncompressed_name(path) != Path(path).name or str(path) == "-" else os.path.getsize(path)
         encoding, entries = DOCUMENTS[kind](stream, name, languages)
-        done = 0
-        progress(name, done, total)
+        bytes_read = 0
+        progress(name, bytes_read, total)
         while window := list(islice(entries, READ_AHEAD_TEXTS)):
             parts = [part if isinstance(part, str) else _find_gap(part, everything, outcome) for part in window]
             for text in _fill(parts, translate, outcome):
                 file.write(text.encode(encoding, "xmlcharrefreplace"))
-            done += sum(
-                len((part if isinstance(part, str) else part.raw).encode(encoding, "replace")) for part in window
-            )
-            progress(name, done, total)
+            raw = "".join(part if isinstance(part, str) else part.raw for part in window)
+            bytes_read += len(raw.encode(encoding, "replace"))
+            progress(name, bytes_read, total)
     return outcome
 
 

@@ -57,8 +57,8 @@ def use_ctranslate2(
         return
     cost = int8_cost(translator, Path(folder), say, progress)
     chosen = "int8" if precision == "int8" or (cost and not cost.is_significant) else "fp32"
-    other = "--precision fp32 is exact" if chosen == "int8" else "--precision int8 is faster"
-    say(f"int8: {cost or f'{folder} has no {VALIDATION} to measure it on'}; {chosen} is used; {other}")
+    alternative = "--precision fp32 is exact" if chosen == "int8" else "--precision int8 is faster"
+    say(f"int8: {cost or f'{folder} has no {VALIDATION} to measure it on'}; {chosen} is used; {alternative}")
     translator.use("ctranslate2", chosen, folder, token_scores=token_scores)
 
 

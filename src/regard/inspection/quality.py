@@ -22,7 +22,7 @@ from regard.documents import inline
 from regard.errors import DataError, FolderError
 from regard.folders import read_json
 from regard.inspection.trace import Trace
-from regard.text.scripts import UNSPACED_SCRIPTS, script, script_of
+from regard.text.scripts import RELATED_SCRIPTS, UNSPACED_SCRIPTS, script, script_of
 
 CALIBRATION_FILE = "calibration.json"
 
@@ -41,7 +41,6 @@ WIDENING = 1.25  # factor by which the expected ratios are widened
 MAX_LOOP = 20  # words in a repeated phrase
 MIN_COPIED = 3  # words in a row; a copied part is also at least half of the translation
 MAX_COMPARED = 1_000_000  # pairs of words; longer texts are not searched for copied parts
-RELATED_SCRIPTS = {"Kana": {"Han"}, "Hangul": {"Han"}, "Han": {"Bopomofo"}}  # used together with another script
 
 MIN_ATTENTION = 0.05  # less attention than this to the words of the source means that they are ignored
 FIXED_ATTENTION = 0.95  # more attention than this to one token throughout means that the rest is ignored

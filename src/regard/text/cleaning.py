@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.config import CLEANING, TextConfig
-from regard.text.scripts import has_control, script
+from regard.text.scripts import RELATED_SCRIPTS, has_control, script
 
 Digests = NDArray[np.uint64]
 Columns = tuple[list[str], ...]
@@ -40,7 +40,6 @@ RATIO_SLACK = 3  # tokens added to both sides before they are compared: "Yes." m
 SINGLE_TEXT_RULES = ("empty", "control")  # of the default rules; the others are for pairs
 MAIN_SCRIPT_SHARE = 0.8  # if one script has this share of the lines, lines in other scripts are left out
 COMMON_SCRIPT_SHARE, COMMON_SCRIPT_LINES = 0.05, 20  # other scripts with this share and number of lines are kept
-MIXED_SCRIPTS = {"Kana": ("Han",), "Hangul": ("Han",)}  # scripts that a language uses beside its usual one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +125,7 @@ def is_in_another_script(chunk: Chunk, cleaning: Cleaning) -> Flags:
     flags = np.zeros(len(scripts[0]), np.bool_)
     for names, usual in zip(scripts, chunk.scripts, strict=True):
         if usual:
-            expected = {"", *usual, *(mixed for name in usual for mixed in MIXED_SCRIPTS.get(name, ()))}
+            expected = {"", *usual, *(related for name in usual for related in RELATED_SCRIPTS.get(name, ()))}
             flags |= np.array([name not in expected for name in names], np.bool_)
     main = main_scripts(chunk.scripts)
     if len(set(main)) == 2:

@@ -11,6 +11,7 @@ from html.entities import html5
 from urllib.parse import unquote_to_bytes
 
 UNSPACED_SCRIPTS = ("Han", "Kana", "Thai", "Lao", "Khmer", "Myanmar")  # scripts without spaces between words
+RELATED_SCRIPTS = {"Kana": ("Han",), "Hangul": ("Han",), "Han": ("Bopomofo",)}  # that a language uses beside its own
 
 LATIN_ONLY = re.compile("[\0-\u024f\u1e00-\u1eff\u2000-\u206f\u20a0-\u20cf\u2100-\u214f]*")
 LETTER = re.compile(r"[^\W\d_]")

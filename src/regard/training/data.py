@@ -257,7 +257,7 @@ def find_texts(dataset: Dataset, corpora: Sequence[Files]) -> list[tuple[str, st
     places: dict[tuple[int, ...], list[int]] = {}
     for place, pair in enumerate(dataset.digests.tolist()):
         places.setdefault(tuple(pair), []).append(place)
-    found: dict[int, tuple[str, str]] = {}
+    texts: dict[int, tuple[str, str]] = {}
     for files in corpora:
         for sources, targets in chunks(files.read(), 2):
             source_digests = digests(list(map(normalized, sources)))
@@ -265,8 +265,8 @@ def find_texts(dataset: Dataset, corpora: Sequence[Files]) -> list[tuple[str, st
                 (target,) = digests([normalized(targets[number])]).tolist()
                 if same := places.get((int(source_digests[number]), target)):
                     source = f"{files.tag} {sources[number]}" if files.tag else sources[number]
-                    found[same.pop(0)] = source, targets[number]
-    return [found[place] for place in range(len(dataset))]
+                    texts[same.pop(0)] = source, targets[number]
+    return [texts[place] for place in range(len(dataset))]
 
 
 def validation_report(valid: Dataset) -> str:

@@ -250,12 +250,12 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
         say(training.extend(old_config.train))
         if runtime.is_main:
             folders.write_file(out / CONFIG, to_json(config), force=True)
-    done = progress.finished and bool(runtime.broadcast(runtime.is_main and _has_model(out, say)))
-    if resumed and not done:
+    is_finished = progress.finished and bool(runtime.broadcast(runtime.is_main and _has_model(out, say)))
+    if resumed and not is_finished:
         say(f"resumed at update {progress.update:,}")
     for line in training.remarks if resumed else [*remarks, *training.remarks]:
         say(line)
-    if done:
+    if is_finished:
         saved = [entry["scores"] for entry in journal.read(out / journal.FILE) if entry["kind"] == "finished"]
         return Run(out, progress.update, finished=True, scores=saved[-1] if saved else {}, is_new=False)
     if not progress.finished:
