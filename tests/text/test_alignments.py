@@ -107,7 +107,7 @@ def test_alignments_that_do_not_fit_the_pairs_are_refused(tmp_path: Path, links:
 def test_an_empty_alignment_file_is_refused(tmp_path: Path) -> None:
     for name, text in (("a", "one\n"), ("b", "eins\n"), ("links", " \n")):
         (tmp_path / name).write_text(text)
-    with pytest.raises(DataError, match="links has no alignments: there is nothing to learn from"):
+    with pytest.raises(DataError, match="links has no alignments"):
         list(read_alignments(read_pairs(tmp_path / "a", tmp_path / "b"), tmp_path / "links"))
 
 
@@ -130,7 +130,7 @@ def test_sure_gold_alignments_are_possible_too(tmp_path: Path) -> None:
 
 def test_a_talp_file_counts_words_from_one(tmp_path: Path) -> None:
     assert gold_of(tmp_path, "gold.talp", "1-1 3p2\n") == [({(0, 0)}, {(0, 0), (2, 1)})]
-    with pytest.raises(DataError, match=r"line 1: 0-1 is beyond .* counted from 1"):
+    with pytest.raises(DataError, match=r"line 1: 0-1 has a word 0, .* counted from 1"):
         gold_of(tmp_path, "gold.talp", "0-1\n")
 
 

@@ -19,7 +19,6 @@ from regard.cli.options import (
     flag,
     numbers,
     option,
-    use_threads,
 )
 from regard.errors import refuse_options
 from regard.evaluation.metrics import Tokenizer
@@ -64,6 +63,7 @@ def evaluate(
     A gpt or bert folder is scored by its perplexity on the source text.
     """
     check_page(report, source, hypothesis, train, glossary, *reference, force=force)
+    from regard.devices import use_threads
     from regard.evaluation.evaluate import Evaluation, is_language_model
     from regard.evaluation.evaluate import evaluate as score
 
@@ -103,6 +103,7 @@ def compare(
 ) -> None:
     """Compare systems side by side: scores, paired significance tests against the first one, and where they differ."""
     check_page(report, source, *reference, *systems, force=force)
+    from regard.devices import use_threads
     from regard.evaluation.compare import compare as side_by_side
 
     use_threads(threads)

@@ -25,7 +25,6 @@ from regard.cli.options import (
     examples,
     option,
     output,
-    use_threads,
 )
 from regard.errors import ConfigError, refuse_options
 
@@ -61,6 +60,7 @@ def explain(
 ) -> None:
     """Show what the model attended to and what its output depends on, as a page, a figure or numbers."""
     check_output(out, force=force)
+    from regard.devices import use_threads
     from regard.inspection import drawing
     from regard.translation.explain import explain as explain_sentence
 
@@ -127,6 +127,7 @@ def align(
     if as_json and out is None and hypothesis is None:
         raise ConfigError("--json prints to standard output, where the alignments go: give --out FILE too")
     check_output(out, source, target, gold, *(dev or ()), force=force)
+    from regard.devices import use_threads
     from regard.folders import atomic_file
     from regard.inspection.word_alignment import align as align_files
     from regard.inspection.word_alignment import pharaoh

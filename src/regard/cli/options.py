@@ -141,14 +141,6 @@ Force = Annotated[bool, flag("--force", "Overwrite existing files.")]
 Json = Annotated[bool, flag("--json", "Print one JSON object on standard output and nothing else.")]
 
 
-def use_threads(number: int | None) -> None:
-    """Use this many CPU threads; None keeps PyTorch's default."""
-    if number:  # torch is slow to import
-        from regard.devices import use_threads
-
-        use_threads(number)
-
-
 def check_output(out: Path | None, *inputs: str | Path | None, force: bool) -> None:
     """Raise a FolderError if an output file exists and --force is not given, or if it is an input file."""
     if out is None or not out.exists():

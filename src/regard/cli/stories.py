@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli import tables
-from regard.cli.options import Device, Json, OutFolder, Threads, examples, option, use_threads
+from regard.cli.options import Device, Json, OutFolder, Threads, examples, option
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def demo(
 ) -> None:
     """Train, score and explain an English-French translator in minutes, on the built-in corpus."""
     from regard.cli.live import viewing
+    from regard.devices import use_threads
     from regard.stories.demo import next_commands, run
 
     use_threads(threads)

@@ -33,7 +33,6 @@ from regard.cli.options import (
     option,
     output,
     two,
-    use_threads,
 )
 from regard.errors import ConfigError, did_you_mean
 from regard.results import counted
@@ -99,7 +98,7 @@ def translate(
         raise ConfigError("--json reports on standard output, where the translations go: give --out FILE too")
     check_output(out, file, force=force)
     from regard.decoding.glossary import Glossary
-    from regard.devices import bf16_warning
+    from regard.devices import bf16_warning, use_threads
     from regard.translation.lines import LineJob
     from regard.translation.translator import Translator
 
@@ -325,6 +324,7 @@ def generate(
     as_json: Json = False,
 ) -> None:
     """Generate text with a gpt: print the prompt and its continuation as it is generated."""
+    from regard.devices import use_threads
     from regard.translation.writer import Writer
 
     use_threads(threads)
@@ -382,6 +382,7 @@ def embed(
     check_output(out, file, force=force)
     import numpy as np
 
+    from regard.devices import use_threads
     from regard.documents.outcome import Problems
     from regard.folders import atomic_file
     from regard.text.files import open_text

@@ -321,16 +321,16 @@ def _choose_by_gold(dev: tuple[str, str, str], forward: Aligner, backward: Align
     """Choose settings on gold alignments and save them in the folders; returns a line about each."""
     examples = list(_read(*dev))
     texts, golds = [example.texts for example in examples], [cast(Gold, example.gold) for example in examples]
-    notes = []
+    messages = []
     choose_attention(forward, texts, golds)
     if backward is not None:
         swapped = [Gold(_swap(gold.sure), _swap(gold.possible)) for gold in golds]
         choose_attention(backward, [(target, source) for source, target in texts], swapped)
         backward.settings.save(backward.folder)
-        notes.append(f"{backward.folder}: attention of {backward.settings}")
+        messages.append(f"{backward.folder}: attention of {backward.settings}")
     counts = choose_method(texts, golds, forward, backward)
     forward.settings.save(forward.folder)
-    return [*notes, f"{forward.folder}: attention of {forward.settings}; on {dev[0]}: {counts}"]
+    return [*messages, f"{forward.folder}: attention of {forward.settings}; on {dev[0]}: {counts}"]
 
 
 def _swap(links: Iterable[Link]) -> frozenset[Link]:
@@ -377,15 +377,15 @@ def choose_by_agreement(pairs: Sequence[Texts], forward: Aligner, backward: Alig
     candidates = [
         [aligner.settings] if aligner.settled else aligner.candidates(averages=True) for aligner in (forward, backward)
     ]
-    there = _links_by_settings(forward, pairs, candidates[0])
-    back = _links_by_settings(backward, [(target, source) for source, target in pairs], candidates[1])
+    forward_links = _links_by_settings(forward, pairs, candidates[0])
+    backward_links = _links_by_settings(backward, [(target, source) for source, target in pairs], candidates[1])
     best = 0.0
-    for here, links in zip(candidates[0], there, strict=True):
-        for other, back_links in zip(candidates[1], back, strict=True):
+    for settings, links in zip(candidates[0], forward_links, strict=True):
+        for back_settings, back_links in zip(candidates[1], backward_links, strict=True):
             common = sum(len(_swap(one) & set(two)) for one, two in zip(links, back_links, strict=True))
             agreement = 2 * common / max(sum(map(len, links)) + sum(map(len, back_links)), 1)
             if agreement > best:
                 best = agreement
-                forward.settings = replace(here, method=forward.settings.method)
-                backward.settings = replace(other, method=backward.settings.method)
+                forward.settings = replace(settings, method=forward.settings.method)
+                backward.settings = replace(back_settings, method=backward.settings.method)
     return best

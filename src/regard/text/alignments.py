@@ -42,13 +42,13 @@ def _links(text: str, where: str, kinds: str, expected: str, first: int) -> Iter
             raise DataError(f"{where}: {word!r} is not {expected}")
         i, j = int(match[1]) - first, int(match[3]) - first
         if min(i, j) < 0:
-            raise DataError(f"{where}: {word} is beyond the sentence: in a .talp file words are counted from 1")
+            raise DataError(f"{where}: {word} has a word 0, and in a .talp file words are counted from 1")
         yield i, match[2], j
 
 
 def read_alignments(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[str, str, str]]:
     """Pairs with their line of an alignment file, which is checked against their words."""
-    for pair, text, where in _with_lines(pairs, path, "learn from"):
+    for pair, text, where in _with_lines(pairs, path):
         _check_words(parse_alignment(text, where), pair, where)
         yield pair.source, pair.target, text
 
@@ -56,7 +56,7 @@ def read_alignments(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[str, st
 def read_gold(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[Pair, Gold]]:
     """Pairs with their gold alignment: `i-j` sure, `ipj` possible; words count from 1 in a .talp file, else from 0."""
     first = _first_word(path)
-    for pair, text, where in _with_lines(pairs, path, "compare with"):
+    for pair, text, where in _with_lines(pairs, path):
         gold = _gold(text, where, first)
         _check_words(gold.possible, pair, where, first)
         yield pair, gold
@@ -65,7 +65,7 @@ def read_gold(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[Pair, Gold]]:
 def read_alignments_with_gold(path: Path, gold: Path) -> Iterator[tuple[list[Link], Gold]]:
     """The alignments in a file, such as another aligner's, with the gold alignment of each line."""
     first, first_gold = _first_word(path), _first_word(gold)
-    for (line, origin), text, where in _with_lines(read_lines(path), gold, "compare with", of=str(path)):
+    for (line, origin), text, where in _with_lines(read_lines(path), gold, of=str(path)):
         yield parse_alignment(line, str(origin), first=first), _gold(text, where, first_gold)
 
 
@@ -79,7 +79,7 @@ def _first_word(path: Path) -> int:
     return int(Path(uncompressed_name(path)).suffix.lower() == ".talp")
 
 
-def _with_lines(items: Iterable[T], path: Path, use: str, *, of: str = "the pairs") -> Iterator[tuple[T, str, str]]:
+def _with_lines(items: Iterable[T], path: Path, *, of: str = "the pairs") -> Iterator[tuple[T, str, str]]:
     """Each item with its line of a file and the position of that line; a file of empty lines is refused."""
     empty = True
     for number, (item, line) in enumerate(zip_longest(items, read_lines(path)), start=1):
@@ -89,7 +89,7 @@ def _with_lines(items: Iterable[T], path: Path, use: str, *, of: str = "the pair
         empty = empty and not line[0].strip()
         yield item, line[0], f"{path}, line {number}"
     if empty:
-        raise DataError(f"{path} has no alignments: there is nothing to {use}")
+        raise DataError(f"{path} has no alignments")
 
 
 def _check_words(links: Iterable[Link], pair: Pair, where: str, first: int = 0) -> None:
