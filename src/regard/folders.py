@@ -45,7 +45,7 @@ def cache(name: str) -> Path:
 def atomic_folder(path: Path, *, force: bool) -> Iterator[Path]:
     """A temporary folder to write into; it is renamed to `path` if the block succeeds and deleted if it fails."""
     if not force:
-        _check_free(path)
+        check_free(path)
     with clear_os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with _temporary_folder(path.parent) as new:
@@ -59,7 +59,7 @@ def atomic_files(folder: Path, names: Sequence[str], *, force: bool) -> Iterator
     """A temporary folder to write files into; if the block succeeds, they move to `folder` in the order of `names`."""
     if not force:
         for name in names:
-            _check_free(folder / name)
+            check_free(folder / name)
     is_new = not folder.exists()
     try:
         with clear_os_errors(folder):
@@ -87,7 +87,7 @@ def atomic_file(path: Path, *, force: bool) -> Iterator[BinaryIO]:
                 yield file
             return
         if not force:
-            _check_free(path)
+            check_free(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         new = _temporary_name(path.parent)
         try:
@@ -135,7 +135,8 @@ def delete_leftovers(folder: Path, *, min_age: float = DAY) -> None:
                 _erase(path)
 
 
-def _check_free(path: Path) -> None:
+def check_free(path: Path) -> None:
+    """Raise a FolderError if a file or folder of this name exists."""
     if os.path.lexists(path):
         raise FolderError(f"{path} already exists: choose another name, or replace it with --force")
 

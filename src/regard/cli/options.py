@@ -12,6 +12,7 @@ import typer
 
 from regard.config import find_values, load_config, split_folders
 from regard.errors import ConfigError, DataError, FolderError
+from regard.folders import check_free
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -149,7 +150,7 @@ def check_output(out: Path | None, *inputs: str | Path | None, force: bool) -> N
         if name not in (None, "", "-") and Path(name).exists() and out.samefile(name):
             raise FolderError(f"{out} is an input file: choose another output file")
     if not force:
-        raise FolderError(f"{out} already exists: choose another name, or replace it with --force")
+        check_free(out)
 
 
 def check_page(page: Path | None, *inputs: str | Path | None, force: bool) -> None:

@@ -20,6 +20,7 @@ from regard.cli.options import (
     OutFolder,
     Tag,
     Target,
+    Threads,
     Valid,
     Values,
     argument,
@@ -65,7 +66,7 @@ def train(
     values: Values = [],  # noqa: B006 - typer copies it
     device: Device = "auto",
     seed: Annotated[int | None, option("N", "The random seed.", min=0)] = None,
-    threads: Annotated[int | None, option("N", "CPU threads. By default all cores.", min=1, max=1024)] = None,
+    threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Train a model: two text files in, a model folder out. The same command again resumes."""

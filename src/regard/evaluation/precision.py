@@ -1,4 +1,4 @@
-"""Precision: what int8 costs a model in CTranslate2, measured once on validation sentences of its folder."""
+"""Precision: compare int8 with fp32 in CTranslate2, once for each model, on the validation sentences of its folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from regard.text.files import one_line
 from regard.translation.translator import Translator
 
 MAX_SENTENCES = 500  # the number that train writes
-WINDOW = 100  # sentences between two updates of the progress bar
+WINDOW = 100  # sentences translated together, after which the progress bar moves
 COST_FILE = "int8.json"  # in the folder of the converted model
 SIGNIFICANCE = 0.05
 
