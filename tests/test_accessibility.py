@@ -129,3 +129,10 @@ def test_a_phone_shows_the_whole_width_and_targets_that_a_finger_hits(kind: str,
     with Opened(browser, tmp_path / "x.html", PAGES[kind](), viewport={"width": 390, "height": 800}) as opened:
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= 390
         assert opened.page.evaluate(TOO_SMALL) == []
+
+
+@pytest.mark.slow
+def test_a_command_is_copied_by_its_button(browser: Any, tmp_path: Path) -> None:
+    with Opened(browser, tmp_path / "x.html", demo_page(), permissions=["clipboard-read", "clipboard-write"]) as opened:
+        opened.page.get_by_role("button", name="copy the command").first.click()
+        assert opened.page.evaluate("navigator.clipboard.readText()") == demo.next_commands(Path("demo"))[0]

@@ -35,10 +35,8 @@ def test_a_long_curve_keeps_the_shape_of_its_series() -> None:
     assert 2 <= html.count('<g class="point') <= charts.MAX_MARKED
 
 
-def test_histograms_side_by_side_can_share_a_scale() -> None:
-    drawn = [
-        charts.histogram(shares, "words", title="x", highest=0.8, places={}, series=0, hints=["", ""])
-        for shares in ([0.8, 0.2], [0.4, 0.6])
-    ]
+def test_histograms_side_by_side_share_a_scale() -> None:
+    shown = [charts.Histogram("x", "words", shares, {}, 0) for shares in ([0.8, 0.2], [0.4, 0.6])]
+    drawn = charts.draw_histograms(shown)
     high, half = (float(re.findall(r'class="bar.*?height="([^"]*)"', html)[0]) for html in drawn)
     assert half == pytest.approx(high / 2, abs=0.2)

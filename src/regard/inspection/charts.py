@@ -254,30 +254,36 @@ def round_ticks(low: float, high: float) -> Iterator[float]:
 # Histograms.
 
 
-def histogram(
-    shares: Sequence[float],
-    axis: str,
-    *,
-    title: str,
-    highest: float,
-    places: Mapping[float, str],
-    series: int,
-    band: tuple[float, float] | None = None,
-    hints: Sequence[str],
-) -> str:
-    """Bars with their shares of all pairs, from 0 to `highest`; `places` are labels and `band` a shaded range."""
-    width = 1 / len(shares)
-    x, y = SMALL.x, SMALL.y
-    marks = []
-    if band:
-        size = f'width="{x(band[1]) - x(band[0]):.1f}" height="{y(0) - y(1):.1f}"'
-        marks.append(f'<rect class="band s{series}" x="{x(band[0])}" y="{y(1)}" {size}/>')
-    for place, (share, hint) in enumerate(zip(shares, hints, strict=True)):
+class Histogram(NamedTuple):
+    """The share of pairs in every bar; `places` are labels by their share of the axis, `band` a shaded range of it."""
+
+    title: str
+    axis: str
+    shares: Sequence[float]
+    places: Mapping[float, str]
+    series: int
+    band: tuple[float, float] = (0.0, 0.0)
+
+
+def draw_histograms(histograms: Sequence[Histogram]) -> list[str]:
+    """Histograms with the same vertical scale."""
+    highest = max((max(histogram.shares) for histogram in histograms), default=0.0) or 1.0
+    heights = {value / highest: f"{value:.0%}" for value in round_ticks(0.0, highest)}
+    return [_histogram(histogram, highest, heights) for histogram in histograms]
+
+
+def _histogram(histogram: Histogram, highest: float, heights: Mapping[float, str]) -> str:
+    x, y, colour, width = SMALL.x, SMALL.y, f"s{histogram.series}", 1 / len(histogram.shares)
+    first, last = map(x, histogram.band)
+    marks = [
+        f'<rect class="band {colour}" x="{first}" y="{y(1)}" width="{last - first:.1f}" height="{y(0) - y(1):.1f}"/>'
+    ]
+    for place, share in enumerate(histogram.shares):
         if share:
             top = min(y(share / highest), y(0) - 0.8)
             size = f'width="{x(width) - x(0) - 0.8:.1f}" height="{y(0) - top:.1f}"'
             corner = f'x="{x(place * width) + 0.4:.1f}" y="{top}"'
-            marks.append(f'<rect class="bar s{series}" {corner} {size} data-hint="{escape(hint)}"/>')
-    heights = {value / highest: f"{value:.0%}" for value in round_ticks(0.0, highest)}
-    chart = SMALL.draw(marks, "share of pairs", axis, heights, [(share, label, "") for share, label in places.items()])
-    return f"<figure><figcaption>{escape(title)}</figcaption>{chart}</figure>"
+            marks.append(f'<rect class="bar {colour}" {corner} {size} data-hint="{share:.1%}"/>')
+    places = [(share, label, "") for share, label in histogram.places.items()]
+    chart = SMALL.draw(marks, "share of pairs", histogram.axis, heights, places)
+    return f"<figure><figcaption>{escape(histogram.title)}</figcaption>{chart}</figure>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -114,15 +114,3 @@ def heatmap(note: str, shown: Map) -> str:
     numbers = [round(value, 3) for value in values.flatten().tolist()]
     content = data({"rows": words(shown.rows), "columns": words(shown.columns), "values": numbers})
     return f'<div class="heat">{content}</div><p class="soft">{escape(note)} {where[:1].upper()}{where[1:]}.</p>'
-
-
-def heatmaps(title: str, note: str, maps: Mapping[str, Map | str]) -> str:
-    """Small heat maps side by side, each under its name; a model without attention shows what it writes instead."""
-    cells = []
-    for name, shown in maps.items():
-        if isinstance(shown, str):
-            drawing = f'<p class="soft">It has no attention. It writes:</p>{text("p", escape(shown))}'
-        else:
-            drawing = heatmap("", shown)
-        cells.append(f'<div><h3 dir="auto">{escape(name)}</h3>{drawing}</div>')
-    return card(title, note, f'<div class="heats">{"".join(cells)}</div>')

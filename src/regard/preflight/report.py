@@ -125,6 +125,14 @@ class Report(results.Report):
         )
         checked = "Leakage, duplicates, lengths, scripts, encodings, languages and alignment were checked."
         statistics = self.tables()[1]
+        scripts = [
+            ", ".join(
+                f"{script} {percent(number / max(sum(counts.values()), 1))}"
+                for script, number in list(counts.items())[:3]
+            )
+            for numbers in self.statistics.values()
+            for counts in (numbers["source"]["scripts"], numbers["target"]["scripts"])
+        ]
         parts = [
             pages.card("Findings", "" if index else checked, f'<ul class="index">{index}</ul>' * bool(index)),
             *(_finding_html(finding, self.languages) for finding in self.findings),
@@ -132,7 +140,10 @@ class Report(results.Report):
             pages.card(
                 "Statistics",
                 "",
-                pages.table(list(map(escape, statistics.columns)), [list(map(escape, row)) for row in statistics.rows]),
+                pages.table(
+                    list(map(escape, statistics.columns)),
+                    [list(map(escape, row)) for row in (*statistics.rows, ["scripts", *scripts])],
+                ),
             ),
         ]
         return pages.page(headline(self.findings), parts, kind="data check", about=about, scripts=("page.js",))
@@ -200,58 +211,34 @@ def _prose_html(text: str) -> str:
 
 
 def _lengths(report: Report) -> str:
-    """The lengths of both sides of every split, the length ratio and the scripts; equal units share one scale."""
-    sides = [
-        (split, number, name, numbers[side]["lengths"])
-        for split, numbers in report.statistics.items()
-        for number, (side, name) in enumerate(zip(("source", "target"), report.sides, strict=True))
-    ]
-    longest = Counter[str]()
-    for _, _, _, lengths in sides:
-        longest[lengths["unit"]] = max(longest[lengths["unit"]], 8, 2 * int(lengths["most"]))
-    ratio_axis = (-RATIO_REACH * RATIO_STEP, RATIO_REACH * RATIO_STEP, int(2 * RATIO_REACH))
-    counts, ratios = [], {}
-    for _, _, _, lengths in sides:
-        width = -(-longest[lengths["unit"]] // MAX_BARS)
-        bars = -(-longest[lengths["unit"]] // width)
-        counts.append(_shares(np.arange(len(lengths["histogram"])), lengths["histogram"], (0, bars * width, bars)))
-    for split, numbers in report.statistics.items():
-        edges = np.log(numbers["ratio"]["edges"])
-        ratios[split] = _shares((edges[:-1] + edges[1:]) / 2, numbers["ratio"]["histogram"], ratio_axis)
-    highest = max(map(max, counts))
-    drawings: dict[str, list[str]] = {split: [] for split in report.statistics}
-    for (split, number, name, lengths), shares in zip(sides, counts, strict=True):
-        last = longest[lengths["unit"]]
-        width = -(-last // len(shares))
-        drawings[split].append(
-            charts.histogram(
-                shares,
-                f"length in {lengths['unit']}; median length {lengths['median']}",
-                title=name,
-                highest=highest or 1.0,
-                places={value / (width * len(shares)): f"{value:g}" for value in charts.round_ticks(0, last)},
-                series=number,
-                hints=[f"{bar * width}–{bar * width + width - 1}: {share:.1%}" for bar, share in enumerate(shares)],
-            )
-        )
-    ticks = {_ratio_place(value): name for value, name in ((0.25, "¼"), (0.5, "½"), (1, "1"), (2, "2"), (4, "4"))}
-    for split, shares in ratios.items():
-        ratio = report.statistics[split]["ratio"]
-        drawings[split].append(
-            charts.histogram(
-                shares,
-                f"length ratio; median {ratio['median']}; shaded: the usual range",
-                title=f"{report.sides[1]} / {report.sides[0]}",
-                highest=max(map(max, ratios.values())) or 1.0,
-                places=ticks,
-                series=2,
-                band=(_ratio_place(ratio["low"]), _ratio_place(ratio["high"])),
-                hints=[f"{share:.1%}" for share in shares],
-            )
-        )
+    """The lengths of both sides of every split and their ratio; all splits share one scale."""
+    longest = Counter[str]()  # by unit
+    for numbers in report.statistics.values():
+        for lengths in (numbers["source"]["lengths"], numbers["target"]["lengths"]):
+            longest[lengths["unit"]] = max(longest[lengths["unit"]], 8, 2 * int(lengths["most"]))
+    sides, ratios = [], []
+    for numbers in report.statistics.values():
+        for series, (side, name) in enumerate(zip(("source", "target"), report.sides, strict=True)):
+            lengths = numbers[side]["lengths"]
+            unit, last = lengths["unit"], longest[lengths["unit"]]
+            bars = -(-last // -(-last // MAX_BARS))
+            end = bars * -(-last // MAX_BARS)
+            shares = _shares(np.arange(len(lengths["histogram"])), lengths["histogram"], (0, end, bars))
+            places = {value / end: f"{value:g}" for value in charts.round_ticks(0, last)}
+            axis = f"length in {unit}; median length {lengths['median']}"
+            sides.append(charts.Histogram(name, axis, shares, places, series))
+        ratio = numbers["ratio"]
+        edges = np.log(ratio["edges"])
+        reach = RATIO_REACH * RATIO_STEP
+        shares = _shares((edges[:-1] + edges[1:]) / 2, ratio["histogram"], (-reach, reach, int(2 * RATIO_REACH)))
+        places = {_ratio_place(value): f"{value:g}" for value in (0.25, 0.5, 1, 2, 4)}
+        axis = f"length ratio; median {ratio['median']}; shaded: the usual range"
+        band = _ratio_place(ratio["low"]), _ratio_place(ratio["high"])
+        ratios.append(charts.Histogram(" / ".join(report.sides[::-1]), axis, shares, places, 2, band))
+    drawn, drawn_ratios = charts.draw_histograms(sides), charts.draw_histograms(ratios)
     content = "".join(
-        f'<h3>{escape(split)}</h3><div class="charts">{"".join(drawn)}</div>{_scripts(report, split)}'
-        for split, drawn in drawings.items()
+        f'<h3>{escape(split)}</h3><div class="charts">{"".join(drawn[2 * place : 2 * place + 2])}{ratio}</div>'
+        for place, (split, ratio) in enumerate(zip(report.statistics, drawn_ratios, strict=True))
     )
     return pages.card("Lengths", "All splits share one scale; the last bar holds everything longer.", content)
 
@@ -266,12 +253,3 @@ def _shares(values: NDArray[Any], counts: list[int], axis: tuple[float, float, i
 def _ratio_place(ratio: float) -> float:
     """The place of a length ratio on its axis, which is logarithmic, as a share of it."""
     return float(min(max(log(ratio) / (2 * RATIO_REACH * RATIO_STEP) + 0.5, 0.0), 1.0))
-
-
-def _scripts(report: Report, split: str) -> str:
-    texts = []
-    for side, name in zip(("source", "target"), report.sides, strict=True):
-        counts = report.statistics[split][side]["scripts"]
-        shares = [f"{script} {percent(count / max(sum(counts.values()), 1))}" for script, count in counts.items()]
-        texts.append(f"Scripts of {name}: {', '.join(shares[:6])}.")
-    return f'<p class="soft">{escape(" ".join(texts))}</p>'

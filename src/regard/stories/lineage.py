@@ -352,11 +352,7 @@ def page(results: Mapping[str, Any], maps: Mapping[str, Map | str]) -> str:
         _claims(results["verdicts"], names),
         length_chart(buckets, names, bars=charts.BOOTSTRAP if seeds == 1 else "lowest and highest of the seeds"),
         pages.card("Validation loss over time", "Logarithmic scale.", losses),
-        pages.heatmaps(
-            "Attention to the same sentence",
-            "Rows: the translation; columns: the source. A stronger colour is a larger weight.",
-            maps,
-        ),
+        _heatmaps(maps),
         _parameters(racers, names),
     ]
     about = (
@@ -410,6 +406,17 @@ def _claims(verdicts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
     )
     head = ["model", "the claim", "BLEU", "change"]
     return pages.card("The claims of the papers, measured", note, pages.table(head, rows)) if rows else ""
+
+
+def _heatmaps(maps: Mapping[str, Map | str]) -> str:
+    """Heat maps side by side; a model without attention shows what it writes instead."""
+    cells = []
+    for name, shown in maps.items():
+        drawing = "It has no attention. It writes:" if isinstance(shown, str) else pages.heatmap("", shown)
+        text = pages.text("p", escape(shown), "fr") if isinstance(shown, str) else ""
+        cells.append(f"<div><h3>{escape(name)}</h3>{drawing}{text}</div>")
+    note = "Rows: the translation; columns: the source. A stronger colour is a larger weight."
+    return pages.card("Attention to the same sentence", note, f'<div class="heats">{"".join(cells)}</div>')
 
 
 def _parameters(racers: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
