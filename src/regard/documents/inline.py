@@ -159,15 +159,16 @@ def _attach_punctuation(pieces: Sequence[Piece]) -> Iterator[tuple[str, list[Pla
     words, runs = _join_placeholders(pieces)
     after_word = False
     for i, tags in enumerate(runs):
-        head, tail = before, after = words[i], words[i + 1]
+        before, after = words[i], words[i + 1]
+        head, tail = before, after  # without the punctuation that moves
         if before.strip():
             after_word = before.rstrip()[-1] not in {*JOINERS, *SENTENCE_PUNCTUATION, *CLOSERS}
         if any(_is_alone(placed.tag) for placed in tags):
             head, tail = before.rstrip(JOINERS), after.lstrip(JOINERS)
             if head and CLOSERS.get(head[-1], "none") == tail[:1]:
                 head, tail = head[:-1], tail[1:]  # (%s) and "%s"
-            if (leading := INNER.match(tail)) or (not after_word and (leading := LEADING.match(tail))):
-                tail = tail[leading.end() :]
+            leading = INNER.match(tail) or (None if after_word else LEADING.match(tail))
+            tail = tail[leading.end() :] if leading else tail
         first, last = tags[0], tags[-1]
         first.pieces = [before[len(head) :], *first.pieces]
         last.pieces.append(after[: len(after) - len(tail)])

@@ -253,7 +253,7 @@ def prepare(
 
 
 def find_texts(dataset: Dataset, corpora: Sequence[Files]) -> list[tuple[str, str]]:
-    """The pairs of a dataset as they are written in the files of the corpora, found by their digests."""
+    """The pairs of a dataset as text, read from the files of the corpora and matched by their digests."""
     places: dict[tuple[int, ...], list[int]] = {}
     for place, pair in enumerate(dataset.digests.tolist()):
         places.setdefault(tuple(pair), []).append(place)

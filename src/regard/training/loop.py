@@ -312,7 +312,7 @@ class Training:
             if settings.minutes and not self.progress.update:
                 self.clock.prepared = self.progress.prepared = self.clock.elapsed()
             while not self.progress.finished:
-                if not self._must_validate() and not self._train_to_checkpoint(saver, stop):
+                if not self._is_validation_due() and not self._train_to_checkpoint(saver, stop):
                     break
                 try:
                     with stop.at_once() if self.runtime.world_size == 1 else nullcontext():
@@ -327,14 +327,14 @@ class Training:
             self.signal = stop.signal
         return self.progress
 
-    def _must_validate(self) -> bool:
+    def _is_validation_due(self) -> bool:
         """Whether the next validation is due; `_train_to_checkpoint` saves a checkpoint before it."""
         return self.progress.position >= min(self.progress.next_validation, self.config.train.updates)
 
     def _train_to_checkpoint(self, saver: CheckpointWriter, stop: StopSignal) -> bool:
         """Make updates until a validation is due, and save before it; return False if a signal asks to stop."""
         settings = self.config.train
-        while not self._must_validate():
+        while not self._is_validation_due():
             if self.step() is None:
                 continue
             progress, stopping = self.progress, bool(stop.signal)
@@ -345,7 +345,7 @@ class Training:
                 progress.next_save = progress.position + settings.save_every
                 keep = max(settings.average_checkpoints, settings.keep_checkpoints)
                 progress.saved = [*progress.saved, progress.update][-keep:]
-            if is_due or stopping or self._must_validate():
+            if is_due or stopping or self._is_validation_due():
                 self._save(saver)
             if stopping:
                 return False
