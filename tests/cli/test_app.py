@@ -259,3 +259,30 @@ def test_a_wrong_choice_is_refused_by_the_parser() -> None:
     done = regard("demo", "--device", "gpu")
     assert done.returncode == 2
     assert "'gpu' is not one of 'auto', 'cpu', 'cuda', 'mps'" in done.stderr
+
+
+INTERRUPTED_IMPORT = """
+import signal
+from regard.cli import app
+signal.signal(signal.SIGINT, app.stop)
+import interrupted
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals and terminals")
+def test_ctrl_c_during_an_import_shows_the_cursor_that_a_live_view_has_hidden(tmp_path: Path) -> None:
+    import pty
+
+    (tmp_path / "interrupted.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    terminal, end = pty.openpty()
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED_IMPORT], stderr=end, cwd=tmp_path, check=False)
+    assert os.read(terminal, 1000) == b"\x1b[?25hstopped\r\n"
+    assert done.returncode == 128 + signal.SIGINT
+
+
+def test_ctrl_c_while_the_program_starts_shows_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")
+    command = [sys.executable, "-m", "regard", "--help"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")

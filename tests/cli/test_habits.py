@@ -101,6 +101,7 @@ def test_too_many_arguments_are_answered(commands: str, line: str) -> None:
         ("train -src a.en -tgt a.fr --out x", "-src is not an option of train. Give the two files"),
         ("check a.en", "a.en is one plain text, and pairs need two: give SOURCE and TARGET"),
         ("check pairs.json", "Give one JSON object per line, in a file that ends in .jsonl"),
+        ("translate runs/first pairs.json", "For one JSON object per line use --jsonl"),
         ("train pairs.json --out x", "Give one JSON object per line, in a file that ends in .jsonl"),
         ("train a.en a.fr --out x --recipe runs/first/config.json", "Give the model folder (runs/first)"),
         ("translate runs a.en", "It holds model folders: give one of them, such as runs/first"),

@@ -95,6 +95,7 @@ def stop(number: int, frame: FrameType | None) -> None:
     signals.append(number)
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
+            os.write(2, b"\x1b[?25hstopped\n" if os.isatty(2) else b"stopped\n")  # a live view has hidden the cursor
             os._exit(128 + number)
         frame = frame.f_back
     if number == signal.SIGINT:

@@ -67,7 +67,7 @@ def _check_lines(name: str) -> None:
 def _check_text(name: str) -> None:
     _check_file(name)
     if name.lower().endswith(".json"):
-        raise DataError(f"{name} cannot be read as JSON. Give one JSON object per line, in a file that ends in .jsonl")
+        raise DataError(f"{name}: .json is not supported. Give one JSON object per line, in a file that ends in .jsonl")
 
 
 def _check_corpus(text: str) -> None:

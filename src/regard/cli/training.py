@@ -72,7 +72,7 @@ def train(
     """Train a model: two text files in, a model folder out. The same command again resumes."""
     start = time.perf_counter()  # the minutes include the imports
     from regard.cli.live import viewing
-    from regard.config import parse_assignments
+    from regard.config import load_config, parse_assignments
     from regard.training.train import train as train_model
 
     is_main = os.environ.get("RANK", "0") == "0"
@@ -111,7 +111,8 @@ def train(
     elif run.is_new:
         view.say(f"{out} is ready: {tables.scores_line(run.scores)}")
     else:
-        rest = "there is nothing left to do; a larger --updates or --minutes continues it"
+        more = "--minutes" if load_config(out).train.minutes else "--updates"
+        rest = f"there is nothing left to do; a larger {more} continues it"
         view.say(f"{out} was finished at update {run.update:,}: {rest}")
     if not run.finished:
         raise typer.Exit(128 + run.signal)

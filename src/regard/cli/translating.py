@@ -166,8 +166,12 @@ def _is_document(file: str, out: Path | None, *, has_extras: bool) -> bool:
     if format_of(file) not in DOCUMENTS:
         if (suffix := Path(file).suffix.lower()) in UNSUPPORTED:
             raise ConfigError(
-                f"{file}: {suffix} is not supported, because its markup would be translated as text. Convert it to "
-                "XLIFF or PO, or give plain text (- reads it from standard input)"
+                f"{file}: {suffix} is not supported, because its markup would be translated as text. "
+                + (
+                    "For one JSON object per line use --jsonl"
+                    if suffix == ".json"
+                    else "Convert it to XLIFF or PO, or give plain text (- reads it from standard input)"
+                )
             )
         return False
     if out is None or has_extras:
