@@ -342,3 +342,11 @@ def test_a_running_text_may_have_no_line_ends(tmp_path, monkeypatch):
 def test_a_running_text_is_text(tmp_path, data, message):
     with pytest.raises(DataError, match=message):
         flowing(tmp_path, data)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("train.en", "en"), ("a/train.fr.gz", "fr"), ("train.txt", ""), ("train", ""), ("corpus.jsonl", "")],
+)
+def test_the_name_of_a_file_tells_its_language(name, code):
+    assert streams.language_of(name) == code
