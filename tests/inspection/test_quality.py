@@ -133,6 +133,8 @@ def test_any_text_can_be_checked(text: str) -> None:
         ("page 5", "5. Seite"),
         ("21 birds and two cats", "vingt et un oiseaux et 2 chats"),
         ("22 people in twelve cars", "veintidós personas en 12 coches"),
+        ("fourteen birds and 2 cats", "14 oiseaux et deux chats"),
+        ("17 birds and two cats", "siebzehn Vögel und 2 Katzen"),
         ("two wars of the 21st century", "2 guerres du XXIe siècle"),
         ("1.5 million people", "1 500 000 personnes"),
         ("1.5 million people", "anderthalb Millionen Menschen"),

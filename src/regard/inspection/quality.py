@@ -223,14 +223,21 @@ def _listed(words: Sequence[str]) -> str:
 
 MAX_SPELLED = 12  # numbers up to here may be spelled out in the other text
 MAX_HOUR = 24  # numbers up to here may be hours, which are compared modulo 12
-NUMBER_WORD = re.compile(  # of numbers above 12 in English, French, Spanish, Italian, Portuguese, German and Dutch
-    r"\b(?:(?:twen|thir|for|fif|six|seven|eigh|nine)t(?:y|ie|een)|hundred|thousand|treize|quatorze|quinze|seize|quince"
-    r"|vingt|veint|vent[iu]|vinte|trent|treint|trinta|quarant|[cq]uarenta|cin[cq]u[ae]nt|soixante|ses+[ae]nta|septante"
-    r"|set+[ae]nta|o[cit][hit][ae]nta|no[nv][ae]nt)|(?<!pour )\bcents?\b|cien(?:tos?)?\b|centos?\b|\bmil(?:le|a)?\b"
-    r"|(?:zwan|vier|fünf|sech|sieb|acht|neun)zig|dreißig|hundert|tausend|(?:twin|der|veer|vijf|zes|zeven|tach|negen)tig"
-    r"|honderd|duizend|(?-i:\b[XVIL]{2,}(?:e|ème|th|st|nd|rd)?\b)",
-    re.IGNORECASE,
+NUMBER_WORDS = (  # above 12, in English, French, Spanish, Italian, Portuguese, German and Dutch
+    r"\b(?:thir|four|fif|six|seven|eigh|nine)teen|\b(?:twen|thir|for|fif|six|seven|eigh|nine)t(?:y|ie)",
+    r"\bhundred|\bthousand",
+    r"\b(?:treize|quatorze|quinze|seize|dix-|vingt|trent|quarant|cinquant|soixant|septant|huitant|octant|nonant)",
+    r"(?<!pour )\bcents?\b|\bmille\b",
+    r"\b(?:trece|catorce|quince|dieci|veint|treint|cuarent|cincuent|sesent|setent|ochent|novent)",
+    r"cien(?:tos?)?\b|\bmil\b",
+    r"\b(?:tredici|quattordici|quindici|sedici|dicia[sn]|diciotto|vent[iu]|sessant|settant|ottant|novant)",
+    r"cento\b|mila\b",
+    r"\b(?:treze|catorze|dez[ae]sse|dezoito|dez[ae]nove|vinte|trinta|quarent|cinquent|sessent|oitent)|[cz]entos\b",
+    r"(?:drei|vier|fünf|sech|sieb|acht|neun)zehn|(?:zwan|vier|fünf|sech|sieb|acht|neun)zig|dreißig|hundert|tausend",
+    r"(?:der|veer|vijf|zes|zeven|acht|negen)tien|(?:twin|der|veer|vijf|zes|zeven|tach|negen)tig|honderd|duizend",
 )
+ROMAN_NUMERAL = r"(?-i:\b[XVIL]{2,}(?:e|ème|th|st|nd|rd)?\b)"  # XXIe siècle
+NUMBER_WORD = re.compile("|".join([*NUMBER_WORDS, ROMAN_NUMERAL]), re.IGNORECASE)
 MILLIONS = re.compile(r"mil+i|bil+i|bilh", re.IGNORECASE)
 ENTITY_OR_PERCENT = re.compile(r"&#?\w+;|\bp\. ?100\b")  # &#91; and the French "p. 100" (percent) are not numbers
 NUMBER = re.compile(r"(?<![\d.,])\d{1,3}(?:[.,'’\u00a0\u202f ]\d{3})+(?!\d)|\d+")  # 1,000 or plain digits
