@@ -199,7 +199,13 @@ def _length_text(bucket: Mapping[str, Any]) -> str:
 def evaluation_parts(result: Mapping[str, Any]) -> list[str]:
     """The scores, charts and counts of one system, from the dict of an Evaluation."""
     frequencies = charts.interval_chart(
-        [charts.frequency_group(bucket) for bucket in result["by_frequency"] if bucket["words"]],
+        [
+            charts.group(
+                x, x["words"], x["words"] < charts.FEW_WORDS, [(100 * x["f1"], 100 * x["low"], 100 * x["high"])]
+            )
+            for x in result["by_frequency"]
+            if x["words"]
+        ],
         ["F1"],
         "F1 in percent",
         f"frequency of a word in {Path(result['frequencies_from']).name}; below, the number of words",
@@ -271,7 +277,10 @@ def by_length(
     buckets: Sequence[Mapping[str, Any]], names: Sequence[str] = (), *, bars: str = charts.BOOTSTRAP, note: str = ""
 ) -> str:
     """BLEU by reference length, of one system or of those named."""
-    groups = [charts.length_group(bucket, bucket["systems"] if names else [bucket]) for bucket in buckets]
+    groups = []
+    for bucket in buckets:
+        scores = [(x["bleu"], x["low"], x["high"]) for x in (bucket["systems"] if names else [bucket])]
+        groups.append(charts.group(bucket, bucket["sentences"], bucket["small"], scores))
     chart = charts.interval_chart(groups, names or ["BLEU"], "BLEU", LENGTH_AXIS, bars=bars, few=FEW_SENTENCES)
     return card("BLEU by sentence length", note, chart)
 

@@ -126,12 +126,8 @@ def _marks(number: int, points: Sequence[Point | None], joined: bool) -> Iterato
 BOOTSTRAP = "95 % bootstrap interval"
 
 
-class Score(NamedTuple):
-    """A value with its interval."""
-
-    value: float
-    low: float
-    high: float
+Score = tuple[float, float, float]
+"""A value and its interval."""
 
 
 class Group(NamedTuple):
@@ -143,23 +139,13 @@ class Group(NamedTuple):
     scores: Sequence[Score | None]
 
 
-def length_group(bucket: Mapping[str, Any], series: Sequence[Mapping[str, float]]) -> Group:
-    """A bucket of sentence length with the BLEU of each series."""
-    return _group(bucket, "sentences", bucket["small"], [Score(x["bleu"], x["low"], x["high"]) for x in series])
-
-
-def frequency_group(bucket: Mapping[str, Any]) -> Group:
-    """A bucket of word frequency with its F1 in percent."""
-    score = Score(100 * bucket["f1"], 100 * bucket["low"], 100 * bucket["high"])
-    return _group(bucket, "words", bucket["words"] < FEW_WORDS, [score])
-
-
-def _group(bucket: Mapping[str, Any], unit: str, small: bool, scores: Sequence[Score]) -> Group:
+def group(bucket: Mapping[str, Any], size: int, small: bool, scores: Sequence[Score]) -> Group:
     """A score is None if a small bucket has a bootstrap interval of almost zero width, which would look certain."""
     first, last = bucket["from"], bucket["to"]
     label = f"{first}+" if last is None else f"{first}" if first == last else f"{first}–{last}"
-    shown = [None if small and score.high - score.low < 0.05 else score for score in scores]
-    return Group(label, bucket[unit], small, shown)
+    return Group(
+        label, size, small, [None if small and high - low < 0.05 else (x, low, high) for x, low, high in scores]
+    )
 
 
 def interval_chart(
@@ -176,7 +162,7 @@ def interval_chart(
 
     `bars` and `few` are the meanings of the intervals and of hollow points in the legend.
     """
-    bounds = [bound for group in groups for score in group.scores if score for bound in (score.low, score.high)]
+    bounds = [bound for group in groups for score in group.scores if score for bound in score[1:]]
     high = min(math.ceil(max(bounds, default=100.0) / 10) * 10, 100)
     low = max(min(math.floor(min(bounds, default=0.0) / 10) * 10, high - 20), 0)
     high = max(high, low + 20)  # multiples of ten around all values, at least twenty apart
@@ -196,11 +182,12 @@ def interval_chart(
                 series[name].append(None)
                 cells.append("too few")
                 continue
-            interval = f"{score.low:z.1f}–{score.high:.1f}"
-            hint = f"{name} {score.value:.1f} ({interval}) at {group.label}"
-            ends = (height(score.low), height(score.high))
-            series[name].append(Point(middle + offset, height(score.value), ends, group.small, hint))
-            cells.append(f'{score.value:.1f}<br><span class="soft">{interval}</span>')
+            value, bottom, top = score
+            interval = f"{bottom:z.1f}–{top:.1f}"
+            hint = f"{name} {value:.1f} ({interval}) at {group.label}"
+            ends = height(bottom), height(top)
+            series[name].append(Point(middle + offset, height(value), ends, group.small, hint))
+            cells.append(f'{value:.1f}<br><span class="soft">{interval}</span>')
         rows.append(cells)
     legend = {bars: _key("", '<path class="interval" d="M0-6V6"/>')}
     if few and any(group.small for group in groups):

@@ -14,12 +14,6 @@ const word = (side, place, tag, given) => make(tag || "bdi", { dir: "auto", lang
 const dataOf = holder => JSON.parse(holder.querySelector("script").textContent);
 const bytes = text => Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
 function select(label, given) { const list = make("select", given); return [make("label", {}, label, list), list]; }
-function fill(list, count, first, value) {
-  list.length = 0;
-  if (first) list.add(new Option(first, -1));
-  for (let i = 0; i < count; i++) list.add(new Option(i, i));
-  list.value = value;
-}
 
 // Colours: those of the system, dark or light; the choice holds for all pages.
 const themes = ["auto", "dark", "light"], theme = document.querySelector("[data-control=theme]");
