@@ -412,9 +412,11 @@ def _heatmaps(maps: Mapping[str, Map | str]) -> str:
     """Heat maps side by side; a model without attention shows what it writes instead."""
     cells = []
     for name, shown in maps.items():
-        drawing = "It has no attention. It writes:" if isinstance(shown, str) else pages.heatmap("", shown)
-        text = pages.text("p", escape(shown), "fr") if isinstance(shown, str) else ""
-        cells.append(f"<div><h3>{escape(name)}</h3>{drawing}{text}</div>")
+        if isinstance(shown, str):
+            drawing = f'<p class="soft">It has no attention. It writes:</p>{pages.text("p", escape(shown), "fr")}'
+        else:
+            drawing = pages.heatmap("", shown)
+        cells.append(f"<div><h3>{escape(name)}</h3>{drawing}</div>")
     note = "Rows: the translation; columns: the source. A stronger colour is a larger weight."
     return pages.card("Attention to the same sentence", note, f'<div class="heats">{"".join(cells)}</div>')
 
