@@ -191,9 +191,6 @@ def _watching_signals(receive: Callable[[int], None]) -> Iterator[None]:
     Python runs signal handlers only between bytecode instructions, so native code, such as the training of a tokenizer,
     can delay them for a minute.
     """
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may watch signals
-        yield
-        return
     reader, writer = socket.socketpair()
     writer.setblocking(False)
     before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)

@@ -237,15 +237,11 @@ def lines_or_errors(stream: BinaryIO, name: str) -> Iterator[str | DataError]:
                 continue
             except UnicodeDecodeError as error:
                 byte = f"byte {error.start + 1} of the line (0x{line[error.start]:02X})"
-                advice = advice or _encoding_advice(line + b"\n" + _read_ahead(stream, name))
+                if not advice:  # on standard input, peek could wait for a user who is typing
+                    following = b"" if name == display_name("-") else cast(io.BufferedReader, stream).peek()
+                    advice = _encoding_advice(line + b"\n" + following)
                 problem = f"{byte} is not UTF-8; {advice}"
         yield DataError(f"{name}:{number}: {problem}")
-
-
-def _read_ahead(stream: BinaryIO, name: str) -> bytes:
-    """The buffered bytes that follow in a stream; none of standard input, where reading could wait for the user."""
-    peek = getattr(stream, "peek", None)
-    return b"" if peek is None or name == display_name("-") else cast(bytes, peek()[:_BUFFER])
 
 
 def _encoding_advice(sample: bytes) -> str:
