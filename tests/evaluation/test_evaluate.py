@@ -9,7 +9,7 @@ import pytest
 
 from regard.corpora.catalog import write_builtin
 from regard.errors import DataError
-from regard.evaluation.evaluate import choose_examples, evaluate, score_results
+from regard.evaluation.evaluate import _reads_like_target, choose_examples, evaluate, score_results
 from regard.evaluation.systems import read_test
 from regard.inspection.quality import QualityWarning
 from tests.evaluation.systems import lines, results, worse, write
@@ -67,6 +67,14 @@ def test_translations_in_the_language_of_the_source_are_announced(texts: Path) -
     swapped = evaluate(hypothesis=french, source=french, reference=english)
     assert "the translations read like --source" in swapped.messages[0]
     assert not evaluate(hypothesis=french, source=english, reference=french).messages
+
+
+def test_a_source_in_the_target_language_of_a_model_is_found_by_its_validation_pairs(texts: Path) -> None:
+    english, french = read_test(texts / "train.en"), read_test(texts / "train.fr")
+    pairs = zip(english, french, strict=True)
+    write(texts / "validation.jsonl", [json.dumps({"source": source, "target": target}) for source, target in pairs])
+    assert _reads_like_target(texts, read_test(texts / "test.fr"))
+    assert not _reads_like_target(texts, read_test(texts / "test.en"))
 
 
 def test_a_training_text_in_the_language_of_the_source_is_refused(texts: Path) -> None:

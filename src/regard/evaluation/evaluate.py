@@ -14,6 +14,7 @@ import torch
 
 from regard.config import load_config, split_folders
 from regard.decoding.glossary import Glossary
+from regard.documents.formats import read_pairs
 from regard.errors import ConfigError, DataError, FolderError, refuse_options
 from regard.evaluation import metrics, perplexity, systems
 from regard.evaluation.metrics import LENGTHS, METRICS, Bucket, Score
@@ -23,6 +24,7 @@ from regard.evaluation.words import FrequencyBucket, by_frequency
 from regard.folders import write_file
 from regard.inspection.charts import FEW_WORDS
 from regard.inspection.quality import Expected, QualityWarning, find_warnings
+from regard.models.folder import VALIDATION
 from regard.preflight.languages import reads_like_source
 from regard.results import Report, Table, counted
 from regard.text.files import read_lines
@@ -234,10 +236,7 @@ def evaluate(
     results, translator = systems.translate_test(
         system, test, device=device, beams=beams, config=config, progress=progress
     )
-    texts = [result.text for result in results]
-    if test.sources is not None and reads_like_source(texts, test.sources, test.references[0]):
-        files = f"--source ({source}) and not like --reference ({test.reference_names})"
-        messages.append(f"the translations read like {files}: are the files swapped, or of another model?")
+    messages += _language_warnings(system, test, [result.text for result in results], f"--source ({source})")
     if translator is None and test.sources is not None:
         expected = Expected.from_pairs(list(zip(test.sources, test.references[0], strict=True)))
         results = [
@@ -270,6 +269,28 @@ def is_language_model(model: object) -> bool:
         return isinstance(model, Writer | Reader)
     folders = split_folders(model)
     return len(folders) == 1 and not load_config(folders[0]).model.is_translator
+
+
+def _language_warnings(
+    system: systems.System, test: systems.EvaluationSet, texts: Sequence[str], source: str
+) -> list[str]:
+    """A line if the translations are in the language of the source, or the source in the target language."""
+    if test.sources is None:
+        return []
+    if reads_like_source(texts, test.sources, test.references[0]):
+        files = f"{source} and not like --reference ({test.reference_names})"
+        return [f"the translations read like {files}: are the files swapped, or of another model?"]
+    if _reads_like_target(system, test.sources):
+        return [f"{source} reads like the target language of {system}: are the files swapped?"]
+    return []
+
+
+def _reads_like_target(system: systems.System, sources: Sequence[str]) -> bool:
+    """Whether the sources are in the target language of a model folder, judged by its validation pairs."""
+    if not (isinstance(system, str | Path) and (Path(system) / VALIDATION).is_file()):
+        return False
+    pairs = list(read_pairs(Path(system) / VALIDATION))
+    return reads_like_source(sources, [pair.target for pair in pairs], [pair.source for pair in pairs])
 
 
 def score_results(
