@@ -79,7 +79,7 @@ def test_unknown_names_and_wrong_combinations_are_refused_with_a_fix(values: dic
     ("assignment", "message"),
     [
         ("model.sise=3", "There is no option model.sise"),
-        ("size=3", "is not of the form section.field=value"),
+        ("size=3", r"is not of the form section.field=value. Did you mean model.size=3\?"),
         ("model.size", "is not of the form section.field=value"),
         ("modle.size=3", "There is no section modle"),
         ("model.size=big", r"model.size \('big'\) must be a whole number"),

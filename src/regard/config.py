@@ -445,7 +445,9 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
         if not equals or "." not in path:
-            raise ConfigError(f"{assignment!r} is not of the form section.field=value")
+            section = next((name for name, fields in Config().values().items() if path.strip() in fields), "")
+            advice = f". Did you mean {section}.{assignment}?" if section else ""
+            raise ConfigError(f"{assignment!r} is not of the form section.field=value{advice}")
         values[path.strip()] = _parse(text.strip())
     return values
 
