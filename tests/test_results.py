@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.results import Report, Table, counted
+import pytest
+
+from regard.results import Report, Table, counted, format_duration
 
 
 class Scores(Report):
@@ -37,3 +39,11 @@ def test_a_notebook_gets_a_table_with_markup_escaped() -> None:
 
 def test_one_thing_has_no_plural() -> None:
     assert (counted(1, "sentence"), counted(2000, "sentence")) == ("1 sentence", "2,000 sentences")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "…"), (45, "45 s"), (720, "12 min"), (12000, "3 h 20 min"), (190000, "2 d 4 h")],
+)
+def test_a_duration_is_formatted_in_two_units(seconds: float | None, text: str) -> None:
+    assert format_duration(seconds) == text

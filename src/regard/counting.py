@@ -16,7 +16,7 @@ from typing import Any
 
 from regard.config import Config, ModelConfig, find_config
 from regard.errors import ConfigError, did_you_mean
-from regard.results import Report, Table, with_unit
+from regard.results import Report, Table, format_duration, with_unit
 
 SENTENCE_TOKENS = 32  # default length of source and target
 BATCH_SENTENCES = 32
@@ -380,15 +380,10 @@ class Count(Report):
     def time(self) -> Time | None:
         if self.hardware is None:
             return None
-        rate = self.devices * self._device_speed / self.flops.training_per_token
+        peak: float = getattr(HARDWARE[self.hardware], self.precision)
+        rate = self.devices * peak * 1e12 * self.utilisation / self.flops.training_per_token
         hours = self.devices * self.tokens / rate / 3600
         return Time(self.tokens / rate, rate, hours, hours * self.price if self.price else None)
-
-    @property
-    def _device_speed(self) -> float:
-        assert self.hardware is not None
-        peak: float = getattr(HARDWARE[self.hardware], self.precision)
-        return peak * 1e12 * self.utilisation
 
     def to_dict(self) -> dict[str, Any]:
         tree = [part.to_dict() for part in self.tree]
@@ -434,7 +429,7 @@ class Count(Report):
         speed = f"{self.utilisation:.0%} of the peak of {self.devices} × {self.hardware}"
         fits = "fits" if self.memory.training <= card.memory * 1e9 else "does not fit"
         rows = [
-            (f"time for {self.tokens:,.0f} target tokens at {speed}", _duration(self.time.seconds)),
+            (f"time for {self.tokens:,.0f} target tokens at {speed}", format_duration(self.time.seconds)),
             ("target tokens per second", f"{self.time.tokens_per_second:,.0f}"),
             (f"memory of one {self.hardware}, which this batch {fits} ({card.source})", f"{card.memory:g} GB"),
         ]
@@ -489,10 +484,3 @@ def _lengths(config: ModelConfig, source: int | None, target: int | None) -> tup
         raise ConfigError(f"a sentence of {longest} tokens is longer than model.max_positions ({config.max_positions})")
     default = min(SENTENCE_TOKENS, config.max_positions) if config.has_position_table else SENTENCE_TOKENS
     return source or default, target or (default if config.is_translator else config.max_positions)
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.3g} {unit}"
-    return f"{seconds:.3g} seconds"

@@ -75,3 +75,16 @@ def with_unit(number: float, unit: str) -> str:
             return f"{number:.3g} {prefix}{unit}"
         number /= 1000
     return f"{number:.3g} E{unit}"
+
+
+def format_duration(seconds: float | None) -> str:
+    """`45 s`, `12 min`, `3 h 20 min`, `2 d 4 h`; `…` for None."""
+    if seconds is None:
+        return "…"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 100:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

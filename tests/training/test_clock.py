@@ -17,7 +17,7 @@ from regard.models import build
 from regard.training import clock as clocks
 from regard.training import gradients, journal, loop, planning
 from regard.training.checkpoint import checkpoints, load_checkpoint
-from regard.training.clock import Clock, format_duration, make_clock
+from regard.training.clock import Clock, make_clock
 from regard.training.distributed import Runtime
 from regard.training.events import Event, SaveEvent, UpdateEvent, ValidationEvent
 from regard.training.loop import Training
@@ -264,11 +264,3 @@ def test_a_search_with_more_beams_is_expected_to_take_longer(corpus: Path) -> No
     configs = [config.with_values([f"decode.beams={beams}"]) for beams in (1, 8)]
     one, eight = (make_clock(config, data, "cpu").estimate(1.0) for config in configs)
     assert eight > one
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(None, "…"), (45, "45 s"), (720, "12 min"), (12000, "3 h 20 min"), (190000, "2 d 4 h")],
-)
-def test_a_duration_is_formatted_in_two_units(seconds: float | None, text: str) -> None:
-    assert format_duration(seconds) == text

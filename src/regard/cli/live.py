@@ -21,7 +21,7 @@ from rich.live import Live
 from rich.text import Text
 
 from regard.cli.tables import printable
-from regard.training.clock import format_duration
+from regard.results import format_duration
 from regard.training.events import Event, ProblemEvent, StartEvent
 from regard.training.observers import SCORE_FORMATS, PlainLines, Statistics
 

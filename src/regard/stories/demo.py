@@ -21,10 +21,9 @@ from regard.inspection.attribution import attention
 from regard.inspection.drawing import series, smooth
 from regard.inspection.trace import Trace
 from regard.models.folder import MODEL
-from regard.results import counted
+from regard.results import counted, format_duration
 from regard.training import journal
 from regard.training.checkpoint import PROGRESS, latest_checkpoint
-from regard.training.clock import format_duration
 from regard.training.events import Observer, Say
 from regard.training.train import train
 from regard.translation.explain import explain

@@ -13,9 +13,8 @@ import torch
 from regard import __version__
 from regard.counting import count
 from regard.evaluation.metrics import METRICS
-from regard.results import counted
+from regard.results import counted, format_duration
 from regard.text.files import language_of
-from regard.training.clock import format_duration
 from regard.training.data import Files, validation_report
 from regard.training.distributed import Runtime
 from regard.training.gradients import autocast

@@ -134,16 +134,3 @@ def make_clock(config: Config, data: Data, device: str, *, start: float | None =
         final_validations=max(1.0, size / MAX_SENTENCES) if is_translated else 2.0,
         final_updates=0.0 if is_translated else size * translation,
     )
-
-
-def format_duration(seconds: float | None) -> str:
-    """`45 s`, `12 min`, `3 h 20 min`, `2 d 4 h`; `…` for None."""
-    if seconds is None:
-        return "…"
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 100:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

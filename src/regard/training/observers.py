@@ -15,9 +15,9 @@ from typing import Any
 from regard import folders
 from regard.counting import count
 from regard.inspection import drawing, film
+from regard.results import format_duration
 from regard.training import journal
 from regard.training.card import describe_machine
-from regard.training.clock import format_duration
 from regard.training.events import (
     ActivityEvent,
     Event,

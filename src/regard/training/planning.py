@@ -19,7 +19,8 @@ from torch import nn
 
 from regard.config import Config
 from regard.memory import free_memory
-from regard.training.clock import RESERVE_SHARE, Clock, format_duration, make_clock
+from regard.results import format_duration
+from regard.training.clock import RESERVE_SHARE, Clock, make_clock
 from regard.training.data import Data
 from regard.training.distributed import Runtime
 from regard.training.events import Say
