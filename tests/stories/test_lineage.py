@@ -14,7 +14,6 @@ from regard.cli.stories import racing
 from regard.config import find_config
 from regard.counting import count
 from regard.errors import FolderError, RunError
-from regard.evaluation.metrics import Bucket
 from regard.inspection.attribution import attention
 from regard.stories import lineage
 from regard.training.journal import Journal
@@ -31,7 +30,7 @@ def racer(name: str, *scores: float) -> dict[str, Any]:
     ]  # fmt: skip
     parameters = {"total": 10, "parts": {"encoder": 6, "decoder": 4}}
     curve = [(0.0, 5.0), (2.0, 1.0)]
-    facts = {"bleu": scores[0], "signature": "nrefs:1", "seeds": 1, "parameters": parameters, "curve": curve}
+    facts = {"bleu": scores[0], "signature": "nrefs:1", "parameters": parameters, "curve": curve}
     return {"name": name, "by_length": buckets, **facts}
 
 
@@ -61,11 +60,6 @@ def test_a_bucket_of_few_sentences_is_ignored() -> None:
     without["by_length"][-1]["small"] = True
     (verdict,) = lineage.verdicts({"racers": [without]})
     assert verdict["last"] == 10.0
-
-
-def test_several_seeds_give_their_mean_lowest_and_highest_score() -> None:
-    joined = lineage._mean_bucket([Bucket(1, 10, 50, score, score - 5, score + 5) for score in (30.0, 40.0)])
-    assert (joined["bleu"], joined["low"], joined["high"]) == (35.0, 30.0, 40.0)
 
 
 def test_the_page_shows_every_racer_and_escapes_their_names() -> None:
@@ -141,7 +135,7 @@ def test_a_race_is_trained_scored_and_drawn_and_not_repeated(tmp_path: Path, mon
 
     def run() -> dict[str, Any]:
         return lineage.run(
-            tmp_path, minutes=None, updates=4, seeds=1, device=torch.device("cpu"), sizes=SMALL, say=told.append,
+            tmp_path, minutes=None, updates=4, device=torch.device("cpu"), sizes=SMALL, say=told.append,
             show=lambda entries, updates: told.extend(state for _, state in entries),
         )  # fmt: skip
 
@@ -161,12 +155,12 @@ def test_the_time_of_a_validation_is_interpolated_between_journal_entries(tmp_pa
     journal.write("validation", 4, valid_loss=5.0)
     journal.write("validation", 8, valid_loss=4.0)
     journal.write("update", 10, seconds=1.0)
-    assert lineage._loss_curve(lineage.Racer("dot", 1, tmp_path)) == [(5.0, 5.0), (9.0, 4.0)]
+    assert lineage._loss_curve(lineage.Racer("dot", tmp_path)) == [(5.0, 5.0), (9.0, 4.0)]
 
 
 @pytest.mark.parametrize("changed", [{"updates": 5}, {"sizes": {**SMALL, "train": 300}}])
 def test_a_folder_with_another_race_is_refused(tmp_path: Path, changed: dict[str, Any]) -> None:
-    settings: dict[str, Any] = {"minutes": None, "updates": 4, "seeds": 1, "device": torch.device("cpu")}
+    settings: dict[str, Any] = {"minutes": None, "updates": 4, "device": torch.device("cpu")}
     settings |= {"sizes": SMALL, "say": lambda _: None}
     assert lineage._plan(tmp_path, **settings) == lineage._plan(tmp_path, **settings | {"updates": None}) == 4
     with pytest.raises(FolderError, match="holds a race of 4 updates on 200 pairs"):
@@ -175,23 +169,23 @@ def test_a_folder_with_another_race_is_refused(tmp_path: Path, changed: dict[str
 
 @pytest.mark.slow
 def test_a_model_that_fails_is_reported_with_its_last_line(tmp_path: Path) -> None:
-    entry = lineage.Racer("transformer", 1, tmp_path / "runs" / "transformer-1")
+    entry = lineage.Racer("transformer", tmp_path / "runs" / "transformer")
     with pytest.raises(RunError, match=r"transformer did not finish: .*does not exist"):
         lineage._train([entry], tmp_path / "nowhere", 4, torch.device("cpu"), lambda *_: None)
 
 
 def test_on_a_gpu_all_models_use_larger_batches_of_few_shapes(tmp_path: Path) -> None:
-    entries = [lineage.Racer(name, 1, tmp_path / name) for name in lineage.RECIPES]
+    entries = [lineage.Racer(name, tmp_path / name) for name in lineage.RECIPES]
     commands = [" ".join(lineage._command(entry, tmp_path, 100, torch.device("cuda"))) for entry in entries]
     assert all("train.batch_tokens=3072" in command and "train.batch_shapes=24" in command for command in commands)
 
 
 def test_without_a_terminal_each_start_and_end_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    racers = [lineage.Racer(name, 1, Path(name)) for name in ("dot", "none")]
+    racers = [lineage.Racer(name, Path(name)) for name in ("dot", "none")]
     with racing() as show:
         for states in (("running", "waiting"), ("running", "waiting"), ("finished", "running")):
             show(list(zip(racers, states, strict=True)), 4)
-    assert capsys.readouterr().err.splitlines() == ["dot 1: running", "dot 1: finished", "none 1: running"]
+    assert capsys.readouterr().err.splitlines() == ["dot: running", "dot: finished", "none: running"]
 
 
 # Headlines.

@@ -51,14 +51,11 @@ def demo(
     return None
 
 
-@examples("regard lineage --out race --minutes 40", "regard lineage --out race --updates 4000 --seeds 3 --device cuda")
+@examples("regard lineage --out race --minutes 40", "regard lineage --out race --updates 4000 --device cuda")
 def lineage(
     out: OutFolder,
     minutes: Annotated[float | None, option("M", "Minutes for the whole race.", min=0.1)] = None,
     updates: Annotated[int | None, option("N", "Updates per model. By default 4,000.", min=1)] = None,
-    seeds: Annotated[
-        int, option("N", "Runs of every model with different seeds; charts show their range.", min=1, max=20)
-    ] = 1,
     pairs: Annotated[int | None, option("N", "Sentence pairs to train on. By default 60,000.", min=1)] = None,
     device: Device = "auto",
     as_json: Json = False,
@@ -76,7 +73,6 @@ def lineage(
                 out,
                 minutes=minutes,
                 updates=updates,
-                seeds=seeds,
                 device=find_device(device),
                 sizes=sizes,
                 say=tables.say,
@@ -102,10 +98,9 @@ def racing() -> Iterator[Callable[[Sequence[tuple[Racer, str]], int], None]]:
 
         def show(racers: Sequence[tuple[Racer, str]], updates: int) -> None:
             for racer, state in racers:
-                name = f"{racer.name} {racer.seed}"
-                if not sys.stderr.isatty() and states.get(name, "waiting") != state:
-                    tables.say(f"{name}: {state}")
-                states[name] = state
-                show_bar(name, updates if state == "finished" else racer.update, updates, state)
+                if not sys.stderr.isatty() and states.get(racer.name, "waiting") != state:
+                    tables.say(f"{racer.name}: {state}")
+                states[racer.name] = state
+                show_bar(racer.name, updates if state == "finished" else racer.update, updates, state)
 
         yield show

@@ -273,15 +273,13 @@ def comparison_parts(result: Mapping[str, Any], language: str = "") -> list[str]
     ]
 
 
-def by_length(
-    buckets: Sequence[Mapping[str, Any]], names: Sequence[str] = (), *, bars: str = charts.BOOTSTRAP, note: str = ""
-) -> str:
+def by_length(buckets: Sequence[Mapping[str, Any]], names: Sequence[str] = (), *, note: str = "") -> str:
     """BLEU by reference length, of one system or of those named."""
     groups = []
     for bucket in buckets:
         scores = [(x["bleu"], x["low"], x["high"]) for x in (bucket["systems"] if names else [bucket])]
         groups.append(charts.group(bucket, bucket["sentences"], bucket["small"], scores))
-    chart = charts.interval_chart(groups, names or ["BLEU"], "BLEU", LENGTH_AXIS, bars=bars, few=FEW_SENTENCES)
+    chart = charts.interval_chart(groups, names or ["BLEU"], "BLEU", LENGTH_AXIS, few=FEW_SENTENCES)
     return card("BLEU by sentence length", note, chart)
 
 

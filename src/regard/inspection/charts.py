@@ -154,13 +154,12 @@ def interval_chart(
     unit: str,
     axis: str,
     *,
-    bars: str = BOOTSTRAP,
     few: str = "",
     joined: bool = True,
 ) -> str:
     """Scores with their intervals over buckets, as a chart and as a table; a score without an interval is left out.
 
-    `bars` and `few` are the meanings of the intervals and of hollow points in the legend.
+    `few` is the meaning of hollow points in the legend.
     """
     bounds = [bound for group in groups for score in group.scores if score for bound in score[1:]]
     high = min(math.ceil(max(bounds, default=100.0) / 10) * 10, 100)
@@ -189,7 +188,7 @@ def interval_chart(
             series[name].append(Point(middle + offset, height(value), ends, group.small, hint))
             cells.append(f'{value:.1f}<br><span class="soft">{interval}</span>')
         rows.append(cells)
-    legend = {bars: _key("", '<path class="interval" d="M0-6V6"/>')}
+    legend = {BOOTSTRAP: _key("", '<path class="interval" d="M0-6V6"/>')}
     if few and any(group.small for group in groups):
         legend[few] = _key("few", f'<path d="{SHAPES[0]}"/>')
     places = [

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +25,7 @@ from regard.config import Config, find_config
 from regard.corpora import catalog
 from regard.counting import count
 from regard.errors import FolderError, RunError
-from regard.evaluation.metrics import Bucket, by_length, check_seed, corpus_scores
+from regard.evaluation.metrics import by_length, check_seed, corpus_scores
 from regard.evaluation.pages import by_length as length_chart
 from regard.inspection import charts, pages
 from regard.inspection.attribution import Map, attention
@@ -66,10 +65,9 @@ MIN_SECONDS_IN_MINUTES = 180  # the page shows longer times in minutes
 
 
 class Racer(NamedTuple):
-    """A model with its seed and folder."""
+    """A model and its folder."""
 
     name: str
-    seed: int
     folder: Path
 
     @property
@@ -92,7 +90,6 @@ def run(
     *,
     minutes: float | None,
     updates: int | None,
-    seeds: int,
     device: torch.device,
     sizes: Mapping[str, int],
     say: Say,
@@ -102,14 +99,10 @@ def run(
     start = time.perf_counter()
     check_seed()  # an invalid SACREBLEU_SEED should fail now, not after training
     with folders.lock_folder(out):
-        planned = _plan(out, sizes, minutes, updates, seeds, device, say)
-        racers = [
-            Racer(name, seed, out / "runs" / f"{name.replace(' ', '-')}-{seed}")
-            for seed in range(1, seeds + 1)
-            for name in RECIPES
-        ]
+        planned = _plan(out, sizes, minutes, updates, device, say)
+        racers = [Racer(name, out / "runs" / name.replace(" ", "-")) for name in RECIPES]
         results: dict[str, Any] = folders.read_json(out / "race.json", optional=True)
-        if results and results["racers"][0]["seeds"] == seeds:
+        if results:
             return results
         _train(racers, out / "data", planned, device, show)
         results = _score(racers, out / "data", device, say)
@@ -125,7 +118,6 @@ def _plan(
     sizes: Mapping[str, int],
     minutes: float | None,
     updates: int | None,
-    seeds: int,
     device: torch.device,
     say: Say,
 ) -> int:
@@ -145,7 +137,7 @@ def _plan(
         seconds = _time_updates(data, device)
         say(", ".join(f"{name} {1000 * value:.0f}" for name, value in seconds.items()) + " ms per update")
         processes = _processes(device) if device.type == "cpu" else 1  # on a GPU they take turns
-        round_seconds = max(sum(seconds.values()) * seeds / processes, max(seconds.values()))  # one update of each
+        round_seconds = max(sum(seconds.values()) / processes, max(seconds.values()))  # one update of each
         planned = max(20, int(TRAINING_SHARE * 60 * minutes / round_seconds))
     batch_tokens = _config(BASELINE, device).train.batch_tokens
     say(f"{planned:,} updates of {batch_tokens:,} tokens for each of {len(RECIPES)} models")
@@ -202,7 +194,7 @@ def _command(racer: Racer, data: Path, updates: int, device: torch.device) -> li
     values = [word for value in settings + _settings(racer.name, device) for word in ("--set", value)]
     return [
         sys.executable, "-m", "regard", "train", source, target, "--valid", *valid, "--recipe", RECIPES[racer.name],
-        "--out", str(racer.folder), "--updates", str(updates), "--seed", str(racer.seed), "--threads", "1",
+        "--out", str(racer.folder), "--updates", str(updates), "--seed", "1", "--threads", "1",
         "--device", device.type, *values,
     ]  # fmt: skip
 
@@ -210,7 +202,7 @@ def _command(racer: Racer, data: Path, updates: int, device: torch.device) -> li
 def _train(racers: Sequence[Racer], data: Path, updates: int, device: torch.device, show: Show) -> None:
     """Train the unfinished models, several at once. If this process is interrupted, each saves a checkpoint."""
     waiting = [racer for racer in racers if not racer.finished]
-    waiting.sort(key=lambda racer: (racer.seed, SLOWEST_FIRST.index(racer.name)))
+    waiting.sort(key=lambda racer: SLOWEST_FIRST.index(racer.name))
     running: dict[Racer, subprocess.Popen[bytes]] = {}
     try:
         while waiting or running:
@@ -248,22 +240,18 @@ def _lines(path: Path) -> list[str]:
 def _score(racers: Sequence[Racer], data: Path, device: torch.device, say: Say) -> dict[str, Any]:
     sources, references = _lines(data / "test.en"), _lines(data / "test.fr")
     results = []
-    for name in RECIPES:
-        say(f"scoring {name}")
-        seeds = [racer for racer in racers if racer.name == name]
-        translations = [_translate(racer, sources, device) for racer in seeds]
-        buckets = [by_length(texts, references, lengths=LENGTHS) for texts in translations]
-        scores = [corpus_scores(texts, references, metrics=["bleu"])["bleu"] for texts in translations]
-        counted = count(seeds[0].folder)
+    for racer in racers:
+        say(f"scoring {racer.name}")
+        texts, counted = _translate(racer, sources, device), count(racer.folder)
+        score = corpus_scores(texts, references, metrics=["bleu"])["bleu"]
         results.append(
             {
-                "name": name,
-                "bleu": fmean(score.score for score in scores),
-                "signature": scores[0].signature,
-                "by_length": [_mean_bucket(same) for same in zip(*buckets, strict=True)],
+                "name": racer.name,
+                "bleu": score.score,
+                "signature": score.signature,
+                "by_length": [bucket.to_dict() for bucket in by_length(texts, references, lengths=LENGTHS)],
                 "parameters": {"total": counted.total, "parts": dict(counted.parts)},
-                "curve": _loss_curve(seeds[0]),
-                "seeds": len(seeds),
+                "curve": _loss_curve(racer),
             }
         )
     return {"racers": results, "sentences": len(sources)}
@@ -278,15 +266,6 @@ def _translate(racer: Racer, sources: Sequence[str], device: torch.device) -> li
     texts = [result.text for result in results]
     folders.write_file(path, "".join(f"{text}\n" for text in texts), force=True)
     return texts
-
-
-def _mean_bucket(buckets: Sequence[Bucket]) -> dict[str, Any]:
-    """The mean, lowest and highest BLEU of several seeds; of one seed its BLEU with the bootstrap interval."""
-    bucket: dict[str, Any] = buckets[0].to_dict()
-    if len(buckets) > 1:
-        scores = [other.bleu for other in buckets]
-        bucket |= {"bleu": fmean(scores), "low": min(scores), "high": max(scores)}
-    return bucket
 
 
 def _loss_curve(racer: Racer) -> list[tuple[float, float]]:
@@ -307,7 +286,7 @@ def _loss_curve(racer: Racer) -> list[tuple[float, float]]:
 def _attention_maps(racers: Sequence[Racer], device: torch.device) -> dict[str, Map | str]:
     """Each model's attention for the same sentence; for the model without attention, its translation."""
     maps: dict[str, Map | str] = {}
-    for racer in racers[: len(RECIPES)]:  # of the first seed
+    for racer in racers:
         trace = explain(racer.folder, SENTENCE, device=device).trace
         maps[racer.name] = attention(trace, "cross") if "cross" in trace.attention else trace.target.text
     return maps
@@ -338,7 +317,7 @@ def verdicts(results: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def page(results: Mapping[str, Any], maps: Mapping[str, Map | str]) -> str:
     """The results of a race as one HTML file: claims, BLEU by length, loss over time, attention, parameters."""
-    racers, seeds = results["racers"], results["racers"][0]["seeds"]
+    racers = results["racers"]
     names = [racer["name"] for racer in racers]
     buckets = [{**row[0], "systems": row} for row in zip(*(racer["by_length"] for racer in racers), strict=True)]
     unit, unit_name = (
@@ -350,7 +329,7 @@ def page(results: Mapping[str, Any], maps: Mapping[str, Map | str]) -> str:
         losses = charts.curve_chart(curves, "loss, nats per token", f"{unit_name} of training")
     parts = [
         _claims(results["verdicts"], names),
-        length_chart(buckets, names, bars=charts.BOOTSTRAP if seeds == 1 else "lowest and highest of the seeds"),
+        length_chart(buckets, names),
         pages.card("Validation loss over time", "Logarithmic scale.", losses),
         _heatmaps(maps),
         _parameters(racers, names),
@@ -358,7 +337,7 @@ def page(results: Mapping[str, Any], maps: Mapping[str, Map | str]) -> str:
     about = (
         f"{len(racers)} models of about the same size are trained on the same sentences of 2 to 80 words for "
         f"{results['updates']:,} updates each, and then translate {results['sentences']:,} new ones with greedy search."
-        f" {'One seed' if seeds == 1 else f'{seeds} seeds'}, on a {'CPU' if results['device'] == 'cpu' else 'GPU'}."
+        f" One seed, on a {'CPU' if results['device'] == 'cpu' else 'GPU'}."
     )
     return pages.page(headline(results["verdicts"]), parts, kind="The lineage race", about=about)
 
