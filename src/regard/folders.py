@@ -284,7 +284,7 @@ def verify(folder: Path, only: Collection[str] | None = None) -> list[str]:
     return list(checksums)
 
 
-# Locks. filelock is not used: it would add a dependency and cannot say that a file system has no locks.
+# Locks. filelock is not used: forked workers inherit its lock and keep it after their run was killed.
 
 
 @contextlib.contextmanager
