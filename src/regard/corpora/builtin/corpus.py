@@ -6,7 +6,6 @@ import hashlib
 import random
 from bisect import bisect
 from collections.abc import Iterator
-from itertools import accumulate
 from typing import NamedTuple
 
 from regard.corpora.builtin.grammar import derive
@@ -55,10 +54,9 @@ def sentences(
 def _draw(size: int, generator: random.Random, part: str, weights: dict[int, float]) -> Iterator[Pair]:
     """Unseen sentences of one part; a length that fails to give one several times in a row is given up."""
     seen: set[bytes] = set()
-    lengths, totals = list(weights), list(accumulate(weights.values()))
-    failures = dict.fromkeys(lengths, 0)
-    while len(seen) < size and lengths:
-        length = lengths[min(bisect(totals, generator.random() * totals[-1]), len(lengths) - 1)]
+    failures = dict.fromkeys(weights, 0)
+    while len(seen) < size and weights:
+        (length,) = generator.choices(list(weights), list(weights.values()))
         for _ in range(MAX_TRIES):
             english, french = derive(generator.random, length)
             source = punctuated(english)
@@ -71,8 +69,7 @@ def _draw(size: int, generator: random.Random, part: str, weights: dict[int, flo
         else:
             failures[length] += 1
             if failures[length] == MAX_FAILURES:
-                lengths.remove(length)
-                totals = list(accumulate(weights[length] for length in lengths))
+                del weights[length]
 
 
 def natural_frequency(length: int) -> float:

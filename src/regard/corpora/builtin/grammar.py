@@ -13,7 +13,7 @@ from regard.corpora.builtin import function_words as words
 from regard.corpora.builtin import lexicon
 from regard.corpora.builtin.function_words import THIRD, VerbForm
 from regard.corpora.builtin.lexicon import COPULA, KINDS, PERSONS, SINGULAR, VERBS_BY_SUBJECT, Verb, nouns_of
-from regard.corpora.builtin.morphology import Word
+from regard.corpora.builtin.morphology import Word, indefinite_article
 from regard.corpora.builtin.phrases import Derivation, NounPhrase, ObjectPronoun, modifier_lengths
 
 PATTERN_CHOICE = tuple(name for name, pattern in words.PATTERNS.items() for _ in range(pattern["weight"]))
@@ -404,7 +404,7 @@ def profession(d: Derivation, n: int) -> None:
     d.verb_group(None, form, subject)
     rest = n - 3 - form.length
     if rest == 0 or (rest in (2, 3) and d.chance(0.4) and form.dated):
-        d.both(f"{noun.article} {noun.english[0]}", noun.french[0])
+        d.both(f"{indefinite_article(noun.english[0])} {noun.english[0]}", noun.french[0])
         return d.adjuncts(rest, COPULA, form)
     modifiers = d.pick(modifier_lengths(rest, not d.depth))
     phrase = d.simple_noun_phrase(noun, words.A, modifiers)

@@ -15,7 +15,6 @@ from regard.corpora.builtin.morphology import (
     english_verb,
     french_forms,
     french_plural,
-    indefinite_article,
 )
 from regard.errors import DataError, did_you_mean
 
@@ -33,7 +32,6 @@ class Noun(NamedTuple):
     french: tuple[str, str]
     gender: int
     kind: str
-    article: str  # a or an
     countable: bool
     ownable: bool  # may have a possessor
 
@@ -48,7 +46,6 @@ class Adjective(NamedTuple):
     before_vowel: str
     precedes: bool  # stands before its noun in French
     kinds: tuple[str, ...]
-    article: str
 
 
 class Verb(NamedTuple):
@@ -140,7 +137,6 @@ def _noun(kind: str, english: str, entry: str) -> Noun:
         french=(french, plural[0] if plural else french_plural(french)),
         gender=GENDERS[gender],
         kind=kind,
-        article=indefinite_article(english),
         countable=kind not in MASS,
         ownable=kind in OWNED and english not in UNOWNED,
     )
@@ -151,8 +147,7 @@ def _adjective(place: str, english: str, entry: dict[str, str]) -> Adjective:
     comparative, superlative = entry["degrees"].split() if "degrees" in entry else ("", "")
     before_vowel = french[2] if len(french) > 2 else french[0]
     forms, kinds = french_forms(*french[:2]), kinds_of(entry["kinds"])
-    precedes, article = place == "before_noun", indefinite_article(english)
-    return Adjective(english, comparative, superlative, forms, before_vowel, precedes, kinds, article)
+    return Adjective(english, comparative, superlative, forms, before_vowel, place == "before_noun", kinds)
 
 
 def _verb(pattern: str, english: str, entry: dict[str, str]) -> Verb:

@@ -51,7 +51,7 @@ def english_plural(word: str) -> str:
     """The plural of an English noun; the third person singular of an English verb is formed alike."""
     if word in ENGLISH_PLURALS:
         return ENGLISH_PLURALS[word]
-    if word.endswith(("s", "x", "z", "ch", "sh")) or word == "go":
+    if word.endswith(("s", "x", "z", "ch", "sh")):
         return word + "es"
     if word.endswith("y") and word[-2] not in "aeiou":
         return word[:-1] + "ies"
@@ -69,7 +69,7 @@ def english_verb(base: str, irregular: list[str]) -> tuple[str, str, str, str]:
         past = participle = base + "d" if base.endswith("e") else stem + "ed"
     without_e = base[:-1] if base.endswith("e") and base[-2] != "e" else stem
     gerund = "dying" if base == "die" else without_e + "ing"
-    return "has" if base == "have" else english_plural(base), past, participle, gerund
+    return english_plural(base), past, participle, gerund
 
 
 # French

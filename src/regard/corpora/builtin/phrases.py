@@ -265,7 +265,8 @@ class Derivation:
         index = noun.gender + 2 * number
         english, possessor, superlative = determiner.english, "", False
         if determiner is words.A:
-            english = (indefinite_article("very") if very else (adjectives[0] if adjectives else noun).article,)
+            following = "very" if very else adjectives[0].english if adjectives else noun.english[0]
+            english = (indefinite_article(following),)
         elif negated and determiner in words.SOME:
             english = ("any",)
         if determiner is words.THE and self.chance(0.12) and noun.ownable and not (followed or self.depth):
