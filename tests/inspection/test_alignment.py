@@ -119,10 +119,11 @@ def test_the_default_of_a_guided_model_is_the_guided_head() -> None:
 
 
 def test_averages_are_tried_before_heads_and_unshifted_before_shifted() -> None:
-    found = candidate_settings(2, 3)
+    found = candidate_settings(2, 3, averages=False)
     assert len(found) == len(set(found)) == 2 * (1 + 2 + 2 * 3)
     assert found[0] == AlignmentSettings(layer="mean")
-    assert [settings.layer for settings in candidate_settings(1, 1)] == [0, 0]
+    assert all(settings.head == "mean" for settings in candidate_settings(2, 3, averages=True))
+    assert [settings.layer for settings in candidate_settings(1, 1, averages=False)] == [0, 0]
 
 
 # Two directions.

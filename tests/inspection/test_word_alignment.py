@@ -1,4 +1,4 @@
-"""Pairs of lines are aligned by one model or two, with given settings or those chosen by gold alignments."""
+"""Pairs of lines are aligned by one model or two, with settings chosen by gold alignments or by agreement."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from regard.inspection.word_alignment import (
     Aligner,
     both_directions,
     choose_attention,
+    choose_by_agreement,
     choose_method,
 )
 from regard.models import build
@@ -148,7 +149,7 @@ def total(direction: Aligner, backward: Aligner | None = None) -> float:
 def test_the_settings_with_the_lowest_error_rate_are_chosen(folder: Path) -> None:
     direction = Aligner.load(folder, "cpu")
     errors = {}
-    for settings in candidate_settings(2, 2):
+    for settings in candidate_settings(2, 2, averages=False):
         direction.settings = replace(settings, method="one")
         errors[settings] = total(direction)
     choose_attention(direction, PAIRS, DIAGONAL)
@@ -163,6 +164,38 @@ def test_the_method_with_the_lowest_error_rate_is_chosen(folder: Path, reverse: 
         errors.append(total(forward, backward))
     found = choose_method(PAIRS, DIAGONAL, forward, backward)
     assert float(found.aer) == total(forward, backward) == min(errors)
+
+
+def test_without_gold_the_settings_that_agree_most_are_chosen(folder: Path, reverse: Path) -> None:
+    forward, backward = Aligner.load(folder, "cpu"), Aligner.load(reverse, "cpu")
+    agreed = choose_by_agreement(PAIRS, forward, backward)
+    chosen = forward.settings, backward.settings
+    best = 0.0
+    turned = [pair[::-1] for pair in PAIRS]
+    for one in candidate_settings(2, 2, averages=True):
+        for other in candidate_settings(2, 2, averages=True):
+            forward.settings, backward.settings = one, other
+            ours = [set(directions(weights)[0]) for weights in forward.weights(PAIRS)]
+            theirs = [set(directions(weights.T)[1]) for weights in backward.weights(turned)]
+            both = sum(len(a & b) for a, b in zip(ours, theirs, strict=True))
+            best = max(best, 2 * both / sum(len(a) + len(b) for a, b in zip(ours, theirs, strict=True)))
+    assert agreed == pytest.approx(best)
+    assert all(settings.head == "mean" for settings in chosen)
+
+
+def test_settled_settings_stay_when_the_others_are_chosen(folder: Path, reverse: Path) -> None:
+    forward, backward = Aligner.load(folder, "cpu"), Aligner.load(reverse, "cpu")
+    forward.settings, forward.settled = AlignmentSettings(layer=1, head=1, shift=True), True
+    choose_by_agreement(PAIRS, forward, backward)
+    assert forward.settings == AlignmentSettings(layer=1, head=1, shift=True)
+    assert backward.settings.layer is not None
+
+
+def test_without_a_pair_to_align_the_settings_stay(folder: Path, reverse: Path) -> None:
+    forward, backward = Aligner.load(folder, "cpu"), Aligner.load(reverse, "cpu")
+    before = forward.settings, backward.settings
+    assert choose_by_agreement([("", "the house")], forward, backward) == 0
+    assert (forward.settings, backward.settings) == before
 
 
 # The command.
@@ -228,8 +261,9 @@ def test_the_json_report_has_the_settings(run: Any, folder: Path) -> None:
         run(folder, "a.txt", "b.txt", "--out", "links")
 
 
-def test_two_directions_need_no_settings(run: Any, folder: Path, reverse: Path) -> None:
+def test_two_directions_without_settings_report_their_agreement(run: Any, folder: Path, reverse: Path) -> None:
     done = run(folder, "a.txt", "b.txt", "--reverse", reverse)
+    assert "they agree on" in done.stderr
     assert len(done.stdout.splitlines()) == len(PAIRS)
 
 

@@ -93,10 +93,14 @@ def make_training(folder: Path, corpus: Path, config: Config, runtime: Runtime |
     import torch
 
     config, data = make_data(corpus, config)
-    torch.manual_seed(config.train.seed)
-    model = build(config.model)
-    set_trained(model, config, {})
-    return Training(folder, model, config, data, runtime or Runtime(find_device("cpu"), 0, 1))
+
+    def make() -> nn.Module:
+        torch.manual_seed(config.train.seed)
+        model = build(config.model)
+        set_trained(model, config, {})
+        return model
+
+    return Training(folder, make(), config, data, runtime or Runtime(find_device("cpu"), 0, 1), make)
 
 
 def ignore(event: Event) -> None:

@@ -298,6 +298,20 @@ def test_many_nan_losses_in_a_row_roll_back_to_the_last_checkpoint_and_halve_the
     assert entries == [{"kind": "rollback", "update": 5, "lr_scale": 0.5, "skipped": 5}]
 
 
+def test_nan_losses_before_the_first_save_roll_back_to_the_start(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = make_config("transformer", save_every=100, ema_decay=0.9)
+    slower = make_training(tmp_path / "slower", corpus, config)
+    slower.progress.lr_scale, slower.progress.skipped = 0.5, 5
+    slower.run(no_validation, ignore)
+    make_loss_nan(monkeypatch, range(3, 8))
+    training = make_training(tmp_path / "fell", corpus, config)
+    training.run(no_validation, ignore)
+    assert training.progress.skipped == 5
+    same(slower, training)
+
+
 def trained_past_a_rollback(folder: Path, corpus: Path, keep: int) -> loop.Training:
     """A run that is asked to stop one update after it was rolled back."""
     training = make_training(folder, corpus, make_config("transformer", keep_checkpoints=keep, validate_every=100))
@@ -359,6 +373,20 @@ def test_old_checkpoints_are_deleted_and_the_best_is_kept(corpus: Path, tmp_path
 def test_the_best_is_saved_between_two_checkpoints_too(corpus: Path, tmp_path: Path) -> None:
     trained(tmp_path, corpus, "transformer", save_every=5, validate_every=3, keep_checkpoints=1)
     assert [path.name for path in checkpoints(tmp_path)] == ["update-00000003", "update-00000012"]
+
+
+def test_checkpoints_to_average_are_kept(corpus: Path, tmp_path: Path) -> None:
+    values: dict[str, object] = {
+        "save_every": 2,
+        "validate_every": 100,
+        "keep_checkpoints": 1,
+        "average_checkpoints": 3,
+    }
+    trained(tmp_path, corpus, "transformer", 11, **values)
+    assert [path.name[-2:] for path in checkpoints(tmp_path)] == ["08", "10", "11"]
+    training = trained(tmp_path, corpus, "transformer", **values)
+    assert loop.averaged_updates(training.progress, training.config.train) == [12, 10, 8]
+    assert {"08", "10", "12"} <= {path.name[-2:] for path in checkpoints(tmp_path)}
 
 
 def test_the_average_follows_the_weights(corpus: Path, tmp_path: Path) -> None:

@@ -128,11 +128,11 @@ def best_links(weights: Tensor, axis: int = -1) -> list[Link]:
     return sorted((source, target) for target, source in (best & (weights > 0)).nonzero().tolist())
 
 
-def candidate_settings(layers: int, heads: int) -> list[AlignmentSettings]:
-    """Settings to choose from: averages over layers and heads, then single heads."""
+def candidate_settings(layers: int, heads: int, *, averages: bool) -> list[AlignmentSettings]:
+    """Settings to choose from: layers and their heads, or only averages over heads."""
     layer_heads: list[tuple[int | str, int | str]] = [(MEAN, MEAN)] if layers > 1 else []
     layer_heads += [(layer, MEAN) for layer in range(layers)]
-    if heads > 1:
+    if heads > 1 and not averages:
         layer_heads += product(range(layers), range(heads))
     return [AlignmentSettings(layer, head, shift) for shift in (False, True) for layer, head in layer_heads]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -38,6 +38,7 @@ from regard.text.tokenizer import END, SPECIALS, Tokenizers
 
 WINDOW = 512  # pairs that are read and sorted by length at once
 BATCH_TOKENS = {"cpu": 2048, "mps": 8192, "cuda": 32768}  # padded, of both sides
+SAMPLE = 1000  # pairs on which settings are chosen without gold alignments
 
 Texts = tuple[str, str]
 """A source and its target."""
@@ -113,9 +114,9 @@ def align(
 
     `reverse` is a model of the other direction, whose attention is multiplied with that of the first. With `gold`
     alignments the alignment error rate is computed. `dev` (source, target, gold) chooses the attention and the method
-    with the lowest error rate and saves them in the folders. If `write` is given, it is called with the alignment of
-    every pair, and none is kept in memory. Instead of a folder, `hypothesis` is a file of alignments, such as another
-    aligner's, to score with `gold`.
+    with the lowest error rate and saves them in the folders. Without it, two models use the attention by which they
+    agree most. If `write` is given, it is called with the alignment of every pair, and none is kept in memory.
+    Instead of a folder, `hypothesis` is a file of alignments, such as another aligner's, to score with `gold`.
     """
     options = {"layer": layer, "head": head, "shift": shift, "method": method}
     chosen: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
@@ -134,7 +135,15 @@ def align(
     forward = Aligner.load(Path(folder), device, tag=tag)
     backward = Aligner.load(Path(reverse), device) if reverse is not None else None
     examples = _read(source, target, gold)
-    messages = _choose_by_gold(dev, forward, backward) if dev else []
+    messages: list[str] = []
+    if dev:
+        messages = _choose_by_gold(dev, forward, backward)
+    elif backward is not None and not chosen and not (forward.settled and backward.settled):
+        sample = list(islice(examples, SAMPLE))
+        agreement = choose_by_agreement([example.texts for example in sample], forward, backward)
+        settings = f"forward {forward.settings}; reverse {backward.settings}"
+        messages = [f"attention chosen by agreement: {settings}: they agree on {agreement:.1%} of the links"]
+        examples = chain(sample, examples)
     aligners = [forward] if backward is None else [forward, backward]
     for aligner in aligners:
         aligner.settings = replace(aligner.settings, **chosen)
@@ -206,6 +215,8 @@ class Aligner:
     tokenizers: Tokenizers
     config: Config
     settings: AlignmentSettings
+    settled: bool
+    """Whether the settings come from a file or from guided alignment, so that none are chosen."""
     tag: str
     left_out: Counter[str] = field(default_factory=Counter)
     """Pairs without an alignment, by reason."""
@@ -219,14 +230,22 @@ class Aligner:
             raise ConfigError(f"{folder} holds an rnn without attention: there is nothing to align with")
         if tag and tag not in tokenizers.source.tags:
             raise ConfigError(f"{folder} was not trained with the tag {tag}")
-        settings = AlignmentSettings.load(folder) or AlignmentSettings.default(config)
-        return cls(folder, model, tokenizers, config, settings, tag)
+        saved = AlignmentSettings.load(folder)
+        settled = saved is not None or config.train.guided_alignment > 0
+        settings = saved or AlignmentSettings.default(config)
+        return cls(folder, model, tokenizers, config, settings, settled, tag)
 
     @property
     def max_length(self) -> int:
         """Tokens that a side may have."""
         model = self.config.model
         return min([self.config.text.max_length, *[model.max_positions - 1] * model.has_position_table])
+
+    def candidates(self, *, averages: bool) -> list[AlignmentSettings]:
+        """The settings that can be chosen for this model."""
+        model = self.config.model
+        layers, heads = (model.decoder_layers, model.heads) if model.family == "transformer" else (1, 1)
+        return candidate_settings(layers, heads, averages=averages)
 
     def weights(self, pairs: Sequence[Texts]) -> list[Tensor]:
         """For every pair, the attention of target words to source words (T, S); zeros where there is none."""
@@ -319,16 +338,21 @@ def _swap(links: Iterable[Link]) -> frozenset[Link]:
     return frozenset((target, source) for source, target in links)
 
 
-def choose_attention(aligner: Aligner, pairs: Sequence[Texts], golds: Sequence[Gold]) -> None:
-    """Choose the layer, head and shift with the lowest AER, with one link for every target word."""
-    model = aligner.config.model
-    layers, heads = (model.decoder_layers, model.heads) if model.family == "transformer" else (1, 1)
-    candidates = candidate_settings(layers, heads)
-    links: list[list[list[Link]]] = [[[] for _ in pairs] for _ in candidates]  # none for pairs without a trace
+def _links_by_settings(
+    aligner: Aligner, pairs: Sequence[Texts], candidates: Sequence[AlignmentSettings]
+) -> list[list[list[Link]]]:
+    """For each of the settings and each pair, one link for every target word; none for pairs without a trace."""
+    links: list[list[list[Link]]] = [[[] for _ in pairs] for _ in candidates]
     for number, traced in aligner.traces(pairs):
         for settings_links, weights in zip(links, attention_weights(traced, candidates), strict=True):
             settings_links[number] = best_links(weights)
-    errors = [count_matches(alignments, golds).aer for alignments in links]
+    return links
+
+
+def choose_attention(aligner: Aligner, pairs: Sequence[Texts], golds: Sequence[Gold]) -> None:
+    """Choose the layer, head and shift with the lowest AER, with one link for every target word."""
+    candidates = aligner.candidates(averages=False)
+    errors = [count_matches(links, golds).aer for links in _links_by_settings(aligner, pairs, candidates)]
     best = errors.index(min(errors))  # ties go to the simplest, the first
     aligner.settings = replace(candidates[best], method=aligner.settings.method)
 
@@ -342,3 +366,26 @@ def choose_method(
     best = min(counts, key=lambda method: counts[method].aer)
     forward.settings = replace(forward.settings, method=best)
     return counts[best]
+
+
+def choose_by_agreement(pairs: Sequence[Texts], forward: Aligner, backward: Aligner) -> float:
+    """Without gold, choose the two settings whose links agree most (Chen et al., 2020); returns their agreement.
+
+    Only averages over heads are tried, as in the paper: heads that attend to fixed positions would agree too. Settled
+    settings stay.
+    """
+    candidates = [
+        [aligner.settings] if aligner.settled else aligner.candidates(averages=True) for aligner in (forward, backward)
+    ]
+    forward_links = _links_by_settings(forward, pairs, candidates[0])
+    backward_links = _links_by_settings(backward, [(target, source) for source, target in pairs], candidates[1])
+    best = 0.0
+    for settings, links in zip(candidates[0], forward_links, strict=True):
+        for back_settings, back_links in zip(candidates[1], backward_links, strict=True):
+            common = sum(len(_swap(one) & set(two)) for one, two in zip(links, back_links, strict=True))
+            agreement = 2 * common / max(sum(map(len, links)) + sum(map(len, back_links)), 1)
+            if agreement > best:
+                best = agreement
+                forward.settings = replace(settings, method=forward.settings.method)
+                backward.settings = replace(back_settings, method=backward.settings.method)
+    return best

@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: write in the background, load, verify, prune.
+"""Checkpoints of a training run: write in the background, load, verify, prune, average.
 
 checkpoints/update-00000100/   model.safetensors  optimizer.safetensors  progress.json  checksums.json
 
@@ -12,7 +12,7 @@ import errno
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -115,7 +115,7 @@ def load_checkpoint(path: Path, place: Place = lambda name, tensor: tensor) -> C
     return Checkpoint(update_number(path), tensors, folders.read_json(path / PROGRESS))
 
 
-def _read_group(folder: Path, group: str, place: Place) -> dict[str, Tensor]:
+def _read_group(folder: Path, group: str, place: Place = lambda name, tensor: tensor) -> dict[str, Tensor]:
     """Read the tensors of a group, each joined from the rows of all processes."""
     tensors = {}
     with ExitStack() as stack:
@@ -145,6 +145,15 @@ def verify_checkpoint(path: Path) -> None:
     for name in (MODEL, PROGRESS):
         if name not in names:
             raise FolderError(f"{path} is damaged: {name} is not listed in {CHECKSUMS}")
+
+
+def average_checkpoints(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """The mean of the weights of several checkpoints of a run."""
+    first, *others = (_read_group(path, "model") for path in paths)
+    return {
+        name: sum((other[name].double() for other in others), tensor.double()).div(len(paths)).to(tensor.dtype)
+        for name, tensor in first.items()
+    }
 
 
 # The checkpoints of a run

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,8 +73,8 @@ class Progress:
     """The position at which the next validation is due."""
     next_save: float = 0
     """The position at which the next checkpoint is due."""
-    last_save: int = 0
-    """The update of the last checkpoint by train.save_every; a rollback goes back to it."""
+    saved: list[int] = field(default_factory=list)
+    """The updates of the last checkpoints by train.save_every, oldest first."""
     epoch: int = 0
     batch: int = 0
     """Global batches of the epoch that were trained on."""
@@ -122,8 +122,10 @@ class Training:
         config: Config,
         data: Data,
         runtime: Runtime,
+        initial_model: Callable[[], nn.Module] | None = None,
         clock: Clock | None = None,
     ) -> None:
+        """`initial_model` makes the model of update 0 again, for a rollback before the first checkpoint."""
         self.folder, self.config, self.data, self.runtime = folder, config, data, runtime
         self.model = runtime.place(model, sharded=config.train.sharded)
         self.writers = runtime.checkpoint_group(sharded=config.train.sharded)
@@ -132,8 +134,7 @@ class Training:
         self.average = {n: p.clone() for n, p in named_tensors(self.model).items()} if config.train.ema_decay else None
         """The exponential moving average of the weights (train.ema_decay)."""
         self.clock = clock or make_clock(config, data, runtime.device.type)
-        settings = config.train
-        self.progress = Progress(next_validation=settings.validate_every, next_save=settings.save_every)
+        self.progress = self._first_progress()
         self.batches: Iterator[Batch] = self._endless_batches()
         """This process's shard of each of the next batches; `step` takes them from here."""
         self.best_validation: tuple[int, Validation] | None = None
@@ -145,6 +146,7 @@ class Training:
         self._cursor = (0, 0)
         self._pending: PendingUpdate | None = None
         self._runs_ahead = runs_ahead(config, runtime)
+        self._initial_model = initial_model
         self._gradients: Gradients | None = None
         self._saver: CheckpointWriter | None = None
         self._observe: Observer = lambda event: None
@@ -341,7 +343,8 @@ class Training:
             is_due = progress.position >= progress.next_save
             if is_due:
                 progress.next_save = progress.position + settings.save_every
-                progress.last_save = progress.update
+                keep = max(settings.average_checkpoints, settings.keep_checkpoints)
+                progress.saved = [*progress.saved, progress.update][-keep:]
             if is_due or stopping or self._is_validation_due():
                 self._save(saver)
             if stopping:
@@ -501,6 +504,26 @@ class Training:
         self.progress = _read_progress(checkpoint, path)
         self._restart_batches()
 
+    def _restart(self, initial_model: Callable[[], nn.Module]) -> None:
+        """Start over at update 0, which has no checkpoint."""
+        model = initial_model()
+        if self.config.train.sharded:
+            model = self.runtime.place(model, sharded=True)
+        copy_weights(self.model, named_tensors(model), self.folder)
+        for values in self.optimizer.state.values():
+            for value in values.values():
+                value.zero_()  # as AdamW starts; the memory stays allocated
+        if self.average is not None:
+            self.average = {name: tensor.clone() for name, tensor in named_tensors(self.model).items()}
+        self.progress = self._first_progress()
+        self._restart_batches()
+
+    def _first_progress(self) -> Progress:
+        settings = self.config.train
+        return Progress(
+            next_validation=settings.validate_every, next_save=settings.save_every, prepared=self.clock.prepared
+        )
+
     def _restart_batches(self) -> None:
         """Continue with the batches after `progress`."""
         self._pending = None
@@ -512,29 +535,34 @@ class Training:
             return
         self._observe(ActivityEvent(progress.update, "saving"))
         start, progress.elapsed = time.perf_counter(), self.clock.elapsed() if settings.minutes else 0.0
-        protect = [progress.update, progress.best_update]
-        if not progress.finished and progress.update != progress.best_update:
-            protect.append(progress.last_save)  # a rollback may need it
+        protect = [progress.update, progress.best_update, *averaged_updates(progress, settings)]
+        if not progress.finished and progress.update != progress.best_update:  # a rollback may need it
+            protect += progress.saved[-1:]
         saver.save(progress.update, self.state(), dataclasses.asdict(progress), protect=protect)
         self._observe(SaveEvent(progress.update, time.perf_counter() - start))
 
     def _roll_back(self) -> None:
-        """Roll back to a checkpoint and lower the learning rate: the loss was NaN too often in a row.
+        """Roll back to a checkpoint, or to the start, and lower the learning rate: the loss was NaN too often in a row.
 
         Checkpoints that were saved because the run was stopped are not used: an uninterrupted run does not have them.
         """
         assert self._saver is not None
         self._saver.wait()
         before, settings = self.progress, self.config.train
-        path = self._newest_checkpoint(lambda update: update in (before.last_save, before.best_update))
+        path = self._newest_checkpoint(
+            lambda update: update in before.saved or (update == before.best_update and not settings.average_checkpoints)
+        )
         lr_scale = before.lr_scale * ROLLBACK_LR_SCALE
-        if path is None or lr_scale < MIN_LR_SCALE:
+        if (path is None and self._initial_model is None) or lr_scale < MIN_LR_SCALE:
             rolled_back = ", and rolling back did not help" if before.lr_scale < 1 else ""
             raise RunError(
                 f"loss was NaN {before.nan_in_a_row} times in a row at update {before.update + 1}{rolled_back}: "
                 f"lower train.learning_rate ({settings.learning_rate}) or use train.precision=fp32"
             )
-        self._load(path)
+        if path is not None:
+            self._load(path)
+        elif self._initial_model is not None:
+            self._restart(self._initial_model)
         if self.runtime.is_main:
             delete_after(self.folder, self.progress.update)
         self.progress = dataclasses.replace(
@@ -552,13 +580,19 @@ def _read_progress(checkpoint: Checkpoint, path: Path) -> Progress:
         progress = Progress(**checkpoint.progress)
         values = dataclasses.asdict(progress)
         scores = [values.pop(name) for name in ("best_score", "best_loss")]
-        valid = all(0 <= count < MAX_COUNT for count in values.values())
+        valid = all(0 <= count < MAX_COUNT for count in [*values.pop("saved"), *values.values()])
         valid = valid and all(isinstance(score, int | float | None) for score in scores)
     except TypeError as error:
         raise FolderError(f"{path} was written by another version of Regard: {error}") from error
     if not valid or progress.update != checkpoint.update:
         raise FolderError(f"{path / PROGRESS} is damaged: its numbers are not those of update {checkpoint.update}")
     return progress
+
+
+def averaged_updates(progress: Progress, settings: TrainConfig) -> list[int]:
+    """The updates whose checkpoints `train.average_checkpoints` averages, newest first."""
+    saved = [update for update in reversed(progress.saved) if update != progress.update]
+    return [progress.update, *saved][: settings.average_checkpoints]
 
 
 def runs_ahead(config: Config, runtime: Runtime) -> bool:

@@ -211,7 +211,8 @@ def draw(training: Training) -> None:
     folder, config = training.folder, training.config
     entries = journal.read(folder / journal.FILE)
     title = f"{folder.resolve().name}: {config.model.family}, {count(config).total:,} parameters"
-    for name, data in drawing.draw_training(entries, best=training.progress.best_update, title=title).items():
+    best = 0 if config.train.average_checkpoints else training.progress.best_update
+    for name, data in drawing.draw_training(entries, best=best, title=title).items():
         folders.write_file(folder / name, data, force=True)
     if film.frames(folder):
         captions = {
