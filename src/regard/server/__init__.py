@@ -1,0 +1,1 @@
+"""Serve: model folders behind an HTTP API, with requests gathered into batches."""

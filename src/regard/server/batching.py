@@ -1,0 +1,146 @@
+"""Batching: a thread that owns a translator and gathers waiting texts into batches of similar length."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, NamedTuple
+
+from regard.errors import RunError
+
+if TYPE_CHECKING:
+    from regard.translation.translator import Result
+
+GATHER_SECONDS = 0.002  # wait for more texts before a batch starts
+BATCH_TEXTS = 64
+BATCH_CHARACTERS = 8192
+
+
+class OverloadedError(RunError):
+    """Too many texts are waiting."""
+
+
+class JobOptions(NamedTuple):
+    """Options of a translation; texts with equal options can share a batch."""
+
+    alternatives: int = 0
+    align: bool = False
+    glossary: tuple[tuple[str, str], ...] = ()
+
+
+class Job(NamedTuple):
+    """A text with its options: equal jobs have equal answers."""
+
+    text: str
+    options: JobOptions
+
+
+class Worker:
+    """Translates texts from any thread in one thread of its own; equal texts in flight are translated once."""
+
+    def __init__(
+        self, translate: Callable[[Sequence[str], JobOptions], Sequence[Result]], *, max_waiting: int, cache_size: int
+    ) -> None:
+        self.translate, self.max_waiting, self.cache_size = translate, max_waiting, cache_size
+        self.changed = threading.Condition()
+        self.waiting: OrderedDict[Job, list[Future[Result]]] = OrderedDict()
+        self.running: dict[Job, list[Future[Result]]] = {}
+        self.cache: OrderedDict[Job, Result] = OrderedDict()
+        self.closed = False
+        self.thread = threading.Thread(target=self._run, daemon=True, name="translate")
+        self.thread.start()
+
+    def submit(self, jobs: Sequence[Job]) -> list[Future[Result]]:
+        """A future for each text; all are accepted, or none and an OverloadedError is raised. Cancel to withdraw."""
+        with self.changed:
+            if self.closed:
+                raise OverloadedError("the server is stopping")
+            new = {job for job in jobs if job not in self.cache and not self._waiters(job)}
+            if len(self.waiting) + len(new) > self.max_waiting:
+                raise OverloadedError(f"{len(self.waiting)} texts are waiting, and at most {self.max_waiting} may wait")
+            futures = [self._add(job) for job in jobs]
+            self.changed.notify()
+        return futures
+
+    def close(self) -> None:
+        """Finish what waits, refuse new texts, and end the thread."""
+        with self.changed:
+            self.closed = True
+            self.changed.notify()
+        self.thread.join()
+
+    def _waiters(self, job: Job) -> list[Future[Result]] | None:
+        return self.waiting.get(job) or self.running.get(job)
+
+    def _add(self, job: Job) -> Future[Result]:
+        future: Future[Result] = Future()
+        if job in self.cache:
+            self.cache.move_to_end(job)
+            future.set_result(self.cache[job])
+        elif (waiters := self._waiters(job)) is not None:
+            waiters.append(future)
+        else:
+            self.waiting[job] = [future]
+        future.add_done_callback(lambda done: self._withdraw(job, done) if done.cancelled() else None)
+        return future
+
+    def _withdraw(self, job: Job, future: Future[Result]) -> None:
+        """Free the place of a cancelled text that nobody else waits for."""
+        with self.changed:
+            waiters = self.waiting.get(job, [])
+            if future in waiters:
+                waiters.remove(future)
+                if not waiters:
+                    del self.waiting[job]
+
+    def _run(self) -> None:
+        while batch := self._next_batch():
+            try:
+                results = self.translate([job.text for job in batch], batch[0].options)
+                answers: list[Result | Exception] = list(results)
+            except Exception as error:  # the thread must survive a text that cannot be translated
+                answers = [error] * len(batch)
+            with self.changed:
+                waiters = [self.running.pop(job) for job in batch]
+                for job, answer in zip(batch, answers, strict=True):
+                    if not isinstance(answer, Exception):
+                        self.cache[job] = answer
+                while len(self.cache) > self.cache_size:
+                    self.cache.popitem(last=False)
+            for futures, answer in zip(waiters, answers, strict=True):
+                for future in futures:
+                    if future.set_running_or_notify_cancel():
+                        _answer(future, answer)
+
+    def _next_batch(self) -> list[Job]:
+        """The oldest text and others of similar length with the same options; empty when the worker is closed."""
+        with self.changed:
+            while not self.waiting and not self.closed:
+                self.changed.wait()
+            deadline = time.monotonic() + GATHER_SECONDS
+            while len(self.waiting) < BATCH_TEXTS and not self.closed and (left := deadline - time.monotonic()) > 0:
+                self.changed.wait(left)
+            if not self.waiting:  # all were withdrawn
+                return [] if self.closed else self._next_batch()
+            first = next(iter(self.waiting))
+            others = [job for job in self.waiting if job.options == first.options and job is not first]
+            others.sort(key=lambda job: abs(len(job.text) - len(first.text)))
+            batch, characters = [first], len(first.text)
+            for job in others[: BATCH_TEXTS - 1]:
+                characters += len(job.text)
+                if characters > BATCH_CHARACTERS:
+                    break
+                batch.append(job)
+            for job in batch:
+                self.running[job] = self.waiting.pop(job)
+            return batch
+
+
+def _answer(future: Future[Result], answer: Result | Exception) -> None:
+    if isinstance(answer, Exception):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
