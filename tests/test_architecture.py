@@ -29,7 +29,7 @@ RANKS = {
     "inspection": 4, "interop": 4,
     "translation": 5, "preflight": 5,
     "evaluation": 6,
-    "training": 7,
+    "server": 7, "training": 7,
     "stories": 8,
     "cli": 9, "__main__": 10,
 }  # fmt: skip
@@ -44,6 +44,8 @@ HEAVY = {
     "matplotlib": {"inspection"},
     "rich": {"cli"},
     "typer": {"cli"},
+    "fastapi": {"server"},
+    "uvicorn": {"cli/serving.py"},
     "ctranslate2": {"interop/ctranslate2.py"},
     "sacrebleu": {"evaluation"},
     "safetensors": {"models/folder.py", "training", "inspection", "interop"},

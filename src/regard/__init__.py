@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from regard.preflight.check import check as check
     from regard.results import Report as Report
     from regard.results import Table as Table
+    from regard.server.app import serve as serve
     from regard.training.train import Run as Run
     from regard.training.train import train as train
     from regard.translation.explain import explain as explain
@@ -51,6 +52,7 @@ _NAMES = {
     "models": ("build",),
     "preflight.check": ("check",),
     "results": ("Report", "Table"),
+    "server.app": ("serve",),
     "training.train": ("Run", "train"),
     "translation.explain": ("explain",),
     "translation.loading": ("load",),

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from regard.cli import evaluating, inspecting, preparing, stories, tables, training, translating
+from regard.cli import evaluating, inspecting, preparing, serving, stories, tables, training, translating
 from regard.errors import RegardError, other_tool_advice
 
 HELP = "Train, use, measure and inspect sequence models: RNN with attention, Transformer, BERT, GPT."
@@ -21,7 +21,7 @@ GROUPS: dict[str, list[Callable[..., None]]] = {
     "Prepare": [preparing.check, preparing.count],  # and the group of commands `data`
     "Train": [training.train],
     "Measure": [evaluating.evaluate, evaluating.compare],
-    "Use": [translating.translate, translating.generate, translating.fill, translating.embed],
+    "Use": [translating.translate, translating.generate, translating.fill, translating.embed, serving.serve],
     "Inspect": [inspecting.explain, inspecting.align],
     "Stories": [stories.demo, stories.lineage],
 }

@@ -198,7 +198,8 @@ async def _unless_gone(request: Request, work: asyncio.Future[list[Result]]) -> 
 
     watch = asyncio.ensure_future(gone())
     try:
-        done, _ = await asyncio.wait({work, watch}, timeout=MAX_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        both: set[asyncio.Future[Any]] = {work, watch}
+        done, _ = await asyncio.wait(both, timeout=MAX_SECONDS, return_when=asyncio.FIRST_COMPLETED)
     finally:
         watch.cancel()
     if work in done:
@@ -240,4 +241,3 @@ class _Headers:
             await send(message)
 
         await self.app(scope, receive, send_with_headers)
-

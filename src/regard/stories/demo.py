@@ -194,4 +194,5 @@ def next_commands(out: Path) -> list[str]:
         f'echo "{sentence}" | regard translate {model}',
         f'regard explain {model} "{sentence}" --out bird.html',
         f"regard evaluate {model} --source {test}.en --reference {test}.fr",
+        f"regard serve {model}",
     ]
