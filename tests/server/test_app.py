@@ -105,3 +105,16 @@ def test_a_folder_without_languages_is_refused(tmp_path: Path) -> None:
     folder = test_translator.save(tmp_path / "model", test_translator.make())
     with pytest.raises(ConfigError, match="en-fr="):
         regard.serve(folder, device="cpu")
+
+
+def test_the_openapi_document_describes_every_route(address: str) -> None:
+    with urllib.request.urlopen(f"{address}/openapi.json") as answer:
+        paths = json.load(answer)["paths"]
+    summaries = {path: next(iter(methods.values()))["summary"] for path, methods in paths.items()}
+    assert summaries == {
+        "/health": "Health",
+        "/languages": "Languages",
+        "/detect": "Detect",
+        "/translate": "Translate",
+        "/frontend/settings": "Settings",
+    }

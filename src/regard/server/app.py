@@ -89,11 +89,22 @@ def serve(*folders: str | Path, device: str = "auto") -> FastAPI:
     problems: dict[int | str, dict[str, Any]] = {
         code: {"model": ErrorAnswer} for code in (400, 408, 413, 429, CLOSED_REQUEST, 503)
     }
-    app.get("/health")(partial(_health, models))
-    app.get("/languages")(partial(_languages, models))
-    app.get("/frontend/settings")(_settings)
-    app.post("/detect", responses=problems, openapi_extra=_body_schema(Detection))(partial(_detect, models))
-    app.post("/translate", responses=problems, openapi_extra=_body_schema(Translation))(partial(_translate, models))
+    for path, method, route, body in (
+        ("/health", "GET", _health, None),
+        ("/languages", "GET", _languages, None),
+        ("/detect", "POST", _detect, Detection),
+        ("/translate", "POST", _translate, Translation),
+    ):
+        app.add_api_route(
+            path,
+            partial(route, models),
+            methods=[method],
+            name=path.strip("/"),
+            description=route.__doc__,
+            responses=problems if body else None,
+            openapi_extra=_body_schema(body) if body else None,
+        )
+    app.get("/frontend/settings", name="settings")(_settings)
     return app
 
 
