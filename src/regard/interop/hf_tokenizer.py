@@ -1,0 +1,307 @@
+"""Hugging Face tokenizers: the `tokenizer.json` of a folder with the same ids, from tokenizer.json or older files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer as Engine
+
+from regard.errors import FolderError
+from regard.folders import parse_json, read_bounded
+from regard.text.tokenizer import NEVER_CHOSEN, SOURCE_FILE, SPECIALS, TARGET_FILE, TRANSFORMERS_FILE, Tokenizers
+
+SPACE = "▁"  # a space in a SentencePiece vocabulary
+UNKNOWN_RUN = "\ue000"  # a private-use character, which no vocabulary has
+NORMAL, CONTROL, USER_DEFINED, BYTE = 1, 3, 4, 6  # types of SentencePiece tokens
+UNIGRAM, BPE = 1, 2  # types of SentencePiece models
+FAIRSEQ_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
+ENCODERS = ("bert", "roberta", "distilbert", "xlm-roberta", "camembert", "electra")
+ROLES = {  # the special tokens of a folder: their names in tokenizer_config.json, and what they usually are
+    "<pad>": ("pad_token", ("<pad>", "[PAD]")),
+    "<s>": ("bos_token", ("<s>", "<|endoftext|>", "<|begin_of_text|>")),
+    "</s>": ("eos_token", ("</s>", "<|endoftext|>", "<|end_of_text|>")),
+    "<unk>": ("unk_token", ("<unk>", "[UNK]")),
+    "<mask>": ("mask_token", ("<mask>", "[MASK]")),
+}
+LANGUAGE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]{1,3}|__[a-z]{2,3}__|>>.+<<")  # fra_Latn, fr_XX, __fr__, >>fra<<
+
+
+def import_tokenizers(source: Path, config: dict[str, Any]) -> dict[str, str]:
+    """The tokenizer files of a folder from those of a Hugging Face folder with this config; all ids stay the same.
+
+    The post-processor of each names the special tokens: `<s>` is the token that a decoder starts with, or that comes
+    before a text that a bert reads.
+    """
+    names = _special_names(source)
+    if (source / "source.spm").exists():
+        shared = _vocabulary(source / "vocab.json")
+        separate = source / "target_vocab.json"
+        vocabularies = {
+            SOURCE_FILE: ("source.spm", shared),
+            TARGET_FILE: ("target.spm", _vocabulary(separate) if separate.exists() else shared),
+        }
+        engines = {name: _from_pieces(source / spm, ids) for name, (spm, ids) in vocabularies.items()}
+    else:
+        engines = {SOURCE_FILE: _engine(source, config, names)}
+    return {name: _with_special_tokens(engine, config, names, source) for name, engine in engines.items()}
+
+
+def export_tokenizer(tokenizers: Tokenizers, folder: Path) -> None:
+    """Write the tokenizer files that `AutoTokenizer` of `transformers` reads; all ids stay the same."""
+    tokenizers.save(folder)
+
+
+def _engine(source: Path, config: dict[str, Any], names: dict[str, Any]) -> Engine:
+    """The tokenizer of a folder that has one for both sides."""
+    if (source / "tokenizer.json").exists():
+        return Engine.from_str(read_bounded(source / "tokenizer.json").decode())
+    if (source / "vocab.txt").exists():
+        return _wordpiece(source / "vocab.txt", names)
+    if (source / "merges.txt").exists():
+        return _byte_level(source, names)
+    for name in ("sentencepiece.bpe.model", "tokenizer.model", "spiece.model"):
+        path = source / name
+        if path.exists():
+            if config.get("model_type") == "m2m_100" and (source / "vocab.json").exists():
+                return _with_codes(_from_pieces(path, _vocabulary(source / "vocab.json")), names)
+            if name == "sentencepiece.bpe.model":
+                return _with_codes(_from_pieces(path, _fairseq_ids(path)), names)
+            return _from_pieces(path, {piece.text: number for number, piece in enumerate(read_pieces(path).pieces)})
+    raise FolderError(
+        f"{source} has no tokenizer that is known here: tokenizer.json, source.spm with target.spm and vocab.json, "
+        "vocab.txt, vocab.json with merges.txt, sentencepiece.bpe.model or tokenizer.model"
+    )
+
+
+def _special_names(source: Path) -> dict[str, Any]:
+    """The settings of a tokenizer, with the content of special tokens as text."""
+    values: dict[str, Any] = {}
+    for name in ("special_tokens_map.json", TRANSFORMERS_FILE):
+        if (source / name).exists():
+            values |= parse_json(read_bounded(source / name))
+    return {name: value["content"] if _is_token(value) else value for name, value in values.items()}
+
+
+def _is_token(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("content"), str)
+
+
+def _vocabulary(path: Path) -> dict[str, int]:
+    if not path.exists():
+        raise FolderError(f"{path} is missing: it has the ids of the tokens")
+    values = parse_json(read_bounded(path))
+    if not isinstance(values, dict) or not all(isinstance(number, int) for number in values.values()):
+        raise FolderError(f"{path} is not a table of tokens and their ids")
+    return values
+
+
+def _with_special_tokens(engine: Engine, config: dict[str, Any], names: dict[str, Any], source: Path) -> str:
+    """The tokenizer.json whose post-processor names the special tokens, with language codes as tags."""
+    ids: dict[str, int | None] = {}
+    for role, (setting, usual) in ROLES.items():
+        candidates = [names.get(setting), *usual]
+        known = [engine.token_to_id(name) for name in candidates if isinstance(name, str)]
+        ids[role] = next((number for number in known if number is not None), None)
+    is_encoder = config.get("model_type") in ENCODERS
+    if is_encoder:
+        for role, setting, usual_name in (("<s>", "cls_token", "[CLS]"), ("</s>", "sep_token", "[SEP]")):
+            number = engine.token_to_id(str(names.get(setting, usual_name)))
+            ids[role] = ids[role] if number is None else number
+    elif config.get("is_encoder_decoder"):
+        ids["<s>"] = config.get("decoder_start_token_id", ids["<s>"])
+    if ids["</s>"] is None:
+        raise FolderError(f"{source} does not say which token ends a text: add eos_token to {TRANSFORMERS_FILE}")
+    ids["<s>"] = ids["</s>"] if ids["<s>"] is None else ids["<s>"]
+    for role, substitute in (("<unk>", "</s>"), ("<pad>", "<unk>"), ("<mask>", "<unk>")):
+        ids[role] = ids[substitute] if ids[role] is None else ids[role]
+    entries = [(role, number) for role, number in ids.items() if number is not None]
+    single = "<s> $A </s>" if is_encoder else "$A </s>"
+    pair = "<s> $A </s> $B </s>" if is_encoder else "$A </s> $B </s>"
+    engine.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=entries)
+    engine.no_padding()
+    engine.no_truncation()
+    values = json.loads(engine.to_str())
+    for entry in values["post_processor"]["special_tokens"].values():
+        entry["tokens"] = [engine.id_to_token(entry["ids"][0])]
+    for token in values["added_tokens"]:
+        token["special"] = not LANGUAGE.fullmatch(token["content"])
+    return json.dumps(values, ensure_ascii=False, indent=1) + "\n"
+
+
+# Vocabularies without a tokenizer.json
+
+
+def _wordpiece(path: Path, names: dict[str, Any]) -> Engine:
+    """The tokenizer of a bert."""
+    tokens = read_bounded(path).decode().splitlines()
+    unknown = names.get("unk_token", "[UNK]")
+    engine = Engine(models.WordPiece({token: number for number, token in enumerate(tokens)}, unk_token=unknown))
+    engine.normalizer = normalizers.BertNormalizer(
+        lowercase=names.get("do_lower_case", True),
+        strip_accents=names.get("strip_accents"),
+        handle_chinese_chars=names.get("tokenize_chinese_chars", True),
+    )
+    engine.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    engine.decoder = decoders.WordPiece()
+    special = [names.get(f"{name}_token", f"[{name.upper()}]") for name in ("pad", "unk", "cls", "sep", "mask")]
+    engine.add_special_tokens([token for token in special if token in tokens])
+    return engine
+
+
+def _byte_level(source: Path, names: dict[str, Any]) -> Engine:
+    """The tokenizer of GPT-2, RoBERTa and BART."""
+    lines = read_bounded(source / "merges.txt").decode().splitlines()
+    merges = [(left, right) for left, _, right in (line.partition(" ") for line in lines if line[:9] != "#version:")]
+    ids = _vocabulary(source / "vocab.json")
+    engine = Engine(models.BPE(ids, [merge for merge in merges if all(merge)]))
+    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(names.get("add_prefix_space", False)))
+    engine.decoder = decoders.ByteLevel()
+    engine.add_special_tokens([name for name in (*SPECIALS, "<|endoftext|>") if name in ids])
+    return engine
+
+
+# SentencePiece
+
+
+class Piece(NamedTuple):
+    """A token of a SentencePiece model."""
+
+    text: str
+    score: float
+    type: int
+
+
+class Pieces(NamedTuple):
+    """What a SentencePiece model holds."""
+
+    pieces: list[Piece]
+    type: int
+    byte_fallback: bool
+    charsmap: bytes
+    add_prefix: bool
+    collapse_spaces: bool
+
+
+def read_pieces(path: Path) -> Pieces:
+    """Read a SentencePiece model, a protobuf message, without the library of that name."""
+    import struct
+
+    pieces, trainer, normalizer = [], {}, {}
+    try:
+        for field, value in _fields(read_bounded(path)):
+            if field == 1:
+                values = dict(_fields(value))
+                score = struct.unpack("<f", values.get(2, bytes(4)))[0]
+                pieces.append(Piece(values[1].decode(), score, values.get(3, NORMAL)))
+            elif field == 2:
+                trainer = dict(_fields(value))
+            elif field == 3:
+                normalizer = dict(_fields(value))
+    except (IndexError, KeyError, TypeError, ValueError, struct.error) as error:
+        raise FolderError(f"{path} is not a SentencePiece model: {error}") from error
+    return Pieces(
+        pieces,
+        trainer.get(3, UNIGRAM),
+        bool(trainer.get(35, 0)),
+        normalizer.get(2, b""),
+        bool(normalizer.get(3, 1)),
+        bool(normalizer.get(4, 1)),
+    )
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """The numbers and values of the fields of a protobuf message."""
+    place = 0
+
+    def varint() -> int:
+        nonlocal place
+        number = shift = 0
+        while True:
+            byte = data[place]
+            place += 1
+            number |= (byte & 127) << shift
+            if byte < 128:
+                return number
+            shift += 7
+
+    while place < len(data):
+        key = varint()
+        if key & 7 == 0:
+            yield key >> 3, varint()
+            continue
+        size = {1: 8, 5: 4}.get(key & 7) or varint()
+        if key & 7 not in (1, 2, 5) or place + size > len(data):
+            raise ValueError("it is damaged or truncated")
+        yield key >> 3, data[place : place + size]
+        place += size
+
+
+def _fairseq_ids(path: Path) -> dict[str, int]:
+    """The ids of NLLB and mBART: four special tokens, and then the tokens of the model after its own three."""
+    tokens = [*FAIRSEQ_SPECIALS, *(piece.text for piece in read_pieces(path).pieces[3:])]
+    return {token: number for number, token in enumerate(tokens)}
+
+
+def _with_codes(engine: Engine, names: dict[str, Any]) -> Engine:
+    """The tokenizer with language codes after its other tokens, as tokenizer_config.json lists them."""
+    codes = names.get("extra_special_tokens") or names.get("additional_special_tokens") or []
+    texts = [code["content"] if _is_token(code) else str(code) for code in codes]
+    engine.add_tokens([AddedToken(code, special=False, normalized=False) for code in texts])
+    if names.get("mask_token"):
+        engine.add_special_tokens([names["mask_token"]])
+    return engine
+
+
+def _from_pieces(path: Path, ids: dict[str, int]) -> Engine:
+    """The tokenizer of a SentencePiece model whose tokens have these ids; other tokens are unknown."""
+    if not path.exists():
+        raise FolderError(f"{path} is missing: it has the tokens of one side")
+    model = read_pieces(path)
+    if "<unk>" not in ids or sorted(ids.values()) != list(range(len(ids))):
+        raise FolderError(f"{path}: the ids of its vocabulary must be 0 to {len(ids) - 1} and include <unk>")
+    scores = {piece.text: piece.score for piece in model.pieces if piece.type in (NORMAL, USER_DEFINED, BYTE)}
+    known = {text for text in scores if len(text) == 1}
+    engine = Engine(_unigram(model, ids, scores) if model.type == UNIGRAM else _bpe(model, ids, scores))
+    steps: list[Any] = [normalizers.Precompiled(model.charsmap)] if model.charsmap else []
+    if model.collapse_spaces:
+        steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
+    if known.isdisjoint(ids) is False and not model.byte_fallback and set(ids) - set(scores) - set(SPECIALS):
+        # unknown characters in a row are one unknown token, even if the vocabulary has them from the other side
+        alphabet = "".join(f"\\x{{{ord(character):x}}}" for character in sorted(known | {" ", SPACE}))
+        steps.append(normalizers.Replace(Regex(f"[^{alphabet}]{{2,}}"), UNKNOWN_RUN))
+    engine.normalizer = normalizers.Sequence(steps)
+    scheme = "always" if model.add_prefix else "never"
+    engine.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, scheme, split=model.collapse_spaces)
+    decoder = decoders.Metaspace(SPACE, scheme)
+    engine.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse(), decoder]) if model.byte_fallback else decoder
+    engine.add_special_tokens([token for token in SPECIALS if token in ids])
+    user_defined = [piece.text for piece in model.pieces if piece.type == USER_DEFINED]
+    tags = [token for token in (*ids, *user_defined) if token in user_defined or LANGUAGE.fullmatch(token)]
+    engine.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in dict.fromkeys(tags) if tag in ids])
+    return engine
+
+
+def _unigram(model: Pieces, ids: dict[str, int], scores: dict[str, float]) -> models.Model:
+    """Tokens of the other side have scores so low that they are chosen only for a character that is unknown here."""
+    entries = [
+        (token, scores.get(token, NEVER_CHOSEN if len(token) == 1 else 2 * NEVER_CHOSEN))
+        for token, _ in sorted(ids.items(), key=lambda item: item[1])
+    ]
+    return models.Unigram(entries, unk_id=ids["<unk>"], byte_fallback=model.byte_fallback)
+
+
+def _bpe(model: Pieces, ids: dict[str, int], scores: dict[str, float]) -> models.Model:
+    """A merge for every way to make a token from two others; the best token is made first."""
+    merges = []
+    for token, score in scores.items():
+        for cut in range(1, len(token)):
+            left, right = token[:cut], token[cut:]
+            if token in ids and left in scores and right in scores and left in ids and right in ids:
+                merges.append((-score, len(merges), left, right))
+    pairs = [(left, right) for _, _, left, right in sorted(merges)]
+    return models.BPE(ids, pairs, unk_token="<unk>", fuse_unk=True, byte_fallback=model.byte_fallback)
