@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,9 +17,9 @@ from regard.folders import parse_json, read_bounded
 from regard.text.tokenizer import NEVER_CHOSEN, SOURCE_FILE, SPECIALS, TARGET_FILE, TRANSFORMERS_FILE, Tokenizers
 
 SPACE = "▁"  # a space in a SentencePiece vocabulary
-UNKNOWN_RUN = "\ue000"  # a private-use character, which no vocabulary has
-NORMAL, CONTROL, USER_DEFINED, BYTE = 1, 3, 4, 6  # types of SentencePiece tokens
-UNIGRAM, BPE = 1, 2  # types of SentencePiece models
+UNKNOWN_RUN, FOREIGN = "\ue000", "\ue001"  # private-use characters, which no vocabulary has
+NORMAL, USER_DEFINED, BYTE = 1, 4, 6  # types of SentencePiece tokens
+UNIGRAM = 1  # the type of a SentencePiece model that is not BPE
 FAIRSEQ_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 ENCODERS = ("bert", "roberta", "distilbert", "xlm-roberta", "camembert", "electra")
 ROLES = {  # the special tokens of a folder: their names in tokenizer_config.json, and what they usually are
@@ -189,9 +190,9 @@ class Pieces(NamedTuple):
 
 def read_pieces(path: Path) -> Pieces:
     """Read a SentencePiece model, a protobuf message, without the library of that name."""
-    import struct
-
-    pieces, trainer, normalizer = [], {}, {}
+    pieces: list[Piece] = []
+    trainer: dict[int, Any] = {}
+    normalizer: dict[int, Any] = {}
     try:
         for field, value in _fields(read_bounded(path)):
             if field == 1:
@@ -270,15 +271,17 @@ def _from_pieces(path: Path, ids: dict[str, int]) -> Engine:
     steps: list[Any] = [normalizers.Precompiled(model.charsmap)] if model.charsmap else []
     if model.collapse_spaces:
         steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
-    if known.isdisjoint(ids) is False and not model.byte_fallback and set(ids) - set(scores) - set(SPECIALS):
+    if not model.byte_fallback and set(ids) - set(scores) - set(SPECIALS):
         # unknown characters in a row are one unknown token, even if the vocabulary has them from the other side
         alphabet = "".join(f"\\x{{{ord(character):x}}}" for character in sorted(known | {" ", SPACE}))
         steps.append(normalizers.Replace(Regex(f"[^{alphabet}]{{2,}}"), UNKNOWN_RUN))
     engine.normalizer = normalizers.Sequence(steps)
     scheme = "always" if model.add_prefix else "never"
     engine.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, scheme, split=model.collapse_spaces)
-    decoder = decoders.Metaspace(SPACE, scheme)
-    engine.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse(), decoder]) if model.byte_fallback else decoder
+    bytes_decoder = [decoders.ByteFallback()] if model.byte_fallback else []
+    engine.decoder = decoders.Sequence(
+        [*bytes_decoder, decoders.Replace(FOREIGN, ""), decoders.Metaspace(SPACE, scheme)]
+    )
     engine.add_special_tokens([token for token in SPECIALS if token in ids])
     user_defined = [piece.text for piece in model.pieces if piece.type == USER_DEFINED]
     tags = [token for token in (*ids, *user_defined) if token in user_defined or LANGUAGE.fullmatch(token)]
@@ -287,11 +290,11 @@ def _from_pieces(path: Path, ids: dict[str, int]) -> Engine:
 
 
 def _unigram(model: Pieces, ids: dict[str, int], scores: dict[str, float]) -> models.Model:
-    """Tokens of the other side have scores so low that they are chosen only for a character that is unknown here."""
-    entries = [
-        (token, scores.get(token, NEVER_CHOSEN if len(token) == 1 else 2 * NEVER_CHOSEN))
-        for token, _ in sorted(ids.items(), key=lambda item: item[1])
-    ]
+    """A token of the other side is marked, so that no text has it, or chosen only for a character unknown here."""
+    entries = []
+    for token, _ in sorted(ids.items(), key=lambda item: item[1]):
+        foreign = token not in scores and len(token) > 1 and token not in SPECIALS and not LANGUAGE.fullmatch(token)
+        entries.append((token + FOREIGN if foreign else token, scores.get(token, NEVER_CHOSEN)))
     return models.Unigram(entries, unk_id=ids["<unk>"], byte_fallback=model.byte_fallback)
 
 
