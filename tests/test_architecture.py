@@ -39,7 +39,7 @@ HEAVY = {
     "torch": {"kernels", "attention", "models", "interop", "decoding", "inspection", "training", "translation",
               "text/batching.py", "evaluation", "stories", "memory", "devices"},
     "triton": {"kernels"},
-    "tokenizers": {"text/tokenizer.py"},
+    "tokenizers": {"text/tokenizer.py", "interop/hf_tokenizer.py"},
     "pyarrow": {"text/files.py"},
     "matplotlib": {"inspection"},
     "rich": {"cli"},

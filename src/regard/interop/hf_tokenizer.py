@@ -300,7 +300,7 @@ def _unigram(model: Pieces, ids: dict[str, int], scores: dict[str, float]) -> mo
 
 def _bpe(model: Pieces, ids: dict[str, int], scores: dict[str, float]) -> models.Model:
     """A merge for every way to make a token from two others; the best token is made first."""
-    merges = []
+    merges: list[tuple[float, int, str, str]] = []
     for token, score in scores.items():
         for cut in range(1, len(token)):
             left, right = token[:cut], token[cut:]
