@@ -13,11 +13,12 @@ import torch
 
 from regard.config import Config, DecodeConfig, ModelConfig
 from regard.decoding import Hypothesis, SearchOptions, SearchResult
-from regard.errors import ConfigError
+from regard.errors import ConfigError, RegardError
 from regard.evaluation import precision as precision_module
 from regard.evaluation.metrics import Score
 from regard.evaluation.precision import use_ctranslate2
-from regard.interop.ctranslate2 import CTranslate2Engine
+from regard.interop import ctranslate2 as interop
+from regard.interop.ctranslate2 import CTranslate2Engine, export_ctranslate2
 from regard.models import build
 from regard.models.folder import load_model, save_model
 from regard.text.tokenizer import END, SPECIALS, Tokenizers, train
@@ -264,3 +265,34 @@ def test_a_trained_model_translates_alike_in_99_of_100_sentences(tmp_path: Path)
     theirs = [result.text for result in translator.translate(texts, beams=5)]
     assert len(set(ours)) > 200
     assert sum(one == other for one, other in zip(ours, theirs, strict=True)) >= 0.99 * len(texts)
+
+
+def folder_with_validation(folder: Path) -> Path:
+    random_folder(folder, tie_embeddings="none")
+    rows = [json.dumps({"source": text, "target": text}) for text in TEXTS]
+    (folder / "validation.jsonl").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("quantization", ["float32", "float16", "int8", "int8_float32"])
+def test_an_exported_model_translates_in_plain_ctranslate2(quantization: str, tmp_path: Path) -> None:
+    import ctranslate2
+
+    proof = export_ctranslate2(folder_with_validation(tmp_path / "model"), tmp_path / "out", quantization=quantization)
+    translator = ctranslate2.Translator(str(tmp_path / "out"), "cpu")
+    words = Tokenizers.load(tmp_path / "out").source.tokens([*TOKENIZER.encode("the cat"), END])
+    assert translator.translate_batch([words], max_decoding_length=5)[0].hypotheses[0]
+    assert f"{proof['identical']} of 3 greedy translations" in (tmp_path / "out" / "card.md").read_text()
+
+
+def test_an_exported_model_in_float32_gives_the_same_translations(tmp_path: Path) -> None:
+    proof = export_ctranslate2(folder_with_validation(tmp_path / "model"), tmp_path / "out")
+    assert proof["identical"] == proof["sentences"] == 3
+    assert proof["largest_score_difference"] < 1e-3
+
+
+def test_an_export_beyond_the_tolerance_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interop, "TOLERANCE", -1.0)
+    with pytest.raises(RegardError, match="the exported model differs"):
+        export_ctranslate2(folder_with_validation(tmp_path / "model"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -20,10 +20,10 @@ from regard.attention import MultiHead, sinusoidal
 from regard.config import DecodeConfig, ModelConfig
 from regard.decoding import Hypothesis, SearchOptions, SearchResult, TorchEngine
 from regard.decoding.engine import FORBIDDEN, Ids
-from regard.errors import ConfigError
-from regard.folders import atomic_folder, cache, checksum
+from regard.errors import ConfigError, RegardError
+from regard.folders import atomic_folder, cache, checksum, read_bounded
 from regard.models.blocks import Block
-from regard.models.folder import MODEL
+from regard.models.folder import MODEL, VALIDATION, load_ensemble
 from regard.models.layers import Embedding, FeedForward
 from regard.models.transformer import Transformer
 from regard.text.tokenizer import END, SPECIALS, START, UNKNOWN, Tokenizer, Tokenizers
@@ -34,6 +34,9 @@ PATIENCE = 1.5  # of the beam search: with 1 it missed the best hypothesis in 11
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH", "swiglu": "SWISH"}
 TYPES = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
 SCORES = ("scaled_dot", "dot")
+QUANTIZATIONS = ("float32", "float16", "int8", "int8_float32")
+PROOF_SENTENCES = 100
+TOLERANCE = 1e-3  # of a log-probability in float32
 
 
 def why_not(model: ModelConfig, decode: DecodeConfig) -> str:
@@ -188,11 +191,88 @@ def _library() -> Any:
     return ctranslate2
 
 
+# Exporting.
+
+
+def export_ctranslate2(folder: Path, out: Path, *, quantization: str = "float32") -> dict[str, Any]:
+    """Write a folder that any program with CTranslate2 can load, and compare it with the model on its validation texts.
+
+    Returns the comparison, which is also in the card. In float32 a larger difference than `TOLERANCE` is an error.
+    """
+    if quantization not in QUANTIZATIONS:
+        raise ConfigError(f"CTranslate2 export is in {', '.join(QUANTIZATIONS)}, not in {quantization}")
+    (model,), tokenizers, config = load_ensemble(folder, "cpu", ("transformer",), "CTranslate2 does not run")
+    if reason := why_not(config.model, config.decode):
+        raise ConfigError(f"{folder} cannot be exported to CTranslate2: {reason}")
+    assert isinstance(model, Transformer)
+    ctranslate2 = _library()
+    with atomic_folder(out, force=False) as new:
+        convert(model, tokenizers, new, quantization=quantization)
+        tokenizers.save(new)
+        translator = ctranslate2.Translator(str(new), "cpu")  # in float32 where the CPU has no float16
+        proof = _compare(model, config.decode, tokenizers, translator, _proof_texts(folder))
+        if quantization == "float32" and proof["largest_score_difference"] > TOLERANCE:
+            raise RegardError(
+                f"the exported model differs from {folder}: log-probabilities by up to "
+                f"{proof['largest_score_difference']:.2g}, the tolerance is {TOLERANCE:g}; nothing was written"
+            )
+        (new / "card.md").write_text(_export_card(folder, quantization, proof))
+    return proof
+
+
+def _proof_texts(folder: Path) -> list[str]:
+    path = folder / VALIDATION
+    lines = read_bounded(path).decode().splitlines()[:PROOF_SENTENCES] if path.exists() else []
+    return [json.loads(line)["source"] for line in lines]
+
+
+def _compare(
+    model: Transformer, settings: DecodeConfig, tokenizers: Tokenizers, translator: Any, texts: list[str]
+) -> dict[str, Any]:
+    """How many greedy translations are identical, and the largest difference of a token's log-probability."""
+    if not texts:
+        return {"sentences": 0, "identical": 0, "largest_score_difference": 0.0}
+    sources = [[*ids, END] for ids in tokenizers.source.encode_batch(texts)]
+    ours = [row[0] for row in TorchEngine([model], settings).search(sources, SearchOptions(beams=1)).hypotheses]
+    words = [tokenizers.source.tokens(source) for source in sources]
+    forbidden = [[token] for token in tokenizers.target.tokens(FORBIDDEN)]
+    longest = max(len(row.tokens) for row in ours)
+    answers = translator.translate_batch(
+        words, beam_size=1, max_input_length=0, max_decoding_length=max(longest, 1), suppress_sequences=forbidden
+    )
+    outputs = [tokenizers.target.tokens(number for number in row.tokens if number != END) for row in ours]
+    scored = translator.score_batch(words, outputs, max_input_length=0)
+    differences = [
+        abs(a - b)
+        for row, answer in zip(ours, scored, strict=True)
+        for a, b in zip(row.log_probabilities, answer.log_probs, strict=False)
+    ]
+    identical = sum(
+        (answer.hypotheses[0] if row.finished else answer.hypotheses[0][: len(output)]) == output
+        for answer, output, row in zip(answers, outputs, ours, strict=True)
+    )
+    return {"sentences": len(texts), "identical": identical, "largest_score_difference": max(differences)}
+
+
+def _export_card(folder: Path, quantization: str, proof: dict[str, Any]) -> str:
+    card = folder / "card.md"
+    return (
+        f"# {folder.resolve().name} for CTranslate2 ({quantization})\n\n## Proof of sameness\n\n"
+        + (
+            f"{proof['identical']:,} of {proof['sentences']:,} greedy translations of validation texts are identical; "
+            f"largest difference of a token's log-probability: {proof['largest_score_difference']:.2g}.\n"
+            if proof["sentences"]
+            else "Not proven: the model folder has no validation sentences.\n"
+        )
+        + (f"\n{card.read_text()}" if card.exists() else "")
+    )
+
+
 # Converting.
 
 
-def convert(model: Transformer, tokenizers: Tokenizers, folder: Path) -> None:
-    """Write a model in CTranslate2's format, in its own precision."""
+def convert(model: Transformer, tokenizers: Tokenizers, folder: Path, *, quantization: str | None = None) -> None:
+    """Write a model in CTranslate2's format, in its own precision or quantized."""
     spec = _spec(model.config)
     config = model.config
     for side, embedding, stack in (("encoder", model.source, model.encoder), ("decoder", model.target, model.decoder)):
@@ -211,7 +291,7 @@ def convert(model: Transformer, tokenizers: Tokenizers, folder: Path) -> None:
     spec.config.decoder_start_token = SPECIALS[START]
     spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.validate()
-    spec.optimize()
+    spec.optimize(quantization=quantization)
     spec.save(str(folder))
 
 
