@@ -223,7 +223,7 @@ def test_a_signal_during_an_import_ends_the_program(number: signal.Signals, tmp_
     program = "import signal\nfrom regard.cli.app import stop\n"
     program += f"signal.signal({int(number)}, stop)\nimport module_that_swallows"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (128 + number, "")
+    assert (done.returncode, done.stderr) == (128 + number, "stopped\n")
 
 
 def leaf_commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
