@@ -377,7 +377,7 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
     validated = best if updates == [update] and not config.train.average_checkpoints else None
     scores, calibration = final_scores(model, valid_set, runtime, validated, training.clock.scoring_seconds())
     if "bleu" in scores and scores["bleu"]["score"] < 0.05:
-        updates_made = f"{training.progress.update:,} updates"
+        updates_made = counted(training.progress.update, "update")
         say(f"BLEU is 0: the model did not learn to translate in {updates_made}; give it more --minutes or --updates")
     draw(training)
     card = model_card(
