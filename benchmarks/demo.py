@@ -13,6 +13,7 @@ from pathlib import Path
 
 import regard
 from benchmarks.measure import report
+from regard.config import parse_assignments
 from regard.corpora import catalog
 from regard.corpora.builtin.corpus import Pair, sentences
 from regard.evaluation.evaluate import Evaluation
@@ -56,7 +57,7 @@ def write(stem: Path, pairs: list[Pair]) -> None:
 
 def train_once(data: Path, out: Path, seed: int, settings: str, across: list[Pair]) -> tuple[bool, float, float]:
     """Whether the demo's sentences are right, BLEU, and BLEU of the longest bucket with enough sentences."""
-    config = dict(setting.split("=", 1) for setting in settings.split())
+    config = parse_assignments(settings.split())
     valid = (data / "valid.en", data / "valid.fr")
     start = time.perf_counter()
     regard.train(
