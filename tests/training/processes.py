@@ -16,7 +16,6 @@ import torch
 
 from regard.devices import find_device
 from regard.errors import RegardError
-from regard.models import folder as model_folder
 from regard.training import gradients
 from regard.training.distributed import Runtime, init_runtime
 from regard.training.events import Event, UpdateEvent
@@ -29,10 +28,9 @@ Outcome = list[float] | str
 
 def train(folder: Path, corpus: Path, runtime: Runtime | None = None, **asked: Any) -> Outcome:
     """Train in `folder`. Beside fields of `train`: `family`, `model` (fields of it), `stop` (all are asked to there),
-    `die` (process 1 is killed there once), `rows` (the memory of process 1 holds so many), `full` (so is its disk)."""
+    `die` (process 1 is killed there once), `rows` (the memory of process 1 holds so many)."""
     runtime = runtime or Runtime(find_device("cpu"), 0, 1)
     family, model, stop, die, rows = (asked.pop(name, None) for name in ("family", "model", "stop", "die", "rows"))
-    full = asked.pop("full", False)
     config = make_config(family or "transformer", **{"save_every": 1000, "validate_every": 1000, **asked})
     shape = {"model": {**config.values()["model"], "dropout": 0.0, **(model or {})}}
     losses: list[float] = []
@@ -47,12 +45,8 @@ def train(folder: Path, corpus: Path, runtime: Runtime | None = None, **asked: A
                 os.kill(os.getpid(), signal.SIGKILL)
 
     short = out_of_memory_above(rows, gradients.batch_loss) if rows and runtime.rank == 1 else gradients.batch_loss
-    disk = OSError(28, "No space left on device") if full and runtime.rank == 1 else None
     try:
-        with (
-            patch.object(gradients, "batch_loss", short),
-            patch.object(model_folder, "save_file", side_effect=disk, wraps=model_folder.save_file),
-        ):
+        with patch.object(gradients, "batch_loss", short):
             training = make_training(folder, corpus, type(config).read({**config.values(), **shape}), runtime)
             training.resume()
             training.run(no_validation, observe)
@@ -82,10 +76,6 @@ def main(root: Path, corpus: Path, runs: list[dict[str, Any]]) -> None:
         outcomes = []
         for asked in runs:
             folder = root / asked.pop("folder")
-            if (flip := asked.pop("flip", None)) and runtime.is_main:
-                content = bytearray((folder / flip).read_bytes())
-                content[-1] ^= 1
-                (folder / flip).write_bytes(content)
             folder.mkdir(exist_ok=True)
             runtime.barrier()
             outcomes.append(train(folder, corpus, runtime, **asked))

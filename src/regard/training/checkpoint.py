@@ -2,24 +2,20 @@
 
 checkpoints/update-00000100/   model.safetensors  optimizer.safetensors  progress.json  checksums.json
 
-In a sharded run (FSDP2) these files have the first rows of every sharded tensor, model-00001.safetensors of the next
-process the next rows, and so on. Any number of processes can read them.
+They are the same for one process, several or a sharded run, so any number of processes can resume from them.
 """
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import torch.distributed as dist
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -27,13 +23,11 @@ from regard import folders
 from regard.errors import FolderError, RegardError, RunError
 from regard.folders import CHECKSUMS, clear_os_errors
 from regard.models.folder import MODEL, write_tensors
-from regard.training.distributed import to_local
 
 PROGRESS = "progress.json"
 CHECKPOINTS = "checkpoints"
 NAME = re.compile(r"update-(\d{8,})")
 SUFFIX = ".safetensors"
-MAX_PATH_BYTES = 4096
 
 Groups = Mapping[str, Mapping[str, Tensor]]
 """Tensors by name, in groups: model, optimizer, average."""
@@ -64,68 +58,30 @@ def update_number(path: Path) -> int:
 # Writing and reading
 
 
-def save_checkpoint(
-    root: Path, update: int, tensors: Groups, progress: Mapping[str, Any], writers: dist.ProcessGroup | None = None
-) -> Path:
-    """Write `checkpoints/update-...`, replacing a checkpoint of the same update. All `writers` must call it."""
+def save_checkpoint(root: Path, update: int, tensors: Groups, progress: Mapping[str, Any]) -> Path:
+    """Write `checkpoints/update-...`, replacing a checkpoint of the same update."""
     path = checkpoint_path(root, update)
-    if writers is not None and dist.get_rank(writers):
-        with clear_os_errors(path):
-            _write_shards(None, tensors, writers)
-        return path
     with clear_os_errors(path):
         path.parent.mkdir(exist_ok=True)  # fails if the folder of the run was deleted
     with folders.atomic_folder(path, force=True) as new:
-        if writers is not None:
-            _write_shards(new, tensors, writers)
-        else:
-            for group, named in tensors.items():
-                write_tensors(new / (group + SUFFIX), named)
+        for group, named in tensors.items():
+            write_tensors(new / (group + SUFFIX), named)
         (new / PROGRESS).write_text(json.dumps(progress, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         folders.write_checksums(new)
     return path
 
 
-def _write_shards(folder: Path | None, tensors: Groups, writers: dist.ProcessGroup) -> None:
-    """Write the tensors of this process into the folder of the main process; if one fails, all raise an error."""
-    rank, failure = dist.get_rank(writers), None
-    padded = bytearray(os.fsencode(folder or "").ljust(MAX_PATH_BYTES, b"\0"))
-    dist.broadcast(torch.frombuffer(padded, dtype=torch.uint8), group=writers, group_src=0)
-    folder = Path(os.fsdecode(bytes(padded.rstrip(b"\0"))))
-    try:
-        for group, named in tensors.items():
-            path = folder / (f"{group}-{rank:05d}{SUFFIX}" if rank else group + SUFFIX)
-            write_tensors(path, named)
-            folders.fsync(path)
-    except Exception as error:
-        failure = error
-    code = torch.tensor(0 if failure is None else getattr(failure, "errno", None) or errno.EIO)
-    dist.all_reduce(code, dist.ReduceOp.MAX, group=writers)
-    if failure is not None:
-        raise failure
-    if code:
-        raise OSError(int(code), os.strerror(int(code)))
-
-
 def load_checkpoint(path: Path, place: Place = lambda name, tensor: tensor) -> Checkpoint:
     """Load a checkpoint without verifying it; `place` is called with every tensor."""
-    files = [name.removesuffix(SUFFIX) for name in folders.read_checksums(path) if name.endswith(SUFFIX)]
-    groups = dict.fromkeys(name.partition("-")[0] for name in files)
+    groups = [name.removesuffix(SUFFIX) for name in folders.read_checksums(path) if name.endswith(SUFFIX)]
     tensors = {group: _read_group(path, group, place) for group in groups}
     return Checkpoint(update_number(path), tensors, folders.read_json(path / PROGRESS))
 
 
 def _read_group(folder: Path, group: str, place: Place = lambda name, tensor: tensor) -> dict[str, Tensor]:
-    """Read the tensors of a group, each joined from the rows of all processes."""
-    tensors = {}
-    with ExitStack() as stack:
-        paths = sorted(folder.glob(f"{group}*{SUFFIX}"), key=lambda path: path.stem)  # the first process first
-        files = [stack.enter_context(_opened(path)) for path in paths]
-        names = [dict.fromkeys(file.keys()) for file in files]
-        for name in names[0]:
-            parts = [file.get_tensor(name) for file, known in zip(files, names, strict=True) if name in known]
-            tensors[name] = place(name, torch.cat(parts) if len(parts) > 1 else parts[0])
-    return tensors
+    """Read the tensors of a group."""
+    with _opened(folder / (group + SUFFIX)) as file:
+        return {name: place(name, file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118 - not a dict
 
 
 @contextmanager
@@ -213,52 +169,35 @@ class CheckpointWriter:
     """Copies and writes checkpoints in a background thread while training continues.
 
     The tensors of `save` must not change before `wait_for_copy` returns. An error of the background thread (a full
-    disk) is raised as a RunError by the next call. Each save is followed by `prune` with `keep` and `protect`. In a
-    sharded run all processes of `writers` must call `save` at the same updates; each writes its shards.
+    disk) is raised as a RunError by the next call. Each save is followed by `prune` with `keep` and `protect`.
     """
 
-    def __init__(self, root: Path, *, keep: int, writers: dist.ProcessGroup | None = None) -> None:
-        self._root, self._keep, self._writers = root, keep, writers
-        self._main = writers is None or dist.get_rank(writers) == 0
+    def __init__(self, root: Path, *, keep: int) -> None:
+        self._root, self._keep = root, keep
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._jobs: dict[str, Future[Any]] = {}  # copy and write
-        self._copies_on_device = False  # the copy job reads copies in GPU memory, not the tensors themselves
         self._buffers: list[Tensor] = []  # reused: pinned memory is slow to allocate
         self._stream: torch.cuda.Stream | None = None  # copies from the GPU without delaying its work
 
     def save(self, update: int, tensors: Groups, progress: Mapping[str, Any], *, protect: Collection[int] = ()) -> None:
         """Wait for the previous checkpoint, then start writing this one."""
         self.wait()
-        local = {  # of a tensor that is not sharded, the main process has all rows
-            group: {
-                name: to_local(tensor) for name, tensor in named.items() if self._main or hasattr(tensor, "to_local")
-            }
-            for group, named in tensors.items()
-        }
-        originals = [tensor for named in local.values() for tensor in named.values()]
+        originals = [tensor for named in tensors.values() for tensor in named.values()]
         # the optimizer keeps some scalars on the CPU
         device = next((tensor.device for tensor in originals if tensor.device.type != "cpu"), torch.device("cpu"))
-        copies = _copy_on_device(originals, device)
         if device.type == "cuda":
             self._stream = self._stream or torch.cuda.Stream(device)
             self._stream.wait_stream(torch.cuda.current_stream(device))
-        self._copies_on_device = copies is not None
-        names = {group: list(named) for group, named in local.items()}
-        copy = self._thread.submit(self._copy, update, names, originals if copies is None else copies)
+        elif device.type != "cpu":  # only one thread may use such a device
+            originals = [tensor.to("cpu", copy=True) for tensor in originals]
+        names = {group: list(named) for group, named in tensors.items()}
+        copy = self._thread.submit(self._copy, update, names, originals)
         write = self._thread.submit(self._write, update, copy, dict(progress), frozenset(protect))
         self._jobs = {"copy": copy, "write": write}
 
     def wait_for_copy(self) -> None:
         """Wait until the tensors of the last save may change."""
-        if not self._copies_on_device:
-            self._finish("copy")
-
-    def free_device_memory(self) -> bool:
-        """Wait until the last save holds no GPU memory; return whether it held any since the last call."""
-        held = self._copies_on_device and "copy" in self._jobs
-        if held:
-            self._finish("copy")
-        return held
+        self._finish("copy")
 
     def wait(self) -> Path | None:
         """Wait for the checkpoint that is being written and return its path; None if there is none."""
@@ -305,16 +244,13 @@ class CheckpointWriter:
                 stream.synchronize()
         except (RuntimeError, MemoryError) as error:
             raise RunError(f"the checkpoint of update {update} could not be copied: {error}") from error
-        finally:
-            tensors.clear()  # free device copies now: the executor keeps its arguments a little longer
         buffers = iter(self._buffers)
         return {group: {name: next(buffers) for name in named} for group, named in names.items()}
 
     def _write(self, update: int, copy: Future[Groups], progress: Mapping[str, Any], protect: Collection[int]) -> Path:
         try:
-            path = save_checkpoint(self._root, update, copy.result(), progress, self._writers)
-            if self._main:
-                prune(self._root, keep=self._keep, protect=protect)
+            path = save_checkpoint(self._root, update, copy.result(), progress)
+            prune(self._root, keep=self._keep, protect=protect)
         except RegardError as error:
             raise RunError(str(error)) from error
         return path
@@ -323,22 +259,3 @@ class CheckpointWriter:
 def _buffer(tensor: Tensor, *, pinned: bool) -> Tensor:
     """CPU memory for a copy; a GPU copies to pinned memory asynchronously."""
     return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=pinned)
-
-
-def _copy_on_device(tensors: list[Tensor], device: torch.device) -> list[Tensor] | None:
-    """Copy tensors within GPU memory, which is many times faster than copying to the CPU.
-
-    Returns None if GPU memory is short (as much again must stay free) or the device is the CPU.
-    """
-    if device.type == "cpu":
-        return None
-    if device.type != "cuda":
-        return [tensor.to("cpu", copy=True) for tensor in tensors]  # only one thread may use such a device
-    if torch.cuda.mem_get_info(device)[0] < 2 * sum(tensor.nbytes for tensor in tensors):
-        return None
-    try:
-        copies = [torch.empty_like(tensor) for tensor in tensors]
-    except torch.cuda.OutOfMemoryError:  # another program took the memory
-        return None
-    torch._foreach_copy_(copies, tensors)
-    return copies

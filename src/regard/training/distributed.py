@@ -72,12 +72,6 @@ class Runtime:
                 module.reshard()
                 module.set_reshard_after_forward(module is not model, recurse=False)
 
-    def checkpoint_group(self, *, sharded: bool) -> dist.ProcessGroup | None:
-        """A process group for writing sharded checkpoints from a background thread."""
-        if not sharded or self.world_size == 1:
-            return None
-        return cast(dist.ProcessGroup, dist.new_group(backend="gloo", timeout=TIMEOUT))
-
     def no_sync(self, wrapped: nn.Module, *, enabled: bool) -> AbstractContextManager[None]:
         """A context in which, if enabled, gradients are accumulated locally without an all-reduce."""
         if enabled and isinstance(wrapped, nn.parallel.DistributedDataParallel):

@@ -128,8 +128,6 @@ class Training:
         """`initial_model` makes the model of update 0 again, for a rollback before the first checkpoint."""
         self.folder, self.config, self.data, self.runtime = folder, config, data, runtime
         self.model = runtime.place(model, sharded=config.train.sharded)
-        self.writers = runtime.checkpoint_group(sharded=config.train.sharded)
-        """The processes that write a checkpoint together; None if the main process writes alone."""
         self.optimizer = make_optimizer(self.model, config.train)
         self.average = {n: p.clone() for n, p in named_tensors(self.model).items()} if config.train.ema_decay else None
         """The exponential moving average of the weights (train.ema_decay)."""
@@ -242,8 +240,7 @@ class Training:
         # The loss is the mean over the tokens of all processes. DDP averages gradients over processes, so it is
         # multiplied by their number.
         while not self._accumulate(micro_batches, self.runtime.world_size / tokens, attempt, last=True):
-            if self._saver is None or not self._saver.free_device_memory():
-                self._split_further(micro_batches)
+            self._split_further(micro_batches)
         return PendingUpdate(tokens, cursor, position)
 
     def _accumulate(self, batches: list[Batch], scale: float, attempt: int, *, last: bool) -> bool:
@@ -374,7 +371,7 @@ class Training:
     def _saving(self) -> Iterator[CheckpointWriter]:
         """The writer of checkpoints; the optimizer waits until it has copied the weights."""
         keep = self.config.train.keep_checkpoints
-        with CheckpointWriter(self.folder, keep=keep, writers=self.writers) as saver:
+        with CheckpointWriter(self.folder, keep=keep) as saver:
             self._saver = saver
             try:
                 with self.optimizer.register_step_pre_hook(lambda *_: saver.wait_for_copy()):
@@ -444,6 +441,19 @@ class Training:
         }
         groups: dict[str, dict[str, Tensor]] = {"model": named_tensors(self.model), "optimizer": optimizer}
         return groups | ({"average": self.average} if self.average is not None else {})
+
+    def gathered_state(self) -> dict[str, dict[str, Tensor]]:
+        """`state` in the main process, with whole tensors; in a sharded run, all processes must call it."""
+        if not self.config.train.sharded or self.runtime.world_size == 1:
+            return self.state()
+        groups: dict[str, dict[str, Tensor]] = {}
+        for group, named in self.state().items():
+            groups[group] = {}
+            for name, tensor in named.items():  # one after the other: all of them may not fit into GPU memory
+                whole = full_tensor(tensor)
+                if self.runtime.is_main:
+                    groups[group][name] = whole.cpu()
+        return groups
 
     def resume(self) -> bool:
         """Load the newest intact checkpoint; return False if there is none. `remarks` names the damaged ones."""
@@ -531,14 +541,15 @@ class Training:
 
     def _save(self, saver: CheckpointWriter) -> None:
         progress, settings = self.progress, self.config.train
-        if not self.runtime.is_main and not self.writers:
+        tensors = self.gathered_state()
+        if not self.runtime.is_main:
             return
         self._observe(ActivityEvent(progress.update, "saving"))
         start, progress.elapsed = time.perf_counter(), self.clock.elapsed() if settings.minutes else 0.0
         protect = [progress.update, progress.best_update, *averaged_updates(progress, settings)]
         if not progress.finished and progress.update != progress.best_update:  # a rollback may need it
             protect += progress.saved[-1:]
-        saver.save(progress.update, self.state(), dataclasses.asdict(progress), protect=protect)
+        saver.save(progress.update, tensors, dataclasses.asdict(progress), protect=protect)
         self._observe(SaveEvent(progress.update, time.perf_counter() - start))
 
     def _roll_back(self) -> None:
