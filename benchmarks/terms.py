@@ -9,11 +9,12 @@ import random
 import re
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 from benchmarks.measure import report
 from regard.corpora.builtin.lexicon import ALL_NOUNS
-from regard.decoding.glossary import Glossary, count_statuses
+from regard.decoding.glossary import Glossary
 from regard.evaluation.metrics import corpus_scores
 from regard.translation.translator import Translator
 
@@ -52,8 +53,8 @@ def main(model: str = "demo/model", data: str = "demo/data", nouns: int = 60, be
     between = time.perf_counter()
     results = translator.translate(sources, beams=beams, glossary=glossary)
     seconds = time.perf_counter() - between
-    counts = count_statuses(term for result in results for term in result.terms)
-    terms = sum(counts.values())
+    counts = Counter(term.status for result in results for term in result.terms)
+    terms = counts.total()
     before, after = bleu_of_rest(plain, 0), bleu_of_rest([result.text for result in results], 1)
     facts = {"sentences": len(pairs), "terms": terms, "status": counts}
     right = report("invented terms that stand in the output", 1 - counts["missing"] / terms, at_least=0.95, **facts)

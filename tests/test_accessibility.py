@@ -44,15 +44,13 @@ def rows(kind: str, outputs: int) -> list[Row]:
 
 def evaluation_page() -> str:
     result = score_results(results(HYPOTHESIS), [REFERENCE], sources=REFERENCE).to_dict()
-    return page("BLEU 42.1", "60 sentences", evaluation_parts(result), rows("worst", 1), "evaluation", ("en", "fr"))
+    return page("BLEU 42.1", "60 sentences", evaluation_parts(result), rows("warned", 1), "evaluation", ("en", "fr"))
 
 
 def comparison_page() -> str:
     systems = {"one": HYPOTHESIS, "two": worse(REFERENCE, 0.1, 4)}
-    result = compare_translations(systems, REFERENCE, lengths=[12]).to_dict()
-    return page(
-        "two beats one", "60 sentences", comparison_parts(result), rows("better", 2), "comparison", ("en", "fr")
-    )
+    parts = comparison_parts(compare_translations(systems, REFERENCE, lengths=[12]))
+    return page("two beats one", "60 sentences", parts, rows("better", 2), "comparison", ("en", "fr"))
 
 
 def check_page() -> str:

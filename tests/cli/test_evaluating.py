@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from regard.cli.app import app
 from regard.cli.tables import show
 from regard.errors import ConfigError, DataError, FolderError, RegardError
-from regard.evaluation import systems
 from regard.evaluation.compare import Comparison
 from regard.evaluation.evaluate import Evaluation
 from regard.evaluation.evaluate import evaluate as verb
@@ -202,22 +201,6 @@ def test_what_is_of_translations_is_refused_of_a_language_model(
             files["source"],
             *option.replace("SOURCE", str(files["source"])).split(),
         )
-
-
-def test_what_a_glossary_brings_is_scored_as_the_rest_is(
-    files: dict[str, Path], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    glossary, scored = tmp_path / "terms.tsv", list[dict[str, Any]]()
-    glossary.write_text("Paris\tParis\n")
-
-    def watched(*texts: Any, **how: Any) -> Any:
-        scored.append(how)
-        return corpus_scores(*texts, **how)
-
-    monkeypatch.setattr(systems, "corpus_scores", watched)
-    asked = ("--source", files["source"], "--reference", files["reference"], "--reference", files["two"])
-    regard("evaluate", model, *asked, "--glossary", glossary, "--tokenize", "char", "--lowercase", "--beams", "1")
-    assert [(how["tokenize"], how["lowercase"]) for how in scored] == [("char", True)] * 2
 
 
 def test_a_report_is_not_overwritten(files: dict[str, Path], tmp_path: Path) -> None:

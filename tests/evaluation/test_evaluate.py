@@ -9,7 +9,8 @@ import pytest
 
 from regard.corpora.catalog import write_builtin
 from regard.errors import DataError
-from regard.evaluation.evaluate import _reads_like_target, choose_examples, evaluate, score_results
+from regard.evaluation.evaluate import _reads_like_target, evaluate, score_results
+from regard.evaluation.pages import choose_traced
 from regard.evaluation.systems import read_test
 from regard.inspection.quality import QualityWarning
 from tests.evaluation.systems import lines, results, worse, write
@@ -84,14 +85,15 @@ def test_a_training_text_in_the_language_of_the_source_is_refused(texts: Path) -
     assert evaluate(**files, train=texts / "train.fr").by_frequency
 
 
-def test_every_example_is_shown_once_and_those_with_warnings_and_the_worst_come_first() -> None:
+def test_sentences_with_a_warning_or_a_low_chrf_are_traced_and_some_of_the_others() -> None:
     warned = [[QualityWarning("length", "short", [])] if place % 20 == 0 else [] for place in range(80)]
     translated = results([each.text for each in HYPOTHESIS], warned)
-    chosen = choose_examples(score_results(translated, [REFERENCE], sources=REFERENCE).sentences)
-    assert len({each.line for _, each in chosen}) == len(chosen) == 50
-    assert [why for why, _ in chosen] == ["warned"] * 4 + ["worst"] * 15 + ["best"] * 10 + ["middle"] * 21
-    scores = [each.scores["chrf"] for _, each in chosen]
-    assert max(scores[4:19]) <= min(scores[29:]) <= max(scores[29:]) <= min(scores[19:29])
+    chosen = choose_traced(score_results(translated, [REFERENCE], sources=REFERENCE).sentences)
+    assert len({sentence.line for sentence in chosen}) == len(chosen) <= 50
+    assert all(sentence.warnings for sentence in chosen[:4])
+    scores = [sentence.scores["chrf"] for sentence in chosen[4:]]
+    assert scores == sorted(scores)
+    assert scores[-1] > 90
 
 
 def test_spaces_at_the_ends_of_lines_are_removed_as_sacrebleu_does(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Words: by frequency and by n-gram as compare-mt has them."""
+"""Words by their frequency, as in compare-mt."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from collections import Counter
 import pytest
 
 from regard.evaluation import words
-from regard.evaluation.words import by_frequency, matching_ngrams, ngram_differences
+from regard.evaluation.words import by_frequency
 from tests.evaluation.systems import lines, worse
 
 REFERENCE = [line.split() for line in lines()]
 HYPOTHESIS = [line.split() for line in worse(lines(), 0.3, 2)]
-OTHER = [line.split() for line in worse(lines(), 0.3, 5)]
 
 
 def test_the_f_measure_by_frequency_is_compare_mts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,26 +35,3 @@ def test_the_interval_of_an_f_measure_holds_it() -> None:
 def test_frequencies_no_word_has_are_left_out() -> None:
     found = by_frequency([["a"]], [["a"]], Counter({"a": 7}))
     assert [(each.first, each.last, each.f1) for each in found] == [(5, 9, 1.0)]
-
-
-def test_matched_n_grams_and_their_salience_are_compare_mts() -> None:
-    ngram_utils, stat_utils = (
-        pytest.importorskip("compare_mt.ngram_utils"),
-        pytest.importorskip("compare_mt.stat_utils"),
-    )
-    told = [ngram_utils.compare_ngrams(REFERENCE, system)[1] for system in (HYPOTHESIS, OTHER)]
-    found = [matching_ngrams(system, REFERENCE) for system in (HYPOTHESIS, OTHER)]
-    assert found == told
-    shares = stat_utils.extract_salient_features(*told)
-    for each in ngram_differences(*found):
-        assert each.share == pytest.approx(shares[tuple(each.words.split())])
-
-
-def test_an_n_gram_is_right_as_often_as_one_of_several_references_has_it() -> None:
-    found = matching_ngrams([["a", "a", "b", "c"]], [["a", "b"]], [["a", "a", "d"]])
-    assert found == Counter({("a",): 2, ("b",): 1, ("a", "a"): 1, ("a", "b"): 1})
-
-
-def test_n_grams_that_only_one_has_come_first_and_shared_ones_not_at_all() -> None:
-    here, there = Counter({("a",): 5, ("b",): 3, ("c",): 2}), Counter({("a",): 5, ("b",): 1})
-    assert [each.words for each in ngram_differences(here, there)] == ["c", "b"]

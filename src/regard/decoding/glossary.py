@@ -36,7 +36,6 @@ OPENING = "'’([{«“-/¿¡"  # after these a word begins without a space
 BEFORE_CAPITALS = ".!?…:>" + OPENING  # after these a sentence may begin; > ends a tag
 
 Status = Literal["written", "placed", "missing"]
-STATUSES: tuple[Status, ...] = ("written", "placed", "missing")
 Span = tuple[int, int]
 Key = tuple[str, ...]
 
@@ -346,9 +345,3 @@ def _choose_words(weights: Sequence[Sequence[float]], used: set[int], words: Seq
 
 def _is_content_word(word: str) -> bool:
     return len(word) > MAX_FUNCTION_WORD or script_of(word[0]) in UNSPACED_SCRIPTS
-
-
-def count_statuses(terms: Iterable[Term]) -> dict[str, int]:
-    """Count the terms by status: written, placed, missing."""
-    counts = Counter(term.status for term in terms)
-    return {status: counts[status] for status in STATUSES}

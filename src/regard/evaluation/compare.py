@@ -15,13 +15,12 @@ from regard.evaluation import metrics
 from regard.evaluation.evaluate import format_interval, format_range
 from regard.evaluation.metrics import LENGTHS, METRICS, Bucket, Score
 from regard.evaluation.systems import Paths, Progress, System, is_model, read_test_set, short_name, translate_test
-from regard.evaluation.words import NgramDifference, matching_ngrams, ngram_differences
 from regard.folders import write_file
 from regard.results import Report, Table, counted
 from regard.translation.translator import Translator
 
 MAX_DIFFERENT = 25  # sentences with the largest gains, and as many with the largest losses
-SHOWN_NGRAMS, SHOWN_DIFFERENT = 8, 2  # in the printed tables
+SHOWN_DIFFERENT = 2  # gains and losses in the printed tables
 
 
 @dataclass(frozen=True)
@@ -49,11 +48,25 @@ class Contrast:
     """Number of sentences with a higher chrF than the baseline."""
     equal: int
     worse: int
-    ngrams: list[NgramDifference]
-    """N-grams that the system has right more often than the baseline."""
-    baseline_ngrams: list[NgramDifference]
     different: list[Difference]
     """The largest gains, then the largest losses."""
+
+    @property
+    def text(self) -> str:
+        """In how many sentences the system is closer to the reference than the baseline."""
+        names = f"{self.system} against {self.baseline}"
+        if not self.differing:
+            return f"{names}: all translations are identical"
+        better = counted(self.better, "sentence")
+        return f"{names}: chrF higher in {better}, equal in {self.equal:,}, lower in {self.worse:,}"
+
+    @property
+    def gains(self) -> list[Difference]:
+        return [sentence for sentence in self.different if sentence.gap > 0]
+
+    @property
+    def losses(self) -> list[Difference]:
+        return [sentence for sentence in self.different if sentence.gap < 0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,20 +150,11 @@ def _bucket_text(bucket: Bucket) -> str:
 
 
 def _contrast_table(contrast: Contrast) -> Table:
-    if not contrast.differing:
-        return Table([""], [], f"{contrast.system} and {contrast.baseline}: all translations are identical")
-    better = counted(contrast.better, "sentence")
-    counts = f"chrF higher in {better}, equal in {contrast.equal:,}, lower in {contrast.worse:,}"
     rows = []
-    for name, ngrams in ((contrast.system, contrast.ngrams), (contrast.baseline, contrast.baseline_ngrams)):
-        listed = ", ".join(f"“{ngram.words}” {ngram.here}:{ngram.there}" for ngram in ngrams[:SHOWN_NGRAMS])
-        rows.append([f"right more often in {name}: {listed or 'nothing'}"])
-    gains = [sentence for sentence in contrast.different if sentence.gap > 0][:SHOWN_DIFFERENT]
-    losses = [sentence for sentence in contrast.different if sentence.gap < 0][:SHOWN_DIFFERENT]
-    for sentence in (*gains, *losses):
+    for sentence in (*contrast.gains[:SHOWN_DIFFERENT], *contrast.losses[:SHOWN_DIFFERENT]):
         rows.append([f"line {sentence.line:,}, chrF {sentence.gap:+.0f}"])
         rows += [[f"  + {sentence.text}"], [f"  - {sentence.baseline_text}"]]
-    return Table([""], rows, f"{contrast.system} against {contrast.baseline}: {counts}")
+    return Table([""], rows, contrast.text)
 
 
 def compare(
@@ -229,11 +233,8 @@ def compare_translations(
     **options: Any,
 ) -> Comparison:
     """Compare the translations of named systems; the first one is the baseline. `options` are those of the metrics."""
-    split = metrics.word_splitter(**options)
-    reference_words = [[split(line) for line in lines] for lines in references]
-    ngrams, chrf = {}, {}
+    chrf = {}
     for name, lines in systems.items():
-        ngrams[name] = matching_ngrams([split(line) for line in lines], *reference_words)
         sentences = metrics.sentence_scores(lines, *references, metrics=["chrf"], **options)
         chrf[name] = [scores["chrf"] for scores in sentences]
     scores: dict[str, dict[str, Score]] = {name: {} for name in systems}
@@ -257,8 +258,6 @@ def compare_translations(
                 sum(gap > 0 for gap in gaps),
                 sum(gap == 0 for gap in gaps),
                 sum(gap < 0 for gap in gaps),
-                ngram_differences(ngrams[name], ngrams[first]),
-                ngram_differences(ngrams[first], ngrams[name]),
                 [
                     Difference(n + 1, gaps[n], chrf[name][n], chrf[first][n], systems[name][n], systems[first][n])
                     for n in (*gains, *losses)

@@ -33,9 +33,7 @@ from regard.translation.reader import Reader
 from regard.translation.translator import Result, Translator
 from regard.translation.writer import Writer
 
-EXAMPLES = {"warned": 15, "worst": 15, "best": 10, "middle": 50}  # maximum sentences of each kind in a report
 LANGUAGE_LINES = 2000  # of --train whose language is compared with the source
-MAX_EXAMPLES = 50  # of all kinds together
 
 
 class Sentence(NamedTuple):
@@ -138,7 +136,8 @@ class Evaluation(Report):
         if self.confidence is not None:
             facts.append([f"confidence: {self.confidence:.0%} on average"])
         if self.terms is not None:
-            facts.append([f"terms: {_terms_text(self.terms)}"])
+            where = f"{self.terms['terms']:,} in {counted(self.terms['sentences'], 'sentence')}"
+            facts.append([f"terms: {self.terms['accuracy']:.1%} of {where}"])
         return [
             Table(["", "score", "95 % interval"], [[n, f"{x.score:.2f}", format_interval(x, 2)] for n, x in scores]),
             Table(["signatures"], [[f"{name} {score.signature}"] for name, score in scores]),
@@ -151,7 +150,7 @@ class Evaluation(Report):
         """Write a page with scores, charts and sentences; fifty of a model show its attention."""
         from regard.evaluation.pages import evaluation_page
 
-        write_file(Path(path), evaluation_page(self, choose_examples(self.sentences)), force=force)
+        write_file(Path(path), evaluation_page(self), force=force)
 
 
 def format_range(bucket: Bucket | FrequencyBucket) -> str:
@@ -163,14 +162,6 @@ def format_range(bucket: Bucket | FrequencyBucket) -> str:
 def format_interval(scored: Score | Bucket, digits: int = 1) -> str:
     """`87.7 to 93.5`."""
     return f"{scored.low:z.{digits}f} to {scored.high:z.{digits}f}"
-
-
-def _terms_text(terms: Mapping[str, Any]) -> str:
-    text = f"{terms['accuracy']:.1%} of {terms['terms']:,} in {counted(terms['sentences'], 'sentence')}"
-    if used := terms.get("with_glossary"):
-        bleu = f"BLEU of these {used['bleu']:.1f}, without {used['bleu_without']:.1f}"
-        text += f"; {used['accuracy']:.1%} with the glossary ({bleu})"
-    return text
 
 
 def evaluate(
@@ -243,7 +234,7 @@ def evaluate(
             result._replace(warnings=find_warnings(text, result.text, expected=expected))
             for text, result in zip(test.sources, results, strict=True)
         ]
-    accuracy = systems.term_accuracy(terms, test, results, translator, beams=beams, **options) if terms else None
+    accuracy = systems.term_accuracy(terms, test.sources or [], results) if terms else None
     if terms and accuracy is None:
         messages.append(f"no sentence of {source} has a term of {glossary}: no terms are counted")
     scores = score_results(
@@ -335,24 +326,3 @@ def score_results(
         warnings=None if sources is None else dict(kinds.most_common()),
         sentences=sentences,
     )
-
-
-def choose_examples(sentences: Sequence[Sentence]) -> list[tuple[str, Sentence]]:
-    """Choose example sentences for a report: with a warning, or with the worst, best or middle chrF.
-
-    Among sentences with the same score, longer ones come first.
-    """
-    by_size = sorted(sentences, key=lambda sentence: -len(sentence.references[0]))
-    ranked = sorted(by_size, key=lambda sentence: sentence.scores["chrf"])
-    from_middle = sorted(range(len(ranked)), key=lambda place: abs(place - len(ranked) // 2))
-    candidates = {
-        "warned": [sentence for sentence in ranked if sentence.warnings],
-        "worst": ranked,
-        "best": sorted(by_size, key=lambda sentence: -sentence.scores["chrf"]),
-        "middle": [ranked[place] for place in from_middle],
-    }
-    chosen: dict[int, tuple[str, Sentence]] = {}
-    for kind, limit in EXAMPLES.items():
-        new = [sentence for sentence in candidates[kind] if sentence.line not in chosen]
-        chosen |= {sentence.line: (kind, sentence) for sentence in new[: min(limit, MAX_EXAMPLES - len(chosen))]}
-    return list(chosen.values())

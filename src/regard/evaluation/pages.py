@@ -22,30 +22,25 @@ if TYPE_CHECKING:
     from regard.evaluation.compare import Comparison
     from regard.evaluation.evaluate import Evaluation, Sentence
 
-KINDS = {
+KINDS = {  # of sentences, which a page can filter
     "warned": "Translations with a warning.",
-    "worst": "The lowest chrF against the reference.",
-    "best": "The highest chrF against the reference.",
-    "middle": "Typical translations.",
-    "other": "All others, without attention.",
-    "better": "Much closer to the reference than the baseline.",
-    "worse": "Much further from the reference than the baseline.",
+    "better": "Closer to the reference than the baseline.",
+    "worse": "Further from the reference than the baseline.",
 }
 SORTING = {  # what sentences can be sorted by, and its name; a minus sign puts the highest first
-    "line": "line",
+    "-difference": "difference, largest first",
     "chrf": "chrF, lowest first",
     "-chrf": "chrF, highest first",
     "-length": "length, longest first",
     "length": "length, shortest first",
     "confidence": "confidence, lowest first",
-    "-difference": "difference, largest first",
+    "line": "line",
 }
-MAX_DIFFERENT = 50  # sentences on the page of a comparison
-MAX_OTHERS = 1000  # sentences on the page of an evaluation besides the examples
-MAX_WEIGHTS = 15_000  # of one trace; a larger one shows the mean of its heads and, if still larger, one layer
+MAX_ROWS = 1000  # sentences on the page of an evaluation
+MAX_TRACES = 50  # sentences of a page that show their attention
+MAX_WEIGHTS = 15_000  # of one trace; a larger one shows one layer
 MIN_DROP = 0.1  # of BLEU from short to long sentences, relative, for a headline
 MIN_EMPHASIS = 1.5  # times the whole difference, for a bucket that a headline names
-FEW_SENTENCES = "fewer than 30 sentences"
 LENGTH_AXIS = "reference length in words; below, the number of sentences"
 MARKED = (
     "Words marked red are not in the reference; dotted words of the reference are missing from the translation. Another"
@@ -69,60 +64,68 @@ class Row(NamedTuple):
 
     line: int
     kind: str
-    """One of KINDS."""
+    """One of KINDS, or empty."""
     source: str
     references: Sequence[str]
     outputs: Sequence[Output]
 
 
-def evaluation_page(evaluation: Evaluation, examples: list[tuple[str, Sentence]]) -> str:
-    """The page of one system: these example sentences show their attention, the others only their scores."""
+def evaluation_page(evaluation: Evaluation) -> str:
+    """The page of one system; some of a model's sentences show their attention."""
+    traced = choose_traced(evaluation.sentences)
     traces: dict[int, Trace] = {}
     if evaluation.translator is not None:
-        sources = {sentence.line: sentence.source for _, sentence in examples}
+        sources = {sentence.line: sentence.source for sentence in traced}
         traces = trace_lines(evaluation.translator, sources, beams=evaluation.beams)
-    chosen = {sentence.line for _, sentence in examples}
-    others = [sentence for sentence in evaluation.sentences if sentence.line not in chosen]
     rows = []
-    for kind, sentence in [*examples, *(("other", sentence) for sentence in others[:MAX_OTHERS])]:
-        signals = sentence.warnings, sentence.confidence, traces.get(sentence.line)
+    for line, sentence in {x.line: x for x in (*traced, *evaluation.sentences[:MAX_ROWS])}.items():
+        signals = sentence.warnings, sentence.confidence, traces.get(line)
         output = Output("translation", sentence.text, sentence.scores, *signals)
-        rows.append(Row(sentence.line, kind, sentence.source, sentence.references, [output]))
+        rows.append(Row(line, "warned" * bool(sentence.warnings), sentence.source, sentence.references, [output]))
     result = evaluation.to_dict()
     parts = evaluation_parts(result)
     return page(evaluation_headline(result), evaluation.about, parts, rows, "evaluation", evaluation.languages)
 
 
+def choose_traced(sentences: Sequence[Sentence]) -> list[Sentence]:
+    """Sentences with a warning or the lowest chrF, and as many of the others, from bad to good."""
+    ranked = sorted(sentences, key=lambda sentence: (not sentence.warnings, sentence.scores["chrf"]))
+    half = MAX_TRACES // 2
+    return [*ranked[:half], *ranked[half :: len(ranked) // half + 1]]
+
+
 def comparison_page(comparison: Comparison) -> str:
     """The page of several systems, with the sentences whose chrF differs most from that of the first system."""
-    limit = max(MAX_DIFFERENT // len(comparison.against) // 2, 1)
-    examples = []
-    for contrast in comparison.against:
-        for kind, sign in (("better", 1), ("worse", -1)):
-            different = [sentence for sentence in contrast.different if sentence.gap * sign > 0]
-            examples += [(kind, contrast, sentence) for sentence in different[:limit]]
-    sources = comparison.sources
-    traces: dict[tuple[str, int], Trace] = {}
-    for name, translator in (comparison.translators or {}).items():
-        lines = [x.line for _, contrast, x in examples if name in (contrast.system, contrast.baseline)]
-        texts = {line: sources[line - 1] for line in lines if sources}
-        for line, trace in trace_lines(translator, texts, beams=comparison.beams).items():
-            traces[name, line] = trace
+    limit = max(MAX_TRACES // len(comparison.against) // 2, 1)
+    examples = [
+        (contrast, sentence)
+        for contrast in comparison.against
+        for sentences in (contrast.gains, contrast.losses)
+        for sentence in sentences[:limit]
+    ]
+    sources = comparison.sources or [""] * len(comparison.references[0])
+    traces = {
+        name: trace_lines(
+            translator,
+            {x.line: sources[x.line - 1] for contrast, x in examples if name in (contrast.system, contrast.baseline)},
+            beams=comparison.beams,
+        )
+        for name, translator in (comparison.translators or {}).items()
+    }
     rows = []
-    for kind, contrast, sentence in examples:
+    for contrast, sentence in examples:
         line = sentence.line
         outputs = [
-            Output(name, translation, {"chrf": score}, trace=traces.get((name, line)))
+            Output(name, translation, {"chrf": score}, trace=traces.get(name, {}).get(line))
             for name, translation, score in (
                 (contrast.system, sentence.text, sentence.chrf),
                 (contrast.baseline, sentence.baseline_text, sentence.baseline_chrf),
             )
         ]
-        source = sources[line - 1] if sources is not None else ""
-        rows.append(Row(line, kind, source, [lines[line - 1] for lines in comparison.references], outputs))
-    result = comparison.to_dict()
-    parts = comparison_parts(result, comparison.languages[1])
-    return page(comparison_headline(result), comparison.about, parts, rows, "comparison", comparison.languages)
+        references = [lines[line - 1] for lines in comparison.references]
+        rows.append(Row(line, "better" if sentence.gap > 0 else "worse", sources[line - 1], references, outputs))
+    title, parts = comparison_headline(comparison.to_dict()), comparison_parts(comparison)
+    return page(title, comparison.about, parts, rows, "comparison", comparison.languages)
 
 
 def page(
@@ -231,14 +234,13 @@ def evaluation_parts(result: Mapping[str, Any]) -> list[str]:
         parts.append(card("Warnings", note, table(["warning", "sentences", "share"], rows) if rows else ""))
     if terms:
         where = f"{counted(terms['terms'], 'term')} in {counted(terms['sentences'], 'sentence')}"
-        helped = terms.get("with_glossary")
-        with_glossary = f"; {helped['accuracy']:.1%} with the glossary." if helped else "."
-        parts.append(card("Terms", f"{terms['accuracy']:.1%} of {where} are translated{with_glossary}"))
+        parts.append(card("Terms", f"{terms['accuracy']:.1%} of {where} are translated as the glossary requires."))
     return parts
 
 
-def comparison_parts(result: Mapping[str, Any], language: str = "") -> list[str]:
-    """The scores and charts of several systems, from the dict of a Comparison; `language` is that of the reference."""
+def comparison_parts(comparison: Comparison) -> list[str]:
+    """The scores and charts of several systems."""
+    result = comparison.to_dict()
     first, rows = result["systems"][0], []
     for number, system in enumerate(result["systems"]):
         cells = [charts.series_key(number) + escape(system["name"])]
@@ -266,10 +268,10 @@ def comparison_parts(result: Mapping[str, Any], language: str = "") -> list[str]
             "Scores",
             note,
             table(["system", *(head for name in METRICS.values() for head in (name, "p-value"))], rows),
+            *(f'<p class="soft">{escape(contrast.text)}.</p>' for contrast in comparison.against),
             fold("sacreBLEU signatures", signatures),
         ),
         by_length(result["by_length"], [system["name"] for system in result["systems"]]),
-        *(_contrast(contrast, language) for contrast in result["against"]),
     ]
 
 
@@ -279,33 +281,8 @@ def by_length(buckets: Sequence[Mapping[str, Any]], names: Sequence[str] = (), *
     for bucket in buckets:
         scores = [(x["bleu"], x["low"], x["high"]) for x in (bucket["systems"] if names else [bucket])]
         groups.append(charts.group(bucket, bucket["sentences"], bucket["small"], scores))
-    chart = charts.interval_chart(groups, names or ["BLEU"], "BLEU", LENGTH_AXIS, few=FEW_SENTENCES)
+    chart = charts.interval_chart(groups, names or ["BLEU"], "BLEU", LENGTH_AXIS, few="fewer than 30 sentences")
     return card("BLEU by sentence length", note, chart)
-
-
-def _contrast(contrast: Mapping[str, Any], language: str) -> str:
-    system, baseline = contrast["system"], contrast["baseline"]
-    title = f"{system} against {baseline}"
-    if not contrast["differing"]:
-        return card(title, "All translations are identical.")
-    note = (
-        f"Its chrF is higher than that of {baseline} in {counted(contrast['better'], 'sentence')}, equal in "
-        f"{contrast['equal']:,} and lower in {contrast['worse']:,}. Below, n-grams that are right more often in one of "
-        "them, and how often in each."
-    )
-    tables = [
-        table(
-            [escape(f"{here} has, {there} lacks"), "count"],
-            [
-                [pages.text("span", escape(ngram["words"]), language), f"{ngram['here']:,} : {ngram['there']:,}"]
-                for ngram in contrast[name]
-                if ngram["here"] > 1  # once may be chance
-            ]
-            or [["nothing more than once"]],
-        )
-        for here, there, name in ((system, baseline, "ngrams"), (baseline, system, "baseline_ngrams"))
-    ]
-    return card(title, note, f'<div class="two">{"".join(tables)}</div>')
 
 
 # Sentences.
@@ -314,7 +291,7 @@ def _contrast(contrast: Mapping[str, Any], language: str) -> str:
 def _sentences(rows: Sequence[Row], languages: tuple[str, str]) -> str:
     if not rows:
         return ""
-    kinds = Counter(row.kind for row in rows)
+    kinds = Counter(row.kind for row in rows if row.kind)
     filters = "".join(
         f'<label title="{KINDS.get(kind, "All sentences.")}"><input type="radio" name="kind" value="{kind}"'
         f"{' checked' * (kind == 'all')}> {kind} {number:,}</label>"
@@ -328,8 +305,8 @@ def _sentences(rows: Sequence[Row], languages: tuple[str, str]) -> str:
     find = (
         '<form class="find"><label class="aside" for="search">search the sentences</label>'
         '<input type="search" id="search" name="search" placeholder="search">'
-        f'<label>sort by <select name="sort"><option value="">kind</option>{options}</select></label>'
-        f'<p role="status"></p>{choice * (len(kinds) > 1)}</form>'
+        f'<label>sort by <select name="sort">{options}</select></label>'
+        f'<p role="status"></p>{choice * bool(kinds)}</form>'
     )
     return (
         '<section class="lines" aria-labelledby="examples"><h2 id="examples">Sentences</h2>'
@@ -356,13 +333,14 @@ def _row(row: Row, languages: tuple[str, str]) -> str:
     for number, reference in enumerate(row.references):
         marked = escape(reference) if number else marked_words(reference, row.outputs[0].text, "missed")
         texts += pages.text("p", f'<b lang="en">reference</b>{marked}', target)
-    badge = row.kind
-    if row.kind in ("better", "worse") and len(row.outputs) > 1:
-        badge = f"{row.outputs[0].name} {row.kind} than {row.outputs[1].name}"
+    label, badge = row.kind, ""
+    if len(row.outputs) > 1:
+        label = f"{row.outputs[0].name} {row.kind} than {row.outputs[1].name}"
+    if row.kind:
+        badge = f'<span class="badge {row.kind}" title="{KINDS[row.kind]}">{escape(label)}</span> '
     values = "".join(f' data-{name}="{value:g}"' for name, value in _sorting_values(row).items())
     return (
-        f'<li class="row" data-kind="{row.kind}"{values}><p class="where"><span class="badge {row.kind}"'
-        f' title="{KINDS[row.kind]}">{escape(badge)}</span> line {row.line:,}</p>{texts}'
+        f'<li class="row" data-kind="{row.kind}"{values}><p class="where">{badge}line {row.line:,}</p>{texts}'
         f"{''.join(_output(row, output, languages) for output in row.outputs)}</li>"
     )
 
@@ -396,14 +374,11 @@ def marked_words(text: str, other: str, kind: str) -> str:
 
 
 def _maps(trace: Trace) -> list[Map]:
-    """The cross-attention by word; if it is large, only the mean of the heads, or of one layer."""
+    """The cross-attention by word; if it is large, only the mean of the heads of one layer."""
     if "cross" not in trace.attention:
         return []
     cross = attention(trace, "cross")
     if cross.values.numel() > MAX_WEIGHTS:
-        cross = cross._replace(values=cross.joined.unsqueeze(1))
-    if cross.values.numel() > MAX_WEIGHTS:
-        layer = default_layer(len(cross.joined))
-        one_layer = cross.joined[layer : layer + 1]
-        cross = cross._replace(values=one_layer.unsqueeze(1), joined=one_layer)
+        layer = cross.joined[[default_layer(len(cross.joined))]]
+        cross = cross._replace(values=layer.unsqueeze(1), joined=layer)
     return [cross]

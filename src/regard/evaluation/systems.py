@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from regard.config import split_folders
-from regard.decoding.glossary import Glossary, count_statuses, find_forms
+from regard.decoding.glossary import Glossary, find_forms
 from regard.errors import ConfigError
-from regard.evaluation.metrics import check_lines, check_seed, choose_tokenizer, corpus_scores, make_metric
+from regard.evaluation.metrics import check_lines, check_seed, choose_tokenizer, make_metric
 from regard.inspection.trace import Trace
 from regard.text.files import language_of, one_line, read_lines
 from regard.translation.translator import Result, Translator
@@ -125,42 +125,11 @@ def trace_lines(translator: Translator, sources: Mapping[int, str], *, beams: in
     return {line: trace.split_punctuation() for line, trace in traces.items() if trace is not None}
 
 
-def term_accuracy(
-    glossary: Glossary,
-    test: EvaluationSet,
-    results: Sequence[Result],
-    translator: Translator | None,
-    *,
-    beams: int | None,
-    **options: Any,
-) -> dict[str, Any] | None:
-    """The share of glossary terms that the translations have; for a model, also when it translates with the glossary.
-
-    None if the sources have no term. `options` are those of BLEU.
-    """
-    sources = test.sources or []
+def term_accuracy(glossary: Glossary, sources: Sequence[str], results: Sequence[Result]) -> dict[str, Any] | None:
+    """The share of glossary terms that the translations have; None if the sources have no term."""
     matches = [glossary.find(source) for source in sources]
-    terms = sum(map(len, matches))
-    if not terms:
+    spans = [find_forms(result.text, terms) for result, terms in zip(results, matches, strict=True)]
+    found = [span is not None for of_sentence in spans for span in of_sentence]
+    if not found:
         return None
-    forms = [find_forms(result.text, terms_of_text) for result, terms_of_text in zip(results, matches, strict=True)]
-    right = sum(span is not None for spans in forms for span in spans)
-    accuracy: dict[str, Any] = {"sentences": sum(map(bool, matches)), "terms": terms, "accuracy": right / terms}
-    if translator is not None:
-        rows = [row for row, terms_of_text in enumerate(matches) if terms_of_text]
-        placed = translator.translate([sources[row] for row in rows], beams=beams, glossary=glossary)
-        statuses = count_statuses([term for result in placed for term in result.terms])
-        references = [[lines[row] for row in rows] for lines in test.references]
-        bleu, bleu_without = (
-            corpus_scores([result.text for result in part], *references, metrics=["bleu"], **options)["bleu"].score
-            for part in (placed, [results[row] for row in rows])
-        )
-        accuracy["with_glossary"] = {
-            "sentences": len(rows),
-            "bleu": bleu,
-            "bleu_without": bleu_without,
-            "terms": sum(statuses.values()),
-            "statuses": statuses,
-            "accuracy": 1 - statuses["missing"] / max(sum(statuses.values()), 1),
-        }
-    return accuracy
+    return {"sentences": sum(map(bool, matches)), "terms": len(found), "accuracy": sum(found) / len(found)}

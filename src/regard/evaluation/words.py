@@ -1,4 +1,4 @@
-"""Words: F1 by word frequency, and n-grams that one of two systems has right more often.
+"""Words: F1 of the words of a translation by their frequency in a text.
 
 N sentences, K frequency buckets.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +15,8 @@ from regard.evaluation.metrics import RESAMPLES, bucket_dict
 
 FREQUENCIES = (1, 2, 3, 4, 5, 10, 100, 1000)  # lower limits of the frequency buckets; one more holds unseen words
 SEED = 12345  # of the bootstrap, sacreBLEU's default
-MAX_ORDER = 4  # words in an n-gram
-MAX_NGRAMS = 12
 
 Words = Sequence[str]
-Ngrams = Counter[tuple[str, ...]]
 
 
 class FrequencyBucket(NamedTuple):
@@ -74,41 +70,3 @@ def by_frequency(
 def _f1(counts: Any) -> Any:
     correct, translated, expected = counts
     return 2 * correct / np.maximum(translated + expected, 1)
-
-
-@dataclass(frozen=True)
-class NgramDifference:
-    """An n-gram, and how often each of two systems has it right."""
-
-    words: str
-    here: int
-    there: int
-    share: float
-    """The share of correct occurrences that are in the first system, with add-one smoothing."""
-
-
-def matching_ngrams(hypotheses: Sequence[Words], *references: Sequence[Words]) -> Ngrams:
-    """Count correct n-grams, each at most as often as it occurs in a reference of the same line (clipped counts)."""
-    matches: Ngrams = Counter()
-    for hypothesis, *expected in zip(hypotheses, *references, strict=True):
-        allowed: Ngrams = Counter()
-        for words in expected:
-            allowed |= _ngrams(words)
-        matches.update(_ngrams(hypothesis) & allowed)
-    return matches
-
-
-def _ngrams(words: Words) -> Ngrams:
-    return Counter(
-        tuple(words[start : start + size]) for size in range(1, MAX_ORDER + 1) for start in range(len(words) - size + 1)
-    )
-
-
-def ngram_differences(here: Ngrams, there: Ngrams) -> list[NgramDifference]:
-    """The n-grams that one system has right more often than another, largest share first, after compare-mt."""
-    differences = [
-        NgramDifference(" ".join(words), number, there[words], (number + 1.0) / (number + there[words] + 2.0))
-        for words, number in here.items()
-        if number > there[words]
-    ]
-    return sorted(differences, key=lambda ngram: (-ngram.share, -ngram.here, ngram.words))[:MAX_NGRAMS]

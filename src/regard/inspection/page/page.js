@@ -67,7 +67,7 @@ if (find) {
   const show = () => {
     const { kind, sort, search } = find.elements, wanted = search.value.trim().toLowerCase();
     const [, sign, key] = sort.value.match(/^(-?)(.*)$/), value = row => (sign ? -1 : 1) * row.dataset[key];
-    const order = key ? [...rows].sort((one, other) => value(one) - value(other)) : rows;
+    const order = [...rows].sort((one, other) => value(one) - value(other));
     const fitting = order.filter(row => (!kind || ["all", row.dataset.kind].includes(kind.value)) && texts.get(row).includes(wanted));
     const shown = new Set(fitting.slice(0, limit));
     for (const row of rows) row.hidden = !shown.has(row);
