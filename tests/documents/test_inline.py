@@ -214,8 +214,8 @@ def test_a_pair_that_crosses_another_opens_before_it_closes() -> None:
 
 
 def test_a_tag_in_the_text_never_breaks_an_element_around_it() -> None:
-    pieces: list[Piece] = [Tag("&lt;b>", "open", "b"), "one ", Tag("<g>", "open", "g", element=True), "two"]
-    pieces += [Tag("&lt;/b>", "close", "b"), " three", Tag("</g>", "close", "g", element=True)]
+    pieces: list[Piece] = [Tag("&lt;b>", "open", "b"), "one ", Tag("<g>", "open", "<g"), "two"]
+    pieces += [Tag("&lt;/b>", "close", "b"), " three", Tag("</g>", "close", "<g")]
     text = join_pieces(insert_tags(extract_tags(pieces), "A B C", [(0, 2), (1, 1), (2, 0)]))
     assert text.index("<g>") < text.index("B") < text.index("</g>")
 

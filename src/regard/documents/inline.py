@@ -9,7 +9,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise, zip_longest
+from itertools import accumulate, groupby, pairwise
 from typing import Literal, NamedTuple
 
 from regard.text.alignments import Link
@@ -22,8 +22,6 @@ class Tag(NamedTuple):
     side: Literal["open", "close", "alone"] = "alone"
     name: str = ""
     """Opening and closing tags of the same name belong together."""
-    element: bool = False
-    """Whether it is an element of the XML document, which must stay well-formed."""
 
 
 Piece = str | Tag
@@ -61,7 +59,7 @@ LEADING = re.compile(rf"\s?[{re.escape(JOINERS + SENTENCE_PUNCTUATION)}]+(?=\s)"
 CLOSING_PUNCTUATION = set(",.;:!?…)]}»”’、。，！？")  # stands at the word before it
 LONE_PUNCTUATION = re.compile(r"[^\w\s]+(?:\s|$)")  # French writes "Bonjour !"
 MAX_DISTANCE = 8  # words; the alignment of words farther from a tag does not decide where it goes
-MAX_DEPTH = 50  # nested pairs in a text; deeper tags are placed one by one
+MAX_DEPTH = 50  # nested pairs; with more, the tags of a text keep their order
 
 
 def split_tags(text: str, model_tags: Collection[str] = (), *, format_string: bool = False) -> list[Piece]:
@@ -97,24 +95,25 @@ def join_pieces(pieces: Iterable[Piece]) -> str:
 
 # Extracting tags
 
+MARKS = {"alone": "\ud800", "open": "\ud801", "close": "\ud802"}  # lone surrogates, which no valid text has
+ALONE, PAIRED = MARKS["alone"], MARKS["open"] + MARKS["close"]
+UNIT = rf"[{PAIRED}]|{ALONE}(?:[{re.escape(JOINERS + SENTENCE_PUNCTUATION)}]*{ALONE})*"  # {a}/{b} is one placeholder
+UNITS = re.compile(UNIT)
+RUN = re.compile(rf"(?:[{re.escape(JOINERS)}]*(?=[{PAIRED}]*{ALONE}))?(?:{UNIT})+")
+
 
 @dataclass(eq=False)
 class PlacedTag:
-    """A tag, its position, and whether there were spaces beside it."""
+    """A tag, or placeholders that are joined, with the punctuation that goes with them."""
 
     tag: Tag
     pieces: list[Piece]
-    """The tag, with the punctuation and the placeholders that are joined to it."""
-    word: Literal["", "before", "after"] = ""
-    """Which word a placeholder is joined to, as in big-{x}."""
     space_before: bool = False
     space_after: bool = False
     at: int = 0
     """Characters of the text without tags before it."""
     separates: bool = False
     """Whether the words before and after it have no other separator, as with <br/>."""
-    opening: PlacedTag | None = None
-    """For a closing tag whose pair crosses another pair: its opening tag, which must come before it."""
 
 
 class Extracted(NamedTuple):
@@ -138,7 +137,7 @@ def extract_tags(pieces: Sequence[Piece]) -> Extracted:
     text, tags = "", list[PlacedTag]()
     waiting: list[PlacedTag] = []  # tags since the last words
     space = False  # since the last words
-    for words, run in _attach_punctuation(pieces):
+    for words, run in _find_runs(pieces):
         if words.strip():
             separator = _separator(text, words, waiting, space or words[0].isspace())
             for placed in waiting:
@@ -154,67 +153,45 @@ def extract_tags(pieces: Sequence[Piece]) -> Extracted:
     return Extracted(text, tags + waiting, leading, trailing)
 
 
-def _attach_punctuation(pieces: Sequence[Piece]) -> Iterator[tuple[str, list[PlacedTag]]]:
-    """Words, each with the tags after it. Punctuation that belongs to a placeholder moves from the words to its tag."""
-    words, runs = _join_placeholders(pieces)
-    after_word = False
-    for i, tags in enumerate(runs):
-        before, after = words[i], words[i + 1]
-        head, tail = before, after  # without the punctuation that moves
-        if before.strip():
-            after_word = before.rstrip()[-1] not in {*JOINERS, *SENTENCE_PUNCTUATION, *CLOSERS}
-        if any(_is_alone(placed.tag) for placed in tags):
-            head, tail = before.rstrip(JOINERS), after.lstrip(JOINERS)
-            if head and CLOSERS.get(head[-1], "none") == tail[:1]:
-                head, tail = head[:-1], tail[1:]  # (%s) and "%s"
-            leading = INNER.match(tail) or (None if after_word else LEADING.match(tail))
-            tail = tail[leading.end() :] if leading else tail
-        first, last = tags[0], tags[-1]
-        first.pieces = [before[len(head) :], *first.pieces]
-        last.pieces.append(after[: len(after) - len(tail)])
-        first.space_before, last.space_after = head[-1:].isspace(), tail[:1].isspace()
-        if tail and _is_alone(last.tag):
-            last.space_after = not tail[0].isalnum()  # without its comma it needs a space
-            if first is last and head[-1:].isalnum() != tail[0].isalnum():
-                first.word = "before" if head[-1:].isalnum() else "after"
-        words[i], words[i + 1] = head, tail
-    return zip(words, [*runs, []], strict=True)
+def _find_runs(pieces: Sequence[Piece]) -> Iterator[tuple[str, list[PlacedTag]]]:
+    """Words, each with the tags after it and the punctuation that belongs to these tags."""
+    tags = iter([piece for piece in pieces if isinstance(piece, Tag)])
+    marked = "".join(piece if isinstance(piece, str) else MARKS[piece.side] for piece in pieces)
+    marked, end, after_word = f" {marked} ", 0, False
+    for run in RUN.finditer(marked):
+        start, stop = run.span()
+        if marked[end:start].strip():
+            after_word = marked[end:start].rstrip()[-1] not in {*JOINERS, *SENTENCE_PUNCTUATION, *CLOSERS}
+        if ALONE in run[0]:
+            stop += len(marked[stop:]) - len(marked[stop:].lstrip(JOINERS))
+            if CLOSERS.get(marked[start - 1]) == marked[stop]:  # (%s) and "%s"
+                start, stop = start - 1, stop + 1
+            if leading := INNER.match(marked, stop) or (None if after_word else LEADING.match(marked, stop)):
+                stop = leading.end()
+        units = [*UNITS.finditer(marked, start, stop)]
+        placed = []
+        for unit in units:
+            tag = next(tags)
+            placed.append(PlacedTag(tag, [tag, *(next(tags) if letter == ALONE else letter for letter in unit[0][1:])]))
+        first, last = placed[0], placed[-1]
+        first.pieces.insert(0, marked[start : units[0].start()])
+        last.pieces.append(marked[units[-1].end() : stop])
+        first.space_before, last.space_after = marked[end:start][-1:].isspace(), marked[stop].isspace()
+        if last.tag.side == "alone" and marked[stop] not in MARKS.values():
+            last.space_after = not marked[stop].isalnum()  # without its comma it needs a space
+        yield marked[end:start], placed
+        end = stop
+    yield marked[end:], []
 
 
-def _join_placeholders(pieces: Sequence[Piece]) -> tuple[list[str], list[list[PlacedTag]]]:
-    """Split pieces into words and the runs of tags between them; {a}/{b} and %d.%d become one placeholder."""
-    words, runs = [" "], list[list[PlacedTag]]()
-    for piece, following in zip_longest(pieces, pieces[1:]):
-        last = runs[-1][-1] if runs and not words[-1] else None  # the tag directly before
-        if isinstance(piece, str):
-            between = last and _is_alone(last.tag) and _is_alone(following)
-            if last and between and not piece.strip(JOINERS + SENTENCE_PUNCTUATION):
-                last.pieces.append(piece)
-            else:
-                words[-1] += piece
-        elif last is None:
-            runs.append([PlacedTag(piece, [piece])])
-            words.append("")
-        elif _is_alone(last.tag) and _is_alone(piece):
-            last.pieces.append(piece)
-        else:
-            runs[-1].append(PlacedTag(piece, [piece]))
-    words[-1] += " "
-    return words, runs
-
-
-def _is_alone(piece: Piece | None) -> bool:
-    return isinstance(piece, Tag) and piece.side == "alone"
-
-
-def _separator(text: str, piece: str, tags: Sequence[PlacedTag], space: bool) -> str:
+def _separator(text: str, words: str, tags: Sequence[PlacedTag], space: bool) -> str:
     """The separator between the words before and after some tags, once the tags are removed."""
     if not text:
         return ""
     if space:
-        return "" if tags and piece[0] in CLOSING_PUNCTUATION else " "  # "Hello {name}!" becomes "Hello!"
+        return "" if tags and words[0] in CLOSING_PUNCTUATION else " "  # "Hello {name}!" becomes "Hello!"
     sides = {placed.tag.side for placed in tags}
-    if ("alone" in sides or sides == {"open", "close"}) and text[-1].isalnum() and piece[0].isalnum():
+    if ("alone" in sides or sides == {"open", "close"}) and text[-1].isalnum() and words[0].isalnum():
         for placed in tags:
             placed.separates = True
         return " "
@@ -261,17 +238,19 @@ class Node:
 def insert_tags(extracted: Extracted, target: str, alignment: Sequence[Link] | None) -> list[Piece]:
     """The target with every tag once: pairs around the words aligned to theirs, single tags beside them.
 
-    Without an alignment, positions are kept in proportion to the length.
+    Without an alignment, or if pairs cross each other, positions are kept in proportion to the length.
     """
-    if not extracted.tags:
-        return [piece for piece in (extracted.leading, target, extracted.trailing) if piece]
     nodes = _build_tree(extracted.tags)
-    placement = _Placement(extracted.text, target, alignment or [])
-    if placement.target:
+    placement = _Placement(extracted.text, target, alignment or [] if nodes is not None else [])
+    if nodes is None:
+        gaps = (placement.find_gap(placed, 0, len(target)) for placed in extracted.tags)
+        tags = list(zip(accumulate(gaps, max), extracted.tags, strict=True))
+    else:
         placement.place(nodes, 0, len(target))
+        tags = list(_flatten(nodes))
     pieces: list[Piece] = [extracted.leading]
     end = 0
-    for position, group in groupby(_in_order(_flatten(nodes)), key=lambda placed: placed[0]):
+    for position, group in groupby(tags, key=lambda placed: placed[0]):
         before = target[end:position]
         words = before.rstrip()
         pieces.append(words)
@@ -281,55 +260,32 @@ def insert_tags(extracted: Extracted, target: str, alignment: Sequence[Link] | N
     return [piece for piece in (*pieces, target[end:], extracted.trailing) if piece]
 
 
-def _build_tree(tags: Sequence[PlacedTag]) -> list[Node]:
-    """Nested pairs and single tags as a tree; the tags of a pair that crosses another become single tags."""
+def _build_tree(tags: Sequence[PlacedTag]) -> list[Node] | None:
+    """Nested pairs and single tags as a tree; None if pairs cross or are nested too deeply."""
     root: list[Node] = []
     stack: list[Node] = []
-    crossed: list[PlacedTag] = []
-
-    def unnest() -> None:
-        """Make the innermost open tag a single one."""
+    for placed in tags:
+        siblings = stack[-1].inside if stack else root
+        if placed.tag.side == "close" and any(node.opening.tag.name == placed.tag.name for node in stack):
+            node = stack.pop()
+            if node.opening.tag.name != placed.tag.name:
+                return None
+            node.closing = placed
+            continue
+        siblings.append(Node(placed))
+        if placed.tag.side == "open":
+            stack.append(siblings[-1])
+        if len(stack) > MAX_DEPTH:
+            return None
+    while stack:  # tags that are never closed
         node = stack.pop()
         (stack[-1].inside if stack else root).extend(node.inside)
         node.inside = []
-        crossed.append(node.opening)
-
-    for placed in tags:
-        siblings = stack[-1].inside if stack else root
-        if placed.tag.side == "open" and (placed.tag.element or len(stack) < MAX_DEPTH):
-            stack.append(Node(placed))
-            siblings.append(stack[-1])
-        elif placed.tag.side == "close" and _is_open(stack, placed):
-            while not _belong(stack[-1].opening, placed):
-                unnest()
-            stack.pop().closing = placed
-        else:
-            if placed.tag.side == "close":
-                placed.opening = next((opening for opening in reversed(crossed) if _belong(opening, placed)), None)
-            if placed.opening is not None:
-                crossed.remove(placed.opening)
-            siblings.append(Node(placed))
-    while stack:
-        unnest()
     return root
 
 
-def _belong(opening: PlacedTag, closing: PlacedTag) -> bool:
-    return opening.tag.name == closing.tag.name and opening.tag.element == closing.tag.element
-
-
-def _is_open(stack: Sequence[Node], closing: PlacedTag) -> bool:
-    """Whether the opening tag of a closing one is open, with no element of the document opened between them."""
-    for node in reversed(stack):
-        if _belong(node.opening, closing):
-            return True
-        if node.opening.tag.element and not closing.tag.element:
-            return False
-    return False
-
-
 class _Placement:
-    """Finds the positions of tags in a target that has words."""
+    """Finds the positions of tags in a target."""
 
     def __init__(self, text: str, target: str, alignment: Sequence[Link]) -> None:
         self.source = _find_words(text, max((i for i, _ in alignment), default=-1) + 1)
@@ -348,11 +304,9 @@ class _Placement:
                 left.end = right.start
             elif left.end > right.start:
                 right.start, right.end = left.end, max(left.end, right.end)
-        placed = set(pairs)
         for node in nodes:
-            if node not in placed:
+            if node not in pairs:
                 node.start = node.end = _outside(self.find_gap(node.opening, low, high), pairs)
-        for node in nodes:
             if node.closing is not None:
                 self.place(node.inside, node.start, node.end)
         nodes.sort(key=lambda node: (node.start, node.end))
@@ -368,11 +322,11 @@ class _Placement:
             return False
         before, after = self.source[first], self.source[last]
         words = [j for aligned in self.aligned[first : last + 1] for j in aligned]
+        # Punctuation that stood outside stays outside.
         if last - first + 1 == len(self.source):
             node.start = 0 if opening <= before.start else self.letters_start(0)
             node.end = self.gaps[-1] if closing >= after.end else self.letters_end(len(self.target) - 1)
         elif words:
-            # Punctuation that stood outside stays outside.
             bare_start = before.first <= opening or before.first == before.start
             bare_end = after.last == after.end or closing <= after.last
             node.start = self.letters_start(min(words)) if bare_start else self.gaps[min(words)]
@@ -393,30 +347,31 @@ class _Placement:
         return self.gaps[word + 1] if self.target[word].last == self.target[word].end else self.target[word].last
 
     def find_gap(self, placed: PlacedTag, low: int, high: int) -> int:
-        """The gap between target words that the fewest alignment links cross; near words count more."""
+        """The gap between target words that the fewest alignment links cross; near words count more.
+
+        A tag that is joined to the word before or after it stays with that word.
+        """
         middle = bisect_right(self.source, placed.at, key=lambda word: word.last)
-        links = []  # before the tag?, target word, weight
-        for i in range(max(middle - MAX_DISTANCE, 0), min(middle + MAX_DISTANCE, len(self.source))):
-            before = i < middle
-            spaced = placed.space_before if before else placed.space_after
-            weight = (1.0 if spaced else 2.0) / 2 ** (middle - 1 - i if before else i - middle)
-            links += [(before, j, weight) for j in self.aligned[i]]
-        first, last = bisect_left(self.gaps, low), bisect_right(self.gaps, high) - 1
+        near = range(max(middle - MAX_DISTANCE, 0), min(middle + MAX_DISTANCE, len(self.source)))
+        links = [(i, j) for i in near for j in self.aligned[i]]
+        joined = placed.space_before - placed.space_after  # -1: to the word before it, 1: to the one after it
+        neighbour = [j for i, j in links if joined and i == middle - (joined < 0)]
         proportional = round(len(self.target) * middle / len(self.source)) if self.source else 0
-        candidates = {proportional, *(gap for _, j, _ in links for gap in (j, j + 1))}
-        if placed.word == "before" and middle and self.aligned[middle - 1]:
-            candidates = {max(self.aligned[middle - 1]) + 1}
-        elif placed.word == "after" and middle < len(self.source) and self.aligned[middle]:
-            candidates = {min(self.aligned[middle])}
 
         def cost(gap: int) -> tuple[float, int, int]:
-            crossed = sum(weight for before, j, weight in links if before != (j < gap))
+            crossed = sum(0.5 ** abs(i + 0.5 - middle) for i, j in links if (i < middle) != (j < gap))
             return crossed, abs(gap - proportional), gap
 
-        best = min({min(max(gap, first), max(first, last)) for gap in candidates}, key=cost)
+        if neighbour:
+            best = max(neighbour) + 1 if joined < 0 else min(neighbour)
+        else:
+            best = min({proportional, *(gap for _, j in links for gap in (j, j + 1))}, key=cost)
+        first, last = bisect_left(self.gaps, low), bisect_right(self.gaps, high) - 1
+        best = min(max(best, first), max(first, last))
         position = self.gaps[best]
         if best and middle and self.source[middle - 1].last <= placed.at < self.source[middle - 1].end:
-            position = self.letters_end(best - 1)  # it stood before the punctuation of its word: "Hello {name}!"
+            inside = placed.at - self.source[middle - 1].last  # it stood inside the punctuation of its word
+            position = min(self.letters_end(best - 1) + inside, position)  # "Hello {name}!"
         return min(max(position, low), high)
 
 
@@ -434,20 +389,6 @@ def _flatten(nodes: Sequence[Node]) -> Iterator[tuple[int, PlacedTag]]:
         yield from _flatten(node.inside)
         if node.closing is not None:
             yield node.end, node.closing
-
-
-def _in_order(tags: Iterable[tuple[int, PlacedTag]]) -> Iterator[tuple[int, PlacedTag]]:
-    """Move the closing tags of crossing pairs after their opening tags."""
-    written: set[PlacedTag] = set()
-    late: dict[PlacedTag, PlacedTag] = {}  # closing tags that wait for their opening tags
-    for position, placed in tags:
-        if placed.opening is not None and placed.opening not in written:
-            late[placed.opening] = placed
-            continue
-        written.add(placed)
-        yield position, placed
-        if placed in late:
-            yield position, late[placed]
 
 
 def _spaced(tags: Sequence[PlacedTag], left: str, space: str, right: str) -> list[Piece]:

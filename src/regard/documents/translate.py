@@ -89,24 +89,30 @@ def _fill(parts: Sequence[str | Gap], translate: Translate, outcome: Outcome) ->
 
 
 def translate_pieces(texts: Sequence[Sequence[Piece]], translate: Translate, outcome: Outcome) -> list[list[Piece]]:
-    """Translate texts with tags; texts without words stay as they are, equal ones are translated once."""
+    """Translate texts with tags; texts without words stay as they are."""
     extracted = [extract_tags(pieces) for pieces in texts]
     lines = [one_line(text.text) if text.has_words else "" for text in extracted]
-    tagged = {line for text, line in zip(extracted, lines, strict=True) if text.tags and line}
-    plain = [line for line in dict.fromkeys(lines) if line and line not in tagged]
-    aligned = [line for line in dict.fromkeys(lines) if line in tagged]
-    results = dict(zip(plain, translate(plain), strict=True)) if plain else {}
-    if aligned:  # an alignment costs a second pass over a translation
-        results |= zip(aligned, translate(aligned, align=True), strict=True)
     translations = []
-    for pieces, text, line in zip(texts, extracted, lines, strict=True):
+    results = _translate(lines, [bool(text.tags and text.has_words) for text in extracted], translate)
+    for pieces, text, line, result in zip(texts, extracted, lines, results, strict=True):
         if not line:
             translations.append(list(pieces))
             continue
-        count_terms(line, results[line], outcome)
-        outcome.unaligned += bool(text.tags) and results[line].alignment is None
-        translations.append(insert_tags(text, results[line].text.strip(), results[line].alignment))
+        count_terms(line, result, outcome)
+        outcome.unaligned += bool(text.tags) and result.alignment is None
+        translations.append(insert_tags(text, result.text.strip(), result.alignment))
     return translations
+
+
+def _translate(texts: Sequence[str], tagged: Sequence[bool], translate: Translate, **options: Any) -> list[Result]:
+    """Translate texts; only those with tags are aligned, because that costs a second pass."""
+    to_align = {text for text, has_tags in zip(texts, tagged, strict=True) if has_tags}
+    plain = [text for text in dict.fromkeys(texts) if text not in to_align]
+    results = dict(zip(plain, translate(plain, **options), strict=True)) if plain else {}
+    if to_align:
+        aligned = [text for text in dict.fromkeys(texts) if text in to_align]
+        results |= zip(aligned, translate(aligned, **options | {"align": True}), strict=True)
+    return [results[text] for text in texts]
 
 
 def count_terms(where: int | str, result: Result, outcome: Outcome) -> None:
@@ -134,14 +140,16 @@ def translate_lines(
     for window in read_ahead(texts, lines, READ_AHEAD_CHARACTERS):
         extracted: list[Extracted | None] = []
         for text in window:
-            pieces: list[Piece] = [text] if text_problem(text) else split_tags(text, model_tags)
+            pieces = [] if text_problem(text) else split_tags(text, model_tags)
             tagged = extract_tags(pieces) if always or has_tags(pieces) else None
             extracted.append(tagged if tagged and tagged.tags else None)
         plain = [
             text if tagged is None else tagged.text * tagged.has_words
             for text, tagged in zip(window, extracted, strict=True)
         ]
-        results = translate(plain, **options | {"align": True}) if any(extracted) else translate(plain, **options)
+        results = _translate(
+            plain, [tagged is not None and tagged.has_words for tagged in extracted], translate, **options
+        )
         for text, tagged, result in zip(window, extracted, results, strict=True):
             if tagged is None:
                 yield result

@@ -331,6 +331,6 @@ def _element_pieces(unit: Unit, element: Element) -> Iterator[Piece]:
     elif not name or name in PLACEHOLDERS or protected or element.close == end:
         yield Tag(unit.text(start, end))
     else:
-        yield Tag(unit.text(start, unit.inside(element)), "open", name, element=True)
+        yield Tag(unit.text(start, unit.inside(element)), "open", f"<{name}")
         yield from read_pieces(unit, element)
-        yield Tag(unit.text(element.close, end), "close", name, element=True)
+        yield Tag(unit.text(element.close, end), "close", f"<{name}")
