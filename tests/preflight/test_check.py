@@ -137,7 +137,6 @@ def test_one_pass_over_an_iterator_is_enough(corpus):
 PROBLEMS = {
     "mojibake": (every(100), target_as(misread)),
     "control-characters": (every(100), target_as(lambda text: text[:5] + "\ufffd" + text[6:])),
-    "double-escapes": (every(100), target_as(lambda text: text + " l&amp;apos;eau")),
     "escapes": (every(50), target_as(lambda text: text + " l&apos;eau")),
     "swapped": (every(50), swap),
     "copies": (every(50), lambda pair: pair._replace(target=pair.source)),
@@ -237,9 +236,9 @@ def test_leaks_of_test_are_found(corpus):
     assert found(check_pairs(train + test[:30], valid, test)) == [("leakage", "test")]
 
 
-def test_case_and_spaces_do_not_hide_a_leak(corpus):
+def test_case_spaces_and_punctuation_do_not_hide_a_leak(corpus):
     train, valid, _ = corpus
-    shouted = [pair._replace(source=f"  {pair.source.upper()}", target=pair.target.upper()) for pair in valid[:30]]
+    shouted = [pair._replace(source=f"  “{pair.source.upper()}”", target=pair.target[:-1] + "…") for pair in valid[:30]]
     assert found(check_pairs(train + shouted, valid)) == [("leakage", "valid")]
 
 
@@ -265,13 +264,6 @@ def test_targets_known_from_train_are_found(corpus):
     train, valid, _ = corpus
     other = [pair._replace(source=train[place].source) for place, pair in enumerate(valid[:30])]
     assert found(check_pairs(train + other, valid)) == [("target-leakage", "valid")]
-
-
-def test_near_duplicates_of_train_are_found(corpus):
-    train, valid, _ = corpus
-    long = [pair for pair in valid if len(pair.source.split()) > 8]
-    almost = [pair._replace(source="Oh, " + pair.source, target="Oh, " + pair.target) for pair in long[:40]]
-    assert found(check_pairs(train + almost, valid)) == [("near-leakage", "valid")]
 
 
 @pytest.mark.parametrize("shift", [-3, -1, 1, 2])
@@ -347,7 +339,7 @@ def test_sides_of_one_length_are_not_called_unrelated():
 def test_a_split_with_its_files_swapped_is_unfit(corpus):
     train, valid, test = corpus
     report = check_pairs(train, [swap(pair) for pair in valid], test)
-    assert (report.verdict, found(report)) == ("unfit", [("swapped-split", "valid")])
+    assert (report.verdict, found(report)) == ("unfit", [("swapped", "valid")])
 
 
 RUSSIAN = str.maketrans("abcdefghijklmnopqrstuvwxyzéçùâíó", "абцдефгхийклмнопкрстуввхызещуаио")
@@ -373,36 +365,13 @@ def test_a_second_script_after_the_first_chunk_is_no_finding(corpus, monkeypatch
 def test_a_split_of_two_scripts_with_its_files_swapped_is_unfit(corpus):
     train, valid = (in_russian_letters(pairs) for pairs in corpus[:2])
     report = check_pairs(train, [swap(pair) for pair in valid])
-    assert (report.verdict, found(report)) == ("unfit", [("swapped-split", "valid")])
-
-
-def test_characters_that_are_not_in_train_are_found(corpus):
-    train, valid, test = corpus
-    valid = changed(valid, every(20, 500), target_as(lambda text: text.replace("a", "ǎ").replace("o", "ǒ")))
-    assert found(check_pairs(train, valid, test)) == [("unseen-characters", "valid")]
+    assert (report.verdict, found(report)) == ("unfit", [("swapped", "valid")])
 
 
 def test_a_script_that_is_not_in_train_is_found(corpus):
     train, valid, test = corpus
     valid = changed(valid, every(100, 500), target_as(lambda text: "Маленький дом стоял на краю леса."))
     assert found(check_pairs(train, valid, test)) == [("wrong-script", "valid")]
-
-
-def test_splits_of_other_lengths_are_found(corpus):
-    train, valid, test = corpus
-    pairs = [valid[place : place + 3] for place in range(0, 498, 3)]
-    joined = [
-        Pair(" ".join(pair.source for pair in three), " ".join(pair.target for pair in three), three[0].origin)
-        for three in pairs
-    ]
-    assert found(check_pairs(train, joined, test)) == [("lengths-differ", "valid")]
-
-
-def test_one_target_for_most_sources_is_unfit(corpus):
-    train, *others = corpus
-    constant = [pair._replace(target=train[0].target) if pair.origin.line % 3 else pair for pair in train]
-    report = check_pairs(constant, *others)
-    assert (report.verdict, found(report)) == ("unfit", [("constant-side", "train")])
 
 
 def test_few_pairs_are_reported():

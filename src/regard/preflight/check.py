@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,14 +23,14 @@ from regard.preflight.findings import (
     Finding,
     fill_commands,
 )
-from regard.preflight.held_out import NEAR, HeldOut
+from regard.preflight.held_out import HeldOut
 from regard.preflight.languages import learn_sides, read_trigrams, third_language
-from regard.preflight.measure import Ratios, Side, code_points
+from regard.preflight.measure import Ratios, Side
 from regard.preflight.misalignment import AlignmentModel, extract_features, join_spans
 from regard.preflight.report import Report, percent
 from regard.results import counted
 from regard.text import cleaning
-from regard.text.cleaning import Digests, Scripts, digests, normalized, pair_digests
+from regard.text.cleaning import Chunk, Scripts
 from regard.text.files import SUFFIXES, Origin, Pair, UnreadableLine, language_of
 from regard.text.scripts import CONTROL, damage, damaged_part, decomposed, script
 
@@ -40,10 +40,7 @@ MAX_HELD_OUT = 200_000  # pairs of valid and of test that are read
 MAX_EXAMPLES = 5  # of a finding
 MAX_LINES = 10_000  # of a finding that are named
 MAX_CHARACTERS = 160  # of an example
-MIN_LEAK_CHARACTERS = 24  # of both sides: "Thank you." is in every text and leaks nothing
-SWAPPED_SPLIT = 0.5  # share of swapped pairs from which the files of a split are swapped, not its lines
 WHOLE_SHIFT = 0.8  # share of lines with one shift from which a whole file is shifted
-MEDIAN_FACTOR = 2.0  # between the median lengths of train and valid or test
 
 RULES = cleaning.Cleaning.from_config(TextConfig())
 KIND_OF_RULE = {
@@ -53,7 +50,6 @@ KIND_OF_RULE = {
     "script": "wrong-script",
     "duplicate": "duplicates",
 }  # control characters are found among other damage
-LEAKAGE_KINDS = {"pair": "leakage", "source": "source-leakage", "target": "target-leakage", "near": "near-leakage"}
 
 Files = str | Path | tuple[str | Path, str | Path | None]
 """Two parallel files, or one file that holds both sides."""
@@ -125,54 +121,43 @@ def check_pairs(
     }
     model = AlignmentModel()  # learned from train, used for valid and test too
     splits = {name: Split(name, model) for name in ("train", *held_out)}
-    leakage = Leakage(held_out)
-    usual_scripts: Scripts = ((), ())
-    for chunk in chunks(train):
-        if not splits["train"].pairs:
-            usual_scripts = cleaning.usual_scripts(chunk.columns)
-        splits["train"].add(chunk, usual_scripts)
-        leakage.add(chunk)
-    first_scripts, usual_scripts = usual_scripts, splits["train"].usual_scripts
-    if any(set(usual) - set(first) for first, usual in zip(first_scripts, usual_scripts, strict=True) if first):
-        splits["train"].tallies.pop("wrong-script", None)  # that of the first chunk is not the only usual script
+    train_split, index = splits["train"], HeldOut(held_out)
+    usual_scripts: Scripts = ()
+    for chunk_of_pairs, columns in chunks(train):
+        usual_scripts = usual_scripts or cleaning.usual_scripts(columns)
+        train_split.add(chunk_of_pairs, Chunk.of(columns, usual_scripts))
+        index.look_up(chunk_of_pairs)
+    first_scripts, usual_scripts = usual_scripts, train_split.usual_scripts
+    if any(set(usual) - set(first) for first, usual in zip(first_scripts, usual_scripts, strict=False) if first):
+        train_split.tallies.pop("wrong-script", None)  # that of the first chunk is not the only usual script
     for name, pairs in held_out.items():
-        for chunk in chunks(pairs):
-            splits[name].add(chunk, usual_scripts)
-    leakage.report(splits)
+        for chunk_of_pairs, columns in chunks(pairs):
+            splits[name].add(chunk_of_pairs, Chunk.of(columns, usual_scripts))
+    for name, kind, pair, other in index.leaks():
+        texts = "" if kind == "leakage" else f": {shorten(other.source)} | {shorten(other.target)}"
+        splits[name].tally(kind, pair, note=f"in train at {other.origin}{texts}")
     for name, split in splits.items():
         for origin, error in (unreadable or {}).get(name, ()):
             split.pairs += 1
             split.tally("unreadable", Pair("", "", origin), note=str(error).removeprefix(f"{origin}: "))
-    for split in splits.values():
-        split.find_constant_sides()
+    if train_split.pairs < FEW_PAIRS:
+        train_split.tallies["too-few"] = Tally(train_split.pairs)
     find_wrong_languages(splits)
-    for name in held_out:
-        compare(splits["train"], splits[name])
     files = dict.fromkeys(splits, ("SOURCE", "TARGET")) if files is None else files
     findings = [finding for split in splits.values() for finding in split.findings(names, files)]
-    explained = {(kind, finding.split) for finding in findings for kind in EXPLAINS.get(finding.kind, ())}
+    unfit = [finding for finding in findings if finding.severity == "unfit"]
+    explained = {(kind, finding.split) for finding in unfit for kind in EXPLAINS.get(finding.kind, ())}
     findings = [finding for finding in findings if (finding.kind, finding.split) not in explained]
     findings.sort(key=lambda finding: (finding.severity != "unfit", -finding.share))
     statistics = {name: split.statistics() for name, split in splits.items()}
     return Report(findings[0].severity if findings else "fit", findings, statistics, names, skipped or Counter())
 
 
-class Chunk(NamedTuple):
-    """Pairs processed together, with their normalized texts and digests."""
-
-    pairs: list[Pair]
-    columns: tuple[list[str], list[str]]
-    normalized: tuple[list[str], list[str]]
-    digests: tuple[Digests, Digests]
-
-
-def chunks(pairs: Iterable[Pair]) -> Iterator[Chunk]:
-    """The pairs in chunks."""
+def chunks(pairs: Iterable[Pair]) -> Iterator[tuple[list[Pair], cleaning.Columns]]:
+    """The pairs in chunks, and their texts."""
     stream = iter(pairs)
     while chunk := list(islice(stream, CHUNK_SIZE)):
-        columns = [pair.source for pair in chunk], [pair.target for pair in chunk]
-        sources, targets = ([normalized(text) for text in column] for column in columns)
-        yield Chunk(chunk, columns, (sources, targets), (digests(sources), digests(targets)))
+        yield chunk, ([pair.source for pair in chunk], [pair.target for pair in chunk])
 
 
 @dataclass
@@ -212,56 +197,50 @@ class Split:
         """The scripts that are common in the pairs so far."""
         return tuple(cleaning.frequent_scripts(side.scripts) for side in (self.source, self.target))
 
-    def add(self, chunk: Chunk, usual_scripts: Scripts) -> None:
+    def add(self, pairs: Sequence[Pair], chunk: Chunk) -> None:
         """Count a chunk of pairs."""
         first_chunk = not self.pairs
-        self.pairs += len(chunk.pairs)
+        self.pairs += len(pairs)
         sides = list(zip((self.source, self.target), chunk.columns, chunk.normalized, strict=True))
         bins = self.ratios.add(*(side.add(column, lines) for side, column, lines in sides))
         low, _, high = self.ratios.usual()
         for index in np.flatnonzero((bins >= 0) & ((bins < low) | (bins > high))).tolist():
-            pair = chunk.pairs[index]
-            note = f"{len(pair.source):,} and {len(pair.target):,} characters"
-            self.tally("length-ratio", pair, note=note)
-        self._apply_rules(chunk, usual_scripts)
+            pair = pairs[index]
+            self.tally("length-ratio", pair, note=f"{len(pair.source):,} and {len(pair.target):,} characters")
+        self._apply_rules(pairs, chunk)
         features = [extract_features(lines, unspaced=side.unspaced) for side, _, lines in sides]
         for span in join_spans(self.model.find(*features, continued=not first_chunk)):
-            pairs = chunk.pairs[span.first : span.last + 1]
+            lines = pairs[span.first : span.last + 1]
             fits = shift_phrase(span.shift) if span.shift else "no nearby line"
-            note = f"from here to line {pairs[-1].origin.line:,} the target fits {fits}"
-            self.tally("unrelated" if span.unrelated else "misaligned", *pairs, note=note)
-            self.shifts[span.shift] += len(pairs)
+            note = f"from here to line {lines[-1].origin.line:,} the target fits {fits}"
+            self.tally("unrelated" if span.unrelated else "misaligned", *lines, note=note)
+            self.shifts[span.shift] += len(lines)
 
-    def _apply_rules(self, chunk: Chunk, usual_scripts: Scripts) -> None:
+    def _apply_rules(self, pairs: Sequence[Pair], chunk: Chunk) -> None:
         """Apply the cleaning rules of `regard train`, look for damaged text, and sample the sound pairs."""
-        reasons = cleaning.judge_texts(cleaning.Chunk(chunk.columns, chunk.digests, usual_scripts), RULES)
-        reasons = cleaning.find_duplicates(reasons, chunk.digests, RULES, self.seen)
+        reasons = cleaning.find_duplicates(cleaning.judge_texts(chunk, RULES), chunk.digests, RULES, self.seen)
         names = ("", *cleaning.RULES)
         sound = []
-        for pair, number in zip(chunk.pairs, reasons.tolist(), strict=True):
+        for pair, number in zip(pairs, reasons.tolist(), strict=True):
             rule = names[number]
             kind, note = KIND_OF_RULE.get(rule, ""), ""
-            if rule == "empty":
-                note = " and ".join(name for name in ("source", "target") if not getattr(pair, name).strip())
-            elif rule == "long":
+            if rule == "long":
                 note = f"{len(pair.source.split()):,} and {len(pair.target.split()):,} words"
             elif rule == "script":
                 scripts = script(pair.source), script(pair.target)
-                if scripts == cleaning.main_scripts(usual_scripts)[::-1]:
-                    kind = "swapped"
-                else:
-                    usual = {"", *chain(*usual_scripts)}
-                    note = " and ".join(dict.fromkeys(name for name in scripts if name not in usual))
+                swapped = scripts == cleaning.main_scripts(chunk.scripts)[::-1]
+                kind, note = ("swapped", "") if swapped else (kind, " and ".join(scripts))
             if kind:
                 self.tally(kind, pair, note=note)
             if rule == "empty":
                 continue
-            if damaged := damage(pair.source) or damage(pair.target):
-                part = damaged_part(pair.source) if damage(pair.source) == damaged else damaged_part(pair.target)
-                self.tally(damaged, pair, note=f"… {part} …")
-            if sides := [name for name in ("source", "target") if decomposed(getattr(pair, name))]:
-                self.tally("normalisation", pair, note=" and ".join(sides))
-            if rule in ("", "duplicate") and damaged in ("", "escapes"):
+            problem = ""
+            for text in pair[:2]:
+                if not problem and (problem := damage(text)):
+                    self.tally(problem, pair, note=f"… {damaged_part(text)} …")
+            if any(map(decomposed, pair[:2])):
+                self.tally("normalisation", pair)
+            if rule in ("", "duplicate") and problem in ("", "escapes"):
                 sound.append(pair)
         self._add_to_sample(sound)
 
@@ -277,24 +256,8 @@ class Split:
                 self.sample[slot] = pair
         self.sampled_from += len(pairs)
 
-    def find_constant_sides(self) -> None:
-        """Tally the most frequent line of the sample."""
-        for side in ("source", "target"):
-            texts = [normalized(getattr(pair, side)) for pair in self.sample]
-            for text, count in Counter(texts).most_common(1):
-                share = count / len(texts)
-                if share * self.pairs > self.tallies["constant-side"].count:
-                    same = [pair for pair, other in zip(self.sample, texts, strict=True) if other == text]
-                    note = f"the {side} is the same in {share:.0%} of pairs"
-                    examples = [(pair, note) for pair in same[:MAX_EXAMPLES]]
-                    self.tallies["constant-side"] = Tally(share * self.pairs, examples)
-
     def findings(self, names: tuple[str, str], files: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
         """The kinds of problems that are more frequent than in ordinary text."""
-        if self.name == "train" and self.pairs < FEW_PAIRS:
-            self.tallies["too-few"] = Tally(self.pairs)
-        if self.name != "train" and self.tallies.get("swapped", Tally()).count > SWAPPED_SPLIT * self.pairs:
-            self.tallies["swapped-split"] = self.tallies.pop("swapped")
         for name, tally in self.tallies.items():
             kind, count, share = KINDS[name], round(tally.count), tally.count / max(self.pairs, 1)
             severity = kind.severity(count, share)
@@ -309,7 +272,7 @@ class Split:
             if name == "misaligned" and shift and shifted >= WHOLE_SHIFT * self.pairs:
                 title += f": nearly all targets fit {shift_phrase(shift)}"
                 fix, commands = shift_fix(shift)
-            text = {"count": f"{count:,}", "share": percent(share), "split": self.name, "near": f"{NEAR:.0%}"}
+            text = {"count": f"{count:,}", "share": percent(share), "split": self.name}
             text |= {"source": names[0], "target": names[1], "named": f"{len(tally.lines):,}"}
             text |= {"lines": counted(count, "line"), "pairs": counted(count, "pair")}
             lines: dict[str, list[int]] = {}
@@ -349,40 +312,6 @@ class Split:
         }
 
 
-class Leakage:
-    """Pairs of valid and test that are also in train."""
-
-    def __init__(self, held_out: dict[str, list[Pair]]) -> None:
-        self.held_out = [(name, pair) for name, pairs in held_out.items() for pair in pairs]
-        self.index = HeldOut(
-            [normalized(pair.source) for _, pair in self.held_out],
-            [normalized(pair.target) for _, pair in self.held_out],
-        )
-        self.matches: dict[str, dict[int, Pair]] = {kind: {} for kind in LEAKAGE_KINDS}
-
-    def add(self, chunk: Chunk) -> None:
-        """Look up a chunk of train."""
-        if not self.held_out:
-            return
-        for kind, values in zip(LEAKAGE_KINDS, (pair_digests(*chunk.digests), *chunk.digests), strict=False):
-            for index, held_out in self.index.exact(kind, values):
-                for i in held_out:
-                    self.matches[kind].setdefault(i, chunk.pairs[index])
-        for index, i in self.index.near(*chunk.normalized):
-            self.matches["near"].setdefault(i, chunk.pairs[index])
-
-    def report(self, splits: dict[str, Split]) -> None:
-        """Tally each pair of valid and test once, under the closest match it has in train."""
-        reported: set[int] = set()
-        for match, kind in LEAKAGE_KINDS.items():
-            for i, other in sorted(self.matches[match].items()):
-                split, pair = self.held_out[i]
-                if i not in reported and len(pair.source) + len(pair.target) >= MIN_LEAK_CHARACTERS:
-                    reported.add(i)
-                    texts = "" if match == "pair" else f": {shorten(other.source)} | {shorten(other.target)}"
-                    splits[split].tally(kind, pair, note=f"in train at {other.origin}{texts}")
-
-
 def find_wrong_languages(splits: dict[str, Split]) -> None:
     """Tally the sampled pairs that are swapped, or have a side in the wrong language."""
     train = splits["train"]
@@ -404,25 +333,6 @@ def find_wrong_languages(splits: dict[str, Split]) -> None:
         for i in np.flatnonzero((wrong_source | wrong_target) & ~swapped).tolist():
             wrong = [name for name, mask in (("source", wrong_source), ("target", wrong_target)) if mask[i]]
             split.tally("wrong-language", split.sample[i], note=" and ".join(wrong), weight=weight)
-
-
-def compare(train: Split, held_out: Split) -> None:
-    """Tally how valid or test differs from train: unseen characters, other lengths."""
-    for pair in held_out.sample:
-        unseen = [
-            character
-            for text, side in ((pair.source, train.source), (pair.target, train.target))
-            if not side.alphabet[code_points(text)].all()
-            for character in sorted(set(text))
-            if not side.alphabet[ord(character)] and character.strip()
-        ]
-        if unseen:
-            held_out.tally("unseen-characters", pair, note="not in train: " + " ".join(unseen[:8]))
-    for name in ("source", "target"):
-        usual, here = (getattr(split, name).quantile(0.5) for split in (train, held_out))
-        if held_out.pairs and train.pairs and max(usual, here) > MEDIAN_FACTOR * max(min(usual, here), 1):
-            note = f"{name}: median length {here} here, {usual} in train"
-            held_out.tallies["lengths-differ"] = Tally(held_out.pairs, [(pair, note) for pair in held_out.sample[:2]])
 
 
 def shift_phrase(shift: int) -> str:

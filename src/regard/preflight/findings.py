@@ -91,7 +91,8 @@ INCOMPLETE = (
 KINDS = {
     "leakage": Kind(
         "{count} pairs of {split} are also in train",
-        "{share} of {split} can be memorised in training, so scores on it are too high.",
+        "{share} of {split} can be memorised in training, so scores on it are too high. Case, spaces and punctuation "
+        "are ignored.",
         HOLD_OUT,
         commands=(TO_DROP,),
         care=0.005,  # Multi30k: 0.1 % by chance
@@ -112,14 +113,6 @@ KINDS = {
         commands=(TO_DROP,),
         care=0.02,
         unfit=0.5,
-    ),
-    "near-leakage": Kind(
-        "{count} pairs of {split} are near-duplicates of pairs in train",
-        "{share} of {split} differs from a train pair by a word or a comma (both sides share {near} of their character "
-        "4-grams), so scores on it are too high.",
-        HOLD_OUT,
-        commands=(TO_DROP,),
-        care=0.04,  # Tatoeba's everyday sentences: 2 %
     ),
     "duplicates": Kind(
         "{count} pairs of {split} are duplicates",
@@ -143,25 +136,12 @@ KINDS = {
         AUTOMATIC + "To keep their content, split the text into sentences before aligning it.",
         care=0.005,
     ),
-    "lengths-differ": Kind(
-        "{split} has sentences of another length than train",
-        "The median length differs by more than a factor of two, so {split} measures what train does not teach.",
-        "Take {split} from the same text as train: without `--valid`, `regard train` holds out a part of it.",
-        care=0.5,
-    ),
     "empty": Kind(
         "{count} pairs of {split} have an empty side",
         "{share} of the pairs are empty on one side or both; where one side is empty, lines may have shifted.",
         AUTOMATIC + "Look at the lines around them first: a file whose lines have shifted must be aligned again.",
         care=0.001,
         unfit=0.3,
-    ),
-    "unseen-characters": Kind(
-        "{count} pairs of {split} have characters that train does not have",
-        "{share} of {split} has characters the model cannot have learned.",
-        "Write both splits the same way (quotes, case, accents, normalisation), or add text with these characters to "
-        "train.",
-        care=0.02,  # rare names bring rare letters
     ),
     "wrong-script": Kind(
         "{count} pairs of {split} are written in another script than train",
@@ -205,36 +185,21 @@ KINDS = {
         care=0.001,
         unfit=0.1,
     ),
-    "double-escapes": Kind(
-        "{count} pairs of {split} were escaped twice",
-        "In {share} of the pairs characters are written as `&amp;#39;`, `\\u00e9` or `%C3%A9`; the model learns this.",
-        "Undo the escapes:",
-        commands=(TO_REPAIR,),
-        care=0.001,
-        unfit=0.3,
-    ),
     "escapes": Kind(
-        "{count} pairs of {split} have escaped characters such as &apos;",
+        "{count} pairs of {split} have escaped characters such as &apos; or \\u00e9",
         "{share} of the pairs were escaped by a tokenizer or a web page; what users type is not.",
-        "Take the untokenised text if there is one, else undo the escapes on both sides:",
+        "Take the text before it was escaped if there is one, else undo the escapes on both sides:",
         commands=(TO_REPAIR,),
         care=0.005,
     ),
     "swapped": Kind(
         "{count} pairs of {split} have source and target swapped",
         "In {share} of the pairs the {source} side reads like {target} and the other way round.",
-        "Swap the sides of these lines back, or leave them out on both sides.",
+        "If it is nearly all lines, name the files in the other order. Else swap the sides of these lines back, or "
+        "leave them out on both sides.",
         commands=(TO_DROP,),
         care=0.003,
         unfit=0.2,
-    ),
-    "swapped-split": Kind(
-        "{split} has its files in the wrong order",
-        "The first file of {split} is in the language of train's second: scores on it mean nothing.",
-        "Name the files of {split} in the other order:",
-        commands=("--SPLIT TARGET SOURCE",),
-        care=0.0,
-        unfit=0.0,
     ),
     "wrong-language": Kind(
         "{count} pairs of {split} have a side in the wrong language",
@@ -272,14 +237,6 @@ KINDS = {
         unfit=0.05,
         min_count=24,
     ),
-    "constant-side": Kind(
-        "{count} pairs of {split} have the same line on one side",
-        "{share} of the pairs share one line: the model learns to write it for every input.",
-        "Check that the right file was given and that its columns are complete.",
-        care=0.1,
-        unfit=0.5,
-        min_count=10,
-    ),
     "too-few": Kind(
         "only {pairs} to train on",
         "A translator learns words it has seen several times; so few pairs can only be memorised.",
@@ -291,13 +248,10 @@ KINDS = {
 }
 FEW_PAIRS, TOO_FEW_PAIRS = 1000, 50  # of train: "care" and "unfit"
 
-# A problem is reported once: findings that follow from another one of the same split are left out.
+# If the first is unfit, the others follow from it and are left out.
 EXPLAINS = {
     "unrelated": ("length-ratio", "misaligned", "too-long"),
-    "constant-side": ("length-ratio", "misaligned", "duplicates", "wrong-language", "source-leakage", "target-leakage"),
-    "swapped-split": ("wrong-language", "misaligned", "unseen-characters", "lengths-differ", "wrong-script"),
-    "wrong-script": ("unseen-characters",),
-    "empty": ("length-ratio",),
+    "swapped": ("wrong-language", "misaligned", "wrong-script"),
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -33,7 +32,7 @@ class Side:
         self.words = self.characters = self.longest = 0
         self.word_lengths = np.zeros(MAX_LENGTH + 1, np.int64)
         self.character_lengths = np.zeros(MAX_LENGTH + 1, np.int64)
-        self.alphabet = np.zeros(sys.maxunicode + 1, np.bool_)
+        self.alphabet: set[str] = set()
         self.scripts: Counter[str] = Counter()
         self.vocabulary, self.known_words = 0, DigestSet()
 
@@ -46,7 +45,7 @@ class Side:
         self.longest = max(self.longest, int(words.max(initial=0)))
         self.word_lengths += np.bincount(np.minimum(words, MAX_LENGTH), minlength=MAX_LENGTH + 1)
         self.character_lengths += np.bincount(np.minimum(characters, MAX_LENGTH), minlength=MAX_LENGTH + 1)
-        self.alphabet[code_points("".join(lines))] = True
+        self.alphabet.update("".join(lines))
         self.vocabulary += int(self.known_words.add(digests(list(set(" ".join(plain).split())))).sum())
         self.scripts.update(map(script, lines))
         return characters
@@ -73,7 +72,7 @@ class Side:
             "words": self.words,
             "characters": self.characters,
             "vocabulary": self.vocabulary,
-            "alphabet": int(self.alphabet.sum()),
+            "alphabet": len(self.alphabet),
             "scripts": {name or "no letters": count for name, count in self.scripts.most_common()},
             "lengths": {
                 "unit": "characters" if self.unspaced else "words",
@@ -83,11 +82,6 @@ class Side:
                 "histogram": self.lengths[: used[-1] + 1].tolist() if len(used) else [],
             },
         }
-
-
-def code_points(text: str) -> NDArray[np.uint32]:
-    """The code points of a text."""
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
 
 
 class Ratios:

@@ -65,14 +65,17 @@ class Chunk(NamedTuple):
     """The texts of examples that are judged together, with their digests and usual scripts."""
 
     columns: Columns
+    normalized: Columns
+    """The texts with single spaces and without case."""
     digests: tuple[Digests, ...]
-    """Digests of the lines of each column, ignoring spaces and case."""
+    """The digests of the normalized texts."""
     scripts: Scripts
     """The usual scripts of each column."""
 
     @classmethod
     def of(cls, columns: Columns, scripts: Scripts) -> Chunk:
-        return cls(columns, tuple(digests([normalized(line) for line in column]) for column in columns), scripts)
+        plain = tuple(list(map(normalized, column)) for column in columns)
+        return cls(columns, plain, tuple(map(digests, plain)), scripts)
 
 
 # The rules

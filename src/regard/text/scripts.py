@@ -114,7 +114,6 @@ def stands_out(text: str, match: re.Match[str]) -> bool:
     return after.islower() or (after.isalnum() and not before.isalpha())
 
 
-DOUBLE_ENTITY = re.compile(r"&\s?amp\s?;\s?(?:#\s?x?[0-9a-fA-F]{1,6}|[a-zA-Z]{2,8})\s?;")
 BACKSLASH = re.compile(r"\\u[0-9a-fA-F]{4}|\\U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}|\\x[89a-fA-F][0-9a-fA-F]")
 PERCENT = re.compile(r"(?:%[0-9a-fA-F]{2})*%[c-fC-F][0-9a-fA-F](?:%[89abAB][0-9a-fA-F])+")
 ENTITY = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,30});")
@@ -123,22 +122,13 @@ SPLIT_ENTITY = re.compile(r"& ?(#? ?(?:apos|quot|amp|lt|gt|nbsp|[0-9]{2,4})) ;|&
 ADDRESS = re.compile(r"\S*(?:://|www\.)\S*")
 
 
-def double_escaped(text: str) -> bool:
-    """Whether the text was escaped twice, or for another language: `&amp;#39;`, `\\u00e9`, `%C3%A9` outside a link."""
-    if any(is_entity(match) for match in DOUBLE_ENTITY.findall(text)) or BACKSLASH.search(text):
+def escaped(text: str) -> bool:
+    """Whether the text has escapes of a tokenizer, a web page or a program: `&apos;`, `&#39;`, `\\u00e9`, `%C3%A9`."""
+    if any(name.startswith("#") or f"{name};" in html5 for name in ENTITY.findall(text)) or SPLIT_ENTITY.search(text):
+        return True
+    if BACKSLASH.search(text):
         return True
     return "%" in text and any(map(percent_decoded, PERCENT.findall(ADDRESS.sub(" ", text))))
-
-
-def escaped(text: str) -> bool:
-    """Whether the text was escaped once, as Moses' tokenizer or a web page does: `&apos;`, `&#39;`, `&quot;`."""
-    return any(is_entity(match.group()) for match in ENTITY.finditer(text)) or SPLIT_ENTITY.search(text) is not None
-
-
-def is_entity(text: str) -> bool:
-    """Whether `&name;` is one that HTML knows; spaces inserted by a tokenizer are ignored."""
-    name = re.sub(r"\s|&\s?amp\s?;|&", "", text)
-    return name.startswith("#") or name in html5
 
 
 def percent_decoded(text: str) -> str:
@@ -169,15 +159,11 @@ def decomposed(text: str) -> bool:
 
 
 def damage(text: str) -> str:
-    """The worst damage of a text: "mojibake", "control-characters", "double-escapes", "escapes" or ""."""
+    """The worst damage of a text: "mojibake", "control-characters", "escapes" or ""."""
     if mojibake(text):
         return "mojibake"
-    if (not text.isprintable() or "\ufffd" in text) and has_control(text):
+    if has_control(text):
         return "control-characters"
-    if "&" not in text and "\\" not in text and "%" not in text:
-        return ""
-    if double_escaped(text):
-        return "double-escapes"
     return "escapes" if escaped(text) else ""
 
 
@@ -186,7 +172,7 @@ def damaged_part(text: str) -> str:
     kind = damage(text)
     if not kind:
         return ""
-    patterns = (CONTROL, DOUBLE_ENTITY, BACKSLASH, PERCENT, ENTITY, SPLIT_ENTITY)
+    patterns = (CONTROL, BACKSLASH, PERCENT, ENTITY, SPLIT_ENTITY)
     matches = [match.start() for pattern in patterns if (match := pattern.search(text))]
     start = mojibake(text)[0][0] if kind == "mojibake" else min(matches)
     return text[max(start - 20, 0) : start + 20]
