@@ -37,7 +37,7 @@ RANKS = {
 # Heavy libraries, and the only places that import them. torch may be imported at the top by what is made of tensors.
 HEAVY = {
     "torch": {"kernels", "attention", "models", "interop", "decoding", "inspection", "training", "translation",
-              "text/batching.py", "evaluation", "stories", "memory", "devices"},
+              "text/batching.py", "evaluation", "stories", "memory", "devices", "server"},
     "triton": {"kernels"},
     "tokenizers": {"text/tokenizer.py", "interop/hf_tokenizer.py"},
     "pyarrow": {"text/files.py"},
@@ -45,7 +45,7 @@ HEAVY = {
     "rich": {"cli"},
     "typer": {"cli"},
     "fastapi": {"server"},
-    "uvicorn": {"cli/serving.py"},
+    "uvicorn": {"server/run.py"},
     "ctranslate2": {"interop/ctranslate2.py"},
     "sacrebleu": {"evaluation"},
     "safetensors": {"models/folder.py", "training", "inspection", "interop"},

@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from regard.server.batching import BATCH_TEXTS, Job, JobOptions, OverloadedError, Worker
+from regard.server.batching import BATCH_TEXTS, Job, OverloadedError, Worker
+from regard.server.served import TranslateOptions
 from regard.translation.translator import Result
 
-PLAIN = JobOptions()
+PLAIN = TranslateOptions()
 
 
 class Slow:
@@ -21,7 +22,7 @@ class Slow:
         self.batches: list[list[str]] = []
         self.started, self.open = threading.Event(), threading.Event()
 
-    def __call__(self, texts: Sequence[str], options: JobOptions) -> list[Result]:
+    def __call__(self, texts: Sequence[str], options: TranslateOptions) -> list[Result]:
         self.batches.append(list(texts))
         self.started.set()
         self.open.wait(10)
@@ -40,7 +41,7 @@ def test_a_thousand_requests_from_many_threads_each_get_their_own_answer() -> No
     slow = Slow()
     slow.open.set()
     worker = Worker(slow, max_waiting=5000, cache_size=10)
-    jobs = [Job("x" * (n % 50) + str(n), JobOptions(n % 3)) for n in range(1000)]
+    jobs = [Job("x" * (n % 50) + str(n), TranslateOptions(n % 3)) for n in range(1000)]
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda job: worker.submit([job])[0].result(10).text, jobs))
     worker.close()
@@ -86,7 +87,7 @@ def test_a_cancelled_text_frees_its_place() -> None:
 
 
 def test_an_error_reaches_the_request_and_the_worker_goes_on() -> None:
-    def fail(texts: Sequence[str], options: JobOptions) -> list[Result]:
+    def fail(texts: Sequence[str], options: TranslateOptions) -> list[Result]:
         if texts == ["bad"]:
             raise ValueError("bad text")
         return [Result("fine")]

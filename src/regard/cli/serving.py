@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,34 +12,50 @@ from regard.cli.options import Device, Threads, examples, option
 from regard.errors import ConfigError
 
 
-@examples("regard serve runs/en-fr", "regard serve en-fr=runs/a fr-en=runs/b --port 8000")
+@examples("regard serve runs/en-fr", "regard serve en-fr=runs/a fr-en=runs/b --port 8000 --keys keys.txt")
 def serve(
     folders: Annotated[
-        list[str],
-        typer.Argument(metavar="FOLDER ...", help="Model folders; en-fr=FOLDER if its card names no languages."),
-    ],
+        list[str] | None,
+        typer.Argument(metavar="FOLDER ...", help="Model folders; NAME=FOLDER, as en-fr=FOLDER, if a card is silent."),
+    ] = None,
     host: Annotated[str, option("ADDRESS", "The address to listen on. By default only this machine.")] = "127.0.0.1",
     port: Annotated[int, option("N", "The port to listen on.", min=1, max=65535)] = 5000,
+    workers: Annotated[int, option("N", "Processes; each loads the models.", min=1)] = 1,
+    keys: Annotated[Path | None, option("KEYS", "A file of API keys: a request needs one of them.")] = None,
+    new_key: Annotated[str, option("NAME", "Make an API key, add its hash to --keys, print it and exit.")] = "",
+    allow_origin: Annotated[list[str] | None, option("URL", "Web pages from here may use the API (CORS).")] = None,
+    log_texts: Annotated[bool, option(None, "Log the texts of requests.")] = False,
+    quiet: Annotated[bool, option(None, "Log no requests.")] = False,
     grace: Annotated[int, option("SECONDS", "After SIGTERM, wait this long for running requests.", min=1)] = 30,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """Serve translation models over HTTP, with the API of LibreTranslate."""
-    from regard.devices import use_threads
+    """Serve models over HTTP: a page, and the APIs of LibreTranslate and OpenAI."""
+    if new_key:
+        if keys is None:
+            raise ConfigError("--new-key needs --keys FILE, where the hash of the key is added")
+        from regard.server.keys import new_key as make_key
 
+        print(make_key(keys, new_key))
+        return
+    if not folders:
+        raise ConfigError("give at least one model folder: regard serve runs/en-fr")
     try:
-        import uvicorn
-
-        from regard.server.app import serve as make_app
+        from regard.server.run import run
     except ImportError as error:
         raise ConfigError(f"{error.name} is missing: pip install 'regard[serve]'") from error
 
-    use_threads(threads)
-    app = make_app(*folders, device=device)
-    for message in app.state.models.failed.values():
-        tables.say(f"regard: not served: {message}")
-    pairs = ", ".join(f"{model.source}-{model.target}" for model in app.state.models.served)
-    tables.say(f"serving {pairs} at http://{host}:{port} (Ctrl-C stops)")
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)  # uvicorn stops by itself, and raises the signal again at its end
-    uvicorn.run(app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=grace)
+    run(
+        folders=folders,
+        host=host,
+        port=port,
+        workers=workers,
+        keys=None if keys is None else str(keys),
+        allow_origins=allow_origin or [],
+        log_texts=log_texts,
+        quiet=quiet,
+        grace=grace,
+        device=device,
+        threads=threads,
+        say=tables.say,
+    )

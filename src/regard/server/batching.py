@@ -1,4 +1,4 @@
-"""Batching: a thread that owns a translator and gathers waiting texts into batches of similar length."""
+"""Batching: a thread that owns a model and gathers waiting texts into batches of similar length."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, NamedTuple
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from regard.errors import RunError
 
-if TYPE_CHECKING:
-    from regard.translation.translator import Result
+Answer = TypeVar("Answer")
 
 GATHER_SECONDS = 0.002  # wait for more texts before a batch starts
 BATCH_TEXTS = 64
@@ -23,37 +22,43 @@ class OverloadedError(RunError):
     """Too many texts are waiting."""
 
 
-class JobOptions(NamedTuple):
-    """Options of a translation; texts with equal options can share a batch."""
-
-    alternatives: int = 0
-    align: bool = False
-    glossary: tuple[tuple[str, str], ...] = ()
-
-
 class Job(NamedTuple):
-    """A text with its options: equal jobs have equal answers."""
+    """A text with its options: equal jobs have equal answers, and texts with equal options can share a batch."""
 
     text: str
-    options: JobOptions
+    options: Any
+    """Hashable."""
+    cached: bool = True
+    """Whether the answer is kept for the next equal job; answers with traces are large."""
 
 
-class Worker:
-    """Translates texts from any thread in one thread of its own; equal texts in flight are translated once."""
+class Statistics(NamedTuple):
+    """What a worker did so far."""
+
+    texts: int = 0
+    """Texts that were answered."""
+    batches: int = 0
+    cached: int = 0
+    """Texts that were answered from the cache."""
+
+
+class Worker(Generic[Answer]):
+    """Answers texts from any thread in one thread of its own; equal texts in flight are computed once."""
 
     def __init__(
-        self, translate: Callable[[Sequence[str], JobOptions], Sequence[Result]], *, max_waiting: int, cache_size: int
+        self, compute: Callable[[Sequence[str], Any], Sequence[Answer]], *, max_waiting: int, cache_size: int
     ) -> None:
-        self.translate, self.max_waiting, self.cache_size = translate, max_waiting, cache_size
+        self.compute, self.max_waiting, self.cache_size = compute, max_waiting, cache_size
         self.changed = threading.Condition()
-        self.waiting: OrderedDict[Job, list[Future[Result]]] = OrderedDict()
-        self.running: dict[Job, list[Future[Result]]] = {}
-        self.cache: OrderedDict[Job, Result] = OrderedDict()
+        self.waiting: OrderedDict[Job, list[Future[Answer]]] = OrderedDict()
+        self.running: dict[Job, list[Future[Answer]]] = {}
+        self.cache: OrderedDict[Job, Answer] = OrderedDict()
+        self.statistics = Statistics()
         self.closed = False
-        self.thread = threading.Thread(target=self._run, daemon=True, name="translate")
+        self.thread = threading.Thread(target=self._run, daemon=True, name="model")
         self.thread.start()
 
-    def submit(self, jobs: Sequence[Job]) -> list[Future[Result]]:
+    def submit(self, jobs: Sequence[Job]) -> list[Future[Answer]]:
         """A future for each text; all are accepted, or none and an OverloadedError is raised. Cancel to withdraw."""
         with self.changed:
             if self.closed:
@@ -72,13 +77,14 @@ class Worker:
             self.changed.notify()
         self.thread.join()
 
-    def _waiters(self, job: Job) -> list[Future[Result]] | None:
+    def _waiters(self, job: Job) -> list[Future[Answer]] | None:
         return self.waiting.get(job) or self.running.get(job)
 
-    def _add(self, job: Job) -> Future[Result]:
-        future: Future[Result] = Future()
+    def _add(self, job: Job) -> Future[Answer]:
+        future: Future[Answer] = Future()
         if job in self.cache:
             self.cache.move_to_end(job)
+            self.statistics = self.statistics._replace(cached=self.statistics.cached + 1)
             future.set_result(self.cache[job])
         elif (waiters := self._waiters(job)) is not None:
             waiters.append(future)
@@ -87,7 +93,7 @@ class Worker:
         future.add_done_callback(lambda done: self._withdraw(job, done) if done.cancelled() else None)
         return future
 
-    def _withdraw(self, job: Job, future: Future[Result]) -> None:
+    def _withdraw(self, job: Job, future: Future[Answer]) -> None:
         """Free the place of a cancelled text that nobody else waits for."""
         with self.changed:
             waiters = self.waiting.get(job, [])
@@ -99,14 +105,16 @@ class Worker:
     def _run(self) -> None:
         while batch := self._next_batch():
             try:
-                results = self.translate([job.text for job in batch], batch[0].options)
-                answers: list[Result | Exception] = list(results)
-            except Exception as error:  # the thread must survive a text that cannot be translated
+                results = self.compute([job.text for job in batch], batch[0].options)
+                answers: list[Answer | Exception] = list(results)
+            except Exception as error:  # the thread must survive a text that cannot be computed
                 answers = [error] * len(batch)
             with self.changed:
+                texts, batches, _ = self.statistics
+                self.statistics = self.statistics._replace(texts=texts + len(batch), batches=batches + 1)
                 waiters = [self.running.pop(job) for job in batch]
                 for job, answer in zip(batch, answers, strict=True):
-                    if not isinstance(answer, Exception):
+                    if job.cached and not isinstance(answer, Exception):
                         self.cache[job] = answer
                 while len(self.cache) > self.cache_size:
                     self.cache.popitem(last=False)
@@ -139,8 +147,33 @@ class Worker:
             return batch
 
 
-def _answer(future: Future[Result], answer: Result | Exception) -> None:
+def _answer(future: Future[Answer], answer: Answer | Exception) -> None:
     if isinstance(answer, Exception):
         future.set_exception(answer)
     else:
         future.set_result(answer)
+
+
+class Turns:
+    """Runs functions one after the other in one thread; at most `max_waiting` wait."""
+
+    def __init__(self, *, max_waiting: int) -> None:
+        self.max_waiting = max_waiting
+        self.places = threading.BoundedSemaphore(max_waiting + 1)
+        self.executor = ThreadPoolExecutor(1, "model")
+
+    def submit(self, run: Callable[[], Answer]) -> Future[Answer]:
+        """The future of a function's result; raises OverloadedError if too many wait. Cancel to withdraw."""
+        if not self.places.acquire(blocking=False):
+            raise OverloadedError(f"{self.max_waiting} requests are waiting: no more may wait")
+        try:
+            future = self.executor.submit(run)
+        except RuntimeError:
+            self.places.release()
+            raise OverloadedError("the server is stopping") from None
+        future.add_done_callback(lambda _: self.places.release())
+        return future
+
+    def close(self) -> None:
+        """Finish what waits, refuse new functions, and end the thread."""
+        self.executor.shutdown()

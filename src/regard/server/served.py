@@ -1,4 +1,4 @@
-"""Served models: load translation folders, each with its languages, a worker and a share of the detector."""
+"""Served models: model folders with their names, languages and threads, and a detector of these languages."""
 
 from __future__ import annotations
 
@@ -6,54 +6,149 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar, cast
 
+import torch
+from torch import nn
+
+from regard.attention.multihead import MultiHead
 from regard.config import split_folders
 from regard.decoding.glossary import Glossary
 from regard.documents.languages import same_language
 from regard.errors import ConfigError, InputError, RegardError
 from regard.models.folder import VALIDATION
-from regard.server.batching import JobOptions, Worker
+from regard.server.batching import Turns, Worker
+from regard.translation.loading import load
+from regard.translation.reader import Reader
 from regard.translation.translator import Result, Translator
+from regard.translation.writer import Writer
 
 CARD_LANGUAGES = re.compile(r" translates from ([\w-]+) to ([\w-]+)[,. ]")
-NAMED = re.compile(r"([A-Za-z]{2,3}(?:_\w+)?)-([A-Za-z]{2,3}(?:_\w+)?)=(.+)", re.DOTALL)
-MAX_WAITING = 512  # texts of one model
-CACHED = 4096  # translations of one model
+NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
+PAIR = re.compile(r"([A-Za-z]{2,3}(?:_\w+)?)-([A-Za-z]{2,3}(?:_\w+)?)")
+MAX_WAITING = 512  # texts of one translator or bert
+MAX_WAITING_PROMPTS = 16  # of one gpt
+CACHED = 4096  # answers of one model
 DETECTOR_LINES = 2000  # of each language
+
+Model = TypeVar("Model", Translator, Writer, Reader)
+
+
+class TranslateOptions(NamedTuple):
+    """Options of a translation."""
+
+    alternatives: int = 0
+    align: bool = False
+    glossary: tuple[tuple[str, str], ...] = ()
+    trace: bool = False
+    prefix: str = ""
+    without: tuple[tuple[str, int, int], ...] = ()
+    """Attention heads to switch off: (kind, layer, head)."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """A loaded model with its languages."""
+    """A loaded model with its name."""
 
-    folder: str
-    source: str
-    target: str
-    worker: Worker
-    pairs: Sequence[tuple[str, str]]
+    name: str
+    model: Translator | Writer | Reader
+    languages: tuple[str, str] = ("", "")
+    """Of a translator."""
+    worker: Worker[Any] | None = None
+    """The thread of a translator or a bert."""
+    turns: Turns | None = None
+    """The thread of a gpt."""
+    pairs: Sequence[tuple[str, str]] = ()
     """Validation pairs of the folder, which the detector learns from."""
 
+    @property
+    def family(self) -> str:
+        return self.model.config.model.family
 
-def load_served(name: str, device: str) -> Served:
-    """Load a folder, given as FOLDER or as en-fr=FOLDER."""
-    match = NAMED.fullmatch(name)
-    folder = match[3] if match else name
+    def close(self) -> None:
+        """Finish what waits."""
+        for thread in (self.worker, self.turns):
+            if thread is not None:
+                thread.close()
+
+
+def load_served(argument: str, device: str) -> Served:
+    """Load a folder, given as FOLDER or as NAME=FOLDER; a name such as en-fr says the languages."""
+    match = None if Path(argument).exists() else NAMED.fullmatch(argument)
+    folder = match[2] if match else argument
     first = split_folders(folder)[0]
-    languages = (match[1], match[2]) if match else _languages(first)
+    name = match[1] if match else first.resolve().name
+    model = load(folder, device)
+    if isinstance(model, Writer):
+        return Served(name, model, turns=Turns(max_waiting=MAX_WAITING_PROMPTS))
+    if isinstance(model, Reader):
+        return Served(name, model, worker=Worker(reading(model), max_waiting=MAX_WAITING, cache_size=CACHED))
+    pair = PAIR.fullmatch(name)
+    languages = (pair[1], pair[2]) if pair else _languages(first)
     if languages is None:
         raise ConfigError(f"{folder} does not say which languages it translates: write en-fr={folder}")
-    translator = Translator.load(folder, device)
+    worker = Worker(translating(model), max_waiting=MAX_WAITING, cache_size=CACHED)
+    return Served(name, model, languages, worker, pairs=_validation_pairs(first))
 
-    def translate(texts: Sequence[str], options: JobOptions) -> Sequence[Result]:
+
+def translating(translator: Translator) -> Callable[[Sequence[str], TranslateOptions], Sequence[Result]]:
+    """The function that a translator's worker runs."""
+
+    def translate(texts: Sequence[str], options: TranslateOptions) -> Sequence[Result]:
         glossary = Glossary.make((term, [form]) for term, form in options.glossary) if options.glossary else None
-        return translator.translate(texts, alternatives=options.alternatives, align=options.align, glossary=glossary)
+        with switched_off(translator.model, options.without):
+            return translator.translate(
+                texts,
+                alternatives=options.alternatives,
+                align=options.align,
+                glossary=glossary,
+                trace=options.trace,
+                prefix=options.prefix,
+            )
 
-    worker = Worker(translate, max_waiting=MAX_WAITING, cache_size=CACHED)
-    return Served(folder, *languages, worker, _validation_pairs(first))
+    return translate
+
+
+def reading(reader: Reader) -> Callable[[Sequence[str], int], Sequence[Any]]:
+    """The function that a bert's worker runs: fill masks with the `top` best guesses, or embed if `top` is 0."""
+
+    def read(texts: Sequence[str], top: int) -> Sequence[Any]:
+        return [reader.fill(text, top=top) for text in texts] if top else list(reader.embed(texts))
+
+    return read
+
+
+@contextmanager
+def switched_off(model: nn.Module, heads: Sequence[tuple[str, int, int]]) -> Iterator[None]:
+    """Within the context the given heads, as (kind, layer, head), add nothing: their part of W_O is zero."""
+    saved: list[tuple[torch.Tensor, torch.Tensor]] = []
+    try:
+        with torch.no_grad():
+            for kind, layer, head in heads:
+                attention = _find_attention(model, kind, layer)
+                if not 0 <= head < attention.heads:
+                    raise InputError(f"there is no head {head}: layer {layer} has {attention.heads} heads, from 0")
+                part = attention.out_proj.weight[:, head * attention.head : (head + 1) * attention.head]
+                saved.append((part, part.clone()))
+                part.zero_()
+        yield
+    finally:
+        with torch.no_grad():
+            for part, values in reversed(saved):
+                part.copy_(values)
+
+
+def _find_attention(model: nn.Module, kind: str, layer: int) -> MultiHead:
+    stack = getattr(model, "encoder" if kind == "encoder" else "decoder", None)
+    blocks = getattr(stack, "blocks", ())  # an rnn has none
+    if not 0 <= layer < len(blocks):
+        raise InputError(f"this model has no {kind} attention in layer {layer} whose heads can be switched off")
+    attention = blocks[layer].cross if kind == "cross" else blocks[layer].attention
+    return cast(MultiHead, attention)
 
 
 def _languages(folder: Path) -> tuple[str, str] | None:
@@ -70,36 +165,56 @@ def _validation_pairs(folder: Path) -> list[tuple[str, str]]:
 
 
 class Models:
-    """All served models, and a detector of their languages."""
+    """All served models by name, and a detector of their languages."""
 
     def __init__(self, served: Sequence[Served], failed: dict[str, str]) -> None:
         self.served, self.failed = served, failed
         texts: dict[str, list[str]] = {}
-        for model in served:
-            texts.setdefault(model.source, []).extend(source for source, _ in model.pairs)
-            texts.setdefault(model.target, []).extend(target for _, target in model.pairs)
+        for model in self.translators:
+            for side, language in enumerate(model.languages):
+                texts.setdefault(language, []).extend(pair[side] for pair in model.pairs)
         self.trigrams = {language: _count_trigrams(lines) for language, lines in texts.items()}
 
     @classmethod
-    def load(cls, names: Sequence[str], device: str) -> Models:
+    def load(cls, arguments: Sequence[str], device: str) -> Models:
         """Load folders; one that fails does not stop the others, unless all fail."""
-        served, failed = [], {}
-        for name in names:
+        served: dict[str, Served] = {}
+        failed = {}
+        for argument in arguments:
             try:
-                served.append(load_served(name, device))
+                model = load_served(argument, device)
+                if model.name in served:
+                    model.close()
+                    raise ConfigError(f"there are two models named {model.name}: write NAME={argument}")
+                served[model.name] = model
             except RegardError as error:
-                failed[name] = str(error)
+                failed[argument] = str(error)
         if not served:
             raise ConfigError("no model could be loaded: " + "; ".join(failed.values()))
-        return cls(served, failed)
+        return cls(list(served.values()), failed)
 
-    def find(self, source: str, target: str) -> Served:
-        """The model of a language pair."""
-        for model in self.served:
-            if same_language(model.source, source) and same_language(model.target, target):
+    @property
+    def translators(self) -> list[Served]:
+        return [model for model in self.served if isinstance(model.model, Translator)]
+
+    def find_translator(self, source: str, target: str, name: str = "") -> Served:
+        """The translator of a language pair, or the one with a name."""
+        if name:
+            return self.find(name, Translator)
+        for model in self.translators:
+            if same_language(model.languages[0], source) and same_language(model.languages[1], target):
                 return model
-        pairs = ", ".join(f"{model.source}-{model.target}" for model in self.served)
+        pairs = ", ".join("-".join(model.languages) for model in self.translators) or "no translator"
         raise InputError(f"no model here translates from {source[:20]!r} to {target[:20]!r}; there is {pairs}")
+
+    def find(self, name: str, kind: type | tuple[type, ...] = object) -> Served:
+        """The model with a name and of a kind."""
+        fitting = [model for model in self.served if isinstance(model.model, kind)]
+        for model in fitting:
+            if model.name == name:
+                return model
+        names = ", ".join(model.name for model in fitting) or "none"
+        raise InputError(f"there is no model {name[:100]!r} for this request; there is {names}")
 
     def detect(self, text: str) -> list[dict[str, Any]]:
         """The served languages by how well their character trigrams fit a text; confidences in percent."""
@@ -108,15 +223,16 @@ class Models:
         for language, known in self.trigrams.items():
             size = sum(known.values()) + len(known) + 1
             scores[language] = sum(number * math.log((known[x] + 1) / size) for x, number in counted.items())
-        best = max(scores.values())
+        best = max(scores.values(), default=0.0)
         shares = {language: math.exp(score - best) for language, score in scores.items()}
         total = sum(shares.values())
-        found = [{"language": x, "confidence": round(100 * share / total, 1)} for x, share in shares.items()]
-        return sorted(found, key=lambda one: -one["confidence"])
+        languages = [{"language": x, "confidence": round(100 * share / total, 1)} for x, share in shares.items()]
+        return sorted(languages, key=lambda one: -cast(float, one["confidence"]))
 
     def close(self) -> None:
+        """Finish what waits."""
         for model in self.served:
-            model.worker.close()
+            model.close()
 
 
 def _count_trigrams(lines: Iterable[str]) -> Counter[str]:

@@ -1,0 +1,102 @@
+"""Run the app with uvicorn, in one process or several, and close connections whose requests arrive too slowly."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from regard.devices import use_threads
+from regard.errors import ConfigError
+from regard.server.app import serve
+from regard.server.service import LOG
+
+HEADER_SECONDS = 10.0  # from the first byte of a request, or from the connection, to the end of its headers
+SETTINGS = "REGARD_SERVE"  # the environment variable that carries the options to worker processes
+
+
+def run(*, host: str, port: int, workers: int, grace: int, say: Callable[[str], None], **options: Any) -> None:
+    """Serve until a signal; the other options are those of `make_app`."""
+    try:
+        socket.create_server((host, port)).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {error}") from None
+    app: FastAPI | str = "regard.server.run:app_of_environment"
+    if workers == 1:
+        app = make_app(**options)
+        models = app.state.service.models
+        for message in models.failed.values():
+            say(f"regard: not served: {message}")
+        say(f"serving {', '.join(model.name for model in models.served)} at http://{host}:{port} (Ctrl-C stops)")
+    else:
+        os.environ[SETTINGS] = json.dumps(options)
+        say(
+            f"{workers} processes load {', '.join(options['folders'])} and serve at http://{host}:{port} (Ctrl-C stops)"
+        )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)  # uvicorn stops by itself, and raises the signal again at its end
+    uvicorn.run(
+        app,
+        factory=workers > 1,
+        workers=workers,
+        host=host,
+        port=port,
+        http=TimedProtocol,
+        log_level="warning",
+        timeout_graceful_shutdown=grace,
+        ws="none",
+    )
+
+
+def make_app(*, folders: list[str], threads: int | None, quiet: bool, **options: Any) -> FastAPI:
+    """The app with its log on stderr."""
+    use_threads(threads)
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    LOG.addHandler(handler)
+    LOG.setLevel(logging.WARNING if quiet else logging.INFO)
+    return serve(*folders, **options)
+
+
+def app_of_environment() -> FastAPI:
+    """The app of a worker process."""
+    return make_app(**json.loads(os.environ[SETTINGS]))
+
+
+class TimedProtocol(H11Protocol):
+    """Closes a connection whose request headers take too long; uvicorn itself waits for them forever."""
+
+    header_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.header_timer = self.loop.call_later(HEADER_SECONDS, transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.header_timer is None and self.cycle is not None and self.cycle.response_complete:  # the next request
+            self.header_timer = self.loop.call_later(HEADER_SECONDS, self.transport.close)
+        super().data_received(data)
+
+    def handle_events(self) -> None:
+        before = self.cycle
+        super().handle_events()
+        if self.cycle is not before:  # the headers are complete; the app limits the time of the body
+            self._stop_timer()
+
+    def _stop_timer(self) -> None:
+        if self.header_timer is not None:
+            self.header_timer.cancel()
+            self.header_timer = None
