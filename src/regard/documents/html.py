@@ -86,13 +86,13 @@ class _Parser(HTMLParser):
             self._keep(raw)
             self.kept.append(tag)
         elif tag in INLINE:
-            self._keep(raw, Tag(raw, "alone" if is_void else "open", tag, element=True))
+            self._keep(raw, Tag(raw, "alone" if is_void else "open", tag))
         else:
             self._keep(raw)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         raw = self.get_starttag_text() or ""
-        self._keep(raw, Tag(raw, element=True) if tag in INLINE else None)
+        self._keep(raw, Tag(raw) if tag in INLINE else None)
 
     def handle_endtag(self, tag: str) -> None:
         raw = f"</{tag}>"
@@ -102,7 +102,7 @@ class _Parser(HTMLParser):
             while self.kept.pop() != tag:
                 pass
         elif tag in INLINE:
-            self._keep(raw, Tag(raw, "close", tag, element=True))
+            self._keep(raw, Tag(raw, "close", tag))
         else:
             self._keep(raw)
 
