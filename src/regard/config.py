@@ -452,6 +452,18 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
     return values
 
 
+def run_values(
+    config: Mapping[str, Any], *, updates: int | None, minutes: float | None, seed: int | None
+) -> dict[str, Any]:
+    """The config fields that a call of train sets, by their names."""
+    if minutes is not None and not 0 < minutes < math.inf:
+        raise ConfigError(f"--minutes ({minutes}) must be a number of minutes above 0")
+    if minutes is not None and (updates is not None or "train.updates" in config):
+        raise ConfigError("--updates and --minutes both say how long to train: give one of them")
+    values = {"train.updates": updates, "train.minutes": minutes if updates is None else 0.0, "train.seed": seed}
+    return {**config, **{name: value for name, value in values.items() if value is not None}}
+
+
 def _parse(text: str) -> Any:
     """Parse a value as TOML; anything else is a string."""
     try:

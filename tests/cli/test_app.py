@@ -255,6 +255,15 @@ def test_the_help_names_values_instead_of_types(name: str) -> None:
     assert not re.search("<(bool|str|int|float|path)", regard(*name.split(), "--help").stdout.lower())
 
 
+@pytest.mark.parametrize("command", [[], ["train"], ["data", "get"]])
+def test_h_is_help(command: list[str]) -> None:
+    assert regard(*command, "-h").stdout == regard(*command, "--help").stdout != ""
+
+
+def test_an_unknown_command_is_answered_with_where_the_commands_are() -> None:
+    assert regard("xyz").stderr == "regard: No such command 'xyz'. regard --help lists all commands.\n"
+
+
 def test_a_wrong_choice_is_refused_by_the_parser() -> None:
     done = regard("demo", "--device", "gpu")
     assert done.returncode == 2

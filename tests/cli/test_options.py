@@ -52,14 +52,35 @@ MISTYPED = [
 ]
 
 
+WRONG_VALUES = {
+    "train text text --out x --set model.layers=4": "There is no option model.layers",
+    "train text text --out x --set train.learning_rate=fast": "must be a number",
+    "train text text --out x --set model.size=64 --set model.heads=3": "must be a multiple",
+    "train text text --out x --updates 5 --minutes 5": "give one of them",
+    "train text text --out x --minutes 0": "a number of minutes above 0",
+    "train text text --out x --also text": "must be SOURCE,TARGET,WEIGHT",
+    "translate model text --set decode.beamz=3": "Did you mean decode.beams?",
+}
+
+
 @pytest.mark.parametrize("command", MISTYPED)
 def test_a_mistyped_path_is_named_before_torch_is_imported(command: str, tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("one\n")
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").write_text(to_json(preset("transformer-base")))
-    program = [sys.executable, "-c", RUN_WITHOUT_TORCH, *command.split()]
-    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 2
+    done = run_without_torch(command, tmp_path)
     assert done.stderr.startswith(("regard: typo does not exist", "regard: There is no ")), done.stderr
     assert "typo" in done.stderr
+
+
+@pytest.mark.parametrize("command", WRONG_VALUES)
+def test_a_wrong_value_is_named_before_torch_is_imported(command: str, tmp_path: Path) -> None:
+    assert WRONG_VALUES[command] in run_without_torch(command, tmp_path).stderr
+
+
+def run_without_torch(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    (folder / "text").write_text("one\n")
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text(to_json(preset("transformer-base")))
+    program = [sys.executable, "-c", RUN_WITHOUT_TORCH, *command.split()]
+    done = subprocess.run(program, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 2
     assert "Traceback" not in done.stderr
+    return done

@@ -68,7 +68,8 @@ def command_line() -> Any:
     for command in _commands(program):
         if lines := getattr(command.callback, "examples", ()):
             command.epilog = "\n".join(["Examples:", *(f"$ {line}" for line in lines)]).replace("[", "\\[")
-        for parameter in [*command.params, command.get_help_option(typer.Context(command))]:
+        context = typer.Context(command, help_option_names=["--help", "-h"])
+        for parameter in [*command.params, command.get_help_option(context)]:
             if getattr(parameter, "is_flag", False):
                 parameter.metavar = ""
             elif parameter.param_type_name == "argument":
@@ -156,7 +157,8 @@ def _usage_message(error: Any) -> str:
             return f"{typed} is not an option of {command}.{advice}"
     if message.startswith("No such command"):
         problem, _, suggestion = message.partition(".")
-        return f"{problem}.{other_tool_advice('commands', sys.argv[1]) or suggestion}"
+        advice = other_tool_advice("commands", sys.argv[1]) or suggestion or " regard --help lists all commands."
+        return f"{problem}.{advice}"
     if "unexpected extra argument" in message:
         return f"{message}.{other_tool_advice('arguments', command)}"
     return message

@@ -29,6 +29,7 @@ from regard.cli.options import (
     option,
     two,
 )
+from regard.config import Config, find_config, load_config, parse_assignments, run_values
 from regard.errors import ConfigError
 
 
@@ -71,8 +72,12 @@ def train(
 ) -> None:
     """Train a model: two text files in, a model folder out. The same command again resumes."""
     start = time.perf_counter()  # the minutes include the imports
+    corpora, config = [_corpus(text) for text in also], parse_assignments(values)
+    two_languages, two_fields = two("--languages", languages), two("--fields", fields)
+    if not start_from:  # a wrong value is reported before torch is imported
+        base = find_config(recipe) if recipe else Config()
+        base.with_values(run_values(config, updates=updates, minutes=minutes, seed=seed))
     from regard.cli.live import viewing
-    from regard.config import load_config, parse_assignments
     from regard.training.train import train as train_model
 
     is_main = os.environ.get("RANK", "0") == "0"
@@ -83,16 +88,16 @@ def train(
             target,
             out=out,
             valid=(valid[0], valid[1] or None) if valid is not None else None,
-            also=[_corpus(text) for text in also],
+            also=corpora,
             tag=tag,
             alignments=alignments,
             start_from=start_from,
             recipe=recipe,
             updates=updates,
             minutes=minutes,
-            config=parse_assignments(values),
-            languages=two("--languages", languages),
-            fields=two("--fields", fields),
+            config=config,
+            languages=two_languages,
+            fields=two_fields,
             device=device,
             seed=seed,
             threads=threads,

@@ -34,6 +34,7 @@ from regard.cli.options import (
     output,
     two,
 )
+from regard.config import Config
 from regard.errors import ConfigError, did_you_mean
 from regard.results import counted
 
@@ -97,6 +98,7 @@ def translate(
     if as_json and out is None:
         raise ConfigError("--json reports on standard output, where the translations go: give --out FILE too")
     check_output(out, file, force=force)
+    Config().with_values(values)  # a wrong field is reported before torch is imported
     from regard.decoding.glossary import Glossary
     from regard.devices import bf16_warning, use_threads
     from regard.translation.lines import LineJob

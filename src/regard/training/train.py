@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import math
 import signal
 import sys
 import time
@@ -19,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from regard import folders
-from regard.config import CONFIG, Config, load_config, to_json
+from regard.config import CONFIG, Config, load_config, run_values, to_json
 from regard.counting import count
 from regard.devices import bf16_warning, busy_warning, use_threads
-from regard.errors import ConfigError, FolderError
+from regard.errors import FolderError
 from regard.inspection import quality
 from regard.models import build
 from regard.models.folder import MODEL, VALIDATION, copy_weights, save_model
@@ -148,14 +147,7 @@ def train(
     start: the time.perf_counter() from which the minutes are counted, by default now.
     """
     call = call or _python_call(locals())
-    if minutes is not None and not 0 < minutes < math.inf:
-        raise ConfigError(f"--minutes ({minutes}) must be a number of minutes above 0")
-    if minutes is not None and (updates is not None or "train.updates" in (config or {})):
-        raise ConfigError("--updates and --minutes both say how long to train: give one of them")
-    values = {"train.updates": updates, "train.minutes": minutes, "train.seed": seed}
-    values = {**(config or {}), **{name: value for name, value in values.items() if value is not None}}
-    if updates is not None:
-        values["train.minutes"] = 0.0
+    values = run_values(config or {}, updates=updates, minutes=minutes, seed=seed)
     origins = tuple(map(Path, [start_from] if isinstance(start_from, str | Path) else start_from or []))
     settings = find_settings(values, recipe=recipe, origins=origins, tags=[tag, *("".join(c[3:]) for c in also)])
     options: dict[str, Any] = {"languages": languages, "fields": fields}
