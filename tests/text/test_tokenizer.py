@@ -31,7 +31,6 @@ from regard.text.tokenizer import (
     Tokenizers,
     check_fingerprint,
     drop_merges,
-    suggest_vocabulary,
     train,
 )
 
@@ -336,10 +335,9 @@ def test_the_seed_decides_what_dropout_drops(tokenizers: dict[str, Tokenizer]) -
 # How many tokens
 
 
-def test_few_lines_get_a_small_vocabulary() -> None:
-    size, reason = suggest_vocabulary(TEXTS, kind="bpe")
-    assert size < 1000
-    assert "20 lines" in reason
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece", "words", "characters"])
+def test_few_lines_get_a_small_vocabulary(kind: str) -> None:
+    assert train(TEXTS, kind=kind, vocabulary=0).size < 1000
 
 
 @pytest.mark.slow
@@ -348,12 +346,11 @@ def test_multi30k_gets_about_eight_thousand_tokens(corpora: Path) -> None:
     for language in ("en", "de"):
         with gzip.open(corpora / f"multi30k/train.{language}.gz", "rt", encoding="utf-8") as file:
             lines += [line.rstrip("\n") for line in file]
-    size, _ = suggest_vocabulary(lines, kind="bpe")
-    assert 8000 <= size <= 10000
+    assert 7000 <= train(lines, kind="bpe", vocabulary=0).size <= 9000
 
 
-def test_the_reason_for_characters_says_how_many_there_are() -> None:
-    assert suggest_vocabulary(["abc", "abd"], kind="characters")[0] == 5 + 256 + 4
+def test_the_vocabulary_of_characters_has_all_of_them() -> None:
+    assert train(["abc", "abd"], kind="characters", vocabulary=0).size == 5 + 256 + 4
 
 
 def test_dropout_needs_bpe() -> None:

@@ -50,7 +50,6 @@ from regard.text.tokenizer import (
     Tokenizer,
     drop_merges,
     fingerprint_of,
-    sample_evenly,
     take,
 )
 
@@ -184,7 +183,7 @@ def _write(
     sides = len(settings.tokenizers)
     scripts: Scripts = ((),) * sides
     if "script" in settings.cleaning.rules:
-        sample, _ = sample_evenly(read(), SCRIPT_SAMPLE)
+        sample = _sample_evenly(read(), SCRIPT_SAMPLE)
         scripts = usual_scripts([example[side] for example in sample] for side in range(sides))
     settings = settings._replace(scripts=scripts)
     report = CleaningReport(settings.cleaning, noun="pairs" if sides == 2 else "lines")
@@ -217,6 +216,18 @@ def _write(
         "scripts": settings.scripts,
         "report": report.to_dict(),
     }
+
+
+def _sample_evenly(examples: Iterable[Sequence[str]], limit: int) -> list[Sequence[str]]:
+    """At most `limit` evenly spaced examples."""
+    sample: list[Sequence[str]] = []
+    step = 1
+    for number, example in enumerate(examples):
+        if number % step == 0:
+            sample.append(example)
+            if len(sample) > limit:
+                sample, step = sample[::2], step * 2
+    return sample
 
 
 def _select(encoded: Encoded, flags: NDArray[np.bool_]) -> Encoded:

@@ -20,7 +20,7 @@ from regard.text.batching import MakeBatch, Stream, packed, packed_masked, pairs
 from regard.text.cleaning import Cleaning, chunks, digests, normalized
 from regard.text.dataset import Dataset, join, split
 from regard.text.files import list_files, read_continuous, read_lines
-from regard.text.tokenizer import Tokenizer, Tokenizers, suggest_vocabulary
+from regard.text.tokenizer import Tokenizer, Tokenizers
 from regard.text.tokenizer import train as train_tokenizer
 from regard.training.events import Say
 
@@ -158,18 +158,16 @@ def make_tokenizers(corpora: Sequence[Files], text: TextConfig, say: Say) -> Tok
         def texts() -> Iterable[str]:
             return (example[column] for files in corpora for example in files.read() for column in columns)
 
-        size = text.vocabulary
-        if not size:
-            size, reason = suggest_vocabulary(texts(), kind=text.tokenizer)
-            say(f"vocabulary: {size:,} ({reason})")
-        say(f"training a tokenizer of {size:,} tokens")
+        say("training a tokenizer")
+        size, kind = text.vocabulary, text.tokenizer
+        if kind == "unigram" and not size:  # it cannot choose a size
+            size = train_tokenizer(texts(), kind="bpe", vocabulary=0, lowercase=text.lowercase).size
         tokenizer = train_tokenizer(
-            texts(), kind=text.tokenizer, vocabulary=size, lowercase=text.lowercase, tags=text.tags.split()
+            texts(), kind=kind, vocabulary=size, lowercase=text.lowercase, tags=text.tags.split()
         )
         if text.vocabulary and tokenizer.size > text.vocabulary:
-            raise ConfigError(
-                f"text.vocabulary ({size}) is too small for {text.tokenizer}: it needs {tokenizer.size} or more"
-            )
+            raise ConfigError(f"text.vocabulary ({size}) is too small for {kind}: it needs {tokenizer.size} or more")
+        say(f"the vocabulary has {tokenizer.size:,} tokens")
         return tokenizer
 
     if corpora[0].single or text.shared:
