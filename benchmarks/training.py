@@ -26,7 +26,7 @@ from regard.config import Config, ModelConfig
 from regard.devices import use_threads
 from regard.models import build
 from regard.models.folder import named_tensors
-from regard.text.batching import Batch
+from regard.text.batching import IGNORE_INDEX, Batch
 from regard.text.dataset import Column, Dataset
 from regard.text.tokenizer import SPECIALS, Tokenizers
 from regard.training import loop
@@ -122,7 +122,7 @@ class Marian:
             loss = F.cross_entropy(
                 logits.flatten(0, 1),
                 batch.target_out.flatten(),
-                ignore_index=0,
+                ignore_index=IGNORE_INDEX,
                 label_smoothing=self.settings.label_smoothing,
                 reduction="sum",
             )

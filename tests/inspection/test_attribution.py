@@ -83,9 +83,9 @@ def test_integrated_gradients_add_up_to_the_change_of_the_log_probability(
     model, found = seen(name, tokenizer)
     target = attribution._explained_tokens(found)
     with torch.no_grad():
-        whole = attribution.log_probabilities(model, [found.source.ids], target)[0]
+        whole = attribution.log_probabilities(model, [found.source.ids], target, START)[0]
         with attribution.scaled_embeddings(model, 0.0):
-            nothing = attribution.log_probabilities(model, [found.source.ids], target)[0]
+            nothing = attribution.log_probabilities(model, [found.source.ids], target, START)[0]
     given = attribution.explain(found, "gradient", model).values[0, 0].sum(1)
     torch.testing.assert_close(given, whole - nothing, atol=0.02, rtol=0.01)
 
@@ -101,7 +101,7 @@ def test_ablation_is_the_loss_of_log_probability_without_the_word(tokenizer: Tok
     model, found = seen("transformer", tokenizer)
     without = [number for place, number in enumerate(found.source.ids) if place != 2]
     with torch.no_grad():
-        logs = attribution.log_probabilities(model, [without], found.target.ids)[0]
+        logs = attribution.log_probabilities(model, [without], found.target.ids, START)[0]
     lost = attribution.explain(found, "ablation", model).values[0, 0, :, 2]
     torch.testing.assert_close(lost, found.log_probabilities - logs, atol=1e-5, rtol=1e-4)
 

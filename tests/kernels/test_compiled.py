@@ -49,7 +49,7 @@ for kernel in (short._forward, short._backward):
     make(kernel, "bf16", target, 4, wide, **shape)
 told = {"labels": "*i64", "loss": "*fp32", "plain": "*fp32", "whole": "*fp32", "given": "*fp32"}
 for kernel in (vocabulary._forward, vocabulary._backward):
-    make(kernel, "bf16", target, 8, told, IGNORED=0, BLOCK=vocabulary.BLOCK)
+    make(kernel, "bf16", target, 8, told, IGNORED=-1, BLOCK=vocabulary.BLOCK)
 """
 
 

@@ -19,15 +19,15 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 def test_losses_and_gradients_are_those_of_torch(vocabulary: int, smoothing: float, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     logits = (5 * torch.randn(4, vocabulary, device=DEVICE)).to(dtype).requires_grad_()
-    labels = torch.tensor([3, 0, vocabulary - 1, 1], device=DEVICE)
+    labels = torch.tensor([3, -1, vocabulary - 1, 0], device=DEVICE)
     given = torch.tensor([0.5, 1.0, 2.0, 0.25], device=DEVICE)
     loss, plain = token_losses(logits, labels, smoothing)
     loss.backward(given)
     wide = logits.detach().double().requires_grad_()
-    wanted = F.cross_entropy(wide, labels, ignore_index=0, label_smoothing=smoothing, reduction="none")
+    wanted = F.cross_entropy(wide, labels, ignore_index=-1, label_smoothing=smoothing, reduction="none")
     wanted.backward(given.double())
     torch.testing.assert_close(loss.double(), wanted, rtol=1e-5, atol=1e-5)
-    alone = F.cross_entropy(wide, labels, ignore_index=0, reduction="none")
+    alone = F.cross_entropy(wide, labels, ignore_index=-1, reduction="none")
     torch.testing.assert_close(plain.double(), alone, rtol=1e-5, atol=1e-5)
     close = 1e-5 if dtype == torch.float32 else 2e-3
     torch.testing.assert_close(logits.grad.double(), wide.grad, rtol=close, atol=close)

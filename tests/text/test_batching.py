@@ -12,7 +12,18 @@ import numpy as np
 import pytest
 import torch
 
-from regard.text.batching import PREFETCH, Batch, Stream, collate, packed, packed_masked, pairs, prefetch, split_batch
+from regard.text.batching import (
+    IGNORE_INDEX,
+    PREFETCH,
+    Batch,
+    Stream,
+    collate,
+    packed,
+    packed_masked,
+    pairs,
+    prefetch,
+    split_batch,
+)
 from regard.text.dataset import Column, Dataset
 from regard.text.ordering import BatchPlan, Shape, plan_batches, plan_windows
 from regard.text.tokenizer import END, MASK, PAD, SPECIALS, START
@@ -65,7 +76,7 @@ def test_the_target_input_begins_with_the_start_token() -> None:
 
 
 def test_the_target_output_ends_with_the_end_token() -> None:
-    assert whole([0, 1]).target_out.tolist() == [[10, END, PAD, PAD], [11, 12, 13, END]]
+    assert whole([0, 1]).target_out.tolist() == [[10, END, IGNORE_INDEX, IGNORE_INDEX], [11, 12, 13, END]]
 
 
 def test_target_tokens_are_counted() -> None:
@@ -83,7 +94,8 @@ def test_a_fixed_shape_has_empty_rows() -> None:
 def test_an_empty_shard_is_a_row_of_padding() -> None:
     batch = whole([])
     assert batch.source is not None
-    assert batch.source.tolist() == batch.target_out.tolist() == [[PAD, PAD]]
+    assert batch.source.tolist() == [[PAD, PAD]]
+    assert batch.target_out.tolist() == [[IGNORE_INDEX, IGNORE_INDEX]]
     assert batch.target_tokens == 0
 
 
@@ -102,7 +114,7 @@ def test_parts_of_a_batch_count_their_tokens() -> None:
     batch = whole([0, 1, 2])
     found = split_batch(batch, 2)
     assert sum(part.target_tokens for part in found) == batch.target_tokens
-    assert found[0].target_tokens == int((batch.target_out[:2] != PAD).sum())
+    assert found[0].target_tokens == int((batch.target_out[:2] != IGNORE_INDEX).sum())
 
 
 def test_a_batch_without_rows_is_not_split() -> None:
@@ -176,14 +188,14 @@ def masked(stream: Stream = STREAM, plan: BatchPlan = WINDOWS, **options: Any) -
 def test_tokens_to_predict_are_counted() -> None:
     batch = masked()
     assert batch.mask is None
-    assert batch.target_tokens == int((batch.target_out != PAD).sum()) > 0
+    assert batch.target_tokens == int((batch.target_out != IGNORE_INDEX).sum()) > 0
 
 
 def test_tokens_to_predict_are_the_real_ones() -> None:
     batch = masked()
     for row, start in zip(batch.target_out.tolist(), batch.examples.tolist(), strict=True):
         original = FLAT[start : start + 32]
-        assert all(token in (PAD, real) for token, real in zip(row, original, strict=True))
+        assert all(token in (IGNORE_INDEX, real) for token, real in zip(row, original, strict=True))
 
 
 def test_special_tokens_are_never_masked() -> None:
@@ -191,7 +203,7 @@ def test_special_tokens_are_never_masked() -> None:
 
 
 def test_every_row_has_something_to_predict() -> None:
-    assert (masked(mask_probability=0.01).target_out != PAD).any(dim=1).all()
+    assert (masked(mask_probability=0.01).target_out != IGNORE_INDEX).any(dim=1).all()
 
 
 def test_masked_tokens_do_not_depend_on_the_batch() -> None:
@@ -219,7 +231,7 @@ def test_of_the_tokens_to_predict_most_are_masked_and_a_tenth_replaced() -> None
     plan = plan_windows(len(stream), length=400, batch_tokens=50_000, seed=1, epoch=0, cover_all=True)
     batch = masked(stream, plan, vocabulary=10_000)
     assert batch.source is not None
-    shown = batch.source[batch.target_out != PAD]
+    shown = batch.source[batch.target_out != IGNORE_INDEX]
     shares = [float((shown == MASK).float().mean()), float((shown == 50).float().mean())]
     assert batch.target_tokens == 100 * 60
     assert shares == pytest.approx([0.8, 0.1], abs=0.02)

@@ -12,7 +12,7 @@ import torch
 
 from regard.errors import RunError
 from regard.models.folder import named_tensors
-from regard.text.batching import Batch
+from regard.text.batching import IGNORE_INDEX, Batch
 from regard.training import gradients, loop
 from regard.training.checkpoint import checkpoints
 from regard.training.events import Event, ProblemEvent, UpdateEvent, ValidationEvent
@@ -194,15 +194,16 @@ def test_gradient_accumulation_equals_one_large_batch(corpus: Path, tmp_path: Pa
         width = max(one.source.shape[1], other.source.shape[1])
         length = max(one.target_out.shape[1], other.target_out.shape[1])
 
-        def both(name: str, size: int) -> torch.Tensor:
+        def both(name: str, size: int, value: int = 0) -> torch.Tensor:
             parts = [getattr(batch, name) for batch in (one, other)]
-            return torch.cat([torch.nn.functional.pad(part, (0, size - part.shape[1])) for part in parts])
+            padded = [torch.nn.functional.pad(part, (0, size - part.shape[1]), value=value) for part in parts]
+            return torch.cat(padded)
 
         return one._replace(
             source=both("source", width),
             mask=both("source", width) != 0,
             target_in=both("target_in", length),
-            target_out=both("target_out", length),
+            target_out=both("target_out", length, IGNORE_INDEX),
             target_tokens=one.target_tokens + other.target_tokens,
         )
 
@@ -221,7 +222,7 @@ def test_gradient_accumulation_equals_one_large_batch(corpus: Path, tmp_path: Pa
 def test_a_batch_without_masked_tokens_makes_an_update(corpus: Path, tmp_path: Path) -> None:
     training = make_training(tmp_path, corpus, make_config("bert"))
     batch = next(training.batches)
-    empty = batch._replace(target_out=torch.zeros_like(batch.target_out), target_tokens=0)
+    empty = batch._replace(target_out=torch.full_like(batch.target_out, IGNORE_INDEX), target_tokens=0)
     training.batches = iter([empty])
     event = training.step()
     assert event is not None

@@ -14,11 +14,10 @@ import torch.nn.functional as F
 from regard.config import Config
 from regard.errors import ConfigError
 from regard.models import build
-from regard.text.batching import Batch
+from regard.text.batching import IGNORE_INDEX, Batch
 from regard.text.tokenizer import Tokenizers
 from regard.training.data import Data, Files, prepare
 from regard.training.losses import (
-    IGNORE_INDEX,
     attention_alignment,
     batch_loss,
     check_guided_alignment,
@@ -91,7 +90,7 @@ def test_the_guided_alignment_loss_is_the_cross_entropy_of_the_first_head() -> N
 
 def test_tokens_that_attend_to_each_other_most_are_aligned() -> None:
     weights = torch.tensor([[[[0.8, 0.1, 0.1], [0.6, 0.3, 0.1], [0.35, 0.25, 0.4], [0.0, 0.0, 1.0]]]])
-    source, target = torch.tensor([[7, 8, 9]]), torch.tensor([[5, 6, 7, 0]])
+    source, target = torch.tensor([[7, 8, 9]]), torch.tensor([[5, 6, 7, IGNORE_INDEX]])
     batch = Batch(source, None, target, target, None, 3, np.arange(1))
     assert attention_alignment(weights, batch)[0].nonzero().tolist() == [[0, 0], [2, 2]]  # the last row is padding
 

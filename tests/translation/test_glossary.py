@@ -24,7 +24,7 @@ from regard.decoding.glossary import (
 from regard.errors import DataError, InputError
 from regard.models import build
 from regard.models.contract import Record, State
-from regard.text.tokenizer import END, PAD, Tokenizer, Tokenizers, train
+from regard.text.tokenizer import PAD, Tokenizer, Tokenizers, train
 from regard.translation.translator import Translator
 
 LINES = [  # a blank before the first word makes its tokens those of a word in the middle
@@ -223,10 +223,11 @@ def match_of(text: str, source: str, *forms: str, kept: bool = False) -> Match:
 
 
 def test_a_term_replaces_the_word_that_attended_to_it() -> None:
+    ended = [False, False, False, True]
     attention = TokenAttention(
         torch.eye(4)[[0, 2, 1, 3]],
-        token_spans([5, 6, 7, END], ["the", " old", " house", "</s>"]),
-        token_spans([5, 7, 6, END], ["the", " house", " old", "</s>"]),
+        token_spans(["the", " old", " house", "</s>"], ended),
+        token_spans(["the", " house", " old", "</s>"], ended),
     )
     match = match_of("the old house", "old", "zorblax")
     assert place_terms("the house old", [match], attention) == (

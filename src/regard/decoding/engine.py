@@ -19,9 +19,7 @@ from regard.decoding.sampling import sample
 from regard.decoding.search import Encoded, Hypothesis
 from regard.models import Generator
 from regard.text.batching import pad
-from regard.text.tokenizer import END, MASK, PAD, START, UNKNOWN
-
-FORBIDDEN = (PAD, START, UNKNOWN, MASK)
+from regard.text.tokenizer import OWN_SPECIAL_IDS, SpecialIds
 
 Ids = Sequence[Sequence[int]]
 
@@ -60,8 +58,11 @@ class Engine(Protocol):
 class TorchEngine:
     """Searches with PyTorch: one model, or an ensemble."""
 
-    def __init__(self, models: Sequence[nn.Module], settings: DecodeConfig) -> None:
-        self.models, self.settings = list(models), settings
+    def __init__(
+        self, models: Sequence[nn.Module], settings: DecodeConfig, special: SpecialIds = OWN_SPECIAL_IDS
+    ) -> None:
+        """`special` are the special tokens of the target vocabulary."""
+        self.models, self.settings, self.special = list(models), settings, special
 
     @property
     def max_positions(self) -> int | None:
@@ -79,17 +80,17 @@ class TorchEngine:
         """The best hypotheses for each source, or samples; sentences are searched together."""
         settings, device = self.settings, next(self.models[0].parameters()).device
         source, mask = pad(sources, device)
-        first = torch.full((len(sources),), START, device=device)
+        first = torch.full((len(sources),), self.special.start, device=device)
         inputs = cast(list[Generator], self.models), source, first, mask
         encoded: list[Encoded] | None = [] if options.keep_encoded else None
         trees: list[Tree] | None = None
         constraints = Constraints(
-            end=END,
+            end=self.special.end,
             max_lengths=self.max_lengths(sources),
             prefixes=options.prefixes,
             min_length=settings.min_length,
             no_repeat_ngram=settings.no_repeat_ngram,
-            forbidden=FORBIDDEN,
+            forbidden=self.special.never_generated,
         )
         common: dict[str, Any] = {
             "constraints": constraints,

@@ -24,7 +24,6 @@ from torch import Tensor
 from regard.errors import DataError, InputError
 from regard.text.files import read_lines
 from regard.text.scripts import UNSPACED_SCRIPTS, script_of
-from regard.text.tokenizer import TEXTLESS_TOKENS
 
 MIN_ATTENTION = 0.05  # of a target word on a term's source, to be replaced by the term
 SIMILAR_ATTENTION = 0.8  # of the best word's attention: words that attend as much are compared by length
@@ -227,11 +226,11 @@ class TokenAttention(NamedTuple):
     target: Sequence[Span]
 
 
-def token_spans(ids: Sequence[int], subwords: Sequence[str]) -> list[Span]:
+def token_spans(subwords: Sequence[str], special: Sequence[bool]) -> list[Span]:
     """The character span of each token, without the space before it; (0, 0) for special tokens."""
     spans, end = [], 0
-    for token, subword in zip(ids, subwords, strict=True):
-        if token in TEXTLESS_TOKENS:
+    for subword, is_special in zip(subwords, special, strict=True):
+        if is_special:
             spans.append((0, 0))
             continue
         start, end = end + len(subword) - len(subword.lstrip()), end + len(subword)

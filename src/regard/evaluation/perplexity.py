@@ -20,10 +20,10 @@ from regard.errors import ConfigError, DataError
 from regard.evaluation.systems import Progress
 from regard.results import Report, Table
 from regard.text import ordering
-from regard.text.batching import MakeBatch, Stream, packed, packed_masked, prefetch
+from regard.text.batching import IGNORE_INDEX, MakeBatch, Stream, packed, packed_masked, prefetch
 from regard.text.dataset import Column
 from regard.text.files import read_continuous, read_lines
-from regard.text.tokenizer import END, PAD, Tokenizer
+from regard.text.tokenizer import Tokenizer
 from regard.translation.reader import Reader
 from regard.translation.writer import Writer
 
@@ -102,8 +102,10 @@ def measure(
     nats, predicted = torch.zeros((), dtype=torch.float64), 0
     for number, batch in enumerate(prefetch(make, range(batches), device=model.device), 1):
         logits = module(batch)
-        labels = batch.target_out if logits.dim() == 3 else batch.target_out[batch.target_out != PAD]
-        loss = F.cross_entropy(logits.flatten(0, -2).float(), labels.flatten(), ignore_index=PAD, reduction="sum")
+        labels = batch.target_out if logits.dim() == 3 else batch.target_out[batch.target_out != IGNORE_INDEX]
+        loss = F.cross_entropy(
+            logits.flatten(0, -2).float(), labels.flatten(), ignore_index=IGNORE_INDEX, reduction="sum"
+        )
         nats += loss.double().cpu()
         predicted += batch.target_tokens
         if progress is not None:
@@ -133,9 +135,9 @@ def measure(
 
 def _windows(texts: Sequence[str], tokenizer: Tokenizer, config: Config) -> tuple[MakeBatch, int, int, int]:
     """The batches of a text cut into windows, their number, the number of tokens and the length of a window."""
-    ids = [np.array([*tokens, END], np.int64) for tokens in tokenizer.encode_batch(list(texts))]
+    ids = [np.array([*tokens, tokenizer.special.end], np.int64) for tokens in tokenizer.encode_batch(list(texts))]
     column = Column.of(np.concatenate(ids), np.array([len(tokens) for tokens in ids], np.int32))
-    stream = Stream(column, np.arange(len(ids)), continuous=config.text.continuous)
+    stream = Stream(column, np.arange(len(ids)), continuous=config.text.continuous, special=tokenizer.special)
     length = min(config.text.context_length, config.model.max_positions, len(stream))
     batch_tokens = max(BATCH_TOKENS, length)
     plan = ordering.plan_windows(len(stream), length=length, batch_tokens=batch_tokens, seed=0, epoch=0, cover_all=True)

@@ -23,7 +23,6 @@ from regard.inspection.trace import KINDS, Side, Trace, average_by_word, sum_by_
 from regard.models import GPT, RNN
 from regard.models.contract import Record
 from regard.models.layers import Embedding
-from regard.text.tokenizer import MASK, START
 
 MEANINGS = {
     "attention": "attention weights: where the model looked, not why it wrote a word. Compare gradient and ablation.",
@@ -151,7 +150,7 @@ def rollout(trace: Trace, kind: str, model: nn.Module | None = None) -> Map:
     if trace.family == "gpt":
         record: Record = {}
         with torch.no_grad():
-            log_probabilities(cast(nn.Module, model), [trace.source.ids], trace.target.ids, record)
+            log_probabilities(cast(nn.Module, model), [trace.source.ids], trace.target.ids, trace.special.start, record)
         layers = [record[f"decoder.{layer}.self"][0].float().cpu().mean(0) for layer in range(len(weights[kind]))]
         shares = rollout_self(torch.stack(layers))[-len(rows.ids) :]
     elif kind == "encoder" and kind in weights:
@@ -206,7 +205,7 @@ def _projected_values(model: nn.Module, trace: Trace, kind: str) -> list[tuple[T
     """For every layer its attention, and the projected value of each column in each head."""
     if isinstance(model, RNN):
         record: Record = {}
-        log_probabilities(model, [trace.source.ids], trace.target.ids, record)
+        log_probabilities(model, [trace.source.ids], trace.target.ids, trace.special.start, record)
         return [(record["decoder.0.cross"][0].float().cpu(), record["encoder.output"].float().cpu())]
     layers: list[tuple[Tensor, Tensor]] = []
 
@@ -222,7 +221,7 @@ def _projected_values(model: nn.Module, trace: Trace, kind: str) -> list[tuple[T
         for block in stack.blocks
     ]
     try:
-        log_probabilities(model, [trace.source.ids], trace.target.ids, {})
+        log_probabilities(model, [trace.source.ids], trace.target.ids, trace.special.start, {})
     finally:
         for hook in hooks:
             hook.remove()
@@ -245,7 +244,7 @@ def gradient(trace: Trace, kind: str, model: nn.Module) -> Map:
             total = torch.zeros(len(steps), len(columns.ids))
             for point, weight in zip(points.tolist(), weights.tolist(), strict=True):
                 with scaled_embeddings(model, (1 + point) / 2) as (original, scaled):
-                    logs = log_probabilities(model, [trace.source.ids] * len(steps), target)
+                    logs = log_probabilities(model, [trace.source.ids] * len(steps), target, trace.special.start)
                 (slope,) = torch.autograd.grad(logs[torch.arange(len(steps)), steps].sum(), scaled)
                 total += weight / 2 * (slope * original[0]).sum(-1).float().cpu()
             slopes.append(total)
@@ -286,7 +285,7 @@ def ablation(trace: Trace, kind: str, model: nn.Module) -> Map:
 def _ablate_source(model: nn.Module, trace: Trace) -> Tensor:
     """(T, words)"""
     ids, words = trace.source.ids, trace.source.word
-    replacement = [MASK] if trace.family == "bert" else []
+    replacement = [trace.special.mask] if trace.family == "bert" else []
     texts = [ids]
     for removed in range(len(trace.source.words)):
         pairs = zip(ids, words, strict=True)
@@ -294,7 +293,10 @@ def _ablate_source(model: nn.Module, trace: Trace) -> Tensor:
     if not all(texts):
         raise InputError("the source has only one word: nothing is left without it")
     size, target = _copies(trace, model), _explained_tokens(trace)
-    parts = [log_probabilities(model, texts[at : at + size], target) for at in range(0, len(texts), size)]
+    parts = [
+        log_probabilities(model, texts[at : at + size], target, trace.special.start)
+        for at in range(0, len(texts), size)
+    ]
     logs = torch.cat(parts).cpu()
     return (logs[0] - logs[1:]).T
 
@@ -303,13 +305,13 @@ def _ablate_gpt(model: nn.Module, trace: Trace) -> Tensor:
     """(T, words): removing a word changes only the tokens after it."""
     columns = trace.columns("decoder")
     whole, begin = [*columns.ids, trace.target.ids[-1]], len(trace.source.ids)
-    logs = log_probabilities(model, [trace.source.ids], trace.target.ids)[0].cpu()
+    logs = log_probabilities(model, [trace.source.ids], trace.target.ids, trace.special.start)[0].cpu()
     drops = torch.zeros(len(logs), len(columns.words))
     for removed in range(len(columns.words)):
         removed_tokens = [index for index, word in enumerate(columns.word) if word == removed]
         first = max(begin, removed_tokens[-1] + 1)  # of the tokens that come after
-        before = [whole[index] for index in range(first) if index not in removed_tokens] or [START]
-        without = log_probabilities(model, [before], whole[first:])[0].cpu()
+        before = [whole[index] for index in range(first) if index not in removed_tokens] or [trace.special.start]
+        without = log_probabilities(model, [before], whole[first:], trace.special.start)[0].cpu()
         drops[first - begin :, removed] = logs[first - begin :] - without
     return drops
 
@@ -324,10 +326,12 @@ METHODS: dict[str, Callable[..., Map]] = {
 
 
 def log_probabilities(
-    model: nn.Module, sources: Sequence[Sequence[int]], target: Sequence[int], record: Record | None = None
+    model: nn.Module, sources: Sequence[Sequence[int]], target: Sequence[int], start: int, record: Record | None = None
 ) -> Tensor:
-    """(B, T) log-probabilities of one target after each of the sources; for a bert, of the target in their place."""
-    logits, starts = teacher_force(model, sources, [target] * len(sources), record)
+    """(B, T) log-probabilities of one target after each of the sources; for a bert, of the target in their place.
+    A decoder begins with the token `start`.
+    """
+    logits, starts = teacher_force(model, sources, [target] * len(sources), record, start=start)
     ids = torch.tensor(target, dtype=torch.int64, device=logits.device).expand(len(sources), -1)
     return logits[:, starts[0] :].float().log_softmax(-1).gather(-1, ids[..., None])[..., 0]
 
@@ -339,7 +343,7 @@ def _explained_tokens(trace: Trace) -> list[int]:
     if not trace.alternatives:
         raise InputError("this bert has no masked-token head, and so no probabilities to explain")
     pairs = zip(trace.source.ids, trace.alternatives, strict=True)
-    return [best[0].id if number == MASK else number for number, best in pairs]
+    return [best[0].id if number == trace.special.mask else number for number, best in pairs]
 
 
 def _copies(trace: Trace, model: nn.Module) -> int:

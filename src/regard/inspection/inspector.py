@@ -14,7 +14,6 @@ from regard.inspection import attribution, pages, quality
 from regard.inspection.alignment import cross_attention
 from regard.inspection.attribution import MEANINGS, UNITS, Map
 from regard.inspection.trace import Side, Trace
-from regard.text.tokenizer import END
 
 SCRIPTS = ("page.js", "heatmap.js", "inspector.js")
 """The scripts of a page with `embed`."""
@@ -122,7 +121,7 @@ def summary(trace: Trace) -> str:
         return f"It was sure of every word; the least probable is {chosen} with {percent(log)}."
     before = "".join(x for x, owner in zip(side.subwords[:step], side.word, strict=False) if owner == side.word[step])
     for other in trace.alternatives[step] if trace.alternatives else []:
-        ends = other.id == END or (before and other.subword[:1].isspace())
+        ends = other.id == trace.special.end or (before and other.subword[:1].isspace())
         text = (before if ends else before + other.subword).strip() or "end"
         if text != word:
             if trace.family == "bert":

@@ -28,7 +28,7 @@ from regard.models import BERT, GPT, Generator
 from regard.models.contract import Record
 from regard.text.batching import pad
 from regard.text.scripts import UNSPACED_SCRIPTS, script
-from regard.text.tokenizer import END, SPECIALS, START, TEXTLESS_TOKENS, Tokenizer, Tokenizers
+from regard.text.tokenizer import OWN_SPECIAL_IDS, SPECIALS, START, SpecialIds, Tokenizer, Tokenizers
 
 KINDS = {"encoder": "encoder.{}.self", "decoder": "decoder.{}.self", "cross": "decoder.{}.cross"}
 """The kinds of attention, and their names in a `Record`."""
@@ -95,6 +95,8 @@ class Trace:
     """Whether it ended with the end token."""
     tree: list[list[Branch]]
     """All branches of a beam search step by step, if requested."""
+    special: SpecialIds = OWN_SPECIAL_IDS
+    """The special tokens of what is written."""
 
     def rows(self, kind: str) -> Side:
         """The tokens that attend."""
@@ -104,7 +106,7 @@ class Trace:
         """The tokens that are attended to; for "decoder" all tokens before the last step."""
         if kind != "decoder":
             return self.source
-        start = Side("", [START], [SPECIALS[START]], [SPECIALS[START]], [0], [True])
+        start = Side("", [self.special.start], [SPECIALS[START]], [SPECIALS[START]], [0], [True])
         return _join(self.source if self.family == "gpt" else start, self.target)
 
     def by_word(self, kind: str) -> Tensor:
@@ -169,6 +171,7 @@ class Trace:
             "target": self.target._asdict(),
             "score": self.score,
             "finished": self.finished,
+            "special": list(self.special),
             "alternatives": [[list(alternative[:2]) for alternative in step] for step in self.alternatives],
             "tree": [[list(branch) for branch in step] for step in self.tree],
         }
@@ -223,13 +226,14 @@ def trace(
     """
     if not sources:
         return []
-    targets: Sequence[Sequence[int]] = [[*hypothesis.tokens, END] for hypothesis in hypotheses]
+    special = tokenizers.target.special
+    targets: Sequence[Sequence[int]] = [[*hypothesis.tokens, special.end] for hypothesis in hypotheses]
     written = targets
     if isinstance(model, BERT):
         targets, written = [[]] * len(sources), sources
         hypotheses = [Hypothesis([], 0.0, 0.0, True, [])] * len(sources)
     record: Record = {} if encoded is None else dict(encoded.record)
-    logits, starts = teacher_force(model, sources, targets, record, encoded)
+    logits, starts = teacher_force(model, sources, targets, record, encoded, start=special.start)
     steps: list[Steps] = [(torch.zeros(0), [])] * len(sources)
     if logits.shape[-1]:
         steps = _steps(logits, starts, written, top, tokenizers.target)
@@ -260,6 +264,7 @@ def trace(
                 score=hypotheses[row].score,
                 finished=hypotheses[row].finished,
                 tree=_tree(trees[row], tokenizers.target) if trees else [],
+                special=special,
             )
         )
     return traces
@@ -271,8 +276,11 @@ def teacher_force(
     targets: Sequence[Sequence[int]],
     record: Record | None = None,
     encoded: Encoded | None = None,
+    *,
+    start: int,
 ) -> tuple[Tensor, list[int]]:
     """(B, longest, V) logits of a pass over sources and targets, and for each the step of its first target token.
+    A decoder begins with the token `start`.
 
     A bert reads its sources alone; without a head its logits have no vocabulary.
     """
@@ -286,7 +294,7 @@ def teacher_force(
     if isinstance(model, GPT):
         text, _ = pad([[*source, *target[:-1]] for source, target in zip(sources, targets, strict=True)], device)
         return writer.step(text, writer.start(text[:, :0]), record)[0], [len(source) - 1 for source in sources]
-    before, _ = pad([[START, *target[:-1]] for target in targets], device)
+    before, _ = pad([[start, *target[:-1]] for target in targets], device)
     state = writer.start(*pad(sources, device), record) if encoded is None else encoded.state
     return writer.step(before, state, record)[0], no_offset
 
@@ -306,7 +314,7 @@ def _steps(
     total = chosen.logsumexp(-1, keepdim=True)
     log_probabilities = (chosen.gather(1, ids[:, None]) - total)[:, 0].cpu()
     values, best = chosen.topk(min(top, chosen.shape[-1]))
-    previous = [number for target in targets for number in [START, *target[:-1]]]
+    previous = [number for target in targets for number in [tokenizer.special.start, *target[:-1]]]
     alternatives = [
         list(map(Alternative, numbers, tokenizer.token_texts(numbers, before), logs))
         for numbers, before, logs in zip(best.tolist(), previous, (values - total).tolist(), strict=True)
@@ -328,7 +336,7 @@ def _tree(tree: Tree, tokenizer: Tokenizer) -> list[list[Branch]]:
         new_indices = {number: index for index, number in enumerate(allowed)}
         branches = []
         for parent, token, log_probability, kept in (step[number] for number in allowed):
-            after = previous[parents[parent]].id if parent >= 0 else START
+            after = previous[parents[parent]].id if parent >= 0 else tokenizer.special.start
             (subword,) = tokenizer.token_texts([token], after)
             branches.append(Branch(parents[parent], token, subword, log_probability, kept))
         steps.append(branches)
@@ -341,11 +349,11 @@ def _tree(tree: Tree, tokenizer: Tokenizer) -> list[list[Branch]]:
 def make_side(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None) -> Side:
     """The subwords and words of token ids, in the text they were made from, or in the one they decode to."""
     text, starts = tokenizer.token_starts(ids, text)
-    in_text = [number not in TEXTLESS_TOKENS for number in ids]
+    in_text = [number not in tokenizer.special.textless for number in ids]
     ends = [*starts[1:], len(text)][: len(ids)]
+    names = tokenizer.tokens(ids)
     subwords = [
-        text[start:end] if shown else SPECIALS[number]
-        for number, shown, start, end in zip(ids, in_text, starts, ends, strict=True)
+        text[start:end] if shown else name for name, shown, start, end in zip(names, in_text, starts, ends, strict=True)
     ]
     spans = [match.span() for match in NONSPACE.finditer(text)]
     tag = spans[: text.startswith(tokenizer.tags)]
@@ -355,7 +363,7 @@ def make_side(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None)
         spans = [*tag, *pairwise(sorted(cuts))]
     words, word, special = list[str](), list[int](), list[bool]()
     numbers: list[int] = []  # of the words of the text among all words
-    for number, start, shown in zip(ids, starts, in_text, strict=True):
+    for name, start, shown in zip(names, starts, in_text, strict=True):
         if shown and spans:
             letter = len(text) - len(text[start:].lstrip())  # a space belongs to what follows it
             index = max(bisect_right(spans, (letter, len(text))) - 1, 0)
@@ -366,7 +374,7 @@ def make_side(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None)
             word.append(numbers[index])
         else:
             word.append(len(words))
-            words.append(text if shown else SPECIALS[number])
+            words.append(text if shown else name)
             special.append(not shown)
     return Side(text, list(ids), subwords, words, word, special)
 
@@ -439,6 +447,7 @@ def _parse(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Trace:
         score=float(values["score"]),
         finished=values["finished"],
         tree=[[Branch(*branch) for branch in step] for step in values["tree"]],
+        special=SpecialIds(*values["special"]),
     )
 
 

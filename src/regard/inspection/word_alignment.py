@@ -275,7 +275,7 @@ class Aligner:
         def trace_batch(batch: Sequence[int]) -> list[Trace]:
             return trace(
                 self.model,
-                [[*sources[number], END] for number in batch],
+                [[*sources[number], self.tokenizers.source.special.end] for number in batch],
                 [Hypothesis(targets[number], 0.0, 0.0, True, []) for number in batch],
                 self.tokenizers,
                 texts=[texts[number][0] for number in batch],

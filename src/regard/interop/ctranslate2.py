@@ -19,14 +19,14 @@ from torch import Tensor, nn
 from regard.attention import MultiHead, sinusoidal
 from regard.config import DecodeConfig, ModelConfig
 from regard.decoding import Hypothesis, SearchOptions, SearchResult, TorchEngine
-from regard.decoding.engine import FORBIDDEN, Ids
+from regard.decoding.engine import Ids
 from regard.errors import ConfigError, RegardError
 from regard.folders import atomic_folder, cache, checksum, read_bounded
 from regard.models.blocks import Block
 from regard.models.folder import MODEL, VALIDATION, load_ensemble
 from regard.models.layers import Embedding, FeedForward
 from regard.models.transformer import Transformer
-from regard.text.tokenizer import END, SPECIALS, START, UNKNOWN, Tokenizer, Tokenizers
+from regard.text.tokenizer import Tokenizer, Tokenizers
 
 LAYOUT = 1  # version of what `convert` writes; a new number makes cached models obsolete
 MAX_POSITIONS = 4096  # rows of the table of sinusoidal positions
@@ -90,7 +90,7 @@ class CTranslate2Engine:
         self._ids = {token: number for number, token in enumerate(self._target)}
         positions = model.config.max_positions if model.config.has_position_table else MAX_POSITIONS
         self._positions = None if model.config.positions == "rotary" else positions
-        self._token_scores = token_scores
+        self._token_scores, self._special = token_scores, tokenizers.target.special
 
     def search(self, sources: Ids, options: SearchOptions) -> SearchResult:
         """The best hypotheses for each source, as `TorchEngine.search` returns them.
@@ -109,7 +109,9 @@ class CTranslate2Engine:
         rerun: dict[int, list[int]] = {}  # rows by maximum length
         for row, limit in enumerate(max_lengths):
             outputs = [hypothesis.tokens for hypothesis in results[row]]
-            if any(len(tokens) >= limit or not set(FORBIDDEN).isdisjoint(tokens) for tokens in outputs):
+            if any(
+                len(tokens) >= limit or not set(self._special.never_generated).isdisjoint(tokens) for tokens in outputs
+            ):
                 rerun.setdefault(limit, []).append(row)
         for limit, rows in rerun.items():
             for row, hypotheses in zip(rows, self._run(sources, rows, options, limit, forbid=True), strict=True):
@@ -134,7 +136,7 @@ class CTranslate2Engine:
             num_hypotheses=options.beams if constrained else options.results,
             length_penalty=settings.length_penalty,
             no_repeat_ngram_size=settings.no_repeat_ngram,
-            suppress_sequences=[[self._target[number]] for number in FORBIDDEN] if forbid else None,
+            suppress_sequences=[[self._target[number]] for number in self._special.never_generated] if forbid else None,
             return_end_token=True,  # so that it counts as a token, as in our search
             max_input_length=0,
             max_decoding_length=max(max_length, 1),  # without the end token, which scoring adds where it is missing
@@ -144,7 +146,7 @@ class CTranslate2Engine:
         candidates = []
         for answer in answers:
             outputs = [[self._ids[token] for token in tokens] for tokens in answer.hypotheses]
-            ids = [[number for number in output if number != END][:max_length] for output in outputs]
+            ids = [[number for number in output if number != self._special.end][:max_length] for output in outputs]
             totals = [
                 score * len(tokens) ** settings.length_penalty
                 for tokens, score in zip(answer.hypotheses, answer.scores, strict=True)
@@ -232,15 +234,17 @@ def _compare(
     """How many greedy translations are identical, and the largest difference of a token's log-probability."""
     if not texts:
         return {"sentences": 0, "identical": 0, "largest_score_difference": 0.0}
-    sources = [[*ids, END] for ids in tokenizers.source.encode_batch(texts)]
-    ours = [row[0] for row in TorchEngine([model], settings).search(sources, SearchOptions(beams=1)).hypotheses]
+    special = tokenizers.target.special
+    sources = [[*ids, tokenizers.source.special.end] for ids in tokenizers.source.encode_batch(texts)]
+    engine = TorchEngine([model], settings, special)
+    ours = [row[0] for row in engine.search(sources, SearchOptions(beams=1)).hypotheses]
     words = [tokenizers.source.tokens(source) for source in sources]
-    forbidden = [[token] for token in tokenizers.target.tokens(FORBIDDEN)]
+    forbidden = [[token] for token in tokenizers.target.tokens(special.never_generated)]
     longest = max(len(row.tokens) for row in ours)
     answers = translator.translate_batch(
         words, beam_size=1, max_input_length=0, max_decoding_length=max(longest, 1), suppress_sequences=forbidden
     )
-    outputs = [tokenizers.target.tokens(number for number in row.tokens if number != END) for row in ours]
+    outputs = [tokenizers.target.tokens(number for number in row.tokens if number != special.end) for row in ours]
     scored = translator.score_batch(words, outputs, max_input_length=0)
     differences = [
         abs(a - b)
@@ -287,8 +291,10 @@ def convert(model: Transformer, tokenizers: Tokenizers, folder: Path, *, quantiz
     _linear(spec.decoder.projection, output, model.output_bias)
     spec.register_source_vocabulary(_vocabulary(tokenizers.source, config.vocabulary))
     spec.register_target_vocabulary(_vocabulary(tokenizers.target, config.target_vocabulary_size))
-    spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = (SPECIALS[i] for i in (START, END, UNKNOWN))
-    spec.config.decoder_start_token = SPECIALS[START]
+    special = tokenizers.target.special
+    names = tokenizers.target.tokens([special.start, special.end, special.unknown])
+    spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = names
+    spec.config.decoder_start_token = names[0]
     spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.validate()
     spec.optimize(quantization=quantization)
@@ -326,10 +332,9 @@ def _embed(theirs: Any, tokens: Any, ours: Embedding, config: ModelConfig) -> No
     if ours.position is not None:
         theirs.position_encodings.encodings = _plain(ours.position.weight)
     elif config.positions != "rotary":
-        halves = config.positions == "sinusoidal_halves"
-        theirs.position_encodings.encodings = _plain(
-            sinusoidal(torch.arange(MAX_POSITIONS), config.size, halves=halves)
-        )
+        halves, fairseq = config.positions == "sinusoidal_halves", config.positions == "sinusoidal_fairseq"
+        table = sinusoidal(torch.arange(MAX_POSITIONS), config.size, halves=halves, fairseq=fairseq)
+        theirs.position_encodings.encodings = _plain(table)
     if ours.norm is not None:
         _norm(theirs.layernorm_embedding, ours.norm)
 

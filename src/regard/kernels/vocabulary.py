@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-IGNORED = 0  # the label of padding
+IGNORED = -1  # the label of padding
 BLOCK = 4096  # logits in one tile
 
 

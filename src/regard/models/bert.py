@@ -61,7 +61,7 @@ class BERT(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """For training: (N, V), the logits of the N masked tokens, row after row."""
         assert batch.source is not None
-        return self.logits(self.encode(batch.source, mask=batch.mask, segments=batch.segments)[batch.target_out != 0])
+        return self.logits(self.encode(batch.source, mask=batch.mask, segments=batch.segments)[batch.target_out >= 0])
 
     def logits(self, encoded: Tensor) -> Tensor:
         """(..., size) -> (..., V): the logits of masked tokens."""

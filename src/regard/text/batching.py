@@ -19,10 +19,11 @@ from torch import Tensor
 from regard.text.alignments import MAX_TOKENS
 from regard.text.dataset import Column, Dataset
 from regard.text.ordering import BatchPlan, Indices, Shape, fractions, key, repeat_numbers, splitmix64
-from regard.text.tokenizer import MASK, PAD, SPECIALS, START
+from regard.text.tokenizer import OWN_SPECIAL_IDS, SpecialIds
 
 MASKED, REPLACED = 0.8, 0.1  # shares of predicted tokens that become <mask> or a random token (Devlin et al., 2019)
 PREFETCH = 8  # batches prepared ahead
+IGNORE_INDEX = -1  # the label of positions without a loss
 
 Ids = NDArray[np.int64]
 
@@ -40,7 +41,7 @@ class Batch(NamedTuple):
     target_in: Tensor | None
     """(B, T) ids, beginning with <s>."""
     target_out: Tensor
-    """(B, T) the ids to predict, ended by </s>; 0 where there is nothing to predict. (B, S) for a bert."""
+    """(B, T) the ids to predict, ended by </s>; IGNORE_INDEX where there is nothing to predict. (B, S) for a bert."""
     segments: Tensor | None
     """(B, T) or (B, S) the number of a token's text in its packed row, from 1; None if texts attend to each other."""
     target_tokens: int
@@ -65,7 +66,7 @@ MakeBatch = Callable[[int], Batch]
 def pad(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
     """(B, longest) ids, and their mask; None if there is no padding."""
     width = max(map(len, rows))
-    ids = torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows], device=device)
+    ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=device)
     lengths = torch.tensor([[len(row)] for row in rows], device=device)
     return ids, None if all(len(row) == width for row in rows) else torch.arange(width, device=device) < lengths
 
@@ -77,7 +78,7 @@ def split_batch(batch: Batch, parts: int) -> list[Batch]:
 
     def rows_of(rows: slice) -> Batch:
         part = batch.map_tensors(lambda tensor: tensor[rows])
-        return part._replace(target_tokens=int((part.target_out != PAD).sum()), examples=batch.examples[rows])
+        return part._replace(target_tokens=int((part.target_out != IGNORE_INDEX).sum()), examples=batch.examples[rows])
 
     rows = len(batch.target_out)
     size = -(-rows // parts)
@@ -86,27 +87,29 @@ def split_batch(batch: Batch, parts: int) -> list[Batch]:
 
 # Pairs
 
+Sides = tuple[SpecialIds, SpecialIds]
+OWN_SIDES = (OWN_SPECIAL_IDS, OWN_SPECIAL_IDS)
 
-def pairs(dataset: Dataset, plan: BatchPlan, *, rank: int, world_size: int) -> MakeBatch:
-    """The batches of a plan over pairs, or this process's shard of each."""
+
+def pairs(dataset: Dataset, plan: BatchPlan, *, rank: int, world_size: int, special: Sides = OWN_SIDES) -> MakeBatch:
+    """The batches of a plan over pairs, or this process's shard of each; `special` are those of both vocabularies."""
 
     def make(number: int) -> Batch:
         examples = plan.shard(number, rank=rank, world_size=world_size)
         shape = plan.shard_shape(number, world_size=world_size)
-        return collate(dataset, examples, shape=shape)
+        return collate(dataset, examples, shape=shape, special=special)
 
     return make
 
 
-def collate(dataset: Dataset, examples: Indices, *, shape: Shape | None) -> Batch:
+def collate(dataset: Dataset, examples: Indices, *, shape: Shape | None, special: Sides = OWN_SIDES) -> Batch:
     """Pairs as one batch, padded to the longest, or to a given shape with empty rows at the end."""
-    source = _pad(dataset.source, examples, shape and (shape.rows, shape.source))
-    target_out = _pad(dataset.target, examples, shape and (shape.rows, shape.target))
-    mask, real = source != PAD, target_out != PAD
+    source, mask = _pad(dataset.source, examples, shape and (shape.rows, shape.source))
+    target_out, real = _pad(dataset.target, examples, shape and (shape.rows, shape.target))
     target_in = np.empty_like(target_out)
-    target_in[:, :1] = START
+    target_in[:, :1] = special[1].start
     target_in[:, 1:] = target_out[:, :-1]
-    target_in[~real] = PAD
+    source[~mask], target_in[~real], target_out[~real] = special[0].pad, special[1].pad, IGNORE_INDEX
     alignments = dataset.columns.get("alignment")
     return Batch(
         source=torch.from_numpy(source),
@@ -130,17 +133,18 @@ def _attention_targets(column: Column, examples: Indices, target: Ids, source: I
     return torch.from_numpy(weights)
 
 
-def _pad(column: Column, examples: Indices, size: tuple[int, int] | None) -> Ids:
-    """(B, S) the ids of these examples with padding on the right.
+def _pad(column: Column, examples: Indices, size: tuple[int, int] | None) -> tuple[Ids, NDArray[np.bool_]]:
+    """(B, S) the ids of these examples with padding on the right, and where they are not padding.
 
     A process without examples gets one row of padding, so that it takes part in the update. The row has two
     columns: with one step an rnn would not use its cell, and all processes must have gradients for the same weights.
     """
     lengths = column.lengths[examples]
     rows, width = size or ((len(examples), int(lengths.max())) if len(examples) else (1, 2))
-    padded = np.zeros((rows, width), np.int64)
-    padded[: len(examples)][np.arange(width) < lengths[:, None]] = column.gather(examples)
-    return padded
+    padded, real = np.zeros((rows, width), np.int64), np.zeros((rows, width), np.bool_)
+    real[: len(examples)] = np.arange(width) < lengths[:, None]
+    padded[real] = column.gather(examples)
+    return padded, real
 
 
 # Packed rows, for gpt and bert
@@ -167,7 +171,10 @@ class Stream:
     With `continuous` they are parts of one text, without </s> between them.
     """
 
-    def __init__(self, column: Column, order: Indices, *, continuous: bool) -> None:
+    def __init__(
+        self, column: Column, order: Indices, *, continuous: bool, special: SpecialIds = OWN_SPECIAL_IDS
+    ) -> None:
+        self.special = special
         lengths = column.lengths[order] - int(continuous)
         self._column, self._order, self._continuous = column, order, continuous
         self._ends = np.cumsum(lengths, dtype=np.int64)
@@ -186,15 +193,14 @@ class Stream:
         index, offset, previous = index[:, 1:], offset[:, 1:], tokens[:, :-1]
         begins = positions[:, 1:] == 0 if self._continuous else offset == 0
         segments = index - index[:, :1] + 1
-        return Windows(tokens[:, 1:], np.where(begins, START, previous), segments, self._texts[index], offset)
+        return Windows(
+            tokens[:, 1:], np.where(begins, self.special.start, previous), segments, self._texts[index], offset
+        )
 
 
 def _cut(stream: Stream, starts: Indices, length: int) -> Windows:
-    """The windows from these starts; without any, one row of padding for a process without examples."""
-    if len(starts):
-        return stream.windows(starts, length)
-    windows = stream.windows(np.zeros(1, np.int64), length)
-    return windows._replace(ids=np.full_like(windows.ids, PAD))
+    """The windows from these starts; a process without examples gets one row, in which nothing is predicted."""
+    return stream.windows(starts if len(starts) else np.zeros(1, np.int64), length)
 
 
 def packed(stream: Stream, plan: BatchPlan, *, rank: int, world_size: int, segments: bool) -> MakeBatch:
@@ -210,7 +216,7 @@ def packed(stream: Stream, plan: BatchPlan, *, rank: int, world_size: int, segme
             source=None,
             mask=None,
             target_in=torch.from_numpy(windows.previous),
-            target_out=torch.from_numpy(windows.ids),
+            target_out=torch.from_numpy(windows.ids if len(starts) else np.full_like(windows.ids, IGNORE_INDEX)),
             segments=torch.from_numpy(windows.segments) if segments else None,
             target_tokens=windows.ids.size if len(starts) else 0,
             examples=starts,
@@ -243,12 +249,12 @@ def packed_masked(
         random = splitmix64(
             splitmix64(windows.text.astype(np.uint64) + key(seed, epoch)) + windows.offset.astype(np.uint64)
         )
-        chosen = _choose(ids, random, mask_probability)
+        chosen = _choose(ids, random, mask_probability, stream.special) & bool(len(starts))
         return Batch(
-            source=torch.from_numpy(np.where(chosen, _corrupt(ids, random, vocabulary), ids)),
+            source=torch.from_numpy(np.where(chosen, _corrupt(ids, random, vocabulary, stream.special), ids)),
             mask=None,
             target_in=None,
-            target_out=torch.from_numpy(np.where(chosen, ids, PAD)),
+            target_out=torch.from_numpy(np.where(chosen, ids, IGNORE_INDEX)),
             segments=torch.from_numpy(windows.segments) if segments else None,
             target_tokens=int(chosen.sum()),
             examples=starts,
@@ -257,9 +263,9 @@ def packed_masked(
     return make
 
 
-def _choose(ids: Ids, random: NDArray[np.uint64], probability: float) -> NDArray[np.bool_]:
+def _choose(ids: Ids, random: NDArray[np.uint64], probability: float, special: SpecialIds) -> NDArray[np.bool_]:
     """Choose the tokens to predict: in each row, the ordinary tokens with the smallest random numbers."""
-    ordinary = ids >= len(SPECIALS)
+    ordinary = ~np.isin(ids, special)
     order = np.argsort(np.where(ordinary, random, np.iinfo(np.uint64).max), axis=1, kind="stable")
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.arange(ids.shape[1])[None], axis=1)
@@ -268,12 +274,12 @@ def _choose(ids: Ids, random: NDArray[np.uint64], probability: float) -> NDArray
     return chosen
 
 
-def _corrupt(ids: Ids, random: NDArray[np.uint64], vocabulary: int) -> Ids:
+def _corrupt(ids: Ids, random: NDArray[np.uint64], vocabulary: int, special: SpecialIds) -> Ids:
     """The input for each token if it is to be predicted: <mask>, a random token or the token itself."""
     fraction = fractions(splitmix64(random))
-    ordinary = np.uint64(max(vocabulary - len(SPECIALS), 1))
-    replacement = len(SPECIALS) + (splitmix64(random + np.uint64(1)) % ordinary).astype(np.int64)
-    return np.where(fraction < MASKED, MASK, np.where(fraction < MASKED + REPLACED, replacement, ids))
+    ordinary = np.setdiff1d(np.arange(vocabulary), special)
+    replacement = ordinary[(splitmix64(random + np.uint64(1)) % np.uint64(len(ordinary))).astype(np.int64)]
+    return np.where(fraction < MASKED, special.mask, np.where(fraction < MASKED + REPLACED, replacement, ids))
 
 
 # Prefetching

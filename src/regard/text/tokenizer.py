@@ -25,7 +25,29 @@ from regard.text.sentences import text_problem
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
 PAD, START, END, UNKNOWN, MASK = range(len(SPECIALS))
-TEXTLESS_TOKENS = (PAD, START, END, MASK)  # decoded to nothing; <unk> is written, so that a lost word can be seen
+
+
+class SpecialIds(NamedTuple):
+    """The ids of the special tokens of a vocabulary; in those of other libraries, one token may have several roles."""
+
+    pad: int = PAD
+    start: int = START
+    end: int = END
+    unknown: int = UNKNOWN
+    mask: int = MASK
+
+    @property
+    def textless(self) -> frozenset[int]:
+        """Tokens that are decoded to nothing; <unk> is written, so that a lost word can be seen."""
+        return frozenset({self.pad, self.start, self.end} | ({self.mask} - {self.unknown}))
+
+    @property
+    def never_generated(self) -> tuple[int, ...]:
+        """Tokens that no search may choose."""
+        return tuple(sorted({self.pad, self.start, self.unknown, self.mask} - {self.end}))
+
+
+OWN_SPECIAL_IDS = SpecialIds()
 
 SOURCE_FILE = "tokenizer.json"
 TARGET_FILE = "tokenizer.target.json"  # only if the target has its own tokenizer
@@ -80,9 +102,17 @@ class Tokenizer:
         self._engine.encode_special_tokens = True  # the text "</s>" is text
         self._engine.no_padding()
         self._engine.no_truncation()
+        self.special = self._special_ids()
+
+    def _special_ids(self) -> SpecialIds:
+        """The special tokens: those that the post-processor names, as in imported files, or the first five."""
+        named = (json.loads(self.text).get("post_processor") or {}).get("special_tokens") or {}
+        if set(SPECIALS) <= set(named):
+            return SpecialIds(*(int(named[name]["ids"][0]) for name in SPECIALS))
         first = tuple(self._engine.id_to_token(number) for number in range(len(SPECIALS)))
         if first != SPECIALS:
             raise FolderError(f"the tokenizer begins with {first}; one of Regard begins with {SPECIALS}")
+        return OWN_SPECIAL_IDS
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
@@ -104,6 +134,11 @@ class Tokenizer:
     def size(self) -> int:
         """The size of the vocabulary, special tokens included."""
         return int(self._engine.get_vocab_size())
+
+    @property
+    def kind(self) -> str:
+        """The model of the library: BPE, Unigram, WordPiece or WordLevel."""
+        return type(self._engine.model).__name__
 
     @cached_property
     def tags(self) -> tuple[str, ...]:
@@ -151,10 +186,12 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; special tokens but <unk> have none."""
-        shown = [number for number in ids if number not in TEXTLESS_TOKENS]
-        if UNKNOWN in shown and isinstance(self._engine.model, models.WordLevel):
+        shown = [number for number in ids if number not in self.special.textless]
+        if self.special.unknown in shown and isinstance(self._engine.model, models.WordLevel):
             unknown = SPACE + SPECIALS[UNKNOWN]  # other words bring the space before them
-            tokens = [unknown if number == UNKNOWN else self._engine.id_to_token(number) for number in shown]
+            tokens = [
+                unknown if number == self.special.unknown else self._engine.id_to_token(number) for number in shown
+            ]
             return str(self._engine.decoder.decode([token for token in tokens if token is not None]))
         return str(self._engine.decode(shown, skip_special_tokens=False))
 
@@ -168,7 +205,10 @@ class Tokenizer:
         texts = []
         for number in ids:
             whole = self.decode([after, number])
-            texts.append(SPECIALS[number] if number in TEXTLESS_TOKENS else whole[_common_prefix(before, whole) :])
+            if number in self.special.textless:
+                texts.append(str(self._engine.id_to_token(number)))
+            else:
+                texts.append(whole[_common_prefix(before, whole) :])
         return texts
 
     def token_starts(self, ids: Sequence[int], text: str | None = None) -> tuple[str, list[int]]:
@@ -176,10 +216,10 @@ class Tokenizer:
         starts, end = [], 0
         if text is not None:
             encoding = self._engine.encode(text, add_special_tokens=False)
-            if encoding.ids == [number for number in ids if number not in TEXTLESS_TOKENS]:
+            if encoding.ids == [number for number in ids if number not in self.special.textless]:
                 offsets = iter(encoding.offsets)
                 for number in ids:
-                    start, stop = (end, end) if number in TEXTLESS_TOKENS else next(offsets)
+                    start, stop = (end, end) if number in self.special.textless else next(offsets)
                     starts.append(min(start, end))  # a space between tokens belongs to the next one
                     end = max(stop, end)
                 return text, starts
@@ -428,7 +468,7 @@ class CorpusEncoder:
             for number, row in zip(sorted(whole), encoded, strict=True):
                 rows[number] = np.array(row, np.uint32)
             ids, by_line = np.concatenate(rows), np.fromiter(map(len, rows), np.int64, len(rows))
-        return np.insert(ids, np.cumsum(by_line), END), by_line + 1
+        return np.insert(ids, np.cumsum(by_line), self._tokenizers[0].special.end), by_line + 1
 
     def _look_up(self, words: list[str]) -> NDArray[np.int64]:
         """The numbers of words, which are encoded if they are new."""

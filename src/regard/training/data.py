@@ -16,7 +16,7 @@ from regard.errors import ConfigError, DataError
 from regard.folders import cache
 from regard.text import ordering, preparation
 from regard.text.alignments import read_alignments
-from regard.text.batching import MakeBatch, Stream, packed, packed_masked, pairs
+from regard.text.batching import MakeBatch, Sides, Stream, packed, packed_masked, pairs
 from regard.text.cleaning import Cleaning, chunks, digests, normalized
 from regard.text.dataset import Dataset, join, split
 from regard.text.files import list_files, read_continuous, read_lines
@@ -108,7 +108,7 @@ class Data:
             plan = ordering.plan_shapes(*lengths, self._shapes, examples=examples, **order)
         else:
             plan = ordering.plan_batches(*lengths, batch_tokens=settings.batch_tokens, examples=examples, **order)
-        return Epoch(plan, pairs(dataset, plan, **shard))
+        return Epoch(plan, pairs(dataset, plan, special=self._special, **shard))
 
     def validation(self) -> Epoch:
         """The validation batches, always the same."""
@@ -117,7 +117,11 @@ class Data:
             return self._packed(valid, np.arange(len(valid)), batch_tokens, seed=0, epoch=0, rank=0, world_size=1)
         lengths = valid.source.lengths, valid.target.lengths
         plan = ordering.plan_batches(*lengths, batch_tokens=batch_tokens, seed=0, epoch=0)
-        return Epoch(plan, pairs(valid, plan, rank=0, world_size=1))
+        return Epoch(plan, pairs(valid, plan, rank=0, world_size=1, special=self._special))
+
+    @property
+    def _special(self) -> Sides:
+        return self.tokenizers.source.special, self.tokenizers.target.special
 
     @cached_property
     def _shapes(self) -> list[ordering.Shape]:
@@ -139,7 +143,7 @@ class Data:
     ) -> Epoch:
         """Windows of packed texts for a gpt or bert; in validation they cover every token."""
         text, model = self.config.text, self.config.model
-        stream = Stream(dataset.text, examples, continuous=text.continuous)
+        stream = Stream(dataset.text, examples, continuous=text.continuous, special=self.tokenizers.source.special)
         length = min(text.context_length, model.max_positions, len(stream))
         is_valid = dataset is self.valid
         tokens = max(batch_tokens, length)

@@ -18,9 +18,8 @@ from regard import kernels
 from regard.config import Config, TrainConfig
 from regard.errors import ConfigError
 from regard.models import Record
-from regard.text.batching import Batch
+from regard.text.batching import IGNORE_INDEX, Batch
 
-IGNORE_INDEX = 0  # the padding id: such labels have no loss
 MIN_ALIGNMENT_WEIGHT = 0.3  # attention from which tokens are aligned; skips the flat attention of an untrained model
 vocabulary_kernel = kernels.find("vocabulary")
 
@@ -103,7 +102,8 @@ class _InPlaceCrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, logits: Tensor, labels: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:
         log_p = logits.float().log_softmax(-1)
         not_padding = labels != IGNORE_INDEX
-        ctx.ignored, ctx.labels, ctx.label_smoothing = (~not_padding).nonzero()[:, 0], labels[:, None], label_smoothing
+        ctx.ignored, ctx.label_smoothing = (~not_padding).nonzero()[:, 0], label_smoothing
+        ctx.labels = labels.clamp_min(0)[:, None]  # an index even where there is no label
         ctx.log_p, ctx.dtype = log_p, logits.dtype
         nll = -log_p.gather(1, ctx.labels)[:, 0].where(not_padding, 0.0).sum()
         loss = (1 - label_smoothing) * nll
@@ -153,7 +153,9 @@ def attention_alignment(weights: Tensor, batch: Batch) -> Tensor:
     """The alignment (B, T, S) from a layer's attention: 1 if a target and a source token attend to each other most."""
     assert batch.source is not None
     mean = weights.detach().float().mean(1)
-    not_padding = (batch.target_out != IGNORE_INDEX)[:, :, None] & (batch.source != IGNORE_INDEX)[:, None, :]
+    not_padding = (batch.target_out != IGNORE_INDEX)[:, :, None]
+    if batch.mask is not None:
+        not_padding = not_padding & batch.mask[:, None, :]
     mean = mean.where(not_padding, 0.0)
     mutual = (mean == mean.amax(-1, keepdim=True)) & (mean == mean.amax(-2, keepdim=True))
     return (mutual & (mean >= MIN_ALIGNMENT_WEIGHT)).float()

@@ -25,7 +25,7 @@ from regard.inspection.trace import Trace, trace
 from regard.models import Generator
 from regard.results import Report, Table
 from regard.text.sentences import text_problem
-from regard.text.tokenizer import END, Tokenizers
+from regard.text.tokenizer import Tokenizers
 from regard.translation.loading import load
 from regard.translation.reader import GAP, Reader
 from regard.translation.translator import Translator
@@ -174,7 +174,7 @@ def explain(
 
 def _trace_translator(translator: Translator, text: str, target: str | None, beams: int | None) -> Trace:
     tokenizers = translator.tokenizers
-    source = [*tokenizers.source.encode(text), END]
+    source = [*tokenizers.source.encode(text), tokenizers.source.special.end]
     if len(source) - 1 > translator.max_length:
         raise InputError(
             f"the sentence has {len(source) - 1} tokens and this model reads {translator.max_length}: explain a part"

@@ -22,7 +22,7 @@ from regard.models.folder import load_ensemble
 from regard.text.batching import pad
 from regard.text.ordering import READ_AHEAD_CHARACTERS, READ_AHEAD_TEXTS, batch_by_length, read_ahead
 from regard.text.sentences import text_problem
-from regard.text.tokenizer import MASK, PAD, SPECIALS, UNKNOWN, Tokenizer
+from regard.text.tokenizer import Tokenizer
 
 BATCH_TOKENS = {"cpu": 2048, "mps": 8192, "cuda": 65536}  # padded tokens encoded at once
 GAP = re.compile(r"\[MASK\]|<mask>")
@@ -74,14 +74,15 @@ class Reader:
         ids = self.encode_with_gaps(pieces)
         self.check_length(ids)
         tokens = torch.tensor([ids], device=self.device)
-        places = [place for place, token in enumerate(ids) if token == MASK]
+        places = [place for place, token in enumerate(ids) if token == self.tokenizer.special.mask]
         logits = self.model.logits(self.model.encode(tokens)[0, places]).float()
         probabilities = logits.softmax(-1)
-        probabilities[:, [token for token in range(len(SPECIALS)) if token != UNKNOWN]] = -1
-        values, best = probabilities.topk(min(top, probabilities.shape[-1] - len(SPECIALS)))
+        special = self.tokenizer.special
+        probabilities[:, list(special.textless)] = -1
+        values, best = probabilities.topk(min(top, probabilities.shape[-1] - len(special)))
         gaps = []
         for tokens_of_gap, values_of_gap, place in zip(best.tolist(), values.tolist(), places, strict=True):
-            words = self.tokenizer.token_texts(tokens_of_gap, ids[place - 1] if place else PAD)
+            words = self.tokenizer.token_texts(tokens_of_gap, ids[place - 1] if place else special.pad)
             words = [word.strip() or word for word in words]
             gaps.append([Guess(word, value) for word, value in zip(words, values_of_gap, strict=True)])
         filled = pieces[0] + "".join(guesses[0].text + after for guesses, after in zip(gaps, pieces[1:], strict=True))
@@ -139,7 +140,7 @@ class Reader:
         characters = self.config.text.tokenizer == "characters"  # other tokens include the space before a word
         for place, piece in enumerate(pieces):
             text = piece if characters or place == len(pieces) - 1 else piece.removesuffix(" ")
-            ids += [*[MASK] * bool(place), *self.tokenizer.encode(text)]
+            ids += [*[self.tokenizer.special.mask] * bool(place), *self.tokenizer.encode(text)]
         return ids + list(after)
 
     def check_length(self, ids: Sequence[int]) -> None:

@@ -33,7 +33,7 @@ from regard.models import Generator
 from regard.models.folder import load_ensemble, load_model
 from regard.text.ordering import READ_AHEAD_CHARACTERS, READ_AHEAD_TEXTS, batch_by_length, read_ahead
 from regard.text.sentences import BREAKS, TextPart, join_parts, split_long_sentence, split_sentences, text_problem
-from regard.text.tokenizer import END, Tokenizers
+from regard.text.tokenizer import Tokenizers
 
 BATCH_TOKENS = {"cpu": 1024, "mps": 4096, "cuda": 16384}  # padded source tokens searched at once
 SPLIT_LENGTH = 64  # maximum tokens of the parts of an overlong sentence; short parts limit the cost of endless output
@@ -125,7 +125,7 @@ class Translator:
     ) -> None:
         self.models = [models] if isinstance(models, nn.Module) else list(models)
         self.tokenizers, self.config, self.calibration = tokenizers, config, calibration
-        self.torch_engine = TorchEngine(self.models, config.decode)
+        self.torch_engine = TorchEngine(self.models, config.decode, tokenizers.target.special)
         self.engine: Engine = self.torch_engine
 
     @classmethod
@@ -155,7 +155,7 @@ class Translator:
             raise ConfigError(f"there is no --engine {engine} with --precision {precision}: {engines}")
         if precision != "bf16" and next(self.model.parameters()).dtype == torch.bfloat16:  # rounded: read them again
             self.models = [load_model(path, self.device)[0] for path in split_folders(folder)]
-            self.torch_engine = TorchEngine(self.models, self.config.decode)
+            self.torch_engine = TorchEngine(self.models, self.config.decode, self.tokenizers.target.special)
         self.engine = self.torch_engine
         if engine == "ctranslate2":
             from regard.interop import ctranslate2
@@ -284,7 +284,7 @@ class Translator:
     def _translate_all(self, distinct: Sequence[Sentence], options: Options) -> dict[Sentence, Translated]:
         """Translate sentences in batches of similar length; a batch that does not fit a GPU's memory is halved."""
         texts = [sentence.tag + sentence.text for sentence in distinct]
-        sources = [[*ids, END] for ids in self.tokenizers.source.encode_batch(texts)]
+        sources = [[*ids, self.tokenizers.source.special.end] for ids in self.tokenizers.source.encode_batch(texts)]
         prefixes = self.tokenizers.target.encode_batch([sentence.prefix for sentence in distinct])
         translated: dict[Sentence, Translated] = {}
 
@@ -416,7 +416,10 @@ def _without_search(text: str) -> Result | None:
 
 def _token_attention(traced: Trace) -> TokenAttention:
     """The attention that alignments use, by token instead of by word; a model without attention gives the diagonal."""
-    spans = [token_spans(tokens.ids, tokens.subwords) for tokens in (traced.source, traced.target)]
+    spans = [
+        token_spans(side.subwords, [side.special[word] for word in side.word])
+        for side in (traced.source, traced.target)
+    ]
     if "cross" not in traced.attention:
         return TokenAttention(proportional(len(traced.target.ids), len(traced.source.ids)), *spans)
     source, target = (

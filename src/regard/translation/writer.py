@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from regard.config import Config, ModelConfig
 from regard.decoding import Constraints
-from regard.decoding.engine import FORBIDDEN
 from regard.decoding.sampling import draw, restrict
 from regard.decoding.search import mean_probability
 from regard.errors import InputError
@@ -23,7 +22,7 @@ from regard.models import Generator
 from regard.models.contract import State
 from regard.models.folder import load_ensemble
 from regard.text.sentences import text_problem
-from regard.text.tokenizer import END, START, Tokenizer
+from regard.text.tokenizer import Tokenizer
 
 CONTEXT_TOKENS = 8  # previous tokens detokenized together with a new one, since its text depends on them
 INITIAL_CAPACITY = 1024  # initial size of the KV cache in tokens; it doubles when it is full
@@ -94,11 +93,12 @@ class Writer:
         choose = self._choose(temperature, top_p, seed)
         ids = self.encode_prompt(prompt)
         decoder = _IncrementalDecoder(self.tokenizer, ids, [text for text in stop if text])
+        end = self.tokenizer.special.end
         context, constraints = _Context(self.models, ids, tokens), self.constraints(tokens)
         for count in range(1, tokens + 1):
             token, log_probability = context.next(choose, constraints)
-            text, stopped = decoder.add(token, last=token == END or count == tokens)
-            finished = stopped or token == END
+            text, stopped = decoder.add(token, last=token == end or count == tokens)
+            finished = stopped or token == end
             yield GeneratedToken(text, log_probability, finished)
             if finished:
                 return
@@ -122,17 +122,21 @@ class Writer:
     def encode_prompt(self, prompt: str) -> list[int]:
         """Encode a prompt. A model of continuous text has seen <s> only rarely, so its empty prompt is a line break."""
         if self.config.text.continuous:
-            return self.tokenizer.encode(prompt or "\n") or [START]  # white space may give no token
-        return [START, *self.tokenizer.encode(prompt)]
+            return self.tokenizer.encode(prompt or "\n") or [
+                self.tokenizer.special.start
+            ]  # white space may give no token
+        return [self.tokenizer.special.start, *self.tokenizer.encode(prompt)]
 
     def constraints(self, tokens: int) -> Constraints:
         """The constraints of one text of at most `tokens` tokens; continuous text has no end token."""
+        special = self.tokenizer.special
+        forbidden = special.never_generated
         return Constraints(
-            end=END,
+            end=special.end,
             max_lengths=[tokens],
             min_length=self.config.decode.min_length,
             no_repeat_ngram=self.config.decode.no_repeat_ngram,
-            forbidden=(*FORBIDDEN, END) if self.config.text.continuous else FORBIDDEN,
+            forbidden=(*forbidden, special.end) if self.config.text.continuous else forbidden,
         )
 
 
