@@ -16,7 +16,7 @@ from regard.errors import ConfigError, FolderError, did_you_mean
 from regard.folders import read_json
 
 Family = Literal["rnn", "transformer", "bert", "gpt"]
-Positions = Literal["sinusoidal", "sinusoidal_halves", "learned", "rotary"]
+Positions = Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_fairseq", "learned", "rotary"]
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu"]
 Score = Literal["auto", "none", "additive", "dot", "scaled_dot", "general", "cosine"]
 TokenizerKind = Literal["bpe", "unigram", "wordpiece", "characters", "words"]
@@ -62,7 +62,8 @@ class ModelConfig:
     max_positions: int = 512
     """Size of a learned position table; sinusoidal and rotary positions have no limit."""
     positions: Positions = "sinusoidal"
-    """Positions: sinusoidal (the paper's), sinusoidal_halves (all sines, then all cosines), learned or rotary."""
+    """Positions: sinusoidal (the paper's), sinusoidal_halves (all sines, then all cosines), sinusoidal_fairseq (the
+    same with other frequencies, from position 2), learned or rotary."""
     rotary_base: float = 10000.0
     """Base of the rotary frequencies (RoPE theta)."""
     norm: Literal["layer", "rms"] = "layer"
@@ -88,7 +89,7 @@ class ModelConfig:
     attention_dropout: float = 0.0
     """Dropout on attention weights."""
     token_types: int = 2
-    """Number of segment types of a bert."""
+    """Number of segment types of a bert; 0: none."""
     pooler: bool = True
     """Whether a bert has a pooler, a dense layer on its first token."""
     mlm_head: bool = True
@@ -105,8 +106,10 @@ class ModelConfig:
     def __post_init__(self) -> None:
         check_types(self)
         check_range(self, "encoder_layers decoder_layers", 1, MAX_LAYERS)
-        check_range(self, "vocabulary size heads feed_forward_size max_positions token_types", 1, MAX_SIZE)
-        check_range(self, "target_vocabulary embedding encoder_size output_size key_value_heads", 0, MAX_SIZE)
+        check_range(self, "vocabulary size heads feed_forward_size max_positions", 1, MAX_SIZE)
+        check_range(
+            self, "target_vocabulary embedding encoder_size output_size key_value_heads token_types", 0, MAX_SIZE
+        )
         check_range(self, "dropout attention_dropout", 0, below=1)
         for name in ("norm_epsilon", "rotary_base"):
             if getattr(self, name) <= 0:
@@ -559,7 +562,9 @@ def _load_json(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise FolderError(f"{path} is not a config: it holds no sections")
     if "model_type" in values or "architectures" in values:
-        raise FolderError(f"{path} is from Hugging Face transformers. Give a folder that regard train wrote")
+        raise FolderError(
+            f"{path} is from Hugging Face transformers. Import it first: regard import {path.parent} FOLDER"
+        )
     for section, fields in values.items():
         for name in fields if isinstance(fields, Mapping) and section in known else ():
             if name not in known[section]:

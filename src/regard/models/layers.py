@@ -84,7 +84,8 @@ class Embedding(nn.Module):
         if self.position is not None:
             x = x + self.position(positions)
         elif self.kind != "rotary":
-            x = x + sinusoidal(positions, self.size, halves=self.kind == "sinusoidal_halves").to(x.dtype)
+            halves, fairseq = self.kind == "sinusoidal_halves", self.kind == "sinusoidal_fairseq"
+            x = x + sinusoidal(positions, self.size, halves=halves, fairseq=fairseq).to(x.dtype)
         if self.types is not None:
             x = x + (self.types.weight[0] if types is None else self.types(types))
         if self.norm is not None:

@@ -36,9 +36,12 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.source = Embedding(config, config.vocabulary)
-        self.target = (
-            self.source if config.tie_embeddings == "all" else Embedding(config, config.target_vocabulary_size)
-        )
+        self.target = self.source
+        if config.tie_embeddings != "all":
+            self.target = Embedding(config, config.target_vocabulary_size)
+        elif config.has_position_table or config.embedding_norm:  # these are not shared
+            self.target = Embedding(config, config.vocabulary)
+            self.target.token = self.source.token
         self.encoder = Stack(config, config.encoder_layers, cross=False, name="encoder")
         self.decoder = Stack(config, config.decoder_layers, cross=True, name="decoder")
         self.output = (
