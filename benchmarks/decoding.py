@@ -16,7 +16,6 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from tests.models import names as rename
 from torch import Tensor, nn
 
 from benchmarks.measure import in_turn, report
@@ -24,6 +23,8 @@ from benchmarks.models import marian
 from regard.config import Config, ModelConfig
 from regard.decoding import Constraints, Encoded, Hypothesis, beam, greedy
 from regard.inspection.trace import trace
+from regard.interop import names
+from regard.interop.weights import Source, to_ours
 from regard.models import build
 from regard.models.folder import save_model
 from regard.text.tokenizer import END, START, Tokenizers, train
@@ -40,7 +41,9 @@ def pair() -> tuple[nn.Module, nn.Module]:
     theirs, ours = marian(config).eval(), build(config).eval()
     with torch.no_grad():
         theirs.final_logits_bias[:, END] = -100.0
-    missing = ours.load_state_dict(rename.to_ours(rename.marian(config), theirs.state_dict()), strict=False)
+    shapes = {name: tuple(parameter.shape) for name, parameter in ours.named_parameters()}
+    converted = to_ours(names.seq2seq(config), Source(theirs.state_dict(), "", Path("theirs")), shapes)
+    missing = ours.load_state_dict({name: tensor.make() for name, tensor in converted.items()}, strict=False)
     assert not missing.unexpected_keys
     return ours, theirs
 

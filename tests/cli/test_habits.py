@@ -105,7 +105,7 @@ def test_too_many_arguments_are_answered(commands: str, line: str) -> None:
         ("train pairs.json --out x", "Give one JSON object per line, in a file that ends in .jsonl"),
         ("train a.en a.fr --out x --recipe runs/first/config.json", "Give the model folder (runs/first)"),
         ("translate runs a.en", "It holds model folders: give one of them, such as runs/first"),
-        ("translate marian a.en", "is from Hugging Face transformers. Give a folder that regard train wrote"),
+        ("translate marian a.en", "is from Hugging Face transformers. Import it first: regard import marian FOLDER"),
     ],
 )
 def test_a_habit_is_answered(command: str, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,8 +11,10 @@ import transformers
 from torch import Tensor, nn
 
 from regard.config import ModelConfig
+from regard.interop import names
+from regard.interop.names import Row
+from regard.interop.weights import Source, to_ours
 from regard.models import build
-from tests.models import names as rename
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 VOCABULARY = 97
@@ -31,9 +34,11 @@ def shaken(model: nn.Module) -> nn.Module:
     return model.eval()
 
 
-def ours(config: ModelConfig, rows: Iterable[rename.Row], theirs: nn.Module) -> nn.Module:
+def ours(config: ModelConfig, rows: Iterable[Row], theirs: nn.Module) -> nn.Module:
     model = build(config)
-    missing, unexpected = model.load_state_dict(rename.to_ours(rows, theirs.state_dict()), strict=False)
+    shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    tensors = to_ours(rows, Source(theirs.state_dict(), "", Path("theirs")), shapes)
+    missing, unexpected = model.load_state_dict({name: x.make() for name, x in tensors.items()}, strict=False)
     assert not unexpected
     assert all(name.startswith("target.") for name in missing)  # the second name of a tied table
     return model.eval()
@@ -65,7 +70,7 @@ def test_bert_with_its_masked_head_equals_transformers() -> None:
     config = ModelConfig(
         **SHAPE, family="bert", encoder_layers=3, max_positions=16, activation="gelu", norm_epsilon=1e-12
     )
-    model = ours(config, rename.bert(config), theirs)
+    model = ours(config, names.bert(config), theirs)
     source, types = tokens(), torch.randint(0, 2, (3, 7))
     record: dict[str, Tensor] = {}
     encoded = model.encode(source, types, MASK, record)
@@ -92,7 +97,7 @@ def test_gpt_equals_transformers_gpt2() -> None:
         **SHAPE, family="gpt", decoder_layers=3, max_positions=16, positions="learned", norm_placement="pre",
         activation="gelu_tanh", scale_embeddings=False,
     )  # fmt: skip
-    model = ours(config, rename.gpt2(config), theirs)
+    model = ours(config, names.gpt2(config), theirs)
     text = tokens()
     record: dict[str, Tensor] = {}
     logits, _ = model.step(text, model.start(text[:, :0]), record)
@@ -128,7 +133,7 @@ def test_gpt_with_rotary_rms_swiglu_and_grouped_keys_equals_transformers_llama(t
         scale_embeddings=False,
         tie_embeddings=tie,
     )
-    model = ours(config, rename.llama(config), theirs)
+    model = ours(config, names.llama(config), theirs)
     text = tokens()
     record: dict[str, Tensor] = {}
     logits, _ = model.step(text, model.start(text[:, :0]), record)
@@ -154,7 +159,7 @@ def test_transformer_equals_transformers_marian() -> None:
     config = ModelConfig(
         **SHAPE, encoder_layers=3, decoder_layers=2, positions="sinusoidal_halves", activation="silu", output_bias=True
     )
-    model = ours(config, rename.marian(config), theirs)
+    model = ours(config, names.seq2seq(config), theirs)
     source, target = tokens(), tokens(length=5)
     record: dict[str, Tensor] = {}
     logits, _ = model.step(target, model.start(source, MASK, record), record)
@@ -183,7 +188,7 @@ def test_transformer_equals_transformers_bert_generation_with_cross_attention() 
         **SHAPE, encoder_layers=2, decoder_layers=2, max_positions=16, positions="learned", embedding_norm=True,
         scale_embeddings=False, activation="gelu", norm_epsilon=1e-12, tie_embeddings="target", output_bias=True,
     )  # fmt: skip
-    model = ours(config, rename.bert_generation(config), theirs)
+    model = ours(config, names.bert_generation(config), theirs)
     source, target = tokens(), tokens(length=5)
     record: dict[str, Tensor] = {}
     logits, _ = model.step(target, model.start(source, MASK, record), record)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from regard.cli import evaluating, inspecting, preparing, serving, stories, tables, training, translating
+from regard.cli import converting, evaluating, inspecting, preparing, serving, stories, tables, training, translating
 from regard.errors import RegardError, other_tool_advice
 
 HELP = "Train, use, measure and inspect sequence models: RNN with attention, Transformer, BERT, GPT."
@@ -23,6 +23,7 @@ GROUPS: dict[str, list[Callable[..., None]]] = {
     "Measure": [evaluating.evaluate, evaluating.compare],
     "Use": [translating.translate, translating.generate, translating.fill, translating.embed, serving.serve],
     "Inspect": [inspecting.explain, inspecting.align],
+    "Other libraries": [converting.import_],
     "Stories": [stories.demo, stories.lineage],
 }
 EXAMPLES = ("regard demo", "regard train train.en train.fr --out runs/en-fr", "regard translate runs/en-fr letter.en")
@@ -57,7 +58,7 @@ def _root(
 
 for group, functions in GROUPS.items():
     for function in functions:
-        app.command(rich_help_panel=group)(function)
+        app.command(function.__name__.rstrip("_"), rich_help_panel=group)(function)  # `import` is a keyword
 app.add_typer(preparing.data, name="data", rich_help_panel="Prepare")
 
 

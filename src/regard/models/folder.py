@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import torch
@@ -41,19 +41,22 @@ _WEIGHT_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 def save_model(
     folder: Path,
-    model: nn.Module | Mapping[str, Tensor],
+    model: nn.Module | Mapping[str, Tensor] | Callable[[Path], None],
     config: Config,
     files: Mapping[str, bytes | str],
     *,
     force: bool,
 ) -> None:
-    """Write a model and its other files (tokenizer, card) into a folder.
+    """Write a model, or what a function writes to a path, and its other files (tokenizer, card) into a folder.
 
     While an old model is replaced there may be no model for a moment, but never old weights beside a new config.
     """
     texts = {CONFIG: to_json(config), **files}
     with folders.atomic_files(folder, [*texts, CHECKSUMS, MODEL], force=force) as new:
-        write_tensors(new / MODEL, named_tensors(model) if isinstance(model, nn.Module) else model)
+        if isinstance(model, nn.Module | Mapping):
+            write_tensors(new / MODEL, named_tensors(model) if isinstance(model, nn.Module) else model)
+        else:
+            model(new / MODEL)
         for name, data in texts.items():
             (new / name).write_bytes(data.encode() if isinstance(data, str) else data)
         folders.write_checksums(new, exclude=_EDITABLE)

@@ -1,0 +1,210 @@
+"""Import: a model of Hugging Face transformers becomes a model folder, and is compared with the original."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard import __version__
+from regard.config import CONFIG, Config, DecodeConfig, TextConfig
+from regard.counting import count
+from regard.errors import ConfigError, FolderError, RunError
+from regard.folders import atomic_folder, check_free, read_bounded, read_json
+from regard.interop import proof
+from regard.interop.architectures import Architecture, find, resolved
+from regard.interop.hf_tokenizer import import_tokenizers
+from regard.interop.weights import Source, read_weights, to_ours, write_safetensors
+from regard.models import build
+from regard.models.folder import save_model
+from regard.results import Report, Table
+from regard.text.tokenizer import SOURCE_FILE, TARGET_FILE, Tokenizer, Tokenizers
+
+KINDS = {"BPE": "bpe", "Unigram": "unigram", "WordPiece": "wordpiece", "WordLevel": "words"}
+HUB_FILES = ("*.json", "*.safetensors", "pytorch_model*.bin", "*.model", "*.spm", "*.txt", "README.md", "LICENSE*")
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+@dataclass(frozen=True)
+class Imported(Report):
+    """An imported model and the proof that it computes the same."""
+
+    folder: Path
+    architecture: str
+    parameters: int
+    left_out: tuple[str, ...]
+    """What the original has and Regard has no part for."""
+    proof: proof.Proof
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "folder": str(self.folder),
+            "architecture": self.architecture,
+            "parameters": self.parameters,
+            "left_out": list(self.left_out),
+            "proof": self.proof.to_dict(),
+        }
+
+    def tables(self) -> list[Table]:
+        rows = [["folder", str(self.folder)], ["parameters", f"{self.parameters:,}"], ["proof", str(self.proof)]]
+        rows[2:2] = [["left out", part] for part in self.left_out]
+        return [Table(["", ""], rows, f"imported {self.architecture}")]
+
+
+def import_model(
+    source: str | Path, folder: str | Path, *, force: bool = False, sentences: int = proof.SENTENCES
+) -> Imported:
+    """Import a Hugging Face folder, or a model of its hub by name, into a new model folder.
+
+    If transformers is installed, `sentences` of the built-in corpus are computed on both sides; a difference above the
+    tolerance is an error. Nothing is written after an error.
+    """
+    folder = Path(folder)
+    if not force:
+        check_free(folder)
+    origin, place = str(source), _download(str(source)) if _is_hub_id(str(source)) else Path(source)
+    if not place.is_dir():
+        raise FolderError(f"There is no folder {place}. Give a Hugging Face folder, or a name of its hub such as a/b")
+    settings = read_json(place / CONFIG, optional=True)
+    if not isinstance(settings, dict):
+        raise FolderError(f"{place} is not a Hugging Face model: it has no {CONFIG} with settings")
+    if not {"model_type", "architectures"} & set(settings):
+        raise FolderError(f"{place / CONFIG} names no model_type: it is not from Hugging Face transformers")
+    architecture = find(settings)
+    weights = Source(read_weights(place), architecture.prefix, place)
+    try:
+        model_config = resolved(architecture.read(settings, weights.tensors))
+    except FolderError as error:
+        raise FolderError(f"{place / CONFIG}: {error}") from error
+    shapes = {name: tuple(tensor.shape) for name, tensor in build(model_config, "meta").named_parameters()}
+    tensors = to_ours(architecture.names(model_config), weights, shapes)
+    assert set(tensors) == set(shapes)
+    left_out = _check_unused(architecture, weights)
+    files = import_tokenizers(place, settings)
+    tokenizers = _tokenizers(files)
+    config = Config(
+        model=model_config,
+        text=_text_config(tokenizers, model_config.max_positions if model_config.has_position_table else 0),
+        decode=_decode_config(place, settings),
+    )
+    total = count(config).total
+    with atomic_folder(folder, force=force) as new:
+        save_model(new, lambda path: write_safetensors(path, tensors), config, dict(files), force=True)
+        compared = proof.prove(new, place, architecture.head(model_config), tokenizers, config, sentences)
+        if not compared.reason and not compared.holds:
+            raise RunError(f"the imported model differs from {origin}: {compared}; nothing was written")
+        card = _card(folder, origin, place, architecture, total, left_out, compared)
+        (new / "card.md").write_text(card, encoding="utf-8")
+    return Imported(folder, architecture.model_type, total, left_out, compared)
+
+
+def _check_unused(architecture: Architecture, weights: Source) -> tuple[str, ...]:
+    """What is left out; a tensor that is neither used nor known is an error."""
+    left_out: dict[str, None] = {}
+    for name in weights.tensors:
+        if name in weights.used or (architecture.unused and re.fullmatch(architecture.unused, name)):
+            continue
+        what = next((what for pattern, what in architecture.left_out.items() if re.fullmatch(pattern, name)), None)
+        if what is None:
+            raise FolderError(
+                f"{weights.where} has the tensor {name}, which is not part of a {architecture.model_type} with its "
+                "config.json"
+            )
+        left_out[what] = None
+    return tuple(left_out)
+
+
+def _tokenizers(files: dict[str, str]) -> Tokenizers:
+    source = Tokenizer(files[SOURCE_FILE])
+    return Tokenizers(source, Tokenizer(files[TARGET_FILE]) if TARGET_FILE in files else source)
+
+
+def _text_config(tokenizers: Tokenizers, positions: int) -> TextConfig:
+    longest = TextConfig().max_length
+    return TextConfig(
+        tokenizer=KINDS.get(tokenizers.source.kind, "bpe"),  # type: ignore[arg-type]
+        vocabulary=tokenizers.source.size,
+        shared=tokenizers.shared,
+        max_length=min(longest, positions - 1) if positions else longest,
+        context_length=min(TextConfig().context_length, positions) if positions else TextConfig().context_length,
+        fingerprint=tokenizers.fingerprint,
+    )
+
+
+def _decode_config(place: Path, settings: dict[str, Any]) -> DecodeConfig:
+    """The settings of the search, from generation_config.json or, in older folders, config.json."""
+    values = settings | (read_json(place / "generation_config.json", optional=True) or {})
+    fields = {"num_beams": "beams", "length_penalty": "length_penalty", "no_repeat_ngram_size": "no_repeat_ngram"}
+    chosen = {ours: values[theirs] for theirs, ours in fields.items() if values.get(theirs) is not None}
+    try:
+        return DecodeConfig(**chosen)
+    except ConfigError as error:
+        raise FolderError(f"{place}: {error}") from error
+
+
+def _card(
+    folder: Path,
+    origin: str,
+    place: Path,
+    architecture: Architecture,
+    total: int,
+    left_out: tuple[str, ...],
+    compared: proof.Proof,
+) -> str:
+    licence, name = _licence(place), origin if _is_hub_id(origin) else place.resolve().name
+    lines = [
+        f"# {folder.name}",
+        "",
+        f"A {architecture.model_type} of {total:,} parameters, imported from `{name}` with Regard {__version__}.",
+        "",
+        f"Licence of the original: {licence or 'its folder does not say'}.",
+        "",
+        "## Proof of sameness",
+        "",
+        f"{str(compared)[0].upper()}{str(compared)[1:]}.",
+    ]
+    if left_out:
+        lines += ["", f"Left out, because Regard has no part for it: {', '.join(left_out)}."]
+    readme = place / "README.md"
+    if readme.is_file():
+        lines += ["", "## Card of the original", "", _body(read_bounded(readme).decode(errors="replace"))]
+    return "\n".join(lines) + "\n"
+
+
+def _licence(place: Path) -> str:
+    readme = place / "README.md"
+    if readme.is_file():
+        text = read_bounded(readme).decode(errors="replace")
+        if found := re.match(r"---\n.*?^license: *([^\n]+)$.*?^---", text, re.S | re.M):
+            return found[1].strip().strip("'\"")
+    return "in its file LICENSE" if (place / "LICENSE").is_file() else ""
+
+
+def _body(text: str) -> str:
+    """A card without its front matter, with its headings one level lower."""
+    text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.S).strip()
+    return re.sub(r"^#", "##", text, flags=re.M)
+
+
+# The hub
+
+
+def _is_hub_id(source: str) -> bool:
+    return not os.path.exists(source) and HUB_ID.fullmatch(source) is not None
+
+
+def _download(name: str) -> Path:
+    """The folder of a model of the hub, downloaded into the cache of huggingface_hub."""
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise ConfigError(
+            f"There is no folder {name}; to download a model of this name: pip install huggingface_hub"
+        ) from error
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(HUB_FILES)))
+    except Exception as error:  # of several libraries
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise FolderError(f"There is no folder {name}, and the hub could not be reached for it: {reason}") from error

@@ -1,0 +1,224 @@
+"""Weights: read them from safetensors and PyTorch files tensor by tensor, convert them, and write safetensors files.
+
+No more than one tensor is in memory at a time; files are memory-mapped.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from regard.config import ModelConfig
+from regard.errors import FolderError
+from regard.folders import clear_os_errors, read_json
+from regard.interop.names import POSITION_OFFSET, Row
+
+DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+}
+"""The types that weights may have, and their names in safetensors files."""
+OLD_NAMES = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}  # of the first bert files
+
+
+# Reading
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """The tensors of a Hugging Face folder, memory-mapped."""
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        index = folder / f"{name}.index.json"
+        if index.is_file():
+            shards = _shards(index)
+            tensors: dict[str, Tensor] = {}
+            for shard in shards:
+                tensors |= _read_file(folder / shard)
+            return tensors
+        if (folder / name).is_file():
+            return _read_file(folder / name)
+    raise FolderError(f"{folder} has no weights: no model.safetensors and no pytorch_model.bin")
+
+
+def _shards(index: Path) -> list[str]:
+    """The files that an index names, which must be in its folder."""
+    values = read_json(index)
+    table = values.get("weight_map") if isinstance(values, dict) else None
+    if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
+        raise FolderError(f"{index} is damaged: it has no weight_map")
+    shards = sorted(set(table.values()))
+    for shard in shards:
+        if Path(shard).name != shard:
+            raise FolderError(f"{index} names {shard!r}, which is not a file of its folder")
+        if not (index.parent / shard).is_file():
+            raise FolderError(f"{index.parent / shard} is missing, and {index.name} lists it")
+    return shards
+
+
+def _read_file(path: Path) -> dict[str, Tensor]:
+    with clear_os_errors(path, "read"):
+        if path.suffix == ".bin":
+            return _read_bin(path)
+        try:
+            with safe_open(path, framework="pt") as file:
+                return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except SafetensorError as error:
+            raise FolderError(f"{path} is damaged or truncated: {error}") from error
+
+
+def _read_bin(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file of torch.save, of which nothing but tensors is unpickled."""
+    with open(path, "rb") as file:
+        is_zip = file.read(2) == b"PK"  # files of old versions of torch cannot be memory-mapped
+    try:
+        values = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
+    except Exception as error:  # of several unrelated classes
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FolderError(f"{path} is damaged, or holds more than weights: {reason}") from error
+    if not isinstance(values, dict) or not all(isinstance(value, Tensor) for value in values.values()):
+        raise FolderError(f"{path} holds something else than a table of tensors")
+    return values
+
+
+# Converting
+
+
+class Converted(NamedTuple):
+    """A tensor to be made when it is written."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    make: Callable[[], Tensor]
+
+
+class Source:
+    """Tensors of a Hugging Face folder under the names of the tables, whatever the file calls them."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], prefix: str, where: Path) -> None:
+        self.tensors, self.prefix, self.where = tensors, prefix, where
+        self.used: set[str] = set()
+
+    def find(self, name: str) -> Tensor | None:
+        """The tensor of a name, if there is one."""
+        for candidate in (name, name.removeprefix(self.prefix)):
+            for new, old in ((candidate, candidate), *OLD_NAMES.items()):
+                known = candidate.replace(new, old)
+                if known in self.tensors:
+                    self.used.add(known)
+                    return self.tensors[known]
+        return None
+
+    def parts(self, row: Row) -> list[Tensor]:
+        """The tensors of theirs in a row; other copies of a tied tensor must be equal to it."""
+        parts = [self.find(name) for name in row.theirs]
+        copies = {name: tensor for name in row.copies if (tensor := self.find(name)) is not None}
+        if parts == [None] and copies:
+            parts = [next(iter(copies.values()))]
+        missing = [name for name, part in zip(row.theirs, parts, strict=True) if part is None]
+        if missing:
+            raise FolderError(f"{self.where} has no tensor {missing[0]}, which its config.json implies")
+        found = [part for part in parts if part is not None]
+        for name, copy in copies.items():
+            if copy.shape != found[0].shape or not torch.equal(copy, found[0]):
+                raise FolderError(f"{self.where}: {row.theirs[0]} and {name} differ, and config.json ties them")
+        return found
+
+
+def to_ours(rows: Iterable[Row], source: Source, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Converted]:
+    """Our tensors from theirs; `shapes` are those of our model."""
+    converted = {}
+    for row in rows:
+        parts = source.parts(row)
+        for name, part in zip(row.theirs, parts, strict=True):
+            if part.dtype not in DTYPES:
+                raise FolderError(f"{source.where}: {name} holds {_name(part.dtype)}, and weights are floating-point")
+        dtype = parts[0].dtype
+        for part in parts:
+            dtype = torch.promote_types(dtype, part.dtype)
+        shape = _shape(row, parts)
+        if shape != shapes[row.ours]:
+            theirs = " and ".join(f"{name} {tuple(part.shape)}" for name, part in zip(row.theirs, parts, strict=True))
+            raise FolderError(f"{source.where}: {theirs} give {shape}, and config.json implies {shapes[row.ours]}")
+        converted[row.ours] = Converted(dtype, shape, lambda row=row, parts=parts: _join(row, parts))  # type: ignore[misc]
+    return converted
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _shape(row: Row, parts: list[Tensor]) -> tuple[int, ...]:
+    """The shape of our tensor, without making it."""
+    first = tuple(parts[0].shape)
+    if row.form == "row":
+        return first[1:]
+    if row.form == "transposed":
+        return first[::-1]
+    if row.form == "offset":
+        return (first[0] - POSITION_OFFSET, *first[1:])
+    return (sum(part.shape[0] for part in parts), *first[1:])
+
+
+def _join(row: Row, parts: list[Tensor]) -> Tensor:
+    if row.form == "row":
+        return parts[0][0]
+    if row.form == "transposed":
+        return parts[0].T
+    if row.form == "offset":
+        return parts[0][POSITION_OFFSET:]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def to_theirs(rows: Iterable[Row], tensors: Mapping[str, Tensor], config: ModelConfig) -> Iterator[tuple[str, Tensor]]:
+    """Their tensors from ours, under the first name of each."""
+    for row in rows:
+        tensor = tensors[row.ours]
+        if row.form == "row":
+            yield row.theirs[0], tensor[None]
+        elif row.form == "transposed":
+            yield row.theirs[0], tensor.T
+        elif row.form == "offset":
+            yield row.theirs[0], torch.cat([tensor.new_zeros(POSITION_OFFSET, *tensor.shape[1:]), tensor])
+        else:
+            yield from zip(row.theirs, tensor.split(_sizes(row, tensor, config)), strict=True)
+
+
+def _sizes(row: Row, tensor: Tensor, config: ModelConfig) -> list[int]:
+    """The rows of our tensor that belong to each of theirs."""
+    if len(row.theirs) == 3:  # queries, keys and values
+        return [width * config.head_size for width in (config.heads, config.kv_heads, config.kv_heads)]
+    return [len(tensor) // len(row.theirs)] * len(row.theirs)
+
+
+# Writing
+
+
+def write_safetensors(path: Path, tensors: Mapping[str, Converted]) -> None:
+    """Write tensors one after the other; each is made when its turn comes."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}  # transformers wants to know
+    place = 0
+    for name, tensor in tensors.items():
+        size = math.prod(tensor.shape) * tensor.dtype.itemsize
+        header[name] = {
+            "dtype": DTYPES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [place, place + size],
+        }
+        place += size
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)))
+        file.write(text)
+        for converted in tensors.values():
+            made = converted.make().to(converted.dtype).contiguous()
+            file.write(made.reshape(-1).view(torch.uint8).numpy().data)

@@ -1,0 +1,181 @@
+"""Imported models compute what the originals do, and what cannot be imported is refused by name."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import regard
+from regard.errors import FolderError
+from regard.interop.importing import import_model
+from regard.models.folder import load_model
+from tests.interop.published import MODELS, publish
+
+pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+SEEDS = range(6)
+
+
+@pytest.fixture(scope="module")
+def marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A published Marian model, to be copied."""
+    folder = tmp_path_factory.mktemp("published") / "opus"
+    publish("marian", 0, folder)
+    return folder
+
+
+def changed(folder: Path, where: Path, **settings: object) -> Path:
+    """A copy of a published folder with other settings."""
+    shutil.copytree(folder, where)
+    values = json.loads((where / "config.json").read_text())
+    (where / "config.json").write_text(json.dumps(values | settings))
+    return where
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("kind", MODELS)
+def test_an_imported_model_gives_the_logits_and_the_greedy_output_of_the_original(
+    kind: str, seed: int, tmp_path: Path
+) -> None:
+    publish(kind, seed, tmp_path / "theirs")
+    imported = import_model(tmp_path / "theirs", tmp_path / "ours", sentences=4)
+    assert imported.proof.reason == ""
+    assert imported.proof.greedy in (4, None)
+
+
+def test_an_imported_translator_translates(marian: Path, tmp_path: Path) -> None:
+    import_model(marian, tmp_path / "ours", sentences=2)
+    model = regard.load(tmp_path / "ours")
+    result = model.translate(["The old house is red.", ""], trace=True)
+    assert result[0].text
+    assert result[0].trace.attention["cross"].shape[-1] == len(result[0].trace.source.ids)
+
+
+def test_the_card_has_the_licence_the_origin_and_the_proof(marian: Path, tmp_path: Path) -> None:
+    folder = changed(marian, tmp_path / "opus-mt-en-fr")
+    (folder / "README.md").write_text("---\nlicense: cc-by-4.0\ntags:\n- x\n---\n# The original\nIt translates.\n")
+    import_model(folder, tmp_path / "ours", sentences=2)
+    card = (tmp_path / "ours" / "card.md").read_text()
+    assert "imported from `opus-mt-en-fr`" in card
+    assert "cc-by-4.0" in card
+    assert "2 of 2 greedy outputs are identical" in card
+    assert "It translates." in card
+
+
+@pytest.mark.parametrize("sharded", [True, False])
+def test_weights_in_pytorch_files_are_read(sharded: bool, marian: Path, tmp_path: Path) -> None:
+    folder = changed(marian, tmp_path / "theirs")
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    if sharded:
+        names = sorted(tensors)
+        parts = {"a.bin": names[::2], "b.bin": names[1::2]}
+        for file, part in parts.items():
+            torch.save({name: tensors[name] for name in part}, folder / file)
+        table = {name: file for file, part in parts.items() for name in part}
+        (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": table}))
+    else:
+        torch.save(tensors, folder / "pytorch_model.bin")
+    import_model(marian, tmp_path / "one", sentences=0)
+    import_model(folder, tmp_path / "two", sentences=0)
+    assert (tmp_path / "one" / "model.safetensors").read_bytes() == (
+        tmp_path / "two" / "model.safetensors"
+    ).read_bytes()
+
+
+def test_a_pytorch_file_that_holds_code_is_refused(marian: Path, tmp_path: Path) -> None:
+    folder = changed(marian, tmp_path / "theirs")
+    (folder / "model.safetensors").unlink()
+    torch.save({"a": torch.nn.Linear(2, 2)}, folder / "pytorch_model.bin")
+    with pytest.raises(FolderError, match="holds more than weights"):
+        import_model(folder, tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()
+
+
+def test_an_index_cannot_name_a_file_outside_the_folder(marian: Path, tmp_path: Path) -> None:
+    folder = changed(marian, tmp_path / "theirs")
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../opus/model.safetensors"}}))
+    with pytest.raises(FolderError, match="not a file of its folder"):
+        import_model(folder, tmp_path / "ours")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_weights_stay_as_they_are(dtype: torch.dtype, marian: Path, tmp_path: Path) -> None:
+    folder = changed(marian, tmp_path / "theirs")
+    tensors = {name: tensor.to(dtype) for name, tensor in load_file(folder / "model.safetensors").items()}
+    save_file(tensors, folder / "model.safetensors")
+    import_model(folder, tmp_path / "ours", sentences=2)
+    model, _ = load_model(tmp_path / "ours")
+    assert next(model.parameters()).dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"model_type": "marain"}, "model_type = marain is not supported. Did you mean marian"),
+        ({"model_type": None, "architectures": None}, "model_type = None is not supported"),
+        ({"activation_function": "mish"}, "activation_function = mish is not supported: Regard has gelu"),
+        ({"decoder_attention_heads": 1}, "decoder_attention_heads = 1 is not supported"),
+        ({"sparse_attention": True}, "sparse_attention is not a setting of a marian that Regard knows"),
+        ({"is_decoder": True}, "is_decoder = True is not supported in a marian, only False"),
+        ({"encoder_layers": 7}, "has no tensor model.encoder.layers"),
+        ({"encoder_ffn_dim": 7, "decoder_ffn_dim": 7}, r"fc1.weight \(\d+, \d+\) give .*config.json implies"),
+        ({"d_model": 33}, "must be a multiple of model.heads"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_cannot_be_imported_is_named(
+    settings: dict[str, object], message: str, marian: Path, tmp_path: Path
+) -> None:
+    folder = changed(marian, tmp_path / "theirs", **settings)
+    with pytest.raises(FolderError, match=message):
+        import_model(folder, tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()
+
+
+@pytest.mark.parametrize("change", ["extra", "missing"])
+def test_an_extra_or_missing_tensor_is_named(change: str, marian: Path, tmp_path: Path) -> None:
+    folder = changed(marian, tmp_path / "theirs")
+    tensors = load_file(folder / "model.safetensors")
+    if change == "extra":
+        tensors["model.decoder.adapter.weight"] = torch.zeros(2)
+    else:
+        del tensors["model.decoder.layers.0.fc1.bias"]
+    save_file(tensors, folder / "model.safetensors")
+    name = "model.decoder.adapter.weight" if change == "extra" else "model.decoder.layers.0.fc1.bias"
+    with pytest.raises(FolderError, match=name):
+        import_model(folder, tmp_path / "ours")
+
+
+def test_a_model_that_differs_from_the_original_is_not_imported(
+    marian: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from regard.errors import RunError
+    from regard.interop import proof
+
+    monkeypatch.setattr(proof, "TOLERANCE", 0.0)
+    with pytest.raises(RunError, match=r"differs from .*nothing was written"):
+        import_model(marian, tmp_path / "ours", sentences=2)
+    assert not (tmp_path / "ours").exists()
+
+
+def test_loading_a_hugging_face_folder_says_how_to_import_it(marian: Path) -> None:
+    with pytest.raises(FolderError, match="Import it first: regard import"):
+        regard.load(marian)
+
+
+def test_a_name_of_the_hub_without_a_network_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    import huggingface_hub
+
+    def offline(*_: object, **__: object) -> str:
+        raise huggingface_hub.errors.LocalEntryNotFoundError("no network")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
+    with pytest.raises(FolderError, match="There is no folder a/b, and the hub could not be reached"):
+        import_model("a/b", tmp_path / "ours")
