@@ -66,7 +66,7 @@ def test_a_recipe_trains(name: str, corpus: Path, tmp_path: Path, monkeypatch: p
     files = [Files(corpus / "a.txt", None if single else corpus / "b.txt", single, continuous=config.text.continuous)]
     sides = make_tokenizers(files, config.text, lambda _: None)
     config = dataclasses.replace(config, model=dataclasses.replace(config.model, vocabulary=sides.source.size))
-    data, _ = prepare(files, None, config, sides, lambda _: None)
+    data = prepare(files, None, config, sides, lambda _: None)
     torch.manual_seed(1)
     training = Training(tmp_path / "run", build(config.model), config, data, Runtime(find_device("cpu"), 0, 1))
     losses = []

@@ -57,7 +57,7 @@ def test_it_is_what_validation_in_training_finds(
 
     model, config = load_model(folder)
     files = Files(corpus / "a.txt", None, True, continuous=running)
-    data, _ = prepare([files], files, config, Tokenizers.load(folder), lambda _: None)
+    data = prepare([files], files, config, Tokenizers.load(folder), lambda _: None)
     told = valid_loss(model, data, Runtime(find_device("cpu"), 0, 1))
     assert found.nats == pytest.approx(told, rel=1e-5)
     assert found.perplexity == pytest.approx(math.exp(told), rel=1e-4)

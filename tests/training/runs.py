@@ -85,7 +85,7 @@ def make_data(corpus: Path, config: Config) -> tuple[Config, Data]:
     files = Files(corpus / "a.txt", None if single else corpus / "b.txt", single)
     tokenizer = learned(corpus)
     config = dataclasses.replace(config, model=dataclasses.replace(config.model, vocabulary=tokenizer.size))
-    data, _ = prepare([files], None, config, Tokenizers(tokenizer, tokenizer), lambda _: None)
+    data = prepare([files], None, config, Tokenizers(tokenizer, tokenizer), lambda _: None)
     return config, data
 
 

@@ -27,7 +27,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     (two / "a.txt").write_text("".join(f"under {line}\n" for line in lines))  # none of them in the other corpus
     corpora = [Files(one / "a.txt", one / "b.txt", False), Files(two / "a.txt", two / "b.txt", False, 2.0)]
     tokenizer = learned(one)
-    return prepare(corpora, None, make_config("transformer"), Tokenizers(tokenizer, tokenizer), lambda _: None)[0]
+    return prepare(corpora, None, make_config("transformer"), Tokenizers(tokenizer, tokenizer), lambda _: None)
 
 
 def seen(data: Data, epoch: int) -> Counter[int]:
@@ -136,7 +136,7 @@ def test_a_single_text_keeps_repeated_and_long_lines_in_training_and_validation(
         list[str](),
     )
     config = Config.read({"model": {"family": "gpt", "vocabulary": tokenizer.size}})
-    data, _ = prepare([files], files, config, Tokenizers(tokenizer, tokenizer), said.append)
+    data = prepare([files], files, config, Tokenizers(tokenizer, tokenizer), said.append)
     assert [len(dataset) for dataset in (*data.train, data.valid)] == [4, 4]
     assert said == ["read 5 lines; left out 1 empty", "validation: read 5 lines; left out 1 empty"]
 
@@ -148,7 +148,7 @@ def test_held_out_pairs_are_validated_as_they_are_written(tmp_path: Path, monkey
     (tmp_path / "b.txt").write_text("".join(f"{line[::-1]}\n" for line in words))
     files = Files(tmp_path / "a.txt", tmp_path / "b.txt", single=False, tag="<2xx>")
     tokenizer = train(["house is red"], kind="words", vocabulary=20, lowercase=True, tags=["<2xx>"])
-    data, _ = prepare([files], None, make_config("transformer"), Tokenizers(tokenizer, tokenizer), lambda _: None)
+    data = prepare([files], None, make_config("transformer"), Tokenizers(tokenizer, tokenizer), lambda _: None)
     valid_set = validation_set(data, [files], None, print)
     assert len(valid_set.sources) == len(data.valid) > 0
     assert {source.removeprefix("<2xx> ") for source in valid_set.sources} <= set(words)
@@ -169,7 +169,7 @@ def continuous(folder: Path, kind: str) -> tuple[Data, Tokenizer, list[str]]:
     config = Config.read({"model": {"family": "gpt", "vocabulary": tokenizer.size}, "text": text})
     said: list[str] = []
     files = Files(folder / "text.txt", None, True, continuous=True)
-    return prepare([files], None, config, Tokenizers(tokenizer, tokenizer), said.append)[0], tokenizer, said
+    return prepare([files], None, config, Tokenizers(tokenizer, tokenizer), said.append), tokenizer, said
 
 
 def batches(data: Data) -> list[Batch]:

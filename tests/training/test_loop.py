@@ -17,6 +17,7 @@ from regard.training import gradients, loop
 from regard.training.checkpoint import checkpoints
 from regard.training.events import Event, ProblemEvent, UpdateEvent, ValidationEvent
 from regard.training.journal import read
+from regard.training.progress import averaged_updates
 from regard.training.validation import Validation
 from tests.training.runs import (
     FAMILIES,
@@ -386,7 +387,7 @@ def test_checkpoints_to_average_are_kept(corpus: Path, tmp_path: Path) -> None:
     trained(tmp_path, corpus, "transformer", 11, **values)
     assert [path.name[-2:] for path in checkpoints(tmp_path)] == ["08", "10", "11"]
     training = trained(tmp_path, corpus, "transformer", **values)
-    assert loop.averaged_updates(training.progress, training.config.train) == [12, 10, 8]
+    assert averaged_updates(training.progress, training.config.train) == [12, 10, 8]
     assert {"08", "10", "12"} <= {path.name[-2:] for path in checkpoints(tmp_path)}
 
 

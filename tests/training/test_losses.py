@@ -37,7 +37,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     (folder / "links").write_text("".join(f"{line}\n" for line in lines))
     files = Files(folder / "a.txt", folder / "b.txt", False, alignments=folder / "links")
     tokenizer = learned(folder)
-    return prepare([files], None, make_config("transformer"), Tokenizers(tokenizer, tokenizer), lambda _: None)[0]
+    return prepare([files], None, make_config("transformer"), Tokenizers(tokenizer, tokenizer), lambda _: None)
 
 
 def attention_on_aligned_words(data: Data, family: str, guided: float, **train: float) -> float:
@@ -127,7 +127,7 @@ def test_a_corpus_without_alignments_can_be_trained_beside_one_with_them(data: D
         Files(one / "a.txt", one / "b.txt", False, alignments=one / "links"),
         Files(two / "a.txt", two / "b.txt", False),
     ]
-    found = prepare(files, None, make_config("transformer"), data.tokenizers, lambda _: None)[0].train[0]
+    found = prepare(files, None, make_config("transformer"), data.tokenizers, lambda _: None).train[0]
     linked = found.columns["alignment"].lengths > 0
     assert linked.any()
     assert not linked[-20:].any()

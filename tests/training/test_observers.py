@@ -25,8 +25,9 @@ from regard.training.events import (
     UpdateEvent,
     ValidationEvent,
 )
-from regard.training.loop import Progress, Training
+from regard.training.loop import Training
 from regard.training.observers import BOARD, Board
+from regard.training.progress import Progress
 from regard.training.validation import Validation
 from tests.training.runs import make_config, make_training, write_corpus
 
@@ -109,7 +110,7 @@ def test_the_card_says_how_many_validation_pairs_were_left_out(corpus: Path, tmp
     training = make_training(tmp_path, corpus, make_config("transformer"))
     files = Files(corpus / "a.txt", corpus / "b.txt", False)
     valid = Files(tmp_path / "valid.txt", tmp_path / "valid.txt", False)
-    training.data, _ = prepare([files], valid, training.config, training.data.tokenizers, lambda _: None)
+    training.data = prepare([files], valid, training.config, training.data.tokenizers, lambda _: None)
     card = model_card(training, {"loss": 1.5}, corpora=[files], valid=valid, command="", start="", kept=[])
     assert "<br>validation: read 2 pairs; left out 1 empty |" in card
 

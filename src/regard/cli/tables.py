@@ -91,11 +91,7 @@ def working(description: str) -> Iterator[None]:
     """A spinner during long work, on a terminal only."""
     from rich.console import Console
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield
-        return
-    with console.status(description):
+    with Console(stderr=True).status(description):
         yield
 
 

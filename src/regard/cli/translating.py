@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -248,17 +248,11 @@ def _translate_lines(
     from regard.documents.translate import translate_lines
     from regard.text.files import open_text
 
-    waiting: deque[Line] = deque()
     first_text = None
     translate: Callable[..., Iterator[Result]] = partial(translator.stream, **options)
     if tags != "off":
         options = {**options, "model_tags": translator.tokenizers.source.tags, "outcome": job.outcome}
         translate = partial(translate_lines, translator.translate, always=tags == "on", **options)
-
-    def texts(lines: Iterable[Line]) -> Iterator[str]:
-        for line in lines:
-            waiting.append(line)
-            yield line.text
 
     with ExitStack() as stack:
         stream = stack.enter_context(open_text(job.file))
@@ -267,8 +261,9 @@ def _translate_lines(
         progress = None if hidden else stack.enter_context(tables.counting_bar("translating"))
         total = _count_lines(job.file) if progress and sys.stderr.isatty() else None
         typed = job.file == "-" and sys.stdin.isatty()  # translate each line as it is typed
-        for result in translate(texts(job.read(stream)), **({"lines": 1} if typed else {})):
-            line = waiting.popleft()
+        lines, ahead = tee(job.read(stream))
+        results = translate((line.text for line in ahead), **({"lines": 1} if typed else {}))
+        for line, result in zip(lines, results, strict=True):
             if first_text is None and (result.log_probabilities or result.parts):
                 first_text = line.text
             write(job.write(line, result))

@@ -174,7 +174,7 @@ def _time_updates(data: Path, device: torch.device) -> dict[str, float]:
             config = dataclasses.replace(
                 config, model=dataclasses.replace(config.model, vocabulary=tokenizers.source.size)
             )
-            prepared, _ = prepare([files], valid, config, tokenizers, lambda _: None)
+            prepared = prepare([files], valid, config, tokenizers, lambda _: None)
             make_model = lambda config: build(config.model)  # noqa: E731
             seconds[name] = time_trial(config, prepared, Runtime(device, 0, 1), PROBE_SECONDS, make_model)
     finally:

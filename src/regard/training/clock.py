@@ -9,7 +9,7 @@ from statistics import median
 
 from regard.config import Config, TrainConfig
 from regard.training.data import Data
-from regard.training.events import Event, SaveEvent, UpdateEvent, ValidationEvent
+from regard.training.events import Event, UpdateEvent, ValidationEvent
 from regard.training.validation import MAX_SENTENCES
 
 RECENT_UPDATES = 50  # the time of an update is the median over so many
@@ -51,20 +51,18 @@ class Clock:
         self.validation_updates = validation_updates
         self._final_validations, self._final_updates = final_validations, final_updates
         self._updates: deque[float] = deque(maxlen=RECENT_UPDATES)
-        self._validation = self._save = 0.0
+        self._validation = 0.0
 
     def elapsed(self) -> float:
         """Seconds of all starts of the run."""
         return self.spent + time.perf_counter() - self._start
 
     def observe(self, event: Event) -> None:
-        """Store the seconds of an update, a validation or a save."""
+        """Store the seconds of an update or a validation."""
         if isinstance(event, UpdateEvent):
             self._updates.append(event.seconds)
         elif isinstance(event, ValidationEvent):
             self._validation = event.seconds  # decoding gets faster as the model learns to end sentences
-        elif isinstance(event, SaveEvent):
-            self._save = event.seconds
 
     @property
     def update_seconds(self) -> float:
@@ -81,7 +79,7 @@ class Clock:
         update = self.timed_update or self.update_seconds
         validation = self._validation or self.validation_updates * update
         scoring = self._final_validations * validation + self._final_updates * update
-        return self._writing_seconds() + self._save + min(scoring, FINAL_SHARE * 60 * self.settings.minutes)
+        return self._writing_seconds() + min(scoring, FINAL_SHARE * 60 * self.settings.minutes)
 
     def _writing_seconds(self) -> float:
         """The seconds to draw the curves and to write the folder: longer if other programs use the CPU too."""
@@ -111,12 +109,11 @@ class Clock:
         """The estimated seconds from `update` to the end of the run, if each update takes `update_seconds`."""
         settings = self.settings
         validation = self._validation or self.validation_updates * update_seconds
-        validations, saves = (
-            max(0, math.ceil(settings.updates / every) - 1 - update // every)  # without the last one
-            for every in (settings.validate_every, settings.save_every)
-        )
+        # without the last one, which is one of the final ones
+        every = settings.validate_every
+        validations = max(0, math.ceil(settings.updates / every) - 1 - update // every) + self._final_validations
         updates = max(0, settings.updates - update) + self._final_updates
-        return updates * update_seconds + (validations + self._final_validations) * validation + saves * self._save
+        return updates * update_seconds + validations * validation
 
 
 def make_clock(config: Config, data: Data, device: str, *, start: float | None = None) -> Clock:

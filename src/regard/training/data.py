@@ -91,6 +91,8 @@ class Data:
     valid: Dataset
     shares: Sequence[tuple[int, float]]
     """The number of examples and the weight of each corpus."""
+    identities: Sequence[str]
+    """A hash of the files of each corpus, and of the validation files."""
 
     def epoch(self, number: int, *, rank: int, world_size: int) -> Epoch:
         """The training batches of an epoch; their order depends only on (seed, epoch)."""
@@ -187,8 +189,8 @@ def prepare(
     tokenizers: Tokenizers,
     say: Say,
     damaged: Say | None = None,
-) -> tuple[Data, str]:
-    """Prepare the training and validation data, or load it from the cache; return it with a hash of all files.
+) -> Data:
+    """Prepare the training and validation data, or load it from the cache.
 
     If `damaged` is given, cached files are verified first; it is called with a message before a damaged corpus is
     prepared again.
@@ -251,7 +253,7 @@ def prepare(
             f"is {text.held_out}): it needs at least 50, or --valid files"
         )
     shares = [(size, files.weight) for size, files in zip(sizes, corpora, strict=True)]
-    return Data(config, tokenizers, train, valid_data, shares), "+".join(identities)
+    return Data(config, tokenizers, train, valid_data, shares, identities)
 
 
 def find_texts(dataset: Dataset, corpora: Sequence[Files]) -> list[tuple[str, str]]:

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,14 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.config import Config, TrainConfig
-from regard.errors import FolderError, RunError
+from regard.errors import RunError
 from regard.memory import free_memory, in_parts, is_out_of_memory
 from regard.models.folder import check_shapes, copy_weights, named_tensors
 from regard.text.batching import Batch, prefetch, split_batch
 from regard.training import journal
 from regard.training.checkpoint import (
-    PROGRESS,
-    Checkpoint,
     CheckpointWriter,
     checkpoint_path,
     delete_after,
@@ -49,10 +44,11 @@ from regard.training.events import (
     ValidationEvent,
 )
 from regard.training.gradients import Gradients
+from regard.training.interrupt import StopSignal, stop_signal
 from regard.training.optimizer import allocate_state, check_state, learning_rate, make_optimizer
+from regard.training.progress import Progress, averaged_updates, read_progress
 from regard.training.validation import Validation
 
-MAX_COUNT = 2**53  # of the updates, tokens or seconds in a checkpoint: more than any run has
 MAX_NAN_IN_A_ROW = 5  # updates with a non-finite loss or gradient, before training is rolled back
 ROLLBACK_LR_SCALE = 0.5  # every rollback multiplies the learning rate by it
 MIN_LR_SCALE = 1e-3  # if the learning rate would become lower than this, the run fails
@@ -60,45 +56,6 @@ VALIDATION_GAP = 5  # with --minutes, updates between two validations take at le
 STOP_CHECK_EVERY = 10  # updates after which processes agree (all_reduce) on whether to stop
 
 Validate = Callable[[nn.Module], Validation]
-
-
-@dataclass
-class Progress:
-    """The state of a run besides its tensors."""
-
-    update: int = 0
-    position: float = 0
-    """The update or, with train.minutes, the share of the time used, times train.updates."""
-    next_validation: float = 0
-    """The position at which the next validation is due."""
-    next_save: float = 0
-    """The position at which the next checkpoint is due."""
-    saved: list[int] = field(default_factory=list)
-    """The updates of the last checkpoints by train.save_every, oldest first."""
-    epoch: int = 0
-    batch: int = 0
-    """Global batches of the epoch that were trained on."""
-    tokens: int = 0
-    """Target tokens trained on."""
-    skipped: int = 0
-    """Updates skipped because the loss or gradient was NaN or inf."""
-    nan_in_a_row: int = 0
-    lr_scale: float = 1.0
-    """Factor of the learning rate; below 1 after a rollback."""
-    split: int = 1
-    """Number of parts that a batch is split into because GPU memory is short."""
-    best_score: float | None = None
-    best_loss: float | None = None
-    """Ties go to the lower validation loss."""
-    best_update: int = 0
-    validations_since_best: int = 0
-    seconds: float = 0.0
-    """Seconds of updates."""
-    prepared: float = 0.0
-    """Seconds before the first update, with train.minutes."""
-    elapsed: float = 0.0
-    """Seconds of the whole run so far, with train.minutes."""
-    finished: bool = False
 
 
 class PendingUpdate(NamedTuple):
@@ -157,14 +114,10 @@ class Training:
         Returns None if the loss or gradient was NaN or inf. The weights are not changed then, and after several such
         updates in a row the run is rolled back to its last checkpoint.
         """
-        start, split = time.perf_counter(), self.progress.split
+        start = time.perf_counter()
         event = self._update()
         seconds = time.perf_counter() - start
         self.progress.seconds += seconds
-        if self.progress.split > split:
-            update, parts = self.progress.update, self.progress.split
-            message = f"out of GPU memory after update {update:,}: batches are split into {parts} parts"
-            self._observe(ProblemEvent("split", update, message, {"parts": parts}))
         if event is None:
             self._observe(ProblemEvent("skipped", self.progress.update + 1))
             if self.progress.nan_in_a_row >= MAX_NAN_IN_A_ROW and self._saver is not None:
@@ -268,14 +221,17 @@ class Training:
 
     def _split_further(self, batches: list[Batch]) -> None:
         """Split batches into twice as many parts from now on."""
+        progress = self.progress
         rows, length = max((len(batch.target_out), batch.target_out.shape[1]) for batch in batches)
-        if self.progress.split >= rows:
+        if progress.split >= rows:
             raise RunError(
                 f"one example of {length} tokens does not fit into the GPU's memory: start over (--fresh) with a "
                 f"smaller text.max_length ({self.config.text.max_length}) or model.size ({self.config.model.size})"
             )
-        self.progress.split *= 2
+        progress.split *= 2
         self._without_graphs(self.model)
+        message = f"out of GPU memory after update {progress.update:,}: batches are split into {progress.split} parts"
+        self._observe(ProblemEvent("split", progress.update, message, {"parts": progress.split}))
 
     def _without_graphs(self, model: nn.Module) -> list[nn.Module]:
         """Free the memory of the CUDA graphs; returns the model, which `in_parts` validates again."""
@@ -304,7 +260,7 @@ class Training:
     def run(self, validate: Validate, observe: Observer) -> Progress:
         """Train to the last update, or until a signal asks to stop; a stopped run can be resumed."""
         settings = self.config.train
-        with self._observed(observe), self._saving() as saver, _stop_signal() as stop:
+        with self._observed(observe), self._saving() as saver, stop_signal() as stop:
             self._try_largest_batches()
             if settings.minutes and not self.progress.update:
                 self.clock.prepared = self.progress.prepared = self.clock.elapsed()
@@ -511,7 +467,7 @@ class Training:
             saved = checkpoint.tensors.get("average", {})
             check_shapes(self.model, saved, path)
             self.average = {name: saved[name].to(self.runtime.device) for name in named_tensors(self.model)}
-        self.progress = _read_progress(checkpoint, path)
+        self.progress = read_progress(checkpoint, path)
         self._restart_batches()
 
     def _restart(self, initial_model: Callable[[], nn.Module]) -> None:
@@ -585,27 +541,6 @@ class Training:
         self._observe(ProblemEvent("rollback", self.progress.update, message, values))
 
 
-def _read_progress(checkpoint: Checkpoint, path: Path) -> Progress:
-    """The progress of a checkpoint; its numbers are checked, because the folder may be untrusted."""
-    try:
-        progress = Progress(**checkpoint.progress)
-        values = dataclasses.asdict(progress)
-        scores = [values.pop(name) for name in ("best_score", "best_loss")]
-        valid = all(0 <= count < MAX_COUNT for count in [*values.pop("saved"), *values.values()])
-        valid = valid and all(isinstance(score, int | float | None) for score in scores)
-    except TypeError as error:
-        raise FolderError(f"{path} was written by another version of Regard: {error}") from error
-    if not valid or progress.update != checkpoint.update:
-        raise FolderError(f"{path / PROGRESS} is damaged: its numbers are not those of update {checkpoint.update}")
-    return progress
-
-
-def averaged_updates(progress: Progress, settings: TrainConfig) -> list[int]:
-    """The updates whose checkpoints `train.average_checkpoints` averages, newest first."""
-    saved = [update for update in reversed(progress.saved) if update != progress.update]
-    return [progress.update, *saved][: settings.average_checkpoints]
-
-
 def runs_ahead(config: Config, runtime: Runtime) -> bool:
     """Whether the next update is queued before this loss is read, so that the GPU does not wait for Python."""
     return runtime.device.type == "cuda" and not config.train.sharded
@@ -618,48 +553,3 @@ def _mix_seed(*numbers: int) -> int:
         value = ((value ^ number) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
         value ^= value >> 31
     return value & (2**63 - 1)
-
-
-class StopSignal:
-    """The signal that asked to stop, SIGTERM or SIGINT (Ctrl-C); 0 if none did."""
-
-    def __init__(self) -> None:
-        self.signal = 0
-        self._received: set[int] = set()
-        self._raises = False
-
-    def receive(self, number: int, frame: object) -> None:
-        """Handle a signal. The same signal again raises KeyboardInterrupt.
-
-        The other one does not: Ctrl-C reaches torchrun too, which then ends its processes with SIGTERM.
-        """
-        self.signal = self.signal or number
-        if number in self._received or self._raises:
-            raise KeyboardInterrupt
-        self._received.add(number)
-
-    @contextmanager
-    def at_once(self) -> Iterator[None]:
-        """A context in which a signal, even one received before, raises KeyboardInterrupt."""
-        self._raises = True
-        try:
-            if self.signal:
-                raise KeyboardInterrupt
-            yield
-        finally:
-            self._raises = False
-
-
-@contextmanager
-def _stop_signal() -> Iterator[StopSignal]:
-    """Handle SIGTERM and Ctrl-C for the duration of the context."""
-    stop = StopSignal()
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
-        yield stop
-        return
-    before = {number: signal.signal(number, stop.receive) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -26,9 +26,8 @@ from regard.training.observers import FILES as OBSERVER_FILES
 from regard.training.start_from import base_config, check_start
 
 IDENTITY = "data.txt"  # hashes of the data of a run and of the model it starts from
-DAMAGED_MODEL = f"damaged-{MODEL}"
 RUN_FILES = (
-    *(MODEL, DAMAGED_MODEL, CONFIG, IDENTITY, journal.FILE, "card.md", quality.CALIBRATION_FILE, folders.CHECKSUMS),
+    *(MODEL, CONFIG, IDENTITY, journal.FILE, "card.md", quality.CALIBRATION_FILE, folders.CHECKSUMS),
     *(VALIDATION, *TOKENIZER_FILES, *OBSERVER_FILES),
 )
 

@@ -38,14 +38,14 @@ from regard.training.checkpoint import (
     update_number,
 )
 from regard.training.clock import make_clock
-from regard.training.data import check_lengths, make_tokenizers, prepare
+from regard.training.data import Data, check_lengths, make_tokenizers, prepare
 from regard.training.distributed import Runtime, init_runtime
 from regard.training.events import ActivityEvent, Observer, Say
-from regard.training.loop import Training, averaged_updates
+from regard.training.loop import Training
 from regard.training.observers import PlainLines, draw, observing
 from regard.training.planning import complete_config, time_update
+from regard.training.progress import averaged_updates
 from regard.training.request import (
-    DAMAGED_MODEL,
     IDENTITY,
     PathLike,
     Request,
@@ -213,19 +213,14 @@ def run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run:
 
 
 def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run:
-    out, update_seconds = request.out, 0.0
-    prepared: tuple[ValidationSet, str] | None = None
-    if runtime.is_main and (request.fresh or not (out / CONFIG).exists()):
-        prepared, update_seconds = _start(request, runtime, say)
+    out = request.out
+    is_new = runtime.is_main and (request.fresh or not (out / CONFIG).exists())
+    valid_set, update_seconds = _start(request, runtime, say) if is_new else (None, 0.0)
     runtime.barrier()
     old_config, tokenizers = load_config(out), Tokenizers.load(out)
     config = resumed_config(old_config, _with_vocabulary(request.config, tokenizers), out, request.unset)
-    if prepared is None and runtime.is_local_main:  # the other processes of this machine read what one has prepared
-        prepared = _prepare(request, config, tokenizers, say, check_cache=runtime.world_size > 1)
-    runtime.barrier()
-    valid_set, identity = prepared or _prepare(request, config, tokenizers, say, check_cache=False)
-    valid_set = dataclasses.replace(valid_set, data=dataclasses.replace(valid_set.data, config=config))
-    _check_identity(request, identity)
+    valid_set = _prepare_everywhere(request, config, tokenizers, valid_set, runtime, say)
+    _check_identity(request, valid_set.data)
     clock = make_clock(config, valid_set.data, runtime.device.type, start=request.start)
     clock.timed_update = update_seconds
 
@@ -266,17 +261,17 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
     return Run(out, progress.update, finished=True, scores=scores)
 
 
-def _start(request: Request, runtime: Runtime, say: Say) -> tuple[tuple[ValidationSet, str], float]:
+def _start(request: Request, runtime: Runtime, say: Say) -> tuple[ValidationSet, float]:
     """Train the tokenizers, prepare the data, choose the size, and write config and tokenizers after all checks pass.
 
-    Returns the data, its hash and the seconds of an update if it was timed. The hash of the data is written first and
-    deleted last: it distinguishes a run that was killed here from unrelated files of the same names. The config is
-    written last.
+    Returns the data and the seconds of an update if it was timed. The hash of the data is written first and deleted
+    last: it distinguishes a run that was killed here from unrelated files of the same names. The config is written
+    last.
     """
     out, text = request.out, request.config.text
     tokenizers = reuse_tokenizers(request.origins, text, say) or make_tokenizers(request.corpora, text, say)
     config = _with_vocabulary(request.config, tokenizers)
-    valid_set, identity = _prepare(request, config, tokenizers, say, check_cache=True)
+    valid_set = _prepare(request, config, tokenizers, say, check_cache=True)
     config, update_seconds = complete_config(
         config,
         request.unset,
@@ -289,39 +284,57 @@ def _start(request: Request, runtime: Runtime, say: Say) -> tuple[tuple[Validati
     )
     check_lengths(valid_set.data, config)
     _make_model(request, config, tokenizers, "meta")  # finds errors in the model to start from
-    *trained, valid = identity.split("+")
+    *trained, valid = valid_set.data.identities
     if request.valid is not None and valid in {part.rpartition("*")[0] for part in trained}:
         say("the validation text is the training text: its scores do not show how well the model does on other text")
     clear_folder(out)
-    folders.write_file(out / IDENTITY, _identity(request, identity) + "\n", force=True)
+    folders.write_file(out / IDENTITY, _identity(request, valid_set.data) + "\n", force=True)
     tokenizers.save(out)
     folders.write_file(out / CONFIG, to_json(config), force=False)
-    return (valid_set, identity), update_seconds
+    return valid_set, update_seconds
 
 
-def _prepare(
-    request: Request, config: Config, tokenizers: Tokenizers, say: Say, *, check_cache: bool
-) -> tuple[ValidationSet, str]:
-    """Prepare the data; return it with a hash of its files. With `check_cache`, cached files are verified."""
+def _prepare(request: Request, config: Config, tokenizers: Tokenizers, say: Say, *, check_cache: bool) -> ValidationSet:
+    """Prepare the data. With `check_cache`, cached files are verified."""
     damaged = say if check_cache else None
-    data, identity = prepare(request.corpora, request.valid, config, tokenizers, say, damaged=damaged)
-    return validation_set(data, request.corpora, request.valid, say), identity
+    data = prepare(request.corpora, request.valid, config, tokenizers, say, damaged=damaged)
+    return validation_set(data, request.corpora, request.valid, say)
+
+
+def _prepare_everywhere(
+    request: Request,
+    config: Config,
+    tokenizers: Tokenizers,
+    prepared: ValidationSet | None,
+    runtime: Runtime,
+    say: Say,
+) -> ValidationSet:
+    """The data in every process: one process of each machine prepares it, the others then read it from the cache."""
+    if prepared is None and runtime.is_local_main:
+        prepared = _prepare(request, config, tokenizers, say, check_cache=runtime.world_size > 1)
+    runtime.barrier()
+    prepared = prepared or _prepare(request, config, tokenizers, say, check_cache=False)
+    return dataclasses.replace(prepared, data=dataclasses.replace(prepared.data, config=config))
 
 
 def _with_vocabulary(config: Config, tokenizers: Tokenizers) -> Config:
     """The config with the sizes and the fingerprint of the tokenizers."""
     target = 0 if tokenizers.shared else tokenizers.target.size
-    model = dataclasses.replace(config.model, vocabulary=tokenizers.source.size, target_vocabulary=target)
-    text = dataclasses.replace(config.text, fingerprint=tokenizers.fingerprint)
-    return dataclasses.replace(config, model=model, text=text)
+    return config.over(
+        {
+            "model": {"vocabulary": tokenizers.source.size, "target_vocabulary": target},
+            "text": {"fingerprint": tokenizers.fingerprint},
+        }
+    )
 
 
-def _identity(request: Request, data: str) -> str:
+def _identity(request: Request, data: Data) -> str:
     """The text of data.txt: the hash of the data and, for a fine-tuned model, the checksums of its start."""
-    return f"{data}\nfrom {origin_checksums(request.origins)}" if request.origins else data
+    origin = f"\nfrom {origin_checksums(request.origins)}" if request.origins else ""
+    return "+".join(data.identities) + origin
 
 
-def _check_identity(request: Request, data: str) -> None:
+def _check_identity(request: Request, data: Data) -> None:
     """Raise a FolderError if a run would resume with other data or from another model."""
     path = request.out / IDENTITY
     with folders.clear_os_errors(path, "read"):
@@ -344,14 +357,13 @@ def _make_model(
 
 
 def _has_model(out: Path, say: Say) -> bool:
-    """Whether the finished model exists and is intact; a damaged one is renamed."""
+    """Whether the finished model exists and is intact."""
     if not (out / MODEL).exists():
         return False
     try:
         folders.verify(out, only=[MODEL])
     except FolderError as error:
-        folders.replace(out / DAMAGED_MODEL, out / MODEL)
-        say(f"{error}: it was renamed to {DAMAGED_MODEL} and is rebuilt from the checkpoints")
+        say(f"{error}: it is rebuilt from the checkpoints")
         return False
     return True
 
@@ -372,7 +384,8 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
         updates_made = counted(training.progress.update, "update")
         say(f"BLEU is 0: the model did not learn to translate in {updates_made}; give it more --minutes or --updates")
     draw(training)
-    card = model_card(
+    files: dict[str, bytes | str] = dict(training.data.tokenizers.files())
+    files["card.md"] = model_card(
         training,
         scores,
         corpora=request.corpora,
@@ -381,14 +394,13 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
         start=" and ".join(f"`{path}`" for path in request.origins) or "random weights",
         kept=updates,
     )
-    files: dict[str, bytes | str] = {quality.CALIBRATION_FILE: calibration.as_text()} if calibration else {}
+    if calibration:
+        files[quality.CALIBRATION_FILE] = calibration.as_text()
     if pairs := valid_set.first_pairs():
         files[VALIDATION] = pairs
-    files |= training.data.tokenizers.files()
     if config.train.minutes:
-        settings = dataclasses.replace(config.train, updates=training.progress.update)
-        config = dataclasses.replace(config, train=settings)
-    save_model(out, model, config, {**files, "card.md": card}, force=True)
+        config = config.over({"train": {"updates": training.progress.update}})
+    save_model(out, model, config, files, force=True)
     journal.Journal(out / journal.FILE, training.progress.update).write(
         "finished", training.progress.update, scores=scores
     )
@@ -398,13 +410,11 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
 def _final_weights(training: Training, say: Say) -> tuple[dict[str, Tensor], list[int]]:
     """The final weights, the best or an average of checkpoints, and the updates they come from."""
     settings, progress, folder = training.config.train, training.progress, training.folder
-    if settings.average_checkpoints:
-        paths = _intact(folder, reversed(averaged_updates(progress, settings)), say)
-        if paths:
-            wanted = settings.average_checkpoints
-            fewer = f", fewer than train.average_checkpoints ({wanted})" if len(paths) < wanted else ""
-            say(f"averaged {counted(len(paths), 'checkpoint')}{fewer}")
-            return average_checkpoints(paths), [update_number(path) for path in paths]
+    wanted = settings.average_checkpoints
+    if wanted and (paths := _intact(folder, reversed(averaged_updates(progress, settings)), say)):
+        fewer = f", fewer than train.average_checkpoints ({wanted})" if len(paths) < wanted else ""
+        say(f"averaged {counted(len(paths), 'checkpoint')}{fewer}")
+        return average_checkpoints(paths), [update_number(path) for path in paths]
     group = "average" if settings.ema_decay else "model"
     path = next(iter(_intact(folder, [progress.best_update], say)), None) or latest_checkpoint(folder)[0]
     if path is None:
