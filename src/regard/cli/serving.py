@@ -36,7 +36,7 @@ def serve(
             raise ConfigError("--new-key needs --keys FILE, where the hash of the key is added")
         from regard.server.keys import new_key as make_key
 
-        print(make_key(keys, new_key))
+        tables.write(make_key(keys, new_key))
         return
     if not folders:
         raise ConfigError("give at least one model folder: regard serve runs/en-fr")
