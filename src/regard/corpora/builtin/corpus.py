@@ -5,18 +5,18 @@ from __future__ import annotations
 import hashlib
 import random
 from bisect import bisect
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from regard.corpora.builtin.grammar import derive
-from regard.corpora.builtin.lexicon import LONGEST_SENTENCE
 from regard.corpora.builtin.morphology import Word, elide_and_contract
 from regard.errors import ConfigError
 
 PARTS = ("train", "valid", "test")
 PART_BOUNDS = (230, 243)  # of one byte of a sentence's digest: 90 %, 5 % and 5 %
-MAX_TRIES = 60  # for an unseen sentence of one length before another length is drawn
-MAX_FAILURES = 10  # in a row of one length before it is given up
+LONGEST_SENTENCE = 80  # English words
+MAX_FAILURES = 600  # in a row of one length before it is given up
 
 
 class Pair(NamedTuple):
@@ -52,24 +52,24 @@ def sentences(
 
 
 def _draw(size: int, generator: random.Random, part: str, weights: dict[int, float]) -> Iterator[Pair]:
-    """Unseen sentences of one part; a length that fails to give one several times in a row is given up."""
+    """Unseen sentences of one part; a length that fails to give one many times in a row is given up."""
     seen: set[bytes] = set()
-    failures = dict.fromkeys(weights, 0)
+    lengths, failures = frozenset(weights), Counter[int]()
     while len(seen) < size and weights:
         (length,) = generator.choices(list(weights), list(weights.values()))
-        for _ in range(MAX_TRIES):
+        while failures[length] < MAX_FAILURES:
             english, french = derive(generator.random, length)
             source = punctuated(english)
             digest = hashlib.sha256(source.encode()).digest()
-            if PARTS[bisect(PART_BOUNDS, digest[8])] == part and digest[:8] not in seen:
+            mine = PARTS[bisect(PART_BOUNDS, digest[8])] == part
+            if mine and len(english) in lengths and digest[:8] not in seen:
                 seen.add(digest[:8])
                 failures[length] = 0
                 yield to_pair(source, french)
                 break
-        else:
             failures[length] += 1
-            if failures[length] == MAX_FAILURES:
-                del weights[length]
+        else:
+            del weights[length]
 
 
 def natural_frequency(length: int) -> float:

@@ -1,4 +1,4 @@
-"""Function words of the built-in corpus: determiners, tenses, modals, prepositions, times and conjunctions."""
+"""Function words of the built-in corpus: determiners, tenses, prepositions, times and conjunctions."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from regard.corpora.builtin import FUNCTION_WORDS as WORDS
-from regard.corpora.builtin.lexicon import DAYS, KINDS, MONTHS, NUMBERS, PLURAL, SINGULAR, Phrase, kinds_of, phrase
-from regard.corpora.builtin.morphology import conjugate
-
-THIRD, THIRD_PLURAL = 1, 4  # persons: I, he, we, you, they
+from regard.corpora.builtin.lexicon import DAYS, MONTHS, NUMBERS, PLURAL, SINGULAR, Phrase, kinds_of, phrase
+from regard.corpora.builtin.morphology import Conjugation, conjugate
 
 
 class Determiner(NamedTuple):
     """A determiner. `french` is indexed by gender + 2 · number + 4 · (before a vowel)."""
 
-    english: tuple[str, ...]
+    english: str
     french: tuple[tuple[str, ...], ...]
     number: int
     negated: bool  # becomes `de` under negation
@@ -23,7 +21,7 @@ class Determiner(NamedTuple):
 
 
 class VerbForm(NamedTuple):
-    """The English form of a verb with the words around it, and its French tense."""
+    """The English form of a verb with the words around it, and its French modal and tense."""
 
     voice: str  # active, passive or copula
     auxiliary: str
@@ -31,6 +29,7 @@ class VerbForm(NamedTuple):
     adverb: str
     link: str  # be, been, being
     form: str
+    modal: Conjugation | None
     tense: str
     length: int  # English words
     habitual: bool
@@ -50,16 +49,16 @@ class Conjunction(NamedTuple):
 # Determiners
 
 
-def _determiner(name: str, entry: dict[str, str], number: int) -> Determiner:
+def _determiner(name: str, entry: dict[str, Any], number: int) -> Determiner:
     masculine, _, feminine = entry["french"].partition("/")
     forms = [tuple(masculine.split()), tuple((feminine or masculine).split())]
     vowel = [(form,) for form in entry["before_vowel"].split("/")] if "before_vowel" in entry else forms
-    english, french = tuple(entry.get("english", name).split()), (*forms, *forms, *vowel, *vowel)
-    return Determiner(english, french, number, "negated" in entry, "before_adjective" in entry)
+    french = (*forms, *forms, *vowel, *vowel)
+    return Determiner(entry.get("english", name), french, number, "negated" in entry, "before_adjective" in entry)
 
 
 def _choice(text: str) -> tuple[Determiner, ...]:
-    """The determiners of a choice such as `26*the 14*a possessive`."""
+    """The determiners of a choice such as `26*the 14*a numbers`."""
     determiners: tuple[Determiner, ...] = ()
     for item in text.split():
         count, _, name = item.rpartition("*")
@@ -79,8 +78,6 @@ DETERMINERS = {
 THE, THE_PLURAL, A = DETERMINERS["the"], DETERMINERS["the_plural"], DETERMINERS["a"]
 SOME = (DETERMINERS["some"], DETERMINERS["some_mass"])
 DETERMINER_CHOICES = {name: _choice(text) for name, text in WORDS["determiner_choices"].items()}
-UNIVERSAL = frozenset(WORDS["determiner_classes"]["universal"].split())
-NOT_NEGATED = frozenset(WORDS["determiner_classes"]["not_negated"].split())
 
 # Verbs
 
@@ -93,86 +90,78 @@ COMPOUND_TENSES = {"past": "present", "perfect": "present", "pluperfect": "imper
 
 def _verb_form(voice: str, english: str, entry: str) -> list[VerbForm]:
     """A verb form, repeated by its weight, from a line such as `"did not BASE" = "past, 6"`."""
-    tense, weight, *traits = entry.split(", ")
+    french, weight, *traits = entry.split(", ")
+    modal, _, tense = french.rpartition(" ")
     rest, parts = f" {english} ", []
     for options in (NEGATIONS, ADVERBS, ("be", "been", "being"), ("BASE", "PRESENT", "PAST", "PARTICIPLE", "GERUND")):
         part = next((option for option in options if f" {option} " in rest), "")
         rest = rest.replace(f" {part} ", " ") if part else rest
         parts.append(part.lower())
     negation, adverb, link, form = parts
-    length, habitual, dated = len(english.split()), "habitual" in traits, "undated" not in traits
-    return [VerbForm(voice, rest.strip(), negation, adverb, link, form, tense, length, habitual, dated)] * int(weight)
+    row = VerbForm(
+        voice,
+        auxiliary=rest.strip(),
+        negation=negation,
+        adverb=adverb,
+        link=link,
+        form=form,
+        modal=conjugate(modal) if modal else None,
+        tense=tense,
+        length=len(english.split()),
+        habitual="habitual" in traits,
+        dated="undated" not in traits,
+    )
+    return [row] * int(weight)
 
 
 VERB_FORMS = {
-    voice: {frame: [form for row in rows.items() for form in _verb_form(voice, *row)] for frame, rows in frames.items()}
+    voice: {
+        frame: [form for line in rows.items() for form in _verb_form(voice, *line)] for frame, rows in frames.items()
+    }
     for voice, frames in WORDS["verb_forms"].items()
 }
-# A negated opinion would need the subjunctive: `ne pense pas que`.
-VERB_FORMS["affirmative"] = {
-    frame: [form for form in forms if not form.negation] for frame, forms in VERB_FORMS["active"].items()
-}
-INFINITIVE = VerbForm("active", "", "", "", "", "base", "", 1, False, False)
-ANY_FORM = INFINITIVE._replace(habitual=True, dated=True)  # where the verb does not matter
-NEGATED_INFINITIVE = INFINITIVE._replace(negation="not")
 
-
-MODALS: dict[str, list[tuple[str, tuple[str, ...]]]] = {}  # English, and French by person
-for frame, modals in WORDS["modals"].items():
-    rows = [(english, *entry.split(", ")) for english, entry in modals.items()]
-    MODALS[frame] = [(english, getattr(conjugate(infinitive), tense)) for english, infinitive, tense in rows]
-THERE_IS = {frame: entry.split(", ") for frame, entry in WORDS["existential"].items()}
-
-# Pronouns and degrees
+# Pronouns
 
 SUBJECT_PRONOUNS: list[dict[str, Any]] = WORDS["pronouns"]["subject"]
 OBJECT_PRONOUNS: list[dict[str, Any]] = WORDS["pronouns"]["object"]
 REFLEXIVE_PRONOUNS = WORDS["pronouns"]["reflexive"].split()
 INTENSIFIERS = tuple(WORDS["intensifiers"].items())
-DEGREES = tuple(WORDS["degrees"].items())
-IRREGULAR_COMPARATIVES = {name: forms.split() for name, forms in WORDS["irregular_comparatives"].items()}
 
 # Places
 
 EVENT_PREPOSITIONS = tuple(WORDS["places"]["event_prepositions"].items())
-FIXED_PLACES = tuple(WORDS["places"]["fixed"].items())
-FIXED_PLACE_VERBS = frozenset(WORDS["places"]["fixed_verbs"].split())
 
 
 @cache
-def place_prepositions(verb: str, long: bool) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Prepositions for the place of a verb's action, with the kinds of places; of several words only if `long`."""
-    of_verb = WORDS["places"]["of_verb"].get(verb)
-    kinds_of_verb = kinds_of(of_verb) if of_verb else KINDS
+def place_prepositions(verb: str) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Prepositions for the place of a verb's action, with the kinds of places."""
     prepositions = []
     for entry in WORDS["places"]["prepositions"]:
-        english, kinds = entry["english"], kinds_of(entry["kinds"])
-        fitting = tuple(kind for kind in kinds if kind in kinds_of_verb)
-        in_water = english == "in" and kinds == ("water",)
-        if fitting and (long or " " not in english) and in_water == (verb == "swim"):
-            prepositions += [(english, entry["french"], fitting)] * entry["weight"]
+        kinds = kinds_of(entry["kinds"])
+        of_verb = kinds_of(WORDS["places"]["of_verb"].get(verb, entry["kinds"]))
+        fitting = tuple(kind for kind in kinds if kind in of_verb)
+        in_water = entry["english"] == "in" and kinds == ("water",)
+        if fitting and in_water == (verb == "swim"):
+            prepositions += [(entry["english"], entry["french"], fitting)] * entry["weight"]
     return prepositions
 
 
 # Times
 
-TIMES: dict[tuple[str, int], list[Phrase]] = {}  # by class and number of English words
+TIMES: dict[str, list[Phrase]] = {}  # by class
 for times, expressions in WORDS["times"].items():
     for english, french in expressions.items():
         name, table = next((pair for pair in (("DAY", DAYS), ("MONTH", MONTHS)) if pair[0] in english), ("", {"": ""}))
-        TIMES.setdefault((times, len(english.split())), []).extend(
+        TIMES.setdefault(times, []).extend(
             phrase(english.replace(name, word), french.replace(name, table[word])) for word in table
         )
-TIME_LENGTHS = {"past": (1, 2, 3, 4), "habit": (1, 2, 3), "now": (1, 2), "future": (1, 2, 3, 4), "any": (1,)}
-FILLERS_WITHOUT_PLACE = [phrase(*row) for row in WORDS["fillers"]["without_place"].items()]
-FILLERS = [*FILLERS_WITHOUT_PLACE, *(phrase(*row) for row in WORDS["fillers"]["with_place"].items())]
-DURATION_NUMBERS = WORDS["durations"]["numbers"].split()
-DURATION_UNITS = tuple(WORDS["durations"]["units"].items())
 
 # Patterns of clauses and conjunctions
 
-PATTERNS: dict[str, dict[str, Any]] = WORDS["patterns"]
-FRAMES = ("past", "present", "future")  # time frames of a sentence
+PATTERN_WORDS = {name: entry["words"] for name, entry in WORDS["patterns"].items()}  # the fewest after the subject
+PATTERNS = tuple(name for name, entry in WORDS["patterns"].items() for _ in range(entry["weight"]))
+FRAMES = ("past", "past", "past", "present", "present", "future")  # time frames of a sentence
 CONJUNCTIONS = []
 for english, entry in WORDS["conjunctions"].items():
     frames = entry.get("clauses", {frame: frame for frame in FRAMES})

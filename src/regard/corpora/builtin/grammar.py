@@ -2,29 +2,30 @@
 
 English is derived from left to right, so that the index of a word is its position; each French word carries the
 positions of the English words it translates. Gender, tense and agreement of the French follow from the English alone.
-`d` is the sentence being derived, `n` the number of English words that a rule must produce.
+`d` is the sentence being derived, `n` the number of English words that a rule should produce; it may miss it by a few.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 
 from regard.corpora.builtin import function_words as words
 from regard.corpora.builtin import lexicon
-from regard.corpora.builtin.function_words import THIRD, VerbForm
-from regard.corpora.builtin.lexicon import COPULA, KINDS, PERSONS, SINGULAR, VERBS_BY_SUBJECT, Verb, nouns_of
-from regard.corpora.builtin.morphology import Word, indefinite_article
-from regard.corpora.builtin.phrases import Derivation, NounPhrase, ObjectPronoun, modifier_lengths
+from regard.corpora.builtin.derivation import THIRD, THIRD_PLURAL, Derivation, NounPhrase
+from regard.corpora.builtin.function_words import DETERMINER_CHOICES, PATTERN_WORDS, Determiner, VerbForm
+from regard.corpora.builtin.lexicon import PERSONS, PLURAL, SINGULAR, Adjective, Noun, Verb, nouns_of
+from regard.corpora.builtin.morphology import Word, begins_with_vowel, indefinite_article
 
-PATTERN_CHOICE = tuple(name for name, pattern in words.PATTERNS.items() for _ in range(pattern["weight"]))
-CHAIN_FRAMES = {"past": "past_chain", "present": "present_chain", "future": "future"}
+ObjectPronoun = tuple[str, str, int]  # English, French, and the index of the participle that agrees with it
+REPORTED_FRAMES = {"past": "reported", "perfect": "reported", "while_past": "reported", "when_future": "future"}
+RELATIVE_FRAMES = {"future": "present", "when_future": "present", "present": "present"}  # of others: past
 
 
 def derive(random: Callable[[], float], length: int) -> tuple[list[str], list[Word]]:
-    """English words, as many as `length`, and French words before elision and contraction."""
-    d = Derivation(random, relative_clause)
+    """About `length` English words, and French words before elision and contraction."""
+    d = Derivation(random)
     sentence(d, length)
-    assert len(d.english) == length, (length, d.english)
     return d.english, d.french
 
 
@@ -33,399 +34,414 @@ def derive(random: Callable[[], float], length: int) -> tuple[list[str], list[Wo
 
 def sentence(d: Derivation, n: int) -> None:
     """A sentence: one clause, or several joined by conjunctions."""
-    frame = d.frame = d.pick(("past", "past", "past", "present", "present", "future") if n > 2 else ("past", "present"))
-    if n >= 7 and d.chance(0.12):
-        length = min(d.within(2, 3 if frame == "present" else 4), n - 5)
-        d.time(length, d.time_class(words.ANY_FORM), words.ANY_FORM)
+    frame = d.frame = d.pick(words.FRAMES)
+    clauses = max(1, round(n / d.pick((8, 10, 12, 15))))
+    if clauses == 1:
+        if frame == "past" and d.chance(0.25):
+            d.frame = "perfect"
+        return clause(d, n)
+    conjunction = None
+    if d.chance(0.25):
+        clauses -= 1
+        subordinate(d, n // (clauses + 1), d.pick(words.OPENING[frame]))
         d.comma()
-        d.has_time = d.opens_with_time = True
-        n -= length
-    count = 1 if n < 9 else max(1 + (n > 17), round(n / d.pick((8, 10, 12, 15))))
-    opening = d.pick(words.OPENING[frame]) if count > 1 and not d.has_time and d.chance(0.25) else None
-    joining: list[words.Conjunction] = []
-    while len(joining) < count - 1 - (opening is not None):  # a subordinate clause is followed by a main clause
-        conjunction = d.pick(words.COORDINATING if joining and not joining[-1].comma else words.JOINING[frame])
-        if not joining or conjunction.english != joining[-1].english:
-            joining.append(conjunction)
-    conjunctions = [opening, *joining] if opening else joining
-    d.narrative = frame == "past" and any(conjunction.english in ("when", "while") for conjunction in conjunctions)
-    conjunction_words = sum(len(conjunction.english.split()) for conjunction in conjunctions)
-    sizes = d.split(n - conjunction_words, count, min(n, 4))
-    if opening:
-        subordinate(d, sizes.pop(), opening)
-        d.comma()
-        d.opens_with_time = False
-    clause(d, sizes.pop())
-    for conjunction in joining:
-        d.opens_with_time = False
-        d.has_time &= frame != "present"
+    share = (n - len(d.english)) // clauses
+    clause(d, share if clauses == 1 else d.within(share * 3 // 4, share * 5 // 4))
+    for left in range(clauses - 1, 0, -1):  # a subordinate clause is followed by a main clause
+        subordinating = conjunction and not conjunction.comma
+        conjunction = d.pick(words.COORDINATING if subordinating else words.JOINING[frame])
         if conjunction.comma:
             d.comma()
-        subordinate(d, sizes.pop(), conjunction)
+        share = (n - len(d.english)) // left
+        subordinate(d, share if left == 1 else d.within(share * 3 // 4, share * 5 // 4), conjunction)
+    return None
 
 
 def subordinate(d: Derivation, n: int, conjunction: words.Conjunction) -> None:
-    """A conjunction, and after it a clause of n words."""
+    """A conjunction and a clause."""
+    end = len(d.english) + n
     d.both(conjunction.english, conjunction.french)
     with d.in_frame(conjunction.frames[d.frame]):
-        clause(d, n)
+        clause(d, end - len(d.english))
 
 
-def clause(d: Derivation, n: int, patterns: tuple[str, ...] = PATTERN_CHOICE) -> None:
-    """A clause: subject and predicate."""
-    auxiliary = auxiliary_words(d)
-    for _ in range(60):
-        pattern = d.pick(patterns)
-        verb = d.pick(lexicon.VERBS[pattern]) if pattern in lexicon.VERBS else None
-        if verb is None:
-            kinds = tuple(words.PATTERNS[pattern].get("subjects", KINDS))
-        else:
-            kinds = verb.objects if pattern == "passive" else verb.subjects
-        habit = d.frame == "present" and d.chance(0.25)
-        shortest_subject = 1 if habit or lexicon.has_person(kinds) or "institution" in kinds else 2
-        if pattern == "copula" and n > 3 and d.chance(0.6):
-            shortest_subject = 2
-        rest = words.PATTERNS[pattern]["words"] + auxiliary + (verb.extra_words if verb and pattern != "passive" else 0)
-        longest = shortest_subject + (verb.most_words if verb else n)
-        if shortest_subject + rest <= n <= longest and fits(d, pattern, verb):
-            break
-    else:
-        pattern, verb, kinds, rest = "intransitive", lexicon.SLEEP, ("family",), 1 + auxiliary
-        shortest_subject, habit = 1, False
-    if pattern == "existential":
-        return existential(d, n)
-    if pattern == "profession":
-        return profession(d, n)
-    most = 9 if d.chance(0.15) else 2 + n // 5
-    size = d.within(shortest_subject, max(shortest_subject, min(n - rest, most)))
-    subject = subject_of(d, size, kinds, habit=habit)
-    left = n - size
-    if pattern == "modal":
-        return modal(d, left, subject)
-    chained = pattern == "transitive" and verb and d.frame in CHAIN_FRAMES and left >= rest + 7 and verb.distinct_past
-    if verb and chained and d.chance(0.4):
-        return verb_chain(d, left, subject, verb)
-    return predicate(d, left, subject, pattern, verb, habit=habit and size == 1)
+def clause(d: Derivation, n: int, patterns: Sequence[str] = words.PATTERNS) -> None:
+    """A subject and a predicate."""
+    end = len(d.english) + n
+    pattern = d.pick([pattern for pattern in patterns if PATTERN_WORDS[pattern] < n] or ("intransitive",))
+    verb = d.pick(lexicon.VERBS[pattern])
+    subject = subject_of(d, d.within(1, min(n - PATTERN_WORDS[pattern], 9 if d.chance(0.25) else 4)), verb.subjects)
+    predicate(d, end - len(d.english), subject, verb)
 
 
-def fits(d: Derivation, pattern: str, verb: Verb | None) -> bool:
-    """Whether the pattern and its verb go with the time frame."""
-    stative = pattern == "profession" or (verb is not None and verb.stative)
-    if d.opens_with_time and stative:
-        return False
-    if "frames" in words.PATTERNS[pattern]:
-        return d.frame in words.PATTERNS[pattern]["frames"]
-    return d.frame != "while_past" or not stative
-
-
-def auxiliary_words(d: Derivation) -> int:
-    """1 if even the shortest verb form of the time frame has an auxiliary: `will sing`."""
-    return int(d.frame in ("future", "reported", "while_past"))
-
-
-def subject_of(d: Derivation, n: int, kinds: tuple[str, ...], *, habit: bool = False) -> NounPhrase:
+def subject_of(d: Derivation, n: int, kinds: tuple[str, ...]) -> NounPhrase:
     """A subject; `it` and `they` only if their antecedent determines the French gender."""
-    if n > 1:
-        return d.noun_phrase(n, kinds, "subject")
-    if not d.depth and d.chance(0.5):
-        if d.singular and d.singular_clear and d.singular.kind in kinds:
-            d.both("it", "elle" if d.singular.gender else "il")
-            return d.singular
-        if d.plural and d.plural_clear and d.plural.kind in kinds:
-            d.both("they", "elles" if d.plural.gender else "ils")
-            return d.plural
-    return d.one_word_noun_phrase(kinds, "habit" if habit else "subject")
-
-
-def verb_chain(d: Derivation, n: int, subject: NounPhrase, verb: Verb) -> None:
-    """Two predicates of one subject: `bought a cow and sold it`."""
-    others = [v for v in VERBS_BY_SUBJECT["transitive", subject.kind] if v.distinct_past and v is not verb]
-    other = d.pick(others or [verb])
-    with d.in_frame(CHAIN_FRAMES[d.frame]):
-        shortest = 3 + auxiliary_words(d)
-        first = d.within(shortest + verb.extra_words, n - 1 - shortest - other.extra_words)
-        predicate(d, first, subject, "transitive", verb)
-        d.both("and", "et")
-        predicate(d, n - 1 - first, subject, "transitive", other)
+    if n <= 2 and not d.relative and d.chance(0.5):
+        if it := d.antecedent(SINGULAR, kinds):
+            d.both("it", "elle" if it.gender else "il")
+            return it
+        if they := d.antecedent(PLURAL, kinds):
+            d.both("they", "elles" if they.gender else "ils")
+            return they
+    if n == 1 and "family" in kinds and d.chance(0.45):
+        pronoun = d.pick(words.SUBJECT_PRONOUNS)
+        d.both(pronoun["english"], pronoun["french"])
+        return NounPhrase(pronoun["person"], pronoun["gender"], pronoun["number"], "family")
+    return noun_phrase(d, n, kinds, "subject")
 
 
 # Predicates
 
 
-def predicate(
-    d: Derivation, n: int, subject: NounPhrase, pattern: str, verb: Verb | None = None, *, habit: bool = False
-) -> None:
-    """The verb with its objects and adjuncts, or a copula."""
-    if verb is None and pattern != "copula":
-        verb = verb_for(d, n, subject, pattern)
-    if verb is None:
-        return copula(d, n, subject, habit=habit)
-    if pattern == "passive":
-        return passive(d, n, subject, verb)
-    n -= len(verb.particle.split())
-    if pattern == "transitive":
-        return transitive(d, n, subject, verb, habit=habit)
-    voice = "affirmative" if pattern == "reporting" and verb.stative else "active"
-    form = d.verb_form(voice, n - words.PATTERNS[pattern].get("after_verb", 0), subject, verb=verb, habitual=habit)
-    rest = n - form.length
-    if pattern == "ditransitive":
-        return ditransitive(d, rest, verb, form, subject)
-    d.verb_group(verb, form, subject)
-    if pattern == "intransitive":
-        d.adjuncts(rest, verb, form, manner_at=len(d.french) if subject.kind in lexicon.LIVING else None)
-    elif pattern == "locative":
-        time = d.time_length(rest - 2, form)
-        d.place(rest - time, verb=verb.base)
-        d.adjuncts(time, verb, form, placed=True)
-    elif pattern == "motion":
-        direction(d, rest, verb, form)
-    elif pattern == "reporting":
-        reported_clause(d, rest)
-    else:
-        if verb.preposition:
-            d.add(verb.preposition, (len(d.english) - 1,))
-        infinitive(d, rest, subject, negated=bool(form.negation))
-    return None
-
-
-def verb_for(d: Derivation, n: int, subject: NounPhrase, pattern: str) -> Verb | None:
-    """A verb for the subject, if one is found that takes n words."""
-    options = VERBS_BY_SUBJECT[pattern, subject.kind]
-    if pattern == "intransitive" and (d.depth or d.frame == "present"):
-        options = lexicon.HABITUAL_VERBS[subject.kind] or (options if n == 1 else ())
-    least = (2 if pattern == "transitive" else 1) + auxiliary_words(d)
-    for _ in range(8):
-        verb = d.pick(options) if options else None
-        if verb is None or pattern == "passive" or least + verb.extra_words <= n <= verb.most_words:
-            return verb
-    return None if n > 1 else lexicon.SLEEP
-
-
-def transitive(d: Derivation, n: int, subject: NounPhrase, verb: Verb, *, habit: bool) -> None:
-    """A verb with its object, and perhaps adjuncts; n does not count the particle."""
-    form = d.verb_form("active", n - 1, subject, verb=verb, habitual=habit)
-    rest = n - form.length
-    if rest == 1 or d.chance(0.15):
-        pronoun = object_pronoun(d, verb, subject)
-        if pronoun:
-            d.verb_group(verb, form, subject, pronoun)
-            return d.adjuncts(rest - 1, verb, form)
-    d.verb_group(verb, form, subject)
-    if verb.stative or "no_place" in verb.traits:
-        size = rest - d.time_length(rest - 2, form)
-    else:
-        size = rest if rest < 4 or d.chance(0.4) else d.within(2, rest - 1)
-    if rest - size == 1 and d.has_time:
-        size = rest
-    generic, manner_at = (
-        "generic" in verb.traits,
-        len(d.french) if subject.kind in PERSONS and not verb.stative else None,
-    )
-    role = "generic" if generic else "goal" if verb.preposition and rest > 1 else "object"
+def predicate(d: Derivation, n: int, subject: NounPhrase, verb: Verb) -> None:
+    """A verb with its objects and adjuncts."""
+    end = len(d.english) + n
+    form = verb_form(d, n, verb)
+    pronoun = object_pronoun(d, verb, subject) if verb.pattern == "transitive" and d.chance(0.15) else None
+    verb_group(d, verb, form, subject, pronoun)
+    left, placed, negated = end - len(d.english), False, bool(form.negation)
     if verb.preposition:
         d.add(verb.preposition, (len(d.english) - 1,))
-    d.noun_phrase(size, verb.objects, role, negated=bool(form.negation) and not verb.preposition and not generic)
-    return d.adjuncts(rest - size, verb, form, manner_at=manner_at)
-
-
-def object_pronoun(d: Derivation, verb: Verb, subject: NounPhrase) -> ObjectPronoun | None:
-    """An object pronoun for the verb, if one is possible; `it` and `them` only with a clear antecedent."""
-    if verb.preposition not in ("", "à") or d.depth:
-        return None
-    indirect = verb.preposition == "à"
-    it, them = d.singular, d.plural
-    if not indirect and it and d.singular_clear and it.kind in verb.objects and subject.kind != it.kind:
-        return "it", "la" if it.gender else "le", it.gender
-    if not indirect and them and d.plural_clear and them.kind in verb.objects and subject.number == SINGULAR:
-        return "them", "les", them.gender + 2
-    return personal_object(d, subject, indirect=indirect) if lexicon.has_person(verb.objects) else None
-
-
-def personal_object(d: Derivation, subject: NounPhrase, *, indirect: bool) -> ObjectPronoun | None:
-    """me, him, her, us or you, unless it would be reflexive. A participle agrees with a direct object."""
-    pronoun = d.pick(words.OBJECT_PRONOUNS)
-    if pronoun["person"] == subject.person != THIRD:
-        return None
-    if indirect:
-        return pronoun["english"], pronoun["indirect"], 0
-    return pronoun["english"], pronoun["direct"], pronoun["gender"] + 2 * pronoun["number"]
-
-
-def ditransitive(d: Derivation, n: int, verb: Verb, form: VerbForm, subject: NounPhrase) -> None:
-    """`gives the book to Marie` or `gives her the book`."""
-    negated = bool(form.negation)
-    pronoun = personal_object(d, subject, indirect=True) if d.chance(0.35) else None
-    if pronoun and verb.base != "explain":
-        d.verb_group(verb, form, subject, pronoun)
-        size = min(n - 1 if n < 6 or d.chance(0.5) else d.within(2, n - 2), 8)
-        d.noun_phrase(size, verb.objects, "object", negated=negated)
-        return d.adjuncts(n - 1 - size, verb, form)
-    d.verb_group(verb, form, subject)
-    size = d.within(2, min(n - 2, 6))
-    d.noun_phrase(size, verb.objects, "object", negated=negated)
-    rest = n - size
-    recipient = min(rest, 7) if rest < 4 or d.chance(0.5) else d.within(2, min(rest - 1, 7))
-    d.both("to", "à")
-    d.noun_phrase(recipient - 1, ("family", "profession"), "goal")
-    return d.adjuncts(rest - recipient, verb, form)
-
-
-def passive(d: Derivation, n: int, subject: NounPhrase, verb: Verb) -> None:
-    """A passive, perhaps with its agent."""
-    form = d.verb_form("passive", n, subject)
-    d.verb_group(verb, form, subject)
-    rest = n - form.length
-    if rest >= 3 and d.chance(0.7):
-        agent = min(rest if rest < 5 or d.chance(0.4) else d.within(3, rest - 1), 9)
+    if verb.pattern == "copula":
+        placed = subject.kind in lexicon.CONCRETE and left > 2 and d.chance(0.25)
+        if placed:
+            place(d, min(left, 6), "indoors" if subject.kind in lexicon.INDOORS else "")
+        else:
+            adjectives_after_verb(d, left, subject, form)
+    elif verb.pattern == "transitive" and not pronoun:
+        size = left if left < 4 or d.chance(0.4) else d.within(2, left - 1)
+        role = "goal" if verb.preposition else "object"
+        noun_phrase(d, size, verb.objects, role, negated=negated and role == "object")
+    elif verb.pattern == "ditransitive":
+        noun_phrase(d, d.within(2, left // 2), verb.objects, "object", negated=negated)
+        d.both("to", "à")
+        left = end - len(d.english)
+        noun_phrase(d, left if left < 4 or d.chance(0.5) else d.within(1, 4), ("family", "profession"), "goal")
+    elif verb.pattern == "passive" and left > 2 and d.chance(0.6):
         d.both("by", "par")
-        d.noun_phrase(agent - 1, verb.subjects, "oblique")
-        rest -= agent
-    d.adjuncts(rest, verb, form)
-
-
-def direction(d: Derivation, n: int, verb: Verb, form: VerbForm) -> None:
-    """Where the subject goes to or comes from, and perhaps when: à l'hôtel, but dans un hôtel."""
-    away = verb.base != "go" and d.chance(0.5)
-    positions, start = d.say("from" if away else "to"), len(d.french)
-    time = d.time_length(n - 2, form)
-    preposition = "à"
-    if n - time > 2:
-        d.noun_phrase(n - time - 1, ("building", "outdoors") if away else ("building",), "goal")
-        if d.english[positions[0] + 1] in ("a", "an"):
-            preposition = "dans"
-    elif d.chance(0.6):
-        d.both(*d.pick(lexicon.CITIES))
-    elif d.name(lexicon.BARE_COUNTRIES).gender:
-        preposition = "en"
-    d.add("de" if away else preposition, positions, at=start)
-    d.adjuncts(time, COPULA, form, placed=True)
+        noun_phrase(d, left - 1 if d.chance(0.4) else d.within(1, min(left - 1, 6)), verb.objects, "oblique")
+    elif verb.pattern == "motion":
+        d.both(*(("from", "de") if verb.base != "go" and d.chance(0.5) else ("to", "à")))
+        if left < 3:
+            d.both(*d.pick(lexicon.CITIES))
+        else:
+            noun_phrase(d, d.within(2, min(left - 1, 6)), ("building",), "of")
+        placed = True
+    elif verb.pattern == "locative":
+        place(d, left if left < 4 or d.chance(0.4) else d.within(2, min(left, 7)), verb.base)
+        placed = True
+    elif verb.pattern == "reporting":
+        return reported_clause(d, left)
+    adjuncts(d, end - len(d.english), verb, form, placed=placed)
+    return None
 
 
 def reported_clause(d: Derivation, n: int) -> None:
     """`that` and a clause."""
     d.both("that", "que")
-    frames = {"past": "reported", "present": d.pick(("present", "past", "future"))}
-    with d.in_frame(frames.get(d.frame, d.frame)):
+    frame = d.pick(("present", "past", "future")) if d.frame == "present" else REPORTED_FRAMES.get(d.frame, d.frame)
+    with d.in_frame(frame):
         clause(d, n - 1, ("intransitive", "transitive", "copula", "passive"))
 
 
-def modal(d: Derivation, n: int, subject: NounPhrase) -> None:
-    """`can sing`, `must not leave`: a modal verb and an infinitive."""
-    modals = [modal for modal in words.MODALS[d.frame] if not (subject.universal and modal[0].endswith("not"))]
-    english, forms = d.pick([modal for modal in modals if n > 3 or " " not in modal[0]])
+def object_pronoun(d: Derivation, verb: Verb, subject: NounPhrase) -> ObjectPronoun | None:
+    """An object pronoun for the verb, if one is possible; `it` and `them` only with a clear antecedent."""
+    if verb.preposition or d.relative:
+        return None
+    it, them = d.antecedent(SINGULAR, verb.objects), d.antecedent(PLURAL, verb.objects)
+    if it and subject.kind != it.kind:
+        return "it", "la" if it.gender else "le", it.gender
+    if them and subject.number == SINGULAR:
+        return "them", "les", them.agreement
+    pronoun = d.pick(words.OBJECT_PRONOUNS)
+    if "family" not in verb.objects or pronoun["person"] == subject.person != THIRD:  # it would be reflexive
+        return None
+    return pronoun["english"], pronoun["french"], pronoun["gender"] + 2 * pronoun["number"]
+
+
+def adjectives_after_verb(d: Derivation, n: int, subject: NounPhrase, form: VerbForm) -> None:
+    """`old`, `very old`, `old and famous`, after a copula."""
+    for number in range(2 if n > 2 and d.chance(0.5) else 1):
+        if number:
+            d.both("and", "et")
+        intensified = n > 1 and d.chance(0.5)
+        if intensified:
+            d.both(*d.pick(words.INTENSIFIERS[: 2 if form.negation else 3]))
+        chosen = adjective(d, (lexicon.GRADABLE if intensified else lexicon.PREDICATIVE)[subject.kind])
+        d.both(chosen.english, chosen.french[subject.agreement])
+
+
+# Verb groups
+
+
+def verb_form(d: Derivation, n: int, verb: Verb) -> VerbForm:
+    """A form of the verb in at most n English words, if there is one, in the time frame of the clause."""
+    voice = verb.pattern if verb.pattern in ("passive", "copula") else "active"
+    ambiguous = verb.base == verb.past and d.frame in ("past", "present")  # `they read`
+    # A negated opinion would need the subjunctive: `ne pense pas que`.
+    affirmative = verb.pattern == "reporting"
+    return d.pick(verb_forms(voice, d.frame, max(1, min(n, 5)), "stative" in verb.traits, ambiguous, affirmative))
+
+
+@cache
+def verb_forms(
+    voice: str, frame: str, length: int, stative: bool, ambiguous: bool, affirmative: bool
+) -> list[VerbForm]:
+    """The verb forms with these properties in a time frame, of at most `length` words if there are any."""
+    forms = [
+        form
+        for form in words.VERB_FORMS[voice][frame]
+        if not (stative and form.form == "gerund")
+        and not (ambiguous and form.form in ("past", "present"))
+        and not (affirmative and form.negation)
+    ]
+    return [form for form in forms if form.length <= length] or forms
+
+
+def verb_group(
+    d: Derivation, verb: Verb, form: VerbForm, subject: NounPhrase, pronoun: ObjectPronoun | None = None
+) -> None:
+    """A verb with its auxiliary, negation, adverb and object pronoun."""
+    forms = words.AUXILIARIES.get(form.auxiliary)
+    auxiliary = d.say(forms[subject.person] if forms else form.auxiliary)
+    negation, adverb = d.say(form.negation), d.say(form.adverb)
+    tense, french = form.tense, words.ETRE
+    if form.voice == "active":
+        name = form.form if form.form != "present" else "third" if subject.person == THIRD else "base"
+        main, french = d.say(getattr(verb, name) + verb.particle), verb.french
+        if tense == "past" and "stative" in verb.traits:
+            tense = "imperfect"
+    else:
+        main = d.say(form.link)
+    clitic: list[Word] = []
+    if pronoun and pronoun[0]:
+        clitic = [(pronoun[1], d.say(pronoun[0]))]
+    elif verb.reflexive:
+        clitic = [(words.REFLEXIVE_PRONOUNS[subject.person], main)]
+    helper = words.ETRE if french.with_etre else words.AVOIR
+    after: list[Word] = []  # after the finite verb
+    if form.modal:
+        finite = getattr(form.modal, tense)[subject.person], auxiliary
+        after = [(french.infinitive, main)]
+    elif tense in words.COMPOUND_TENSES:
+        finite = getattr(helper, words.COMPOUND_TENSES[tense])[subject.person], auxiliary or main
+        agreement = subject.agreement if french.with_etre else pronoun[2] if pronoun else 0
+        after = [(french.participle[agreement], main or auxiliary)]
+    else:
+        finite = getattr(french, tense)[subject.person], auxiliary + main
+    d.french += [("ne", negation)] if negation else []
+    d.french += [finite] if form.modal else [*clitic, finite]
+    if negation:
+        d.add(words.NEGATIONS[form.negation], negation)
+    if adverb:
+        d.add(words.ADVERBS[form.adverb], adverb)
+    d.french += [*clitic, *after] if form.modal else after
+    if form.voice == "passive":
+        d.add(verb.french.participle[subject.agreement], d.say(verb.participle))
+    elif verb.noun:
+        d.add(verb.noun, main)
+
+
+# Adjuncts
+
+
+def adjuncts(d: Derivation, n: int, verb: Verb, form: VerbForm, *, placed: bool = False) -> None:
+    """A place and a time, if the verb takes them."""
+    times = time_class(d, form)
+    time_words = 0
+    if times and n > 0:
+        time_words = n if n == 1 else d.within(0, min(n, 4))
+    if n - time_words > 1 and not placed and not {"stative", "no_place"} & set(verb.traits):
+        place(d, min(n - time_words, 7), verb.base, formal="formal" in verb.traits)
+    elif times:
+        time_words = n
+    if time_words > 0:
+        time(d, time_words, times)
+
+
+def place(d: Derivation, n: int, verb: str = "", *, formal: bool = False) -> None:
+    """Add a place; formal actions take place in cities and countries and at events."""
+    if n <= 2:
+        if d.chance(0.5):
+            d.both("in", "à")
+            d.both(*d.pick(lexicon.CITIES))
+        else:
+            d.phrase(d.pick(lexicon.IN_COUNTRIES).phrase)
+    elif formal:
+        d.both(*d.pick(words.EVENT_PREPOSITIONS))
+        noun_phrase(d, n - 1, ("event",), "oblique")
+    else:
+        english, french, kinds = d.pick(words.place_prepositions(verb))
+        d.both(english, french)
+        noun_phrase(d, n - 1, kinds, "goal")
+
+
+def time_class(d: Derivation, form: VerbForm) -> str:
+    """The class of the expressions of time that go with the clause and its verb form; "" for none."""
+    if d.relative or not form.dated:
+        return ""
+    present = "habit" if form.habitual else "now"
+    return {"reported": "", "present": present, "future": "future", "when_future": "future"}.get(d.frame, "past")
+
+
+def time(d: Derivation, n: int, times: str) -> None:
+    """Add an expression of time: a fixed one or a date."""
+    if n == 1 or times in ("habit", "now") or d.chance(0.4):
+        return d.phrase(d.pick([phrase for phrase in words.TIMES[times] if len(phrase[0]) <= n]))
+    year = str(d.within(1950, 2024) if times == "past" else d.within(2030, 2059))
+    if n > 3:
+        day = str(d.within(1, 28))
+        d.both("on", "le")
+        d.both(day, "1er" if day == "1" else day)
+    else:
+        d.both("in", "en")
+    if n > 2:
+        d.both(*d.pick(tuple(lexicon.MONTHS.items())))
+    return d.both(year, year)
+
+
+# Noun phrases
+
+
+def noun_phrase(d: Derivation, n: int, kinds: tuple[str, ...], role: str, *, negated: bool = False) -> NounPhrase:
+    """A noun phrase of one of the kinds; its role is subject, object, oblique, goal or of."""
+    if n <= 1 and "family" in kinds:
+        return name(d, lexicon.FIRST_NAMES)
+    if "institution" in kinds and (n <= 1 or (2 < n < 6 and d.chance(0.15))):
+        return name(d, lexicon.COUNTRIES if n <= 1 else lexicon.INSTITUTIONS)
+    if n >= 5 and role in ("subject", "object", "oblique") and not negated and d.chance(0.15 if n < 8 else 0.35):
+        return coordination(d, n, kinds)
+    noun = d.pick([noun for noun in nouns_of(kinds) if noun.english[0] not in d.used[-8:]] or nouns_of(kinds))
+    d.used.append(noun.english[0])
+    modifiers = d.within(0, max(0, min(2, n - 2)))
+    if n - 2 - modifiers < 2:
+        modifiers = max(0, min(2, n - 2))
+    followed = n - 2 - modifiers > 1
+    chosen = determiner(d, noun, role, owned=noun.ownable and not followed)
+    phrase = simple_noun_phrase(d, noun, chosen, modifiers, negated=negated, owned=noun.ownable and not followed)
+    if followed:
+        complement(d, n - 2 - modifiers, noun, phrase, placed=role == "goal")
+    return d.mention(phrase)
+
+
+def name(d: Derivation, names: Sequence[lexicon.Name]) -> NounPhrase:
+    """A person, country or institution by its name."""
+    phrase, gender, number, kind = d.pick(names)
+    d.phrase(phrase)
+    return d.mention(NounPhrase(THIRD_PLURAL if number else THIRD, gender, number, kind))
+
+
+def coordination(d: Derivation, n: int, kinds: tuple[str, ...]) -> NounPhrase:
+    """Two or three noun phrases of the same kind: A and B, or A, B and C."""
+    kind = d.pick(nouns_of(kinds)).kind
+    count = 3 if n > 9 and d.chance(0.5) else 2
+    end, feminine = len(d.english) + n, True
+    for left in range(count, 0, -1):
+        if left == 1:
+            d.both("and", "et")
+        elif left < count:
+            d.comma()
+        feminine &= bool(noun_phrase(d, min((end - len(d.english)) // left, 4), (kind,), "conjunct").gender)
+    return d.mention(NounPhrase(THIRD_PLURAL, int(feminine), PLURAL, kind))  # feminine only if all are
+
+
+def determiner(d: Derivation, noun: Noun, role: str, *, owned: bool) -> Determiner:
+    """A determiner for the noun, which may be a possessive if it is owned."""
+    if not noun.countable:
+        return d.pick(DETERMINER_CHOICES["mass"]) if role in ("object", "oblique") else words.THE
+    if role == "of":
+        return words.THE if d.chance(0.8) else words.THE_PLURAL
+    if role == "goal":
+        return d.pick(DETERMINER_CHOICES["place"])
+    return d.pick(DETERMINER_CHOICES[("plural" if d.chance(0.36) else "singular") + ("_owned" if owned else "")])
+
+
+def adjectives_of(d: Derivation, noun: Noun, n: int) -> tuple[list[Adjective], bool]:
+    """Adjectives for a noun in n English words, and whether the first has `very`."""
+    before, after = lexicon.ADJECTIVES_BEFORE[noun.kind], lexicon.ADJECTIVES_AFTER[noun.kind]
+    if n == 0:
+        return [], False
+    if n == 1:
+        return [adjective(d, before if before and d.chance(0.35) else after or before)], False
+    if not before or d.chance(0.3):
+        return [adjective(d, lexicon.GRADABLE[noun.kind])], True
+    return [adjective(d, before), adjective(d, after)], False
+
+
+def adjective(d: Derivation, options: Sequence[Adjective]) -> Adjective:
+    """An adjective that does not repeat or contradict the most recent nouns and adjectives, if there is one."""
+    for recent in (8, 1):
+        fitting = [a for a in options if lexicon.CONTRADICTIONS[a.english].isdisjoint(d.used[-recent:])]
+        if fitting:
+            break
+    chosen = d.pick(fitting or options)
+    d.used.append(chosen.english)
+    return chosen
+
+
+def simple_noun_phrase(
+    d: Derivation, noun: Noun, chosen: Determiner, modifiers: int, *, negated: bool = False, owned: bool = False
+) -> NounPhrase:
+    """Determiner, adjectives and noun, with the word order and agreement of each language."""
+    adjectives, very = adjectives_of(d, noun, modifiers)
+    number = chosen.number
+    index = noun.gender + 2 * number
+    english, possessor = chosen.english, ""
+    if chosen is words.A:
+        english = indefinite_article("very" if very else adjectives[0].english if adjectives else noun.english[0])
+    elif negated and chosen in words.SOME:
+        english = "any"
+    elif chosen is words.THE and owned and d.chance(0.12):
+        owner = d.pick(lexicon.FIRST_NAMES).phrase[0][0]
+        english, possessor = owner + "'s", f"de {owner}"
     positions = d.say(english)
-    negated = english.endswith("not")  # `cannot` is one word
-    if negated:
-        d.add("ne", positions[-1:])
-    d.add(forms[subject.person], positions[:1])
-    if negated:
-        d.add("pas", positions[-1:])
-    infinitive(d, n - len(positions), subject, negated=negated)
+    before: list[Word] = []
+    after: list[Word] = []
+    for item in adjectives:
+        side = before if item.precedes else after
+        if very:
+            side.append(("très", d.say("very")))
+        form = item.french[index]
+        if item.precedes and index == 0 and begins_with_vowel(noun.french[0]):  # un bel arbre
+            form = item.before_vowel
+        side.append((form, d.say(item.english)))
+    head = (noun.french[number], d.say(noun.english[number]))
+    if (negated and chosen.negated) or (chosen.before_adjective and before):
+        article: tuple[str, ...] = ("de",)
+    else:
+        article = chosen.french[index + 4 * begins_with_vowel((before or [head])[0][0])]
+    d.french += [(word, positions) for word in article]
+    d.french += [*before, head, *after, *([(possessor, positions)] if possessor else [])]
+    return NounPhrase(THIRD_PLURAL if number else THIRD, noun.gender, number, noun.kind)
 
 
-def infinitive(d: Derivation, n: int, subject: NounPhrase, *, negated: bool) -> None:
-    """An infinitive with its object and adjuncts."""
-    kind = subject.kind if subject.kind in ("family", "profession") else "profession"
-    verb = d.pick(lexicon.VOLUNTARY_VERBS["transitive" if n >= 3 and d.chance(0.75) else "intransitive", kind])
-    while (
-        not len(verb.particle.split()) < n <= verb.most_words
-        or verb.stative
-        or (verb.pattern == "transitive" and n < 3 + len(verb.particle.strip()))
-    ):
-        verb = d.pick(lexicon.VOLUNTARY_VERBS["intransitive", kind])
-    positions = d.say(verb.base + verb.particle)
-    if verb.reflexive:
-        d.add(words.REFLEXIVE_PRONOUNS[subject.person], positions)
-    d.add(verb.french.infinitive, positions)
-    rest = n - len(positions)
-    if verb.pattern == "transitive":
-        if verb.preposition:
-            d.add(verb.preposition, positions[-1:])
-        size = min(rest if rest < 4 or d.chance(0.5) else d.within(2, rest - 1), 9)
-        d.noun_phrase(size, verb.objects, "object")
-        rest -= size
-    form = words.NEGATED_INFINITIVE if negated else words.INFINITIVE
-    d.adjuncts(rest, verb, form, manner_at=len(d.french) if verb.pattern == "intransitive" else None)
-
-
-def copula(d: Derivation, n: int, subject: NounPhrase, *, habit: bool = False) -> None:
-    """`is old`, `was very old`, `is older than the bridge`: the copula and an adjective."""
-    end = len(d.english) + n
-    form = d.verb_form("copula", n - 1, subject, habitual=habit)
-    d.verb_group(None, form, subject)
-    rest = n - form.length
-    adjective = d.adjective((lexicon.PREDICATIVE if rest == 1 else lexicon.GRADABLE)[subject.kind])
-    if compared(d, rest, subject, adjective, form):
-        return
-    intensifiers = words.INTENSIFIERS[: 2 if form.negation else 3]
-    timeless = d.has_time or d.depth or not form.dated or adjective.english not in lexicon.MOODS
-    both_intensified = rest == 5 and timeless
-    if rest in (2, 4) or both_intensified:
-        d.both(*d.pick(intensifiers))
-    d.both(adjective.english, adjective.french[subject.agreement])
-    if rest > 2 and (timeless or d.chance(0.3)):
-        d.both("and", "et")
-        if both_intensified:
-            d.both(*d.pick(intensifiers))
-        other = d.adjective(lexicon.GRADABLE[subject.kind])
-        d.both(other.english, other.french[subject.agreement])
-    d.adjuncts(end - len(d.english), COPULA, form)
-
-
-def compared(d: Derivation, n: int, subject: NounPhrase, adjective: lexicon.Adjective, form: VerbForm) -> bool:
-    """`older than the bridge`, `less famous than Marie`; False if the adjective is not compared."""
-    french = adjective.french[subject.agreement]
-    no_longer = form.negation == "no longer"  # ne ... plus plus
-    shortest = 1 if subject.kind in PERSONS else 2
-    if not (d.chance(0.5) or n > 5):
-        return False
-    if n >= 2 + shortest and adjective.comparative and not no_longer:
-        irregular = words.IRREGULAR_COMPARATIVES.get(adjective.comparative)
-        d.both(adjective.comparative, irregular[subject.agreement] if irregular else f"plus {french}")
-        d.both("than", "que")
-        d.noun_phrase(n - 2, (subject.kind,), "oblique")
-        return True
-    if n >= 3 + shortest:
-        more = not adjective.comparative and not no_longer
-        degree = d.pick(words.DEGREES if more else words.DEGREES[1:])
-        d.both(*degree)
-        d.both(adjective.english, french)
-        d.both("as" if degree[0] == "as" else "than", "que")
-        d.noun_phrase(n - 3, (subject.kind,), "oblique")
-        return True
-    return False
-
-
-def profession(d: Derivation, n: int) -> None:
-    """`Marie is a doctor`, `Paul was a good teacher`; a bare profession has no article in French."""
-    noun = d.pick(nouns_of(("profession",)))
-    subject = d.name([name for name in lexicon.FIRST_NAMES if name.gender == noun.gender])
-    form = d.verb_form("copula", n - 3, subject)
-    d.verb_group(None, form, subject)
-    rest = n - 3 - form.length
-    if rest == 0 or (rest in (2, 3) and d.chance(0.4) and form.dated):
-        d.both(f"{indefinite_article(noun.english[0])} {noun.english[0]}", noun.french[0])
-        return d.adjuncts(rest, COPULA, form)
-    modifiers = d.pick(modifier_lengths(rest, not d.depth))
-    phrase = d.simple_noun_phrase(noun, words.A, modifiers)
-    if rest > modifiers:
-        d.complement(rest - modifiers, noun, phrase, placed=True)
-    return None
-
-
-def existential(d: Derivation, n: int) -> None:
-    """`There is a cat in the garden`."""
-    singular, plural, tense = words.THERE_IS[d.frame]
-    d.both("there", "il y")
-    noun = d.pick(nouns_of(lexicon.EXISTENTIAL))
-    determiner = d.pick(words.DETERMINER_CHOICES["existential"])
-    verb = d.say(plural if determiner.number else singular)
-    d.add(getattr(words.AVOIR, tense)[THIRD], verb)
-    rest = n - 1 - len(verb)
-    modifiers = d.within(0, 1 if rest > 5 or rest == 3 else 0)
-    d.mention(d.simple_noun_phrase(noun, determiner, modifiers))
-    rest -= 2 + modifiers
-    return d.place(rest) if rest > 1 else d.adjuncts(rest, lexicon.SLEEP, words.ANY_FORM)
+def complement(d: Derivation, n: int, noun: Noun, head: NounPhrase, *, placed: bool = False) -> None:
+    """The complement of a noun: a prepositional phrase or a relative clause."""
+    english, kind = noun.english[0], noun.kind
+    of, about = lexicon.OF.get(english), lexicon.ABOUT.get(english) or lexicon.ABOUT.get(kind)
+    if of and (n < 4 or d.chance(0.5)):
+        d.both("of", "de")
+        if of == "city":
+            d.both(*d.pick(lexicon.CITIES))
+        elif of == "country":  # le roi de France, but du Portugal
+            name(d, lexicon.BARE_COUNTRIES if english in lexicon.BEFORE_BARE_COUNTRY else lexicon.COUNTRIES)
+        else:
+            noun_phrase(d, max(2, n - 1), lexicon.kinds_of(of), "of")
+    elif about and n > 2 and d.chance(0.6):
+        d.both(about, "sur")
+        if about == "on" and d.chance(0.3):
+            name(d, lexicon.INSTITUTIONS)
+        else:
+            noun_phrase(d, n - 1, ("issue", "topic"), "oblique")
+    elif n == 2 and english in lexicon.SENT:
+        d.both("from", "de")
+        name(d, lexicon.FIRST_NAMES)
+    elif n == 2 and kind == "event":
+        place(d, 2)
+    elif kind in lexicon.CONCRETE and not placed and n > 2 and (d.relative or d.chance(0.4)):
+        place(d, min(n, 6), "indoors" if kind in lexicon.INDOORS else "")
+    elif not d.relative:
+        relative_clause(d, n, head)
 
 
 # Relative clauses
@@ -433,41 +449,30 @@ def existential(d: Derivation, n: int) -> None:
 
 def relative_clause(d: Derivation, n: int, head: NounPhrase) -> None:
     """A relative clause after its head."""
-    d.depth += 1
-    with d.in_frame("past" if d.frame in ("past", "reported", "while_past", "past_chain") else "present"):
-        draw = d.random()
-        person = head.kind in PERSONS
-        if n >= 4 and draw < (0.3 if person else 0.5) and lexicon.VERBS_BY_OBJECT[head.kind]:
+    d.relative = True
+    with d.in_frame(RELATIVE_FRAMES.get(d.frame, "past")):
+        if n > 3 and lexicon.verbs_with_object(head.kind) and d.chance(0.3):
             object_relative(d, n, head)
-        elif n >= 4 and draw < 0.7 and head.kind in lexicon.PLACES:
+        elif n > 3 and head.kind in lexicon.PLACES and d.chance(0.3):
             d.both("where", "où")
             clause(d, n - 1, ("intransitive", "transitive"))
-        elif n >= 4 and draw < 0.4 and person:
-            noun = d.pick(nouns_of(("family",)))
-            d.both("whose", "dont la" if noun.gender else "dont le")
-            d.both(noun.english[0], noun.french[0])
-            subject = NounPhrase(THIRD, noun.gender, SINGULAR, "family")
-            predicate(d, n - 2, subject, d.pick(("copula", "intransitive")))
         else:
-            d.both("who" if person else "that", "qui")
-            shortest = (("intransitive", 1), ("transitive", 3), ("passive", 2))
-            patterns = [pattern for pattern, m in shortest if n > m and VERBS_BY_SUBJECT[pattern, head.kind]] * 4
-            predicate(d, n - 1, head, d.pick([*patterns, "copula"] if n > 2 else patterns))
-    d.depth -= 1
+            d.both("who" if head.kind in PERSONS else "that", "qui")
+            patterns = [
+                pattern
+                for pattern in ("intransitive", "transitive", "passive", "copula")
+                if PATTERN_WORDS[pattern] < n and lexicon.verbs_of(pattern, head.kind)
+            ]
+            predicate(d, n - 1, head, d.pick(lexicon.verbs_of(d.pick(patterns or ["copula"]), head.kind)))
+    d.relative = False
 
 
 def object_relative(d: Derivation, n: int, head: NounPhrase) -> None:
     """`that the teacher bought`: the head is the object, and a participle agrees with it."""
-    options = lexicon.VERBS_BY_OBJECT[head.kind]
-    verb = d.pick(options)
-    for _ in range(4):
-        if n > 5 and "no_place" in verb.traits:  # there will be room for a place
-            verb = d.pick(options)
-    while n < 4 + verb.extra_words:
-        verb = d.pick(options)
     end = len(d.english) + n
+    verb = d.pick(lexicon.verbs_with_object(head.kind))
     d.both("that", "dont" if verb.preposition == "de" else "que")
-    subject = subject_of(d, d.within(1, max(1, min(4, n - 2 - verb.extra_words))), verb.subjects)
-    form = d.verb_form("active", end - len(d.english) - len(verb.particle.split()), subject, verb=verb)
-    d.verb_group(verb, form, subject, ("", "", head.agreement))
-    d.adjuncts(end - len(d.english), verb, form)
+    subject = subject_of(d, d.within(1, max(1, min(4, n - 3))), verb.subjects)
+    form = verb_form(d, end - len(d.english) - len(verb.particle.split()), verb)
+    verb_group(d, verb, form, subject, ("", "", head.agreement))
+    adjuncts(d, end - len(d.english), verb, form)

@@ -19,8 +19,7 @@ VOWELS_AND_H = frozenset("aeiouyâàéèêëîïôûœAEIOUYÂÀÉÈÊËÎÏÔÛ
 IMPERFECT_ENDINGS = ("ais", "ait", "ions", "iez", "aient")
 FUTURE_ENDINGS = ("ai", "a", "ons", "ez", "ont")
 
-ELIDED = {word: word[:-1] + "'" for word in ("le", "la", "de", "que", "ne", "je", "se", "me", "puisque")}
-PUISQUE_ELIDES_BEFORE = frozenset(("il", "elle", "ils", "elles", "on", "un", "une", "en"))
+ELIDED = {word: word[:-1] + "'" for word in ("le", "la", "de", "que", "ne", "je", "se", "me")}
 CONTRACTED = {("de", "le"): "du", ("de", "les"): "des", ("à", "le"): "au", ("à", "les"): "aux"}
 CLITICS = frozenset((*ELIDED, "à", "si"))
 
@@ -142,6 +141,4 @@ def _elided(word: str, following: str) -> str:
     """The two words as one if the first is elided, else nothing."""
     if word == "si":
         return "s'" + following if following in ("il", "ils") else ""
-    if word == "puisque" and following not in PUISQUE_ELIDES_BEFORE:
-        return ""
     return ELIDED[word] + following if word in ELIDED and begins_with_vowel(following) else ""
