@@ -274,7 +274,7 @@ def test_a_huge_json_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
 
 def test_json_may_be_optional(tmp_path: Path) -> None:
     assert folders.read_json(tmp_path / "x.json", optional=True) is None
-    with pytest.raises(FolderError, match=r"x\.json cannot be read: there is no such file"):
+    with pytest.raises(FolderError, match=r"x\.json cannot be read: No such file"):
         folders.read_json(tmp_path / "x.json")
 
 
@@ -437,11 +437,11 @@ def test_a_folder_without_permission_is_named(open_to_all: Path) -> None:
     open_to_all.chmod(0o555)
     with running(WRITE, open_to_all) as process:
         said = [line(process) for _ in range(3)]
-    assert said == [f"{open_to_all / name} cannot be written: permission denied" for name in ("x", "y", "")]
+    assert said == [f"{open_to_all / name} cannot be written: Permission denied" for name in ("x", "y", "")]
 
 
 def test_a_read_only_file_system_is_named(read_only: Path) -> None:
-    with pytest.raises(FolderError, match="x cannot be written: the file system is read-only"):
+    with pytest.raises(FolderError, match="x cannot be written: Read-only file system"):
         folders.write_file(read_only / "x", "", force=False)
 
 
@@ -455,7 +455,7 @@ def test_a_file_where_a_folder_should_be_is_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_where_a_file_should_be_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FolderError, match=f"{tmp_path} is a folder; a file is needed"):
+    with pytest.raises(FolderError, match=f"{tmp_path} cannot be written: Is a directory"):
         folders.write_file(tmp_path, "", force=True)
 
 
@@ -464,9 +464,9 @@ def test_a_folder_where_a_file_should_be_is_named(tmp_path: Path) -> None:
     [
         (errno.ENOSPC, RunError, "the disk is full; existing files are unchanged"),
         (errno.EDQUOT, RunError, "the disk is full"),
-        (errno.EROFS, FolderError, "the file system is read-only"),
-        (errno.EISDIR, FolderError, "x is a folder; a file is needed"),
-        (errno.ENOENT, FolderError, "there is no such file or folder"),
+        (errno.EROFS, FolderError, "Read-only file system"),
+        (errno.EISDIR, FolderError, "x cannot be written: Is a directory"),
+        (errno.ENOENT, FolderError, "No such file or directory"),
         (errno.EIO, RunError, "could not be written: Input/output error"),
     ],
 )

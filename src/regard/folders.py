@@ -348,12 +348,7 @@ def _try_lock(descriptor: int) -> bool | None:
 
 # Errors
 
-_REASONS = {
-    errno.EACCES: "permission denied",
-    errno.EPERM: "permission denied",
-    errno.EROFS: "the file system is read-only",
-    errno.ENOENT: "there is no such file or folder",
-}
+_FIXABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.EISDIR}  # by the user
 
 
 @contextlib.contextmanager
@@ -362,17 +357,14 @@ def clear_os_errors(path: Path, done: str = "written") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        code = error.errno
+        code, reason = error.errno, error.strerror or error
         if code in (errno.ENOSPC, errno.EDQUOT):
             raise RunError(f"{path} could not be {done}: the disk is full; existing files are unchanged") from error
         if code in (errno.ENOTDIR, errno.EEXIST):
-            blocking = next(
-                (part for part in (path, *path.parents) if os.path.lexists(part) and not part.is_dir()), path
-            )
+            files = (part for part in (path, *path.parents) if os.path.lexists(part) and not part.is_dir())
+            blocking = next(files, path)
             kind = "a file" if blocking.exists() else "a broken symbolic link"
             raise FolderError(f"{path} cannot be {done}: {blocking} is {kind}; a folder is needed") from error
-        if code == errno.EISDIR:
-            raise FolderError(f"{path} is a folder; a file is needed") from error
-        if code in _REASONS:
-            raise FolderError(f"{path} cannot be {done}: {_REASONS[code]}") from error
-        raise RunError(f"{path} could not be {done}: {error.strerror or error}") from error
+        if code in _FIXABLE:
+            raise FolderError(f"{path} cannot be {done}: {reason}") from error
+        raise RunError(f"{path} could not be {done}: {reason}") from error

@@ -379,19 +379,7 @@ def test_a_row_with_one_column_is_named_by_its_line(tmp_path):
 def test_translations_are_told_apart_by_name_and_not_by_order(tmp_path):
     rows = [{"en": "cat", "fr": "chat"}, {"fr": "chien", "en": "dog"}, {"de": "Kuh", "fr": "vache", "en-GB": "cow"}]
     path = put(tmp_path, "a.jsonl", "".join(json.dumps({"translation": row}) + "\n" for row in rows))
-    assert read(path) == [("cat", "chat"), ("dog", "chien"), ("cow", "vache")]
-
-
-def test_translations_keep_their_sides_from_file_to_file(tmp_path):
-    put(tmp_path, "corpus/1.jsonl", '{"translation": {"en": "cat", "fr": "chat"}}')
-    put(tmp_path, "corpus/2.jsonl", '{"translation": {"fr": "chien", "en": "dog"}}')
-    assert read(tmp_path / "corpus") == [("cat", "chat"), ("dog", "chien")]
-
-
-def test_a_translation_without_the_languages_of_the_first_is_named_by_its_line(tmp_path):
-    rows = '{"translation": {"en": "cat", "fr": "chat"}}\n{"translation": {"en": "dog", "de": "Hund"}}\n'
-    with pytest.raises(DataError, match=r"a\.jsonl:2: there is no field fr\. Known: de, en"):
-        read(put(tmp_path, "a.jsonl", rows))
+    assert read(path, languages=("en", "fr")) == [("cat", "chat"), ("dog", "chien"), ("cow", "vache")]
 
 
 def test_the_very_code_of_a_language_is_read_before_one_that_agrees(tmp_path):
@@ -403,7 +391,7 @@ def test_the_very_code_of_a_language_is_read_before_one_that_agrees(tmp_path):
     ("row", "options"),
     [
         ({"src": "cat", "tgt": "chat"}, {}),
-        ({"translation": {"en": "cat", "fr": "chat"}}, {}),
+        ({"translation": {"en": "cat", "fr": "chat"}}, {"languages": ("en", "fr")}),
         ({"translation": {"fr": "chat", "de": "Katze", "en": "cat"}}, {"languages": ("en", "fr")}),
         ({"fr-FR": "chat", "en": "cat"}, {"languages": ("en", "fr")}),
         ({"q": "cat", "a": "chat", "source": "web"}, {"fields": ("q", "a")}),
@@ -421,7 +409,10 @@ def test_the_usual_names_of_fields_are_known(tmp_path, row, options):
         ("{}", r"there is no field source\. The object is empty"),
         ('{"source": "cat", "target": null}', "a.jsonl:2: target is null, not text"),
         ('{"source": "cat", "target": "\\ud800"}', "a.jsonl:2: target has half a character"),
-        ('{"translation": {"en": "a", "fr": "b", "de": "c"}}', r"translation has 3 languages \(en, fr, de\), not two"),
+        (
+            '{"translation": {"en": "a", "fr": "b", "de": "c"}}',
+            "translation has en, fr, de: name the source and the target",
+        ),
         ('{"source": "cat"', "a.jsonl:2: not valid JSON: .* column 17"),
         ('["cat", "chat"]', "a.jsonl:2: not an object"),
         ("[" * 100_000, "a.jsonl:2: not valid JSON"),

@@ -551,7 +551,7 @@ def test_a_damaged_cache_is_prepared_again(corpus: Path, tmp_path: Path, monkeyp
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("journal.jsonl", "journal.jsonl is a folder; a file is needed"),
+        ("journal.jsonl", "journal.jsonl cannot be written: Is a directory"),
         ("tensorboard", "tensorboard is a file; a folder is needed"),
     ],
 )

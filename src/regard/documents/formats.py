@@ -70,8 +70,6 @@ class Options:
     skipped: Counter[str] = field(default_factory=Counter)
     unreadable: list[UnreadableLine] | None = None
     """Collects the lines that cannot be read; None: their errors are raised."""
-    first_languages: Languages | None = None
-    """Language codes of the first `translation` object; later objects may order them differently."""
 
 
 Reader = Callable[[BinaryIO, str, Options], Iterator[Pair]]
@@ -237,18 +235,14 @@ def _find_fields(row: dict[str, Any], options: Options, origin: Origin) -> tuple
     """The object that holds the texts, which may be `translation`, and its fields for source and target."""
     if options.fields:
         return row, options.fields
-    languages, nested = options.languages, row.get("translation")
+    nested, languages = row.get("translation"), options.languages
     if isinstance(nested, dict):
         row = nested
-        if languages is None and options.first_languages is None:
-            if len(row) != 2:
-                raise DataError(
-                    f"{origin}: translation has {len(row)} languages ({', '.join(row)}), not two: say which two, for "
-                    "example --languages en,fr (in Python languages=('en', 'fr'))"
-                )
-            first, second = row
-            options.first_languages = first, second
-        languages = languages or options.first_languages
+        if languages is None:
+            raise DataError(
+                f"{origin}: translation has {', '.join(row) or 'no languages'}: name the source and the target, for "
+                "example --languages en,fr (in Python languages=('en', 'fr'))"
+            )
     usual = ("src", "tgt") if "src" in row and "source" not in row else ("source", "target")
     if languages is None:
         return row, usual
@@ -261,7 +255,7 @@ def _find_fields(row: dict[str, Any], options: Options, origin: Origin) -> tuple
 def _field_text(row: dict[str, Any], name: str, origin: Origin, options: Options) -> str:
     if name not in row:
         known = did_you_mean(name, row) if row else " The object is empty."
-        named = options.fields or options.languages or options.first_languages
+        named = options.fields or options.languages
         raise DataError(f"{origin}: there is no field {name}.{known}{'' if named else NAME_FIELDS}")
     text = row[name]
     if not isinstance(text, str):

@@ -51,20 +51,16 @@ class Explanation(Report):
     head: int | None
 
     @cached_property
-    def shown(self) -> Map:
-        """The requested map; instead of attention that a model does not have, its first other map."""
-        if self.trace.attention or self.method in attribution.SIGNED:
-            return self.map
-        return attribution.explain_all(self.trace, self.model)[0]
-
-    @cached_property
     def map(self) -> Map:
-        return attribution.explain(self.trace, self.method, self.model, self.kind)
+        """The requested map; of a model without attention, its first map of another method."""
+        if self.trace.attention or self.method in attribution.SIGNED:
+            return attribution.explain(self.trace, self.method, self.model, self.kind)
+        return attribution.explain_all(self.trace, self.model)[0]
 
     @cached_property
     def maps(self) -> list[Map]:
         """The maps of all methods, the requested one first."""
-        first, all_maps = self.shown, attribution.explain_all(self.trace, self.model)
+        first, all_maps = self.map, attribution.explain_all(self.trace, self.model)
         return [first, *(other for other in all_maps if (other.method, other.kind) != (first.method, first.kind))]
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
@@ -84,22 +80,21 @@ class Explanation(Report):
 
     def tables(self) -> list[Table]:
         """For every row of the map, the word with the highest value."""
-        shown = self.shown
-        where, values = shown.picture(self.layer, self.head)
+        where, values = self.map.picture(self.layer, self.head)
         rows = [
-            [word, shown.columns.words[int(row.argmax())], f"{float(row.max()):.2f}"]
-            for word, row in zip(shown.rows.words, values, strict=True)
+            [word, self.map.columns.words[int(row.argmax())], f"{float(row.max()):.2f}"]
+            for word, row in zip(self.map.rows.words, values, strict=True)
             if len(row)
         ]
-        title = ", ".join(filter(None, [self.title, f"{shown.method} ({shown.kind})", where]))
+        title = ", ".join(filter(None, [self.title, f"{self.map.method} ({self.map.kind})", where]))
         return [Table(["word", "most from", "value"], rows, title)]
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "target": self.trace.target.text,
             "score": self.trace.score,
-            "method": self.shown.method,
-            "kind": self.shown.kind,
+            "method": self.map.method,
+            "kind": self.map.kind,
             "warnings": [warning._asdict() for warning in self.warnings],
         }
 
