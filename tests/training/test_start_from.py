@@ -245,12 +245,6 @@ def test_a_shape_that_two_berts_do_not_have_is_refused(
     )
 
 
-def test_all_fields_that_two_berts_do_not_allow_are_named_at_once(berts: list[Path], tmp_path: Path) -> None:
-    config = base_config(berts).with_values(["model.size=64", "model.norm=rms"])
-    with pytest.raises(ConfigError, match=r"model.norm = rms: do not set model.size and model.norm"):
-        check_start(config, berts, tmp_path / "out")
-
-
 @pytest.mark.parametrize(
     "value",
     [

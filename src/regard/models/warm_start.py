@@ -7,7 +7,7 @@ gets a cross-attention with new weights.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
@@ -51,24 +51,17 @@ def check_warm_config(requested: ModelConfig, warm: ModelConfig) -> None:
     """
     wrong = [name for name in (*SAME, *FIXED) if _differ(requested, warm, name)]
     wrong += [name for name in ("encoder_layers", "decoder_layers") if getattr(requested, name) > getattr(warm, name)]
-    if wrong:
-        needed, asked = (
-            _join(f"model.{name} = {str(getattr(config, name)).lower()}" for name in wrong)
-            for config in (warm, requested)
+    for name in wrong:
+        needed, asked = (str(getattr(config, name)).lower() for config in (warm, requested))
+        raise ConfigError(
+            f"two bert folders need model.{name} = {needed}, not model.{name} = {asked}: do not set model.{name}"
         )
-        fields = _join(f"model.{name}" for name in wrong)
-        raise ConfigError(f"two bert folders need {needed}, not {asked}: do not set {fields}")
 
 
 def _differ(first: ModelConfig, second: ModelConfig, name: str) -> bool:
     """Whether two configs differ in a field; 0 and auto equal the values that they resolve to."""
     resolved = {"key_value_heads": "kv_heads", "score": "score_name"}.get(name, name)
     return all(getattr(first, field) != getattr(second, field) for field in (name, resolved))
-
-
-def _join(words: Iterable[str]) -> str:
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def warm_weights(

@@ -41,19 +41,16 @@ class LineJob:
             return Line("")
         try:
             row = json.loads(text, parse_int=float)  # Python does not parse integers of more than 4,300 digits
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return Line("", f"this is not JSON ({error})")
-        except RecursionError:
-            return Line("", "this JSON is nested too deeply to be read")
         if not isinstance(row, dict):
             return Line("", f'this is not a JSON object such as {{"{self.field}": "..."}}')
         content = row.get(self.field)
         if not isinstance(content, str):
-            fields = ", ".join(map(str, row)) or "none"
             lack = (
                 f"the value of {self.field!r} is not text" if self.field in row else f"there is no field {self.field!r}"
             )
-            return Line("", f"{lack} (--field): the object has {fields}", text, row)
+            return Line("", f"{lack} (--field): the object has {', '.join(row) or 'no fields'}", text, row)
         if existing := [name for name in ("translation", *self.names) if name in row]:
             return Line("", f"the object has a field {existing[0]!r} already: give it another name", text, row)
         return Line(content, "", text, row)
