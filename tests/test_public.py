@@ -9,7 +9,7 @@ import pytest
 
 import regard
 
-VERBS = """align attend build check compare count evaluate explain import_model load preset train""".split()  # noqa: SIM905
+VERBS = """align attend build check compare count evaluate explain export import_model load preset train""".split()  # noqa: SIM905
 
 
 @pytest.mark.parametrize("name", regard.__all__)

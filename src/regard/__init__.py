@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from regard.evaluation.compare import compare as compare
     from regard.evaluation.evaluate import evaluate as evaluate
     from regard.inspection.word_alignment import align as align
+    from regard.interop.exporting import export as export
     from regard.interop.importing import import_model as import_model
     from regard.models import build as build
     from regard.preflight.check import check as check
@@ -50,6 +51,7 @@ _NAMES = {
     "evaluation.compare": ("compare",),
     "evaluation.evaluate": ("evaluate",),
     "inspection.word_alignment": ("align",),
+    "interop.exporting": ("export",),
     "interop.importing": ("import_model",),
     "models": ("build",),
     "preflight.check": ("check",),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +98,122 @@ def marian(pick: random.Random, folder: Path) -> Any:
     )  # fmt: skip
 
 
-MODELS: dict[str, Callable[[random.Random, Path], Any]] = {"marian": marian}
+FAIRSEQ = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>"}
+BERT = {
+    "pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]",
+}  # fmt: skip
+LANGUAGES = ("en_XX", "fr_XX", "de_DE")
+
+
+def _ids(vocabulary: dict[str, int], *, start: str = "</s>") -> Options:
+    ids = {"bos_token_id": "<s>", "pad_token_id": "<pad>", "eos_token_id": "</s>", "forced_eos_token_id": "</s>"}
+    return {name: vocabulary[token] for name, token in (ids | {"decoder_start_token_id": start}).items()}
+
+
+def pegasus(pick: random.Random, folder: Path) -> Any:
+    ids = _byte_level(folder, FAIRSEQ)
+    config = transformers.PegasusConfig(vocab_size=len(ids), **_ids(ids, start="<pad>"), **_stacks(pick))
+    return transformers.PegasusForConditionalGeneration(config)
+
+
+def bart(pick: random.Random, folder: Path) -> Any:
+    ids = _byte_level(folder, FAIRSEQ)
+    config = transformers.BartConfig(vocab_size=len(ids), **_ids(ids), **_stacks(pick))
+    return transformers.BartForConditionalGeneration(config)
+
+
+def mbart(pick: random.Random, folder: Path) -> Any:
+    ids = _byte_level(folder, FAIRSEQ, LANGUAGES)
+    config = transformers.MBartConfig(vocab_size=len(ids), **_ids(ids), **_stacks(pick))
+    return transformers.MBartForConditionalGeneration(config)
+
+
+def m2m100(pick: random.Random, folder: Path) -> Any:
+    ids = _byte_level(folder, FAIRSEQ, ("__en__", "__fr__", "__de__"))
+    config = transformers.M2M100Config(vocab_size=len(ids), **_ids(ids), **_stacks(pick))
+    return transformers.M2M100ForConditionalGeneration(config)
+
+
+def _encoder(pick: random.Random) -> Options:
+    """What all berts have."""
+    return {
+        "hidden_size": pick.choice((16, 32)),
+        "num_hidden_layers": pick.choice((1, 2, 3)),
+        "num_attention_heads": pick.choice((2, 4)),
+        "intermediate_size": pick.choice((24, 48)),
+        "max_position_embeddings": 64,
+        "hidden_act": pick.choice(ACTIVATIONS),
+        "layer_norm_eps": pick.choice((1e-12, 1e-5)),
+    }
+
+
+def bert(pick: random.Random, folder: Path) -> Any:
+    ids = _byte_level(folder, BERT)
+    config = transformers.BertConfig(
+        vocab_size=len(ids), type_vocab_size=pick.choice((1, 2)), pad_token_id=ids["[PAD]"], **_encoder(pick)
+    )
+    kinds = (transformers.BertForPreTraining, transformers.BertForMaskedLM, transformers.BertModel)
+    return pick.choice(kinds)(config)
+
+
+def roberta(pick: random.Random, folder: Path) -> Any:
+    ids = _byte_level(folder, FAIRSEQ)
+    settings = _encoder(pick) | {"hidden_act": "gelu", "max_position_embeddings": 66, "type_vocab_size": 1}
+    ends = {name: number for name, number in _ids(ids).items() if name[:3] in ("bos", "pad", "eos")}
+    config = transformers.RobertaConfig(vocab_size=len(ids), **ends, **settings)
+    return pick.choice((transformers.RobertaForMaskedLM, transformers.RobertaModel))(config)
+
+
+def distilbert(pick: random.Random, folder: Path) -> Any:
+    ids = _byte_level(folder, BERT)
+    config = transformers.DistilBertConfig(
+        vocab_size=len(ids), dim=pick.choice((16, 32)), n_layers=pick.choice((1, 2)), n_heads=pick.choice((2, 4)),
+        hidden_dim=48, max_position_embeddings=64, activation=pick.choice(("gelu", "relu")), pad_token_id=ids["[PAD]"],
+    )  # fmt: skip
+    return pick.choice((transformers.DistilBertForMaskedLM, transformers.DistilBertModel))(config)
+
+
+def bert_generation(pick: random.Random, folder: Path) -> Any:
+    ids = _byte_level(folder, FAIRSEQ)
+    ends = {name: number for name, number in _ids(ids).items() if name[:3] in ("bos", "pad", "eos")}
+    shape = _encoder(pick) | {"vocab_size": len(ids)} | ends
+    encoder = transformers.BertGenerationConfig(**shape)
+    decoder = transformers.BertGenerationConfig(
+        **shape | {"num_hidden_layers": pick.choice((1, 2))}, is_decoder=True, add_cross_attention=True
+    )
+    config = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
+    config.decoder_start_token_id, config.pad_token_id, config.eos_token_id = ids["<s>"], ids["<pad>"], ids["</s>"]
+    return transformers.EncoderDecoderModel(config=config)
+
+
+def gpt2(pick: random.Random, folder: Path) -> Any:
+    end = "<|endoftext|>"
+    ids = _byte_level(folder, {"bos_token": end, "eos_token": end, "unk_token": end})
+    config = transformers.GPT2Config(
+        vocab_size=len(ids), n_embd=pick.choice((16, 32)), n_layer=pick.choice((1, 2, 3)), n_head=pick.choice((2, 4)),
+        n_inner=pick.choice((None, 48)), n_positions=96, activation_function=pick.choice(ACTIVATIONS),
+        bos_token_id=ids[end], eos_token_id=ids[end], tie_word_embeddings=pick.choice((True, True, False)),
+    )  # fmt: skip
+    return transformers.GPT2LMHeadModel(config)
+
+
+def llama(pick: random.Random, folder: Path) -> Any:
+    ids = _byte_level(folder, {name: FAIRSEQ[name] for name in ("unk_token", "bos_token", "eos_token")})
+    heads = pick.choice((2, 4))
+    config = transformers.LlamaConfig(
+        vocab_size=len(ids), hidden_size=pick.choice((16, 32)), num_hidden_layers=pick.choice((1, 2, 3)),
+        num_attention_heads=heads, num_key_value_heads=pick.choice((1, 2, heads)), intermediate_size=48,
+        max_position_embeddings=96, tie_word_embeddings=pick.choice((True, False)), bos_token_id=ids["<s>"],
+        eos_token_id=ids["</s>"], rms_norm_eps=pick.choice((1e-5, 1e-6)),
+        rope_parameters={"rope_type": "default", "rope_theta": pick.choice((10000.0, 5e5))},
+    )  # fmt: skip
+    return transformers.LlamaForCausalLM(config)
+
+
+MODELS: dict[str, Callable[[random.Random, Path], Any]] = {
+    "marian": marian, "pegasus": pegasus, "bart": bart, "mbart": mbart, "m2m100": m2m100, "bert": bert,
+    "roberta": roberta, "distilbert": distilbert, "bert_generation": bert_generation, "gpt2": gpt2, "llama": llama,
+}  # fmt: skip
 
 
 def publish(kind: str, seed: int, folder: Path) -> Any:
@@ -116,7 +230,3 @@ def publish(kind: str, seed: int, folder: Path) -> Any:
     transformers.utils.logging.disable_progress_bar()
     model.save_pretrained(folder)
     return model.eval()
-
-
-def some_texts(count: int) -> Iterator[str]:
-    return islice(texts(), count)

@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 
 import regard
-from regard.errors import FolderError
+from regard.config import Config, ModelConfig
+from regard.errors import ConfigError, FolderError
+from regard.interop.exporting import export
 from regard.interop.importing import import_model
-from regard.models.folder import load_model
+from regard.models import build
+from regard.models.folder import load_model, save_model
+from regard.text.tokenizer import Tokenizers, train
 from tests.interop.published import MODELS, publish
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
@@ -38,13 +44,61 @@ def changed(folder: Path, where: Path, **settings: object) -> Path:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", MODELS)
-def test_an_imported_model_gives_the_logits_and_the_greedy_output_of_the_original(
+def test_import_and_export_keep_logits_and_greedy_output_and_a_round_trip_every_bit(
     kind: str, seed: int, tmp_path: Path
 ) -> None:
     publish(kind, seed, tmp_path / "theirs")
-    imported = import_model(tmp_path / "theirs", tmp_path / "ours", sentences=4)
+    imported = import_model(tmp_path / "theirs", tmp_path / "ours", sentences=3)
     assert imported.proof.reason == ""
-    assert imported.proof.greedy in (4, None)
+    assert imported.proof.greedy in (3, None)
+    exported = export(tmp_path / "ours", tmp_path / "exported", sentences=3)
+    assert exported.proof.greedy in (3, None)
+    model_class = getattr(transformers, exported.what)
+    _, info = model_class.from_pretrained(tmp_path / "exported", output_loading_info=True)
+    assert not any(info.values()), info
+    import_model(tmp_path / "exported", tmp_path / "again", sentences=0)
+    for name in ("model.safetensors", "config.json", "tokenizer.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "ours" / name).read_bytes(), name
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"norm_placement": "pre", "activation": "gelu"},
+        {"tie_embeddings": "target", "target_vocabulary": 340, "encoder_layers": 1},
+        {"family": "bert", "activation": "gelu"},
+        {"family": "gpt", "positions": "learned", "norm_placement": "pre", "scale_embeddings": False},
+        {
+            "family": "gpt", "positions": "rotary", "norm": "rms", "norm_placement": "pre", "activation": "swiglu",
+            "bias": False, "scale_embeddings": False, "key_value_heads": 2,
+        },
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_model_trained_here_is_exported(options: dict[str, Any], tmp_path: Path) -> None:
+    tokenizer = train(["The old house is red.", "la vieille maison"], kind="bpe", vocabulary=300)
+    shape = {"vocabulary": tokenizer.size, "size": 16, "heads": 4, "feed_forward_size": 24, "encoder_layers": 2}
+    config = Config(model=ModelConfig(**{**shape, "decoder_layers": 2, "max_positions": 64, **options}))
+    model = build(config.model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    save_model(tmp_path / "ours", model, config, Tokenizers(tokenizer, tokenizer).files(), force=False)
+    exported = export(tmp_path / "ours", tmp_path / "theirs", sentences=3)
+    assert exported.proof.greedy in (3, None)
+    auto = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
+    assert tokenizer.encode("The old house") == auto("The old house", add_special_tokens=False)["input_ids"]
+
+
+def test_a_model_that_no_architecture_computes_is_not_exported(tmp_path: Path) -> None:
+    tokenizer = train(["The old house is red."], kind="bpe", vocabulary=300)
+    config = Config(model=ModelConfig(vocabulary=tokenizer.size, size=16, heads=4, score="additive"))
+    files = Tokenizers(tokenizer, tokenizer).files()
+    save_model(tmp_path / "ours", build(config.model), config, files, force=False)
+    with pytest.raises(ConfigError, match=r"marian comes closest and needs model\.score = auto"):
+        export(tmp_path / "ours", tmp_path / "theirs")
+    assert not (tmp_path / "theirs").exists()
 
 
 def test_an_imported_translator_translates(marian: Path, tmp_path: Path) -> None:

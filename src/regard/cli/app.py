@@ -23,7 +23,7 @@ GROUPS: dict[str, list[Callable[..., None]]] = {
     "Measure": [evaluating.evaluate, evaluating.compare],
     "Use": [translating.translate, translating.generate, translating.fill, translating.embed, serving.serve],
     "Inspect": [inspecting.explain, inspecting.align],
-    "Other libraries": [converting.import_],
+    "Other libraries": [converting.import_, converting.export],
     "Stories": [stories.demo, stories.lineage],
 }
 EXAMPLES = ("regard demo", "regard train train.en train.fr --out runs/en-fr", "regard translate runs/en-fr letter.en")

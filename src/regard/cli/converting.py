@@ -1,8 +1,8 @@
-"""The commands that bring models in from other libraries: import."""
+"""The commands that bring models in from other libraries, and take them out: import and export."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from regard.cli import tables
 from regard.cli.options import Force, Json, argument, examples, option
@@ -24,3 +24,25 @@ def import_(
     with tables.working("importing"):
         imported = import_model(source, folder, force=force, sentences=sentences)
     tables.show(imported, as_json=as_json)
+
+
+@examples("regard export runs/en-fr out", "regard export runs/en-fr out --to ctranslate2 --quantization int8")
+def export(
+    folder: Annotated[str, argument("FOLDER", "The model folder to export.")],
+    out: Annotated[str, argument("OUT", "The folder to write.")],
+    to: Annotated[Literal["huggingface", "ctranslate2"], option(None, "The other library.")] = "huggingface",
+    quantization: Annotated[
+        Literal["float32", "float16", "int8", "int8_float32"], option(None, "The precision for CTranslate2.")
+    ] = "float32",
+    sentences: Annotated[
+        int, option("N", "Sentences that are computed here and in transformers, if it is installed.", min=0, max=10_000)
+    ] = 20,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Export a model to another library, and compare it with the original."""
+    from regard.interop import exporting
+
+    with tables.working("exporting"):
+        exported = exporting.export(folder, out, to=to, quantization=quantization, sentences=sentences, force=force)
+    tables.show(exported, as_json=as_json)

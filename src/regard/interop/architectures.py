@@ -11,6 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import torch
+from torch import Tensor
+
+from regard.attention import sinusoidal
 from regard.config import Family, ModelConfig
 from regard.errors import ConfigError, FolderError, did_you_mean
 from regard.interop import names
@@ -26,6 +30,8 @@ class Setting(NamedTuple):
     """Their value where config.json has none."""
     values: Mapping[Any, Any] | None = None
     """Our value for each of theirs, if they differ; where two of theirs mean the same, the first is exported."""
+    least: int = 0
+    """The smallest number that they can have."""
 
     def read(self, value: Any) -> Any:
         """Our value for theirs."""
@@ -39,6 +45,8 @@ class Setting(NamedTuple):
     def write(self, value: Any) -> Any:
         """Their value for ours; a KeyError if they have none."""
         if self.values is None:
+            if self.least and value < self.least:
+                raise KeyError(value)
             return value
         return {ours: theirs for theirs, ours in reversed(list(self.values.items()))}[value]
 
@@ -121,15 +129,34 @@ class Architecture:
                     "the model computes, remove it from config.json"
                 )
 
-    def mismatches(self, config: ModelConfig) -> list[str]:
+    def is_bare(self, config: ModelConfig) -> bool:
+        """Whether their class has no head, so that names lack the prefix."""
+        return config.family == "bert" and not config.mlm_head
+
+    def added(self, config: ModelConfig) -> dict[str, Tensor]:
+        """Tensors that their class has and ours has not: positions that we compute, and zeros."""
+        added = {}
+        if self.detected == _LOGITS_BIAS and not config.output_bias:
+            added["final_logits_bias"] = torch.zeros(1, config.target_vocabulary_size)
+        if config.positions == "sinusoidal_halves":
+            table = sinusoidal(torch.arange(config.max_positions), config.size, halves=True)
+            added |= {f"model.{side}.embed_positions.weight": table for side in ("encoder", "decoder")}
+        if self.head(config) == "BertForPreTraining":
+            added["cls.seq_relationship.weight"] = torch.zeros(2, config.size)
+            added["cls.seq_relationship.bias"] = torch.zeros(2)
+        return added
+
+    def mismatches(self, config: ModelConfig, pad: int) -> list[str]:
         """What the fields of a resolved config would have to be for this architecture, where they are not."""
         wrong = [f"model.{name} = {value}" for name, value in self.fixed.items() if getattr(config, name) != value]
         for setting in self.settings:
             try:
                 setting.write(_value(config, setting.ours))
             except KeyError:
-                values = " or ".join(map(str, dict.fromkeys((setting.values or {}).values())))
+                values = " or ".join(map(str, dict.fromkeys((setting.values or {1: setting.least}).values())))
                 wrong.append(f"model.{setting.ours} = {values}")
+        if self.required.get("pad_token_id", pad) != pad:
+            wrong.append(f"a tokenizer with <pad> at {self.required['pad_token_id']}")
         return wrong
 
     def write(self, config: ModelConfig) -> Settings:
@@ -137,7 +164,7 @@ class Architecture:
         pairs = ((setting.theirs, setting.write(_value(config, setting.ours))) for setting in self.settings)
         settings = {name: value for name, value in pairs if name[0] != "_"}
         settings |= {"architectures": [self.head(config)], "model_type": self.model_type, **self.required}
-        return settings | self.write_more(config)
+        return _nested(settings | self.write_more(config))
 
 
 def _value(config: ModelConfig, name: str) -> Any:
@@ -273,13 +300,24 @@ def _bert_class(config: ModelConfig) -> str:
 
 def _flat(settings: Settings) -> Settings:
     """Settings of the two parts of an encoder-decoder as encoder.NAME and decoder.NAME."""
-    parts = {side: settings.pop(side, {}) for side in ("encoder", "decoder")}
+    parts = {side: dict(settings.pop(side, {})) for side in ("encoder", "decoder")}
+    parts["encoder"].pop("tie_word_embeddings", None)  # an encoder has no output
     for side, values in parts.items():
         settings |= {f"{side}.{name}": value for name, value in values.items() if name != "model_type"}
         kind = values.get("model_type")
         if kind != "bert-generation":
             raise FolderError(f"an encoder-decoder with the {side} {kind} is not supported, only bert-generation")
     return settings
+
+
+def _nested(settings: Settings) -> Settings:
+    """The settings of an encoder-decoder with those of its parts below them."""
+    nested: Settings = {name: value for name, value in settings.items() if "." not in name}
+    for name, value in settings.items():
+        side, dot, inner = name.partition(".")
+        if dot:
+            nested.setdefault(side, {})[inner] = value
+    return nested
 
 
 def _two_berts() -> tuple[Setting, ...]:
@@ -289,7 +327,7 @@ def _two_berts() -> tuple[Setting, ...]:
         if side == "decoder":
             fields["vocabulary"] = "target_vocabulary"
         defaults = {"vocab_size": 50358, "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16}
-        for theirs, ours, default, values in _ENCODER:
+        for theirs, ours, default, values, _ in _ENCODER:
             value = {**defaults, "intermediate_size": 4096}.get(theirs, default)
             settings.append(Setting(f"{side}.{theirs}", fields.get(ours, ours), value, values))
     return tuple(settings)
@@ -357,7 +395,7 @@ BERT = Architecture(
     model_type="bert",
     family="bert",
     head=_bert_class,
-    settings=(*_ENCODER, Setting("type_vocab_size", "token_types", 2)),
+    settings=(*_ENCODER, Setting("type_vocab_size", "token_types", 2, least=1)),
     fixed=_BERT,
     required={**_PLAIN, "position_embedding_type": "absolute", "tie_word_embeddings": True},
     names=names.bert,
@@ -372,7 +410,7 @@ ROBERTA = dataclasses.replace(
     head=lambda config: "RobertaForMaskedLM" if config.mlm_head else "RobertaModel",
     settings=(
         *(setting for setting in _ENCODER if setting.theirs != "max_position_embeddings"),
-        Setting("type_vocab_size", "token_types", 2),
+        Setting("type_vocab_size", "token_types", 2, least=1),
         Setting("_positions", "max_positions", 510),
     ),
     required={**BERT.required, "pad_token_id": 1, "hidden_act": "gelu"},
@@ -422,6 +460,7 @@ BERT_GENERATION = Architecture(
     },
     required={
         "encoder.is_decoder": False,
+        "encoder.add_cross_attention": False,
         "decoder.is_decoder": True,
         "decoder.add_cross_attention": True,
         "decoder.tie_word_embeddings": True,
@@ -429,6 +468,7 @@ BERT_GENERATION = Architecture(
     names=names.bert_generation,
     unused=r"(encoder|decoder\.bert)\.embeddings\.position_ids",
     read_more=_flat,
+    write_more=lambda config: {f"{side}.model_type": "bert-generation" for side in ("encoder", "decoder")},
 )
 GPT2 = Architecture(
     model_type="gpt2",
@@ -505,7 +545,7 @@ LLAMA = Architecture(
 ARCHITECTURES = {
     architecture.model_type: architecture
     for architecture in (
-        MARIAN, PEGASUS, BART, MBART, M2M100, BERT, ROBERTA, DISTILBERT, BERT_GENERATION, GPT2, LLAMA,
+        MARIAN, PEGASUS, BART, MBART, M2M100, ROBERTA, BERT, DISTILBERT, BERT_GENERATION, GPT2, LLAMA,
     )
 }  # fmt: skip
 ALIASES = {"xlm-roberta": "roberta", "camembert": "roberta", "mistral": "llama"}
@@ -522,12 +562,15 @@ def find(settings: Settings) -> Architecture:
     return architecture
 
 
-def find_for_export(config: ModelConfig) -> Architecture:
-    """The architecture that computes what a model with this config does; the error names the closest one."""
+def find_for_export(config: ModelConfig, pad: int) -> Architecture:
+    """The architecture that computes what a model with this config does; the error names the closest one.
+
+    `pad` is the id of <pad>, after which RoBERTa counts positions.
+    """
     same_family = [architecture for architecture in ARCHITECTURES.values() if architecture.family == config.family]
     if not same_family:
         raise ConfigError(f"no architecture of transformers computes what a model of the family {config.family} does")
-    mismatches = [architecture.mismatches(config) for architecture in same_family]
+    mismatches = [architecture.mismatches(config, pad) for architecture in same_family]
     count, best = min((len(wrong), number) for number, wrong in enumerate(mismatches))
     if count:
         raise ConfigError(

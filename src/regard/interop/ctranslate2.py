@@ -196,7 +196,9 @@ def _library() -> Any:
 # Exporting.
 
 
-def export_ctranslate2(folder: Path, out: Path, *, quantization: str = "float32") -> dict[str, Any]:
+def export_ctranslate2(
+    folder: Path, out: Path, *, quantization: str = "float32", force: bool = False
+) -> dict[str, Any]:
     """Write a folder that any program with CTranslate2 can load, and compare it with the model on its validation texts.
 
     Returns the comparison, which is also in the card. In float32 a larger difference than `TOLERANCE` is an error.
@@ -208,7 +210,7 @@ def export_ctranslate2(folder: Path, out: Path, *, quantization: str = "float32"
         raise ConfigError(f"{folder} cannot be exported to CTranslate2: {reason}")
     assert isinstance(model, Transformer)
     ctranslate2 = _library()
-    with atomic_folder(out, force=False) as new:
+    with atomic_folder(out, force=force) as new:
         convert(model, tokenizers, new, quantization=quantization)
         tokenizers.save(new)
         translator = ctranslate2.Translator(str(new), "cpu")  # in float32 where the CPU has no float16

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Engine
 
+from regard.config import ModelConfig
 from regard.errors import FolderError
-from regard.folders import parse_json, read_bounded
+from regard.folders import parse_json, read_bounded, write_file
 from regard.text.tokenizer import NEVER_CHOSEN, SOURCE_FILE, SPECIALS, TARGET_FILE, TRANSFORMERS_FILE, Tokenizers
 
 SPACE = "▁"  # a space in a SentencePiece vocabulary
@@ -49,12 +50,43 @@ def import_tokenizers(source: Path, config: dict[str, Any]) -> dict[str, str]:
         engines = {name: _from_pieces(source / spm, ids) for name, (spm, ids) in vocabularies.items()}
     else:
         engines = {SOURCE_FILE: _engine(source, config, names)}
-    return {name: _with_special_tokens(engine, config, names, source) for name, engine in engines.items()}
+        if (source / TARGET_FILE).exists():  # exported by Regard
+            engines[TARGET_FILE] = Engine.from_str(read_bounded(source / TARGET_FILE).decode())
+    files = {name: _with_special_tokens(engine, config, names, source) for name, engine in engines.items()}
+    for name in files:
+        if (source / name).exists():  # the library changes the last digit of scores
+            model = parse_json(read_bounded(source / name))["model"]
+            files[name] = _as_json(json.loads(files[name]) | {"model": model})
+    return files
 
 
-def export_tokenizer(tokenizers: Tokenizers, folder: Path) -> None:
-    """Write the tokenizer files that `AutoTokenizer` of `transformers` reads; all ids stay the same."""
-    tokenizers.save(folder)
+def export_tokenizer(tokenizers: Tokenizers, model: ModelConfig, folder: Path) -> None:
+    """Write the tokenizer files that `AutoTokenizer` of `transformers` reads; all ids stay the same.
+
+    The prompt of a gpt begins with <s>, unless the token is also the end of a text, and has no end.
+    """
+    files, special = tokenizers.files(), tokenizers.source.special
+    if model.family == "gpt":
+        values = json.loads(files[SOURCE_FILE])
+        entry = {"id": "<s>", "ids": [special.start], "tokens": tokenizers.source.tokens([special.start])}
+        text: list[Any] = [{"Sequence": {"id": "A", "type_id": 0}}]
+        if special.start != special.end:
+            text.insert(0, {"SpecialToken": {"id": "<s>", "type_id": 0}})
+        values["post_processor"] = {
+            "type": "TemplateProcessing",
+            "single": text,
+            "pair": [*text, {"Sequence": {"id": "B", "type_id": 0}}],
+            "special_tokens": {"<s>": entry},
+        }
+        files[SOURCE_FILE] = _as_json(values)
+    settings = tokenizers.source.transformers_config
+    if model.family != "bert" or not model.token_types:
+        settings["model_input_names"] = ["input_ids", "attention_mask"]
+    if model.has_position_table:
+        settings["model_max_length"] = model.max_positions
+    files[TRANSFORMERS_FILE] = json.dumps(settings, indent=2) + "\n"
+    for name, text_of_file in files.items():
+        write_file(folder / name, text_of_file, force=True)
 
 
 def _engine(source: Path, config: dict[str, Any], names: dict[str, Any]) -> Engine:
@@ -131,6 +163,10 @@ def _with_special_tokens(engine: Engine, config: dict[str, Any], names: dict[str
         entry["tokens"] = [engine.id_to_token(entry["ids"][0])]
     for token in values["added_tokens"]:
         token["special"] = not LANGUAGE.fullmatch(token["content"])
+    return _as_json(values)
+
+
+def _as_json(values: dict[str, Any]) -> str:
     return json.dumps(values, ensure_ascii=False, indent=1) + "\n"
 
 

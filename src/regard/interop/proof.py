@@ -45,6 +45,7 @@ class Proof:
     beam: int | None = None
     """Identical outputs of beam search, which is not the same algorithm on both sides; None for a bert or gpt."""
     reason: str = ""
+    library: str = "transformers"
 
     @property
     def holds(self) -> bool:
@@ -58,10 +59,10 @@ class Proof:
     def __str__(self) -> str:
         if self.reason:
             return f"not proven: {self.reason}"
-        lines = [
-            f"{self.sentences} sentences through transformers and Regard: largest difference of a logit "
-            f"{self.difference:.2g} (the largest logit is {self.largest:.3g})"
-        ]
+        difference = f"log-probability {self.difference:.2g}"
+        if self.largest:
+            difference = f"logit {self.difference:.2g} (the largest logit is {self.largest:.3g})"
+        lines = [f"{self.sentences} sentences through {self.library} and Regard: largest difference of a {difference}"]
         if self.greedy is not None:
             lines.append(f"{self.greedy} of {self.sentences} greedy outputs are identical")
         if self.beam is not None:
@@ -77,15 +78,25 @@ class Proof:
 
 
 def prove(
-    folder: Path, theirs: Path, class_name: str, tokenizers: Tokenizers, config: Config, count: int = SENTENCES
+    folder: Path,
+    theirs: Path,
+    class_name: str,
+    tokenizers: Tokenizers,
+    config: Config,
+    count: int,
+    texts: Sequence[str] = (),
 ) -> Proof:
-    """Compare the model of a folder with that of a Hugging Face folder, both in float32 on the CPU."""
+    """Compare the model of a folder with that of a Hugging Face folder, both in float32 on the CPU.
+
+    The sentences are `texts`, or without any, `count` of the built-in corpus.
+    """
     if not count:
         return Proof(reason="no sentences were asked for")
     if importlib.util.find_spec("transformers") is None:
         return Proof(reason="transformers is not installed (pip install transformers)")
     special = tokenizers.target.special
-    sources = [[*ids, tokenizers.source.special.end] for ids in _encode(tokenizers, count)]
+    texts = texts or [pair.source for pair in sentences(count, part="test")]
+    sources = [[*ids, tokenizers.source.special.end] for ids in tokenizers.source.encode_batch(texts)]
     positions = config.model.max_positions if config.model.has_position_table else math.inf
     sources = [ids[-int(min(len(ids), positions, MAX_TOKENS)) :] for ids in sources]
     ours = load_model(folder)[0].float()
@@ -96,11 +107,6 @@ def prove(
         if isinstance(ours, GPT):
             return _compare_gpt(ours, other, [ids[:-1] or ids for ids in sources], special, positions)
         return _compare_translator(ours, other, sources, special, positions)
-
-
-def _encode(tokenizers: Tokenizers, count: int) -> list[list[int]]:
-    texts = [pair.source for pair in sentences(count, part="test")]
-    return tokenizers.source.encode_batch(texts)
 
 
 def load_theirs(folder: Path, class_name: str, config: Config) -> Any:

@@ -57,11 +57,6 @@ FILES = (SOURCE_FILE, TARGET_FILE, TRANSFORMERS_FILE)
 
 TRANSFORMERS_CONFIG = {
     "tokenizer_class": "PreTrainedTokenizerFast",
-    "pad_token": SPECIALS[PAD],
-    "bos_token": SPECIALS[START],
-    "eos_token": SPECIALS[END],
-    "unk_token": SPECIALS[UNKNOWN],
-    "mask_token": SPECIALS[MASK],
     "padding_side": "right",
     "split_special_tokens": True,  # the text "</s>" is text
     "clean_up_tokenization_spaces": False,
@@ -139,6 +134,12 @@ class Tokenizer:
     def kind(self) -> str:
         """The model of the library: BPE, Unigram, WordPiece or WordLevel."""
         return type(self._engine.model).__name__
+
+    @property
+    def transformers_config(self) -> dict[str, Any]:
+        """The content of tokenizer_config.json, with the names of the special tokens."""
+        names = zip(("pad", "bos", "eos", "unk", "mask"), self.tokens(self.special), strict=True)
+        return TRANSFORMERS_CONFIG | {f"{role}_token": name for role, name in names}
 
     @cached_property
     def tags(self) -> tuple[str, ...]:
@@ -259,7 +260,10 @@ class Tokenizers(NamedTuple):
 
         `AutoTokenizer.from_pretrained(folder)` of `transformers` reads the first and gives the same ids.
         """
-        files = {SOURCE_FILE: self.source.text, TRANSFORMERS_FILE: json.dumps(TRANSFORMERS_CONFIG, indent=2) + "\n"}
+        files = {
+            SOURCE_FILE: self.source.text,
+            TRANSFORMERS_FILE: json.dumps(self.source.transformers_config, indent=2) + "\n",
+        }
         return files if self.shared else {**files, TARGET_FILE: self.target.text}
 
     def save(self, folder: Path) -> None:

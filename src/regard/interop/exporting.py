@@ -1,0 +1,171 @@
+"""Export: a model folder becomes a folder of another library, and is compared with the original."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard import __version__
+from regard.config import CONFIG, Config, ModelConfig, load_config
+from regard.errors import ConfigError, RunError
+from regard.folders import atomic_folder, check_free, read_bounded
+from regard.interop.architectures import Architecture, find_for_export, resolved
+from regard.interop.hf_tokenizer import export_tokenizer
+from regard.interop.proof import SENTENCES, Proof, prove
+from regard.interop.weights import Converted, to_theirs, write_safetensors
+from regard.models.folder import MODEL, VALIDATION, load_weights
+from regard.results import Report, Table
+from regard.text.tokenizer import Tokenizers
+
+FORMATS = ("huggingface", "ctranslate2")
+COLUMNS = ("token.weight", "in_proj.weight", "up_proj.weight", "output.weight")
+ROWS = ("out_proj.weight", "out_proj.bias", "down_proj.weight", "down_proj.bias", "norm.weight", "norm.bias")
+"""Ends of the names of tensors whose columns, or rows, are the dimensions of the hidden states."""
+
+
+@dataclass(frozen=True)
+class Exported(Report):
+    """An exported model and the proof that it computes the same."""
+
+    folder: Path
+    to: str
+    what: str
+    """The class of transformers, or the precision."""
+    proof: Proof
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"folder": str(self.folder), "to": self.to, "what": self.what, "proof": self.proof.to_dict()}
+
+    def tables(self) -> list[Table]:
+        rows = [["folder", str(self.folder)], ["proof", str(self.proof)]]
+        return [Table(["", ""], rows, f"exported to {self.to} ({self.what})")]
+
+
+def export(
+    folder: str | Path,
+    out: str | Path,
+    *,
+    to: str = "huggingface",
+    quantization: str = "float32",
+    force: bool = False,
+    sentences: int = SENTENCES,
+) -> Exported:
+    """Write a model for another library: huggingface or ctranslate2; `quantization` is for ctranslate2.
+
+    If that library is installed, `sentences` are computed on both sides; a difference above the tolerance is an error.
+    Nothing is written after an error.
+    """
+    folder, out = Path(folder), Path(out)
+    if to not in FORMATS:
+        raise ConfigError(f"there is no export to {to}, only to {' and '.join(FORMATS)}")
+    if quantization != "float32" and to != "ctranslate2":
+        raise ConfigError(f"a quantization is for ctranslate2, and this is an export to {to}")
+    config = load_config(folder)
+    if not force:
+        check_free(out)
+    if to == "ctranslate2":
+        from regard.interop.ctranslate2 import export_ctranslate2
+
+        found = export_ctranslate2(folder, out, quantization=quantization, force=force)
+        proof = Proof(
+            found["sentences"], found["largest_score_difference"], greedy=found["identical"], library="CTranslate2",
+            reason="" if found["sentences"] else "the model folder has no validation sentences",
+        )  # fmt: skip
+        return Exported(out, to, quantization, proof)
+    return _export_huggingface(folder, out, config, force=force, sentences=sentences)
+
+
+def _export_huggingface(folder: Path, out: Path, config: Config, *, force: bool, sentences: int) -> Exported:
+    tokenizers, tensors, model = Tokenizers.load(folder), load_weights(folder), resolved(config.model)
+    if model.family == "transformer" and model.positions == "sinusoidal":
+        model, tensors = dataclasses.replace(model, positions="sinusoidal_halves"), _sort_halves(tensors, model.size)
+    architecture = find_for_export(model, tokenizers.source.special.pad)
+    class_name, theirs = architecture.head(model), _tensors(architecture, model, tensors)
+    dtype = next(iter(theirs.values())).dtype
+    with atomic_folder(out, force=force) as new:
+        write_safetensors(new / MODEL, theirs)
+        settings = architecture.write(model) | _special_ids(tokenizers, model)
+        _write_json(new / CONFIG, settings | {"dtype": str(dtype).removeprefix("torch.")})
+        if model.family != "bert":
+            _write_json(new / "generation_config.json", _generation(tokenizers, config))
+        export_tokenizer(tokenizers, model, new)
+        texts = validation_texts(folder)[:sentences]
+        compared = prove(folder, new, class_name, tokenizers, config, sentences, texts)
+        if not compared.reason and not compared.holds:
+            raise RunError(f"the exported model differs from {folder}: {compared}; nothing was written")
+        (new / "README.md").write_text(_card(folder, out, class_name, compared), encoding="utf-8")
+    return Exported(out, "huggingface", class_name, compared)
+
+
+def validation_texts(folder: Path) -> list[str]:
+    """The validation sentences of a folder, if it has them."""
+    path = folder / VALIDATION
+    lines = read_bounded(path).decode().splitlines() if path.exists() else []
+    return [json.loads(line)["source"] for line in lines]
+
+
+def _sort_halves(tensors: Mapping[str, Tensor], size: int) -> dict[str, Tensor]:
+    """The same model with its hidden dimensions in another order, in which all sines of the positions come first.
+
+    Nothing else in a transformer depends on their order.
+    """
+    order = torch.cat([torch.arange(0, size, 2), torch.arange(1, size, 2)])
+    changed = dict(tensors)
+    changed |= {name: tensor[:, order] for name, tensor in tensors.items() if name.endswith(COLUMNS)}
+    changed |= {name: tensor[order] for name, tensor in tensors.items() if name.endswith(ROWS)}
+    return changed
+
+
+def _tensors(architecture: Architecture, model: ModelConfig, tensors: Mapping[str, Tensor]) -> dict[str, Converted]:
+    """Their tensors, and those that their class has besides."""
+    theirs = dict(to_theirs(architecture.names(model), tensors, model))
+    dtype = next(iter(tensors.values())).dtype
+    theirs |= {name: tensor.to(dtype) for name, tensor in architecture.added(model).items()}
+    if architecture.is_bare(model):
+        theirs = {name.removeprefix(architecture.prefix): tensor for name, tensor in theirs.items()}
+    return {
+        name: Converted(tensor.dtype, tuple(tensor.shape), lambda tensor=tensor: tensor)  # type: ignore[misc]
+        for name, tensor in theirs.items()
+    }
+
+
+def _special_ids(tokenizers: Tokenizers, model: ModelConfig) -> dict[str, Any]:
+    special = tokenizers.target.special
+    ids: dict[str, Any] = {"pad_token_id": special.pad, "eos_token_id": special.end}
+    if model.is_translator:
+        return ids | {"bos_token_id": None, "decoder_start_token_id": special.start, "forced_eos_token_id": special.end}
+    return ids | {"bos_token_id": special.start}
+
+
+def _generation(tokenizers: Tokenizers, config: Config) -> dict[str, Any]:
+    """The settings of the search; tokens that ours never chooses are suppressed."""
+    decode, is_translator = config.decode, config.model.is_translator
+    settings = _special_ids(tokenizers, config.model)
+    settings["max_new_tokens"] = config.text.max_length if is_translator else config.text.context_length
+    settings["suppress_tokens"] = list(tokenizers.target.special.never_generated)
+    if is_translator:
+        settings |= {"num_beams": decode.beams, "length_penalty": decode.length_penalty, "early_stopping": False}
+    if decode.no_repeat_ngram:
+        settings["no_repeat_ngram_size"] = decode.no_repeat_ngram
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _write_json(path: Path, values: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(dict(sorted(values.items())), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _card(folder: Path, out: Path, class_name: str, compared: Proof) -> str:
+    card = folder / "card.md"
+    return (
+        "---\nlibrary_name: transformers\n---\n"
+        f"# {out.name}\n\nExported with Regard {__version__} for `{class_name}`.\n\n"
+        f"## Proof of sameness\n\n{str(compared)[0].upper()}{str(compared)[1:]}.\n"
+        + (f"\n{read_bounded(card).decode(errors='replace')}" if card.is_file() else "")
+    )
