@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
+from weakref import WeakSet
 
 import torch
 
@@ -14,6 +15,20 @@ OUT_OF_MEMORY_MESSAGES = ("out of memory", "STATUS_ALLOC_FAILED")
 Work = TypeVar("Work")
 Result = TypeVar("Result")
 Item = TypeVar("Item")
+
+
+class Freeable(Protocol):
+    """Holds GPU memory it can do without."""
+
+    def free(self) -> None: ...
+
+
+_held: WeakSet[Freeable] = WeakSet()
+
+
+def hold_until_short(holder: Freeable) -> None:
+    """Let the holder keep its memory until `free_memory`."""
+    _held.add(holder)
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
@@ -26,7 +41,9 @@ def is_out_of_memory(error: BaseException | None) -> bool:
 
 
 def free_memory() -> None:
-    """Return cached memory that no tensor uses to the device."""
+    """Return memory to the device: what is held until memory is short, and what no tensor uses."""
+    for holder in list(_held):
+        holder.free()
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

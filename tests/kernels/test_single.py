@@ -84,7 +84,7 @@ def test_an_rnn_has_the_same_gradients_with_the_kernel(score: str, monkeypatch: 
     model = build(replace(GENERATORS[f"rnn-{score}-input-gru"], dropout=0.0)).to(DEVICE)
     tokens = torch.arange(5, 17, device=DEVICE).view(3, 4)
     mask, found = torch.arange(4, device=DEVICE) < torch.tensor([[4], [3], [1]], device=DEVICE), []
-    monkeypatch.setattr(core, "_trains_on_gpu", lambda query: True)
+    monkeypatch.setattr(core, "_has_kernels", lambda query: True)
     for ours in (False, True):
         monkeypatch.setattr(core, "single", single if ours else None)
         logits = model.step(tokens, model.start(tokens, mask))[0]
@@ -94,7 +94,7 @@ def test_an_rnn_has_the_same_gradients_with_the_kernel(score: str, monkeypatch: 
 
 
 def test_an_additive_score_of_another_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "_trains_on_gpu", lambda query: True)
+    monkeypatch.setattr(core, "_has_kernels", lambda query: True)
     monkeypatch.setattr(core, "single", single)
     query, key = torch.randn(2, 1, 1, 8, device=DEVICE), torch.randn(2, 1, 5, 8, device=DEVICE)
     with pytest.raises(InputError, match=r"attend cannot use query float32 \(2, 1, 1, 8\)"):

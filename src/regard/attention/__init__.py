@@ -5,6 +5,7 @@ from regard.attention.masks import causal, packed
 from regard.attention.multihead import Memory, MultiHead
 from regard.attention.positions import Learned, rotary, rotate, sinusoidal
 from regard.attention.scores import Additive, Cosine, General, Score, cosine, dot, make_score, scaled_dot
+from regard.attention.slots import Slots
 
 __all__ = [
     "Additive",
@@ -14,6 +15,7 @@ __all__ = [
     "Memory",
     "MultiHead",
     "Score",
+    "Slots",
     "attend",
     "causal",
     "cosine",

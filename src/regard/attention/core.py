@@ -86,13 +86,13 @@ def _attend_fused(
 ) -> Tensor | None:
     """The context by a kernel that forms no weights; None without such a kernel, or where the plain formula is faster.
 
-    The Triton kernels are for training on a GPU: `short` for short sentences, `single` for one query per sentence, as
-    in a recurrent decoder. torch.compile makes the plain formula faster than the fused kernel for short sentences.
+    The Triton kernels: `short` for short sentences, `single` for one query per sentence, as in a recurrent decoder.
+    torch.compile makes the plain formula faster than the fused kernel for short sentences.
     """
     on_gpu = query.device.type == "cuda"
-    trains = _trains_on_gpu(query) and not dropout
-    use_short = trains and short is not None and short.suits(query, key, value, mask)
-    use_single = trains and single is not None and single.suits(query, key, value, mask)
+    has_kernels = _has_kernels(query) and not dropout
+    use_short = has_kernels and short is not None and short.suits(query, key, value, mask)
+    use_single = has_kernels and single is not None and single.suits(query, key, value, mask)
     context: Tensor
     if use_single and isinstance(score, Additive) and query.shape[-1] == key.shape[-1] == score.v.numel():
         context = single.attend_single(query, key, value, mask, 1.0, (score.v, score.b))
@@ -122,8 +122,8 @@ def _attend_fused(
     return context
 
 
-def _trains_on_gpu(query: Tensor) -> bool:
-    return query.device.type == "cuda" and query.requires_grad
+def _has_kernels(query: Tensor) -> bool:
+    return query.device.type == "cuda"
 
 
 def _softmax(scores: Tensor, visible: Tensor | None) -> Tensor:

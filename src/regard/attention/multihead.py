@@ -15,6 +15,7 @@ from regard.attention.core import attend_unchecked
 from regard.attention.positions import rotate
 from regard.attention.prepacked import PrepackedLinear
 from regard.attention.scores import make_score
+from regard.attention.slots import Slots, attend_in_kernel, gather
 from regard.errors import ConfigError
 
 Rotation = tuple[Tensor, Tensor]  # cosines and sines of rotary positions
@@ -78,10 +79,21 @@ class MultiHead(nn.Module):
         return Memory(self._split_heads(key), self._split_heads(value))
 
     def forward(
-        self, query: Tensor, memory: Memory, *, mask: Tensor | None = None, causal: bool = False, weights: bool = False
+        self,
+        query: Tensor,
+        memory: Memory | Slots,
+        *,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from queries (B, H, Q, D) to a memory: (B, Q, size), and the attention weights if requested."""
-        key, value = memory
+        if isinstance(memory, Slots):
+            if not weights and (found := attend_in_kernel(query, memory, self.score)) is not None:
+                return self.out_proj(found.transpose(1, 2).flatten(2)), None
+            key, value, mask = gather(memory)
+        else:
+            key, value = memory
         groups = self.heads // self.key_value_heads
         single = query.shape[2] == 1
         if groups > 1 and single:  # one token: the heads of a group become queries of one head, and nothing is copied
@@ -90,7 +102,7 @@ class MultiHead(nn.Module):
             if mask is not None and mask.dim() == 4 and mask.shape[1] > 1:  # one mask for each head
                 mask = mask.reshape(len(mask), self.key_value_heads, groups, -1)
         elif groups > 1:
-            key, value = (x.repeat_interleave(groups, dim=1) for x in memory)
+            key, value = (x.repeat_interleave(groups, dim=1) for x in (key, value))
         dropout = self.dropout if self.training else 0.0
         context, attention = attend_unchecked(
             query, key, value, self.score, mask, weights, causal=causal, dropout=dropout

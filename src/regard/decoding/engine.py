@@ -14,6 +14,8 @@ from torch import nn
 from regard.config import DecodeConfig, ModelConfig
 from regard.decoding.beam import Tree, beam
 from regard.decoding.constraints import Constraints
+from regard.decoding.device import device_beam
+from regard.decoding.graphs import Graphs
 from regard.decoding.greedy import greedy
 from regard.decoding.sampling import sample
 from regard.decoding.search import Encoded, Hypothesis
@@ -63,6 +65,7 @@ class TorchEngine:
     ) -> None:
         """`special` are the special tokens of the target vocabulary."""
         self.models, self.settings, self.special = list(models), settings, special
+        self._graphs: Graphs | None = None
 
     @property
     def max_positions(self) -> int | None:
@@ -79,8 +82,10 @@ class TorchEngine:
     def search(self, sources: Ids, options: SearchOptions) -> SearchResult:
         """The best hypotheses for each source, or samples; sentences are searched together."""
         settings, device = self.settings, next(self.models[0].parameters()).device
-        source, mask = pad(sources, device)
-        first = torch.full((len(sources),), self.special.start, device=device)
+        stays_on_device = self._stays_on_device(options, device)
+        host = torch.device("cpu") if stays_on_device else device  # the captured search copies what it is given
+        source, mask = pad(sources, host)
+        first = torch.full((len(sources),), self.special.start, device=host)
         inputs = cast(list[Generator], self.models), source, first, mask
         encoded: list[Encoded] | None = [] if options.keep_encoded else None
         trees: list[Tree] | None = None
@@ -107,6 +112,11 @@ class TorchEngine:
                 top_p=settings.top_p,
                 **common,
             )
+        elif stays_on_device:
+            self._graphs = self._graphs or Graphs(self.models)
+            hypotheses = device_beam(
+                *inputs, beams=options.beams, results=options.results, graphs=self._graphs, **common
+            )
         elif options.beams == 1:
             hypotheses = [[hypothesis] for hypothesis in greedy(*inputs, **common)]
         else:
@@ -120,3 +130,9 @@ class TorchEngine:
                 **common,
             )
         return SearchResult(hypotheses, encoded[0] if encoded else None, trees)
+
+    def _stays_on_device(self, options: SearchOptions, device: torch.device) -> bool:
+        """Whether the steps of the search are captured as CUDA graphs; other searches decide on the host."""
+        needs_host = options.keep_trees or self.settings.coverage_penalty > 0 or self.settings.no_repeat_ngram > 0
+        is_sharded = any(hasattr(module, "unshard") for model in self.models for module in model.modules())
+        return device.type == "cuda" and not needs_host and not is_sharded

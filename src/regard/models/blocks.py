@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.attention import Memory, MultiHead, rotary
 from regard.attention.multihead import Rotation
 from regard.config import ModelConfig
-from regard.models.cache import Cache, NewTokens, extend
+from regard.models.cache import Cache, NewTokens, SearchCache, extend
 from regard.models.contract import Record, note
 from regard.models.layers import FeedForward, make_norm
 
@@ -42,7 +42,7 @@ class Block(nn.Module):
         self,
         x: Tensor,
         layer: int,
-        cache: Cache,
+        cache: Cache | SearchCache,
         new: NewTokens,
         source: Memory | None,
         source_mask: Tensor | None,
@@ -52,8 +52,8 @@ class Block(nn.Module):
     ) -> tuple[Tensor, Memory]:
         """A decoder layer: every token attends to the tokens before it and to the source; also returns its cache."""
         query, memory = self.attention.queries_and_memory(self._before(x, self.attention_norm), rotation)
-        layer_cache, memory = extend(cache, layer, memory, new)
-        context, weights = self.attention(query, memory, mask=new.mask, causal=new.causal, weights=record is not None)
+        layer_cache, past = extend(cache, layer, memory, new)
+        context, weights = self.attention(query, past, mask=new.mask, causal=new.causal, weights=record is not None)
         note(record, f"{name}.self", weights)
         x = self._add(x, context, self.attention_norm)
         if self.cross is not None and self.cross_norm is not None and source is not None:
@@ -113,7 +113,7 @@ class Stack(nn.Module):
     def decode(
         self,
         x: Tensor,
-        cache: Cache,
+        cache: Cache | SearchCache,
         new: NewTokens,
         record: Record | None,
         sources: tuple[Memory, ...] = (),

@@ -9,13 +9,14 @@ lengths and preallocated caches.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from regard.attention import Memory
+from regard.attention import Memory, Slots
 from regard.errors import InputError
+from regard.models.contract import tree_map
 
 EMPTY = 2**31 - 1
 
@@ -42,6 +43,30 @@ class Cache(NamedTuple):
         return self._replace(layers=tuple(layers)) if self.capacity else self
 
 
+class SearchCache(NamedTuple):
+    """Keys and values of the hypotheses of a search, at fixed addresses: see `Slots`."""
+
+    layers: tuple[Memory, ...]
+    """(R, G, L, D) keys and values per layer; no layers before the first step."""
+    table: Tensor
+    """(R, L) row in which each token of a hypothesis was written; from the next position on, its own."""
+    positions: Tensor
+    """(R,) position of each row's next token."""
+
+    @property
+    def length(self) -> int:
+        """0: it is the search that limits the length."""
+        return 0
+
+    @property
+    def unpadded(self) -> bool:
+        return True
+
+    @property
+    def capacity(self) -> int:
+        return self.table.shape[1]
+
+
 class NewTokens(NamedTuple):
     """Positions and visibility of the T tokens of one step, the same for all layers."""
 
@@ -60,8 +85,46 @@ def empty_cache(rows: int, device: torch.device, capacity: int = 0) -> Cache:
     return Cache((), key_positions, next_position, length=0, unpadded=True, capacity=capacity)
 
 
-def advance(cache: Cache, tokens: Tensor, real: Tensor | None = None) -> tuple[Cache, NewTokens]:
+def for_search(past: Any, beams: int, capacity: int) -> Any:
+    """The state of a decoder after `start` as that of a search with `beams` hypotheses of each sentence.
+
+    A cache gets slots for `capacity` more tokens; any other state is repeated.
+    """
+    if not isinstance(past, Cache):
+        return tree_map(lambda x: x.repeat_interleave(beams, 0), past)
+    rows = torch.arange(beams * len(past.next_position), device=past.next_position.device)
+    prompt = past.key_positions.shape[1]  # a prompt is written once, in the first row of its sentence
+    table = rows[:, None].repeat(1, prompt + capacity)
+    positions = past.next_position.repeat_interleave(beams)
+    in_prompt = torch.arange(prompt + capacity, device=rows.device) < positions[:, None]
+    table = torch.where(in_prompt, rows[:, None] // beams * beams, table).int()
+    layers = tuple(Memory(*(_with_slots(x, beams, capacity) for x in layer)) for layer in past.layers)
+    return SearchCache(layers, table, positions)
+
+
+def _with_slots(x: Tensor, beams: int, capacity: int) -> Tensor:
+    rows, heads, length, size = x.shape
+    slots = x.new_zeros(beams * rows, heads, length + capacity, size)
+    slots[::beams, :, :length] = x
+    return slots
+
+
+def reorder(past: Any, rows: Tensor) -> Any:
+    """Make row i of the state of a search the old row `rows[i]`; slots stay where they are."""
+    if not isinstance(past, SearchCache):
+        return tree_map(lambda x: x.index_select(0, rows), past)
+    places = torch.arange(past.capacity, device=rows.device, dtype=past.table.dtype)
+    own = torch.arange(len(rows), device=rows.device, dtype=past.table.dtype)
+    is_past = places < past.positions[:, None]
+    return past._replace(table=torch.where(is_past, past.table.index_select(0, rows), own[:, None]))
+
+
+def advance(
+    cache: Cache | SearchCache, tokens: Tensor, real: Tensor | None = None
+) -> tuple[Cache | SearchCache, NewTokens]:
     """Add the positions of (B, T) new tokens to the cache; `real` is False for padding at the end of a row."""
+    if isinstance(cache, SearchCache):
+        return cache._replace(positions=cache.positions + 1), NewTokens(cache.positions[:, None], None, causal=False)
     width = tokens.shape[1]
     length = cache.length + width
     if cache.capacity and length > cache.capacity:
@@ -85,7 +148,7 @@ def advance(cache: Cache, tokens: Tensor, real: Tensor | None = None) -> tuple[C
     return advanced, NewTokens(positions, mask, causal=unpadded and first and not single)
 
 
-def extend(cache: Cache, layer: int, new: Memory, tokens: NewTokens) -> tuple[Memory, Memory]:
+def extend(cache: Cache | SearchCache, layer: int, new: Memory, tokens: NewTokens) -> tuple[Memory, Memory | Slots]:
     """Append the new keys and values of one layer; returns the layer's cache and the part of it to attend to."""
     if not cache.capacity:
         if not cache.layers:
@@ -96,6 +159,8 @@ def extend(cache: Cache, layer: int, new: Memory, tokens: NewTokens) -> tuple[Me
         slots = cache.layers[layer]
     else:
         slots = Memory(*(x.new_zeros(*x.shape[:2], cache.capacity, x.shape[3]) for x in new))
+    if isinstance(cache, SearchCache):
+        return slots, Slots(*slots, cache.table, cache.positions, *new)
     width = new.key.shape[2]
     if cache.unpadded:  # all rows write at the same positions: a slice is enough
         end = cache.length + width

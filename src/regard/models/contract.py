@@ -93,7 +93,10 @@ def check_mask(mask: Tensor | None, tokens: Tensor, name: str) -> None:
     if mask is None:
         return
     valid = mask.dtype == torch.bool and mask.shape == tokens.shape
-    if not valid or (not torch.compiler.is_compiling() and bool((mask[:, 1:] & ~mask[:, :-1]).any())):
+    is_captured = mask.is_cuda and torch.cuda.is_current_stream_capturing()
+    if not valid or (
+        not torch.compiler.is_compiling() and not is_captured and bool((mask[:, 1:] & ~mask[:, :-1]).any())
+    ):
         raise InputError(
             f"the mask of {name} must be bool of shape {tuple(tokens.shape)}, True for tokens and False for padding at "
             "the end of a row"

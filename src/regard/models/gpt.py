@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.attention.masks import causal, packed
 from regard.config import ModelConfig
 from regard.models.blocks import Stack
-from regard.models.cache import Cache, advance, empty_cache
+from regard.models.cache import Cache, SearchCache, advance, empty_cache
 from regard.models.contract import Record, State, check_mask, check_tokens
 from regard.models.layers import Embedding, init_normal, logits
 
@@ -39,7 +39,7 @@ class GPT(nn.Module):
         """Read the prompt (B, S) before the first token of `step`; S may be 0 and `mask` is False for padding."""
         check_tokens(source, self.config.vocabulary, "source")
         check_mask(mask, source, "source")
-        cache = empty_cache(len(source), source.device, capacity and source.shape[1] + capacity)
+        cache: Cache | SearchCache = empty_cache(len(source), source.device, capacity and source.shape[1] + capacity)
         if source.shape[1]:
             _, cache = self._decode(source, cache, mask, record)
         return State((), cache)
@@ -61,11 +61,11 @@ class GPT(nn.Module):
     def _decode(
         self,
         tokens: Tensor,
-        cache: Cache,
+        cache: Cache | SearchCache,
         real: Tensor | None,
         record: Record | None,
         segments: Tensor | None = None,
-    ) -> tuple[Tensor, Cache]:
+    ) -> tuple[Tensor, Cache | SearchCache]:
         self.target.check_length(cache.length + tokens.shape[1], "text")
         advanced, new = advance(cache, tokens, real)
         if segments is not None:  # packed texts do not attend to each other

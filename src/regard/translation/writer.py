@@ -15,10 +15,12 @@ from torch import Tensor, nn
 
 from regard.config import Config, ModelConfig
 from regard.decoding import Constraints
+from regard.decoding.graphs import CapturedSteps
 from regard.decoding.sampling import draw, restrict
 from regard.decoding.search import mean_probability
 from regard.errors import InputError
 from regard.models import Generator
+from regard.models.cache import for_search
 from regard.models.contract import State
 from regard.models.folder import load_ensemble
 from regard.text.sentences import text_problem
@@ -140,6 +142,17 @@ class Writer:
         )
 
 
+class _Step(NamedTuple):
+    """The tensors of a captured step."""
+
+    pasts: tuple[Any, ...]
+    """The cache of each model."""
+    last: Tensor
+    """(1, 1) the token before the next one."""
+    scores: Any = ()
+    """(1, V) log-probabilities of the next token, after the first step."""
+
+
 class _Context:
     """The context of the models: the whole text, or its last part when positions or the KV cache run out."""
 
@@ -151,6 +164,7 @@ class _Context:
         self.capacity = min(len(ids) + INITIAL_CAPACITY, self.max_capacity)
         self.ids, self.generated = list(ids), list[int]()
         self.states, self.length = list[State](), 0
+        self.captured: CapturedSteps[_Step] | None = None
 
     @torch.inference_mode()
     def next(self, choose: Callable[[Tensor], int], constraints: Constraints) -> tuple[int, float]:
@@ -165,18 +179,42 @@ class _Context:
     def _scores(self) -> Tensor:
         """(1, V) log-probabilities of the next token."""
         if not self.states or self.length == self.capacity:
-            if self.states and self.capacity < self.max_capacity:
-                self.capacity = min(2 * self.capacity, self.max_capacity)
-            # Keep half of the capacity free, so that the context is not encoded again at every token.
-            self.ids = self.ids[-max(self.capacity // 2, 1) :] if len(self.ids) >= self.capacity else self.ids
-            before = torch.tensor([self.ids[:-1]], dtype=torch.int64, device=self.device)
-            self.length = len(self.ids) - 1
-            self.states = [model.start(before, capacity=self.capacity - self.length) for model in self.models]
-        last = torch.tensor([[self.ids[-1]]], device=self.device)
-        steps = [model.step(last, state) for model, state in zip(self.models, self.states, strict=True)]
-        self.states = [state for _, state in steps]
+            self._start()
         self.length += 1
-        return mean_probability([logits[:, -1].float().log_softmax(-1) for logits, _ in steps])
+        if self.captured is not None:
+            self.captured.state.last.fill_(self.ids[-1])
+            self.captured.replay()
+            return cast(Tensor, self.captured.state.scores.clone())
+        scores, self.states = self._step(torch.tensor([[self.ids[-1]]], device=self.device), self.states)
+        return scores
+
+    def _start(self) -> None:
+        """Read the text before its last token into caches with room; on a GPU, capture the step that follows."""
+        if self.states and self.capacity < self.max_capacity:
+            self.capacity = min(2 * self.capacity, self.max_capacity)
+        # Keep half of the capacity free, so that the context is not encoded again at every token.
+        self.ids = self.ids[-max(self.capacity // 2, 1) :] if len(self.ids) >= self.capacity else self.ids
+        before = torch.tensor([self.ids[:-1]], dtype=torch.int64, device=self.device)
+        self.length = len(self.ids) - 1
+        room, on_gpu = self.capacity - self.length, self.device.type == "cuda"
+        self.captured = None
+        self.states = [model.start(before, capacity=0 if on_gpu else room) for model in self.models]
+        if on_gpu:
+            pasts = tuple(for_search(state.past, 1, room) for state in self.states)
+            last = torch.zeros(1, 1, dtype=torch.int64, device=self.device)
+            self.captured = CapturedSteps([self._captured_step], _Step(pasts, last))
+
+    def _captured_step(self, step: _Step) -> _Step:
+        states = [State(state.memory, past) for state, past in zip(self.states, step.pasts, strict=True)]
+        scores, states = self._step(step.last, states)
+        return _Step(tuple(state.past for state in states), step.last, scores)
+
+    def _step(self, last: Tensor, states: Sequence[State]) -> tuple[Tensor, list[State]]:
+        """(1, V) log-probabilities of the token after the last one, and the states after it."""
+        steps = [model.step(last, state) for model, state in zip(self.models, states, strict=True)]
+        return mean_probability([logits[:, -1].float().log_softmax(-1) for logits, _ in steps]), [
+            state for _, state in steps
+        ]
 
 
 class _IncrementalDecoder:

@@ -1,0 +1,243 @@
+"""A decoding step on a GPU: attention through the table of a beam search, and the best tokens of a vocabulary.
+
+R rows (hypotheses), G key-value heads, H heads, L slots, D head size, V vocabulary, c candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from regard.kernels import dense
+
+HEAD_SIZES = (16, 32, 64, 128)
+TILE = 32  # keys read at once
+WARPS = 2
+MAX_BEAMS = 16  # each takes a pass over the best tokens
+BLOCK = 1024  # tokens of the vocabulary in one part; larger if there would be more than MAX_PARTS
+BEST_WARPS = 1
+MAX_PARTS = 32
+
+
+def suits(query: Tensor, key: Tensor) -> bool:
+    """Whether the attention kernel applies: one query in each row, on a GPU."""
+    is_able = query.device.type == "cuda" and query.dtype == key.dtype and query.dtype != torch.float64
+    return is_able and query.shape[2] == 1 and query.shape[3] in HEAD_SIZES
+
+
+def chooses(logits: Tensor, beams: int, results: int) -> bool:
+    """Whether `best_tokens` and `choose` apply."""
+    is_able = logits.device.type == "cuda" and logits.dtype != torch.float64
+    return is_able and beams <= MAX_BEAMS and results <= MAX_BEAMS
+
+
+def attend_to_slots(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    table: Tensor,
+    positions: Tensor,
+    new_key: Tensor,
+    new_value: Tensor,
+    *,
+    scale: float,
+) -> Tensor:
+    """Write one token of every row into its slot, and attend from (R, H, 1, D) to all tokens so far."""
+    rows, heads, _, size = query.shape
+    context = torch.empty_like(query, memory_format=torch.contiguous_format)
+    query, new_key, new_value = (dense(x) for x in (query, new_key, new_value))
+    with torch.cuda.device_of(query):  # Triton uses the current device, not that of its arguments
+        _attend[(rows, heads)](
+            query, new_key, new_value, key, value, table, positions, context,
+            query.stride(0), query.stride(1), new_key.stride(0), new_key.stride(1), new_value.stride(0),
+            new_value.stride(1), heads // key.shape[1], key.shape[1], key.shape[2], scale,
+            SIZE=size, TILE=TILE, num_warps=WARPS,
+        )  # fmt: skip
+    return context
+
+
+class Best(NamedTuple):
+    """The best tokens of each part of the vocabulary, and the sums that make their logits log-probabilities."""
+
+    logits: Tensor
+    """(R, c)"""
+    tokens: Tensor
+    """(R, c)"""
+    sums: Tensor
+    """(R, parts) logarithm of the sum of the exponentials of each part"""
+
+
+def best_tokens(logits: Tensor, allowed: Tensor, forced: Tensor, step: Tensor, *, beams: int) -> Best:
+    """Of each row the `beams` best tokens of each part of the vocabulary that may come; see `device.Inputs`."""
+    rows, vocabulary = logits.shape
+    block = max(BLOCK, triton.next_power_of_2(triton.cdiv(vocabulary, MAX_PARTS)))
+    parts = triton.cdiv(vocabulary, block)
+    best = Best(
+        torch.empty(rows, parts * beams, dtype=torch.float32, device=logits.device),
+        torch.empty(rows, parts * beams, dtype=torch.int64, device=logits.device),
+        torch.empty(rows, parts, dtype=torch.float32, device=logits.device),
+    )
+    logits = dense(logits)
+    with torch.cuda.device_of(logits):
+        _best[(rows, parts)](
+            logits, allowed, forced, step, *best, logits.stride(0), vocabulary, forced.shape[1], parts,
+            BEAMS=beams, BLOCK=block, num_warps=max(1, block // BLOCK * BEST_WARPS),
+        )  # fmt: skip
+    return best
+
+
+def choose(
+    best: Best,
+    divisors: Tensor,
+    limits: Tensor,
+    step: Tensor,
+    state: Sequence[Tensor],
+    history: Sequence[Tensor],
+    *,
+    end: int,
+) -> tuple[Tensor, Tensor]:
+    """Choose the next hypotheses of each sentence: (R,) rows of their parents and (R,) tokens.
+
+    The state (totals, places and scores of the best ended hypotheses) and the history are written in place.
+    """
+    sentences, beams = state[0].shape
+    results, (rows, candidates), parts = state[2].shape[1], best.tokens.shape, best.sums.shape[1]
+    parents, tokens = (torch.empty(rows, dtype=torch.int64, device=step.device) for _ in range(2))
+    with torch.cuda.device_of(step):
+        _choose[(sentences,)](
+            *best, divisors, limits, step, *state, *history, parents, tokens, history[0].shape[1], candidates, parts,
+            END=end, BEAMS=beams, RESULTS=results, ROWS=max(2, triton.next_power_of_2(beams)),
+            WIDTH=max(2, triton.next_power_of_2(candidates)), PARTS=max(2, triton.next_power_of_2(parts)),
+            PLACES=max(2, triton.next_power_of_2(results)), num_warps=4 if beams > 1 else 1,
+        )  # fmt: skip
+    return parents, tokens
+
+
+# The kernels
+
+
+@triton.jit
+def _attend(
+    query, new_key, new_value, key, value, table, positions, context,
+    q_row, q_head, k_row, k_head, v_row, v_head, group_size, groups, capacity, scale,
+    SIZE: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    group = head // group_size
+    numbers = tl.arange(0, SIZE)
+    position = tl.load(positions + row)
+    q = tl.load(query + row * q_row + head * q_head + numbers).to(tl.float32) * scale
+    own_key = tl.load(new_key + row * k_row + group * k_head + numbers)
+    own_value = tl.load(new_value + row * v_row + group * v_head + numbers)
+    if head % group_size == 0:
+        slot = ((row * groups + group) * capacity + position) * SIZE + numbers
+        tl.store(key + slot, own_key)
+        tl.store(value + slot, own_value)
+
+    # The new token comes from the registers, all others through the table.
+    highest = tl.sum(q * own_key.to(tl.float32), 0)
+    total = highest * 0.0 + 1.0
+    found = own_value.to(tl.float32)
+    for start in range(0, position, TILE):
+        places = start + tl.arange(0, TILE)
+        written = places < position
+        rows = tl.load(table + row * capacity + places, mask=written, other=0).to(tl.int64)
+        slots = ((rows * groups + group) * capacity + places)[:, None] * SIZE + numbers[None, :]
+        keys = tl.load(key + slots, mask=written[:, None], other=0.0).to(tl.float32)
+        scores = tl.where(written, tl.sum(keys * q[None, :], 1), -1e30)
+        higher = tl.maximum(highest, tl.max(scores, 0))
+        powers = tl.exp(scores - higher)
+        values = tl.load(value + slots, mask=written[:, None], other=0.0).to(tl.float32)
+        shrunk = tl.exp(highest - higher)
+        found = found * shrunk + tl.sum(powers[:, None] * values, 0)
+        total = total * shrunk + tl.sum(powers, 0)
+        highest = higher
+    to = context + (row * tl.num_programs(1) + head) * SIZE + numbers
+    tl.store(to, (found / total).to(own_value.dtype))
+
+
+@triton.jit
+def _best(
+    logits, allowed, forced, step, to_logits, to_tokens, to_sums, row_stride, vocabulary, capacity, parts,
+    BEAMS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    columns = tl.arange(0, BLOCK)
+    ids = part * BLOCK + columns
+    there = ids < vocabulary
+    x = tl.load(logits + row * row_stride + ids, mask=there, other=float("-inf")).to(tl.float32)
+    highest = tl.max(x, 0)
+    tl.store(to_sums + row * parts + part, highest + tl.log(tl.sum(tl.exp(x - highest), 0)))
+    only = tl.load(forced + row // BEAMS * capacity + tl.load(step))
+    may = tl.where(only >= 0, ids == only, tl.load(allowed + ids, mask=there, other=0) != 0)
+    x = tl.where(may, x, float("-inf"))
+    place = (row * parts + part) * BEAMS
+    for i in tl.static_range(BEAMS):
+        top, where = tl.max(x, 0, return_indices=True)
+        tl.store(to_logits + place + i, top)
+        tl.store(to_tokens + place + i, (part * BLOCK + where).to(tl.int64))
+        x = tl.where(columns == where, float("-inf"), x)
+
+
+@triton.jit
+def _choose(
+    logits, tokens, sums, divisors, limits, step, totals, places, best,
+    to_tokens, to_parents, to_logs, to_scores, to_rows, to_next, capacity, candidates, parts,
+    END: tl.constexpr, BEAMS: tl.constexpr, RESULTS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    PARTS: tl.constexpr, PLACES: tl.constexpr,
+):  # fmt: skip
+    sentence = tl.program_id(0).to(tl.int64)
+    beam, column, part, result = tl.arange(0, ROWS), tl.arange(0, WIDTH), tl.arange(0, PARTS), tl.arange(0, PLACES)
+    first, real = sentence * BEAMS, beam < BEAMS
+
+    # Log-probabilities, and totals with those of the parents.
+    seen = real[:, None] & (part < parts)[None, :]
+    s = tl.load(sums + (first + beam)[:, None] * parts + part[None, :], mask=seen, other=-1e30)
+    highest = tl.max(s, 1)
+    log_sums = highest + tl.log(tl.sum(tl.exp(s - highest[:, None]), 1))
+    seen = real[:, None] & (column < candidates)[None, :]
+    x = tl.load(logits + (first + beam)[:, None] * candidates + column[None, :], mask=seen, other=float("-inf"))
+    before = tl.load(totals + first + beam, mask=real, other=float("-inf"))
+    x = before[:, None] + (x - log_sums[:, None])
+    x = tl.where(x == x, x, float("-inf"))  # NaN never comes
+
+    now, free = tl.load(step), tl.load(places + sentence)
+    divisor, limit = tl.load(divisors + now), tl.load(limits + sentence)
+    scores = tl.load(best + sentence * RESULTS + result, mask=result < RESULTS, other=float("inf"))
+    after = tl.full((ROWS,), float("-inf"), tl.float32)
+    ended = 0
+    for i in tl.static_range(BEAMS):
+        in_row, where = tl.max(x, 1, return_indices=True)
+        total, parent = tl.max(in_row, 0, return_indices=True)
+        place = tl.sum(tl.where(beam == parent, where, 0), 0)
+        from_place = (first + parent) * candidates + place
+        token = tl.load(tokens + from_place)
+        log = tl.load(logits + from_place) - tl.sum(tl.where(beam == parent, log_sums, 0.0), 0)
+        kept = (i < free) & (total > float("-inf"))
+        ends = kept & (token == END)
+        score = tl.where(ends, total / divisor, float("-inf"))
+        lowest = tl.min(scores, 0)
+        at = tl.min(tl.where(scores == lowest, result, PLACES), 0)
+        scores = tl.where(result == at, tl.maximum(score, lowest), scores)
+        after = tl.where((beam == i) & kept & (token != END), total, after)
+        ended += ends.to(tl.int32)
+        to = (sentence * capacity + now) * BEAMS + i
+        tl.store(to_tokens + to, token)
+        tl.store(to_parents + to, parent.to(tl.int64))
+        tl.store(to_logs + to, log)
+        tl.store(to_scores + to, score)
+        tl.store(to_rows + first + i, first + parent)
+        tl.store(to_next + first + i, token)
+        x = tl.where((beam[:, None] == parent) & (column[None, :] == place), float("-inf"), x)
+
+    # No active hypothesis can beat the worst of the best ended ones: the sentence is done.
+    if tl.min(scores, 0) >= tl.max(after, 0) / limit:
+        after = tl.full((ROWS,), float("-inf"), tl.float32)
+    tl.store(totals + first + beam, after, mask=real)
+    tl.store(places + sentence, free - ended)
+    tl.store(best + sentence * RESULTS + result, scores, mask=result < RESULTS)
