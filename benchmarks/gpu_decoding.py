@@ -15,7 +15,7 @@ from regard.decoding import Constraints, Hypothesis, beam, greedy
 from regard.decoding.device import device_beam
 from regard.decoding.graphs import Graphs
 from regard.models import build
-from regard.text.tokenizer import END, START
+from regard.text.tokenizer import END, OWN_SPECIAL_IDS, START
 from regard.translation.writer import Writer
 
 SOURCE, STEPS = 28, 28
@@ -132,6 +132,8 @@ def speed(
 
 class _Numbers:
     """A tokenizer whose tokens are numbers."""
+
+    special = OWN_SPECIAL_IDS
 
     def encode(self, text: str) -> list[int]:
         return [int(word) for word in text.split()]
