@@ -170,7 +170,8 @@ class _Context:
     def next(self, choose: Callable[[Tensor], int], constraints: Constraints) -> tuple[int, float]:
         """Generate a token; return it and its log-probability."""
         scores = self._scores()
-        constraints.apply(scores, torch.tensor([self.generated], dtype=torch.int64, device=self.device), [0])
+        device = self.device if constraints.no_repeat_ngram else "cpu"  # else only their number counts
+        constraints.apply(scores, torch.tensor([self.generated], dtype=torch.int64, device=device), [0])
         token = choose(scores)
         self.ids.append(token)
         self.generated.append(token)
