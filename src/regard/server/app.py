@@ -21,7 +21,7 @@ from starlette.responses import PlainTextResponse
 
 from regard import __version__
 from regard.errors import RegardError
-from regard.server import generating, translating
+from regard.server import generating, pages, translating
 from regard.server.batching import OverloadedError
 from regard.server.requests import App, ErrorAnswer, Receive, Scope, Send, error_answer
 from regard.server.service import Service
@@ -71,6 +71,7 @@ def serve(
     app.add_exception_handler(Exception, lambda request, error: error_answer(request, 500, "internal error"))
     translating.add_routes(app, service)
     generating.add_routes(app, service)
+    pages.add_routes(app)
     stopping: dict[int | str, dict[str, Any]] = {503: {"model": ErrorAnswer}}
     app.get("/health", name="health", description=_health.__doc__)(partial(_health, service))
     app.get("/health/live", name="live", description=_live.__doc__)(_live)
@@ -131,7 +132,7 @@ class _Recorded:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                there = {name for name, _ in message["headers"]}
+                there = {name for name, _ in message["headers"]}  # the page has a policy of its own
                 added = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
                 message["headers"] += [(name, value) for name, value in added if name not in there]
             await send(message)

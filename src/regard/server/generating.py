@@ -107,6 +107,7 @@ async def _models(service: Service, request: Request) -> dict[str, Any]:
     check_key(service, request)
     data = [
         {"id": model.name, "object": "model", "created": 0, "owned_by": "regard", "family": model.family}
+        | (dict(zip(("source", "target"), model.languages, strict=True)) if any(model.languages) else {})
         for model in service.models.served
     ]
     return {"object": "list", "data": data}
