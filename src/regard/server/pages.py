@@ -8,8 +8,6 @@ from importlib.resources import files
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from regard.inspection.inspector import SCRIPTS
-
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
