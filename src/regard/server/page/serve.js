@@ -4,6 +4,8 @@ const view = document.getElementById("view"), bar = document.querySelector("form
 const stored = (name, otherwise) => { try { return JSON.parse(localStorage.getItem(name)) ?? otherwise; } catch { return otherwise; } };
 const store = (name, value) => { try { localStorage.setItem(name, JSON.stringify(value)); } catch { /* no storage here */ } };
 const inPercent = share => (100 * share).toFixed(share < .0995 ? 1 : 0) + " %";
+const languages = new Intl.DisplayNames("en", { type: "language", fallback: "code" });
+const nameOf = code => { try { return languages.of(code.replace("_", "-")); } catch { return code; } };
 bar.addEventListener("submit", event => event.preventDefault());
 
 function say(message) {
@@ -39,7 +41,7 @@ const failed = error => { if (error.name !== "AbortError") say(error.message); }
 
 // The inspector of a trace, drawn when its details are opened.
 function inspectorOf(trace, title, number, open) {
-  const holder = make("div", { class: "inspector" }), details = make("details", { open }, make("summary", { dir: "auto" }, title), holder);
+  const holder = make("div", { class: "inspector" }), details = make("details", { class: "more", open }, make("summary", { dir: "auto" }, title), holder);
   let drawn = false;
   const draw = () => { if (!drawn && details.open) { drawn = true; inspect(holder, trace, number); } };
   details.addEventListener("toggle", draw);
@@ -60,7 +62,7 @@ function translatorView(model) {
   const past = make("ul", { class: "history" }), menu = make("dialog", { "aria-label": "instead of this word" });
   const file = make("input", { type: "file", "aria-label": "a file to translate" }), result = make("p", { "aria-live": "polite" });
   const drop = make("div", { class: "drop" }, "Drop a text, XLIFF, PO or TMX file here, or choose one: ", file, result);
-  const why = make("details", {}, make("summary", {}, "Why: attention, probabilities and the beam"), make("div", { class: "tools" }, offHead, heads), inspectors);
+  const why = make("details", { class: "more" }, make("summary", {}, "Why: attention, probabilities and the beam"), make("div", { class: "tools" }, offHead, heads), inspectors);
   let prefix = "", off = [], before = [], timer = 0, request = null, shown = null;
 
   const terms = () => Object.fromEntries(glossary.value.split("\n").map(line => line.split(/\s*[=\t]\s*/)).filter(parts => parts.length === 2 && parts[0].trim() && parts[1].trim()).map(([term, other]) => [term.trim(), other.trim()]));
@@ -163,7 +165,7 @@ function translatorView(model) {
     translate();
   };
   function drawHeads() {
-    heads.replaceChildren(...off.map(one => make("li", {}, make("button", { type: "button", title: "switch on again", onclick: () => { off = off.filter(other => other !== one); drawHeads(); translate(); } }, `${one.kind}, layer ${one.layer + 1}, head ${one.head + 1} ×`))));
+    heads.replaceChildren(...off.map(one => make("li", {}, make("button", { type: "button", title: "switch on again", onclick: () => { off = off.filter(other => other !== one); drawHeads(); translate(); } }, `${one.kind}, layer ${one.layer}, head ${one.head} ×`))));
   }
 
   // Files
@@ -205,12 +207,12 @@ function translatorView(model) {
   glossary.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(translate, 600); });
   view.replaceChildren(
     make("div", { class: "sides" },
-      make("div", { class: "side" }, make("label", { for: "source" }, model.source), source),
-      make("div", { class: "side" }, make("h2", {}, model.target), written)),
+      make("div", { class: "side" }, make("label", { for: "source" }, nameOf(model.source)), source),
+      make("div", { class: "side" }, make("h2", {}, nameOf(model.target)), written)),
     note, others, read, menu, why,
-    make("details", {}, make("summary", {}, "Glossary"), glossary),
-    make("details", {}, make("summary", {}, "A file"), drop),
-    make("details", {}, make("summary", {}, "History, kept in this browser alone"), past));
+    make("details", { class: "more" }, make("summary", {}, "Glossary"), glossary),
+    make("details", { class: "more" }, make("summary", {}, "A file"), drop),
+    make("details", { class: "more" }, make("summary", {}, "History, kept in this browser alone"), past));
   drawHistory();
   source.focus();
 }
@@ -288,7 +290,7 @@ async function begin() {
   try {
     const { data } = await (await call("v1/models")).json();
     const list = bar.elements.model;
-    list.replaceChildren(...data.map(model => make("option", { value: model.id }, model.source ? `${model.id}: ${model.source} → ${model.target}` : `${model.id}: ${model.family}`)));
+    list.replaceChildren(...data.map(model => make("option", { value: model.id }, model.source ? `${model.id}: ${nameOf(model.source)} to ${nameOf(model.target)}` : `${model.id}: ${model.family}`)));
     list.onchange = () => {
       const { id, ...model } = data.find(one => one.id === list.value);
       say("");
