@@ -62,7 +62,8 @@ def searching(
     """A search that writes STEPS tokens, the forced end counted, or fewer with `ends`."""
     first = torch.full((len(source),), START)
     forbidden = [0] if ends else [0, END]
-    constraints = Constraints(end=END, max_lengths=[STEPS - 1] * len(source), forbidden=forbidden)
+    lengths = [STEPS - 1] * len(source)
+    constraints = Constraints(end=END, max_lengths=lengths, forbidden=forbidden, min_length=5 if ends else 0)
     device = next(model.parameters()).device
     graphs = Graphs([model]) if device.type == "cuda" else None
 
@@ -104,7 +105,7 @@ def same(name: str, values: dict[str, Any], sentences: int, beams: int, device: 
     with torch.no_grad():
         for parameter in model.parameters():  # so that tokens differ in probability
             parameter.add_(0.02 * torch.randn_like(parameter))
-        model.output_bias[END] = 4.5
+        model.output_bias[END] = 4.8
     source = torch.randint(5, config.vocabulary, (sentences, SOURCE))
     runs = [searching(model, source, beams, on_device=on_device, ends=True) for on_device in (True, False)]
     ours, theirs = (run() for run in runs)
