@@ -139,7 +139,7 @@ def device_beam(
     capacity = -(-steps // CAPACITY_BUCKET) * CAPACITY_BUCKET
     padded = pad_batch(source.cpu(), first.cpu(), None if mask is None else mask.cpu(), source_limit(models))
     given = prepare(models, *padded, constraints, rules, capacity)
-    with graphs.lock:
+    with graphs.lock, torch.cuda.device(device):
         captured = graphs.find(
             (padded[0].shape, capacity, rules),
             [lambda state: begin(models, state.given, rules), lambda state: advance(models, state, rules)],

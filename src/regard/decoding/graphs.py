@@ -16,8 +16,6 @@ MEMORY_SHARE = 0.25  # of the GPU, for the tensors of all graphs of one engine
 SPARE_BYTES = 1 << 28  # left free at a capture
 
 State = TypeVar("State", bound=tuple[Any, ...])
-
-
 Step = Callable[[State], State]
 
 
@@ -36,14 +34,16 @@ class CapturedSteps(Generic[State]):
         After every step, what `watch` says of the state is copied to `watched`, in the memory of the host.
         """
         self.watched, self._watch = torch.ones((), dtype=torch.bool, pin_memory=watch is not None), watch
-        with torch.cuda.device(next(leaves(state)).device):
+        self._device = next(leaves(state)).device
+        with torch.cuda.device(self._device):
             for step in steps:
                 state = adopt(state, _warm_up(step, state))
             self.state = state
             self._graphs = [self._capture(step, pool) for step in steps]
 
     def replay(self, step: int = 0) -> None:
-        self._graphs[step].replay()
+        with torch.cuda.device(self._device):
+            self._graphs[step].replay()
 
     def _capture(self, step: Step[State], pool: Any) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
