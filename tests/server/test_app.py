@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import re
+import shutil
 import socket
 import threading
 import urllib.request
@@ -115,6 +116,13 @@ def test_a_folder_that_fails_to_load_does_not_stop_the_others(address: str) -> N
     with urllib.request.urlopen(f"{address}/health") as answer:
         assert len(json.load(answer)["failed"]) == 1
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_a_folder_with_damaged_validation_pairs_is_named(folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = shutil.copytree(folders["translator"], tmp_path / "en-fr")
+    (folder / "validation.jsonl").write_bytes(b"[[[\xff\n")
+    with pytest.raises(ConfigError, match=r"validation\.jsonl:1: "):
+        regard.serve(folder, device="cpu")
 
 
 @pytest.mark.parametrize(

@@ -149,9 +149,16 @@ def test_unreadable_lines_are_collected(tmp_path: Path) -> None:
     assert [str(line.origin) for line in unreadable] == ["text:2", "text:4"]
 
 
-def test_utf16_is_named(tmp_path):
-    with pytest.raises(DataError, match="UTF-16"):
-        read(put(tmp_path, "text", "a\n".encode("utf-16")))
+@pytest.mark.parametrize("encoding", ["UTF-16", "UTF-32"])
+def test_utf16_and_utf32_are_named(tmp_path, encoding):
+    with pytest.raises(DataError, match=f"is {encoding}; convert it with iconv -f {encoding}"):
+        read(put(tmp_path, "text", "a\n".encode(encoding)))
+
+
+def test_a_broken_symbolic_link_is_named(tmp_path):
+    (tmp_path / "text").symlink_to("nowhere")
+    with pytest.raises(DataError, match="text is a broken symbolic link"):
+        read(tmp_path / "text")
 
 
 def test_a_nul_byte_means_a_binary_file(tmp_path):

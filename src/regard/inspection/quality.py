@@ -356,9 +356,9 @@ class Calibration:
                 or types != [str, float, float, int]
                 or not all(map(math.isfinite, weights))
             ):
-                raise ValueError("its numbers are not a valid calibration")
+                raise ValueError
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise FolderError(f"{path} is damaged: {error}") from error
+            raise FolderError(f"{path} is damaged: it is not a calibration") from error
         return calibration
 
 

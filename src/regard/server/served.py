@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -18,6 +18,7 @@ from torch import nn
 from regard.attention.multihead import MultiHead
 from regard.config import split_folders
 from regard.decoding.glossary import Glossary
+from regard.documents.formats import read_pairs
 from regard.documents.languages import same_language
 from regard.errors import ConfigError, InputError, RegardError
 from regard.models.folder import VALIDATION
@@ -160,8 +161,8 @@ def _languages(folder: Path) -> tuple[str, str] | None:
 
 def _validation_pairs(folder: Path) -> list[tuple[str, str]]:
     path = folder / VALIDATION
-    lines = path.read_text(encoding="utf-8").splitlines()[:DETECTOR_LINES] if path.is_file() else []
-    return [(row["source"], row["target"]) for row in map(json.loads, lines)]
+    pairs = islice(read_pairs(path), DETECTOR_LINES) if path.is_file() else ()
+    return [(pair.source, pair.target) for pair in pairs]
 
 
 class Models:

@@ -185,6 +185,8 @@ def _open(path: str) -> BinaryIO:
     try:
         return open(path, "rb")
     except FileNotFoundError as error:
+        if os.path.islink(path):
+            raise DataError(f"{path} is a broken symbolic link") from error
         parent, name = os.path.split(path)
         names = os.listdir(parent or ".") if os.path.isdir(parent or ".") else []
         close = difflib.get_close_matches(name, names, n=1)
@@ -220,7 +222,8 @@ def lines_or_errors(stream: BinaryIO, name: str) -> Iterator[str | DataError]:
         number += 1
         if number == 1:
             if line.startswith((b"\xff\xfe", b"\xfe\xff")):
-                raise DataError(f"{name} is UTF-16; convert it with iconv -f UTF-16 -t UTF-8")
+                encoding = "UTF-32" if line.startswith(b"\xff\xfe\0\0") else "UTF-16"
+                raise DataError(f"{name} is {encoding}; convert it with iconv -f {encoding} -t UTF-8")
             line = line.removeprefix(b"\xef\xbb\xbf")
             if not line:
                 return
