@@ -357,6 +357,8 @@ class DecodeConfig:
 
     beams: int = 5
     """Beam size; 1: greedy search."""
+    first_token: str = ""
+    """First token of every translation, such as a language code (--to); empty: the model chooses it."""
     length_penalty: float = 1.0
     """Length penalty: log-probabilities are divided by the length to this power; 0: none, short outputs win."""
     coverage_penalty: float = 0.0

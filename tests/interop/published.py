@@ -129,7 +129,15 @@ def mbart(pick: random.Random, folder: Path) -> Any:
 
 
 def m2m100(pick: random.Random, folder: Path) -> Any:
-    ids = _byte_level(folder, FAIRSEQ, ("__en__", "__fr__", "__de__"))
+    import sentencepiece
+
+    (folder / "sentencepiece.bpe.model").write_bytes(_pieces(0))
+    processor = sentencepiece.SentencePieceProcessor(model_proto=_pieces(0))
+    tokens = [processor.id_to_piece(number) for number in range(3, processor.vocab_size())]
+    codes = ["__en__", "__fr__", "__de__"]
+    ids = {token: number for number, token in enumerate(["<s>", "<pad>", "</s>", "<unk>", *tokens, *codes])}
+    (folder / "vocab.json").write_text(json.dumps(ids))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"additional_special_tokens": codes}))
     config = transformers.M2M100Config(vocab_size=len(ids), **_ids(ids), **_stacks(pick))
     return transformers.M2M100ForConditionalGeneration(config)
 

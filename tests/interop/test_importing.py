@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 
 import regard
 from regard.config import Config, ModelConfig
+from regard.corpora.builtin.corpus import sentences
 from regard.errors import ConfigError, FolderError
 from regard.interop.exporting import export
 from regard.interop.importing import import_model
@@ -107,6 +108,38 @@ def test_an_imported_translator_translates(marian: Path, tmp_path: Path) -> None
     result = model.translate(["The old house is red.", ""], trace=True)
     assert result[0].text
     assert result[0].trace.attention["cross"].shape[-1] == len(result[0].trace.source.ids)
+
+
+def test_the_target_language_is_the_first_token_of_every_translation(tmp_path: Path) -> None:
+    theirs = publish("m2m100", 0, tmp_path / "theirs")
+    import_model(tmp_path / "theirs", tmp_path / "ours", sentences=0)
+    model = regard.load(tmp_path / "ours")
+    text = "The old house is red."
+    encode, code = model.tokenizers.source.encode, model.tokenizers.source.token_id
+    source = encode(f"__en__ {text}")
+    assert source == [code("__en__"), *encode(text)]
+    special = model.tokenizers.target.special
+    result = model.translate([text], tag="__en__", to="__fr__", beams=1, trace=True, align=True)[0]
+    expected = theirs.generate(
+        torch.tensor([[*source, special.end]]), forced_bos_token_id=code("__fr__"), num_beams=1, do_sample=False,
+        max_new_tokens=len(result.trace.target.ids), suppress_tokens=list(special.never_generated),
+    )[0].tolist()  # fmt: skip
+    assert result.trace.target.ids[0] == code("__fr__")
+    assert result.trace.target.ids[:-1] == expected[1 : len(result.trace.target.ids)]
+    assert "__fr__" not in result.text
+    words = len(text.split()), len(result.text.split())
+    assert all(0 <= source < words[0] and 0 <= target < words[1] for source, target in result.alignment)
+    with pytest.raises(ConfigError, match="no language or token __xx__"):
+        model.translate([text], to="__xx__")
+
+
+def test_the_first_token_of_a_bart_comes_from_its_settings(tmp_path: Path) -> None:
+    publish("bart", 0, tmp_path / "theirs")
+    folder = changed(tmp_path / "theirs", tmp_path / "bart", forced_bos_token_id=0)
+    import_model(folder, tmp_path / "ours", sentences=0)
+    model = regard.load(tmp_path / "ours")
+    assert model.config.decode.first_token == "<s>"
+    assert "<s>" not in model.translate(["The old house."])[0].text
 
 
 def test_the_card_has_the_licence_the_origin_and_the_proof(marian: Path, tmp_path: Path) -> None:
@@ -233,3 +266,34 @@ def test_a_name_of_the_hub_without_a_network_is_one_clear_line(tmp_path: Path, m
     monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
     with pytest.raises(FolderError, match="There is no folder a/b, and the hub could not be reached"):
         import_model("a/b", tmp_path / "ours")
+
+
+CORPUS = list(sentences(60, seed=5))
+
+
+def write_corpus(folder: Path) -> tuple[Path, Path]:
+    folder.mkdir(exist_ok=True)
+    sides = folder / "train.en", folder / "train.fr"
+    for number, side in enumerate(sides):
+        side.write_text("".join(f"{pair[number]}\n" for pair in CORPUS))
+    return sides
+
+
+@pytest.mark.parametrize("how", [{}, {"train.freeze": "encoder.*"}, {"train.lora_rank": 2}], ids=str)
+def test_training_from_an_imported_marian_lowers_the_loss(how: dict[str, Any], marian: Path, tmp_path: Path) -> None:
+    import_model(marian, tmp_path / "ours", sentences=0)
+    settings = {
+        "train.batch_tokens": 4000,
+        "model.dropout": 0.0,
+        "train.learning_rate": 0.01,
+        "train.warmup": 1,
+        "text.held_out": 10,
+    }
+    files = write_corpus(tmp_path / "corpus")
+    run = regard.train(
+        *files, out=tmp_path / "tuned", start_from=tmp_path / "ours", updates=6, device="cpu",
+        config={**settings, "text.held_out": 10, "train.validate_every": 3, **how},
+    )  # fmt: skip
+    losses = [entry["loss"] for entry in run.history if "loss" in entry]
+    assert losses[-1] < losses[0]
+    assert run.model.tokenizers.source.special == regard.load(tmp_path / "ours").tokenizers.source.special

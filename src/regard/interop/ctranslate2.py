@@ -21,9 +21,10 @@ from regard.config import DecodeConfig, ModelConfig
 from regard.decoding import Hypothesis, SearchOptions, SearchResult, TorchEngine
 from regard.decoding.engine import Ids
 from regard.errors import ConfigError, RegardError
-from regard.folders import atomic_folder, cache, checksum, read_bounded
+from regard.folders import atomic_folder, cache, checksum
+from regard.interop.proof import proof_texts
 from regard.models.blocks import Block
-from regard.models.folder import MODEL, VALIDATION, load_ensemble
+from regard.models.folder import MODEL, load_ensemble
 from regard.models.layers import Embedding, FeedForward
 from regard.models.transformer import Transformer
 from regard.text.tokenizer import Tokenizer, Tokenizers
@@ -214,7 +215,7 @@ def export_ctranslate2(
         convert(model, tokenizers, new, quantization=quantization)
         tokenizers.save(new)
         translator = ctranslate2.Translator(str(new), "cpu")  # in float32 where the CPU has no float16
-        proof = _compare(model, config.decode, tokenizers, translator, _proof_texts(folder))
+        proof = _compare(model, config.decode, tokenizers, translator, proof_texts(folder, PROOF_SENTENCES))
         if quantization == "float32" and proof["largest_score_difference"] > TOLERANCE:
             raise RegardError(
                 f"the exported model differs from {folder}: log-probabilities by up to "
@@ -224,18 +225,10 @@ def export_ctranslate2(
     return proof
 
 
-def _proof_texts(folder: Path) -> list[str]:
-    path = folder / VALIDATION
-    lines = read_bounded(path).decode().splitlines()[:PROOF_SENTENCES] if path.exists() else []
-    return [json.loads(line)["source"] for line in lines]
-
-
 def _compare(
     model: Transformer, settings: DecodeConfig, tokenizers: Tokenizers, translator: Any, texts: list[str]
 ) -> dict[str, Any]:
     """How many greedy translations are identical, and the largest difference of a token's log-probability."""
-    if not texts:
-        return {"sentences": 0, "identical": 0, "largest_score_difference": 0.0}
     special = tokenizers.target.special
     sources = [[*ids, tokenizers.source.special.end] for ids in tokenizers.source.encode_batch(texts)]
     engine = TorchEngine([model], settings, special)
@@ -264,12 +257,8 @@ def _export_card(folder: Path, quantization: str, proof: dict[str, Any]) -> str:
     card = folder / "card.md"
     return (
         f"# {folder.resolve().name} for CTranslate2 ({quantization})\n\n## Proof of sameness\n\n"
-        + (
-            f"{proof['identical']:,} of {proof['sentences']:,} greedy translations of validation texts are identical; "
-            f"largest difference of a token's log-probability: {proof['largest_score_difference']:.2g}.\n"
-            if proof["sentences"]
-            else "Not proven: the model folder has no validation sentences.\n"
-        )
+        f"{proof['identical']:,} of {proof['sentences']:,} greedy translations are identical; "
+        f"largest difference of a token's log-probability: {proof['largest_score_difference']:.2g}.\n"
         + (f"\n{card.read_text()}" if card.exists() else "")
     )
 

@@ -20,7 +20,7 @@ from regard.interop.architectures import Architecture, find_for_export, resolved
 from regard.interop.hf_tokenizer import export_tokenizer
 from regard.interop.proof import SENTENCES, Proof, prove
 from regard.interop.weights import Converted, to_theirs, write_safetensors
-from regard.models.folder import MODEL, VALIDATION, load_weights
+from regard.models.folder import MODEL, load_weights
 from regard.results import Report, Table
 from regard.text.tokenizer import Tokenizers
 
@@ -75,8 +75,7 @@ def export(
 
         found = export_ctranslate2(folder, out, quantization=quantization, force=force)
         proof = Proof(
-            found["sentences"], found["largest_score_difference"], greedy=found["identical"], library="CTranslate2",
-            reason="" if found["sentences"] else "the model folder has no validation sentences",
+            found["sentences"], found["largest_score_difference"], greedy=found["identical"], library="CTranslate2"
         )  # fmt: skip
         return Exported(out, to, quantization, proof)
     return _export_huggingface(folder, out, config, force=force, sentences=sentences)
@@ -96,19 +95,11 @@ def _export_huggingface(folder: Path, out: Path, config: Config, *, force: bool,
         if model.family != "bert":
             _write_json(new / "generation_config.json", _generation(tokenizers, config))
         export_tokenizer(tokenizers, model, new)
-        texts = validation_texts(folder)[:sentences]
-        compared = prove(folder, new, class_name, tokenizers, config, sentences, texts)
+        compared = prove(folder, new, class_name, tokenizers, config, sentences)
         if not compared.reason and not compared.holds:
             raise RunError(f"the exported model differs from {folder}: {compared}; nothing was written")
         (new / "README.md").write_text(_card(folder, out, class_name, compared), encoding="utf-8")
     return Exported(out, "huggingface", class_name, compared)
-
-
-def validation_texts(folder: Path) -> list[str]:
-    """The validation sentences of a folder, if it has them."""
-    path = folder / VALIDATION
-    lines = read_bounded(path).decode().splitlines() if path.exists() else []
-    return [json.loads(line)["source"] for line in lines]
 
 
 def _sort_halves(tensors: Mapping[str, Tensor], size: int) -> dict[str, Tensor]:
@@ -152,6 +143,8 @@ def _generation(tokenizers: Tokenizers, config: Config) -> dict[str, Any]:
     settings["suppress_tokens"] = list(tokenizers.target.special.never_generated)
     if is_translator:
         settings |= {"num_beams": decode.beams, "length_penalty": decode.length_penalty, "early_stopping": False}
+        if decode.first_token:
+            settings["forced_bos_token_id"] = tokenizers.target.token_id(decode.first_token)
     if decode.no_repeat_ngram:
         settings["no_repeat_ngram_size"] = decode.no_repeat_ngram
     return {name: value for name, value in settings.items() if value is not None}

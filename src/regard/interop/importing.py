@@ -20,7 +20,7 @@ from regard.interop.weights import Source, read_weights, to_ours, write_safetens
 from regard.models import build
 from regard.models.folder import save_model
 from regard.results import Report, Table
-from regard.text.tokenizer import SOURCE_FILE, TARGET_FILE, Tokenizer, Tokenizers
+from regard.text.tokenizer import SOURCE_FILE, TARGET_FILE, TRANSFORMERS_FILE, Tokenizer, Tokenizers
 
 KINDS = {"BPE": "bpe", "Unigram": "unigram", "WordPiece": "wordpiece", "WordLevel": "words"}
 HUB_FILES = ("*.json", "*.safetensors", "pytorch_model*.bin", "*.model", "*.spm", "*.txt", "README.md", "LICENSE*")
@@ -87,7 +87,7 @@ def import_model(
     config = Config(
         model=model_config,
         text=_text_config(tokenizers, model_config.max_positions if model_config.has_position_table else 0),
-        decode=_decode_config(place, settings),
+        decode=_decode_config(place, settings, tokenizers.target),
     )
     total = count(config).total
     with atomic_folder(folder, force=force) as new:
@@ -133,11 +133,13 @@ def _text_config(tokenizers: Tokenizers, positions: int) -> TextConfig:
     )
 
 
-def _decode_config(place: Path, settings: dict[str, Any]) -> DecodeConfig:
+def _decode_config(place: Path, settings: dict[str, Any], target: Tokenizer) -> DecodeConfig:
     """The settings of the search, from generation_config.json or, in older folders, config.json."""
     values = settings | (read_json(place / "generation_config.json", optional=True) or {})
     fields = {"num_beams": "beams", "length_penalty": "length_penalty", "no_repeat_ngram_size": "no_repeat_ngram"}
     chosen = {ours: values[theirs] for theirs, ours in fields.items() if values.get(theirs) is not None}
+    if values.get("forced_bos_token_id") is not None:
+        (chosen["first_token"],) = target.tokens([values["forced_bos_token_id"]])
     try:
         return DecodeConfig(**chosen)
     except ConfigError as error:
@@ -157,7 +159,8 @@ def _card(
     lines = [
         f"# {folder.name}",
         "",
-        f"A {architecture.model_type} of {total:,} parameters, imported from `{name}` with Regard {__version__}.",
+        f"A {architecture.model_type} of {total:,} parameters, {_languages(place)}imported from `{name}` with Regard "
+        f"{__version__}.",
         "",
         f"Licence of the original: {licence or 'its folder does not say'}.",
         "",
@@ -171,6 +174,13 @@ def _card(
     if readme.is_file():
         lines += ["", "## Card of the original", "", _body(read_bounded(readme).decode(errors="replace"))]
     return "\n".join(lines) + "\n"
+
+
+def _languages(place: Path) -> str:
+    """The languages of a model for one pair of them, in the words that `regard serve` reads."""
+    values = read_json(place / TRANSFORMERS_FILE, optional=True) or {}
+    pair = [values.get(name) for name in ("source_lang", "target_lang")]
+    return f"which translates from {pair[0]} to {pair[1]}, " if all(isinstance(name, str) for name in pair) else ""
 
 
 def _licence(place: Path) -> str:

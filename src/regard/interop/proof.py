@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
 import warnings
 from collections.abc import Sequence
@@ -17,9 +18,10 @@ from regard.config import Config, DecodeConfig
 from regard.corpora.builtin.corpus import sentences
 from regard.decoding import Constraints, SearchOptions, TorchEngine
 from regard.decoding.greedy import greedy
+from regard.folders import read_bounded
 from regard.models import BERT, GPT
 from regard.models.contract import Generator
-from regard.models.folder import load_model
+from regard.models.folder import VALIDATION, load_model
 from regard.text.batching import pad
 from regard.text.tokenizer import SpecialIds, Tokenizers
 
@@ -84,18 +86,14 @@ def prove(
     tokenizers: Tokenizers,
     config: Config,
     count: int,
-    texts: Sequence[str] = (),
 ) -> Proof:
-    """Compare the model of a folder with that of a Hugging Face folder, both in float32 on the CPU.
-
-    The sentences are `texts`, or without any, `count` of the built-in corpus.
-    """
+    """Compare the model of a folder with that of a Hugging Face folder on `count` sentences, in float32 on the CPU."""
     if not count:
         return Proof(reason="no sentences were asked for")
     if importlib.util.find_spec("transformers") is None:
         return Proof(reason="transformers is not installed (pip install transformers)")
     special = tokenizers.target.special
-    texts = texts or [pair.source for pair in sentences(count, part="test")]
+    texts = proof_texts(folder, count)
     sources = [[*ids, tokenizers.source.special.end] for ids in tokenizers.source.encode_batch(texts)]
     positions = config.model.max_positions if config.model.has_position_table else math.inf
     sources = [ids[-int(min(len(ids), positions, MAX_TOKENS)) :] for ids in sources]
@@ -107,6 +105,13 @@ def prove(
         if isinstance(ours, GPT):
             return _compare_gpt(ours, other, [ids[:-1] or ids for ids in sources], special, positions)
         return _compare_translator(ours, other, sources, special, positions)
+
+
+def proof_texts(folder: Path, count: int) -> list[str]:
+    """The first validation sentences of a model folder, or sentences of the built-in corpus if it has none."""
+    path = folder / VALIDATION
+    lines = read_bounded(path).decode().splitlines()[:count] if path.exists() else []
+    return [json.loads(line)["source"] for line in lines] or [pair.source for pair in sentences(count, part="test")]
 
 
 def load_theirs(folder: Path, class_name: str, config: Config) -> Any:

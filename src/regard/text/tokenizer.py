@@ -200,6 +200,11 @@ class Tokenizer:
         """The token of each id, as it is in the vocabulary."""
         return [str(self._engine.id_to_token(number)) for number in ids]
 
+    def token_id(self, token: str) -> int | None:
+        """The id of a token of the vocabulary."""
+        number: int | None = self._engine.token_to_id(token)
+        return number
+
     def token_texts(self, ids: Sequence[int], after: int) -> list[str]:
         """The text that each token adds after the token `after`; for a special token, its name."""
         before = self.decode([after])

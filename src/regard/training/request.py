@@ -23,7 +23,7 @@ from regard.training.checkpoint import checkpoints, damaged_checkpoints
 from regard.training.data import Files
 from regard.training.losses import check_guided_alignment
 from regard.training.observers import FILES as OBSERVER_FILES
-from regard.training.start_from import base_config, check_start
+from regard.training.start_from import base_config, check_start, keeps_tokenizers
 
 IDENTITY = "data.txt"  # hashes of the data of a run and of the model it starts from
 RUN_FILES = (
@@ -95,7 +95,8 @@ def check_request(request: Request) -> None:
             f"({config.train.ema_decay}) are two averages: set one to 0"
         )
     _check_texts(request)
-    if config.model.is_translator and not config.text.shared and config.model.tie_embeddings == "all":
+    one_vocabulary = config.text.shared or keeps_tokenizers(request.origins, config.text)  # imported ones may share it
+    if config.model.is_translator and not one_vocabulary and config.model.tie_embeddings == "all":
         raise ConfigError(
             "model.tie_embeddings = all gives both sides the same embeddings, and text.shared = false gives them two "
             'vocabularies: set model.tie_embeddings="target"'

@@ -85,7 +85,7 @@ def reuse_tokenizers(origins: Sequence[Path], text: TextConfig, say: Say) -> Tok
     """The tokenizers of the folders with the tags of this run; None without folders or if the config sets others."""
     if not origins:
         return None
-    if len(origins) == 1 and _has_other_tokenizer(text, load_config(origins[0]).text):
+    if len(origins) == 1 and not keeps_tokenizers(origins, text):
         say(f"the tokenizer of {origins[0]} is not used: the config asks for another one")
         return None
     tokenizers = _load_tokenizers(origins)
@@ -94,6 +94,11 @@ def reuse_tokenizers(origins: Sequence[Path], text: TextConfig, say: Say) -> Tok
     subject = f"tokenizer of {origins[0]} is" if tokenizers.shared else f"tokenizers of {_join(origins)} are"
     say(f"the {subject} used" + (f", with the new tag{'s' * (len(tags) > 1)} {' '.join(tags)}" if tags else ""))
     return Tokenizers(source, source if tokenizers.shared else tokenizers.target)
+
+
+def keeps_tokenizers(origins: Sequence[Path], text: TextConfig) -> bool:
+    """Whether a run starts from one folder and uses its tokenizers."""
+    return len(origins) == 1 and not _has_other_tokenizer(text, load_config(origins[0]).text)
 
 
 def _has_other_tokenizer(text: TextConfig, base: TextConfig) -> bool:

@@ -91,6 +91,8 @@ class Reader:
     def embed(self, texts: Iterable[str], *, pool: str = "mean") -> NDArray[np.float32]:
         """Embed texts as (B, size): the mean of all token states or the first token state; zeros for an empty text.
 
+        The special tokens around a text are in the mean, as in sentence-transformers.
+
         A text longer than the model can read is read in parts, and the mean is over all of them.
         """
         if pool not in ("mean", "first"):
@@ -112,7 +114,7 @@ class Reader:
         for places in batch_by_length(lengths, names, BATCH_TOKENS[self.device.type]):
             batch = [rows[place] for place in places]
             for (number, ids), states in zip(batch, self._encode([ids for _, ids in batch]), strict=True):
-                pooled = states[:1] if pool == "first" else states[len(before) : len(ids) - len(after)]
+                pooled = states[: 1 if pool == "first" else len(ids)]
                 sums[number] += pooled.sum(0, dtype=torch.float64).numpy()
                 counts[number] += len(pooled)
         return (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)

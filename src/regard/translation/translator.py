@@ -106,6 +106,8 @@ class Options(NamedTuple):
     hidden: bool
     align: bool
     warn: bool
+    first: int | None
+    """The first token of every translation."""
 
 
 Translated = tuple[Result, tuple[int, int]]
@@ -195,6 +197,7 @@ class Translator:
         alternatives: int = 0,
         prefix: str = "",
         tag: str = "",
+        to: str = "",
         glossary: Glossary | None = None,
         trace: bool = False,
         hidden: bool = False,
@@ -204,14 +207,14 @@ class Translator:
         """Translate texts, one result each in the same order; empty texts stay empty, unreadable ones get a warning.
 
         A `seed` samples instead of searching. Every translation begins with the `prefix`. The `tag`, such as <2fr>, is
-        put before every sentence. `trace` and `align` cost one pass over each translation; `hidden` adds the hidden
-        states to the trace.
+        put before every sentence; `to` is the first token of every translation, a language code. `trace` and `align`
+        cost one pass over each translation; `hidden` adds the hidden states to the trace.
         """
         if isinstance(texts, str):
             raise InputError("translate takes a list of texts: put a single text in brackets")
         if (beams is not None and beams < 1) or alternatives < 0:
             raise InputError(f"beams ({beams}) must be at least 1, and alternatives ({alternatives}) at least 0")
-        texts, trace = list(texts), trace or hidden
+        texts, trace, first = list(texts), trace or hidden, self._first_token(to)
         search = SearchOptions(
             beams=max(beams or self.config.decode.beams, 1 + alternatives),
             results=1 + alternatives,
@@ -221,7 +224,9 @@ class Translator:
         results = {text: result for text in texts if (result := _without_search(text)) is not None}
         split = self._split([text for text in dict.fromkeys(texts) if text not in results], tag, prefix)
         distinct = list(dict.fromkeys(sentence for _, sentences in split.values() for sentence in sentences))
-        translated = self._translate_all(distinct, Options(search, glossary, trace, hidden, trace or align, warn))
+        translated = self._translate_all(
+            distinct, Options(search, glossary, trace, hidden, trace or align, warn, first)
+        )
         for text, (parts, sentences) in split.items():
             result = _join(parts, [translated[sentence] for sentence in sentences], self.max_length)
             if glossary is not None and len(sentences) > 1:
@@ -235,6 +240,15 @@ class Translator:
         """Translate an iterable of any length, in windows of `lines` texts; the options are those of `translate`."""
         for window in read_ahead(texts, lines, READ_AHEAD_CHARACTERS):
             yield from self.translate(window, **options)
+
+    def _first_token(self, to: str) -> int | None:
+        """The id of the first token of every translation, if it is not the model's choice."""
+        name = to or self.config.decode.first_token
+        number = self.tokenizers.target.token_id(name) if name else None
+        if name and number is None:
+            known = did_you_mean(name, self.tokenizers.target.tags) if self.tokenizers.target.tags else ""
+            raise ConfigError(f"this model has no language or token {name}.{known}")
+        return number
 
     # Splitting.
 
@@ -286,6 +300,8 @@ class Translator:
         texts = [sentence.tag + sentence.text for sentence in distinct]
         sources = [[*ids, self.tokenizers.source.special.end] for ids in self.tokenizers.source.encode_batch(texts)]
         prefixes = self.tokenizers.target.encode_batch([sentence.prefix for sentence in distinct])
+        if options.first is not None:
+            prefixes = [[options.first, *prefix] for prefix in prefixes]
         translated: dict[Sentence, Translated] = {}
 
         def translate_batch(rows: Sequence[int]) -> dict[Sentence, Translated]:
@@ -322,7 +338,8 @@ class Translator:
                 hidden=options.hidden,
                 top=TOP if options.trace else 1,
             )
-        candidates = [[self._result(hypothesis) for hypothesis in hypotheses] for hypotheses in searched.hypotheses]
+        skipped = 0 if options.first is None else 1
+        candidates = [[self._result(found, skipped) for found in hypotheses] for hypotheses in searched.hypotheses]
         if any(matches):
             self._place_terms(candidates, matches, texts, sources, searched)
         rows = zip(batch, searched.hypotheses, candidates, traces, strict=True)
@@ -362,9 +379,10 @@ class Translator:
                 notes = [_missing_term(term) for term in terms if term.status == "missing"]
                 results[place] = result._replace(text=text, terms=terms, warnings=[*result.warnings, *notes])
 
-    def _result(self, hypothesis: Hypothesis) -> Result:
+    def _result(self, hypothesis: Hypothesis, skipped: int) -> Result:
+        """The result of a hypothesis whose first tokens are not part of the text."""
         return Result(
-            self.tokenizers.target.decode(hypothesis.tokens),
+            self.tokenizers.target.decode(hypothesis.tokens[skipped:]),
             hypothesis.score,
             hypothesis.log_probability,
             confidence(hypothesis.log_probabilities, self.calibration) if self.calibration else None,
@@ -394,9 +412,11 @@ class Translator:
         aligned, words = None, (0, 0)
         if traced is not None and "cross" in traced.attention:
             before = len(sentence.tag.split())  # the tag is not a word of the text
+            begin = 0 if options.first is None or options.first in traced.special.textless else 1
             links = alignment.extract_alignment(traced)
-            aligned = [(source - before, target) for source, target in links if source >= before]
-            words = (traced.source.special.count(False) - before, traced.target.special.count(False))
+            links = [(source - before, target - begin) for source, target in links]
+            aligned = [link for link in links if min(link) >= 0]
+            words = (traced.source.special.count(False) - before, traced.target.special.count(False) - begin)
             if best.terms and len(traced.target.text.split()) == words[1]:
                 aligned = _realign(aligned, traced.target.text.split(), best.text.split())
                 words = words[0], len(best.text.split())

@@ -1,0 +1,83 @@
+"""Import and export: random models of every architecture through both sides, and time and memory for a model of 110 M.
+
+python -m benchmarks interop --seeds 20
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import transformers
+from tests.interop.published import MODELS, publish
+
+from regard.interop.exporting import export
+from regard.interop.importing import import_model
+
+MAX_SECONDS = 20.0
+MAX_MEMORY = 2.0  # times the weights
+PROGRAM = """
+import re, sys, time
+import regard
+from regard.interop import importing, exporting
+def peak(): return int(re.search("VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
+before = peak()
+start = time.perf_counter()
+getattr(regard, sys.argv[1])(sys.argv[2], sys.argv[3], sentences=0)
+print(time.perf_counter() - start, peak() - before)
+"""
+
+
+def main(*, seeds: int = 20) -> bool:
+    """Print what was compared; whether all of it held."""
+    same = _random_models(seeds)
+    return _large() and same
+
+
+def _random_models(seeds: int) -> bool:
+    failed = 0
+    for kind in MODELS:
+        difference = greedy = beam = sentences = 0.0
+        for seed in range(seeds):
+            with tempfile.TemporaryDirectory() as place:
+                theirs, ours, out = (Path(place) / name for name in ("theirs", "ours", "out"))
+                publish(kind, seed, theirs)
+                try:
+                    imported, exported = import_model(theirs, ours, sentences=5), export(ours, out, sentences=5)
+                except Exception as error:
+                    print(f"{kind} {seed}: {error}")
+                    failed += 1
+                    continue
+                import_model(out, Path(place) / "again", sentences=0)
+                one, two = (Path(place, name, "model.safetensors").read_bytes() for name in ("ours", "again"))
+                failed += one != two
+                for proof in (imported.proof, exported.proof):
+                    difference = max(difference, proof.difference / max(proof.largest, 1.0))
+                    greedy, beam = greedy + (proof.greedy or 0), beam + (proof.beam or 0)
+                    sentences += proof.sentences
+        print(
+            f"{kind:16} {seeds} models in and out: largest difference {difference:.1e} of the largest logit, greedy "
+            f"{greedy:.0f} and beam {beam:.0f} of {sentences:.0f} identical"
+        )
+    return not failed
+
+
+def _large() -> bool:
+    """Time and memory for a BERT base, each in a process of its own; the memory is that beyond the libraries."""
+    with tempfile.TemporaryDirectory() as place:
+        theirs, ours, out = (Path(place) / name for name in ("theirs", "ours", "out"))
+        publish("bert", 0, theirs)  # its tokenizer
+        model = transformers.BertForPreTraining(transformers.BertConfig())
+        model.save_pretrained(theirs)
+        weights = (theirs / "model.safetensors").stat().st_size
+        held = True
+        for verb, source, target in (("import_model", theirs, ours), ("export", ours, out)):
+            command = [sys.executable, "-c", PROGRAM, verb, str(source), str(target)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            seconds, kilobytes = map(float, done.stdout.split())
+            share = kilobytes * 1024 / weights
+            held &= seconds < MAX_SECONDS and share < MAX_MEMORY
+            print(f"{verb} of {model.num_parameters():,} parameters: {seconds:.1f} s, {share:.2f} times the weights")
+    return held
