@@ -8,26 +8,30 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-FAIRSEQ_OFFSET = 2  # its first position, after the id of the padding
 
-
-def sinusoidal(positions: Tensor, size: int, *, halves: bool = False, fairseq: bool = False) -> Tensor:
+def sinusoidal(positions: Tensor, size: int, *, halves: bool = False) -> Tensor:
     """(...,) positions -> (..., D): PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos of the same.
 
-    With `halves` all sines come first and then all cosines, as in Marian. With `fairseq` too, and the frequencies
-    fall to 1/10000 itself, as in Tensor2Tensor, fairseq and M2M100. They are not stored in a table, so there is no
-    maximum length.
+    With `halves` all sines come first and then all cosines, as in Tensor2Tensor and Marian. They are not
+    stored in a table, so there is no maximum length.
     """
     even = torch.arange(0, size, 2, device=positions.device, dtype=torch.float32)
-    if fairseq:
-        positions, size_of_steps = positions + FAIRSEQ_OFFSET, max(size - 2, 1)
-    else:
-        size_of_steps = size
-    angle = positions[..., None] * torch.pow(10000.0, -even / size_of_steps)  # (..., D/2), rounded up
+    angle = positions[..., None] * torch.pow(10000.0, -even / size)  # (..., D/2), rounded up
     sine, cosine = angle.sin(), angle.cos()
-    if halves or fairseq:
+    if halves:
         return torch.cat([sine, cosine], dim=-1)[..., :size]
     return torch.stack([sine, cosine], dim=-1).flatten(-2)[..., :size]
+
+
+def sinusoidal_fairseq(positions: Tensor, size: int) -> Tensor:
+    """(...,) positions -> (..., D): the sinusoids of fairseq and M2M100, all sines and then all cosines.
+
+    Their frequencies fall to 1/10000 itself, and the first position is 2, after the id of the padding.
+    """
+    half = size // 2
+    steps = torch.arange(half, device=positions.device, dtype=torch.float32)
+    angle = (positions + 2)[..., None] * torch.pow(10000.0, -steps / max(half - 1, 1))
+    return nn.functional.pad(torch.cat([angle.sin(), angle.cos()], dim=-1), (0, size % 2))
 
 
 class Learned(nn.Module):

@@ -32,7 +32,8 @@ def export(
     out: Annotated[str, argument("OUT", "The folder to write.")],
     to: Annotated[Literal["huggingface", "ctranslate2"], option(None, "The other library.")] = "huggingface",
     quantization: Annotated[
-        Literal["float32", "float16", "int8", "int8_float32"], option(None, "The precision for CTranslate2.")
+        Literal["float32", "float16", "int8", "int8_float32"],
+        option("PRECISION", "For CTranslate2: float32, float16, int8 or int8_float32."),
     ] = "float32",
     sentences: Annotated[
         int, option("N", "Sentences that are computed here and in transformers, if it is installed.", min=0, max=10_000)

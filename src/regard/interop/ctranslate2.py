@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention import MultiHead, sinusoidal
+from regard.attention import MultiHead
 from regard.config import DecodeConfig, ModelConfig
 from regard.decoding import Hypothesis, SearchOptions, SearchResult, TorchEngine
 from regard.decoding.engine import Ids
@@ -25,7 +25,7 @@ from regard.folders import atomic_folder, cache, checksum
 from regard.interop.proof import proof_texts
 from regard.models.blocks import Block
 from regard.models.folder import MODEL, load_ensemble
-from regard.models.layers import Embedding, FeedForward
+from regard.models.layers import Embedding, FeedForward, position_table
 from regard.models.transformer import Transformer
 from regard.text.tokenizer import Tokenizer, Tokenizers
 
@@ -323,8 +323,7 @@ def _embed(theirs: Any, tokens: Any, ours: Embedding, config: ModelConfig) -> No
     if ours.position is not None:
         theirs.position_encodings.encodings = _plain(ours.position.weight)
     elif config.positions != "rotary":
-        halves, fairseq = config.positions == "sinusoidal_halves", config.positions == "sinusoidal_fairseq"
-        table = sinusoidal(torch.arange(MAX_POSITIONS), config.size, halves=halves, fairseq=fairseq)
+        table = position_table(config.positions, torch.arange(MAX_POSITIONS), config.size)
         theirs.position_encodings.encodings = _plain(table)
     if ours.norm is not None:
         _norm(theirs.layernorm_embedding, ours.norm)

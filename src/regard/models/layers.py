@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import Learned, sinusoidal
+from regard.attention.positions import sinusoidal_fairseq
 from regard.attention.prepacked import PrepackedLinear
 from regard.config import ModelConfig
 from regard.errors import InputError
@@ -60,6 +61,13 @@ class FeedForward(nn.Module):
         return output
 
 
+def position_table(kind: str, positions: Tensor, size: int) -> Tensor:
+    """(...,) positions -> (..., D): the sinusoids of this kind of model.positions."""
+    if kind == "sinusoidal_fairseq":
+        return sinusoidal_fairseq(positions, size)
+    return sinusoidal(positions, size, halves=kind == "sinusoidal_halves")
+
+
 class Embedding(nn.Module):
     """Token embeddings plus positions: the input of the first layer."""
 
@@ -84,8 +92,7 @@ class Embedding(nn.Module):
         if self.position is not None:
             x = x + self.position(positions)
         elif self.kind != "rotary":
-            halves, fairseq = self.kind == "sinusoidal_halves", self.kind == "sinusoidal_fairseq"
-            x = x + sinusoidal(positions, self.size, halves=halves, fairseq=fairseq).to(x.dtype)
+            x = x + position_table(self.kind, positions, self.size).to(x.dtype)
         if self.types is not None:
             x = x + (self.types.weight[0] if types is None else self.types(types))
         if self.norm is not None:
