@@ -41,10 +41,10 @@ def test_warnings_are_counted_once_a_sentence_and_kind(tmp_path: Path) -> None:
 
 
 def test_the_translators_own_warnings_are_taken_where_there_are_any() -> None:
-    warned = [[QualityWarning("ignored", "the source was ignored", [])], []]
+    warned = [[QualityWarning("length", "short", [])], []]
     translated = results(["a b", "c"], warned, [0.5, 0.7])
     found = score_results(translated, [["a b", "c"]], sources=["x y", "z"])
-    assert found.to_dict()["warnings"] == {"ignored": 1}
+    assert found.to_dict()["warnings"] == {"length": 1}
     assert found.to_dict()["confidence"] == pytest.approx(0.6)
 
 

@@ -11,7 +11,6 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
-from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from regard.errors import ConfigError, FolderError, InputError
@@ -157,13 +156,6 @@ def test_the_kept_update_is_marked() -> None:
     svg = drawing.draw_training(journal(40, 10), best=20, title="mine")["training.svg"].decode()
     assert "kept: 30.00 at 20" in svg
     assert "BLEU on the validation set" in svg
-
-
-@pytest.mark.parametrize(("updates", "scale"), [(10, "linear"), (40, "log")])
-def test_a_wide_range_of_losses_is_drawn_on_a_logarithmic_scale(updates: int, scale: str) -> None:
-    axes = Figure().add_subplot()
-    drawing.draw_losses(axes, journal(updates, 50), 0)
-    assert axes.get_yscale() == scale
 
 
 def test_a_repeated_update_counts_once_with_its_last_value() -> None:

@@ -398,7 +398,7 @@ def test_confidence_is_calibrated_by_the_validation_sentences(tmp_path: Path) ->
     results = translate(build(config.model).eval(), valid_set, range(len(valid_set.sources)))
     calibration = calibrate(valid_set, results)
     assert calibration is not None
-    assert calibration.sentences == len(data.valid) >= 50
+    assert len(calibration.weights) == 4
     assert calibration.expected.max_source_length >= max(map(len, valid_set.references))
 
 

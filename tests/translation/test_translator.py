@@ -79,7 +79,7 @@ class Watched:
 
 
 def calibrated(expected: Expected) -> Calibration:
-    return Calibration(weights=(1.0, 0.5, 0.0, 0.0), error=0.0, good=0.5, sentences=50, expected=expected)
+    return Calibration((1.0, 0.5, 0.0, 0.0), expected)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

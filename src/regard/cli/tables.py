@@ -134,7 +134,7 @@ def counting_bar(description: str) -> Iterator[Callable[[int, int | None], None]
 
 def scores_line(scores: Mapping[str, Any]) -> str:
     """`BLEU 41.2, chrF 63.0, loss 1.43`"""
-    from regard.training.card import SCORE_NAMES
+    from regard.evaluation.metrics import METRICS
 
     values = {name: score["score"] if isinstance(score, Mapping) else score for name, score in scores.items()}
-    return ", ".join(f"{SCORE_NAMES.get(name, name)} {value:.4g}" for name, value in reversed(values.items()))
+    return ", ".join(f"{METRICS.get(name, name)} {value:.4g}" for name, value in reversed(values.items()))

@@ -110,8 +110,7 @@ def translate_test(
     if not isinstance(system, Translator):
         system = Translator.load(system, device, [f"{field}={value}" for field, value in (config or {}).items()])
     results = []
-    # with alignments, attention that ignores the source gives a warning too
-    for result in system.stream(test.sources, beams=beams, align=True):
+    for result in system.stream(test.sources, beams=beams):
         results.append(result._replace(text=one_line(result.text).rstrip()))
         if progress is not None:
             progress(len(results), len(test.sources))

@@ -18,6 +18,7 @@ from regard.errors import ConfigError, InputError
 from regard.folders import write_file
 from regard.inspection import inspector, pages
 from regard.inspection.attribution import MEANINGS, UNITS, Map, explain
+from regard.inspection.charts import log_ticks
 from regard.inspection.quality import QualityWarning
 from regard.inspection.trace import Side, Trace
 
@@ -32,7 +33,7 @@ NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  
 INK, SOFT = "#23262b", "#6b7078"
 NEGATIVE, ZERO, POSITIVE = "#b3372f", "#ffffff", "#0b4a8a"  # as on the pages
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
-BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#AA4499", "#777777"
+BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 FONT = "DejaVu Sans"  # comes with matplotlib
 # Fonts that an SVG requests from the viewer, which also shapes Arabic and Hebrew.
 SVG_FONTS = ["Noto Sans", "Segoe UI", "Helvetica Neue", "Arial Unicode MS", "Arial", "sans-serif"]
@@ -192,36 +193,37 @@ Line = dict[str, Any]
 Points = tuple[list[int], list[float]]
 METRICS = {"bleu": "BLEU", "chrf": "chrF"}
 SMOOTH_POINTS = 100  # of a smoothed curve, about
-MIN_LOG_RATIO = 20  # of the highest to the lowest loss, for a logarithmic scale
 
 
 def draw_training(journal: Sequence[Line], *, best: int, title: str) -> dict[str, bytes]:
-    """`training.png` and `training.svg`; `best` is the update whose weights were kept."""
+    """`training.png` and `training.svg`: the losses and the score; `best` is the update whose weights were kept."""
+    training, valid = series(journal, "update", "loss"), series(journal, "validation", "valid_loss")
     metric = next((name for name in METRICS if series(journal, "validation", name)[0]), None)
-    with _figure((9, 5.6), layout="constrained") as figure:
-        grid = figure.add_gridspec(2, 2, height_ratios=(1.5, 1))
-        losses = figure.add_subplot(grid[0, 0] if metric else grid[0, :])
-        draw_losses(losses, journal, best)
-        if metric:
-            axes, points = figure.add_subplot(grid[0, 1], sharex=losses), series(journal, "validation", metric)
-            axes.plot(*points, color=GREEN, marker="o", markersize=4)
-            axes.set(title=f"{METRICS[metric]} on the validation set", ylim=(0, 1.15 * max(points[1]) or 1.0))
-            _mark(axes, points, best)
-        learning_rate, speed = (figure.add_subplot(grid[1, column], sharex=losses) for column in (0, 1))
-        learning_rate.plot(*series(journal, "update", "learning_rate"), color=PURPLE)
-        learning_rate.set(title="learning rate", ylim=(0, None))
-        seconds = dict(zip(*series(journal, "update", "seconds"), strict=True))
-        tokens = dict(zip(*series(journal, "update", "tokens"), strict=True))
-        speeds = {update: tokens[update] / seconds[update] for update in tokens if seconds.get(update)}
-        speed.plot(*smooth((list(speeds), list(speeds.values()))), color=GREY)
-        speed.set(title="target tokens per second", ylim=(0, None))
+    with _figure((9, 3.6), layout="constrained") as figure:
+        losses, *score_axes = figure.subplots(1, 2 if metric else 1, squeeze=False)[0]
+        losses.plot(*training, color=BLUE, alpha=0.25, linewidth=0.7)
+        losses.plot(*smooth(training), color=BLUE, label="training")
+        losses.plot(*valid, color=ORANGE, marker="o", markersize=4, label="validation")
+        losses.set_title("loss, nats per token")
+        _mark(losses, valid, best)
+        if values := [value for value in (*training[1], *valid[1]) if value > 0]:
+            low, high = min(values) / 1.1, max(values) * 1.1
+            ticks = log_ticks(low, high)
+            losses.set(yscale="log", ylim=(low, high))
+            losses.set_yticks(ticks, [f"{value:g}" for value in ticks])
+            losses.minorticks_off()
+            losses.legend(loc="upper right")
+        for axes in score_axes:
+            scores = series(journal, "validation", str(metric))
+            axes.plot(*scores, color=GREEN, marker="o", markersize=4)
+            axes.set(title=f"{METRICS[str(metric)]} on the validation set", ylim=(0, 1.15 * max(scores[1]) or 1.0))
+            _mark(axes, scores, best)
+        last = max([1, *(line.get("update", 0) for line in journal)])
         for axes in figure.axes:
-            axes.set(xlabel="update", axisbelow=True)
+            axes.set(xlabel="update", axisbelow=True, xlim=(0, last * 1.02))
             axes.grid(visible=True)
             axes.locator_params(axis="x", integer=True, nbins=6)
             axes.xaxis.set_major_formatter("{x:,.0f}")
-        speed.yaxis.set_major_formatter("{x:,.0f}")
-        losses.set_xlim(0, max([1, *(line.get("update", 0) for line in journal)]) * 1.02)
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
         return {f"training.{kind}": _file(figure, kind) for kind in ("png", "svg")}
 
@@ -240,31 +242,6 @@ def smooth(points: Points, count: int = SMOOTH_POINTS) -> Points:
     starts = range(0, len(values), size)
     middle = [updates[min(start + size // 2, len(updates) - 1)] for start in starts]
     return middle, [statistics.median(values[start : start + size]) for start in starts]
-
-
-def draw_losses(axes: Axes, journal: Sequence[Line], best: int) -> None:
-    """The training and the validation loss, on a logarithmic scale if they differ widely."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
-    training, valid = series(journal, "update", "loss"), series(journal, "validation", "valid_loss")
-    axes.plot(*training, color=BLUE, alpha=0.25, linewidth=0.7)
-    axes.plot(*smooth(training), color=BLUE, label="training")
-    axes.plot(*valid, color=ORANGE, marker="o", markersize=4, label="validation")
-    _mark(axes, valid, best)
-    axes.set_title("loss, nats per token")
-    ordered = sorted(value for value in (*training[1], *valid[1]) if value > 0)
-    if not ordered:
-        return
-    low, high = ordered[0], ordered[-1]
-    if high > MIN_LOG_RATIO * low:
-        axes.set(yscale="log", ylim=(low / 1.25, high * 1.25))
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    else:  # the first updates are far above the rest and would flatten it
-        high = ordered[len(ordered) * 97 // 100]
-        axes.set_ylim(max(low - 0.08 * (high - low or 1), 0), high + 0.08 * (high - low or 1))
-    axes.legend(loc="upper right")
 
 
 def _mark(axes: Axes, points: Points, best: int) -> None:

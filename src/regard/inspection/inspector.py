@@ -55,7 +55,7 @@ def contents(
     """
     maps = maps or attribution.explain_all(trace)
     if warned is None and trace.family not in ("gpt", "bert"):
-        warned = quality.find_warnings(trace.source.text, trace.target.text, trace)
+        warned = quality.find_warnings(trace.source.text, trace.target.text)
     if layer is not None or head is not None:
         maps[0].picture(layer, head)  # raises if they do not exist
     layers = maps[0].values.shape[0] if maps else 1

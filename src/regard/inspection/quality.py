@@ -1,6 +1,6 @@
 """Quality signals: warnings about a translation, and the confidence that it is good.
 
-T target tokens, S source tokens, N sentences, F features.
+N sentences, F features.
 """
 
 from __future__ import annotations
@@ -21,14 +21,11 @@ from torch import Tensor
 from regard.documents import inline
 from regard.errors import DataError, FolderError
 from regard.folders import read_json
-from regard.inspection.trace import Trace
 from regard.text.scripts import RELATED_SCRIPTS, UNSPACED_SCRIPTS, script, script_of
 
 CALIBRATION_FILE = "calibration.json"
 
 GOOD_CHRF = 60.0  # a translation counts as good if the chrF of its sentence against the reference is at least this
-FOLDS = 5  # of the cross-validation that measures the calibration error
-BINS = 10  # ranges of confidence in the calibration error
 MIN_SENTENCES = 50  # for a calibration
 MIN_EACH = 10  # good and bad translations that a calibration needs; missing ones are filled up with TYPICAL values
 TYPICAL = {True: (-0.02, -0.2), False: (-0.36, -1.4)}
@@ -42,17 +39,12 @@ MAX_LOOP = 20  # words in a repeated phrase
 MIN_COPIED = 3  # words in a row; a copied part is also at least half of the translation
 MAX_COMPARED = 1_000_000  # pairs of words; longer texts are not searched for copied parts
 
-MIN_ATTENTION = 0.05  # less attention than this to the words of the source means that they are ignored
-FIXED_ATTENTION = 0.95  # more attention than this to one token throughout means that the rest is ignored
-MIN_MOVEMENT = 0.1  # attention that differs from its mean by less than this does not move (a trained model: 0.5)
-MIN_TOKENS = 4  # in both texts, for warnings about attention
-
 
 class QualityWarning(NamedTuple):
     """Something that a reader of a translation should know."""
 
     kind: str
-    """repetition, copied, script, numbers, tags, length or ignored; a translator adds input, split and unfinished."""
+    """repetition, copied, script, numbers, tags or length; a translator adds input, split and unfinished."""
     message: str
     evidence: list[str]
     """The words or numbers it is about, as they are written in the source or the translation."""
@@ -86,10 +78,8 @@ class Expected:
         )
 
 
-def find_warnings(
-    source: str, target: str, trace: Trace | None = None, *, expected: Expected | None = None
-) -> list[QualityWarning]:
-    """Warnings from the two texts, and with a trace also from the attention."""
+def find_warnings(source: str, target: str, *, expected: Expected | None = None) -> list[QualityWarning]:
+    """What a reader of this translation should be warned of."""
     expected = expected or Expected()
     source_text, target_text = TAG.sub(" ", source), TAG.sub(" ", target)
     return [
@@ -99,7 +89,6 @@ def find_warnings(
         *_numbers(source_text, target_text),
         *_tags(source, target),
         *_length(source, target, expected),
-        *(_ignored(trace) if trace is not None else ()),
     ]
 
 
@@ -293,34 +282,10 @@ def _missing(numbers: dict[str, str], others: dict[str, str]) -> set[str]:
     }
 
 
-# Warnings from the attention.
-
-
-def _ignored(trace: Trace) -> Iterator[QualityWarning]:
-    """Warn if every layer hardly attended to the source, or only to one of its tokens, or always in the same way."""
-    if "cross" not in trace.attention:
-        return
-    source = [not trace.source.special[word] for word in trace.source.word]
-    target = [not trace.target.special[word] for word in trace.target.word]
-    if min(sum(source), sum(target)) < MIN_TOKENS:
-        return
-    weights = trace.attention["cross"].mean(1)[:, target]  # [L, T, S]
-    on_words = weights[..., source].sum(-1)
-    if bool((on_words.amax(0) < MIN_ATTENTION).float().mean() > 0.9):
-        share = float(on_words.mean())
-        yield QualityWarning("ignored", f"only {share:.0%} of the attention was on words of the source", [])
-        return
-    average = weights.mean(1)
-    if bool((average.amax(-1) > FIXED_ATTENTION).all()):
-        token = trace.source.subwords[int(average.mean(0).argmax())].strip()
-        yield QualityWarning("ignored", f"all words attended to “{token}” alone", [token])
-        return
-    movement = (weights - average[:, None]).abs().sum(-1).mean(-1) / 2
-    if bool((movement < MIN_MOVEMENT).all()):
-        yield QualityWarning("ignored", "all words attended to the source in the same way", [])
-
-
 # Confidence.
+
+
+FEATURES = 3
 
 
 @dataclass(frozen=True)
@@ -329,11 +294,6 @@ class Calibration:
 
     weights: tuple[float, ...]
     """The bias and the weights of the features; without any there is no confidence."""
-    error: float
-    """Expected calibration error, by cross-validation."""
-    good: float
-    """The share of good translations."""
-    sentences: int
     expected: Expected
 
     def as_text(self) -> str:
@@ -349,20 +309,13 @@ class Calibration:
             return None
         try:
             expected, weights = Expected(**values["expected"]), tuple(map(float, values["weights"]))
-            calibration = cls(**{**values, "weights": weights, "expected": expected})
-            types = [type(value) for value in astuple(expected)]
-            if (
-                len(weights) not in (0, 1 + FEATURES)
-                or types != [str, float, float, int]
-                or not all(map(math.isfinite, weights))
-            ):
-                raise ValueError
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise FolderError(f"{path} is damaged: it is not a calibration") from error
-        return calibration
-
-
-FEATURES = 3
+        types = list(map(type, astuple(expected)))
+        finite = all(map(math.isfinite, weights))
+        if len(weights) not in (0, 1 + FEATURES) or not finite or types != [str, float, float, int]:
+            raise FolderError(f"{path} is damaged: it is not a calibration")
+        return cls(weights, expected)
 
 
 def features(steps: Sequence[float]) -> list[float]:
@@ -379,58 +332,20 @@ def confidence(steps: Sequence[float], calibration: Calibration) -> float | None
     return 1 / (1 + math.exp(-max(min(logit, 30.0), -30.0)))
 
 
-class CalibrationExample(NamedTuple):
-    """A translation of validation data."""
-
-    source: str
-    reference: str
-    chrf: float
-    """chrF of the translation against the reference."""
-    steps: Sequence[float]
-    """The log-probabilities of all tokens and the end."""
+def calibrate(pairs: Sequence[tuple[str, str]], steps: Sequence[Sequence[float]], good: Sequence[bool]) -> Calibration:
+    """Fit a calibration to sources with references, the log-probabilities of translations, and which are good."""
+    return Calibration(fit(list(map(features, steps)), good), Expected.from_pairs(pairs))
 
 
-def calibrate(examples: Sequence[CalibrationExample]) -> Calibration:
-    """Fit a calibration to translations of validation data."""
-    good = [example.chrf >= GOOD_CHRF for example in examples]
-    expected = Expected.from_pairs([(example.source, example.reference) for example in examples])
-    return fit([features(example.steps) for example in examples], good, expected)
-
-
-def fit(rows: Sequence[Sequence[float]], good: Sequence[bool], expected: Expected) -> Calibration:
-    """Fit a calibration to the features of translations and whether each of them is good.
+def fit(rows: Sequence[Sequence[float]], good: Sequence[bool]) -> tuple[float, ...]:
+    """The weights of a calibration from the features of translations and whether each of them is good.
 
     If fewer than MIN_EACH of them are good, or bad, TYPICAL values are added.
     """
-    x, y = torch.tensor(rows, dtype=torch.float64), torch.tensor(good, dtype=torch.float64)
-    added = [kind for kind in TYPICAL for _ in range(MIN_EACH - good.count(kind))]
-    length = float(x[:, -1].mean())
-    added_x = torch.tensor([[*TYPICAL[kind], length] for kind in added], dtype=x.dtype).reshape(-1, FEATURES)
-    added_y = torch.tensor(added, dtype=x.dtype)
-
-    def regression(x: Tensor, y: Tensor) -> Tensor:
-        return _logistic_regression(torch.cat([x, added_x]), torch.cat([y, added_y]))
-
-    fold = torch.arange(len(y)) % FOLDS
-    predicted = torch.empty_like(y)
-    for number in range(FOLDS):
-        train, test = fold != number, fold == number
-        predicted[test] = torch.sigmoid(_with_ones(x[test]) @ regression(x[train], y[train]))
-    return Calibration(
-        weights=tuple(regression(x, y).tolist()),
-        error=calibration_error(predicted.tolist(), good),
-        good=float(y.mean()),
-        sentences=len(y),
-        expected=expected,
-    )
-
-
-def calibration_error(confidences: Sequence[float], good: Sequence[bool]) -> float:
-    """Expected calibration error: the gap between confidence and the share of good ones, averaged over BINS ranges."""
-    gaps = [0.0] * BINS
-    for value, is_good in zip(confidences, good, strict=True):
-        gaps[min(int(value * BINS), BINS - 1)] += value - is_good
-    return sum(map(abs, gaps)) / max(len(good), 1)
+    length = sum(row[-1] for row in rows) / len(rows)
+    added = [kind for kind in TYPICAL for _ in range(MIN_EACH - sum(is_good == kind for is_good in good))]
+    x = torch.tensor([*rows, *([*TYPICAL[kind], length] for kind in added)], dtype=torch.float64)
+    return tuple(_logistic_regression(x, torch.tensor([*good, *added], dtype=torch.float64)).tolist())
 
 
 def _with_ones(x: Tensor) -> Tensor:

@@ -10,20 +10,19 @@ import json
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from regard.decoding import Encoded, Hypothesis, Tree
-from regard.errors import DataError, InputError
-from regard.folders import clear_os_errors, parse_json, write_file
+from regard.errors import InputError
+from regard.folders import write_file
 from regard.models import BERT, GPT, Generator
 from regard.models.contract import Record
 from regard.text.batching import pad
@@ -132,35 +131,15 @@ class Trace:
         }
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write one `.safetensors` or `.json` file, which `Trace.load` reads without the model."""
+        """Write one `.safetensors` file, whose metadata has all but the tensors, or one `.json` file."""
         path = Path(path)
-        if _is_json(path):
+        if path.suffix.lower() == ".json":
             return write_file(path, json.dumps(self.as_json(), ensure_ascii=False) + "\n", force=force)
+        if path.suffix.lower() != ".safetensors":
+            raise InputError(f"{path} must end in .safetensors or .json: a trace is saved as one of these")
         # One key: the library writes several in an order that changes from process to process.
         metadata = {"trace": json.dumps(self._metadata(), ensure_ascii=False)}
         return write_file(path, save(self._tensors(), metadata=metadata), force=force)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Trace:
-        """Read the trace in a file and check that its parts belong together."""
-        path = Path(path)
-        is_json = _is_json(path)
-        with clear_os_errors(path, "read"):
-            data = path.read_bytes()
-        try:
-            if is_json:
-                values = parse_json(data)
-                tensors = {name: _to_tensor(x) for name, x in values.items() if isinstance(x, dict) and "shape" in x}
-            else:
-                tensors = load(data)
-                header = parse_json(data[8 : 8 + int.from_bytes(data[:8], "little")])
-                values = parse_json(header["__metadata__"]["trace"])
-            trace = _parse(values, tensors)
-            _check(trace)
-        except (SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-            reason = f"{error} is missing" if isinstance(error, KeyError) else error
-            raise DataError(f"{path} is damaged, truncated or not a trace: {reason}") from error
-        return trace
 
     def _metadata(self) -> dict[str, Any]:
         """Everything but the tensors."""
@@ -409,65 +388,3 @@ def _join(first: Side, target: Side) -> Side:
         first.word + [words + word for word in target.word[:-1]],
         first.special + target.special[:-1],
     )
-
-
-# Files, whose contents are not trusted.
-
-
-def _is_json(path: Path) -> bool:
-    if path.suffix.lower() not in (".json", ".safetensors"):
-        raise InputError(f"{path} must end in .safetensors or .json: a trace is saved as one of these")
-    return path.suffix.lower() == ".json"
-
-
-def _to_tensor(values: Mapping[str, Any]) -> Tensor:
-    return torch.tensor(values["values"], dtype=torch.float32).reshape(values["shape"])
-
-
-def _parse(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Trace:
-    if values["format"] != FORMAT:
-        raise ValueError(f"its format is {values['format']!r}, not {FORMAT!r}")
-
-    def named(prefix: str) -> dict[str, Tensor]:
-        return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-    return Trace(
-        family=values["family"],
-        source=Side(**values["source"]),
-        target=Side(**values["target"]),
-        attention=named("attention."),
-        hidden=named("hidden."),
-        log_probabilities=tensors["log_probabilities"],
-        alternatives=[
-            [Alternative(number, subword, log) for (number, subword), log in zip(step, logs, strict=True)]
-            for step, logs in zip(
-                values["alternatives"], tensors["alternative_log_probabilities"].tolist(), strict=True
-            )
-        ],
-        score=float(values["score"]),
-        finished=values["finished"],
-        tree=[[Branch(*branch) for branch in step] for step in values["tree"]],
-        special=SpecialIds(*values["special"]),
-    )
-
-
-def _check(trace: Trace) -> None:
-    """Check that the tensors have the shapes that the tokens require."""
-    for side in (trace.source, trace.target):
-        if not len(side.ids) == len(side.subwords) == len(side.word) or len(side.words) != len(side.special):
-            raise ValueError("the numbers of its tokens, subwords and words do not match")
-        if not all(0 <= word < len(side.words) for word in side.word):
-            raise ValueError("a token belongs to a word that does not exist")
-    steps = len(trace.target.ids) or len(trace.log_probabilities)
-    if len(trace.alternatives) not in (0, steps):
-        raise ValueError(f"it has alternatives for {len(trace.alternatives)} of {steps} tokens")
-    shapes: dict[str, tuple[int, ...]] = {"log_probabilities": (steps,)}
-    for kind, weights in trace.attention.items():
-        shapes[f"attention.{kind}"] = (*weights.shape[:2], len(trace.rows(kind).ids), len(trace.columns(kind).ids))
-    for name, states in trace.hidden.items():
-        side = trace.source if name.startswith("encoder") else trace.target
-        shapes[f"hidden.{name}"] = (len(side.ids), *states.shape[1:2])
-    tensors = trace._tensors()
-    for name, shape in shapes.items():
-        if tuple(tensors[name].shape) != shape:
-            raise ValueError(f"{name} has the shape {tuple(tensors[name].shape)}, not {shape}")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -140,7 +140,7 @@ def align(
         messages = _choose_by_gold(dev, forward, backward)
     elif backward is not None and not chosen and not (forward.settled and backward.settled):
         sample = list(islice(examples, SAMPLE))
-        agreement = choose_by_agreement([example.texts for example in sample], forward, backward)
+        agreement = choose_by_agreement([texts for texts, _ in sample], forward, backward)
         settings = f"forward {forward.settings}; reverse {backward.settings}"
         messages = [f"attention chosen by agreement: {settings}: they agree on {agreement:.1%} of the links"]
         examples = chain(sample, examples)
@@ -154,13 +154,13 @@ def align(
     while window := list(islice(examples, WINDOW)):
         links = [
             symmetrize(*both, forward.settings.method)
-            for both in both_directions([example.texts for example in window], forward, backward)
+            for both in both_directions([texts for texts, _ in window], forward, backward)
         ]
         pairs, points = pairs + len(links), points + sum(map(len, links))
         for alignment in links:
             (write or alignments.append)(alignment)
         if gold is not None:
-            matches = count_matches(links, [cast(Gold, example.gold) for example in window])
+            matches = count_matches(links, [cast(Gold, gold_links) for _, gold_links in window])
             counts = AlignmentCounts(*map(sum, zip(counts, matches, strict=True)))
     left_out: Counter[str] = Counter()
     for aligner in aligners:
@@ -193,17 +193,13 @@ def score_alignments(path: Path, gold: Path) -> Alignments:
     )
 
 
-class Example(NamedTuple):
-    """A source and its target, with their gold alignment if there is one."""
-
-    texts: Texts
-    gold: Gold | None
-
-
-def _read(source: str | Path, target: str | Path | None, gold: str | Path | None) -> Iterator[Example]:
+def _read(
+    source: str | Path, target: str | Path | None, gold: str | Path | None
+) -> Iterator[tuple[Texts, Gold | None]]:
+    """The pairs of these files, with their gold alignments if there are any."""
     pairs = read_pairs(str(source), None if target is None else str(target))
     aligned = ((pair, None) for pair in pairs) if gold is None else read_gold(pairs, Path(gold))
-    return (Example((pair.source, pair.target), links) for pair, links in aligned)
+    return (((pair.source, pair.target), links) for pair, links in aligned)
 
 
 @dataclass
@@ -320,7 +316,7 @@ def both_directions(
 def _choose_by_gold(dev: tuple[str, str, str], forward: Aligner, backward: Aligner | None) -> list[str]:
     """Choose settings on gold alignments and save them in the folders; returns a line about each."""
     examples = list(_read(*dev))
-    texts, golds = [example.texts for example in examples], [cast(Gold, example.gold) for example in examples]
+    texts, golds = [pair for pair, _ in examples], [cast(Gold, links) for _, links in examples]
     messages = []
     choose_attention(forward, texts, golds)
     if backward is not None:

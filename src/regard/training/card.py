@@ -20,7 +20,6 @@ from regard.training.distributed import Runtime
 from regard.training.gradients import autocast
 from regard.training.loop import Training
 
-SCORE_NAMES = {**METRICS, "calibration": "calibration error"}
 LANGUAGE_MODELS = {"gpt": "continues text", "bert": "fills in masked words"}
 
 
@@ -90,7 +89,7 @@ def languages(files: Files) -> tuple[str, str] | None:
 
 def _score_row(name: str, score: Any) -> str:
     if isinstance(score, Mapping):
-        return f"| {SCORE_NAMES.get(name, name)} | {score['score']:.4g} | {_cell('`' + score['signature'] + '`')} |"
+        return f"| {METRICS.get(name, name)} | {score['score']:.4g} | {_cell('`' + score['signature'] + '`')} |"
     perplexity = f", perplexity {math.exp(score):.2f}" if score < 50 else ""
     return f"| {name} | {score:.4f} | nats per token{perplexity} |"
 
@@ -122,7 +121,7 @@ def _training_rows(training: Training, kept: Sequence[int]) -> dict[str, str]:
     if settings.average_checkpoints:
         weights = f"the mean of {counted(len(kept), 'checkpoint')}, of update {updates}"
     elif list(kept) == [progress.best_update]:
-        weights = f"the best by {SCORE_NAMES.get(settings.metric, settings.metric)}, of update {updates}"
+        weights = f"the best by {METRICS.get(settings.metric, settings.metric)}, of update {updates}"
     else:
         weights = f"of update {updates}, the last intact checkpoint"
     if settings.ema_decay and not settings.average_checkpoints:

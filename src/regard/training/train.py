@@ -22,6 +22,7 @@ from regard.config import CONFIG, Config, load_config, run_values, to_json
 from regard.counting import count
 from regard.devices import bf16_warning, busy_warning, use_threads
 from regard.errors import FolderError
+from regard.evaluation.metrics import METRICS
 from regard.inspection import quality
 from regard.models import build
 from regard.models.folder import MODEL, VALIDATION, copy_weights, save_model
@@ -29,7 +30,7 @@ from regard.models.lora import merge_lora
 from regard.results import Report, Table, counted
 from regard.text.tokenizer import Tokenizers
 from regard.training import journal
-from regard.training.card import SCORE_NAMES, model_card
+from regard.training.card import model_card
 from regard.training.checkpoint import (
     average_checkpoints,
     checkpoints,
@@ -61,7 +62,7 @@ from regard.training.start_from import load_start, origin_checksums, reuse_token
 from regard.training.validation import ValidationSet, final_scores, validate, validation_set
 from regard.translation.loading import load
 
-SCORE_LABELS = {**SCORE_NAMES, "loss": "validation loss"}
+SCORE_LABELS = {**METRICS, "loss": "validation loss"}
 
 
 @dataclass(frozen=True)

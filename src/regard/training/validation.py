@@ -177,12 +177,6 @@ def final_scores(
         if len(results) <= places.start and (left is None or left > 0 or not results):
             results += translate(model, valid_set, places, left)
     calibration = calibrate(valid_set, results)
-    if calibration is not None:
-        signature = (
-            f"ECE of confidence, {calibration.sentences:,} sentences, {quality.FOLDS}-fold cross-validation; "
-            f"good: chrF of {quality.GOOD_CHRF:g} or more"
-        )
-        scores["calibration"] = {"score": calibration.error, "signature": signature}
     references = valid_set.references[: len(results)]
     options: dict[str, Any] = {"metrics": ["bleu", "chrf"], "tokenize": valid_set.tokenize}
     for name, score in corpus_scores(_texts(results), references, **options).items():
@@ -196,8 +190,8 @@ def calibrate(valid_set: ValidationSet, results: Sequence[Result]) -> quality.Ca
     references = valid_set.references[: len(results)]
     chrf = sentence_scores(_texts(results), references, metrics=["chrf"])
     examples = [
-        quality.CalibrationExample(source, reference, score["chrf"], result.log_probabilities)
+        ((source, reference), result.log_probabilities, score["chrf"] >= quality.GOOD_CHRF)
         for source, reference, score, result in zip(valid_set.sources, references, chrf, results, strict=False)
         if result.log_probabilities
     ]
-    return quality.calibrate(examples) if len(examples) >= quality.MIN_SENTENCES else None
+    return quality.calibrate(*zip(*examples, strict=True)) if len(examples) >= quality.MIN_SENTENCES else None

@@ -99,7 +99,7 @@ class Explanation(Report):
         }
 
     def _numbers(self) -> dict[str, Any]:
-        """The whole trace, in the format of `Trace.load`, and the requested map."""
+        """The whole trace and the requested map."""
         where, values = self.map.picture(self.layer, self.head)
         explanation = {
             "method": self.map.method,
@@ -158,7 +158,7 @@ def explain(
     else:
         traced = _trace_translator(loaded, text, target, beams)
         expected = loaded.calibration.expected if loaded.calibration else None
-        warned = find_warnings(text, traced.target.text, traced, expected=expected)
+        warned = find_warnings(text, traced.target.text, expected=expected)
     if target:
         traced = dataclasses.replace(traced, score=float(traced.log_probabilities.mean()))
     first = loaded.model if isinstance(loaded, Reader) else loaded.models[0]

@@ -408,7 +408,7 @@ class Translator:
             notes.append(QualityWarning("unfinished", message, []))
         if options.warn:
             expected = self.calibration.expected if self.calibration else None
-            notes += find_warnings(sentence.text, best.text, traced, expected=expected)
+            notes += find_warnings(sentence.text, best.text, expected=expected)
         aligned, words = None, (0, 0)
         if traced is not None and "cross" in traced.attention:
             before = len(sentence.tag.split())  # the tag is not a word of the text
