@@ -6,7 +6,6 @@ models are not trained again.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -17,7 +16,6 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from regard import folders
@@ -60,8 +58,6 @@ MIN_BASELINE_DROP, MAX_ATTENTION_DROP = 0.5, 0.1  # relative drop of BLEU from s
 TRAINING_SHARE = 0.8  # of --minutes; the rest is for the corpus, scores and the page
 POLL_SECONDS = 0.5
 PROBE_SECONDS = 1.0  # to time the updates of one model
-TRANSLATIONS = "test.fr"  # in a model's folder
-MIN_SECONDS_IN_MINUTES = 180  # the page shows longer times in minutes
 
 
 class Racer(NamedTuple):
@@ -170,13 +166,10 @@ def _time_updates(data: Path, device: torch.device) -> dict[str, float]:
     torch.set_num_threads(1)
     try:
         for name in RECIPES:
-            config = _config(name, device)
-            config = dataclasses.replace(
-                config, model=dataclasses.replace(config.model, vocabulary=tokenizers.source.size)
-            )
+            config = _config(name, device).with_values([f"model.vocabulary={tokenizers.source.size}"])
             prepared = prepare([files], valid, config, tokenizers, lambda _: None)
-            make_model = lambda config: build(config.model)  # noqa: E731
-            seconds[name] = time_trial(config, prepared, Runtime(device, 0, 1), PROBE_SECONDS, make_model)
+            runtime = Runtime(device, 0, 1)
+            seconds[name] = time_trial(config, prepared, runtime, PROBE_SECONDS, lambda config: build(config.model))
     finally:
         torch.set_num_threads(threads)
     return seconds
@@ -242,7 +235,9 @@ def _score(racers: Sequence[Racer], data: Path, device: torch.device, say: Say) 
     results = []
     for racer in racers:
         say(f"scoring {racer.name}")
-        texts, counted = _translate(racer, sources, device), count(racer.folder)
+        translated = Translator.load(racer.folder, device).translate(sources, beams=1, warn=False)
+        texts = [result.text for result in translated]
+        entries = journal.read(racer.folder / journal.FILE)
         score = corpus_scores(texts, references, metrics=["bleu"])["bleu"]
         results.append(
             {
@@ -250,37 +245,11 @@ def _score(racers: Sequence[Racer], data: Path, device: torch.device, say: Say) 
                 "bleu": score.score,
                 "signature": score.signature,
                 "by_length": [bucket.to_dict() for bucket in by_length(texts, references, lengths=LENGTHS)],
-                "parameters": {"total": counted.total, "parts": dict(counted.parts)},
-                "curve": _loss_curve(racer),
+                "parameters": count(racer.folder).total,
+                "curve": [(x["update"], x["valid_loss"]) for x in entries if x["kind"] == "validation"],
             }
         )
     return {"racers": results, "sentences": len(sources)}
-
-
-def _translate(racer: Racer, sources: Sequence[str], device: torch.device) -> list[str]:
-    """Translate the test sentences greedily; the translations are kept in the model's folder."""
-    path = racer.folder / TRANSLATIONS
-    if path.exists() and len(texts := _lines(path)) == len(sources):
-        return texts
-    results = Translator.load(racer.folder, device).translate(sources, beams=1, warn=False)
-    texts = [result.text for result in results]
-    folders.write_file(path, "".join(f"{text}\n" for text in texts), force=True)
-    return texts
-
-
-def _loss_curve(racer: Racer) -> list[tuple[float, float]]:
-    """Seconds of training and validation loss, for every validation."""
-    entries = journal.read(racer.folder / journal.FILE)
-    updates, seconds = [0], [0.0]
-    for entry in entries:
-        if entry["kind"] == "update":  # the journal has every tenth update, which represents those before it
-            seconds.append(seconds[-1] + entry["seconds"] * (entry["update"] - updates[-1]))
-            updates.append(entry["update"])
-    return [
-        (round(float(np.interp(entry["update"], updates, seconds)), 2), entry["valid_loss"])
-        for entry in entries
-        if entry["kind"] == "validation"
-    ]
 
 
 def _attention_maps(racers: Sequence[Racer], device: torch.device) -> dict[str, Map | str]:
@@ -316,23 +285,17 @@ def verdicts(results: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def page(results: Mapping[str, Any], maps: Mapping[str, Map | str]) -> str:
-    """The results of a race as one HTML file: claims, BLEU by length, loss over time, attention, parameters."""
+    """The results of a race as one HTML file: claims, BLEU by length, loss, attention."""
     racers = results["racers"]
     names = [racer["name"] for racer in racers]
     buckets = [{**row[0], "systems": row} for row in zip(*(racer["by_length"] for racer in racers), strict=True)]
-    unit, unit_name = (
-        (60, "minutes") if max(_seconds(racers), default=0.0) >= MIN_SECONDS_IN_MINUTES else (1, "seconds")
-    )
-    curves = {racer["name"]: [(time / unit, loss) for time, loss in racer["curve"]] for racer in racers}
-    losses = "<p>There was no validation.</p>"
-    if _seconds(racers):
-        losses = charts.curve_chart(curves, "loss, nats per token", f"{unit_name} of training")
+    curves = {racer["name"]: racer["curve"] for racer in racers}
+    losses = charts.curve_chart(curves, "loss, nats per token", "update") if any(curves.values()) else "No validation."
     parts = [
-        _claims(results["verdicts"], names),
+        _claims(results["verdicts"], racers),
         length_chart(buckets, names),
-        pages.card("Validation loss over time", "Logarithmic scale.", losses),
+        pages.card("Validation loss", "Logarithmic scale.", losses),
         _heatmaps(maps),
-        _parameters(racers, names),
     ]
     about = (
         f"{len(racers)} models of about the same size are trained on the same sentences of 2 to 80 words for "
@@ -356,35 +319,38 @@ def headline(verdicts: Sequence[Mapping[str, Any]]) -> str:
     return f"Without attention BLEU {change} on long sentences; {end}"
 
 
-def _seconds(racers: Sequence[Mapping[str, Any]]) -> list[float]:
-    return [time for racer in racers for time, _ in racer["curve"]]
-
-
-def _claims(verdicts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+def _claims(verdicts: Sequence[Mapping[str, Any]], racers: Sequence[Mapping[str, Any]]) -> str:
     """The two claims of the papers, each with the models it is about."""
+    if not verdicts:
+        return ""
+    numbers = {racer["name"]: number for number, racer in enumerate(racers)}
     rows: list[list[str]] = []
     for reason, without in (
         ("Without attention, one vector has to hold the whole sentence, however long:", True),
         ("With attention, each word is looked up in the source:", False),
     ):
-        for number, verdict in enumerate(x for x in verdicts if (x["name"] == BASELINE) == without):
-            if not number:
-                rows.append([f"{reason} BLEU {escape(verdict['claim'])}."])
+        checked = [verdict for verdict in verdicts if (verdict["name"] == BASELINE) == without]
+        rows += [[f"{reason} BLEU {escape(verdict['claim'])}."] for verdict in checked[:1]]
+        for verdict in checked:
             kind, text = ("yes", "✓ holds") if verdict["holds"] else ("no", "✗ fails")
+            number = numbers[verdict["name"]]
             rows.append(
                 [
-                    charts.series_key(names.index(verdict["name"])) + escape(verdict["name"]),
+                    charts.series_key(number) + escape(verdict["name"]),
                     f'<span class="verdict {kind}">{text}</span>',
                     f"{verdict['first']:.1f} → {verdict['last']:.1f}",
                     f"{-verdict['lost']:+.0%}".replace("-", "−") if verdict["lost"] is not None else "",
+                    f"{racers[number]['bleu']:.1f}",
+                    f"{racers[number]['parameters']:,}",
                 ]
             )
     note = (
-        "BLEU of the shortest and of the longest sentences, as in the chart below. A fall counts only if the model "
-        "translates short sentences well."
+        "BLEU of the shortest and of the longest sentences, as in the chart below, and of all. A fall counts only if "
+        "the model translates short sentences well."
     )
-    head = ["model", "the claim", "BLEU", "change"]
-    return pages.card("The claims of the papers, measured", note, pages.table(head, rows)) if rows else ""
+    head = ["model", "the claim", "short → long", "change", "all", "parameters"]
+    signature = pages.signature(racers[0]["signature"])
+    return pages.card("The claims of the papers, measured", note, pages.table(head, rows), signature)
 
 
 def _heatmaps(maps: Mapping[str, Map | str]) -> str:
@@ -398,17 +364,3 @@ def _heatmaps(maps: Mapping[str, Map | str]) -> str:
         cells.append(f"<div><h3>{escape(name)}</h3>{drawing}</div>")
     note = "Rows: the translation; columns: the source. A stronger colour is a larger weight."
     return pages.card("Attention to the same sentence", note, f'<div class="heats">{"".join(cells)}</div>')
-
-
-def _parameters(racers: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    counted = [racer["parameters"] for racer in racers]
-    largest = max((count["parts"] for count in counted), key=len)
-    parts = list(dict.fromkeys([*largest, *(part for count in counted for part in count["parts"])]))
-    totals = [count["total"] for count in counted]
-    table = pages.table(
-        ["", *(charts.series_key(number) + escape(name) for number, name in enumerate(names))],
-        [[escape(part), *(f"{count['parts'].get(part, 0):,}" for count in counted)] for part in parts],
-        [["all", *(f"{total:,}" for total in totals)], ["BLEU", *(f"{racer['bleu']:.1f}" for racer in racers)]],
-    )
-    note = f"The largest model has {max(totals) / min(totals) - 1:.0%} more than the smallest."
-    return pages.card("Parameters by part", note, table, pages.signature(racers[0]["signature"]))
