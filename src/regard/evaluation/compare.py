@@ -12,10 +12,11 @@ import torch
 
 from regard.errors import ConfigError, refuse_options
 from regard.evaluation import metrics
-from regard.evaluation.evaluate import format_interval, format_range
+from regard.evaluation.evaluate import format_interval
 from regard.evaluation.metrics import LENGTHS, METRICS, Bucket, Score
 from regard.evaluation.systems import Paths, Progress, System, is_model, read_test_set, short_name, translate_test
 from regard.folders import write_file
+from regard.inspection.charts import format_range
 from regard.results import Report, Table, counted
 from regard.translation.translator import Translator
 
@@ -125,7 +126,7 @@ class Comparison(Report):
                 cells = f"{score.score:z.2f}", format_interval(score), *p_values
                 rows.append([title if name == first else "", name, *cells])
         lengths = [
-            [format_range(row[0]), f"{row[0].sentences:,}", *map(_bucket_text, row)]
+            [format_range(row[0].first, row[0].last), f"{row[0].sentences:,}", *map(_bucket_text, row)]
             for row in zip(*self.by_length.values(), strict=True)
         ]
         notes = [f"p: probability of such a difference from {first} by chance (sacreBLEU); * below 0.05"]

@@ -22,7 +22,7 @@ from regard.evaluation.perplexity import Perplexity
 from regard.evaluation.systems import Paths, Progress, name_of
 from regard.evaluation.words import FrequencyBucket, by_frequency
 from regard.folders import write_file
-from regard.inspection.charts import FEW_WORDS
+from regard.inspection.charts import FEW_WORDS, format_range
 from regard.inspection.quality import Expected, QualityWarning, find_warnings
 from regard.models.folder import VALIDATION
 from regard.preflight.languages import reads_like_source
@@ -114,12 +114,12 @@ class Evaluation(Report):
     def tables(self) -> list[Table]:
         scores = [(METRICS[name], score) for name, score in self.scores.items()]
         lengths = [
-            [format_range(x), f"{x.sentences:,}", f"{x.bleu:.1f}", format_interval(x), "few" * x.small]
+            [format_range(x.first, x.last), f"{x.sentences:,}", f"{x.bleu:.1f}", format_interval(x), "few" * x.small]
             for x in self.by_length
         ]
         frequencies = [
             [
-                format_range(x),
+                format_range(x.first, x.last),
                 f"{x.words:,}",
                 f"{100 * x.f1:.1f}",
                 f"{100 * x.low:.1f} to {100 * x.high:.1f}",
@@ -151,12 +151,6 @@ class Evaluation(Report):
         from regard.evaluation.pages import evaluation_page
 
         write_file(Path(path), evaluation_page(self), force=force)
-
-
-def format_range(bucket: Bucket | FrequencyBucket) -> str:
-    """`11–20`, `5` or `61+`."""
-    first, last = bucket.first, bucket.last
-    return f"{first}+" if last is None else f"{first}" if first == last else f"{first}–{last}"
 
 
 def format_interval(scored: Score | Bucket, digits: int = 1) -> str:

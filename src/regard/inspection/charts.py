@@ -141,11 +141,13 @@ class Group(NamedTuple):
 
 def group(bucket: Mapping[str, Any], size: int, small: bool, scores: Sequence[Score]) -> Group:
     """A score is None if a small bucket has a bootstrap interval of almost zero width, which would look certain."""
-    first, last = bucket["from"], bucket["to"]
-    label = f"{first}+" if last is None else f"{first}" if first == last else f"{first}–{last}"
-    return Group(
-        label, size, small, [None if small and high - low < 0.05 else (x, low, high) for x, low, high in scores]
-    )
+    shown = [None if small and high - low < 0.05 else (x, low, high) for x, low, high in scores]
+    return Group(format_range(bucket["from"], bucket["to"]), size, small, shown)
+
+
+def format_range(first: int, last: int | None) -> str:
+    """`11–20`, `5` or `61+`."""
+    return f"{first}+" if last is None else f"{first}" if first == last else f"{first}–{last}"
 
 
 def interval_chart(

@@ -108,9 +108,10 @@ def words(side: Side, language: str = "") -> dict[str, Any]:
     return values | ({"language": language} if language else {})
 
 
-def heatmap(note: str, shown: Map) -> str:
-    """A small heat map with a note below it."""
+def heatmap(shown: Map, note: str = "") -> str:
+    """A small heat map; below it a note, and the layer and head if there are several."""
     where, values = shown.picture()
     numbers = [round(value, 3) for value in values.flatten().tolist()]
     content = data({"rows": words(shown.rows), "columns": words(shown.columns), "values": numbers})
-    return f'<div class="heat">{content}</div><p class="soft">{escape(note)} {where[:1].upper()}{where[1:]}.</p>'
+    below = " ".join(filter(None, [note, where and f"{where[:1].upper()}{where[1:]}."]))
+    return f'<div class="heat">{content}</div>' + f'<p class="soft">{escape(below)}</p>' * bool(below)

@@ -156,8 +156,8 @@ def _page(
             "",
             _sentence(first, traces[0], PAGES[2]),
             pages.heatmap(
-                "Attention: how much each word it wrote (rows) draws on each it read (columns).",
                 attention(traces[0], "cross"),
+                "Attention: how much each word it wrote (rows) draws on each it read (columns).",
             ),
         ),
         pages.card("Two more sentences", "", *map(_sentence, others, traces[1:], PAGES[3:])),
