@@ -21,7 +21,7 @@ def complete(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPa
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(sysconfig, "get_path", lambda *_: str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
-    assert kernels.able()
+    assert kernels.is_available()
     return monkeypatch
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 pytest.importorskip("triton", reason="there is no Triton on this system")
 
 from regard.attention import attend
-from regard.kernels.short import _attend, attend_short, suits
+from regard.kernels.short import _attend, attend_short, applies
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 HALVES = [torch.float16, torch.bfloat16] if DEVICE == "cuda" else [torch.float16]  # no interpreter knows bfloat16
@@ -115,4 +115,4 @@ def test_unsuitable_inputs_are_declined(
     shape: tuple[int, ...], dtype: torch.dtype, mask: tuple[int, ...] | None
 ) -> None:
     x = torch.randn(shape, dtype=dtype)
-    assert not suits(x, x, x, None if mask is None else torch.ones(mask, dtype=torch.bool))
+    assert not applies(x, x, x, None if mask is None else torch.ones(mask, dtype=torch.bool))

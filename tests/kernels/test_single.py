@@ -13,7 +13,7 @@ pytest.importorskip("triton", reason="there is no Triton on this system")
 from regard import InputError
 from regard.attention import Additive, attend, core
 from regard.kernels import single
-from regard.kernels.single import _attend, attend_single, suits
+from regard.kernels.single import _attend, attend_single, applies
 from regard.models import build
 from tests.models.families import GENERATORS
 
@@ -147,5 +147,5 @@ def test_unsuitable_inputs_are_declined(
     query: tuple[int, ...], key: tuple[int, ...], mask: tuple[int, ...] | None
 ) -> None:
     seen = None if mask is None else torch.ones(mask, dtype=torch.bool)
-    assert not suits(torch.zeros(query), torch.zeros(key), torch.zeros(key), seen)
-    assert suits(torch.zeros(2, 1, 1, 8), torch.zeros(2, 1, 5, 8), torch.zeros(2, 1, 5, 9), None)
+    assert not applies(torch.zeros(query), torch.zeros(key), torch.zeros(key), seen)
+    assert applies(torch.zeros(2, 1, 1, 8), torch.zeros(2, 1, 5, 8), torch.zeros(2, 1, 5, 9), None)

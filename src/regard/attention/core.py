@@ -91,8 +91,8 @@ def _attend_fused(
     """
     on_gpu = query.device.type == "cuda"
     has_kernels = _has_kernels(query) and not dropout
-    use_short = has_kernels and short is not None and short.suits(query, key, value, mask)
-    use_single = has_kernels and single is not None and single.suits(query, key, value, mask)
+    use_short = has_kernels and short is not None and short.applies(query, key, value, mask)
+    use_single = has_kernels and single is not None and single.applies(query, key, value, mask)
     context: Tensor
     if use_single and isinstance(score, Additive) and query.shape[-1] == key.shape[-1] == score.v.numel():
         context = single.attend_single(query, key, value, mask, 1.0, (score.v, score.b))

@@ -38,7 +38,7 @@ class Slots(NamedTuple):
 
 def attend_in_kernel(query: Tensor, slots: Slots, score: Score) -> Tensor | None:
     """Write the new token and attend to all tokens so far: (R, H, 1, D); None if the kernel does not apply."""
-    if decoding is None or not decoding.suits(query, slots.key):
+    if decoding is None or not decoding.applies(query, slots.key):
         return None
     product = as_product(score, query, slots.new_key)
     if product is None or product.key is not slots.new_key:  # the keys in the slots would have to change too

@@ -226,7 +226,7 @@ def advance(models: Sequence[Generator], state: SearchState, rules: Rules) -> Se
     if rules.min_length:
         is_end = torch.arange(len(allowed), device=allowed.device) == rules.end
         allowed = allowed & ~(is_end & (state.step < rules.min_length))
-    if decoding is not None and decoding.chooses(scores, rules.beams, rules.results):
+    if decoding is not None and decoding.can_choose(scores, rules.beams, rules.results):
         best = decoding.best_tokens(scores, allowed, state.given.forced, state.step, beams=rules.beams)
         penalties = state.given.divisors, state.given.limits
         parents, tokens = decoding.choose(best, *penalties, state.step, state.beam, state.history, end=rules.end)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 
-def able() -> bool:
+def is_available() -> bool:
     """Whether Triton can compile kernels here: it needs CUDA, a C compiler and Python's headers."""
     if not torch.version.cuda or not importlib.util.find_spec("triton"):
         return False
@@ -25,7 +25,7 @@ def able() -> bool:
 
 def find(name: str) -> Any:
     """The module of a kernel, or None where Triton cannot compile it."""
-    return importlib.import_module(f"regard.kernels.{name}") if able() else None
+    return importlib.import_module(f"regard.kernels.{name}") if is_available() else None
 
 
 def dense(x: Tensor) -> Tensor:

@@ -23,16 +23,16 @@ BEST_WARPS = 1
 MAX_PARTS = 32
 
 
-def suits(query: Tensor, key: Tensor) -> bool:
+def applies(query: Tensor, key: Tensor) -> bool:
     """Whether the attention kernel applies: one query in each row, on a GPU."""
-    is_able = query.device.type == "cuda" and query.dtype == key.dtype and query.dtype != torch.float64
-    return is_able and query.shape[2] == 1 and query.shape[3] in HEAD_SIZES
+    on_gpu = query.device.type == "cuda" and query.dtype == key.dtype and query.dtype != torch.float64
+    return on_gpu and query.shape[2] == 1 and query.shape[3] in HEAD_SIZES
 
 
-def chooses(logits: Tensor, beams: int, results: int) -> bool:
+def can_choose(logits: Tensor, beams: int, results: int) -> bool:
     """Whether `best_tokens` and `choose` apply."""
-    is_able = logits.device.type == "cuda" and logits.dtype != torch.float64
-    return is_able and beams <= MAX_BEAMS and results <= MAX_BEAMS
+    on_gpu = logits.device.type == "cuda" and logits.dtype != torch.float64
+    return on_gpu and beams <= MAX_BEAMS and results <= MAX_BEAMS
 
 
 def attend_to_slots(
@@ -112,7 +112,7 @@ def choose(
             *best, divisors, limits, step, *state, *history, parents, tokens, history[0].shape[1], candidates, parts,
             END=end, BEAMS=beams, RESULTS=results, ROWS=max(2, triton.next_power_of_2(beams)),
             WIDTH=max(2, triton.next_power_of_2(candidates)), PARTS=max(2, triton.next_power_of_2(parts)),
-            PLACES=max(2, triton.next_power_of_2(results)), num_warps=4 if beams > 1 else 1,
+            SLOTS=max(2, triton.next_power_of_2(results)), num_warps=4 if beams > 1 else 1,
         )  # fmt: skip
     return parents, tokens
 
@@ -128,115 +128,117 @@ def _attend(
 ):  # fmt: skip
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     group = head // group_size
-    numbers = tl.arange(0, SIZE)
+    dims = tl.arange(0, SIZE)
     position = tl.load(positions + row)
-    q = tl.load(query + row * q_row + head * q_head + numbers).to(tl.float32) * scale
-    own_key = tl.load(new_key + row * k_row + group * k_head + numbers)
-    own_value = tl.load(new_value + row * v_row + group * v_head + numbers)
+    q = tl.load(query + row * q_row + head * q_head + dims).to(tl.float32) * scale
+    k_new = tl.load(new_key + row * k_row + group * k_head + dims)
+    v_new = tl.load(new_value + row * v_row + group * v_head + dims)
     if head % group_size == 0:
-        slot = ((row * groups + group) * capacity + position) * SIZE + numbers
-        tl.store(key + slot, own_key)
-        tl.store(value + slot, own_value)
+        slot = ((row * groups + group) * capacity + position) * SIZE + dims
+        tl.store(key + slot, k_new)
+        tl.store(value + slot, v_new)
 
     # The new token comes from the registers, all others through the table.
-    highest = tl.sum(q * own_key.to(tl.float32), 0)
-    total = highest * 0.0 + 1.0
-    found = own_value.to(tl.float32)
+    maximum = tl.sum(q * k_new.to(tl.float32), 0)
+    denominator = maximum * 0.0 + 1.0
+    output = v_new.to(tl.float32)
     for start in range(0, position, TILE):
-        places = start + tl.arange(0, TILE)
-        written = places < position
-        rows = tl.load(table + row * capacity + places, mask=written, other=0).to(tl.int64)
-        slots = ((rows * groups + group) * capacity + places)[:, None] * SIZE + numbers[None, :]
-        keys = tl.load(key + slots, mask=written[:, None], other=0.0).to(tl.float32)
-        scores = tl.where(written, tl.sum(keys * q[None, :], 1), -1e30)
-        higher = tl.maximum(highest, tl.max(scores, 0))
-        powers = tl.exp(scores - higher)
-        values = tl.load(value + slots, mask=written[:, None], other=0.0).to(tl.float32)
-        shrunk = tl.exp(highest - higher)
-        found = found * shrunk + tl.sum(powers[:, None] * values, 0)
-        total = total * shrunk + tl.sum(powers, 0)
-        highest = higher
-    to = context + (row * tl.num_programs(1) + head) * SIZE + numbers
-    tl.store(to, (found / total).to(own_value.dtype))
+        past = start + tl.arange(0, TILE)
+        is_past = past < position
+        rows = tl.load(table + row * capacity + past, mask=is_past, other=0).to(tl.int64)
+        slots = ((rows * groups + group) * capacity + past)[:, None] * SIZE + dims[None, :]
+        keys = tl.load(key + slots, mask=is_past[:, None], other=0.0).to(tl.float32)
+        scores = tl.where(is_past, tl.sum(keys * q[None, :], 1), -1e30)
+        new_maximum = tl.maximum(maximum, tl.max(scores, 0))
+        weights = tl.exp(scores - new_maximum)
+        values = tl.load(value + slots, mask=is_past[:, None], other=0.0).to(tl.float32)
+        rescale = tl.exp(maximum - new_maximum)
+        output = output * rescale + tl.sum(weights[:, None] * values, 0)
+        denominator = denominator * rescale + tl.sum(weights, 0)
+        maximum = new_maximum
+    pointer = context + (row * tl.num_programs(1) + head) * SIZE + dims
+    tl.store(pointer, (output / denominator).to(v_new.dtype))
 
 
 @triton.jit
 def _best(
-    logits, allowed, forced, step, to_logits, to_tokens, to_sums, row_stride, vocabulary, capacity, parts,
+    logits, allowed, forced, step, out_logits, out_tokens, out_sums, row_stride, vocabulary, capacity, parts,
     BEAMS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     columns = tl.arange(0, BLOCK)
     ids = part * BLOCK + columns
-    there = ids < vocabulary
-    x = tl.load(logits + row * row_stride + ids, mask=there, other=float("-inf")).to(tl.float32)
-    highest = tl.max(x, 0)
-    tl.store(to_sums + row * parts + part, highest + tl.log(tl.sum(tl.exp(x - highest), 0)))
-    only = tl.load(forced + row // BEAMS * capacity + tl.load(step))
-    may = tl.where(only >= 0, ids == only, tl.load(allowed + ids, mask=there, other=0) != 0)
-    x = tl.where(may, x, float("-inf"))
-    place = (row * parts + part) * BEAMS
+    in_vocabulary = ids < vocabulary
+    x = tl.load(logits + row * row_stride + ids, mask=in_vocabulary, other=float("-inf")).to(tl.float32)
+    maximum = tl.max(x, 0)
+    tl.store(out_sums + row * parts + part, maximum + tl.log(tl.sum(tl.exp(x - maximum), 0)))
+    forced_token = tl.load(forced + row // BEAMS * capacity + tl.load(step))
+    is_allowed = tl.where(
+        forced_token >= 0, ids == forced_token, tl.load(allowed + ids, mask=in_vocabulary, other=0) != 0
+    )
+    x = tl.where(is_allowed, x, float("-inf"))
+    offset = (row * parts + part) * BEAMS
     for i in tl.static_range(BEAMS):
-        top, where = tl.max(x, 0, return_indices=True)
-        tl.store(to_logits + place + i, top)
-        tl.store(to_tokens + place + i, (part * BLOCK + where).to(tl.int64))
-        x = tl.where(columns == where, float("-inf"), x)
+        logit, index = tl.max(x, 0, return_indices=True)
+        tl.store(out_logits + offset + i, logit)
+        tl.store(out_tokens + offset + i, (part * BLOCK + index).to(tl.int64))
+        x = tl.where(columns == index, float("-inf"), x)
 
 
 @triton.jit
 def _choose(
-    logits, tokens, sums, divisors, limits, step, totals, places, best,
-    to_tokens, to_parents, to_logs, to_scores, to_rows, to_next, capacity, candidates, parts,
+    logits, tokens, sums, divisors, limits, step, totals, free_places, best,
+    out_tokens, out_parents, out_log_probabilities, out_scores, out_rows, out_next, capacity, candidates, parts,
     END: tl.constexpr, BEAMS: tl.constexpr, RESULTS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
-    PARTS: tl.constexpr, PLACES: tl.constexpr,
+    PARTS: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
     sentence = tl.program_id(0).to(tl.int64)
-    beam, column, part, result = tl.arange(0, ROWS), tl.arange(0, WIDTH), tl.arange(0, PARTS), tl.arange(0, PLACES)
-    first, real = sentence * BEAMS, beam < BEAMS
+    beam, column, part, result = tl.arange(0, ROWS), tl.arange(0, WIDTH), tl.arange(0, PARTS), tl.arange(0, SLOTS)
+    first, is_beam = sentence * BEAMS, beam < BEAMS
 
     # Log-probabilities, and totals with those of the parents.
-    seen = real[:, None] & (part < parts)[None, :]
-    s = tl.load(sums + (first + beam)[:, None] * parts + part[None, :], mask=seen, other=-1e30)
-    highest = tl.max(s, 1)
-    log_sums = highest + tl.log(tl.sum(tl.exp(s - highest[:, None]), 1))
-    seen = real[:, None] & (column < candidates)[None, :]
-    x = tl.load(logits + (first + beam)[:, None] * candidates + column[None, :], mask=seen, other=float("-inf"))
-    before = tl.load(totals + first + beam, mask=real, other=float("-inf"))
-    x = before[:, None] + (x - log_sums[:, None])
+    inside = is_beam[:, None] & (part < parts)[None, :]
+    s = tl.load(sums + (first + beam)[:, None] * parts + part[None, :], mask=inside, other=-1e30)
+    maximum = tl.max(s, 1)
+    log_sums = maximum + tl.log(tl.sum(tl.exp(s - maximum[:, None]), 1))
+    inside = is_beam[:, None] & (column < candidates)[None, :]
+    x = tl.load(logits + (first + beam)[:, None] * candidates + column[None, :], mask=inside, other=float("-inf"))
+    parent_totals = tl.load(totals + first + beam, mask=is_beam, other=float("-inf"))
+    x = parent_totals[:, None] + (x - log_sums[:, None])
     x = tl.where(x == x, x, float("-inf"))  # NaN never comes
 
-    now, free = tl.load(step), tl.load(places + sentence)
-    divisor, limit = tl.load(divisors + now), tl.load(limits + sentence)
+    current, free_count = tl.load(step), tl.load(free_places + sentence)
+    divisor, limit = tl.load(divisors + current), tl.load(limits + sentence)
     scores = tl.load(best + sentence * RESULTS + result, mask=result < RESULTS, other=float("inf"))
-    after = tl.full((ROWS,), float("-inf"), tl.float32)
+    new_totals = tl.full((ROWS,), float("-inf"), tl.float32)
     ended = 0
     for i in tl.static_range(BEAMS):
-        in_row, where = tl.max(x, 1, return_indices=True)
-        total, parent = tl.max(in_row, 0, return_indices=True)
-        place = tl.sum(tl.where(beam == parent, where, 0), 0)
-        from_place = (first + parent) * candidates + place
-        token = tl.load(tokens + from_place)
-        log = tl.load(logits + from_place) - tl.sum(tl.where(beam == parent, log_sums, 0.0), 0)
-        kept = (i < free) & (total > float("-inf"))
-        ends = kept & (token == END)
+        row_best, columns_of_best = tl.max(x, 1, return_indices=True)
+        total, parent = tl.max(row_best, 0, return_indices=True)
+        candidate = tl.sum(tl.where(beam == parent, columns_of_best, 0), 0)
+        source = (first + parent) * candidates + candidate
+        token = tl.load(tokens + source)
+        log_probability = tl.load(logits + source) - tl.sum(tl.where(beam == parent, log_sums, 0.0), 0)
+        is_kept = (i < free_count) & (total > float("-inf"))
+        ends = is_kept & (token == END)
         score = tl.where(ends, total / divisor, float("-inf"))
         lowest = tl.min(scores, 0)
-        at = tl.min(tl.where(scores == lowest, result, PLACES), 0)
-        scores = tl.where(result == at, tl.maximum(score, lowest), scores)
-        after = tl.where((beam == i) & kept & (token != END), total, after)
+        slot = tl.min(tl.where(scores == lowest, result, SLOTS), 0)
+        scores = tl.where(result == slot, tl.maximum(score, lowest), scores)
+        new_totals = tl.where((beam == i) & is_kept & (token != END), total, new_totals)
         ended += ends.to(tl.int32)
-        to = (sentence * capacity + now) * BEAMS + i
-        tl.store(to_tokens + to, token)
-        tl.store(to_parents + to, parent.to(tl.int64))
-        tl.store(to_logs + to, log)
-        tl.store(to_scores + to, score)
-        tl.store(to_rows + first + i, first + parent)
-        tl.store(to_next + first + i, token)
-        x = tl.where((beam[:, None] == parent) & (column[None, :] == place), float("-inf"), x)
+        offset = (sentence * capacity + current) * BEAMS + i
+        tl.store(out_tokens + offset, token)
+        tl.store(out_parents + offset, parent.to(tl.int64))
+        tl.store(out_log_probabilities + offset, log_probability)
+        tl.store(out_scores + offset, score)
+        tl.store(out_rows + first + i, first + parent)
+        tl.store(out_next + first + i, token)
+        x = tl.where((beam[:, None] == parent) & (column[None, :] == candidate), float("-inf"), x)
 
     # No active hypothesis can beat the worst of the best ended ones: the sentence is done.
-    if tl.min(scores, 0) >= tl.max(after, 0) / limit:
-        after = tl.full((ROWS,), float("-inf"), tl.float32)
-    tl.store(totals + first + beam, after, mask=real)
-    tl.store(places + sentence, free - ended)
+    if tl.min(scores, 0) >= tl.max(new_totals, 0) / limit:
+        new_totals = tl.full((ROWS,), float("-inf"), tl.float32)
+    tl.store(totals + first + beam, new_totals, mask=is_beam)
+    tl.store(free_places + sentence, free_count - ended)
     tl.store(best + sentence * RESULTS + result, scores, mask=result < RESULTS)

@@ -23,14 +23,14 @@ MIN_TILE = 16  # the smallest tile of a tensor core
 WARPS = {16: 1, 32: 2, 64: 4, 128: 8}
 
 
-def suits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
+def applies(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
     """Whether the kernel applies: short sentences in half precision, with a mask by key or none."""
     if query.dim() != 4:
         return False
     rows, heads, queries, size = query.shape
-    by_key = mask is None or mask.shape == (rows, 1, 1, key.shape[-2])
+    has_key_mask = mask is None or mask.shape == (rows, 1, 1, key.shape[-2])
     return (
-        by_key
+        has_key_mask
         and size in HEAD_SIZES
         and value.shape == key.shape == (rows, heads, key.shape[-2], size)
         and query.dtype in (torch.bfloat16, torch.float16)
@@ -131,18 +131,18 @@ def _mask_strides(mask: Tensor | None) -> tuple[int, int]:
 
 def _tiles(queries: int, keys: int) -> dict[str, int]:
     """Square tiles, so that there are few kernels to compile."""
-    side = max(MIN_TILE, triton.next_power_of_2(max(queries, keys)))
-    return {"TILE": side, "num_warps": WARPS[side], "num_stages": 1}
+    tile = max(MIN_TILE, triton.next_power_of_2(max(queries, keys)))
+    return {"TILE": tile, "num_warps": WARPS[tile], "num_stages": 1}
 
 
 # The kernels
 
 
 @triton.jit
-def _tile(start, row_stride, rows, row_count, columns):
+def _load_rows(start, row_stride, rows, row_count, columns):
     """The rows of a head; zeros after the last."""
-    places = start + rows[:, None] * row_stride + columns[None, :]
-    return tl.load(places, mask=(rows < row_count)[:, None], other=0.0)
+    offsets = start + rows[:, None] * row_stride + columns[None, :]
+    return tl.load(offsets, mask=(rows < row_count)[:, None], other=0.0)
 
 
 @triton.jit
@@ -151,15 +151,15 @@ def _weights(
 ):
     """Softmax of the scores over the visible keys; zeros for a query without visible keys."""
     scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
-    seen = (rows < queries)[:, None] & (columns < keys)[None, :]
+    visible = (rows < queries)[:, None] & (columns < keys)[None, :]
     if CAUSAL:
-        seen = seen & (columns[None, :] <= rows[:, None] + (keys - queries))
+        visible = visible & (columns[None, :] <= rows[:, None] + (keys - queries))
     if MASKED:
-        there = tl.load(mask + mask_start + columns * mask_token, mask=columns < keys, other=0)
-        seen = seen & (there != 0)[None, :]
-    scores = tl.where(seen, scores, -1e30)
-    powers = tl.where(seen, tl.exp(scores - tl.max(scores, 1)[:, None]), 0.0)
-    return powers / tl.maximum(tl.sum(powers, 1), 1e-30)[:, None]
+        key_mask = tl.load(mask + mask_start + columns * mask_token, mask=columns < keys, other=0)
+        visible = visible & (key_mask != 0)[None, :]
+    scores = tl.where(visible, scores, -1e30)
+    exponentials = tl.where(visible, tl.exp(scores - tl.max(scores, 1)[:, None]), 0.0)
+    return exponentials / tl.maximum(tl.sum(exponentials, 1), 1e-30)[:, None]
 
 
 VARYING = ["queries", "keys", "mask_row", "mask_token"]  # change from batch to batch: no reason to compile again
@@ -173,39 +173,47 @@ def _forward(
     CAUSAL: tl.constexpr, MASKED: tl.constexpr, SIZE: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     row, head = (tl.program_id(0) // heads).to(tl.int64), tl.program_id(0) % heads
-    rows, columns, numbers = tl.arange(0, TILE), tl.arange(0, TILE), tl.arange(0, SIZE)
-    q = _tile(query + row * q_row + head * q_head, q_token, rows, queries, numbers)
-    k = _tile(key + row * k_row + head * k_head, k_token, columns, keys, numbers)
+    rows, columns, dims = tl.arange(0, TILE), tl.arange(0, TILE), tl.arange(0, SIZE)
+    q = _load_rows(query + row * q_row + head * q_head, q_token, rows, queries, dims)
+    k = _load_rows(key + row * k_row + head * k_head, k_token, columns, keys, dims)
     weights = _weights(
         q, k, mask, row * mask_row, mask_token, rows, columns, queries, keys, scale, CAUSAL, MASKED
     )  # fmt: skip
-    v = _tile(value + row * v_row + head * v_head, v_token, columns, keys, numbers)
-    found = tl.dot(weights.to(v.dtype), v, input_precision="ieee")
-    places = context + (row * queries * heads + head) * SIZE + rows[:, None] * heads * SIZE + numbers[None, :]
-    tl.store(places, found.to(v.dtype), mask=(rows < queries)[:, None])
+    v = _load_rows(value + row * v_row + head * v_head, v_token, columns, keys, dims)
+    output = tl.dot(weights.to(v.dtype), v, input_precision="ieee")
+    pointers = context + (row * queries * heads + head) * SIZE + rows[:, None] * heads * SIZE + dims[None, :]
+    tl.store(pointers, output.to(v.dtype), mask=(rows < queries)[:, None])
 
 
 @triton.jit(do_not_specialize=VARYING)
 def _backward(
-    query, key, value, mask, grad, to_query, to_key, to_value,
+    query, key, value, mask, grad, query_grad, key_grad, value_grad,
     q_row, q_head, q_token, k_row, k_head, k_token, v_row, v_head, v_token, g_row, g_token, g_head,
     mask_row, mask_token, heads, queries, keys, scale,
     CAUSAL: tl.constexpr, MASKED: tl.constexpr, SIZE: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     row, head = (tl.program_id(0) // heads).to(tl.int64), tl.program_id(0) % heads
-    rows, columns, numbers = tl.arange(0, TILE), tl.arange(0, TILE), tl.arange(0, SIZE)
-    q = _tile(query + row * q_row + head * q_head, q_token, rows, queries, numbers)
-    k = _tile(key + row * k_row + head * k_head, k_token, columns, keys, numbers)
+    rows, columns, dims = tl.arange(0, TILE), tl.arange(0, TILE), tl.arange(0, SIZE)
+    q = _load_rows(query + row * q_row + head * q_head, q_token, rows, queries, dims)
+    k = _load_rows(key + row * k_row + head * k_head, k_token, columns, keys, dims)
     weights = _weights(
         q, k, mask, row * mask_row, mask_token, rows, columns, queries, keys, scale, CAUSAL, MASKED
     )  # fmt: skip
-    g = _tile(grad + row * g_row + head * g_head, g_token, rows, queries, numbers)
-    by_key = (row * keys * heads + head) * SIZE + columns[:, None] * heads * SIZE + numbers[None, :]
-    real = (columns < keys)[:, None]
-    tl.store(to_value + by_key, tl.dot(tl.trans(weights).to(g.dtype), g, input_precision="ieee").to(g.dtype), mask=real)
-    v = _tile(value + row * v_row + head * v_head, v_token, columns, keys, numbers)
-    moved = tl.dot(g, tl.trans(v), input_precision="ieee")  # gradient of the weights
-    moved = (weights * (moved - tl.sum(weights * moved, 1)[:, None]) * scale).to(q.dtype)  # gradient of the scores
-    by_query = (row * queries * heads + head) * SIZE + rows[:, None] * heads * SIZE + numbers[None, :]
-    tl.store(to_query + by_query, tl.dot(moved, k, input_precision="ieee").to(q.dtype), mask=(rows < queries)[:, None])
-    tl.store(to_key + by_key, tl.dot(tl.trans(moved), q, input_precision="ieee").to(q.dtype), mask=real)
+    g = _load_rows(grad + row * g_row + head * g_head, g_token, rows, queries, dims)
+    key_offsets = (row * keys * heads + head) * SIZE + columns[:, None] * heads * SIZE + dims[None, :]
+    is_key = (columns < keys)[:, None]
+    tl.store(
+        value_grad + key_offsets,
+        tl.dot(tl.trans(weights).to(g.dtype), g, input_precision="ieee").to(g.dtype),
+        mask=is_key,
+    )
+    v = _load_rows(value + row * v_row + head * v_head, v_token, columns, keys, dims)
+    weight_grads = tl.dot(g, tl.trans(v), input_precision="ieee")
+    score_grads = (weights * (weight_grads - tl.sum(weights * weight_grads, 1)[:, None]) * scale).to(q.dtype)
+    query_offsets = (row * queries * heads + head) * SIZE + rows[:, None] * heads * SIZE + dims[None, :]
+    tl.store(
+        query_grad + query_offsets,
+        tl.dot(score_grads, k, input_precision="ieee").to(q.dtype),
+        mask=(rows < queries)[:, None],
+    )
+    tl.store(key_grad + key_offsets, tl.dot(tl.trans(score_grads), q, input_precision="ieee").to(q.dtype), mask=is_key)

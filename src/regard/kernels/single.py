@@ -18,19 +18,19 @@ from torch import Tensor
 from regard.kernels import dense
 
 MAX_KEYS = 256  # larger tiles were not tried
-BLOCK = 64  # numbers of keys and values in one tile
+BLOCK = 64  # dimensions of keys and values in one tile
 MIN_TILE = 16  # keys of the smallest tile
 WARPS = {16: 2, 32: 2, 64: 4, 128: 4, 256: 8}
 
 
-def suits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
+def applies(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
     """Whether the kernel applies: one head, one query, with a mask by key or none."""
     if query.dim() != 4:
         return False
-    rows, keys, kinds = len(query), key.shape[-2], (torch.float32, torch.bfloat16, torch.float16)
-    by_key = mask is None or mask.shape == (rows, 1, 1, keys)
-    one = query.shape[1:3] == (1, 1) and key.shape[:2] == value.shape[:2] == (rows, 1)
-    return by_key and one and keys <= MAX_KEYS and all(x.dtype in kinds for x in (query, key, value))
+    rows, keys, dtypes = len(query), key.shape[-2], (torch.float32, torch.bfloat16, torch.float16)
+    has_key_mask = mask is None or mask.shape == (rows, 1, 1, keys)
+    is_single = query.shape[1:3] == (1, 1) and key.shape[:2] == value.shape[:2] == (rows, 1)
+    return has_key_mask and is_single and keys <= MAX_KEYS and all(x.dtype in dtypes for x in (query, key, value))
 
 
 def attend_single(
@@ -38,10 +38,10 @@ def attend_single(
 ) -> Tensor:
     """The context of each query, (B, 1, 1, V); scores are `scale` q . k, or v . tanh(q + k + b) with `additive`."""
     v, b = map(dense, additive) if additive else (None, None)
-    seen = None if mask is None else mask[:, 0, 0]
+    key_mask = None if mask is None else mask[:, 0, 0]
     context: Tensor
     # squeezed, not indexed: the backward pass of indexing launches one or two more kernels at every step
-    context, _ = _attend(query.squeeze((1, 2)), key.squeeze(1), value.squeeze(1), seen, v, b, scale)
+    context, _ = _attend(query.squeeze((1, 2)), key.squeeze(1), value.squeeze(1), key_mask, v, b, scale)
     return context[:, None, None]
 
 
@@ -113,45 +113,45 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tens
 
 def _backward_pass(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
     query, key, value, weights, v, b = ctx.saved_tensors
-    to_query, to_key, to_value, to_v = _attend_backward(grad, query, key, value, weights, v, b, ctx.scale)
+    query_grad, key_grad, value_grad, v_grad = _attend_backward(grad, query, key, value, weights, v, b, ctx.scale)
     if v is None:
-        return to_query, to_key, to_value, None, None, None, None
-    return to_query, to_key, to_value, None, to_v.sum(0).to(v.dtype), to_query.sum(0).to(b.dtype), None
+        return query_grad, key_grad, value_grad, None, None, None, None
+    return query_grad, key_grad, value_grad, None, v_grad.sum(0).to(v.dtype), query_grad.sum(0).to(b.dtype), None
 
 
 _attend.register_autograd(_backward_pass, setup_context=_setup_context)
 
 
 def _strides(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> list[int]:
-    own = (0, 0) if mask is None else mask.stride()
-    return [query.stride(0), *key.stride()[:2], *value.stride()[:2], *own]
+    mask_strides = (0, 0) if mask is None else mask.stride()
+    return [query.stride(0), *key.stride()[:2], *value.stride()[:2], *mask_strides]
 
 
 def _tiles(keys: int) -> dict[str, int]:
-    side = max(MIN_TILE, triton.next_power_of_2(keys))
-    return {"TILE": side, "BLOCK": BLOCK, "num_warps": WARPS[side], "num_stages": 1}
+    tile = max(MIN_TILE, triton.next_power_of_2(keys))
+    return {"TILE": tile, "BLOCK": BLOCK, "num_warps": WARPS[tile], "num_stages": 1}
 
 
 # The kernels
 
 
 @triton.jit
-def _rows(start, row_stride, rows, row_count, columns, column_count):
+def _load_matrix(start, row_stride, rows, row_count, columns, column_count):
     """Part of a matrix in fp32; zeros outside."""
-    real = (rows < row_count)[:, None] & (columns < column_count)[None, :]
-    return tl.load(start + rows[:, None] * row_stride + columns[None, :], mask=real, other=0.0).to(tl.float32)
+    inside = (rows < row_count)[:, None] & (columns < column_count)[None, :]
+    return tl.load(start + rows[:, None] * row_stride + columns[None, :], mask=inside, other=0.0).to(tl.float32)
 
 
 @triton.jit
-def _numbers(start, columns, column_count):
+def _load_vector(start, columns, column_count):
     return tl.load(start + columns, mask=columns < column_count, other=0.0).to(tl.float32)
 
 
 @triton.jit
 def _tanh(x):
-    small = tl.exp(-2.0 * tl.abs(x))
-    found = (1.0 - small) / (1.0 + small)
-    return tl.where(x < 0, -found, found)
+    e = tl.exp(-2.0 * tl.abs(x))  # at most 1: no overflow
+    magnitude = (1.0 - e) / (1.0 + e)
+    return tl.where(x < 0, -magnitude, magnitude)
 
 
 VARYING = ["keys", "mask_row", "mask_token"]  # change from batch to batch: no reason to compile again
@@ -164,61 +164,63 @@ def _forward(
     ADDITIVE: tl.constexpr, MASKED: tl.constexpr, SIZE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    row, places = tl.program_id(0).to(tl.int64), tl.arange(0, TILE)
+    row, positions = tl.program_id(0).to(tl.int64), tl.arange(0, TILE)
     scores = tl.zeros([TILE], tl.float32)
     for start in range(0, SIZE, BLOCK):
-        numbers = start + tl.arange(0, BLOCK)
-        q = _numbers(query + row * q_row, numbers, SIZE)
-        k = _rows(key + row * k_row, k_token, places, keys, numbers, SIZE)
+        dims = start + tl.arange(0, BLOCK)
+        q = _load_vector(query + row * q_row, dims, SIZE)
+        k = _load_matrix(key + row * k_row, k_token, positions, keys, dims, SIZE)
         if ADDITIVE:
-            q += _numbers(b, numbers, SIZE)
-            scores += tl.sum(_numbers(v, numbers, SIZE)[None, :] * _tanh(q[None, :] + k), 1)
+            q += _load_vector(b, dims, SIZE)
+            scores += tl.sum(_load_vector(v, dims, SIZE)[None, :] * _tanh(q[None, :] + k), 1)
         else:
             scores += tl.sum(q[None, :] * k, 1) * scale
-    seen = places < keys
+    visible = positions < keys
     if MASKED:
-        there = tl.load(mask + row * mask_row + places * mask_token, mask=places < keys, other=0)
-        seen = seen & (there != 0)
-    scores = tl.where(seen, scores, -1e30)
-    powers = tl.where(seen, tl.exp(scores - tl.max(scores, 0)), 0.0)
-    attention = powers / tl.maximum(tl.sum(powers, 0), 1e-30)  # zeros for a query without visible keys
-    tl.store(weights + row * keys + places, attention, mask=places < keys)
+        key_mask = tl.load(mask + row * mask_row + positions * mask_token, mask=positions < keys, other=0)
+        visible = visible & (key_mask != 0)
+    scores = tl.where(visible, scores, -1e30)
+    exponentials = tl.where(visible, tl.exp(scores - tl.max(scores, 0)), 0.0)
+    attention = exponentials / tl.maximum(tl.sum(exponentials, 0), 1e-30)  # zeros for a query without visible keys
+    tl.store(weights + row * keys + positions, attention, mask=positions < keys)
     for start in range(0, WIDTH, BLOCK):
-        numbers = start + tl.arange(0, BLOCK)
-        found = tl.sum(attention[:, None] * _rows(value + row * v_row, v_token, places, keys, numbers, WIDTH), 0)
-        tl.store(context + row * WIDTH + numbers, found.to(context.dtype.element_ty), mask=numbers < WIDTH)
+        dims = start + tl.arange(0, BLOCK)
+        output = tl.sum(
+            attention[:, None] * _load_matrix(value + row * v_row, v_token, positions, keys, dims, WIDTH), 0
+        )
+        tl.store(context + row * WIDTH + dims, output.to(context.dtype.element_ty), mask=dims < WIDTH)
 
 
 @triton.jit(do_not_specialize=["keys"])
 def _backward(
-    grad, query, key, value, weights, v, b, to_query, to_key, to_value, to_v,
+    grad, query, key, value, weights, v, b, query_grad, key_grad, value_grad, v_grad,
     g_row, q_row, k_row, k_token, v_row, v_token, keys, scale,
     ADDITIVE: tl.constexpr, SIZE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    row, places = tl.program_id(0).to(tl.int64), tl.arange(0, TILE)
-    real = (places < keys)[:, None]
-    share = tl.load(weights + row * keys + places, mask=places < keys, other=0.0)
-    moved = tl.zeros([TILE], tl.float32)  # gradient of the weights
+    row, positions = tl.program_id(0).to(tl.int64), tl.arange(0, TILE)
+    is_key = (positions < keys)[:, None]
+    probabilities = tl.load(weights + row * keys + positions, mask=positions < keys, other=0.0)
+    weight_grads = tl.zeros([TILE], tl.float32)
     for start in range(0, WIDTH, BLOCK):
-        numbers = start + tl.arange(0, BLOCK)
-        g = _numbers(grad + row * g_row, numbers, WIDTH)
-        moved += tl.sum(g[None, :] * _rows(value + row * v_row, v_token, places, keys, numbers, WIDTH), 1)
-        own = share[:, None] * g[None, :]
-        by_key = to_value + row * keys * WIDTH + places[:, None] * WIDTH + numbers[None, :]
-        tl.store(by_key, own.to(to_value.dtype.element_ty), mask=real & (numbers < WIDTH)[None, :])
-    moved = share * (moved - tl.sum(share * moved, 0))  # gradient of the scores
+        dims = start + tl.arange(0, BLOCK)
+        g = _load_vector(grad + row * g_row, dims, WIDTH)
+        weight_grads += tl.sum(g[None, :] * _load_matrix(value + row * v_row, v_token, positions, keys, dims, WIDTH), 1)
+        grads = probabilities[:, None] * g[None, :]
+        offsets = value_grad + row * keys * WIDTH + positions[:, None] * WIDTH + dims[None, :]
+        tl.store(offsets, grads.to(value_grad.dtype.element_ty), mask=is_key & (dims < WIDTH)[None, :])
+    score_grads = probabilities * (weight_grads - tl.sum(probabilities * weight_grads, 0))
     for start in range(0, SIZE, BLOCK):
-        numbers = start + tl.arange(0, BLOCK)
-        q = _numbers(query + row * q_row, numbers, SIZE)
-        k = _rows(key + row * k_row, k_token, places, keys, numbers, SIZE)
+        dims = start + tl.arange(0, BLOCK)
+        q = _load_vector(query + row * q_row, dims, SIZE)
+        k = _load_matrix(key + row * k_row, k_token, positions, keys, dims, SIZE)
         if ADDITIVE:
-            bent = _tanh((q + _numbers(b, numbers, SIZE))[None, :] + k)
-            own = moved[:, None] * _numbers(v, numbers, SIZE)[None, :] * (1.0 - bent * bent)
-            asked = tl.sum(own, 0)
-            tl.store(to_v + row * SIZE + numbers, tl.sum(moved[:, None] * bent, 0), mask=numbers < SIZE)
+            activations = _tanh((q + _load_vector(b, dims, SIZE))[None, :] + k)
+            key_grads = score_grads[:, None] * _load_vector(v, dims, SIZE)[None, :] * (1.0 - activations * activations)
+            query_grads = tl.sum(key_grads, 0)
+            tl.store(v_grad + row * SIZE + dims, tl.sum(score_grads[:, None] * activations, 0), mask=dims < SIZE)
         else:
-            own = moved[:, None] * q[None, :] * scale
-            asked = tl.sum(moved[:, None] * k, 0) * scale
-        by_key = to_key + row * keys * SIZE + places[:, None] * SIZE + numbers[None, :]
-        tl.store(by_key, own.to(to_key.dtype.element_ty), mask=real & (numbers < SIZE)[None, :])
-        tl.store(to_query + row * SIZE + numbers, asked.to(to_query.dtype.element_ty), mask=numbers < SIZE)
+            key_grads = score_grads[:, None] * q[None, :] * scale
+            query_grads = tl.sum(score_grads[:, None] * k, 0) * scale
+        offsets = key_grad + row * keys * SIZE + positions[:, None] * SIZE + dims[None, :]
+        tl.store(offsets, key_grads.to(key_grad.dtype.element_ty), mask=is_key & (dims < SIZE)[None, :])
+        tl.store(query_grad + row * SIZE + dims, query_grads.to(query_grad.dtype.element_ty), mask=dims < SIZE)

@@ -22,46 +22,46 @@ BLOCK = 4096  # logits in one tile
 def token_losses(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
     """The label-smoothed loss of each token from (N, V) logits, and its loss without smoothing, which has no gradient.
     Both are zero where the label is padding."""
-    loss, plain, _ = _losses(logits, labels, smoothing)
-    return loss, plain.detach()
+    loss, nll, _ = _losses(logits, labels, smoothing)
+    return loss, nll.detach()
 
 
 @torch.library.custom_op("regard::token_losses", mutates_args=())
 def _losses(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
     logits = logits.contiguous()
     tokens, vocabulary = logits.shape
-    loss, plain, log_sum = (logits.new_empty(tokens, dtype=torch.float32) for _ in range(3))
+    loss, nll, log_sum_exp = (logits.new_empty(tokens, dtype=torch.float32) for _ in range(3))
     if tokens:
         with torch.cuda.device_of(logits):  # Triton uses the current device, not that of its arguments
             _forward[(tokens,)](
-                logits, labels.contiguous(), loss, plain, log_sum, vocabulary, smoothing, IGNORED=IGNORED, BLOCK=BLOCK,
+                logits, labels.contiguous(), loss, nll, log_sum_exp, vocabulary, smoothing, IGNORED=IGNORED, BLOCK=BLOCK,
                 num_warps=8,
             )  # fmt: skip
-    return loss, plain, log_sum
+    return loss, nll, log_sum_exp
 
 
 @_losses.register_fake
 def _(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    loss, plain, log_sum = (logits.new_empty(logits.shape[0], dtype=torch.float32) for _ in range(3))
-    return loss, plain, log_sum
+    loss, nll, log_sum_exp = (logits.new_empty(logits.shape[0], dtype=torch.float32) for _ in range(3))
+    return loss, nll, log_sum_exp
 
 
 @torch.library.custom_op("regard::token_losses_backward", mutates_args=())
-def _losses_backward(grad: Tensor, logits: Tensor, labels: Tensor, log_sum: Tensor, smoothing: float) -> Tensor:
+def _losses_backward(grad: Tensor, logits: Tensor, labels: Tensor, log_sum_exp: Tensor, smoothing: float) -> Tensor:
     logits = logits.contiguous()
     tokens, vocabulary = logits.shape
     gradient = torch.empty_like(logits)
     if tokens:
         with torch.cuda.device_of(logits):
             _backward[(tokens, triton.cdiv(vocabulary, BLOCK))](
-                grad.contiguous(), logits, labels.contiguous(), log_sum, gradient, vocabulary, smoothing,
+                grad.contiguous(), logits, labels.contiguous(), log_sum_exp, gradient, vocabulary, smoothing,
                 IGNORED=IGNORED, BLOCK=BLOCK, num_warps=8,
             )  # fmt: skip
     return gradient
 
 
 @_losses_backward.register_fake
-def _(grad: Tensor, logits: Tensor, labels: Tensor, log_sum: Tensor, smoothing: float) -> Tensor:
+def _(grad: Tensor, logits: Tensor, labels: Tensor, log_sum_exp: Tensor, smoothing: float) -> Tensor:
     return logits.new_empty(logits.shape)
 
 
@@ -82,49 +82,49 @@ _losses.register_autograd(_backward_pass, setup_context=_setup_context)
 
 @triton.jit
 def _forward(
-    logits, labels, loss, plain, log_sum, vocabulary, smoothing, IGNORED: tl.constexpr, BLOCK: tl.constexpr
+    logits, labels, loss, nll, log_sum_exp_out, vocabulary, smoothing, IGNORED: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     token = tl.program_id(0).to(tl.int64)
     label = tl.load(labels + token)
     row, columns = logits + token * vocabulary, tl.arange(0, BLOCK)
     if label == IGNORED:
         tl.store(loss + token, 0.0)
-        tl.store(plain + token, 0.0)
-        tl.store(log_sum + token, 0.0)
+        tl.store(nll + token, 0.0)
+        tl.store(log_sum_exp_out + token, 0.0)
     else:
-        highest = tl.full((BLOCK,), -1e30, tl.float32)  # one running softmax for each column of the block
-        powers = tl.zeros((BLOCK,), tl.float32)
-        total = tl.zeros((BLOCK,), tl.float32)
+        maximums = tl.full((BLOCK,), -1e30, tl.float32)  # an online softmax for each column of the block
+        sums = tl.zeros((BLOCK,), tl.float32)
+        logit_sums = tl.zeros((BLOCK,), tl.float32)
         for start in range(0, vocabulary, BLOCK):
-            there = start + columns < vocabulary
-            x = tl.load(row + start + columns, mask=there, other=0.0).to(tl.float32)
-            total += x
-            x = tl.where(there, x, -1e30)
-            higher = tl.maximum(highest, x)
-            powers = powers * tl.exp(highest - higher) + tl.where(there, tl.exp(x - higher), 0.0)
-            highest = higher
-        top = tl.max(highest, 0)
-        every = top + tl.log(tl.sum(powers * tl.exp(highest - top), 0))
-        own = every - tl.load(row + label).to(tl.float32)
-        evenly = every - tl.sum(total, 0) / vocabulary
-        tl.store(loss + token, (1 - smoothing) * own + smoothing * evenly)
-        tl.store(plain + token, own)
-        tl.store(log_sum + token, every)
+            in_vocabulary = start + columns < vocabulary
+            x = tl.load(row + start + columns, mask=in_vocabulary, other=0.0).to(tl.float32)
+            logit_sums += x
+            x = tl.where(in_vocabulary, x, -1e30)
+            new_maximums = tl.maximum(maximums, x)
+            sums = sums * tl.exp(maximums - new_maximums) + tl.where(in_vocabulary, tl.exp(x - new_maximums), 0.0)
+            maximums = new_maximums
+        maximum = tl.max(maximums, 0)
+        log_sum_exp = maximum + tl.log(tl.sum(sums * tl.exp(maximums - maximum), 0))
+        token_nll = log_sum_exp - tl.load(row + label).to(tl.float32)
+        uniform_loss = log_sum_exp - tl.sum(logit_sums, 0) / vocabulary
+        tl.store(loss + token, (1 - smoothing) * token_nll + smoothing * uniform_loss)
+        tl.store(nll + token, token_nll)
+        tl.store(log_sum_exp_out + token, log_sum_exp)
 
 
 @triton.jit
 def _backward(
-    grad, logits, labels, log_sum, gradient, vocabulary, smoothing, IGNORED: tl.constexpr, BLOCK: tl.constexpr
+    grad, logits, labels, log_sum_exp, gradient, vocabulary, smoothing, IGNORED: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     token = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    there = columns < vocabulary
+    in_vocabulary = columns < vocabulary
     label = tl.load(labels + token)
-    places = token * vocabulary + columns
+    offsets = token * vocabulary + columns
     if label == IGNORED:
-        tl.store(gradient + places, tl.zeros((BLOCK,), tl.float32).to(gradient.dtype.element_ty), mask=there)
+        tl.store(gradient + offsets, tl.zeros((BLOCK,), tl.float32).to(gradient.dtype.element_ty), mask=in_vocabulary)
     else:
-        x = tl.load(logits + places, mask=there, other=0.0).to(tl.float32)
-        moved = tl.exp(x - tl.load(log_sum + token)) - smoothing / vocabulary
-        moved = tl.where(columns == label, moved - (1 - smoothing), moved) * tl.load(grad + token)
-        tl.store(gradient + places, moved.to(gradient.dtype.element_ty), mask=there)
+        x = tl.load(logits + offsets, mask=in_vocabulary, other=0.0).to(tl.float32)
+        grads = tl.exp(x - tl.load(log_sum_exp + token)) - smoothing / vocabulary
+        grads = tl.where(columns == label, grads - (1 - smoothing), grads) * tl.load(grad + token)
+        tl.store(gradient + offsets, grads.to(gradient.dtype.element_ty), mask=in_vocabulary)

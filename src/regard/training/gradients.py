@@ -159,7 +159,7 @@ def uses_compile(config: Config, device: torch.device) -> bool:
     if settings.sharded:
         return False  # torch.compile with sharded weights is not tested
     is_long = settings.updates * settings.batch_tokens * config.model.size >= MIN_WORK_TO_COMPILE
-    return device.type == "cuda" and kernels.able() and is_long and config.model.family != "rnn"
+    return device.type == "cuda" and kernels.is_available() and is_long and config.model.family != "rnn"
 
 
 def autocast(config: TrainConfig, device: torch.device) -> torch.autocast:
