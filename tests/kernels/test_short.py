@@ -9,7 +9,7 @@ from torch import Tensor
 pytest.importorskip("triton", reason="there is no Triton on this system")
 
 from regard.attention import attend
-from regard.kernels.short import _attend, attend_short, applies
+from regard.kernels.short import _attend, applies, attend_short
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 HALVES = [torch.float16, torch.bfloat16] if DEVICE == "cuda" else [torch.float16]  # no interpreter knows bfloat16

@@ -13,7 +13,7 @@ pytest.importorskip("triton", reason="there is no Triton on this system")
 from regard import InputError
 from regard.attention import Additive, attend, core
 from regard.kernels import single
-from regard.kernels.single import _attend, attend_single, applies
+from regard.kernels.single import _attend, applies, attend_single
 from regard.models import build
 from tests.models.families import GENERATORS
 

@@ -34,8 +34,8 @@ def _losses(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, T
     if tokens:
         with torch.cuda.device_of(logits):  # Triton uses the current device, not that of its arguments
             _forward[(tokens,)](
-                logits, labels.contiguous(), loss, nll, log_sum_exp, vocabulary, smoothing, IGNORED=IGNORED, BLOCK=BLOCK,
-                num_warps=8,
+                logits, labels.contiguous(), loss, nll, log_sum_exp, vocabulary, smoothing,
+                IGNORED=IGNORED, BLOCK=BLOCK, num_warps=8,
             )  # fmt: skip
     return loss, nll, log_sum_exp
 
