@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 
 from regard.evaluation.compare import compare_translations
 from regard.evaluation.evaluate import score_results
+from regard.evaluation.metrics import METRICS
 from regard.evaluation.pages import Output, Row, comparison_parts, evaluation_parts, page
 from regard.inspection import film, inspector
 from regard.inspection.attribution import attention
@@ -38,7 +39,8 @@ def trace() -> Any:
 
 def rows(kind: str, outputs: int) -> list[Row]:
     warning = QualityWarning("length", "too short", [])
-    shown = [Output(f"system {place}", TEXT, {"chrf": 50.0}, [warning], 0.5) for place in range(outputs)]
+    scores = dict.fromkeys(METRICS, 100.0)
+    shown = [Output(f"system {place}", TEXT, scores, [warning], 0.5, trace()) for place in range(outputs)]
     return [Row(line, kind, SOURCE, [REFERENCE_TEXT], shown) for line in range(1, 15)]
 
 

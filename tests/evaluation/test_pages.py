@@ -147,13 +147,13 @@ def compared(*scores: float, p: float | None = 0.0001, differing: int = 90, long
 @pytest.mark.parametrize(
     ("result", "headline"),
     [
-        (compared(40, 48.6), "B beats A by 8.6 BLEU (p < 0.001)"),
-        (compared(40, 48.6, long=9), "B beats A by 8.6 BLEU (p < 0.001), most on sentences over 40 words"),
-        (compared(48.6, 40, p=0.012), "A beats B by 8.6 BLEU (p = 0.012)"),
-        (compared(40, 40.2, p=0.31), "A and B do not differ significantly: 0.2 BLEU, p = 0.31"),
+        (compared(40, 48.6), "B beats A by 8.6 BLEU (p\u00a0<\u00a00.001)"),
+        (compared(40, 48.6, long=9), "B beats A by 8.6 BLEU (p\u00a0<\u00a00.001), most on sentences over 40 words"),
+        (compared(48.6, 40, p=0.012), "A beats B by 8.6 BLEU (p\u00a0=\u00a00.012)"),
+        (compared(40, 40.2, p=0.31), "A and B do not differ significantly: 0.2 BLEU, p\u00a0=\u00a00.31"),
         (compared(40, 41, p=None, differing=1), "A and B translate 1 sentence differently, too few for a test"),
         (compared(40, 40, p=None, differing=0), "All translations of A and B are identical"),
-        (compared(40, 41, 44), "C beats A by 4.0 BLEU (p < 0.001), the best of 3 systems"),
+        (compared(40, 41, 44), "C beats A by 4.0 BLEU (p\u00a0<\u00a00.001), the best of 3 systems"),
     ],
 )
 def test_the_headline_of_a_comparison_says_who_wins_by_how_much(result: dict, headline: str) -> None:

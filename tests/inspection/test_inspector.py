@@ -245,9 +245,11 @@ def test_the_beam_shows_whole_words(browser: Any, tmp_path: Path) -> None:
 def test_the_selection_and_the_heads_are_told_to_a_screen_reader(browser: Any, tmp_path: Path) -> None:
     with open_full(browser, tmp_path) as opened:
         opened.page.locator("[data-row='1']").click()
+        opened.page.get_by_role("button", name="layer 0, head 1").click()
         snapshot = opened.page.locator(".rg").aria_snapshot()
         assert '- button "wrote1" [pressed]' in snapshot
-        assert '- button "layer 0, head 0"' in snapshot
+        assert '- button "layer 0, head 1" [pressed]' in snapshot
+        assert '- button "layer 0, head 0"\n' in snapshot
         assert '- grid "heat map"' in snapshot
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.decoding import Constraints, Encoded, Hypothesis, Tree, beam, greedy
 from regard.errors import FolderError, InputError
-from regard.inspection.trace import Trace, make_side, trace
+from regard.inspection.trace import Side, Trace, make_side, split_punctuation, trace
 from regard.models import BERT, State, build
 from regard.text.tokenizer import END, MASK, START, Tokenizer, Tokenizers, train
 from tests.decoding.small import FREE, PLAIN, shaken
@@ -295,3 +295,15 @@ def test_the_same_trace_gives_the_same_bytes(tmp_path: Path, tokenizer: Tokenize
 def test_another_suffix_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
     with pytest.raises(InputError, match=r"must end in \.safetensors or \.json"):
         Made("transformer", tokenizer).traces()[0].save(tmp_path / "a.html")
+
+
+@pytest.mark.parametrize(
+    ("subwords", "words"),
+    [([" ", "river", "."], ["river", "."]), ([" (", "a", " "], ["(", "a"]), (["l", "'", "eau"], ["l'eau"])],
+)
+def test_punctuation_around_a_word_is_a_word_of_its_own_and_a_space_is_none(
+    subwords: list[str], words: list[str]
+) -> None:
+    text = "".join(subwords).strip()
+    side = Side(text, [5, 6, 7], subwords, [text], [0, 0, 0], [False])
+    assert split_punctuation(side).words == words

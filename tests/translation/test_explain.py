@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,14 @@ def test_an_explanation_is_saved_as_its_name_ends(name: str, tmp_path: Path) -> 
     view = explain(made("transformer", tmp_path), "the old house", layer=0)
     view.save(tmp_path / name)
     assert (tmp_path / name).stat().st_size > 100
+
+
+def test_the_page_of_a_folder_has_the_languages_of_its_card(tmp_path: Path) -> None:
+    folder = made("transformer", tmp_path)
+    (folder / "card.md").write_text("A **transformer** that translates from en to fr, trained with Regard.\n")
+    explain(folder, "the old house").save(tmp_path / "why.html")
+    page = (tmp_path / "why.html").read_text(encoding="utf-8")
+    assert {"en", "fr"} == set(re.findall(r'"language":"(\w+)"', page))
 
 
 def test_an_empty_target_is_refused(tmp_path: Path) -> None:

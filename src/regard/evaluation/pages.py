@@ -172,8 +172,8 @@ def comparison_headline(result: Mapping[str, Any]) -> str:
     if p is None:
         return f"{names} translate {counted(contrast['differing'], 'sentence')} differently, too few for a test"
     if p >= 0.05:
-        return f"{names} do not differ significantly: {gap:.1f} BLEU, p = {p:.2f}"
-    chance = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+        return f"{names} do not differ significantly: {gap:.1f} BLEU, p\u00a0=\u00a0{p:.2f}"
+    chance = "p\u00a0<\u00a00.001" if p < 0.001 else f"p\u00a0=\u00a0{p:.3f}"
     where = _most(result["by_length"], best["name"], second["name"], gap)
     rank = f", the best of {len(systems)} systems" if len(systems) > 2 else ""
     return f"{best['name']} beats {second['name']} by {gap:.1f} BLEU ({chance}){where}{rank}"
@@ -358,7 +358,7 @@ def _output(row: Row, output: Output, languages: tuple[str, str]) -> str:
         trace = f'<details class="trace"><summary>attention{hidden}</summary>{inside}</details>'
     shown = f'<span class="scores" lang="en">{" · ".join(scores)}</span>'
     name = f'<b lang="en">{escape(output.name)}</b>'
-    line = pages.text("p", f"{name}{text or '<i>nothing</i>'} {shown}", languages[1])
+    line = pages.text("p", f"{name}{text or '<i>nothing</i>'}&ensp;{shown}", languages[1])
     return f"{line}{warnings}{trace}"
 
 

@@ -66,6 +66,7 @@ def draw(
     head: int | None = None,
     title: str = "",
     warned: Sequence[QualityWarning] | None = None,
+    languages: tuple[str, str] = ("", ""),
     force: bool = False,
 ) -> None:
     """Write a figure of the first map, or a page with all maps; by default of the attention.
@@ -76,7 +77,8 @@ def draw(
     check_suffix(path)
     title = title or trace.family
     if path.suffix.lower() == ".html":
-        page = inspector.page(trace, maps, title=title, layer=layer, head=head, warned=warned)
+        options: dict[str, Any] = {"layer": layer, "head": head, "warned": warned, "languages": languages}
+        page = inspector.page(trace, maps, title=title, **options)
         return write_file(path, page, force=force)
     shown = maps[0] if maps else explain(trace, "attention")
     return write_file(path, heat_map(shown, path.suffix[1:].lower(), layer=layer, head=head, title=title), force=force)

@@ -26,6 +26,7 @@ from regard.errors import FolderError
 from regard.inspection import inspector, pages
 from regard.inspection.attribution import Map, default_layer
 from regard.inspection.trace import Side, make_side, split_punctuation, trace
+from regard.results import counted
 from regard.text.dataset import Dataset
 from regard.text.tokenizer import Tokenizers
 
@@ -95,8 +96,8 @@ def frames(root: Path) -> dict[int, Path]:
     return dict(sorted(paths.items()))
 
 
-def page(root: Path, scores: Mapping[int, str], *, title: str) -> str:
-    """The film as one self-contained HTML page; `scores` are shown beside their updates."""
+def page(root: Path, scores: Mapping[int, str], *, title: str, languages: tuple[str, str] = ("", "")) -> str:
+    """The film as one self-contained HTML page; `scores` are shown beside their updates, the last one is its title."""
     paths = frames(root)
     if not paths:
         raise FolderError(f"{root} has no film: train with --set train.film=4")
@@ -113,17 +114,19 @@ def page(root: Path, scores: Mapping[int, str], *, title: str) -> str:
         last = Map("attention", "cross", target, source, weights[-1], weights[-1].mean(1))
         data = {
             "family": "film",
-            "source": pages.words(source),
-            "target": pages.words(target),
-            "maps": [inspector.to_values(last, weights, bits=8)],
+            "source": pages.words(source, languages[0]),
+            "target": pages.words(target, languages[1]),
+            "maps": [inspector.to_values(last, weights, bits=8, languages=languages)],
             "layer": default_layer(weights.shape[1]),
             "head": -1,
             "frames": [f"update {update:,} {scores.get(update, '')}".strip() for update in chosen],
         }
         shown = f'<div class="inspector">{pages.data(data)}</div>'
         parts.append(f"<details{' open' * (not number)}><summary>{escape(source.text)}</summary>{shown}</details>")
-    about = "Attention to the source for every word of the reference, at every validation."
-    return pages.page(title, parts, kind="film", about=about, scripts=inspector.SCRIPTS)
+    score, update = scores.get(chosen[-1]), counted(chosen[-1], "update")
+    about = f"{title}: attention to the source for every word of the reference, at every validation."
+    headline = f"{score} after {update}" if score else f"Attention after {update}"
+    return pages.page(headline, parts, kind="film", about=about, scripts=inspector.SCRIPTS)
 
 
 def read_frame(path: Path) -> dict[str, Tensor]:

@@ -29,10 +29,11 @@ def page(
     layer: int | None = None,
     head: int | None = None,
     warned: Sequence[quality.QualityWarning] | None = None,
+    languages: tuple[str, str] = ("", ""),
 ) -> str:
     """One HTML file under its summary; it opens with the first map and the given layer and head."""
-    body = embed(trace, maps, layer=layer, head=head, warned=warned)
-    return pages.page(summary(trace) or title, [body], kind="attention", about=title, scripts=SCRIPTS)
+    body, result = embed(trace, maps, layer=layer, head=head, warned=warned, languages=languages), summary(trace)
+    return pages.page(result or title, [body], kind="attention", about=title * bool(result), scripts=SCRIPTS)
 
 
 def embed(trace: Trace, maps: Sequence[Map] = (), **options: Any) -> str:
@@ -144,7 +145,8 @@ def _written(trace: Trace) -> Side:
 
 def percent(log_probability: float) -> str:
     """A log-probability in percent."""
-    return f"{100 * math.exp(log_probability):.0f}\u00a0%"
+    share = 100 * math.exp(log_probability)
+    return f"{share:.{int(share < 9.95)}f}\u00a0%"
 
 
 def uncovered_words(trace: Trace) -> list[int]:

@@ -108,10 +108,11 @@ def words(side: Side, language: str = "") -> dict[str, Any]:
     return values | ({"language": language} if language else {})
 
 
-def heatmap(shown: Map, note: str = "") -> str:
-    """A small heat map; below it a note, and the layer and head if there are several."""
+def heatmap(shown: Map, languages: tuple[str, str] = ("", ""), note: str = "") -> str:
+    """A small heat map of cross-attention; below it a note, and the layer and head if there are several."""
     where, values = shown.picture()
     numbers = [round(value, 3) for value in values.flatten().tolist()]
-    content = data({"rows": words(shown.rows), "columns": words(shown.columns), "values": numbers})
+    source, target = words(shown.columns, languages[0]), words(shown.rows, languages[1])
+    content = data({"rows": target, "columns": source, "values": numbers})
     below = " ".join(filter(None, [note, where and f"{where[:1].upper()}{where[1:]}."]))
     return f'<div class="heat">{content}</div>' + f'<p class="soft">{escape(below)}</p>' * bool(below)

@@ -366,7 +366,8 @@ def split_punctuation(side: Side) -> Side:
     for old, tokens in groupby(range(len(side.ids)), side.word.__getitem__):
         texts = [side.subwords[token].strip() for token in tokens]
         letters = [number for number, text in enumerate(texts) if any(map(str.isalnum, text))]
-        cuts = sorted({0, letters[0], letters[-1] + 1, len(texts)}) if letters else [0, len(texts)]
+        around = {letters[0], letters[-1] + 1} if letters else set[int]()
+        cuts = [0, *sorted(cut for cut in around if any(texts[:cut]) and any(texts[cut:])), len(texts)]
         parts = ["".join(texts[start:end]) for start, end in pairwise(cuts)]
         if side.special[old] or "".join(parts) != side.words[old]:
             cuts, parts = [0, len(texts)], [side.words[old]]

@@ -28,6 +28,8 @@ from regard.text.tokenizer import Tokenizers, check_fingerprint
 
 MODEL = "model.safetensors"
 VALIDATION = "validation.jsonl"  # the first validation pairs
+CARD = "card.md"
+CARD_LANGUAGES = re.compile(r" translates from ([\w-]+) to ([\w-]+)[,. ]")
 USE = {
     "rnn": "use regard translate",
     "transformer": "use regard translate",
@@ -35,7 +37,7 @@ USE = {
     "bert": "use regard fill or regard embed",
 }
 
-_EDITABLE = (CONFIG, "card.md")  # users may edit these, so they have no checksum
+_EDITABLE = (CONFIG, CARD)  # users may edit these, so they have no checksum
 _WEIGHT_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -110,6 +112,13 @@ def load_ensemble(
     place = find_device(device)
     models = [load_model(path, place, config=config)[0] for path, config in zip(paths, configs, strict=True)]
     return models, tokenizers[0], configs[0]
+
+
+def read_languages(folder: Path) -> tuple[str, str] | None:
+    """The languages that a model translates from and to, by its card."""
+    card = folder / CARD
+    match = CARD_LANGUAGES.search(card.read_text(encoding="utf-8", errors="replace")) if card.is_file() else None
+    return (match[1], match[2]) if match else None
 
 
 def load_weights(folder: Path) -> dict[str, Tensor]:

@@ -21,14 +21,13 @@ from regard.decoding.glossary import Glossary
 from regard.documents.formats import read_pairs
 from regard.documents.languages import same_language
 from regard.errors import ConfigError, InputError, RegardError
-from regard.models.folder import VALIDATION
+from regard.models.folder import VALIDATION, read_languages
 from regard.server.batching import Turns, Worker
 from regard.translation.loading import load
 from regard.translation.reader import Reader
 from regard.translation.translator import Result, Translator
 from regard.translation.writer import Writer
 
-CARD_LANGUAGES = re.compile(r" translates from ([\w-]+) to ([\w-]+)[,. ]")
 NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 PAIR = re.compile(r"([A-Za-z]{2,3}(?:_\w+)?)-([A-Za-z]{2,3}(?:_\w+)?)")
 MAX_WAITING = 512  # texts of one translator or bert
@@ -89,7 +88,7 @@ def load_served(argument: str, device: str) -> Served:
     if isinstance(model, Reader):
         return Served(name, model, worker=Worker(reading(model), max_waiting=MAX_WAITING, cache_size=CACHED))
     pair = PAIR.fullmatch(name)
-    languages = (pair[1], pair[2]) if pair else _languages(first)
+    languages = (pair[1], pair[2]) if pair else read_languages(first)
     if languages is None:
         raise ConfigError(f"{folder} does not say which languages it translates: write en-fr={folder}")
     worker = Worker(translating(model), max_waiting=MAX_WAITING, cache_size=CACHED)
@@ -150,13 +149,6 @@ def _find_attention(model: nn.Module, kind: str, layer: int) -> MultiHead:
         raise InputError(f"this model has no {kind} attention in layer {layer} whose heads can be switched off")
     attention = blocks[layer].cross if kind == "cross" else blocks[layer].attention
     return cast(MultiHead, attention)
-
-
-def _languages(folder: Path) -> tuple[str, str] | None:
-    """The languages of a folder by its card."""
-    card = folder / "card.md"
-    match = CARD_LANGUAGES.search(card.read_text(encoding="utf-8", errors="replace")) if card.is_file() else None
-    return (match[1], match[2]) if match else None
 
 
 def _validation_pairs(folder: Path) -> list[tuple[str, str]]:

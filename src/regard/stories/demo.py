@@ -43,6 +43,7 @@ SENTENCES = {  # with their references
 }
 PAGES = ("index.html", "evaluation.html", *(f"sentence-{number}.html" for number in range(1, 1 + len(SENTENCES))))
 FACTS = "demo.json"
+LANGUAGES = "en", "fr"
 SMOOTH_POINTS = 30  # of the training curve
 
 
@@ -74,7 +75,7 @@ def run(out: Path, *, updates: int | None, device: str, say: Say, observe: Obser
     translator = load(model, device)
     explanations = [explain(translator, sentence) for sentence in SENTENCES]
     for number, explanation in enumerate(explanations, 1):
-        titled = dataclasses.replace(explanation, title=explanation.trace.target.text)
+        titled = dataclasses.replace(explanation, title=explanation.trace.target.text, languages=LANGUAGES)
         titled.save(out / f"sentence-{number}.html", force=True)
     results = {
         "model": folders.read_checksums(model)[MODEL],
@@ -157,6 +158,7 @@ def _page(
             _sentence(first, traces[0], PAGES[2]),
             pages.heatmap(
                 attention(traces[0], "cross"),
+                LANGUAGES,
                 "Attention: how much each word it wrote (rows) draws on each it read (columns).",
             ),
         ),

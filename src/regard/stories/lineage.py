@@ -360,7 +360,7 @@ def _heatmaps(maps: Mapping[str, Map | str]) -> str:
         if isinstance(shown, str):
             drawing = f'<p class="soft">It has no attention. It writes:</p>{pages.text("p", escape(shown), "fr")}'
         else:
-            drawing = pages.heatmap(shown)
+            drawing = pages.heatmap(shown, ("en", "fr"))
         cells.append(f"<div><h3>{escape(name)}</h3>{drawing}</div>")
     note = "Rows: the translation; columns: the source. A stronger colour is a larger weight."
     return pages.card("Attention to the same sentence", note, f'<div class="heats">{"".join(cells)}</div>')

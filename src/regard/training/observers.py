@@ -206,7 +206,7 @@ def format_scores(scores: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(name, form.format(scores[key])) for key, (name, form) in SCORE_FORMATS.items() if key in scores]
 
 
-def draw(training: Training) -> None:
+def draw(training: Training, languages: tuple[str, str] = ("", "")) -> None:
     """Draw the training curves and, if a film was recorded, write its page."""
     folder, config = training.folder, training.config
     entries = journal.read(folder / journal.FILE)
@@ -218,4 +218,5 @@ def draw(training: Training) -> None:
         captions = {
             entry["update"]: " ".join(format_scores(entry)[0]) for entry in entries if entry["kind"] == "validation"
         }
-        folders.write_file(folder / "film.html", film.page(folder, captions, title=title), force=True)
+        page = film.page(folder, captions, title=title, languages=languages)
+        folders.write_file(folder / "film.html", page, force=True)

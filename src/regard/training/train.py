@@ -30,7 +30,7 @@ from regard.models.lora import merge_lora
 from regard.results import Report, Table, counted
 from regard.text.tokenizer import Tokenizers
 from regard.training import journal
-from regard.training.card import model_card
+from regard.training.card import languages, model_card
 from regard.training.checkpoint import (
     average_checkpoints,
     checkpoints,
@@ -384,7 +384,7 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
     if "bleu" in scores and scores["bleu"]["score"] < 0.05:
         updates_made = counted(training.progress.update, "update")
         say(f"BLEU is 0: the model did not learn to translate in {updates_made}; give it more --minutes or --updates")
-    draw(training)
+    draw(training, languages(request.corpora[0]) or ("", ""))
     files: dict[str, bytes | str] = dict(training.data.tokenizers.files())
     files["card.md"] = model_card(
         training,

@@ -14,7 +14,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from regard.config import ModelConfig
+from regard.config import ModelConfig, split_folders
 from regard.decoding import Hypothesis, SearchOptions, greedy
 from regard.errors import ConfigError, InputError
 from regard.folders import write_file
@@ -23,6 +23,7 @@ from regard.inspection.attribution import Map
 from regard.inspection.quality import QualityWarning, find_warnings
 from regard.inspection.trace import Trace, trace
 from regard.models import Generator
+from regard.models.folder import read_languages
 from regard.results import Report, Table
 from regard.text.sentences import text_problem
 from regard.text.tokenizer import Tokenizers
@@ -49,6 +50,8 @@ class Explanation(Report):
     """Which attention: "cross", "encoder" or "decoder"."""
     layer: int | None
     head: int | None
+    languages: tuple[str, str] = ("", "")
+    """The codes of source and target; empty if unknown."""
 
     @cached_property
     def map(self) -> Map:
@@ -76,7 +79,7 @@ class Explanation(Report):
 
     @property
     def _choice(self) -> dict[str, Any]:
-        return {"layer": self.layer, "head": self.head, "title": self.title}
+        return {"layer": self.layer, "head": self.head, "title": self.title, "languages": self.languages}
 
     def tables(self) -> list[Table]:
         """For every row of the map, the word with the highest value."""
@@ -164,7 +167,8 @@ def explain(
     first = loaded.model if isinstance(loaded, Reader) else loaded.models[0]
     title = f"{name} ({traced.family})" if name and name != traced.family else traced.family
     traced, kind = traced.split_punctuation(), kind or attribution.default_kind(traced)
-    return Explanation(first, traced, warned, title, method, kind, layer, head)
+    languages = read_languages(split_folders(model)[0]) if isinstance(model, str | Path) else None
+    return Explanation(first, traced, warned, title, method, kind, layer, head, languages or ("", ""))
 
 
 def _trace_translator(translator: Translator, text: str, target: str | None, beams: int | None) -> Trace:

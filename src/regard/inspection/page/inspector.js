@@ -77,7 +77,7 @@ function inspect(holder, data, number) {
     for (const name of ["layer", "head", "row", "column", "frame"]) if (/^-?\d+$/.test(saved.get(name) ?? "")) to[name] = +saved.get(name);
     to.frame = Math.min(Math.max(to.frame ?? now.frame, 0), Math.max(frames.length - 1, 0));
     const found = maps.findIndex(one => one.method === saved.get("method") && one.kind === saved.get("kind"));
-    if (found > 0) change({ map: found }, false);
+    if (found >= 0) change({ map: found }, false);
     change(to, false);
     return true;
   }
@@ -87,7 +87,7 @@ function inspect(holder, data, number) {
   const lines = make("svg:svg", { class: "links", "aria-hidden": "true" }), tip = make("div", { class: "tip", role: "tooltip", hidden: true });
   const above = make("div", { class: "sentence", role: "group", dir: "auto" }), below = make("div", { class: "sentence", role: "group", dir: "auto" });
   const aboveName = make("span", { class: "name" }), belowName = make("span", { class: "name" });
-  const pair = make("div", { class: "pair" }, aboveName, above, belowName, below, lines, tip);
+  const pair = make("div", { class: "pair" }, aboveName, above, belowName, below, lines, tip), marks = make("p", { class: "soft" });
 
   function drawSentences() {
     const kind = maps.length ? map().kind : "cross", names = data.family === "gpt" ? ["read", "continuation"] : NAMES[kind];
@@ -97,6 +97,7 @@ function inspect(holder, data, number) {
     below.setAttribute("aria-label", names[1]);
     above.replaceChildren(...wordButtons(columns(), "column"));
     below.replaceChildren(...wordButtons(rows(), "row"));
+    marks.textContent = [below.querySelector(".doubt") && "dotted: less than 50 % probable", above.querySelector(".uncovered") && "wavy: hardly any attention"].filter(Boolean).join(" · ");
   }
   function wordButtons(side, axis) {
     const parts = [];
@@ -407,13 +408,10 @@ function inspect(holder, data, number) {
     showBeam();
   }
 
-  const facts = [];
-  if (steps.length && steps.some(([, , log]) => log < Math.log(.5))) facts.push("dotted: less than 50 % probable");
-  if ((data.uncovered || []).length) facts.push("wavy: hardly any attention");
   root.append(make("section", { class: "box first", "aria-label": "sentence" },
     data.summary && holder.closest("details") ? make("p", { class: "summary", dir: "auto" }, data.summary) : null,
     data.warnings?.length ? make("ul", { class: "warnings", "aria-label": "warnings" }, ...data.warnings.map(message => make("li", { dir: "auto" }, message))) : null,
-    framePlayer?.box, pair, facts.length ? make("p", { class: "soft" }, facts.join(" · ")) : null, stepHolder));
+    framePlayer?.box, pair, marks, stepHolder));
   if (maps.length) root.append(make("div", { class: "columns" }, make("section", { class: "box", "aria-label": "attention" }, controls, place, legend, heads), sheet));
   else root.append(make("p", { class: "soft" }, "This model has no attention: an rnn with model.score = none reads the source into one vector. regard explain with --method gradient or ablation shows what its words depend on."), sheet);
   if (tree.length) root.append(make("section", { class: "box", "aria-label": "beam" }, make("h2", {}, "Beam search"), make("p", { class: "soft" }, "The words that were considered, with their probabilities after the words before them. Faint: dropped by the search."), beam));

@@ -26,7 +26,7 @@ function setTheme(name) {
 }
 theme.onclick = () => setTheme(themes[(themes.indexOf(document.documentElement.dataset.theme) + 1) % 3]);
 setTheme(themes.find(name => name === document.documentElement.dataset.theme) || "auto");
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new Event("colours")));
+for (const query of ["(prefers-color-scheme: dark)", "print"]) matchMedia(query).addEventListener("change", () => document.dispatchEvent(new Event("colours")));
 
 // The value of the point of a chart under the pointer.
 const hint = document.body.appendChild(make("div", { class: "hint-box", hidden: true, "aria-hidden": "true" }));
