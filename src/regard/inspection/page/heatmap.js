@@ -1,4 +1,4 @@
-// heatMap({ rows, columns, values, low, high, ... }) gives { table, paint, mark }: a table of coloured cells. `rows` and `columns` are
+// heatMap({ rows, columns, values, low, high, ... }) gives { table, paint, mark, reveal }: a table of coloured cells. `rows` and `columns` are
 // sides (words, special), `values` come row after row and are coloured from `low` (at most 0) to `high`. paint(values) colours the
 // cells again; mark(row, column) shows a row, a column or a cell as chosen, null for none. With `onpoint` and `onchoose` the cells react
 // to the pointer, to touch and to the arrow keys.
@@ -50,6 +50,12 @@ function heatMap({ rows, columns, values, high = 1, room = 300, figure = value =
     if (row !== null && column !== null) entry.setAttribute("aria-selected", "true");
   }
 
+  function reveal(row, column) {  // scrolls the map, not the page, to a cell that is outside it or under a header
+    const box = table.parentElement, cell = cellAt(row, column), x = cell.offsetLeft - box.scrollLeft, y = cell.offsetTop - box.scrollTop;
+    if (x < table.rows[0].cells[0].offsetWidth || x + cell.offsetWidth > box.clientWidth) box.scrollLeft = cell.offsetLeft - box.clientWidth / 2;
+    if (y < table.tHead.offsetHeight || y + cell.offsetHeight > box.clientHeight) box.scrollTop = cell.offsetTop - box.clientHeight / 2;
+  }
+
   const cellOf = event => event.target.closest("tbody td");
   table.addEventListener("pointerover", event => { const cell = cellOf(event); if (cell && event.pointerType !== "touch") (onpoint || mark)(...placeOf(cell)); });
   table.addEventListener("pointerleave", () => (onpoint || mark)(null, null));
@@ -71,7 +77,7 @@ function heatMap({ rows, columns, values, high = 1, room = 300, figure = value =
     });
   }
   paint(values);
-  return { table, paint, mark };
+  return { table, paint, mark, reveal };
 }
 
 function heatScale(low, high) { return make("div", { class: "scale" + (low.startsWith("−") ? " signed" : "") }, make("span", {}, low), make("i", { "aria-hidden": "true" }), make("span", {}, high)); }

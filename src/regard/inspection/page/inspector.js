@@ -347,19 +347,20 @@ function inspect(holder, data, number) {
     return found.filter(node => Math.exp(node.total) >= .01 || finished(node)).sort((a, b) => b.written - a.written || b.kept - a.kept || b.share - a.share);
   }
   function drawBeam() {
-    const STEP = 26, GAP = 44, nodes = [], widths = [], first = wordsAfter(0, -1, 0);
-    let leaf = 0;
-    const place = (node, depth, parent) => {
-      node.depth = depth;
-      node.parent = parent;
+    const STEP = 26, GAP = 44, nodes = [], widths = [], floor = [], first = wordsAfter(0, -1, 0);  // floor: the first free line at each depth
+    const free = (node, depth) => node ? Math.max(floor[depth] || 0, free(node.next[0], depth + 1)) : 0;
+    const place = (node, depth, parent, line) => {
+      Object.assign(node, { depth, parent, y: (line + .5) * STEP });
+      floor[depth] = line + 1;
       node.shown = node.text === "</s>" ? "end" : node.text;
       widths[depth] = Math.max(widths[depth] || 0, textWidth(node.shown) + textWidth(" 100 %") * .8 + 10);
       nodes.push(node);
-      if (!node.next.length) node.y = (leaf++ + .5) * STEP; else { node.next.forEach(one => place(one, depth + 1, node)); node.y = node.next[0].y; }
+      node.next.forEach((one, index) => place(one, depth + 1, node, index ? free(one, depth + 1) : line));
     };
-    first.forEach(one => place(one, 0, null));
+    first.forEach(one => place(one, 0, null, free(one, 0)));
     const starts = widths.reduce((list, width) => [...list, list.at(-1) + width + GAP], [4]);
-    const drawing = make("svg:svg", { width: starts.at(-1), height: leaf * STEP + 4, role: "img", "aria-label": `beam search: ${nodes.filter(one => one.kept && one.shown === "end").length} finished translations, ${nodes.filter(one => !one.kept).length} dropped words` });
+    const width = starts.at(-1), height = Math.max(...floor, 0) * STEP + 4;
+    const drawing = make("svg:svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `beam search: ${nodes.filter(one => one.kept && one.shown === "end").length} finished translations, ${nodes.filter(one => !one.kept).length} dropped words` });
     for (const node of nodes) {
       const x = starts[node.depth], classes = (node.written ? "written" : "") + (node.kept ? "" : " dropped");
       if (node.parent) {
@@ -401,6 +402,7 @@ function inspect(holder, data, number) {
       showControls();
       showHeads();
       grid.mark(row, column, !pointed);
+      if (!pointed && (row !== null || column !== null)) grid.reveal(row ?? strongest(rows().words.length, r => at(r, column))[0] ?? 0, column ?? strongest(columns().words.length, c => at(row, c))[0] ?? 0);
     }
     showSentences();
     showPlayers();
