@@ -276,6 +276,17 @@ def test_colours_follow_the_system_and_the_button(browser: Any, tmp_path: Path) 
 
 
 @pytest.mark.slow
+def test_the_map_of_a_long_sentence_scrolls_to_the_selected_word(browser: Any, tmp_path: Path) -> None:
+    with Opened(browser, tmp_path / "x.html", inspector.page(full(words=60), title="en-fr")) as opened:
+        opened.page.locator("[data-row='50']").click()
+        header = opened.page.locator("table.map tbody th").nth(50)
+        box, shown = opened.page.locator(".slide").first.bounding_box(), header.bounding_box()
+        assert box is not None
+        assert shown is not None
+        assert box["y"] < shown["y"] < box["y"] + box["height"]
+
+
+@pytest.mark.slow
 def test_the_page_fits_a_phone(browser: Any, tmp_path: Path) -> None:
     with open_full(browser, tmp_path, viewport={"width": 360, "height": 740}) as opened:
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= 360
