@@ -46,6 +46,7 @@ HEAVY = {
     "typer": {"cli"},
     "fastapi": {"server"},
     "uvicorn": {"server/run.py"},
+    "ray": {"translation/cluster.py"},
     "ctranslate2": {"interop/ctranslate2.py"},
     "sacrebleu": {"evaluation"},
     "transformers": {"interop/proof.py"},

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from regard import __version__
 from regard.cli import tables
 from regard.cli.options import (
     Beams,
@@ -34,12 +35,13 @@ from regard.cli.options import (
     output,
     two,
 )
-from regard.config import Config
+from regard.config import Config, split_folders
 from regard.errors import ConfigError, did_you_mean
 from regard.results import counted
 
 if TYPE_CHECKING:
     from regard.documents.outcome import Outcome, Problems
+    from regard.translation.cluster import TranslatePart
     from regard.translation.lines import Line, LineJob
     from regard.translation.translator import Result, Translator
 
@@ -85,6 +87,9 @@ def translate(
         option(None, "int8 needs --engine ctranslate2: on a CPU the default, unless it costs BLEU there."),
     ] = "auto",
     values: Values = [],  # noqa: B006 - typer copies it
+    cluster: Annotated[
+        int | None, option("N", "Translate with N Ray actors, on the cluster of RAY_ADDRESS or this machine.", min=1)
+    ] = None,
     force: Force = False,
     device: Device = "auto",
     threads: Threads = None,
@@ -96,29 +101,20 @@ def translate(
     """
     names = _added_fields(add, jsonl)
     document = not jsonl and _is_document(file, out, has_extras=bool(alternatives) or trace is not None)
+    if cluster and (document or trace is not None or file == "-" or out is None):
+        raise ConfigError("--cluster translates the lines of a file, not a document, with --out and without --trace")
     if as_json and out is None:
         raise ConfigError("--json reports on standard output, where the translations go: give --out FILE too")
     check_output(out, file, force=force)
     Config().with_values(values)  # a wrong field is reported before torch is imported
     from regard.decoding.glossary import Glossary
-    from regard.devices import bf16_warning, use_threads
+    from regard.devices import find_device
     from regard.translation.lines import LineJob
-    from regard.translation.translator import Translator
 
     _check_trace(trace, file, out, force=force)
-    use_threads(threads)
-    translator = Translator.load(folder, device, values)
-    if engine == "ctranslate2":
-        from regard.evaluation.precision import use_ctranslate2
-
-        with tables.counting_bar("measuring int8") as progress:
-            use_ctranslate2(
-                translator, precision, folder, token_scores="confidence" in names, say=tables.say, progress=progress
-            )
-    else:
-        translator.use(engine, precision, folder)
-    if precision == "bf16" and (slow := bf16_warning(translator.device.type)):
-        tables.say(f"regard: {slow}")
+    load = partial(
+        _load, folder, device, values, engine, precision, threads=threads, token_scores="confidence" in names
+    )
     options: dict[str, Any] = {
         "beams": beams,
         "seed": seed if sample else None,
@@ -132,17 +128,53 @@ def translate(
     }
     if document and out is not None:
         codes = two("--languages", languages)
-        run = partial(translator.translate, **options)
+        run = partial(load().translate, **options)
         outcome, report = _translate_document(run, file, out, languages=codes, everything=everything, force=force)
     else:
-        job = LineJob(file, jsonl, field, [*names, *["alternatives"] * bool(jsonl and alternatives)])
-        _translate_lines(job, translator, options, out, tags=tags, trace=trace, force=force)
+        line_format = (file, jsonl, field, [*names, *["alternatives"] * bool(jsonl and alternatives)])
+        job = LineJob(*line_format)
+        if cluster and out is not None:
+            start = partial(_start_actor, load, line_format, tags, options)
+            inputs = [*split_folders(folder), *filter(None, (glossary, keep))]
+            identity = _identity(inputs, engine, precision, values, line_format[1:], tags, ignore_case, options)
+            resources = {"num_cpus": threads or 1, "num_gpus": int(find_device(device).type == "cuda")}
+            _translate_on_cluster(job, start, out, identity=identity, workers=cluster, resources=resources, force=force)
+        else:
+            _translate_lines(job, job.translating(load(), tags=tags, **options), out, trace=trace, force=force)
         outcome, report = job.outcome, {"lines": job.lines}
     if as_json:
         terms = dict(outcome.terms)
         tables.print_json({"out": str(out), **report, **_failures(outcome.failed), "terms": terms})
     if outcome.failed.count:
         raise typer.Exit(1)
+
+
+def _load(
+    folder: str,
+    device: str,
+    values: Sequence[str],
+    engine: str,
+    precision: str,
+    *,
+    threads: int | None,
+    token_scores: bool,
+) -> Translator:
+    """Load a translator with its engine."""
+    from regard.devices import bf16_warning, use_threads
+    from regard.translation.translator import Translator
+
+    use_threads(threads)
+    translator = Translator.load(folder, device, values)
+    if engine == "ctranslate2":
+        from regard.evaluation.precision import use_ctranslate2
+
+        with tables.counting_bar("measuring int8") as progress:
+            use_ctranslate2(translator, precision, folder, token_scores=token_scores, say=tables.say, progress=progress)
+    else:
+        translator.use(engine, precision, folder)
+    if precision == "bf16" and (slow := bf16_warning(translator.device.type)):
+        tables.say(f"regard: {slow}")
+    return translator
 
 
 def _added_fields(add: str, jsonl: bool) -> list[str]:
@@ -237,46 +269,68 @@ def _failures(failed: Problems) -> dict[str, Any]:
 
 
 def _translate_lines(
-    job: LineJob,
-    translator: Translator,
-    options: dict[str, Any],
-    out: Path | None,
-    *,
-    tags: str,
-    trace: Path | None,
-    force: bool,
+    job: LineJob, run: Callable[..., Iterator[Result]], out: Path | None, *, trace: Path | None, force: bool
 ) -> None:
     """Translate a file in windows of constant memory; with `trace`, draw the attention of the first translation."""
-    from regard.documents.translate import translate_lines
     from regard.text.files import open_text
 
-    first_text = None
-    translate: Callable[..., Iterator[Result]] = partial(translator.stream, **options)
-    if tags != "off":
-        options = {**options, "model_tags": translator.tokenizers.source.tags, "outcome": job.outcome}
-        translate = partial(translate_lines, translator.translate, always=tags == "on", **options)
-
+    typed = job.file == "-" and sys.stdin.isatty()  # translate each line as it is typed
     with ExitStack() as stack:
         stream = stack.enter_context(open_text(job.file))
         write = stack.enter_context(_output(out, force=force))
         hidden = out is None and sys.stdout.isatty()  # a progress bar would mix with the translations
         progress = None if hidden else stack.enter_context(tables.counting_bar("translating"))
         total = _count_lines(job.file) if progress and sys.stderr.isatty() else None
-        typed = job.file == "-" and sys.stdin.isatty()  # translate each line as it is typed
-        lines, ahead = tee(job.read(stream))
-        results = translate((line.text for line in ahead), **({"lines": 1} if typed else {}))
-        for line, result in zip(lines, results, strict=True):
-            if first_text is None and (result.log_probabilities or result.parts):
-                first_text = line.text
-            write(job.write(line, result))
+        for text in job.translate(job.read(stream), partial(run, lines=1) if typed else run):
+            write(text)
             if progress:
                 progress(job.lines, total)
     _print_outcome(job.outcome, job.file, "its translation is empty", "line ")
-    if trace is not None and first_text is not None:
-        (result,) = translate(iter([first_text]), trace=True)
+    if trace is not None and job.first_text:
+        (result,) = run(iter([job.first_text]), trace=True)
         next(iter(result.parts), result).draw(trace, force=force)
     elif trace is not None:
         tables.say(f"regard: no line was translated, so there is nothing to draw in {trace}")
+
+
+def _translate_on_cluster(job: LineJob, start: Callable[[], TranslatePart], out: Path, **options: Any) -> None:
+    """Translate a file in parts by the actors of a Ray cluster."""
+    from regard.text.files import open_text
+    from regard.translation.cluster import translate_parts
+
+    total = _count_lines(job.file) if sys.stderr.isatty() else None
+    with open_text(job.file) as stream, tables.counting_bar("translating") as bar:
+
+        def progress(lines: int) -> None:
+            job.lines = lines
+            bar(lines, total)
+
+        job.outcome = translate_parts(job.read(stream), out, start=start, progress=progress, **options)
+    _print_outcome(job.outcome, job.file, "its translation is empty", "line ")
+
+
+def _identity(inputs: Sequence[Path], *options: Any) -> str:
+    """A text that differs where the translations of a file may differ: checksums of model and glossary, and options."""
+    from regard.folders import checksum, read_checksums
+
+    files = [read_checksums(path) if path.is_dir() else checksum(path) for path in inputs]
+    return json.dumps([__version__, files, *options], default=lambda glossary: "its file is an input")
+
+
+def _start_actor(
+    load: Callable[[], Translator], job: tuple[Any, ...], tags: str, options: dict[str, Any]
+) -> TranslatePart:
+    """Load the model in an actor; the result translates one part of the file after another."""
+    from regard.translation.lines import LineJob
+
+    translator = load()
+
+    def translate(before: int, lines: list[Line]) -> tuple[list[str], Outcome]:
+        part = LineJob(*job)
+        part.lines = before
+        return list(part.translate(lines, part.translating(translator, tags=tags, **options))), part.outcome
+
+    return translate
 
 
 @contextmanager

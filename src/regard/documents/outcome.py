@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from regard.documents.inline import Piece
 from regard.text.files import Origin
@@ -48,6 +48,11 @@ class Problems:
         if len(self.first) < MAX_PROBLEMS:
             self.first.append((where, problem))
 
+    def merge(self, other: Problems) -> None:
+        """Add the problems of a later part."""
+        self.count += other.count
+        self.first = [*self.first, *other.first][:MAX_PROBLEMS]
+
 
 @dataclass
 class Outcome:
@@ -67,3 +72,21 @@ class Outcome:
     """Glossary terms by status."""
     missing: Problems = field(default_factory=Problems)
     """Glossary terms that could not be placed, by their line or, in a document, their text."""
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Outcome:
+        """An outcome that was written as JSON."""
+        made = cls(**values)
+        made.skipped, made.terms = Counter(made.skipped), Counter(made.terms)
+        made.failed, made.missing = Problems(**values["failed"]), Problems(**values["missing"])
+        return made
+
+    def merge(self, other: Outcome) -> None:
+        """Add the counts of a later part."""
+        for name, value in vars(other).items():
+            if isinstance(value, Problems):
+                getattr(self, name).merge(value)
+            elif isinstance(value, Counter):
+                getattr(self, name).update(value)
+            else:
+                setattr(self, name, getattr(self, name) + value)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import tee
 from typing import Any, BinaryIO, NamedTuple
 
 from regard.documents.outcome import Outcome
-from regard.documents.translate import count_terms
+from regard.documents.translate import count_terms, translate_lines
 from regard.errors import DataError
 from regard.text.files import display_name, lines_or_errors, one_line
-from regard.translation.translator import Result
+from regard.translation.translator import Result, Translator
 
 
 class Line(NamedTuple):
@@ -30,11 +32,35 @@ class LineJob:
         self.file, self.jsonl, self.field, self.names = file, jsonl, field, names
         self.outcome = Outcome()
         self.lines = 0
+        self.first_text = ""
+        """The first text that was searched, for --trace."""
 
     def read(self, stream: BinaryIO) -> Iterator[Line]:
         """Read the lines of an open file; with --jsonl, the texts of their JSON objects."""
         for line in read_lines(stream, self.file):
             yield self._parse(line.text) if self.jsonl and not line.problem else line
+
+    def translate(self, lines: Iterable[Line], run: Callable[[Iterable[str]], Iterator[Result]]) -> Iterator[str]:
+        """The output line of each line; `run` is a function that `translating` returned."""
+        lines, ahead = tee(lines)
+        for line, result in zip(lines, run(line.text for line in ahead), strict=True):
+            if not self.first_text and (result.log_probabilities or result.parts):
+                self.first_text = line.text
+            yield self.write(line, result)
+
+    def translating(self, translator: Translator, *, tags: str, **options: Any) -> Callable[..., Iterator[Result]]:
+        """A function that translates an iterable of texts in windows of constant memory, with their tags kept."""
+        if tags == "off":
+            return partial(translator.stream, **options)
+        known = translator.tokenizers.source.tags
+        return partial(
+            translate_lines,
+            translator.translate,
+            model_tags=known,
+            outcome=self.outcome,
+            always=tags == "on",
+            **options,
+        )
 
     def _parse(self, text: str) -> Line:
         if not text.strip():
