@@ -24,8 +24,7 @@ from regard.server import requests as limits
 from regard.server import run
 from regard.server.batching import Job
 from regard.server.keys import Keys, new_key
-from regard.server.served import TranslateOptions
-from regard.server.service import LOG
+from regard.server.served import LOG, TranslateOptions
 from tests.server.conftest import running
 from tests.server.requests import get, post, upload
 from tests.translation import test_translator

@@ -49,6 +49,24 @@ def test_a_word_under_the_pointer_is_marked_in_the_inspector(page: Any) -> None:
     assert page.locator(".inspector .tip:visible").count() == 1
 
 
+def test_a_word_under_the_pointer_shows_which_words_it_attends_to(page: Any) -> None:
+    translate(page)
+    page.hover(".written button >> nth=0")
+    shown = page.inner_text(".linked")
+    assert shown.startswith(page.inner_text(".written button >> nth=0"))
+    assert set(TEXT.split()) & set(shown.replace(",", "").split())
+
+
+def test_the_page_can_be_used_with_the_keyboard_alone(page: Any) -> None:
+    translate(page)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog[open]")
+    page.keyboard.press("Escape")
+    assert page.locator("dialog[open]").count() == 0
+    assert page.evaluate("document.activeElement === document.querySelector('.written button')")
+
+
 def test_another_word_is_chosen_and_the_translation_goes_on_from_there(page: Any) -> None:
     translate(page)
     page.click(".written button >> nth=0")
@@ -80,17 +98,10 @@ def test_a_head_is_switched_off_and_on(page: Any) -> None:
 
 
 def test_the_server_is_asked_again_when_it_is_busy(page: Any) -> None:
-    busy = [429, 429]
-
-    def answer(route: Any) -> None:
-        if busy:
-            route.fulfill(status=busy.pop(), headers={"Retry-After": "0.1"}, json={"error": "busy"})
-        else:
-            route.continue_()
-
-    page.route("**/trace", answer)
+    page.route("**/trace", lambda route: route.fulfill(status=429, headers={"Retry-After": "0.1"}, json={}))
     page.fill("#source", TEXT)
     page.wait_for_selector("[role=alert]:has-text('busy')")
+    page.unroute("**/trace")
     page.wait_for_selector(".written button")
     assert page.locator("[role=alert]:visible").count() == 0
 
@@ -124,9 +135,9 @@ def test_a_gpt_continues_a_text_as_it_is_written(page: Any) -> None:
     page.select_option("select[name=model]", "gpt")
     page.fill("#prompt", "the old")
     with page.expect_response("**/v1/completions") as response:
-        page.click("text=Continue")
+        page.click("button:has-text('Continue')")
     response.value.finished()
-    page.wait_for_selector("text=Continue >> visible=true")
+    page.wait_for_selector("button:has-text('Continue'):not([disabled])")
     assert page.inner_text(".written").startswith("the old")
 
 
@@ -171,6 +182,7 @@ def test_a_phone_shows_all_of_the_page(browser: Any, address: str) -> None:
     page.goto(address)
     page.wait_for_selector("#source")
     translate(page)
-    page.click("summary:has-text('Why')")
+    for title in ("Why", "Glossary", "A file", "History"):
+        page.click(f"summary:has-text('{title}')")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     context.close()

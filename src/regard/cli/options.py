@@ -116,6 +116,14 @@ def _parse_path(text: str) -> Path:
 
 Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], option(None, "The device; auto uses a GPU if there is one.")]
 Threads = Annotated[int | None, option("N", "CPU threads. By default all cores.", min=1, max=1024)]
+Engine = Annotated[
+    Literal["auto", "torch", "ctranslate2"],
+    option(None, "auto is torch; ctranslate2 is faster on a CPU but supports only transformers."),
+]
+Precision = Annotated[
+    Literal["auto", "fp32", "bf16", "int8"],
+    option(None, "int8 needs --engine ctranslate2: on a CPU the default, unless it costs BLEU there."),
+]
 Beams = Annotated[int | None, option("N", "Beam size. By default that of the folder's config.", min=1, max=100)]
 Values = Annotated[list[str], option("SECTION.FIELD=VALUE", "Set a field of the config; may be repeated.", "--set")]
 Tag = Annotated[str, option("<2fr>", "A tag to put before every source sentence, as in training.")]

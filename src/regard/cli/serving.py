@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from regard.cli import tables
-from regard.cli.options import Device, Threads, examples, option
+from regard.cli.options import Device, Engine, Precision, Threads, examples, option
 from regard.errors import ConfigError
 
 
@@ -27,6 +27,8 @@ def serve(
     log_texts: Annotated[bool, option(None, "Log the texts of requests.")] = False,
     quiet: Annotated[bool, option(None, "Log no requests.")] = False,
     grace: Annotated[int, option("SECONDS", "After SIGTERM, wait this long for running requests.", min=1)] = 30,
+    engine: Engine = "auto",
+    precision: Precision = "auto",
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
@@ -55,6 +57,8 @@ def serve(
         log_texts=log_texts,
         quiet=quiet,
         grace=grace,
+        engine=engine,
+        precision=precision,
         device=device,
         threads=threads,
         say=tables.say,

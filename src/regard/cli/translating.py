@@ -17,6 +17,7 @@ from regard.cli import tables
 from regard.cli.options import (
     Beams,
     Device,
+    Engine,
     Folder,
     Force,
     Json,
@@ -24,6 +25,7 @@ from regard.cli.options import (
     Lines,
     OneFolder,
     OutFile,
+    Precision,
     Tag,
     Threads,
     Values,
@@ -78,14 +80,8 @@ def translate(
         bool, flag("--all", "In TMX, XLIFF and PO files, also replace existing translations.")
     ] = False,
     trace: Annotated[Path | None, option("FILE.html", "Draw the attention of the first line; or .png, .svg.")] = None,
-    engine: Annotated[
-        Literal["auto", "torch", "ctranslate2"],
-        option(None, "auto is torch; ctranslate2 is faster on a CPU but supports only transformers."),
-    ] = "auto",
-    precision: Annotated[
-        Literal["auto", "fp32", "bf16", "int8"],
-        option(None, "int8 needs --engine ctranslate2: on a CPU the default, unless it costs BLEU there."),
-    ] = "auto",
+    engine: Engine = "auto",
+    precision: Precision = "auto",
     values: Values = [],  # noqa: B006 - typer copies it
     cluster: Annotated[
         int | None, option("N", "Translate with N Ray actors, on the cluster of RAY_ADDRESS or this machine.", min=1)

@@ -37,18 +37,26 @@ HEADERS = {
 def serve(
     *folders: str | Path,
     device: str = "auto",
+    engine: str = "auto",
+    precision: str = "auto",
     keys: str | Path | None = None,
     allow_origins: Sequence[str] = (),
     log_texts: bool = False,
 ) -> FastAPI:
     """The ASGI app that serves model folders; a folder is FOLDER, or NAME=FOLDER such as en-fr=FOLDER.
 
+    engine, precision: what translators search with, as of `regard translate`.
     keys: a file of API keys (regard serve --new-key); without it no key is needed.
     allow_origins: web origins whose pages may call the API (CORS).
     log_texts: whether the log has the texts of requests.
     """
     service = Service(
-        [str(folder) for folder in folders], device=device, keys=Path(keys) if keys else None, log_texts=log_texts
+        [str(folder) for folder in folders],
+        device=device,
+        engine=engine,
+        precision=precision,
+        keys=Path(keys) if keys else None,
+        log_texts=log_texts,
     )
 
     @asynccontextmanager

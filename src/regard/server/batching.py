@@ -13,7 +13,8 @@ from regard.errors import RunError
 
 Answer = TypeVar("Answer")
 
-GATHER_SECONDS = 0.002  # wait for more texts before a batch starts
+GATHER_SECONDS = 0.002  # a batch starts when no text arrived for this long
+MAX_GATHER_SECONDS = 0.05  # or this long after the batch before it
 BATCH_TEXTS = 64
 BATCH_CHARACTERS = 8192
 
@@ -128,9 +129,10 @@ class Worker(Generic[Answer]):
         with self.changed:
             while not self.waiting and not self.closed:
                 self.changed.wait()
-            deadline = time.monotonic() + GATHER_SECONDS
-            while len(self.waiting) < BATCH_TEXTS and not self.closed and (left := deadline - time.monotonic()) > 0:
-                self.changed.wait(left)
+            deadline = time.monotonic() + MAX_GATHER_SECONDS
+            while len(self.waiting) < BATCH_TEXTS and not self.closed and time.monotonic() < deadline:
+                if not self.changed.wait(GATHER_SECONDS):  # no text arrived
+                    break
             if not self.waiting:  # all were withdrawn
                 return [] if self.closed else self._next_batch()
             first = next(iter(self.waiting))

@@ -136,6 +136,7 @@ async def wait_for(request: Request, work: asyncio.Future[Value], seconds: float
     if work in done:
         return work.result()
     work.cancel()
+    work.add_done_callback(lambda late: late.cancelled() or late.exception())  # nobody else looks at it
     if done:
         raise HTTPException(CLOSED_REQUEST, "the client has gone")
     raise HTTPException(503, f"the answer took longer than {seconds:g} s", {"Retry-After": "1"})

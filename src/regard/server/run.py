@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from regard.devices import use_threads
 from regard.errors import ConfigError
 from regard.server.app import serve
-from regard.server.service import LOG
+from regard.server.served import LOG
 
 HEADER_SECONDS = 10.0  # from the first byte of a request, or from the connection, to the end of its headers
 SETTINGS = "REGARD_SERVE"  # the environment variable that carries the options to worker processes

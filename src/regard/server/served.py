@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import logging
 import math
 import re
 from collections import Counter
@@ -21,6 +23,7 @@ from regard.decoding.glossary import Glossary
 from regard.documents.formats import read_pairs
 from regard.documents.languages import same_language
 from regard.errors import ConfigError, InputError, RegardError
+from regard.evaluation.precision import use_ctranslate2
 from regard.models.folder import VALIDATION, read_languages
 from regard.server.batching import Turns, Worker
 from regard.translation.loading import load
@@ -28,6 +31,7 @@ from regard.translation.reader import Reader
 from regard.translation.translator import Result, Translator
 from regard.translation.writer import Writer
 
+LOG = logging.getLogger("regard.server")
 NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 PAIR = re.compile(r"([A-Za-z]{2,3}(?:_\w+)?)-([A-Za-z]{2,3}(?:_\w+)?)")
 MAX_WAITING = 512  # texts of one translator or bert
@@ -76,8 +80,11 @@ class Served:
                 thread.close()
 
 
-def load_served(argument: str, device: str) -> Served:
-    """Load a folder, given as FOLDER or as NAME=FOLDER; a name such as en-fr says the languages."""
+def load_served(argument: str, device: str, engine: str, precision: str) -> Served:
+    """Load a folder, given as FOLDER or as NAME=FOLDER; a name such as en-fr says the languages.
+
+    Translators search with the engine in the precision (`Translator.use`).
+    """
     match = None if Path(argument).exists() else NAMED.fullmatch(argument)
     folder = match[2] if match else argument
     first = split_folders(folder)[0]
@@ -91,6 +98,10 @@ def load_served(argument: str, device: str) -> Served:
     languages = (pair[1], pair[2]) if pair else read_languages(first)
     if languages is None:
         raise ConfigError(f"{folder} does not say which languages it translates: write en-fr={folder}")
+    if engine == "ctranslate2":
+        use_ctranslate2(model, precision, folder, token_scores=True, say=LOG.warning)
+    else:
+        model.use(engine, precision, folder)
     worker = Worker(translating(model), max_waiting=MAX_WAITING, cache_size=CACHED)
     return Served(name, model, languages, worker, pairs=_validation_pairs(first))
 
@@ -98,10 +109,14 @@ def load_served(argument: str, device: str) -> Served:
 def translating(translator: Translator) -> Callable[[Sequence[str], TranslateOptions], Sequence[Result]]:
     """The function that a translator's worker runs."""
 
+    without_heads = copy.copy(translator)
+    without_heads.engine = translator.torch_engine  # another engine has weights of its own
+
     def translate(texts: Sequence[str], options: TranslateOptions) -> Sequence[Result]:
         glossary = Glossary.make((term, [form]) for term, form in options.glossary) if options.glossary else None
+        searching = without_heads if options.without else translator
         with switched_off(translator.model, options.without):
-            return translator.translate(
+            return searching.translate(
                 texts,
                 alternatives=options.alternatives,
                 align=options.align,
@@ -169,13 +184,13 @@ class Models:
         self.trigrams = {language: _count_trigrams(lines) for language, lines in texts.items()}
 
     @classmethod
-    def load(cls, arguments: Sequence[str], device: str) -> Models:
+    def load(cls, arguments: Sequence[str], device: str, engine: str, precision: str) -> Models:
         """Load folders; one that fails does not stop the others, unless all fail."""
         served: dict[str, Served] = {}
         failed = {}
         for argument in arguments:
             try:
-                model = load_served(argument, device)
+                model = load_served(argument, device, engine, precision)
                 if model.name in served:
                     model.close()
                     raise ConfigError(f"there are two models named {model.name}: write NAME={argument}")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +14,27 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from regard.server.keys import Keys
-from regard.server.served import Models
-
-LOG = logging.getLogger("regard.server")
+from regard.server.served import LOG, Models
 
 
 class Service:
     """The served models with keys, metrics and log."""
 
     def __init__(
-        self, folders: Sequence[str], *, device: str = "auto", keys: Path | None = None, log_texts: bool = False
+        self,
+        folders: Sequence[str],
+        *,
+        device: str = "auto",
+        engine: str = "auto",
+        precision: str = "auto",
+        keys: Path | None = None,
+        log_texts: bool = False,
     ) -> None:
-        self.folders, self.device, self.log_texts = folders, device, log_texts
+        self.log_texts = log_texts
+        self.load_models = partial(Models.load, folders, device, engine, precision)
         self.keys_file = keys
         self.keys = Keys.load(keys) if keys else None
-        self.models = Models.load(folders, device)
+        self.models = self.load_models()
         self.stopping = False
         self.reloading = asyncio.Lock()
         self.registry = CollectorRegistry()
@@ -60,7 +66,7 @@ class Service:
         async with self.reloading:
             try:
                 keys = Keys.load(self.keys_file) if self.keys_file else None
-                models = await asyncio.to_thread(Models.load, self.folders, self.device)
+                models = await asyncio.to_thread(self.load_models)
             except Exception as error:  # the loaded models stay
                 LOG.error(json.dumps({"event": "reload", "error": str(error)}))
                 return

@@ -8,6 +8,9 @@ const languages = new Intl.DisplayNames("en", { type: "language", fallback: "cod
 const nameOf = code => { try { return languages.of(code.replace("_", "-")); } catch { return code; } };
 bar.addEventListener("submit", event => event.preventDefault());
 
+const capital = text => text && text[0].toUpperCase() + text.slice(1);
+const entitle = title => { document.querySelector("h1").textContent = title; };
+
 function say(message) {
   status.textContent = message;
   status.hidden = !message;
@@ -63,6 +66,7 @@ function translatorView(model) {
   const file = make("input", { type: "file", "aria-label": "a file to translate" }), result = make("p", { "aria-live": "polite" });
   const drop = make("div", { class: "drop" }, "Drop a text, XLIFF, PO or TMX file here, or choose one: ", file, result);
   const why = make("details", { class: "more" }, make("summary", {}, "Why: attention, probabilities and the beam"), make("div", { class: "tools" }, offHead, heads), inspectors);
+  const linked = make("p", { class: "note linked" });
   let prefix = "", off = [], before = [], timer = 0, request = null, shown = null;
 
   const terms = () => Object.fromEntries(glossary.value.split("\n").map(line => line.split(/\s*[=\t]\s*/)).filter(parts => parts.length === 2 && parts[0].trim() && parts[1].trim()).map(([term, other]) => [term.trim(), other.trim()]));
@@ -72,13 +76,14 @@ function translatorView(model) {
     request?.abort();
     request = new AbortController();
     const { signal } = request, text = source.value;
-    if (!text.trim()) { written.replaceChildren(); others.replaceChildren(); inspectors.replaceChildren(); note.textContent = ""; shown = null; return; }
+    if (!text.trim()) { written.replaceChildren(); others.replaceChildren(); inspectors.replaceChildren(); note.textContent = linked.textContent = ""; shown = null; return; }
     written.setAttribute("aria-busy", "true");
     try {
       if (text.length > 2000) {
         const answer = await (await call("translate", { q: text, source: model.source, target: model.target, model: model.name, glossary: terms() }, signal)).json();
         written.replaceChildren(answer.translatedText);
         note.textContent = "Texts of over 2,000 characters are translated without attention and alternatives.";
+        linked.textContent = "";
         others.replaceChildren();
         inspectors.replaceChildren();
       } else {
@@ -104,7 +109,7 @@ function translatorView(model) {
         const at = answer.translatedText.indexOf(text, from);
         if (at < 0) return;
         const own = steps.filter(step => step[0] === place);
-        words.push({ text, at, share: Math.exp(own.reduce((sum, step) => sum + step[2], 0)), others: own.length ? own[0][3] : [], first: own.length ? own[0][1] : "" });
+        words.push({ from: attended(part.trace, place), text, at, share: Math.exp(own.reduce((sum, step) => sum + step[2], 0)), others: own.length ? own[0][3] : [], first: own.length ? own[0][1] : "" });
         from = at + text.length;
       });
     }
@@ -116,17 +121,30 @@ function translatorView(model) {
       const classes = [word.share < .3 ? "doubtful" : word.share < .6 ? "unsure" : "", before.length && !kept.has(index) ? "changed" : ""].join(" ").trim();
       const button = make("button", { type: "button", class: classes, title: inPercent(word.share), "aria-haspopup": "dialog" }, word.text);
       button.onclick = () => open(button, word);
+      button.onmouseenter = button.onfocus = () => linked.replaceChildren(make("bdi", { lang: model.target }, make("b", {}, word.text)), word.from.length ? " attends to " : "", make("bdi", { lang: model.source }, word.from.join(", ")), ` and is ${inPercent(word.share)} probable.`);
       pieces.push(button);
       end = word.at + word.text.length;
     });
     written.replaceChildren(...pieces, answer.translatedText.slice(end));
     before = words.map(word => word.text);
+    linked.textContent = words.some(word => word.share < .6) ? "Dotted words are less than 60 % probable, shaded ones less than 30 %." : "";
     const sure = answer.confidence === null ? "" : `Confidence ${inPercent(answer.confidence)}. `;
-    note.replaceChildren(sure, prefix ? "It continues what you chose. " : "", ...answer.warnings.map(warning => make("span", { class: "warned" }, warning.message + ". ")));
+    note.replaceChildren(sure, prefix ? "It continues what you chose. " : "", ...answer.warnings.map(warning => make("span", { class: "warned" }, capital(warning.message) + ". ")));
     if (prefix) note.append(make("button", { type: "button", onclick: () => { prefix = ""; translate(); } }, "start over"));
-    others.replaceChildren(...answer.alternatives.filter(text => text !== answer.translatedText).map(text => make("li", {}, make("button", { type: "button", dir: "auto", lang: model.target, title: "use this translation", onclick: () => { prefix = text; translate(); } }, text))));
+    others.replaceChildren(...answer.alternatives.filter((text, place, all) => text !== answer.translatedText && all.indexOf(text) === place).map(text => make("li", {}, make("button", { type: "button", dir: "auto", lang: model.target, title: "use this translation", onclick: () => { prefix = text; translate(); } }, text))));
     inspectors.replaceChildren(...answer.parts.map((part, number) => inspectorOf({ ...part.trace, warnings: [] }, part.trace.target.text || part.text, number, answer.parts.length === 1)));
     remember(source.value, answer.translatedText);
+  }
+
+  // The source words that a word attends to: those with at least half of the largest weight, as a mean of the heads.
+  function attended(trace, row) {
+    const map = trace.maps.find(one => one.kind === "cross" && one.method === "attention");
+    if (!map) return [];
+    const numbers = map.bits === 8 ? bytes(map.values) : new Uint16Array(bytes(map.values).buffer);
+    const columns = map.columns.words.length, pictures = map.heads < 2 ? 1 : map.heads + 1;
+    const start = (((trace.layer + 1) * pictures - 1) * map.rows.words.length + row) * columns, weights = [...numbers.subarray(start, start + columns)];
+    const most = Math.max(...weights);
+    return map.columns.words.filter((_, column) => weights[column] >= most / 2 && !map.columns.special[column]);
   }
 
   // The places of the new words that were there before, by the longest common subsequence.
@@ -200,7 +218,7 @@ function translatorView(model) {
   function drawHistory() {
     const entries = stored(key, []);
     past.replaceChildren(...entries.map(([text, translation]) => make("li", {}, make("button", { type: "button", dir: "auto", onclick: () => { source.value = text; prefix = ""; translate(); source.focus(); } }, `${text} → ${translation}`))));
-    if (entries.length) past.append(make("li", {}, make("button", { type: "button", onclick: () => { store(key, []); drawHistory(); } }, "Clear the history")));
+    if (entries.length) past.append(make("li", { class: "tools" }, make("button", { type: "button", onclick: () => { store(key, []); drawHistory(); } }, "Clear the history")));
   }
 
   source.addEventListener("input", () => { prefix = ""; clearTimeout(timer); timer = setTimeout(translate, 400); });
@@ -209,11 +227,12 @@ function translatorView(model) {
     make("div", { class: "sides" },
       make("div", { class: "side" }, make("label", { for: "source" }, nameOf(model.source)), source),
       make("div", { class: "side" }, make("h2", {}, nameOf(model.target)), written)),
-    note, others, read, menu, why,
+    note, linked, others, read, menu, why,
     make("details", { class: "more" }, make("summary", {}, "Glossary"), glossary),
     make("details", { class: "more" }, make("summary", {}, "A file"), drop),
     make("details", { class: "more" }, make("summary", {}, "History, kept in this browser alone"), past));
   drawHistory();
+  entitle("Translate and see why");
   source.focus();
 }
 
@@ -253,6 +272,7 @@ function writerView(model) {
   view.replaceChildren(
     make("div", { class: "sides" }, make("div", { class: "side" }, make("label", { for: "prompt" }, "prompt"), prompt), make("div", { class: "side" }, make("h2", {}, "continuation"), text)),
     make("div", { class: "tools" }, make("label", {}, "tokens ", tokens), make("label", {}, "temperature ", temperature), go, stop, trace), read, inspectors);
+  entitle("Continue a text and see why");
   prompt.focus();
 }
 
@@ -265,13 +285,14 @@ function readerView(model) {
   go.onclick = async () => {
     try {
       const answer = await (await call("fill", { model: model.name, text: text.value, top: 8 })).json();
-      gaps.replaceChildren(make("p", { class: "written", dir: "auto" }, answer.text), ...answer.gaps.map((guesses, number) => make("section", { class: "gap" }, make("h2", {}, `Gap ${number + 1}`), ...guesses.map(guess => { const bar = make("div", { class: "bar" }); bar.style.setProperty("--v", guess.probability); return make("div", { class: "guess" }, make("bdi", {}, guess.text), bar, make("span", {}, inPercent(guess.probability))); }))));
+      gaps.replaceChildren(make("p", { class: "written filled", dir: "auto" }, answer.text), ...answer.gaps.map((guesses, number) => make("section", { class: "gap" }, make("h2", {}, `Gap ${number + 1}`), ...guesses.map(guess => { const bar = make("div", { class: "bar" }); bar.style.setProperty("--v", guess.probability); return make("div", { class: "guess" }, make("bdi", {}, guess.text), bar, make("span", {}, inPercent(guess.probability))); }))));
     } catch (error) {
       failed(error);
     }
   };
   trace.onclick = () => traceInto(inspectors, model, text.value);
   view.replaceChildren(make("div", { class: "side" }, make("label", { for: "text" }, "text with gaps"), text), make("div", { class: "tools" }, mask, go, trace), gaps, inspectors);
+  entitle("Fill gaps and see why");
   text.focus();
 }
 
@@ -290,7 +311,7 @@ async function begin() {
   try {
     const { data } = await (await call("v1/models")).json();
     const list = bar.elements.model;
-    list.replaceChildren(...data.map(model => make("option", { value: model.id }, model.source ? `${model.id}: ${nameOf(model.source)} to ${nameOf(model.target)}` : `${model.id}: ${model.family}`)));
+    list.replaceChildren(...data.map(model => make("option", { value: model.id }, model.source ? `${model.id}: ${nameOf(model.source)} to ${nameOf(model.target)}` : model.id === model.family ? model.id : `${model.id}: ${model.family}`)));
     list.onchange = () => {
       const { id, ...model } = data.find(one => one.id === list.value);
       say("");

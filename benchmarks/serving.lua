@@ -1,0 +1,68 @@
+-- Load for wrk: each thread sends the requests of its file in turn, and compares every answer with the right one.
+-- Arguments: the file without its number, seconds from one request of a thread to the next (0: at once).
+-- A line of a file is the body of a request, a tab, and the body of the right answer.
+local ffi = require("ffi")
+ffi.cdef [[ typedef struct { long s; long ns; } regard_time; int clock_gettime(int, regard_time *); ]]
+local threads = {}
+
+function setup(thread)
+   thread:set("id", #threads)
+   table.insert(threads, thread)
+end
+
+local function now()
+   local time = ffi.new("regard_time")
+   ffi.C.clock_gettime(1, time)
+   return tonumber(time.s) + tonumber(time.ns) / 1e9
+end
+
+function init(arguments)
+   requests, answers, place = {}, {}, 0
+   for line in io.lines(arguments[1] .. id) do
+      local tab = line:find("\t", 1, true)
+      table.insert(requests, wrk.format("POST", "/translate", { ["Content-Type"] = "application/json" }, line:sub(1, tab - 1)))
+      table.insert(answers, line:sub(tab + 1))
+   end
+   pause = tonumber(arguments[2])
+   due = now() + pause * math.random()
+   math.randomseed(id)
+   right, wrong, busy, other = 0, 0, 0, 0
+   differing = io.open(arguments[1] .. id .. ".wrong", "w")
+end
+
+function delay()
+   local wait = math.max(0, due - now())
+   due = due + pause
+   return 1000 * wait
+end
+
+function request()
+   place = place % #requests + 1
+   return requests[place]
+end
+
+function response(status, headers, body)
+   if status == 200 and body == answers[place] then
+      right = right + 1
+   elseif status == 200 then
+      wrong = wrong + 1
+      differing:write(answers[place], "\t", body, "\n")
+      differing:flush()
+   elseif status == 429 and headers["Retry-After"] or status == 429 and headers["retry-after"] then
+      busy = busy + 1
+   else
+      other = other + 1
+   end
+end
+
+function done(summary, latency)
+   local total = { right = 0, wrong = 0, busy = 0, other = 0 }
+   for _, thread in ipairs(threads) do
+      for name in pairs(total) do total[name] = total[name] + thread:get(name) end
+   end
+   local errors = summary.errors
+   io.write(string.format(
+      '\nRESULT {"right": %d, "wrong": %d, "busy": %d, "other": %d, "broken": %d, "seconds": %.3f, "p50": %.6f, "p99": %.6f}\n',
+      total.right, total.wrong, total.busy, total.other, errors.connect + errors.read + errors.write,
+      summary.duration / 1e6, latency:percentile(50) / 1e6, latency:percentile(99) / 1e6))
+end

@@ -1,0 +1,203 @@
+"""Serving: `regard serve` on one core, loaded by wrk on another, against the engine called directly.
+
+It needs a finished model: `regard demo`, then `python -m benchmarks serving --model demo/model --data demo/data`, and
+`apt-get install wrk`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.measure import report
+from regard.server.batching import BATCH_TEXTS
+from regard.translation.translator import Translator
+
+CONNECTIONS = 64
+LUA = Path(__file__).with_suffix(".lua")
+SHORT = range(4, 8)  # words
+TEXTS_PER_REQUEST = 8  # under overload, so that few connections fill the queue
+OVERLOAD_CONNECTIONS = 128
+NEAR_TIE = 1e-4  # of a score
+DISTINCT = 5120  # texts under overload: more than the server keeps answers for
+
+
+def main(
+    model: str = "demo/model", data: str = "demo/data", seconds: int = 20, rounds: int = 3, minutes: float = 3.0
+) -> bool:
+    """Throughput and latency against the engine in the same run, then `minutes` at twice the capacity."""
+    if not Path(model, "model.safetensors").exists() or shutil.which("wrk") is None:
+        print(f"serving needs wrk and a model of the built-in corpus in {model}: left out", file=sys.stderr)
+        return True
+    server_core, load_core = sorted(os.sched_getaffinity(0))[:2]
+    os.sched_setaffinity(0, {server_core})
+    torch.set_num_threads(1)
+    translator = Translator.load(model, "cpu")
+    lines = Path(data, "train.en").read_text(encoding="utf-8").splitlines()
+    short = [line for line in lines if len(line.split()) in SHORT][:400]
+    with server(model, server_core) as (address, process), tempfile.TemporaryDirectory() as folder:
+        load = Load(address, load_core, Path(folder, "requests"))
+        good = throughput(translator, lines, load, seconds, rounds)
+        good &= latency(translator, short, load, seconds)
+        return overload(translator, lines[-DISTINCT:], load, process, minutes) and good
+
+
+@contextmanager
+def server(model: str, core: int) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The address and process of a server on one core."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    words = ["taskset", "-c", str(core), sys.executable, "-m", "regard", "serve", f"en-fr={model}", "--quiet"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen([*words, "--threads", "1", "--port", str(port)], env=environment) as process:
+        address = f"http://127.0.0.1:{port}"
+        while process.poll() is None:
+            try:
+                urllib.request.urlopen(f"{address}/health/ready").close()
+                break
+            except OSError:
+                time.sleep(0.2)
+        yield address, process
+        process.terminate()
+
+
+class Load:
+    """wrk on a core; requests go to a file for each of its threads."""
+
+    def __init__(self, address: str, core: int, path: Path) -> None:
+        self.address, self.core, self.path = address, core, path
+
+    def run(
+        self, pairs: Sequence[tuple[Any, Any]], connections: int, seconds: float, *, pause: float = 0.0
+    ) -> dict[str, Any]:
+        """Send texts for some seconds, each connection its own; `pairs` are texts and their right translations."""
+        for number in range(connections):
+            rows = (
+                _compact({"q": text, "source": "en", "target": "fr"}) + "\t" + _compact({"translatedText": right})
+                for text, right in pairs[number::connections]
+            )
+            Path(f"{self.path}{number}").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+        count = str(connections)
+        words = ["taskset", "-c", str(self.core), "wrk", f"-t{count}", f"-c{count}", f"-d{seconds:.0f}s"]
+        words += ["--timeout", "90s", "-s", str(LUA), self.address, "--", str(self.path), str(pause)]
+        output = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+        result: dict[str, Any] = json.loads(output.rpartition("RESULT ")[2])
+        return result
+
+    def differing(self, connections: int) -> list[tuple[str, str]]:
+        """The right and the received answers of the last run that differ."""
+        files = [Path(f"{self.path}{number}.wrong").read_text(encoding="utf-8") for number in range(connections)]
+        return [tuple(line.split("\t")) for text in files for line in text.splitlines()]  # type: ignore[misc]
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def throughput(translator: Translator, lines: Sequence[str], load: Load, seconds: int, rounds: int) -> bool:
+    """Sentences per second with many connections, one by one, and by the engine in full batches, in turns."""
+    best = {"engine": 0.0, "many": 0.0, "single": 0.0}
+    texts, right = iter(lines), 0
+    for _ in range(rounds):
+        started, translated, pairs = time.perf_counter(), 0, []
+        while time.perf_counter() - started < seconds:
+            batch = [next(texts) for _ in range(BATCH_TEXTS)]
+            results = translator.translate(batch, beams=None)
+            pairs += [(text, result.text) for text, result in zip(batch, results, strict=True)]
+            translated += len(batch)
+        best["engine"] = max(best["engine"], translated / (time.perf_counter() - started))
+        many = load.run(pairs + [(text, "") for text in _take(texts, len(pairs))], CONNECTIONS, seconds)
+        right += many["right"]
+        best["many"] = max(best["many"], (many["right"] + many["wrong"]) / many["seconds"])
+        single = load.run([(text, "") for text in _take(texts, len(pairs))], 1, seconds)
+        best["single"] = max(best["single"], single["wrong"] / single["seconds"])
+    good = report("64 connections against the engine with full batches", best["many"] / best["engine"], at_least=0.9,
+                  **best)  # fmt: skip
+    return report("64 connections against one request at a time", best["many"] / best["single"], at_least=3) and good
+
+
+def _take(texts: Iterator[str], number: int) -> list[str]:
+    return [text for text, _ in zip(texts, range(number), strict=False)]
+
+
+def latency(translator: Translator, short: Sequence[str], load: Load, seconds: int) -> bool:
+    """The median time of a short request alone on the server, against the engine's."""
+    times = []
+    for text in short[:200]:
+        started = time.perf_counter()
+        translator.translate([text])
+        times.append(time.perf_counter() - started)
+    answered = load.run([(text, "") for text in short], 1, seconds)
+    engine = statistics.median(times)
+    facts = {"engine_ms": 1000 * engine, "server_ms": 1000 * answered["p50"], "p99_ms": 1000 * answered["p99"]}
+    return report("p50 of a short request against the engine", answered["p50"] / engine, at_most=1.3, **facts)
+
+
+def overload(
+    translator: Translator, texts: Sequence[str], load: Load, process: subprocess.Popen[bytes], minutes: float
+) -> bool:
+    """Twice as many texts as the engine can translate: memory, and answers other than the right ones and 429."""
+    started, translations = time.perf_counter(), []
+    for first in range(0, len(texts), BATCH_TEXTS):
+        translations += [result.text for result in translator.translate(texts[first : first + BATCH_TEXTS])]
+    capacity = len(texts) / (time.perf_counter() - started)
+    size = TEXTS_PER_REQUEST
+    pairs = [(list(texts[i : i + size]), translations[i : i + size]) for i in range(0, len(texts), size)]
+    memory, seconds = [], 60 * minutes
+    pause = OVERLOAD_CONNECTIONS * size / (2 * capacity)
+    with _sampled(process.pid, memory):
+        result = load.run(pairs, OVERLOAD_CONNECTIONS, seconds, pause=pause)
+    quarter = len(memory) // 4
+    growth = statistics.mean(memory[-quarter:]) / statistics.mean(memory[quarter : 2 * quarter])
+    differing = load.differing(OVERLOAD_CONNECTIONS)
+    sources = {_compact({"translatedText": right}): sources for sources, right in pairs}
+    strange = [pair for pair in differing if not _near_ties(translator, sources[pair[0]], *pair)]
+    facts = {**result, "capacity": capacity, "offered": size * sum(result[x] for x in ("right", "wrong", "busy")),
+             "megabytes": max(memory), "near_ties": len(differing) - len(strange)}  # fmt: skip
+    good = report("memory in the last quarter against the second", growth, at_most=1.05, **facts)
+    failures = len(strange) + result["other"] + result["broken"]
+    return report("answers that are neither right nor 429", failures, at_most=0) and good
+
+
+def _near_ties(translator: Translator, sources: Sequence[str], right: str, received: str) -> bool:
+    """Whether all translations that differ score as well: where two are as good, the batch decides by rounding."""
+    for source, expected, text in zip(
+        sources, *(json.loads(x)["translatedText"] for x in (right, received)), strict=True
+    ):
+        [best] = translator.translate([source], alternatives=4)
+        equal = {other.text for other in (best, *best.alternatives) if best.score - other.score < NEAR_TIE}
+        if text != expected and text not in equal:
+            return False
+    return True
+
+
+@contextmanager
+def _sampled(pid: int, megabytes: list[float]) -> Iterator[None]:
+    """Sample the resident memory of a process every second."""
+    ended = threading.Event()
+
+    def sample() -> None:
+        while not ended.wait(1):
+            pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+            megabytes.append(pages * os.sysconf("SC_PAGE_SIZE") / 1e6)
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    yield
+    ended.set()
+    thread.join()
