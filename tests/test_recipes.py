@@ -41,7 +41,9 @@ def test_a_recipe_says_what_it_needs_costs_and_gives(path: Path) -> None:
     header = [line.split()[1] for line in path.read_text().splitlines() if line.startswith("# ")]
     assert header == ["data", "hardware", "score", "command"]
     assert re.search(
-        rf"^# command   regard train .* --recipe {path.stem} --out runs/{path.stem}$", path.read_text(), re.M
+        rf"^# command   regard (?:train|distill) .* --recipe {path.stem} --out runs/{path.stem}$",
+        path.read_text(),
+        re.M,
     )
 
 

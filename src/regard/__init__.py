@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from regard.results import Report as Report
     from regard.results import Table as Table
     from regard.server.app import serve as serve
+    from regard.training.distill import distill as distill
     from regard.training.train import Run as Run
     from regard.training.train import train as train
     from regard.translation.explain import explain as explain
@@ -57,6 +58,7 @@ _NAMES = {
     "preflight.check": ("check",),
     "results": ("Report", "Table"),
     "server.app": ("serve",),
+    "training.distill": ("distill",),
     "training.train": ("Run", "train"),
     "translation.explain": ("explain",),
     "translation.loading": ("load",),

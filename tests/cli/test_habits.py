@@ -90,7 +90,7 @@ def test_a_command_of_another_tool_is_answered(names: str, line: str) -> None:
 def test_too_many_arguments_are_answered(commands: str, line: str) -> None:
     for command in commands.split():
         first = "a.en" if command in ("train", "check") else "runs/first"
-        out = ["--out", "x"] if command in ("train", "explain", "embed") else []
+        out = ["--out", "x"] if command in ("train", "distill", "explain", "embed") else []
         assert line in answer(command, first, "a.en", "a.fr", "a.en", "a.fr", *out)
 
 

@@ -19,7 +19,7 @@ from regard.errors import RegardError, other_tool_advice
 HELP = "Train, use, measure and inspect sequence models: RNN with attention, Transformer, BERT, GPT."
 GROUPS: dict[str, list[Callable[..., None]]] = {
     "Prepare": [preparing.check, preparing.count],  # and the group of commands `data`
-    "Train": [training.train],
+    "Train": [training.train, training.distill],
     "Measure": [evaluating.evaluate, evaluating.compare],
     "Use": [translating.translate, translating.generate, translating.fill, translating.embed, serving.serve],
     "Inspect": [inspecting.explain, inspecting.align],

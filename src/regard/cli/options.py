@@ -91,7 +91,7 @@ INPUTS: dict[str, Callable[[str], object]] = {
     **dict.fromkeys(("SOURCE", "TARGET", "SOURCE TARGET"), _check_text),
     "FILE or -": _check_lines,
     "SOURCE,TARGET,WEIGHT[,TAG]": _check_corpus,
-    "FOLDER": _check_model,
+    **dict.fromkeys(("FOLDER", "TEACHER"), _check_model),
     "A B ...": _check_system,
     "NAME or FILE": find_values,
 }
@@ -122,7 +122,7 @@ Engine = Annotated[
 ]
 Precision = Annotated[
     Literal["auto", "fp32", "bf16", "int8"],
-    option(None, "int8 needs --engine ctranslate2: on a CPU the default, unless it costs BLEU there."),
+    option(None, "int8 needs CTranslate2, where it is the default on a CPU unless it costs BLEU."),
 ]
 Beams = Annotated[int | None, option("N", "Beam size. By default that of the folder's config.", min=1, max=100)]
 Values = Annotated[list[str], option("SECTION.FIELD=VALUE", "Set a field of the config; may be repeated.", "--set")]

@@ -1,4 +1,4 @@
-"""The train command."""
+"""The commands train and distill."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,7 @@ from regard.cli.options import (
     Json,
     Languages,
     OutFolder,
+    Precision,
     Tag,
     Target,
     Threads,
@@ -31,6 +32,10 @@ from regard.cli.options import (
 )
 from regard.config import Config, find_config, load_config, parse_assignments, run_values
 from regard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from regard.cli.live import View
+    from regard.training.train import Run
 
 
 @examples(
@@ -107,8 +112,73 @@ def train(
             call="regard " + shlex.join(sys.argv[1:]),
             start=start,
         )
-    if not is_main:
-        return
+    if is_main:
+        _report(run, out, view, as_json=as_json)
+
+
+@examples(
+    "regard distill runs/en-fr train.en train.fr --valid valid.en valid.fr --out runs/fast",
+    "regard distill runs/en-fr news.en --out runs/fast --minutes 30",
+)
+def distill(
+    teacher: Annotated[str, argument("TEACHER", "A model folder, or an ensemble of several joined by +.")],
+    source: Annotated[str, argument("SOURCE", "The text to translate, or a file with both sides.")],
+    target: Target = None,
+    *,
+    out: OutFolder,
+    valid: Valid = None,
+    recipe: Annotated[str, option("NAME or FILE", "The config of the student.")] = "fast",
+    updates: Annotated[int | None, option("N", "Train the student for N updates.", min=1)] = None,
+    minutes: Annotated[float | None, option("M", "Train the student for M minutes.")] = None,
+    beams: Annotated[int | None, option("N", "Beam size of the teacher. By default its own.", min=1, max=100)] = None,
+    precision: Precision = "auto",
+    languages: Languages = None,
+    fields: Fields = None,
+    fresh: Annotated[bool, flag("--fresh", "Discard translations and run in the folder and start over.")] = False,
+    values: Values = [],  # noqa: B006 - typer copies it
+    device: Device = "auto",
+    seed: Annotated[int | None, option("N", "The random seed.", min=0)] = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Train a small fast model on the translations of a large one. The same command again resumes.
+
+    With TARGET, each sentence gets the hypothesis of the teacher's beam that is closest to its reference.
+    """
+    config = parse_assignments(values)
+    two_languages, two_fields = two("--languages", languages), two("--fields", fields)
+    find_config(recipe).with_values(run_values(config, updates=updates, minutes=minutes, seed=seed))
+    from regard.cli.live import viewing
+    from regard.training.distill import distill as distill_model
+
+    with viewing(quiet=False) as view:
+        run = distill_model(
+            teacher,
+            source,
+            target,
+            out=out,
+            valid=(valid[0], valid[1] or None) if valid is not None else None,
+            recipe=recipe,
+            updates=updates,
+            minutes=minutes,
+            config=config,
+            languages=two_languages,
+            fields=two_fields,
+            beams=beams,
+            precision=precision,
+            device=device,
+            seed=seed,
+            threads=threads,
+            fresh=fresh,
+            say=view.say,
+            observe=view.observe,
+            call="regard " + shlex.join(sys.argv[1:]),
+        )
+    _report(run, out, view, as_json=as_json)
+
+
+def _report(run: Run, out: Path, view: View, *, as_json: bool) -> None:
+    """Print what a run came to; the exit code of one that was interrupted is that of its signal."""
     if as_json:
         tables.print_json(run.to_dict())
     elif not run.finished:

@@ -49,17 +49,21 @@ def use_ctranslate2(
     token_scores: bool,
     say: Callable[[str], None],
     progress: Progress | None = None,
-) -> None:
-    """Search with CTranslate2; on a CPU, `auto` is int8 unless that makes the translations significantly worse."""
+) -> str:
+    """Search with CTranslate2; on a CPU, `auto` is int8 unless that makes the translations significantly worse.
+
+    Returns the precision that is used.
+    """
     measures = precision in ("auto", "int8") and translator.device.type == "cpu"
     translator.use("ctranslate2", "int8" if measures else precision, folder, token_scores=token_scores)
     if not measures:
-        return
+        return precision
     cost = int8_cost(translator, Path(folder), say, progress)
     chosen = "int8" if precision == "int8" or (cost and not cost.is_significant) else "fp32"
     alternative = "--precision fp32 is exact" if chosen == "int8" else "--precision int8 is faster"
     say(f"int8: {cost or f'{folder} has no {VALIDATION} to measure it on'}; {chosen} is used; {alternative}")
     translator.use("ctranslate2", chosen, folder, token_scores=token_scores)
+    return chosen
 
 
 def int8_cost(

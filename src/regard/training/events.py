@@ -87,7 +87,8 @@ class ActivityEvent:
     """After `update`, the run does something other than updates that may take long."""
 
     update: int
-    activity: Literal["validating", "saving", "scoring"]
+    activity: str
+    """Such as validating, saving or scoring."""
 
 
 Event = StartEvent | UpdateEvent | ProblemEvent | ValidationEvent | SaveEvent | ActivityEvent

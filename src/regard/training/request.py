@@ -17,6 +17,7 @@ from regard.documents.formats import format_of
 from regard.errors import ConfigError, DataError, FolderError
 from regard.inspection import quality
 from regard.models.folder import MODEL, VALIDATION
+from regard.text.files import list_files
 from regard.text.tokenizer import FILES as TOKENIZER_FILES
 from regard.training import journal
 from regard.training.checkpoint import checkpoints, damaged_checkpoints
@@ -74,7 +75,8 @@ def text_files(
     for path in map(Path, filter(None, (source, target, options.get("alignments")))):
         if str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
             raise ConfigError(f"{path} can be read only once, and training reads its text several times: save it first")
-    single = not target and (format_of(str(source)) is None or not config.model.is_translator)
+    first = list_files(source)[0] if Path(source).is_dir() else source
+    single = not target and (format_of(first) is None or not config.model.is_translator)
     if not 0 < weight <= 1000:
         raise ConfigError(f"the weight of {source} ({weight}) must be above 0 and at most 1000")
     if single and tag:

@@ -167,7 +167,7 @@ def train(
         start=time.perf_counter() if start is None else start,
     )
     say = say or (lambda line: print(line, file=sys.stderr))
-    with init_runtime(device) as runtime, _restored_state(runtime.device, threads):
+    with init_runtime(device) as runtime, restored_state(runtime.device, threads):
         try:
             return run(request, runtime, say, observe or PlainLines(say).observe)
         except KeyboardInterrupt:
@@ -186,7 +186,7 @@ def _python_call(arguments: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _restored_state(device: torch.device, threads: int | None) -> Iterator[None]:
+def restored_state(device: torch.device, threads: int | None) -> Iterator[None]:
     """Use `threads` CPU threads within the context; restore their number and the random state at its end."""
     before = torch.get_num_threads()
     use_threads(threads)

@@ -1,0 +1,242 @@
+"""Sequence-level distillation: a teacher translates the training source, and a student learns from its translations."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count, islice
+from pathlib import Path
+from typing import Any
+
+from regard import folders
+from regard.config import CONFIG, Config, load_config, run_values, split_folders
+from regard.devices import find_device
+from regard.errors import ConfigError, FolderError
+from regard.evaluation.metrics import sentence_scores
+from regard.evaluation.precision import use_ctranslate2
+from regard.interop.ctranslate2 import why_not
+from regard.results import format_duration
+from regard.text.files import one_line
+from regard.training.data import Files
+from regard.training.events import ActivityEvent, Observer, Say
+from regard.training.observers import PlainLines
+from regard.training.request import (
+    PathLike,
+    Request,
+    check_folder,
+    check_request,
+    clear_folder,
+    find_settings,
+    text_files,
+)
+from regard.training.start_from import origin_checksums
+from regard.training.train import Run, restored_state, train
+from regard.translation.translator import Result, Translator
+
+TEXTS = "distilled"  # the folder of the translations, in the folder of the student
+FACTS = "distill.json"  # what the translations are made from, and how
+PART_LINES = 2000  # in a file of translations; a killed run loses at most one file
+WINDOW = 500  # lines translated together, after which the progress is shown
+
+Row = tuple[str, ...]
+"""A source, or a source and its reference."""
+
+
+def distill(
+    teacher: PathLike,
+    source: PathLike,
+    target: PathLike | None = None,
+    *,
+    out: PathLike,
+    valid: PathLike | tuple[PathLike, PathLike | None] | None = None,
+    recipe: str = "fast",
+    updates: int | None = None,
+    minutes: float | None = None,
+    config: Mapping[str, Any] | None = None,
+    languages: tuple[str, str] | None = None,
+    fields: tuple[str, str] | None = None,
+    beams: int | None = None,
+    precision: str = "auto",
+    device: str = "auto",
+    seed: int | None = None,
+    threads: int | None = None,
+    fresh: bool = False,
+    say: Say | None = None,
+    observe: Observer | None = None,
+    call: str | None = None,
+) -> Run:
+    """Translate `source` with a teacher, train a student on the translations, and save it in the folder `out`.
+
+    The same call again resumes; Ctrl-C returns a Run that is not finished. The options are those of `train`, and:
+
+    teacher: a model folder, or several joined by `+`.
+    target: references; each sentence gets the hypothesis of the beam whose chrF is best.
+    beams: the beam size of the teacher, by default that of its config.
+    precision: of the teacher, which translates with CTranslate2 on a CPU, where it is installed and can run it.
+    fresh: discard the translations and the run in the folder and start over.
+    """
+    say = say or (lambda line: print(line, file=sys.stderr))
+    observe = observe or PlainLines(say).observe
+    values = run_values(config or {}, updates=updates, minutes=minutes, seed=seed)
+    settings = find_settings(values, recipe=recipe, origins=[], tags=[])
+    options: dict[str, Any] = {"languages": languages, "fields": fields}
+    files = text_files(settings, source, target, **options)
+    teachers, out = split_folders(teacher), Path(out)
+    _check_student(settings, valid, out, options)
+    lines = sum(1 for _ in files.read())  # finds errors now, not after hours
+    facts: dict[str, Any] = {
+        "teacher": origin_checksums(teachers),
+        "source": files.identity(),
+        "beams": beams or load_config(teachers[0]).decode.beams,
+        "precision": precision,
+    }
+    try:
+        with folders.lock_folder(out), restored_state(find_device(device), threads):
+            used = _used_engine(out, facts, fresh=fresh)
+            if valid is None:
+                say("without --valid the student is scored against translations of the teacher, not against references")
+
+            def load_teacher() -> Translator:
+                translator = Translator.load(teacher, device)
+                engine = used or (_choose_engine(translator, precision), precision)
+                now = _use_engine(translator, str(teacher), *engine, say)
+                if used is None:
+                    folders.write_file(out / FACTS, json.dumps({**facts, "used": now}) + "\n", force=False)
+                return translator
+
+            _translate_parts(files, out / TEXTS, load_teacher, facts["beams"], lines, observe)
+    except KeyboardInterrupt:
+        return Run(out, 0, finished=False, scores={}, signal=signal.SIGINT)
+    return train(
+        out / TEXTS,
+        out=out,
+        valid=valid,
+        recipe=recipe,
+        updates=updates,
+        minutes=minutes,
+        config=config,
+        **options,
+        device=device,
+        seed=seed,
+        threads=threads,
+        say=say,
+        observe=observe,
+        call=call or f"regard.distill({str(teacher)!r}, {str(source)!r}, ..., out={str(out)!r})",
+    )
+
+
+def _check_student(
+    settings: Config,
+    valid: PathLike | tuple[PathLike, PathLike | None] | None,
+    out: Path,
+    options: Mapping[str, Any],
+) -> None:
+    """Raise an error if the student cannot be trained, before the source is translated."""
+    if not settings.model.is_translator:
+        raise ConfigError(f"a student translates, and model.family is {settings.model.family}: choose another --recipe")
+    pair = (valid, None) if isinstance(valid, str | Path) else valid
+    check_request(Request((), pair and text_files(settings, *pair, **options), out, settings, call=""))
+
+
+# The folder.
+
+
+def _used_engine(out: Path, facts: Mapping[str, Any], *, fresh: bool) -> tuple[str, str] | None:
+    """The engine and precision of the translations in a folder, None if there are none; others are refused."""
+    known = folders.read_json(out / FACTS, optional=True)
+    if fresh:
+        check_folder(out, fresh=True)
+        clear_folder(out)
+        for name in (TEXTS, FACTS) if known is not None else ():
+            if (out / name).exists():
+                folders.delete(out / name)
+        known = None
+    if known is None:
+        check_folder(out, fresh=False)
+        for name in (CONFIG, TEXTS):
+            if (out / name).exists():
+                raise FolderError(f"{out / name} does not belong to a distillation: choose another --out")
+        return None
+    changes = [
+        f"{name} was {known.get(name)} and is now {value}" if name in ("beams", "precision") else f"another {name}"
+        for name, value in facts.items()
+        if known.get(name) != value
+    ]
+    if changes:
+        raise FolderError(
+            f"{out} was distilled with other options: {', '.join(changes)}. Choose another --out, or start over with "
+            "--fresh"
+        )
+    engine, precision = known["used"]
+    return engine, precision
+
+
+def _choose_engine(translator: Translator, precision: str) -> str:
+    """CTranslate2 on a CPU, where it is installed, can run the teacher and has the precision; else torch."""
+    if translator.device.type != "cpu" or precision == "bf16" or len(translator.models) > 1:
+        return "torch"
+    can_run = not why_not(translator.config.model, translator.config.decode)
+    return "ctranslate2" if can_run and importlib.util.find_spec("ctranslate2") else "torch"
+
+
+def _use_engine(translator: Translator, folder: str, engine: str, precision: str, say: Say) -> tuple[str, str]:
+    """Set the engine of the teacher; return it with the precision that it uses."""
+    if engine == "ctranslate2":
+        return engine, use_ctranslate2(translator, precision, folder, token_scores=False, say=say)
+    translator.use(engine, precision, folder)
+    return engine, precision
+
+
+# Translating.
+
+
+def _translate_parts(
+    files: Files, texts: Path, load_teacher: Callable[[], Translator], beams: int, lines: int, observe: Observer
+) -> None:
+    """Write the translations of all lines into a folder of files that each appear whole; existing ones are kept."""
+    rows, translator = files.read(), None
+    for number in count():
+        part = list(islice(rows, PART_LINES))
+        if not part:
+            break
+        path = texts / f"{number:06}.jsonl"
+        if path.exists():
+            continue
+        if translator is None:
+            translator, first, start = load_teacher(), number * PART_LINES, time.perf_counter()
+        pairs = []
+        for pair in _translate(translator, part, beams):
+            row = dict(zip(files.fields or ("source", "target"), pair, strict=True))
+            pairs.append(json.dumps(row, ensure_ascii=False) + "\n")
+            done = number * PART_LINES + len(pairs)
+            if len(pairs) % WINDOW == 0:
+                rate = (done - first) / (time.perf_counter() - start)
+                left = format_duration((lines - done) / rate)
+                observe(
+                    ActivityEvent(0, f"translating: {done:,} of {lines:,} lines, {rate:,.0f} a second, {left} left")
+                )
+        folders.write_file(path, "".join(pairs), force=False)
+
+
+def _translate(translator: Translator, rows: Sequence[Row], beams: int) -> Iterator[tuple[str, str]]:
+    """The sources with their translations; where there is a reference, with the hypothesis whose chrF is best."""
+    has_reference = len(rows[0]) > 1
+    for start in range(0, len(rows), WINDOW):
+        window = rows[start : start + WINDOW]
+        alternatives = beams - 1 if has_reference else 0
+        results = translator.translate([row[0] for row in window], beams=beams, alternatives=alternatives, warn=False)
+        for (source, *reference), result in zip(window, results, strict=True):
+            yield source, one_line(_best(result, *reference))
+
+
+def _best(result: Result, reference: str | None = None) -> str:
+    """The text of a result or of the alternative whose chrF is best; of equal ones the most probable."""
+    texts = [result.text, *(other.text for other in result.alternatives)]
+    if reference is None or len(texts) == 1:
+        return result.text
+    scores = sentence_scores(texts, [reference] * len(texts), metrics=["chrf"])
+    return max(zip(texts, scores, strict=True), key=lambda pair: pair[1]["chrf"])[0]

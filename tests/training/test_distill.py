@@ -1,0 +1,129 @@
+"""Distillation: a teacher translates the source once, part by part, and a student is trained on its translations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import regard
+from regard.documents.formats import read_pairs
+from regard.training import distill as module
+from regard.translation.translator import Result
+from tests.training.runs import write_corpus
+from tests.training.test_verb import CONFIG as SMALL
+from tests.training.test_verb import train
+
+PART = 150
+CONFIG = SMALL | {"text.tokenizer": "words", "decode.min_length": 2}  # models of few updates that write words
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("distill")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_CACHE", str(folder / "cache"))
+        patch.setattr(module, "PART_LINES", PART)
+        train(write_corpus(folder), folder / "teacher", updates=5, config=CONFIG)
+        yield folder
+
+
+def distill(corpus: Path, out: Path, target: Path | None = None, **more: Any) -> regard.Run:
+    options: dict[str, Any] = {"updates": 5, "config": CONFIG, "device": "cpu", "threads": 1, "say": lambda _: None}
+    return regard.distill(corpus / "teacher", corpus / "a.txt", target, out=out, **options | more)
+
+
+@pytest.fixture(scope="module")
+def student(corpus: Path) -> regard.Run:
+    return distill(corpus, corpus / "student", recipe="fast", precision="fp32")
+
+
+def texts(out: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (out / module.TEXTS).iterdir()}
+
+
+@pytest.mark.slow
+def test_the_teacher_translates_every_line_once(student: regard.Run, corpus: Path) -> None:
+    pairs = list(read_pairs(student.folder / module.TEXTS))
+    assert [pair.source for pair in pairs] == (corpus / "a.txt").read_text().splitlines()
+    teacher = regard.load(corpus / "teacher")
+    assert isinstance(teacher, regard.Translator)
+    assert pairs[PART].target == teacher.translate([pairs[PART].source])[0].text
+
+
+@pytest.mark.slow
+def test_the_student_is_trained_with_the_recipe_and_loads(student: regard.Run) -> None:
+    assert student.finished
+    assert student.model.config.decode.beams == 2  # set above: a value of the call comes before the recipe
+    assert student.model.config.model.positions == "rotary"
+
+
+@pytest.mark.slow
+def test_an_interrupted_distillation_continues_where_it_stopped(
+    student: regard.Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translate, calls = module._translate, []
+
+    def interrupted(*args: Any) -> Iterator[tuple[str, str]]:
+        calls.append(args)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return translate(*args)
+
+    monkeypatch.setattr(module, "_translate", interrupted)
+    stopped = distill(corpus, tmp_path / "run", precision="fp32")
+    assert not stopped.finished
+    assert len(texts(tmp_path / "run")) == 1
+    assert distill(corpus, tmp_path / "run", precision="fp32").finished
+    assert len(calls) == 1 + 1 + 2  # one part, the interrupted one, and two more
+    assert texts(tmp_path / "run") == texts(student.folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"beams": 4}, "beams was 2 and is now 4"),
+        ({"precision": "bf16"}, "precision was fp32"),
+        ({"target": "b.txt"}, "another source"),
+    ],
+    ids=lambda value: str(value),
+)
+def test_a_distillation_with_other_options_is_refused(
+    changed: dict[str, Any], message: str, student: regard.Run, corpus: Path
+) -> None:
+    target = corpus / changed["target"] if "target" in changed else None
+    options = {"precision": "fp32"} | {key: value for key, value in changed.items() if key != "target"}
+    with pytest.raises(regard.FolderError, match=f"was distilled with other options: {message}"):
+        distill(corpus, student.folder, target, **options)
+
+
+@pytest.mark.slow
+def test_the_folder_of_another_run_is_refused(corpus: Path) -> None:
+    with pytest.raises(regard.FolderError, match="does not belong to a distillation"):
+        distill(corpus, corpus / "teacher")
+
+
+def test_the_hypothesis_closest_to_the_reference_is_chosen() -> None:
+    result = Result("an old house", alternatives=[Result("the old house"), Result("the old mouse")])
+    assert module._best(result, "the old house.") == "the old house"
+    assert module._best(result) == "an old house"
+
+
+def test_files_of_different_length_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_text("one\ntwo\n")
+    (tmp_path / "a.fr").write_text("un\n")
+    with pytest.raises(regard.DataError, match=r"differ in lines \(2 and 1\)"):
+        regard.distill(tmp_path / "teacher", tmp_path / "a.en", tmp_path / "a.fr", out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_a_teacher_that_does_not_translate_is_refused(corpus: Path, tmp_path: Path) -> None:
+    config = {**CONFIG, "model.family": "gpt"}
+    regard.train(corpus / "a.txt", out=tmp_path / "gpt", updates=2, config=config, say=lambda _: None)
+    with pytest.raises(regard.FolderError, match="holds a gpt, which does not translate"):
+        regard.distill(tmp_path / "gpt", corpus / "a.txt", out=tmp_path / "run", say=lambda _: None)
+    assert not (tmp_path / "run").exists()
