@@ -72,13 +72,13 @@ def test_grouped_keys_give_weights_for_every_head_and_query(queries: int) -> Non
     torch.testing.assert_close(found, grouped(*grouped.queries_and_memory(x))[0][:, :queries])
 
 
-@pytest.mark.parametrize("per_head_mask", [False, True])
-def test_one_query_of_grouped_heads_attends_like_the_last_of_many(per_head_mask: bool) -> None:
+@pytest.mark.parametrize("mask_shape", [None, (2, 4, 5, 5), (4, 5, 5), (5, 5)])
+def test_one_query_of_grouped_heads_attends_like_the_last_of_many(mask_shape: tuple[int, ...] | None) -> None:
     grouped = MultiHead(16, 4, key_value_heads=2, bias=False)
     query, memory = grouped.queries_and_memory(torch.randn(2, 5, 16))
-    mask = torch.rand(2, 4, 5, 5) < 0.7 if per_head_mask else None
+    mask = torch.rand(mask_shape) < 0.7 if mask_shape else None
     many, many_weights = grouped(query, memory, mask=mask, causal=True, weights=True)
-    last_mask = None if mask is None else mask[:, :, -1:]
+    last_mask = None if mask is None else mask[..., -1:, :]
     one, one_weights = grouped(query[:, :, -1:], memory, mask=last_mask, causal=True, weights=True)
     torch.testing.assert_close(one, many[:, -1:])
     torch.testing.assert_close(one_weights, many_weights[:, :, -1:])

@@ -168,6 +168,7 @@ def test_a_single_tag_stays_with_its_neighbours(source: str, target: str, links:
         ("big-{x}", "grand", "grand-{x}"),
         ("file (%s)", "fichier", "fichier (%s)"),
         ("Version %d.%d", "Version", "Version %d.%d"),
+        ("{0}% off", "de remise", "{0}% de remise"),
     ],
 )
 def test_punctuation_beside_a_placeholder_stays_there(source: str, target: str, expected: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from regard.corpora.catalog import write_builtin
 from regard.errors import DataError
+from regard.evaluation.compare import compare
 from regard.evaluation.evaluate import _reads_like_target, evaluate, score_results
 from regard.evaluation.pages import choose_traced
 from regard.evaluation.systems import read_test
@@ -68,6 +69,18 @@ def test_translations_in_the_language_of_the_source_are_announced(texts: Path) -
     swapped = evaluate(hypothesis=french, source=french, reference=english)
     assert "the translations read like --source" in swapped.messages[0]
     assert not evaluate(hypothesis=french, source=english, reference=french).messages
+
+
+def test_swapped_files_of_compare_and_a_reference_equal_to_the_source_are_announced(texts: Path) -> None:
+    french, english = texts / "test.fr", texts / "test.en"
+    swapped = compare([french, english], source=french, reference=english)
+    assert [message.partition(" (")[0] for message in swapped.messages] == [
+        "test.fr: the translations read like --source"
+    ]
+    assert (
+        f"is the same text as --source ({english})"
+        in evaluate(hypothesis=french, source=english, reference=english).messages[0]
+    )
 
 
 def test_a_source_in_the_target_language_of_a_model_is_found_by_its_validation_pairs(texts: Path) -> None:

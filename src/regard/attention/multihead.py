@@ -99,8 +99,8 @@ class MultiHead(nn.Module):
         if groups > 1 and single:  # one token: the heads of a group become queries of one head, and nothing is copied
             query = query.reshape(len(query), self.key_value_heads, groups, self.head)
             causal = False  # the last position sees all keys
-            if mask is not None and mask.dim() == 4 and mask.shape[1] > 1:  # one mask for each head
-                mask = mask.reshape(len(mask), self.key_value_heads, groups, -1)
+            if mask is not None and mask.dim() > 2 and mask.shape[-3] > 1:  # one mask for each head
+                mask = mask.unflatten(-3, (self.key_value_heads, groups)).squeeze(-2)
         elif groups > 1:
             key, value = (x.repeat_interleave(groups, dim=1) for x in (key, value))
         dropout = self.dropout if self.training else 0.0

@@ -161,7 +161,10 @@ def _usage_message(error: Any) -> str:
         advice = other_tool_advice("commands", sys.argv[1]) or suggestion or " regard --help lists all commands."
         return f"{problem}.{advice}"
     if "unexpected extra argument" in message:
-        return f"{message}.{other_tool_advice('arguments', command)}"
+        is_setting = "=" in message.rpartition("(")[2]
+        return (
+            f"{message}.{' Use --set section.field=value' if is_setting else other_tool_advice('arguments', command)}"
+        )
     return message
 
 

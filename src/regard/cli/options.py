@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -58,7 +59,8 @@ def _check_file(name: str) -> None:
 
 
 def _check_lines(name: str) -> None:
-    if len(name.split()) > 1 and not os.path.exists(name):
+    is_text = " " in name or not re.search(r"[./\\]", name)
+    if is_text and name != "-" and not os.path.exists(name):
         example = f"echo {shlex.quote(name)} | regard translate FOLDER"
         raise DataError(f"There is no file {name!r}. Give a sentence on standard input: {example}")
     _check_file(name)

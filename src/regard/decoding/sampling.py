@@ -73,7 +73,8 @@ def draw(scores: Tensor, uniform: Tensor) -> Tensor:
     cumulative = scores.double().softmax(-1).cumsum(-1)
     total = cumulative[:, -1:]
     sought = torch.minimum(uniform[:, None].double() * total, torch.nextafter(total, torch.zeros_like(total)))
-    return torch.searchsorted(cumulative, sought, right=True)[:, 0]
+    tokens = torch.searchsorted(cumulative, sought, right=True)[:, 0]
+    return tokens.clamp(max=scores.shape[1] - 1)  # scores that are NaN have no token: the search reports them
 
 
 def _uniform(

@@ -52,7 +52,7 @@ PLAIN_TEXT = re.compile(f"{ADDRESS}|{ENTITY}")  # plain text has these too, and 
 
 VOID_ELEMENTS = {"br", "hr", "img", "input", "wbr"}  # of HTML: they have no closing tag
 CLOSERS = {"(": ")", "[": "]", '"': '"', "'": "'", "«": "»", "“": "”", "‘": "’", "„": "“", "<": ">"}
-JOINERS = "-‐–—/\\|=+*#@&~^_:$€£"  # beside a placeholder they belong to it: big-{x}, {x}: The dog
+JOINERS = "-‐–—/\\|=+*#@&~^_:$€£%×"  # beside a placeholder they belong to it: big-{x}, {x}: The dog, {x}%
 SENTENCE_PUNCTUATION = ",.;!?…、。，！？"  # belongs to the word before it, if there is one
 INNER = re.compile(rf"[{SENTENCE_PUNCTUATION}]+(?=\w)")  # {x}.name
 LEADING = re.compile(rf"\s?[{re.escape(JOINERS + SENTENCE_PUNCTUATION)}]+(?=\s)")

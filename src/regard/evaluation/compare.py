@@ -12,7 +12,7 @@ import torch
 
 from regard.errors import ConfigError, refuse_options
 from regard.evaluation import metrics
-from regard.evaluation.evaluate import format_interval
+from regard.evaluation.evaluate import format_interval, language_warnings
 from regard.evaluation.metrics import LENGTHS, METRICS, Bucket, Score
 from regard.evaluation.systems import Paths, Progress, System, is_model, read_test_set, short_name, translate_test
 from regard.folders import write_file
@@ -195,6 +195,7 @@ def compare(
     for name, system in sorted(named.items(), key=lambda item: is_model(item[1])):
         results, translator = translate_test(system, test, device=device, beams=beams, config=config, progress=count)
         texts[name] = [result.text for result in results]
+        messages += [f"{name}: {line}" for line in language_warnings(system, test, texts[name], f"--source ({source})")]
         if translator is not None:
             translators[name] = translator
     return replace(

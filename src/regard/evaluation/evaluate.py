@@ -221,7 +221,7 @@ def evaluate(
     results, translator = systems.translate_test(
         system, test, device=device, beams=beams, config=config, progress=progress
     )
-    messages += _language_warnings(system, test, [result.text for result in results], f"--source ({source})")
+    messages += language_warnings(system, test, [result.text for result in results], f"--source ({source})")
     if translator is None and test.sources is not None:
         expected = Expected.from_pairs(list(zip(test.sources, test.references[0], strict=True)))
         results = [
@@ -256,7 +256,7 @@ def is_language_model(model: object) -> bool:
     return len(folders) == 1 and not load_config(folders[0]).model.is_translator
 
 
-def _language_warnings(
+def language_warnings(
     system: systems.System, test: systems.EvaluationSet, texts: Sequence[str], source: str
 ) -> list[str]:
     """A line if the translations are in the language of the source, or the source in the target language."""

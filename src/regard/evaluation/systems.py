@@ -67,6 +67,8 @@ def read_test_set(
     texts = {str(source): sources} if sources is not None else {}
     texts |= dict(zip(map(str, paths), references, strict=True))
     check_lines(texts)
+    for path in (path for path, lines in zip(paths, references, strict=True) if lines == sources):
+        say(f"--reference ({path}) is the same text as --source ({source})")
     return EvaluationSet(sources, references, texts, tokenize or choose_tokenizer(references[0], say))
 
 

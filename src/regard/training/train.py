@@ -62,6 +62,7 @@ from regard.training.start_from import load_start, origin_checksums, reuse_token
 from regard.training.validation import ValidationSet, final_scores, validate, validation_set
 from regard.translation.loading import load
 
+USELESS_BLEU = 1.0  # of a model that writes the same words for every source
 SCORE_LABELS = {**METRICS, "loss": "validation loss"}
 
 
@@ -381,9 +382,9 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
     update, best = training.best_validation or (0, None)
     validated = best if updates == [update] and not config.train.average_checkpoints else None
     scores, calibration = final_scores(model, valid_set, runtime, validated, training.clock.scoring_seconds())
-    if "bleu" in scores and scores["bleu"]["score"] < 0.05:
-        updates_made = counted(training.progress.update, "update")
-        say(f"BLEU is 0: the model did not learn to translate in {updates_made}; give it more --minutes or --updates")
+    if "bleu" in scores and (bleu := scores["bleu"]["score"]) < USELESS_BLEU:
+        made = counted(training.progress.update, "update")
+        say(f"BLEU is {bleu:.2g}: the model did not learn to translate in {made}; give it more --minutes or --updates")
     draw(training, languages(request.corpora[0]) or ("", ""))
     files: dict[str, bytes | str] = dict(training.data.tokenizers.files())
     files["card.md"] = model_card(
