@@ -120,6 +120,7 @@ def make_glossary(terms: Any = (("house", ["zorblax"]),), keep: Any = ()) -> Glo
     [
         (r"/X\d/", "the X77 here", ["X77"]),
         (r"/\d+/", "AB12, 7", ["AB12", "7"]),
+        (r"/\d*/", "AB12, the house", ["AB12"]),
         (r"/[A-Z]-/", "an AB-12", ["AB-"]),
         (r"/ \d /", "a 1 b", ["1"]),
         (r"/g.i/", "あgai協", ["gai"]),

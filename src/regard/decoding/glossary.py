@@ -190,7 +190,7 @@ class Glossary:
 
 def _occurrences(pattern: regex.Pattern[str], text: str) -> list[Any]:
     try:
-        return list(pattern.finditer(text, timeout=PATTERN_SECONDS))
+        return [match for match in pattern.finditer(text, timeout=PATTERN_SECONDS) if match[0]]
     except TimeoutError as error:
         where = f"it took more than {PATTERN_SECONDS} seconds in {text[:40]!r}"
         raise InputError(f"the regular expression /{pattern.pattern}/ is too slow: {where}") from error
