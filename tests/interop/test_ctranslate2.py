@@ -233,7 +233,7 @@ def test_int8_is_not_chosen_for_a_folder_without_validation_sentences(tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_trained_model_translates_alike_in_99_of_100_sentences(tmp_path: Path) -> None:
+def test_ctranslate2_finds_a_translation_as_probable_as_ours_in_97_of_100_sentences(tmp_path: Path) -> None:
     write_corpus(tmp_path, lines=1500)
     lines = (tmp_path / "a.txt").read_text().splitlines()
     spelled = [" ".join(word[::-1] for word in line.split()) for line in lines]  # soon learned, and well
@@ -260,11 +260,11 @@ def test_a_trained_model_translates_alike_in_99_of_100_sentences(tmp_path: Path)
     save_model(tmp_path / "model", training.model, config, {"tokenizer.json": data.tokenizers.source.text}, force=False)
     texts = list(dict.fromkeys(lines))[-300:]
     translator = Translator.load(tmp_path / "model", "cpu")
-    ours = [result.text for result in translator.translate(texts, beams=5)]
+    ours = translator.translate(texts, beams=5)
     translator.use("ctranslate2", "fp32", tmp_path / "model")
-    theirs = [result.text for result in translator.translate(texts, beams=5)]
-    assert len(set(ours)) > 200
-    assert sum(one == other for one, other in zip(ours, theirs, strict=True)) >= 0.99 * len(texts)
+    theirs = translator.translate(texts, beams=5)
+    assert len({result.text for result in ours}) > 200
+    assert sum(other.score >= one.score - 1e-4 for one, other in zip(ours, theirs, strict=True)) >= 0.97 * len(texts)
 
 
 def folder_with_validation(folder: Path) -> Path:
@@ -282,13 +282,15 @@ def test_an_exported_model_translates_in_plain_ctranslate2(quantization: str, tm
     translator = ctranslate2.Translator(str(tmp_path / "out"), "cpu")
     words = Tokenizers.load(tmp_path / "out").source.tokens([*TOKENIZER.encode("the cat"), END])
     assert translator.translate_batch([words], max_decoding_length=5)[0].hypotheses[0]
-    assert f"{proof['identical']} of 3 greedy translations" in (tmp_path / "out" / "card.md").read_text()
+    card = (tmp_path / "out" / "card.md").read_text()
+    assert f"{proof.greedy} of 3 greedy outputs are identical; BLEU of the greedy outputs differs by" in card
 
 
 def test_an_exported_model_in_float32_gives_the_same_translations(tmp_path: Path) -> None:
     proof = export_ctranslate2(folder_with_validation(tmp_path / "model"), tmp_path / "out")
-    assert proof["identical"] == proof["sentences"] == 3
-    assert proof["largest_score_difference"] < 1e-3
+    assert proof.greedy == proof.sentences == 3
+    assert proof.difference < 1e-3
+    assert proof.bleu == 0
 
 
 def test_an_export_beyond_the_tolerance_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

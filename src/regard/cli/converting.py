@@ -13,7 +13,7 @@ def import_(
     source: Annotated[str, argument("SOURCE", "A folder of Hugging Face transformers, or a name of its hub.")],
     folder: Annotated[str, argument("FOLDER", "The model folder to write.")],
     sentences: Annotated[
-        int, option("N", "Sentences that are computed here and in transformers, if it is installed.", min=0, max=10_000)
+        int, option("N", "Sentences that are computed here and in the other library.", min=0, max=10_000)
     ] = 20,
     force: Force = False,
     as_json: Json = False,
@@ -30,13 +30,13 @@ def import_(
 def export(
     folder: Annotated[str, argument("FOLDER", "The model folder to export.")],
     out: Annotated[str, argument("OUT", "The folder to write.")],
-    to: Annotated[Literal["huggingface", "ctranslate2"], option(None, "The other library.")] = "huggingface",
+    to: Annotated[Literal["huggingface", "ctranslate2", "onnx"], option(None, "The other library.")] = "huggingface",
     quantization: Annotated[
         Literal["float32", "float16", "int8", "int8_float32"],
         option("PRECISION", "For CTranslate2: float32, float16, int8 or int8_float32."),
     ] = "float32",
     sentences: Annotated[
-        int, option("N", "Sentences that are computed here and in transformers, if it is installed.", min=0, max=10_000)
+        int, option("N", "Sentences that are computed here and in the other library.", min=0, max=10_000)
     ] = 20,
     force: Force = False,
     as_json: Json = False,

@@ -22,7 +22,7 @@ from regard.decoding import Hypothesis, SearchOptions, SearchResult, TorchEngine
 from regard.decoding.engine import Ids
 from regard.errors import ConfigError, RegardError
 from regard.folders import atomic_folder, cache, checksum
-from regard.interop.proof import proof_texts
+from regard.interop.proof import SENTENCES, Proof, Texts, bleu_difference, proof_texts, search
 from regard.models.blocks import Block
 from regard.models.folder import MODEL, load_ensemble
 from regard.models.layers import Embedding, FeedForward, position_table
@@ -36,7 +36,6 @@ ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": 
 TYPES = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
 SCORES = ("scaled_dot", "dot")
 QUANTIZATIONS = ("float32", "float16", "int8", "int8_float32")
-PROOF_SENTENCES = 100
 TOLERANCE = 1e-3  # of a log-probability in float32
 
 
@@ -198,11 +197,11 @@ def _library() -> Any:
 
 
 def export_ctranslate2(
-    folder: Path, out: Path, *, quantization: str = "float32", force: bool = False
-) -> dict[str, Any]:
-    """Write a folder that any program with CTranslate2 can load, and compare it with the model on its validation texts.
+    folder: Path, out: Path, *, quantization: str = "float32", force: bool = False, sentences: int = SENTENCES
+) -> Proof:
+    """Write a folder that any program with CTranslate2 can load, and compare it with the model on `sentences`.
 
-    Returns the comparison, which is also in the card. In float32 a larger difference than `TOLERANCE` is an error.
+    In float32 a larger difference than `TOLERANCE` is an error; in the other types the difference is that of the type.
     """
     if quantization not in QUANTIZATIONS:
         raise ConfigError(f"CTranslate2 export is in {', '.join(QUANTIZATIONS)}, not in {quantization}")
@@ -211,55 +210,59 @@ def export_ctranslate2(
         raise ConfigError(f"{folder} cannot be exported to CTranslate2: {reason}")
     assert isinstance(model, Transformer)
     ctranslate2 = _library()
+    proof = Proof(reason="no sentences were asked for")
     with atomic_folder(out, force=force) as new:
         convert(model, tokenizers, new, quantization=quantization)
         tokenizers.save(new)
-        translator = ctranslate2.Translator(str(new), "cpu")  # in float32 where the CPU has no float16
-        proof = _compare(model, config.decode, tokenizers, translator, proof_texts(folder, PROOF_SENTENCES))
-        if quantization == "float32" and proof["largest_score_difference"] > TOLERANCE:
-            raise RegardError(
-                f"the exported model differs from {folder}: log-probabilities by up to "
-                f"{proof['largest_score_difference']:.2g}, the tolerance is {TOLERANCE:g}; nothing was written"
-            )
-        (new / "card.md").write_text(_export_card(folder, quantization, proof))
+        if sentences:
+            translator = ctranslate2.Translator(str(new), "cpu")  # in float32 where the CPU has no float16
+            texts = proof_texts(folder, tokenizers, config, sentences)
+            proof = _compare(model.float(), tokenizers, translator, texts)
+            if quantization == "float32" and proof.difference > TOLERANCE:
+                raise RegardError(
+                    f"the exported model differs from {folder}: {proof}; the tolerance is {TOLERANCE:g}; "
+                    "nothing was written"
+                )
+        (new / "card.md").write_text(_export_card(folder, quantization, proof), encoding="utf-8")
     return proof
 
 
-def _compare(
-    model: Transformer, settings: DecodeConfig, tokenizers: Tokenizers, translator: Any, texts: list[str]
-) -> dict[str, Any]:
-    """How many greedy translations are identical, and the largest difference of a token's log-probability."""
-    special = tokenizers.target.special
-    sources = [[*ids, tokenizers.source.special.end] for ids in tokenizers.source.encode_batch(texts)]
-    engine = TorchEngine([model], settings, special)
-    ours = [row[0] for row in engine.search(sources, SearchOptions(beams=1)).hypotheses]
-    words = [tokenizers.source.tokens(source) for source in sources]
-    forbidden = [[token] for token in tokenizers.target.tokens(special.never_generated)]
-    longest = max(len(row.tokens) for row in ours)
+def _compare(model: Transformer, tokenizers: Tokenizers, translator: Any, texts: Texts) -> Proof:
+    """Greedy translations of both sides, and the largest difference of a token's log-probability."""
+    special, target = tokenizers.target.special, tokenizers.target
+    ours = search(model, texts, special)
+    words = [tokenizers.source.tokens(source) for source in texts.sources]
     answers = translator.translate_batch(
-        words, beam_size=1, max_input_length=0, max_decoding_length=max(longest, 1), suppress_sequences=forbidden
+        words,
+        beam_size=1,
+        max_input_length=0,
+        max_decoding_length=texts.length,
+        suppress_sequences=[[token] for token in target.tokens(special.never_generated)],
     )
-    outputs = [tokenizers.target.tokens(number for number in row.tokens if number != special.end) for row in ours]
-    scored = translator.score_batch(words, outputs, max_input_length=0)
-    differences = [
+    names = _vocabulary(target, model.config.target_vocabulary_size)
+    ids = {token: number for number, token in enumerate(names)}
+    theirs = [[ids[token] for token in answer.hypotheses[0]] for answer in answers]
+    outputs = [row.tokens for row in ours]
+    scored = translator.score_batch(words, [target.tokens(output) for output in outputs], max_input_length=0)
+    difference = max(
         abs(a - b)
         for row, answer in zip(ours, scored, strict=True)
         for a, b in zip(row.log_probabilities, answer.log_probs, strict=False)
-    ]
-    identical = sum(
-        (answer.hypotheses[0] if row.finished else answer.hypotheses[0][: len(output)]) == output
-        for answer, output, row in zip(answers, outputs, ours, strict=True)
     )
-    return {"sentences": len(texts), "identical": identical, "largest_score_difference": max(differences)}
+    return Proof(
+        len(ours),
+        difference,
+        greedy=sum(one == other for one, other in zip(outputs, theirs, strict=True)),
+        bleu=bleu_difference(outputs, theirs, texts.references, target),
+        library="CTranslate2",
+    )
 
 
-def _export_card(folder: Path, quantization: str, proof: dict[str, Any]) -> str:
+def _export_card(folder: Path, quantization: str, proof: Proof) -> str:
     card = folder / "card.md"
     return (
-        f"# {folder.resolve().name} for CTranslate2 ({quantization})\n\n## Proof of sameness\n\n"
-        f"{proof['identical']:,} of {proof['sentences']:,} greedy translations are identical; "
-        f"largest difference of a token's log-probability: {proof['largest_score_difference']:.2g}.\n"
-        + (f"\n{card.read_text()}" if card.exists() else "")
+        f"# {folder.resolve().name} for CTranslate2 ({quantization})\n\n## Proof of sameness\n\n{proof.sentence}\n"
+        + (f"\n{card.read_text(encoding='utf-8')}" if card.exists() else "")
     )
 
 

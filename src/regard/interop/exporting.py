@@ -20,11 +20,12 @@ from regard.interop.architectures import Architecture, find_for_export, resolved
 from regard.interop.hf_tokenizer import export_tokenizer
 from regard.interop.proof import SENTENCES, Proof, prove
 from regard.interop.weights import Converted, to_theirs, write_safetensors
-from regard.models.folder import MODEL, load_weights
+from regard.models.folder import MODEL, load_ensemble, load_weights
+from regard.models.transformer import Transformer
 from regard.results import Report, Table
 from regard.text.tokenizer import Tokenizers
 
-FORMATS = ("huggingface", "ctranslate2")
+FORMATS = ("huggingface", "ctranslate2", "onnx")
 COLUMNS = ("token.weight", "in_proj.weight", "up_proj.weight", "output.weight")
 ROWS = ("out_proj.weight", "out_proj.bias", "down_proj.weight", "down_proj.bias", "norm.weight", "norm.bias")
 """Ends of the names of tensors whose columns, or rows, are the dimensions of the hidden states."""
@@ -37,7 +38,7 @@ class Exported(Report):
     folder: Path
     to: str
     what: str
-    """The class of transformers, or the precision."""
+    """The class of transformers, the precision for CTranslate2, or the names of the graphs."""
     proof: Proof
 
     def to_dict(self) -> dict[str, Any]:
@@ -57,14 +58,14 @@ def export(
     force: bool = False,
     sentences: int = SENTENCES,
 ) -> Exported:
-    """Write a model for another library: huggingface or ctranslate2; `quantization` is for ctranslate2.
+    """Write a model for another library: huggingface, ctranslate2 or onnx; `quantization` is for ctranslate2.
 
     If that library is installed, `sentences` are computed on both sides; a difference above the tolerance is an error.
     Nothing is written after an error.
     """
     folder, out = Path(folder), Path(out)
     if to not in FORMATS:
-        raise ConfigError(f"there is no export to {to}, only to {' and '.join(FORMATS)}")
+        raise ConfigError(f"there is no export to {to}, only to {', '.join(FORMATS)}")
     if quantization != "float32" and to != "ctranslate2":
         raise ConfigError(f"a quantization is for ctranslate2, and this is an export to {to}")
     config = load_config(folder)
@@ -73,12 +74,27 @@ def export(
     if to == "ctranslate2":
         from regard.interop.ctranslate2 import export_ctranslate2
 
-        found = export_ctranslate2(folder, out, quantization=quantization, force=force)
-        proof = Proof(
-            found["sentences"], found["largest_score_difference"], greedy=found["identical"], library="CTranslate2"
-        )  # fmt: skip
+        proof = export_ctranslate2(folder, out, quantization=quantization, force=force, sentences=sentences)
         return Exported(out, to, quantization, proof)
+    if to == "onnx":
+        return _export_onnx(folder, out, force=force, sentences=sentences)
     return _export_huggingface(folder, out, config, force=force, sentences=sentences)
+
+
+def _export_onnx(folder: Path, out: Path, *, force: bool, sentences: int) -> Exported:
+    from regard.interop.onnx import DECODER, ENCODER, prove_onnx, write_onnx
+
+    (model,), tokenizers, config = load_ensemble(folder, "cpu", ("transformer",), "is not exported to ONNX")
+    assert isinstance(model, Transformer)
+    model = model.float()
+    with atomic_folder(out, force=force) as new:
+        write_onnx(model, new)
+        _write_json(new / "generation_config.json", _generation(tokenizers, config))
+        export_tokenizer(tokenizers, config.model, new)
+        compared = prove_onnx(model, folder, new, tokenizers, config, sentences)
+        _check(compared, folder)
+        (new / "README.md").write_text(_card(folder, out, "onnx", "onnxruntime", compared), encoding="utf-8")
+    return Exported(out, "onnx", f"{ENCODER} and {DECODER}", compared)
 
 
 def _export_huggingface(folder: Path, out: Path, config: Config, *, force: bool, sentences: int) -> Exported:
@@ -96,10 +112,15 @@ def _export_huggingface(folder: Path, out: Path, config: Config, *, force: bool,
             _write_json(new / "generation_config.json", _generation(tokenizers, config))
         export_tokenizer(tokenizers, model, new)
         compared = prove(folder, new, class_name, tokenizers, config, sentences)
-        if not compared.reason and not compared.holds:
-            raise RunError(f"the exported model differs from {folder}: {compared}; nothing was written")
-        (new / "README.md").write_text(_card(folder, out, class_name, compared), encoding="utf-8")
+        _check(compared, folder)
+        card = _card(folder, out, "transformers", f"`{class_name}`", compared)
+        (new / "README.md").write_text(card, encoding="utf-8")
     return Exported(out, "huggingface", class_name, compared)
+
+
+def _check(compared: Proof, folder: Path) -> None:
+    if not compared.reason and not compared.holds:
+        raise RunError(f"the exported model differs from {folder}: {compared}; nothing was written")
 
 
 def _sort_halves(tensors: Mapping[str, Tensor], size: int) -> dict[str, Tensor]:
@@ -154,11 +175,11 @@ def _write_json(path: Path, values: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(dict(sorted(values.items())), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _card(folder: Path, out: Path, class_name: str, compared: Proof) -> str:
+def _card(folder: Path, out: Path, library: str, what: str, compared: Proof) -> str:
     card = folder / "card.md"
     return (
-        "---\nlibrary_name: transformers\n---\n"
-        f"# {out.name}\n\nExported with Regard {__version__} for `{class_name}`.\n\n"
-        f"## Proof of sameness\n\n{str(compared)[0].upper()}{str(compared)[1:]}.\n"
+        f"---\nlibrary_name: {library}\n---\n"
+        f"# {out.name}\n\nExported with Regard {__version__} for {what}.\n\n"
+        f"## Proof of sameness\n\n{compared.sentence}\n"
         + (f"\n{read_bounded(card).decode(errors='replace')}" if card.is_file() else "")
     )

@@ -166,7 +166,7 @@ def _card(
         "",
         "## Proof of sameness",
         "",
-        f"{str(compared)[0].upper()}{str(compared)[1:]}.",
+        compared.sentence,
     ]
     if left_out:
         lines += ["", f"Left out, because Regard has no part for it: {', '.join(left_out)}."]

@@ -1,4 +1,4 @@
-"""Proof of sameness: the same sentences through a model here and through the same model in transformers."""
+"""Proof of sameness: the same sentences through a model here and through the same model in another library."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from regard.config import Config, DecodeConfig
 from regard.corpora.builtin.corpus import sentences
-from regard.decoding import Constraints, SearchOptions, TorchEngine
+from regard.decoding import Constraints, Hypothesis, SearchOptions, TorchEngine
 from regard.decoding.greedy import greedy
 from regard.folders import read_bounded
 from regard.models import BERT, GPT
 from regard.models.contract import Generator
 from regard.models.folder import VALIDATION, load_model
 from regard.text.batching import pad
-from regard.text.tokenizer import SpecialIds, Tokenizers
+from regard.text.tokenizer import SpecialIds, Tokenizer, Tokenizers
 
 SENTENCES = 20
 MAX_TOKENS = 40  # of an output
@@ -45,7 +45,9 @@ class Proof:
     greedy: int | None = None
     """Identical outputs of greedy search; None for a bert."""
     beam: int | None = None
-    """Identical outputs of beam search, which is not the same algorithm on both sides; None for a bert or gpt."""
+    """Identical outputs of beam search, which is not the same algorithm on both sides; None if there was none."""
+    bleu: float | None = None
+    """BLEU of the greedy outputs of the other side minus that of ours; None for a bert or gpt."""
     reason: str = ""
     library: str = "transformers"
 
@@ -69,14 +71,22 @@ class Proof:
             lines.append(f"{self.greedy} of {self.sentences} greedy outputs are identical")
         if self.beam is not None:
             lines.append(f"{self.beam} of {self.sentences} outputs of beam search ({BEAMS} beams) are identical")
+        if self.bleu is not None:
+            lines.append(f"BLEU of the greedy outputs differs by {self.bleu:.2f}")
         return "; ".join(lines)
+
+    @property
+    def sentence(self) -> str:
+        """For a card."""
+        return f"{str(self)[0].upper()}{str(self)[1:]}."
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         if self.reason:
             return {"proven": False, "reason": self.reason}
         values = {"sentences": self.sentences, "largest_difference": self.difference, "largest_logit": self.largest}
-        return {"proven": True, **values, "identical_greedy": self.greedy, "identical_beam": self.beam}
+        outputs = {"identical_greedy": self.greedy, "identical_beam": self.beam, "bleu_difference": self.bleu}
+        return {"proven": True, **values, **outputs}
 
 
 def prove(
@@ -92,26 +102,56 @@ def prove(
         return Proof(reason="no sentences were asked for")
     if importlib.util.find_spec("transformers") is None:
         return Proof(reason="transformers is not installed (pip install transformers)")
-    special = tokenizers.target.special
-    texts = proof_texts(folder, count)
-    sources = [[*ids, tokenizers.source.special.end] for ids in tokenizers.source.encode_batch(texts)]
-    positions = config.model.max_positions if config.model.has_position_table else math.inf
-    sources = [ids[-int(min(len(ids), positions, MAX_TOKENS)) :] for ids in sources]
+    texts = proof_texts(folder, tokenizers, config, count)
     ours = load_model(folder)[0].float()
     other = load_theirs(theirs, class_name, config)
     with torch.inference_mode():
         if isinstance(ours, BERT):
-            return _compare_bert(ours, other, sources)
+            return _compare_bert(ours, other, texts.sources)
         if isinstance(ours, GPT):
-            return _compare_gpt(ours, other, [ids[:-1] or ids for ids in sources], special, positions)
-        return _compare_translator(ours, other, sources, special, positions)
+            return _compare_gpt(ours, other, texts, config, tokenizers.target.special)
+        return _compare_translator(ours, other, texts, tokenizers.target)
 
 
-def proof_texts(folder: Path, count: int) -> list[str]:
+class Texts(NamedTuple):
+    """What is computed on both sides."""
+
+    sources: Ids
+    """With the end token."""
+    references: list[str] | None
+    length: int
+    """Maximum tokens of an output."""
+
+
+def proof_texts(folder: Path, tokenizers: Tokenizers, config: Config, count: int) -> Texts:
     """The first validation sentences of a model folder, or sentences of the built-in corpus if it has none."""
     path = folder / VALIDATION
     lines = read_bounded(path).decode().splitlines()[:count] if path.exists() else []
-    return [json.loads(line)["source"] for line in lines] or [pair.source for pair in sentences(count, part="test")]
+    pairs = [json.loads(line) for line in lines]
+    texts = [pair["source"] for pair in pairs] or [pair.source for pair in sentences(count, part="test")]
+    sources = [[*ids, tokenizers.source.special.end] for ids in tokenizers.source.encode_batch(texts)]
+    positions = config.model.max_positions if config.model.has_position_table else MAX_TOKENS + 1
+    sources = [ids[-min(len(ids), positions, MAX_TOKENS) :] for ids in sources]
+    return Texts(
+        sources, [pair["target"] for pair in pairs if "target" in pair] or None, min(MAX_TOKENS, positions - 1)
+    )
+
+
+def search(model: nn.Module, texts: Texts, special: SpecialIds, beams: int = 1) -> list[Hypothesis]:
+    """What our own search finds for each text."""
+    settings = DecodeConfig(max_length_ratio=0.0, max_length_extra=texts.length)
+    found = TorchEngine([model], settings, special).search(texts.sources, SearchOptions(beams=beams))
+    return [hypotheses[0] for hypotheses in found.hypotheses]
+
+
+def bleu_difference(ours: Ids, theirs: Ids, references: list[str] | None, tokenizer: Tokenizer) -> float:
+    """BLEU of their outputs minus that of ours; without references, of theirs against ours minus 100."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    texts = [[tokenizer.decode(ids) for ids in outputs] for outputs in (ours, theirs)]
+    score = BLEU(force=True).corpus_score
+    own, other = (score(side, [references or texts[0]]).score for side in texts)
+    return float(other - own)
 
 
 def load_theirs(folder: Path, class_name: str, config: Config) -> Any:
@@ -148,8 +188,10 @@ def _compare_bert(ours: BERT, other: Any, sources: Ids) -> Proof:
     return Proof(len(sources), *_largest(ours.logits(states), logits, real))
 
 
-def _compare_gpt(ours: GPT, other: Any, prompts: Ids, special: SpecialIds, positions: float) -> Proof:
-    length = int(min(MAX_TOKENS, positions - max(map(len, prompts))))
+def _compare_gpt(ours: GPT, other: Any, texts: Texts, config: Config, special: SpecialIds) -> Proof:
+    prompts = [ids[:-1] or ids for ids in texts.sources]
+    longest = max(map(len, prompts))
+    length = min(MAX_TOKENS, config.model.max_positions - longest) if config.model.has_position_table else MAX_TOKENS
     constraints = Constraints(end=special.end, max_lengths=[length], forbidden=special.never_generated)
     results, identical = [(0.0, 0.0)], 0
     for prompt in prompts:
@@ -163,24 +205,21 @@ def _compare_gpt(ours: GPT, other: Any, prompts: Ids, special: SpecialIds, posit
     return Proof(len(prompts), difference, largest, identical)
 
 
-def _compare_translator(ours: nn.Module, other: Any, sources: Ids, special: SpecialIds, positions: float) -> Proof:
-    length = int(min(MAX_TOKENS, positions - 1))
-    settings = DecodeConfig(max_length_ratio=0.0, max_length_extra=length)
-    tokens, mask = pad(sources, torch.device("cpu"))
+def _compare_translator(ours: nn.Module, other: Any, texts: Texts, tokenizer: Tokenizer) -> Proof:
+    special = tokenizer.special
+    tokens, mask = pad(texts.sources, torch.device("cpu"))
     real = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
-    identical = {}
-    engine = TorchEngine([ours], settings, special)
-    outputs: list[list[int]] = []
+    outputs = {}
     for beams in (1, BEAMS):
-        found = [row[0].tokens for row in engine.search(sources, SearchOptions(beams=beams)).hypotheses]
-        theirs = _generate(other, tokens, real, special, length, beams=beams)
-        identical[beams] = sum(one == two for one, two in zip(found, theirs, strict=True))
-        outputs = outputs or found
-    before, before_mask = pad([[special.start, *output] for output in outputs], torch.device("cpu"))
+        found = [hypothesis.tokens for hypothesis in search(ours, texts, special, beams)]
+        outputs[beams] = found, _generate(other, tokens, real, special, texts.length, beams=beams)
+    before, before_mask = pad([[special.start, *output] for output in outputs[1][0]], torch.device("cpu"))
     logits, _ = cast(Generator, ours).step(before, cast(Generator, ours).start(tokens, mask))
     expected = other(tokens, attention_mask=real.long(), decoder_input_ids=before).logits
     compared = torch.ones_like(before, dtype=torch.bool) if before_mask is None else before_mask
-    return Proof(len(sources), *_largest(logits, expected, compared), identical[1], identical[BEAMS])
+    bleu = bleu_difference(*outputs[1], texts.references, tokenizer)
+    same = {beams: sum(one == two for one, two in zip(*pair, strict=True)) for beams, pair in outputs.items()}
+    return Proof(len(texts.sources), *_largest(logits, expected, compared), same[1], same[BEAMS], bleu)
 
 
 def _generate(
@@ -197,14 +236,21 @@ def _generate(
         length_penalty=1.0,
         decoder_start_token_id=special.start,
         eos_token_id=special.end,
-        forced_eos_token_id=special.end,
         pad_token_id=special.pad,
         suppress_tokens=list(special.never_generated),
     )
     first = 1 if mask is not None else tokens.shape[1]
     mask = torch.ones_like(tokens) if mask is None else mask.long()
+
+    def force_end(ids: Tensor, scores: Tensor) -> Tensor:
+        """Allow only the end token after `length` tokens, with its own probability: forced_eos_token_id makes it 1."""
+        others = torch.arange(scores.shape[1]) != special.end
+        return scores.masked_fill(others, -math.inf) if ids.shape[1] == first + length else scores
+
     other.generation_config = settings
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        rows = other.generate(tokens, attention_mask=mask, generation_config=settings)[:, first:].tolist()
+        rows = other.generate(
+            tokens, attention_mask=mask, generation_config=settings, logits_processor=[force_end]
+        )[:, first:].tolist()  # fmt: skip
     return [row[: row.index(special.end)] if special.end in row else row for row in rows]
