@@ -24,12 +24,11 @@ pytest.importorskip("onnxruntime")
 PAGE = Path(__file__).parents[2] / "docs" / "interop.md"
 TOKENIZER = train(["the cat sat on the mat and saw a dog", "le chat noir"], kind="bpe", vocabulary=300)
 OPTIONS: dict[str, dict[str, Any]] = {
-    "the paper's": {},
-    "modern": {
-        "positions": "rotary", "norm": "rms", "norm_placement": "pre", "activation": "swiglu", "bias": False,
-        "key_value_heads": 2, "tie_embeddings": "none",
+    "the paper's": {"output_bias": True},
+    "another": {
+        "positions": "learned", "norm": "rms", "norm_placement": "pre", "activation": "swiglu", "bias": False,
+        "key_value_heads": 2, "tie_embeddings": "none", "score": "additive", "embedding_norm": True,
     },
-    "learned": {"positions": "learned", "embedding_norm": True, "output_bias": True, "score": "additive"},
 }  # fmt: skip
 
 
@@ -45,15 +44,20 @@ def random_folder(folder: Path, **options: Any) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module", params=OPTIONS)
+def folders(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A model folder and its export."""
+    place = tmp_path_factory.mktemp("onnx")
+    folder = random_folder(place / "model", **OPTIONS[request.param])
+    assert export(folder, place / "out", to="onnx", sentences=3).proof.greedy == 3
+    return folder, place / "out"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OPTIONS)
-def test_graphs_give_the_logits_of_the_model_for_any_number_of_rows_and_tokens(name: str, tmp_path: Path) -> None:
-    folder = random_folder(tmp_path / "model", **OPTIONS[name])
-    exported = export(folder, tmp_path / "out", to="onnx", sentences=3)
-    assert exported.proof.greedy == 3
-    model, runtime = load_model(folder)[0], interop.Runtime(tmp_path / "out")
+def test_graphs_give_the_logits_of_the_model_for_any_number_of_rows_and_tokens(folders: tuple[Path, Path]) -> None:
+    model, runtime = load_model(folders[0])[0], interop.Runtime(folders[1])
     for rows, sources, steps in ((1, 1, [1, 1]), (3, 9, [4, 1, 2])):
-        source, tokens = (torch.randint(5, TOKENIZER.size, (rows, n)) for n in (sources, sum(steps)))
+        source, tokens = (torch.randint(5, TOKENIZER.size, (rows, count)) for count in (sources, sum(steps)))
         mask = torch.ones_like(source)
         mask[1:, -2:] = 0
         with torch.inference_mode():
@@ -66,24 +70,21 @@ def test_graphs_give_the_logits_of_the_model_for_any_number_of_rows_and_tokens(n
 
 
 @pytest.mark.slow
-def test_the_greedy_search_of_the_page_translates_as_regard_does(tmp_path: Path) -> None:
-    folder = random_folder(tmp_path / "model", output_bias=True)
-    export(folder, tmp_path / "out", to="onnx", sentences=0)
+def test_the_greedy_search_of_the_page_translates_as_regard_does(folders: tuple[Path, Path]) -> None:
     (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
     names: dict[str, Any] = {}
-    exec(program.replace('"out"', repr(str(tmp_path / "out"))), names)
+    exec(program.replace('"out"', repr(str(folders[1]))), names)
     names["settings"]["max_new_tokens"] = 9
-    translator = Translator.load(folder, "cpu", ["decode.max_length_ratio=0", "decode.max_length_extra=9"])
+    translator = Translator.load(folders[0], "cpu", ["decode.max_length_ratio=0", "decode.max_length_extra=9"])
     texts = ["the cat sat on the mat", "a dog", "noir"]
     ours = [result.text for result in translator.translate(texts, beams=1)]
     assert [names["translate"](text) for text in texts] == ours
 
 
 @pytest.mark.slow
-def test_graphs_do_not_say_where_they_were_made(tmp_path: Path) -> None:
-    export(random_folder(tmp_path / "model"), tmp_path / "out", to="onnx", sentences=0)
+def test_graphs_do_not_say_where_they_were_made(folders: tuple[Path, Path]) -> None:
     for name in (interop.ENCODER, interop.DECODER):
-        assert b".py" not in (tmp_path / "out" / name).read_bytes()
+        assert b".py" not in (folders[1] / name).read_bytes()
 
 
 def test_other_families_are_refused(tmp_path: Path) -> None:
