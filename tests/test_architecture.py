@@ -164,7 +164,7 @@ FIELDS = {
         fingerprint""",
     "train": """updates minutes batch_tokens gradient_accumulation batch_shapes compile sharded learning_rate
         schedule warmup weight_decay beta2 max_grad_norm label_smoothing r_drop guided_alignment freeze
-        lora_rank precision ema_decay average_checkpoints validate_every save_every keep_checkpoints
+        lora_rank precision ema_decay validate_every save_every keep_checkpoints
         patience metric film seed""",
     "decode": """beams first_token length_penalty coverage_penalty max_length_ratio max_length_extra min_length
         no_repeat_ngram temperature top_k top_p""",

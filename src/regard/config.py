@@ -313,7 +313,7 @@ class TrainConfig:
     r_drop: float = 0.0
     """Weight of the R-Drop loss: the divergence between two passes with different dropout; 0: off."""
     guided_alignment: float = 0.0
-    """Weight of the guided alignment loss: a head learns --alignments, or the attention of its layer; 0: off."""
+    """Weight of the guided alignment loss: a head learns --alignments; 0: off."""
     freeze: str = ""
     """Parameters that are not trained, such as encoder.* or source.token, separated by spaces."""
     lora_rank: int = 0
@@ -322,8 +322,6 @@ class TrainConfig:
     """Precision of matrix products (weights stay in fp32); auto: bf16 on a GPU that supports it, else fp32."""
     ema_decay: float = 0.0
     """Decay of the exponential moving average of the weights, which is validated and kept; 0: off."""
-    average_checkpoints: int = 0
-    """Average the weights of this many last checkpoints at the end; 0: off."""
     validate_every: int = 1000
     """Updates between validations."""
     save_every: int = 1000
@@ -343,7 +341,7 @@ class TrainConfig:
         check_types(self)
         positive = "updates batch_tokens gradient_accumulation validate_every save_every keep_checkpoints"
         check_range(self, positive, 1)
-        check_range(self, "batch_shapes warmup average_checkpoints patience film lora_rank minutes", 0)
+        check_range(self, "batch_shapes warmup patience film lora_rank minutes", 0)
         check_range(self, "seed", 0, 2**63 - 1)
         check_range(self, "learning_rate weight_decay max_grad_norm r_drop guided_alignment", 0)
         check_range(self, "label_smoothing ema_decay beta2", 0, below=1)

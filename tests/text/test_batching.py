@@ -6,12 +6,12 @@ import gc
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from regard.config import Config
 from regard.text.batching import (
     IGNORE_INDEX,
     PREFETCH,
@@ -19,7 +19,6 @@ from regard.text.batching import (
     Stream,
     collate,
     packed,
-    packed_masked,
     pairs,
     prefetch,
     split_batch,
@@ -29,6 +28,9 @@ from regard.text.ordering import BatchPlan, Shape, plan_batches, plan_windows
 from regard.text.tokenizer import END, MASK, PAD, SPECIALS, START
 
 ALL = {"rank": 0, "world_size": 1}
+FIRST = {"seed": 1, "epoch": 0, **ALL}
+GPT = Config.read({"model": {"family": "gpt"}})
+BERT = Config.read({"model": {"family": "bert", "vocabulary": 100}, "text": {"isolate_texts": True}})
 
 
 def column(rows: list[list[int]]) -> Column:
@@ -137,7 +139,7 @@ WINDOWS = plan_windows(len(STREAM), length=32, batch_tokens=96, seed=1, epoch=0)
 
 
 def test_every_token_of_a_window_is_predicted_once() -> None:
-    make = packed(STREAM, WINDOWS, segments=False, **ALL)
+    make = packed(STREAM, WINDOWS, GPT, **FIRST)
     found = {
         int(start): row
         for n in range(len(WINDOWS))
@@ -149,7 +151,7 @@ def test_every_token_of_a_window_is_predicted_once() -> None:
 
 
 def test_the_input_is_the_previous_token_or_the_start_token() -> None:
-    batch = packed(STREAM, WINDOWS, segments=False, **ALL)(0)
+    batch = packed(STREAM, WINDOWS, GPT, **FIRST)(0)
     assert batch.target_in is not None
     for start, row in zip(batch.examples.tolist(), batch.target_in.tolist(), strict=True):
         expected = [
@@ -159,7 +161,7 @@ def test_the_input_is_the_previous_token_or_the_start_token() -> None:
 
 
 def test_segments_count_the_texts_of_a_row() -> None:
-    batch = packed(STREAM, WINDOWS, segments=True, **ALL)(0)
+    batch = packed(STREAM, WINDOWS, GPT.with_values(["text.isolate_texts=true"]), **FIRST)(0)
     assert batch.segments is not None
     ended = (batch.target_out == END).long().cumsum(dim=1)
     assert torch.equal(batch.segments, 1 + ended - (batch.target_out == END).long())
@@ -180,9 +182,8 @@ def test_a_continuous_text_has_no_end_tokens() -> None:
     assert found.previous.tolist() == [[START, *flat[:31]], flat[6:38], flat[-33:-1]]
 
 
-def masked(stream: Stream = STREAM, plan: BatchPlan = WINDOWS, **options: Any) -> Batch:
-    chosen = {"segments": True, "mask_probability": 0.15, "vocabulary": 100, "seed": 1, "epoch": 0, **ALL} | options
-    return packed_masked(stream, plan, **chosen)(0)
+def masked(*values: str, stream: Stream = STREAM, plan: BatchPlan = WINDOWS, **other: int) -> Batch:
+    return packed(stream, plan, BERT.with_values(values), **FIRST | other)(0)
 
 
 def test_tokens_to_predict_are_counted() -> None:
@@ -199,16 +200,16 @@ def test_tokens_to_predict_are_the_real_ones() -> None:
 
 
 def test_special_tokens_are_never_masked() -> None:
-    assert not {START, END, MASK} & set(masked(mask_probability=0.99).target_out.flatten().tolist())
+    assert not {START, END, MASK} & set(masked("text.mask_probability=0.99").target_out.flatten().tolist())
 
 
 def test_every_row_has_something_to_predict() -> None:
-    assert (masked(mask_probability=0.01).target_out != IGNORE_INDEX).any(dim=1).all()
+    assert (masked("text.mask_probability=0.01").target_out != IGNORE_INDEX).any(dim=1).all()
 
 
 def test_masked_tokens_do_not_depend_on_the_batch() -> None:
     def by_start(plan: BatchPlan) -> dict[int, list[int]]:
-        make = packed_masked(STREAM, plan, segments=True, mask_probability=0.15, vocabulary=100, seed=1, epoch=0, **ALL)
+        make = packed(STREAM, plan, BERT, **FIRST)
         batches = [make(number) for number in range(len(plan))]
         return {
             int(start): row.tolist()
@@ -229,7 +230,7 @@ def test_of_the_tokens_to_predict_most_are_masked_and_a_tenth_replaced() -> None
     long = store(text=[[50] * 400 + [END] for _ in range(100)])
     stream = Stream(long.text, np.arange(100), continuous=True)
     plan = plan_windows(len(stream), length=400, batch_tokens=50_000, seed=1, epoch=0, cover_all=True)
-    batch = masked(stream, plan, vocabulary=10_000)
+    batch = masked("model.vocabulary=10000", stream=stream, plan=plan)
     assert batch.source is not None
     shown = batch.source[batch.target_out != IGNORE_INDEX]
     shares = [float((shown == MASK).float().mean()), float((shown == 50).float().mean())]
@@ -248,7 +249,7 @@ def test_a_text_that_is_read_twice_in_an_epoch_masks_other_tokens() -> None:
 
 def test_every_window_belongs_to_one_rank() -> None:
     starts = [
-        packed(STREAM, WINDOWS, segments=False, rank=rank, world_size=2)(0).examples.tolist() for rank in range(2)
+        packed(STREAM, WINDOWS, GPT, **FIRST | {"rank": rank, "world_size": 2})(0).examples.tolist() for rank in (0, 1)
     ]
     assert sorted(starts[0] + starts[1]) == sorted(WINDOWS.batch(0).tolist())
 

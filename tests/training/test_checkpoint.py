@@ -24,7 +24,6 @@ from regard.models.folder import copy_weights, load_model, named_tensors, save_m
 from regard.training import checkpoint
 from regard.training.checkpoint import (
     CheckpointWriter,
-    average_checkpoints,
     latest_checkpoint,
     load_checkpoint,
     prune,
@@ -419,15 +418,6 @@ def test_killed_while_pruning_no_partial_checkpoint_is_left(tmp_path: Path, monk
     monkeypatch.setattr(folders, "_erase", lambda path: (path / "progress.json").unlink())
     prune(tmp_path, keep=1)
     assert checkpoint.checkpoints(tmp_path) == [tmp_path / "checkpoints" / "update-00000002"]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_an_average_is_the_mean(dtype: torch.dtype, tmp_path: Path) -> None:
-    weights = [torch.randn(5, 3).to(dtype) for _ in range(3)]
-    paths = [save_checkpoint(tmp_path, i, {"model": {"w": tensor}}, {}) for i, tensor in enumerate(weights)]
-    mean = average_checkpoints(paths)["w"]
-    assert mean.dtype == dtype
-    torch.testing.assert_close(mean, torch.stack(weights).double().mean(0).to(dtype), rtol=0, atol=0)
 
 
 def test_a_model_is_filled_from_a_checkpoint(tmp_path: Path) -> None:

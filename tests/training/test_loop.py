@@ -17,7 +17,6 @@ from regard.training import gradients, loop
 from regard.training.checkpoint import checkpoints
 from regard.training.events import Event, ProblemEvent, UpdateEvent, ValidationEvent
 from regard.training.journal import read
-from regard.training.progress import averaged_updates
 from regard.training.validation import Validation
 from tests.training.runs import (
     FAMILIES,
@@ -375,20 +374,6 @@ def test_old_checkpoints_are_deleted_and_the_best_is_kept(corpus: Path, tmp_path
 def test_the_best_is_saved_between_two_checkpoints_too(corpus: Path, tmp_path: Path) -> None:
     trained(tmp_path, corpus, "transformer", save_every=5, validate_every=3, keep_checkpoints=1)
     assert [path.name for path in checkpoints(tmp_path)] == ["update-00000003", "update-00000012"]
-
-
-def test_checkpoints_to_average_are_kept(corpus: Path, tmp_path: Path) -> None:
-    values: dict[str, object] = {
-        "save_every": 2,
-        "validate_every": 100,
-        "keep_checkpoints": 1,
-        "average_checkpoints": 3,
-    }
-    trained(tmp_path, corpus, "transformer", 11, **values)
-    assert [path.name[-2:] for path in checkpoints(tmp_path)] == ["08", "10", "11"]
-    training = trained(tmp_path, corpus, "transformer", **values)
-    assert averaged_updates(training.progress, training.config.train) == [12, 10, 8]
-    assert {"08", "10", "12"} <= {path.name[-2:] for path in checkpoints(tmp_path)}
 
 
 def test_the_average_follows_the_weights(corpus: Path, tmp_path: Path) -> None:

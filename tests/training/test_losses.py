@@ -14,11 +14,10 @@ import torch.nn.functional as F
 from regard.config import Config
 from regard.errors import ConfigError
 from regard.models import build
-from regard.text.batching import IGNORE_INDEX, Batch
+from regard.text.batching import IGNORE_INDEX
 from regard.text.tokenizer import Tokenizers
 from regard.training.data import Data, Files, prepare
 from regard.training.losses import (
-    attention_alignment,
     batch_loss,
     check_guided_alignment,
     cross_entropy,
@@ -88,19 +87,6 @@ def test_the_guided_alignment_loss_is_the_cross_entropy_of_the_first_head() -> N
     assert float(guided_alignment_loss(weights, links)) == pytest.approx(expected)
 
 
-def test_tokens_that_attend_to_each_other_most_are_aligned() -> None:
-    weights = torch.tensor([[[[0.8, 0.1, 0.1], [0.6, 0.3, 0.1], [0.35, 0.25, 0.4], [0.0, 0.0, 1.0]]]])
-    source, target = torch.tensor([[7, 8, 9]]), torch.tensor([[5, 6, 7, IGNORE_INDEX]])
-    batch = Batch(source, None, target, target, None, 3, np.arange(1))
-    assert attention_alignment(weights, batch)[0].nonzero().tolist() == [[0, 0], [2, 2]]  # the last row is padding
-
-
-def test_uniform_attention_gives_no_alignment() -> None:
-    ids = torch.full((1, 6), 7)
-    batch = Batch(ids, None, ids, ids, None, 6, np.arange(1))
-    assert attention_alignment(torch.full((1, 2, 6, 6), 1 / 6), batch).sum() == 0
-
-
 @pytest.mark.parametrize(
     ("values", "links", "message"),
     [
@@ -111,7 +97,8 @@ def test_uniform_attention_gives_no_alignment() -> None:
             False,
             "model.score = none has none",
         ),
-        ([], True, "give its weight, such as --set train.guided_alignment=0.05"),
+        ([], True, "needs its weight, --set train.guided_alignment=0.05"),
+        (["train.guided_alignment=0.1"], False, "needs word alignments, --alignments FILE"),
         (["train.guided_alignment=0.1", "text.bpe_dropout=0.1"], True, "set text.bpe_dropout=0"),
     ],
 )

@@ -103,11 +103,6 @@ def test_fields_that_are_set_are_kept() -> None:
         assert values[section][name] == float(value), name
 
 
-def test_averaging_checkpoints_turns_the_moving_average_off() -> None:
-    assert chosen(CPU).train.ema_decay > 0
-    assert chosen(CPU, "train.average_checkpoints=5").train.ema_decay == 0
-
-
 @pytest.mark.parametrize("asked", ["model.size=200", "model.size=8", "model.heads=64", "model.heads=512"])
 @pytest.mark.parametrize("family", ["transformer", "gpt"])
 def test_size_is_a_multiple_of_heads_whichever_was_set(family: str, asked: str) -> None:

@@ -308,24 +308,6 @@ def test_a_model_that_is_damaged_at_the_end_is_passed_over(corpus: Path, finishe
     assert "of update 4, the last intact checkpoint" in (out / "card.md").read_text()
 
 
-@pytest.mark.slow
-def test_a_stopped_and_resumed_run_averages_the_same_checkpoints(corpus: Path, tmp_path: Path) -> None:
-    config = make_config(
-        "transformer", updates=8, save_every=2, average_checkpoints=3, keep_checkpoints=1, metric="loss"
-    )
-
-    def life(out: Path, stop_after: int = 0) -> bytes:
-        def observe(event: Event) -> None:
-            if isinstance(event, UpdateEvent) and event.update == stop_after:
-                os.kill(os.getpid(), signal.SIGTERM)
-
-        run(dataclasses.replace(request(corpus, out), config=config), ALONE, lambda _: None, observe)
-        return b"" if stop_after else (out / "model.safetensors").read_bytes()
-
-    life(tmp_path / "stopped", stop_after=7)
-    assert life(tmp_path / "stopped") == life(tmp_path / "whole")
-
-
 # Nothing is written before the request is known to be sound
 
 
@@ -353,15 +335,6 @@ def test_a_config_that_cannot_work_writes_nothing(value: str, message: str, corp
     with pytest.raises(RequestError, match=message):
         start_with("model.positions=learned", value)
     assert not (tmp_path / "out").exists()
-
-
-def test_two_averages_at_once_are_refused(corpus: Path, tmp_path: Path) -> None:
-    asked = request(corpus, tmp_path / "out")
-    config = asked.config.with_values(["train.average_checkpoints=5", "train.ema_decay=0.9"])
-    with pytest.raises(
-        RequestError, match=r"train.average_checkpoints \(5\) and train.ema_decay \(0.9\) are two averages"
-    ):
-        run(dataclasses.replace(asked, config=config), ALONE, lambda _: None, ignore)
 
 
 def test_a_text_to_validate_pairs_with_is_refused(corpus: Path, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,12 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from regard.config import Config
 from regard.errors import ConfigError, DataError
 from regard.evaluation.systems import Progress
 from regard.results import Report, Table
-from regard.text import ordering
-from regard.text.batching import IGNORE_INDEX, MakeBatch, Stream, packed, packed_masked, prefetch
+from regard.text.batching import IGNORE_INDEX, packed_epoch, prefetch
 from regard.text.dataset import Column
 from regard.text.files import read_continuous, read_lines
-from regard.text.tokenizer import Tokenizer
 from regard.translation.reader import Reader
 from regard.translation.writer import Writer
 
@@ -98,9 +94,15 @@ def measure(
         raise DataError(f"{text} is empty or has only empty lines")
     words = sum(len(line.split()) for line in lines) + ends
     characters = sum(map(len, lines)) + ends
-    make, batches, tokens, window = _windows(texts, model.tokenizer, config)
+    special = model.tokenizer.special
+    ids = [np.array([*tokens, special.end], np.int64) for tokens in model.tokenizer.encode_batch(texts)]
+    column = Column.of(np.concatenate(ids), np.array([len(tokens) for tokens in ids], np.int32))
+    options: dict[str, Any] = {"batch_tokens": BATCH_TOKENS, "seed": SEED, "epoch": 0, "rank": 0, "world_size": 1}
+    plan, make = packed_epoch(column, np.arange(len(ids)), config, special, cover_all=True, **options)
+    rows, widths, _ = plan.shapes.T
+    tokens, window = int(rows @ widths), int(widths.max())
     nats, predicted = torch.zeros((), dtype=torch.float64), 0
-    for number, batch in enumerate(prefetch(make, range(batches), device=model.device), 1):
+    for number, batch in enumerate(prefetch(make, range(len(plan)), device=model.device), 1):
         logits = module(batch)
         labels = batch.target_out if logits.dim() == 3 else batch.target_out[batch.target_out != IGNORE_INDEX]
         loss = F.cross_entropy(
@@ -109,7 +111,7 @@ def measure(
         nats += loss.double().cpu()
         predicted += batch.target_tokens
         if progress is not None:
-            progress(number, batches)
+            progress(number, len(plan))
     mean = float(nats) / max(predicted, 1)
     is_gpt = config.model.family == "gpt"
     masked = None if is_gpt else config.text.mask_probability
@@ -131,21 +133,6 @@ def measure(
         signature=signature if is_gpt else f"{signature}|masked:{masked:g}|seed:{SEED}",
         seed=None if is_gpt else SEED,
     )
-
-
-def _windows(texts: Sequence[str], tokenizer: Tokenizer, config: Config) -> tuple[MakeBatch, int, int, int]:
-    """The batches of a text cut into windows, their number, the number of tokens and the length of a window."""
-    ids = [np.array([*tokens, tokenizer.special.end], np.int64) for tokens in tokenizer.encode_batch(list(texts))]
-    column = Column.of(np.concatenate(ids), np.array([len(tokens) for tokens in ids], np.int32))
-    stream = Stream(column, np.arange(len(ids)), continuous=config.text.continuous, special=tokenizer.special)
-    length = min(config.text.context_length, config.model.max_positions, len(stream))
-    batch_tokens = max(BATCH_TOKENS, length)
-    plan = ordering.plan_windows(len(stream), length=length, batch_tokens=batch_tokens, seed=0, epoch=0, cover_all=True)
-    options: dict[str, Any] = {"rank": 0, "world_size": 1, "segments": config.text.isolate_texts}
-    if config.model.family == "gpt":
-        return packed(stream, plan, **options), len(plan), len(stream), length
-    masking: dict[str, Any] = {"mask_probability": config.text.mask_probability, "vocabulary": config.model.vocabulary}
-    return packed_masked(stream, plan, **options, **masking, seed=SEED, epoch=0), len(plan), len(stream), length
 
 
 def _exp(nats: float) -> float:

@@ -16,9 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from regard.config import Config
 from regard.text.alignments import MAX_TOKENS
 from regard.text.dataset import Column, Dataset
-from regard.text.ordering import BatchPlan, Indices, Shape, fractions, key, repeat_numbers, splitmix64
+from regard.text.ordering import BatchPlan, Indices, Shape, fractions, key, plan_windows, repeat_numbers, splitmix64
 from regard.text.tokenizer import OWN_SPECIAL_IDS, SpecialIds
 
 MASKED, REPLACED = 0.8, 0.1  # shares of predicted tokens that become <mask> or a random token (Devlin et al., 2019)
@@ -61,6 +62,13 @@ class Batch(NamedTuple):
 
 MakeBatch = Callable[[int], Batch]
 """Takes the number of a batch; returns this process's shard of it."""
+
+
+class Epoch(NamedTuple):
+    """The batches of one epoch."""
+
+    plan: BatchPlan
+    make: MakeBatch
 
 
 def pad(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
@@ -198,65 +206,53 @@ class Stream:
         )
 
 
-def _cut(stream: Stream, starts: Indices, length: int) -> Windows:
-    """The windows from these starts; a process without examples gets one row, in which nothing is predicted."""
-    return stream.windows(starts if len(starts) else np.zeros(1, np.int64), length)
-
-
-def packed(stream: Stream, plan: BatchPlan, *, rank: int, world_size: int, segments: bool) -> MakeBatch:
-    """Rows without padding in which every token is predicted from those before it, for a gpt.
-
-    With `segments` a model can keep the texts of a row apart.
-    """
-
-    def make(number: int) -> Batch:
-        starts = plan.shard(number, rank=rank, world_size=world_size)
-        windows = _cut(stream, starts, plan.shape(number).source)
-        return Batch(
-            source=None,
-            mask=None,
-            target_in=torch.from_numpy(windows.previous),
-            target_out=torch.from_numpy(windows.ids if len(starts) else np.full_like(windows.ids, IGNORE_INDEX)),
-            segments=torch.from_numpy(windows.segments) if segments else None,
-            target_tokens=windows.ids.size if len(starts) else 0,
-            examples=starts,
-        )
-
-    return make
-
-
-def packed_masked(
-    stream: Stream,
-    plan: BatchPlan,
+def packed_epoch(
+    column: Column,
+    order: Indices,
+    config: Config,
+    special: SpecialIds,
     *,
-    rank: int,
-    world_size: int,
-    segments: bool,
-    mask_probability: float,
-    vocabulary: int,
+    batch_tokens: int,
     seed: int,
     epoch: int,
-) -> MakeBatch:
-    """Rows without padding in which some tokens are masked and predicted, for a bert.
+    rank: int,
+    world_size: int,
+    cover_all: bool = False,
+) -> Epoch:
+    """Windows of the texts in a given order, for a gpt or bert; with `cover_all` they cover every token."""
+    stream = Stream(column, order, continuous=config.text.continuous, special=special)
+    length = min(config.text.context_length, config.model.max_positions, len(stream))
+    tokens = max(batch_tokens, length)
+    plan = plan_windows(len(stream), length=length, batch_tokens=tokens, seed=seed, epoch=epoch, cover_all=cover_all)
+    return Epoch(plan, packed(stream, plan, config, seed=seed, epoch=epoch, rank=rank, world_size=world_size))
 
-    The choice is a function of (seed, epoch), the text and the position in it. Every row has at least one.
+
+def packed(
+    stream: Stream, plan: BatchPlan, config: Config, *, seed: int, epoch: int, rank: int, world_size: int
+) -> MakeBatch:
+    """Rows without padding. A gpt predicts every token from those before it; a bert some tokens, which are masked.
+
+    The choice of masked tokens is a function of (seed, epoch), the text and the position in it; every row has at least
+    one. A process without examples gets one row, in which nothing is predicted.
     """
+    text, is_bert = config.text, config.model.family == "bert"
 
     def make(number: int) -> Batch:
         starts = plan.shard(number, rank=rank, world_size=world_size)
-        windows = _cut(stream, starts, plan.shape(number).source)
-        ids = windows.ids
-        random = splitmix64(
-            splitmix64(windows.text.astype(np.uint64) + key(seed, epoch)) + windows.offset.astype(np.uint64)
-        )
-        chosen = _choose(ids, random, mask_probability, stream.special) & bool(len(starts))
+        windows = stream.windows(starts if len(starts) else np.zeros(1, np.int64), plan.shape(number).source)
+        ids, inputs, predicted = windows.ids, windows.previous, np.full(windows.ids.shape, bool(len(starts)))
+        if is_bert:
+            by_text = splitmix64(windows.text.astype(np.uint64) + key(seed, epoch))
+            random = splitmix64(by_text + windows.offset.astype(np.uint64))
+            predicted &= _choose(ids, random, text.mask_probability, stream.special)
+            inputs = np.where(predicted, _corrupt(ids, random, config.model.vocabulary, stream.special), ids)
         return Batch(
-            source=torch.from_numpy(np.where(chosen, _corrupt(ids, random, vocabulary, stream.special), ids)),
+            source=torch.from_numpy(inputs) if is_bert else None,
             mask=None,
-            target_in=None,
-            target_out=torch.from_numpy(np.where(chosen, ids, IGNORE_INDEX)),
-            segments=torch.from_numpy(windows.segments) if segments else None,
-            target_tokens=int(chosen.sum()),
+            target_in=None if is_bert else torch.from_numpy(inputs),
+            target_out=torch.from_numpy(np.where(predicted, ids, IGNORE_INDEX)),
+            segments=torch.from_numpy(windows.segments) if text.isolate_texts else None,
+            target_tokens=int(predicted.sum()),
             examples=starts,
         )
 

@@ -31,9 +31,9 @@ def model_card(
     valid: Files | None,
     command: str,
     start: str,
-    kept: Sequence[int],
+    kept: int,
 ) -> str:
-    """The text of `card.md`; `start` names the initial weights, `kept` the updates whose weights were kept."""
+    """The text of `card.md`; `start` names the initial weights, `kept` is the update whose weights were kept."""
     config, data = training.config, training.data
     family, parameters = config.model.family, count(config)
     pair = languages(corpora[0])
@@ -115,16 +115,13 @@ def _describe(files: Files) -> str:
     return f"{names}, {size / 1e6:,.3g} MB{weight}"
 
 
-def _training_rows(training: Training, kept: Sequence[int]) -> dict[str, str]:
+def _training_rows(training: Training, kept: int) -> dict[str, str]:
     settings, progress, runtime = training.config.train, training.progress, training.runtime
-    updates = ", ".join(f"{update:,}" for update in kept)
-    if settings.average_checkpoints:
-        weights = f"the mean of {counted(len(kept), 'checkpoint')}, of update {updates}"
-    elif list(kept) == [progress.best_update]:
-        weights = f"the best by {METRICS.get(settings.metric, settings.metric)}, of update {updates}"
+    if kept == progress.best_update:
+        weights = f"the best by {METRICS.get(settings.metric, settings.metric)}, of update {kept:,}"
     else:
-        weights = f"of update {updates}, the last intact checkpoint"
-    if settings.ema_decay and not settings.average_checkpoints:
+        weights = f"of update {kept:,}, the last intact checkpoint"
+    if settings.ema_decay:
         weights += f", exponential moving average with decay {settings.ema_decay:g}"
     minutes = f"; as many as fitted into {settings.minutes:g} minutes" if settings.minutes else ""
     rows = {

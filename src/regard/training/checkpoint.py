@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: write in the background, load, verify, prune, average.
+"""Checkpoints of a training run: write in the background, load, verify, prune.
 
 checkpoints/update-00000100/   model.safetensors  optimizer.safetensors  progress.json  checksums.json
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,21 +74,14 @@ def save_checkpoint(root: Path, update: int, tensors: Groups, progress: Mapping[
 def load_checkpoint(path: Path, place: Place = lambda name, tensor: tensor) -> Checkpoint:
     """Load a checkpoint without verifying it; `place` is called with every tensor."""
     groups = [name.removesuffix(SUFFIX) for name in folders.read_checksums(path) if name.endswith(SUFFIX)]
-    tensors = {group: _read_group(path, group, place) for group in groups}
+    tensors = {group: _read_tensors(path / (group + SUFFIX), place) for group in groups}
     return Checkpoint(update_number(path), tensors, folders.read_json(path / PROGRESS))
 
 
-def _read_group(folder: Path, group: str, place: Place = lambda name, tensor: tensor) -> dict[str, Tensor]:
-    """Read the tensors of a group."""
-    with _opened(folder / (group + SUFFIX)) as file:
-        return {name: place(name, file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118 - not a dict
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _read_tensors(path: Path, place: Place) -> dict[str, Tensor]:
     try:
         with clear_os_errors(path, "read"), safe_open(path, framework="pt") as file:
-            yield file
+            return {name: place(name, file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118 - not a dict
     except SafetensorError as error:
         raise FolderError(f"{path} is damaged or truncated: {error}") from error
 
@@ -101,15 +94,6 @@ def verify_checkpoint(path: Path) -> None:
     for name in (MODEL, PROGRESS):
         if name not in names:
             raise FolderError(f"{path} is damaged: {name} is not listed in {CHECKSUMS}")
-
-
-def average_checkpoints(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the weights of several checkpoints of a run."""
-    first, *others = (_read_group(path, "model") for path in paths)
-    return {
-        name: sum((other[name].double() for other in others), tensor.double()).div(len(paths)).to(tensor.dtype)
-        for name, tensor in first.items()
-    }
 
 
 # The checkpoints of a run

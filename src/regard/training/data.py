@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from regard.errors import ConfigError, DataError
 from regard.folders import cache
 from regard.text import ordering, preparation
 from regard.text.alignments import read_alignments
-from regard.text.batching import MakeBatch, Sides, Stream, packed, packed_masked, pairs
+from regard.text.batching import Epoch, Sides, packed_epoch, pairs
 from regard.text.cleaning import Cleaning, chunks, digests, normalized
 from regard.text.dataset import Dataset, join, split
 from regard.text.files import list_files, read_continuous, read_lines
@@ -73,13 +73,6 @@ class Files:
         return preparation.identity_of(self.paths) + part
 
 
-class Epoch(NamedTuple):
-    """The batches of one epoch."""
-
-    plan: ordering.BatchPlan
-    make: MakeBatch
-
-
 @dataclass(frozen=True, eq=False)
 class Data:
     """The prepared corpora of a run."""
@@ -104,7 +97,8 @@ class Data:
         order: dict[str, Any] = {"seed": settings.seed, "epoch": number}
         shard = {"rank": rank, "world_size": world_size}
         if not self.config.model.is_translator:
-            return self._packed(dataset, ordering.in_passes(examples), settings.batch_tokens, **order, **shard)
+            order |= shard | {"batch_tokens": settings.batch_tokens}
+            return packed_epoch(dataset.text, ordering.in_passes(examples), self.config, self._special[0], **order)
         lengths = dataset.source.lengths, dataset.target.lengths
         if settings.batch_shapes:
             plan = ordering.plan_shapes(*lengths, self._shapes, examples=examples, **order)
@@ -116,7 +110,9 @@ class Data:
         """The validation batches, always the same."""
         valid, batch_tokens = self.valid, max(self.config.train.batch_tokens, MIN_VALIDATION_BATCH_TOKENS)
         if not self.config.model.is_translator:
-            return self._packed(valid, np.arange(len(valid)), batch_tokens, seed=0, epoch=0, rank=0, world_size=1)
+            options: dict[str, Any] = {"seed": 0, "epoch": 0, "rank": 0, "world_size": 1, "cover_all": True}
+            options["batch_tokens"] = batch_tokens
+            return packed_epoch(valid.text, np.arange(len(valid)), self.config, self._special[0], **options)
         lengths = valid.source.lengths, valid.target.lengths
         plan = ordering.plan_batches(*lengths, batch_tokens=batch_tokens, seed=0, epoch=0)
         return Epoch(plan, pairs(valid, plan, rank=0, world_size=1, special=self._special))
@@ -132,29 +128,6 @@ class Data:
         target = np.concatenate([dataset.target.lengths for dataset in self.train])
         settings = self.config.train
         return ordering.choose_shapes(source, target, batch_tokens=settings.batch_tokens, count=settings.batch_shapes)
-
-    def _packed(
-        self,
-        dataset: Dataset,
-        examples: ordering.Indices,
-        batch_tokens: int,
-        *,
-        rank: int,
-        world_size: int,
-        **order: int,
-    ) -> Epoch:
-        """Windows of packed texts for a gpt or bert; in validation they cover every token."""
-        text, model = self.config.text, self.config.model
-        stream = Stream(dataset.text, examples, continuous=text.continuous, special=self.tokenizers.source.special)
-        length = min(text.context_length, model.max_positions, len(stream))
-        is_valid = dataset is self.valid
-        tokens = max(batch_tokens, length)
-        plan = ordering.plan_windows(len(stream), length=length, batch_tokens=tokens, cover_all=is_valid, **order)
-        options: dict[str, Any] = {"rank": rank, "world_size": world_size, "segments": text.isolate_texts}
-        if model.family == "gpt":
-            return Epoch(plan, packed(stream, plan, **options))
-        options |= {"mask_probability": text.mask_probability, "vocabulary": model.vocabulary, **order}
-        return Epoch(plan, packed_masked(stream, plan, **options))
 
 
 def make_tokenizers(corpora: Sequence[Files], text: TextConfig, say: Say) -> Tokenizers:

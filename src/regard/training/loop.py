@@ -46,7 +46,7 @@ from regard.training.events import (
 from regard.training.gradients import Gradients
 from regard.training.interrupt import StopSignal, stop_signal
 from regard.training.optimizer import allocate_state, check_state, learning_rate, make_optimizer
-from regard.training.progress import Progress, averaged_updates, read_progress
+from regard.training.progress import Progress, read_progress
 from regard.training.validation import Validation
 
 MAX_NAN_IN_A_ROW = 5  # updates with a non-finite loss or gradient, before training is rolled back
@@ -296,8 +296,7 @@ class Training:
             is_due = progress.position >= progress.next_save
             if is_due:
                 progress.next_save = progress.position + settings.save_every
-                keep = max(settings.average_checkpoints, settings.keep_checkpoints)
-                progress.saved = [*progress.saved, progress.update][-keep:]
+                progress.saved = [*progress.saved, progress.update][-settings.keep_checkpoints :]
             if is_due or stopping or self._is_validation_due():
                 self._save(saver)
             if stopping:
@@ -502,7 +501,7 @@ class Training:
             return
         self._observe(ActivityEvent(progress.update, "saving"))
         start, progress.elapsed = time.perf_counter(), self.clock.elapsed() if settings.minutes else 0.0
-        protect = [progress.update, progress.best_update, *averaged_updates(progress, settings)]
+        protect = [progress.update, progress.best_update]
         if not progress.finished and progress.update != progress.best_update:  # a rollback may need it
             protect += progress.saved[-1:]
         saver.save(progress.update, tensors, dataclasses.asdict(progress), protect=protect)
@@ -516,9 +515,7 @@ class Training:
         assert self._saver is not None
         self._saver.wait()
         before, settings = self.progress, self.config.train
-        path = self._newest_checkpoint(
-            lambda update: update in before.saved or (update == before.best_update and not settings.average_checkpoints)
-        )
+        path = self._newest_checkpoint(lambda update: update in before.saved or update == before.best_update)
         lr_scale = before.lr_scale * ROLLBACK_LR_SCALE
         if (path is None and self._initial_model is None) or lr_scale < MIN_LR_SCALE:
             rolled_back = ", and rolling back did not help" if before.lr_scale < 1 else ""

@@ -20,7 +20,6 @@ from regard.errors import ConfigError
 from regard.models import Record
 from regard.text.batching import IGNORE_INDEX, Batch
 
-MIN_ALIGNMENT_WEIGHT = 0.3  # attention from which tokens are aligned; skips the flat attention of an untrained model
 vocabulary_kernel = kernels.find("vocabulary")
 
 
@@ -55,9 +54,9 @@ def batch_loss(
     if record is not None:
         layers = [name for name in record if name.endswith(".cross")]
         weights = record[layers[max(len(layers) - 2, 0)]]
-        alignment = attention_alignment(weights, batch) if batch.alignment is None else batch.alignment
+        assert batch.alignment is not None
         passes = 2 if config.r_drop else 1
-        loss = loss + config.guided_alignment * guided_alignment_loss(weights, alignment) / passes
+        loss = loss + config.guided_alignment * guided_alignment_loss(weights, batch.alignment) / passes
     return BatchLoss(loss, nll)
 
 
@@ -148,28 +147,15 @@ def guided_alignment_loss(weights: Tensor, alignment: Tensor) -> Tensor:
     return -(alignment * probabilities.log()).sum()
 
 
-@torch.no_grad()
-def attention_alignment(weights: Tensor, batch: Batch) -> Tensor:
-    """The alignment (B, T, S) from a layer's attention: 1 if a target and a source token attend to each other most."""
-    assert batch.source is not None
-    mean = weights.detach().float().mean(1)
-    not_padding = (batch.target_out != IGNORE_INDEX)[:, :, None]
-    if batch.mask is not None:
-        not_padding = not_padding & batch.mask[:, None, :]
-    mean = mean.where(not_padding, 0.0)
-    mutual = (mean == mean.amax(-1, keepdim=True)) & (mean == mean.amax(-2, keepdim=True))
-    return (mutual & (mean >= MIN_ALIGNMENT_WEIGHT)).float()
-
-
 def check_guided_alignment(config: Config, alignments: bool) -> None:
-    """Raise a ConfigError for guided alignment without cross-attention, or alignment files without guided alignment."""
-    if alignments and not config.train.guided_alignment:
-        raise ConfigError(
-            "--alignments are for guided alignment: give its weight, such as --set train.guided_alignment=0.05"
-        )
+    """Raise a ConfigError unless guided alignment has a weight, word alignments, and a model with cross-attention."""
+    weight = config.train.guided_alignment
     for field, values in (("family", ("gpt", "bert")), ("score", ("none",))):
         value = getattr(config.model, field)
-        if config.train.guided_alignment and value in values:
+        if weight and value in values:
             raise ConfigError(f"train.guided_alignment needs attention to a source: model.{field} = {value} has none")
+    if alignments != bool(weight):
+        missing = "word alignments, --alignments FILE" if weight else "its weight, --set train.guided_alignment=0.05"
+        raise ConfigError(f"guided alignment needs {missing}")
     if alignments and config.text.bpe_dropout:
         raise ConfigError("--alignments need one segmentation of each word: set text.bpe_dropout=0, or leave them out")

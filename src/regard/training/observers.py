@@ -211,8 +211,7 @@ def draw(training: Training, languages: tuple[str, str] = ("", "")) -> None:
     folder, config = training.folder, training.config
     entries = journal.read(folder / journal.FILE)
     title = f"{folder.resolve().name}: {config.model.family}, {count(config).total:,} parameters"
-    best = 0 if config.train.average_checkpoints else training.progress.best_update
-    for name, data in drawing.draw_training(entries, best=best, title=title).items():
+    for name, data in drawing.draw_training(entries, best=training.progress.best_update, title=title).items():
         folders.write_file(folder / name, data, force=True)
     if film.frames(folder):
         captions = {

@@ -6,7 +6,6 @@ import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from regard.config import TrainConfig
 from regard.errors import FolderError
 from regard.training.checkpoint import PROGRESS, Checkpoint
 
@@ -65,9 +64,3 @@ def read_progress(checkpoint: Checkpoint, path: Path) -> Progress:
     if not valid or progress.update != checkpoint.update:
         raise FolderError(f"{path / PROGRESS} is damaged: its numbers are not those of update {checkpoint.update}")
     return progress
-
-
-def averaged_updates(progress: Progress, settings: TrainConfig) -> list[int]:
-    """The updates whose checkpoints `train.average_checkpoints` averages, newest first."""
-    saved = [update for update in reversed(progress.saved) if update != progress.update]
-    return [progress.update, *saved][: settings.average_checkpoints]

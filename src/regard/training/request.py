@@ -91,11 +91,6 @@ def text_files(
 def check_request(request: Request) -> None:
     """Raise an error if a request cannot work, before anything is written."""
     config = request.config
-    if config.train.average_checkpoints and config.train.ema_decay:
-        raise ConfigError(
-            f"train.average_checkpoints ({config.train.average_checkpoints}) and train.ema_decay "
-            f"({config.train.ema_decay}) are two averages: set one to 0"
-        )
     _check_texts(request)
     one_vocabulary = config.text.shared or keeps_tokenizers(request.origins, config.text)  # imported ones may share it
     if config.model.is_translator and not one_vocabulary and config.model.tie_embeddings == "all":

@@ -172,7 +172,7 @@ def _with_model(config: Config, unset: frozenset[str], shape: ModelShape, facts:
     train: dict[str, Any] = {
         # the second forward pass is cheap on a GPU that is not fully used
         "r_drop": shape.r_drop if facts.has_gpu else 0.0,
-        "ema_decay": 0.0 if config.train.average_checkpoints else 0.999,
+        "ema_decay": 0.999,
     }
     if facts.has_gpu and config.model.family == "transformer":
         train["batch_shapes"] = GRAPH_SHAPES[size >= 512]

@@ -8,7 +8,7 @@ import inspect
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,13 +31,7 @@ from regard.results import Report, Table, counted
 from regard.text.tokenizer import Tokenizers
 from regard.training import journal
 from regard.training.card import languages, model_card
-from regard.training.checkpoint import (
-    average_checkpoints,
-    checkpoints,
-    latest_checkpoint,
-    load_checkpoint,
-    update_number,
-)
+from regard.training.checkpoint import checkpoints, latest_checkpoint, load_checkpoint, update_number
 from regard.training.clock import make_clock
 from regard.training.data import Data, check_lengths, make_tokenizers, prepare
 from regard.training.distributed import Runtime, init_runtime
@@ -45,7 +39,6 @@ from regard.training.events import ActivityEvent, Observer, Say
 from regard.training.loop import Training
 from regard.training.observers import PlainLines, draw, observing
 from regard.training.planning import complete_config, time_update
-from regard.training.progress import averaged_updates
 from regard.training.request import (
     IDENTITY,
     PathLike,
@@ -374,13 +367,13 @@ def _has_model(out: Path, say: Say) -> bool:
 
 
 def _finish(request: Request, training: Training, valid_set: ValidationSet, say: Say) -> dict[str, Any]:
-    """Save the best or the averaged model with its scores on the whole validation set, its card and its curves."""
+    """Save the best model with its scores on the whole validation set, its card and its curves."""
     config, runtime, out = training.config, training.runtime, request.out
     model = build(config.model).to(runtime.device).eval()  # a new one: the trained one may be sharded
-    weights, updates = _final_weights(training, say)
+    weights, kept = _final_weights(training, say)
     copy_weights(model, merge_lora(weights), out)
     update, best = training.best_validation or (0, None)
-    validated = best if updates == [update] and not config.train.average_checkpoints else None
+    validated = best if kept == update else None
     scores, calibration = final_scores(model, valid_set, runtime, validated, training.clock.scoring_seconds())
     if "bleu" in scores and (bleu := scores["bleu"]["score"]) < USELESS_BLEU:
         made = counted(training.progress.update, "update")
@@ -394,7 +387,7 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
         valid=request.valid,
         command=request.call,
         start=" and ".join(f"`{path}`" for path in request.origins) or "random weights",
-        kept=updates,
+        kept=kept,
     )
     if calibration:
         files[quality.CALIBRATION_FILE] = calibration.as_text()
@@ -409,24 +402,14 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
     return scores
 
 
-def _final_weights(training: Training, say: Say) -> tuple[dict[str, Tensor], list[int]]:
-    """The final weights, the best or an average of checkpoints, and the updates they come from."""
-    settings, progress, folder = training.config.train, training.progress, training.folder
-    wanted = settings.average_checkpoints
-    if wanted and (paths := _intact(folder, reversed(averaged_updates(progress, settings)), say)):
-        fewer = f", fewer than train.average_checkpoints ({wanted})" if len(paths) < wanted else ""
-        say(f"averaged {counted(len(paths), 'checkpoint')}{fewer}")
-        return average_checkpoints(paths), [update_number(path) for path in paths]
-    group = "average" if settings.ema_decay else "model"
-    path = next(iter(_intact(folder, [progress.best_update], say)), None) or latest_checkpoint(folder)[0]
-    if path is None:
-        return dict(training.state()[group]), [progress.update]
-    return load_checkpoint(path).tensors[group], [update_number(path)]
-
-
-def _intact(folder: Path, updates: Iterable[int], say: Say) -> list[Path]:
-    """The intact checkpoints of these updates; damaged ones are reported."""
-    checked = [latest_checkpoint(folder, where=update.__eq__) for update in updates]
-    for remark in (remark for _, remarks in checked for remark in remarks):
+def _final_weights(training: Training, say: Say) -> tuple[dict[str, Tensor], int]:
+    """The weights of the best validation, or of the last intact checkpoint, and the update they come from."""
+    folder, progress = training.folder, training.progress
+    group = "average" if training.config.train.ema_decay else "model"
+    path, remarks = latest_checkpoint(folder, where=progress.best_update.__eq__)
+    for remark in remarks:
         say(remark)
-    return [path for path, _ in checked if path is not None]
+    path = path or latest_checkpoint(folder)[0]
+    if path is None:
+        return dict(training.state()[group]), progress.update
+    return load_checkpoint(path).tensors[group], update_number(path)
