@@ -33,7 +33,7 @@ from regard.training import loop
 from regard.training.checkpoint import CheckpointWriter
 from regard.training.data import Data
 from regard.training.distributed import Runtime
-from regard.training.events import Event, SaveEvent, UpdateEvent
+from regard.training.events import Event, UpdateEvent
 from regard.training.loop import Training
 from regard.training.losses import cross_entropy
 from regard.training.optimizer import make_optimizer
@@ -277,7 +277,9 @@ def saving(shape: str, rounds: int = 15, device: str = "cpu") -> bool:
             savers.append(self)
 
         def save(self, *args: Any, **kwargs: Any) -> None:
+            begun = time.perf_counter()
             super().save(*args, **kwargs)
+            stops.append(time.perf_counter() - begun)
             done()
 
         def wait_for_copy(self) -> None:
@@ -287,9 +289,7 @@ def saving(shape: str, rounds: int = 15, device: str = "cpu") -> bool:
                 stops[-1] += time.perf_counter() - begun
 
     def observe(event: Event) -> None:
-        if isinstance(event, SaveEvent):
-            stops.append(event.seconds)
-        elif isinstance(event, UpdateEvent):
+        if isinstance(event, UpdateEvent):
             updates.append(event.seconds)
             done()
             if event.update % every == every - 1:

@@ -20,7 +20,7 @@ from regard.text.tokenizer import Tokenizer, Tokenizers, train
 from regard.training.checkpoint import CheckpointWriter, checkpoints, load_checkpoint
 from regard.training.data import Data, Files, prepare
 from regard.training.distributed import Runtime
-from regard.training.events import Event, SaveEvent
+from regard.training.events import ActivityEvent, Event
 from regard.training.loop import Training
 from regard.training.start_from import set_trained
 from regard.training.validation import Validation
@@ -141,7 +141,7 @@ def compare_saves(training: Training) -> None:
     states = {}
 
     def observe(event: Event) -> None:
-        if isinstance(event, SaveEvent):
+        if isinstance(event, ActivityEvent) and event.activity == "saving":
             state = training.state()
             states[event.update] = {g: {n: t.clone() for n, t in named.items()} for g, named in state.items()}
 

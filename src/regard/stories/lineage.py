@@ -32,7 +32,7 @@ from regard.training import journal
 from regard.training.data import Files, make_tokenizers, prepare
 from regard.training.distributed import Runtime
 from regard.training.events import Say
-from regard.training.planning import time_trial
+from regard.training.planning import time_update
 from regard.translation.explain import explain
 from regard.translation.translator import Translator
 
@@ -57,7 +57,6 @@ MIN_BLEU = 30.0  # on short sentences; a model with less has not learned the tas
 MIN_BASELINE_DROP, MAX_ATTENTION_DROP = 0.5, 0.1  # relative drop of BLEU from short to long sentences
 TRAINING_SHARE = 0.8  # of --minutes; the rest is for the corpus, scores and the page
 POLL_SECONDS = 0.5
-PROBE_SECONDS = 1.0  # to time the updates of one model
 
 
 class Racer(NamedTuple):
@@ -169,7 +168,8 @@ def _time_updates(data: Path, device: torch.device) -> dict[str, float]:
             config = _config(name, device).with_values([f"model.vocabulary={tokenizers.source.size}"])
             prepared = prepare([files], valid, config, tokenizers, lambda _: None)
             runtime = Runtime(device, 0, 1)
-            seconds[name] = time_trial(config, prepared, runtime, PROBE_SECONDS, lambda config: build(config.model))
+            full = config.train.batch_tokens
+            seconds[name] = time_update(config, prepared, runtime, lambda c: build(c.model), cpu_tokens=full)
     finally:
         torch.set_num_threads(threads)
     return seconds

@@ -6,7 +6,7 @@ source.ids.bin      the ids of all examples one after the other; every text ends
 source.offsets.bin  where each example begins among them, and where the last one ends
 target.ids.bin      ... and so on for every column; source.1.ids.bin is the first variant that BPE dropout made
 digests.bin         (examples, sides) hashes of the texts, ignoring spaces and case
-corpus.json         columns, types and sizes, the report of the cleaning, the fingerprint of the tokenizers
+corpus.json         columns, types and sizes, the report of the cleaning
 
 N examples.
 """

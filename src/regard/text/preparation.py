@@ -143,7 +143,6 @@ def prepare(
             delete(folder)
         with atomic_folder(folder, force=False) as partial:
             record = _write(partial, read, settings, _cores() if workers is None else workers)
-            record |= {"identity": identity, "tokenizer": fingerprint}
             text = json.dumps(record, ensure_ascii=False, indent=2) + "\n"
             (partial / RECORD_FILE).write_text(text, encoding="utf-8")
             write_checksums(partial)
@@ -207,15 +206,7 @@ def _write(
             for column_writers, encoded_columns in zip(writers, chunk.variants, strict=True):
                 for writer, encoded in zip(column_writers, encoded_columns, strict=True):
                     writer.add(*_select(encoded, unique))
-    return {
-        "format": FORMAT,
-        "examples": report.kept,
-        "sides": sides,
-        "columns": settings.columns,
-        "variants": settings.variants,
-        "scripts": settings.scripts,
-        "report": report.to_dict(),
-    }
+    return {"examples": report.kept, "sides": sides, "columns": settings.columns, "report": report.to_dict()}
 
 
 def _sample_evenly(examples: Iterable[Sequence[str]], limit: int) -> list[Sequence[str]]:

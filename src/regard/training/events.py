@@ -75,14 +75,6 @@ class ValidationEvent:
 
 
 @dataclass(frozen=True)
-class SaveEvent:
-    """A checkpoint is being written in the background; training stopped for `seconds`."""
-
-    update: int
-    seconds: float
-
-
-@dataclass(frozen=True)
 class ActivityEvent:
     """After `update`, the run does something other than updates that may take long."""
 
@@ -91,7 +83,7 @@ class ActivityEvent:
     """Such as validating, saving or scoring."""
 
 
-Event = StartEvent | UpdateEvent | ProblemEvent | ValidationEvent | SaveEvent | ActivityEvent
+Event = StartEvent | UpdateEvent | ProblemEvent | ValidationEvent | ActivityEvent
 Observer = Callable[[Event], None]
 """Called with an event after every update, validation, save or problem."""
 Say = Callable[[str], None]

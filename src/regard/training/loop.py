@@ -39,7 +39,6 @@ from regard.training.events import (
     Event,
     Observer,
     ProblemEvent,
-    SaveEvent,
     UpdateEvent,
     ValidationEvent,
 )
@@ -500,12 +499,11 @@ class Training:
         if not self.runtime.is_main:
             return
         self._observe(ActivityEvent(progress.update, "saving"))
-        start, progress.elapsed = time.perf_counter(), self.clock.elapsed() if settings.minutes else 0.0
+        progress.elapsed = self.clock.elapsed() if settings.minutes else 0.0
         protect = [progress.update, progress.best_update]
         if not progress.finished and progress.update != progress.best_update:  # a rollback may need it
             protect += progress.saved[-1:]
         saver.save(progress.update, tensors, dataclasses.asdict(progress), protect=protect)
-        self._observe(SaveEvent(progress.update, time.perf_counter() - start))
 
     def _roll_back(self) -> None:
         """Roll back to a checkpoint, or to the start, and lower the learning rate: the loss was NaN too often in a row.

@@ -60,7 +60,7 @@ def complete_config(
         if unset:
             say(describe(config, facts, format_duration(seconds)))
         if seconds > MIN_SECONDS_TO_TIME:
-            _announce_long_run(config, facts, clock, time_update(config, data, runtime, make_model, None), say)
+            _announce_long_run(config, facts, clock, time_update(config, data, runtime, make_model), say)
         return config, 0.0
     facts = replace(facts, seconds=60 * minutes)
     first_choice = choose(config, unset, facts)
@@ -114,53 +114,51 @@ def gather_facts(data: Data, runtime: Runtime) -> Facts:
     )
 
 
-def time_update(config: Config, data: Data, runtime: Runtime, make_model: MakeModel, say: Say | None) -> float:
-    """Estimate the seconds of an update on this machine from a few small updates, which are discarded.
+def time_update(
+    config: Config,
+    data: Data,
+    runtime: Runtime,
+    make_model: MakeModel,
+    say: Say | None = None,
+    *,
+    cpu_tokens: int = CPU_TIMED_TOKENS,
+) -> float:
+    """Estimate the seconds of an update on this machine from a few updates, which are discarded.
 
-    With `say`, one CPU thread is compared with all threads, and the faster is used from now on: on a busy machine,
-    threads wait for each other.
+    On a CPU they have at most `cpu_tokens`. With `say`, one CPU thread is compared with all threads, and the faster is
+    used from now on: on a busy machine, threads wait for each other.
     """
-    batch_tokens = config.train.batch_tokens // runtime.world_size
+    update_tokens, batch_tokens = tokens_per_update(config.train), config.train.batch_tokens // runtime.world_size
     if runtime.device.type == "cpu":
-        batch_tokens = min(batch_tokens, CPU_TIMED_TOKENS)
+        batch_tokens = min(batch_tokens, cpu_tokens)
     batch_tokens = max(batch_tokens, gather_facts(data, runtime).max_length)
     timed = replace(config.train, batch_tokens=batch_tokens, gradient_accumulation=1, compile="no")
-    training = _trial(replace(config, train=timed), data, runtime, make_model)
+    config, single_process = replace(config, train=timed), Runtime(runtime.device, 0, 1)
+    training = Training(Path(), make_model(config), config, replace(data, config=config), single_process)
+    training.batches = cycle(list(islice(training.batches, WARM_UPDATES)))  # so that each CUDA graph is captured once
     threads, one_thread = torch.get_num_threads(), math.inf
     if say and threads > 1 and runtime.device.type == "cpu":
         torch.set_num_threads(1)
-        one_thread = _time(training, TIMED_SECONDS)
+        one_thread = _time(training)
         torch.set_num_threads(threads)
-    all_threads = _time(training, TIMED_SECONDS)
+    all_threads = _time(training)
     if say and one_thread < all_threads:
         torch.set_num_threads(1)
         factor = all_threads / one_thread
         say(f"using one CPU thread: at the moment it is {factor:.1f} times as fast as {threads} threads")
     del training
     free_memory()
-    return min(one_thread, all_threads) * tokens_per_update(config.train) / batch_tokens / runtime.world_size
+    return min(one_thread, all_threads) * update_tokens / batch_tokens / runtime.world_size
 
 
-def time_trial(config: Config, data: Data, runtime: Runtime, limit: float, make_model: MakeModel) -> float:
-    """Train for about `limit` seconds, discard the updates and return the median seconds of one."""
-    return _time(_trial(config, data, runtime, make_model), limit)
-
-
-def _trial(config: Config, data: Data, runtime: Runtime, make_model: MakeModel) -> Training:
-    """A run to time and discard; it repeats a few batches, so that each CUDA graph is captured once."""
-    single_process = Runtime(runtime.device, 0, 1)
-    training = Training(Path(), make_model(config), config, replace(data, config=config), single_process)
-    training.batches = cycle(list(islice(training.batches, WARM_UPDATES * config.train.gradient_accumulation)))
-    return training
-
-
-def _time(training: Training, limit: float) -> float:
+def _time(training: Training) -> float:
+    """The median seconds of an update."""
     seconds: list[float] = []
     warm = WARM_UPDATES if training.runtime.device.type == "cuda" else 1
-    while len(seconds) <= warm or (sum(seconds) < limit and len(seconds) < MAX_TIMED_UPDATES):
+    while len(seconds) <= warm or (sum(seconds) < TIMED_SECONDS and len(seconds) < MAX_TIMED_UPDATES):
         start = time.perf_counter()
         training.step()
         seconds.append(time.perf_counter() - start)
-        if warm == 1 and seconds[0] > limit:  # too slow to repeat
+        if warm == 1 and seconds[0] > TIMED_SECONDS:  # too slow to repeat
             return seconds[0]
     return median(seconds[warm:])
