@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor, nn
 
 from regard.errors import ConfigError, DataError
 from regard.evaluation.systems import Progress
+from regard.memory import in_parts
 from regard.results import Report, Table
-from regard.text.batching import IGNORE_INDEX, packed_epoch, prefetch
+from regard.text.batching import IGNORE_INDEX, Batch, Epoch, packed_epoch, prefetch, split_batch
 from regard.text.dataset import Column
 from regard.text.files import read_continuous, read_lines
 from regard.translation.reader import Reader
@@ -75,7 +77,29 @@ class Perplexity(Report):
         return [Table(["", ""], rows)]
 
 
-@torch.inference_mode()
+@torch.no_grad()
+def negative_log_likelihood(
+    model: nn.Module, epoch: Epoch, device: torch.device, progress: Progress | None = None
+) -> tuple[float, int]:
+    """The negative log-likelihood of the labels of an epoch, and their number; the model must be in eval mode."""
+
+    def nll(batch: Batch) -> Tensor:
+        logits = model(batch)
+        labels = batch.target_out
+        if logits.dim() == 2:  # masked language modelling: the logits of the masked tokens only
+            labels = labels[labels != IGNORE_INDEX]
+        options: dict[str, Any] = {"ignore_index": IGNORE_INDEX, "reduction": "sum"}
+        return F.cross_entropy(logits.flatten(0, -2).float(), labels.flatten(), **options)
+
+    sums, labels = [], 0
+    for number, batch in enumerate(prefetch(epoch.make, range(len(epoch.plan)), device=device), 1):
+        sums += in_parts(nll, batch, lambda part: split_batch(part, 2))
+        labels += batch.target_tokens
+        if progress is not None:
+            progress(number, len(epoch.plan))
+    return float(torch.stack(sums).cpu().double().sum()), labels
+
+
 def measure(
     model: Writer | Reader, text: str | Path, *, system: str = "model", progress: Progress | None = None
 ) -> Perplexity:
@@ -98,21 +122,11 @@ def measure(
     ids = [np.array([*tokens, special.end], np.int64) for tokens in model.tokenizer.encode_batch(texts)]
     column = Column.of(np.concatenate(ids), np.array([len(tokens) for tokens in ids], np.int32))
     options: dict[str, Any] = {"batch_tokens": BATCH_TOKENS, "seed": SEED, "epoch": 0, "rank": 0, "world_size": 1}
-    plan, make = packed_epoch(column, np.arange(len(ids)), config, special, cover_all=True, **options)
-    rows, widths, _ = plan.shapes.T
+    epoch = packed_epoch(column, np.arange(len(ids)), config, special, cover_all=True, **options)
+    rows, widths, _ = epoch.plan.shapes.T
     tokens, window = int(rows @ widths), int(widths.max())
-    nats, predicted = torch.zeros((), dtype=torch.float64), 0
-    for number, batch in enumerate(prefetch(make, range(len(plan)), device=model.device), 1):
-        logits = module(batch)
-        labels = batch.target_out if logits.dim() == 3 else batch.target_out[batch.target_out != IGNORE_INDEX]
-        loss = F.cross_entropy(
-            logits.flatten(0, -2).float(), labels.flatten(), ignore_index=IGNORE_INDEX, reduction="sum"
-        )
-        nats += loss.double().cpu()
-        predicted += batch.target_tokens
-        if progress is not None:
-            progress(number, len(plan))
-    mean = float(nats) / max(predicted, 1)
+    nats, predicted = negative_log_likelihood(module, epoch, model.device, progress)
+    mean = nats / max(predicted, 1)
     is_gpt = config.model.family == "gpt"
     masked = None if is_gpt else config.text.mask_probability
     per_word = _exp(mean * tokens / max(words, 1))

@@ -210,21 +210,22 @@ def run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run:
 def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run:
     out = request.out
     is_new = runtime.is_main and (request.fresh or not (out / CONFIG).exists())
-    valid_set, update_seconds = _start(request, runtime, say) if is_new else (None, 0.0)
+    new_data, update_seconds = _start(request, runtime, say) if is_new else (None, 0.0)
     runtime.barrier()
     old_config, tokenizers = load_config(out), Tokenizers.load(out)
     config = resumed_config(old_config, _with_vocabulary(request.config, tokenizers), out, request.unset)
-    valid_set = _prepare_everywhere(request, config, tokenizers, valid_set, runtime, say)
-    _check_identity(request, valid_set.data)
-    clock = make_clock(config, valid_set.data, runtime.device.type, start=request.start)
+    data = _prepare_everywhere(request, config, tokenizers, new_data, runtime, say)
+    _check_identity(request, data)
+    valid_set = validation_set(data, request.corpora, request.valid, say)
+    clock = make_clock(config, data, runtime.device.type, start=request.start)
     clock.timed_update = update_seconds
 
     def make_model(config: Config) -> nn.Module:
         return _make_model(request, config, tokenizers)[0]
 
     model, remarks = _make_model(request, config, tokenizers)
-    training = Training(out, model, config, valid_set.data, runtime, lambda: make_model(config), clock)
-    say(f"{count(config).total:,} parameters, {len(valid_set.data.train[0]):,} examples to train on")
+    training = Training(out, model, config, data, runtime, lambda: make_model(config), clock)
+    say(f"{count(config).total:,} parameters, {len(data.train[0]):,} examples to train on")
     if config.train.precision == "bf16" and (slow := bf16_warning(runtime.device.type)):
         say(slow)
     resumed, progress = training.resume(), training.progress
@@ -243,7 +244,7 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
     if not progress.finished:
         if config.train.minutes and not update_seconds and runtime.is_main:  # a later start, perhaps on another machine
             choose_threads = say if request.choose_threads and runtime.world_size == 1 else None
-            clock.timed_update = time_update(config, valid_set.data, runtime, make_model, choose_threads)
+            clock.timed_update = time_update(config, data, runtime, make_model, choose_threads)
         with observing(training, observe, say) as observe_all:
             progress = training.run(
                 lambda model: validate(model, valid_set, runtime, clock.validation_seconds()), observe_all
@@ -256,7 +257,7 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
     return Run(out, progress.update, finished=True, scores=scores)
 
 
-def _start(request: Request, runtime: Runtime, say: Say) -> tuple[ValidationSet, float]:
+def _start(request: Request, runtime: Runtime, say: Say) -> tuple[Data, float]:
     """Train the tokenizers, prepare the data, choose the size, and write config and tokenizers after all checks pass.
 
     Returns the data and the seconds of an update if it was timed. The hash of the data is written first and deleted
@@ -266,50 +267,38 @@ def _start(request: Request, runtime: Runtime, say: Say) -> tuple[ValidationSet,
     out, text = request.out, request.config.text
     tokenizers = reuse_tokenizers(request.origins, text, say) or make_tokenizers(request.corpora, text, say)
     config = _with_vocabulary(request.config, tokenizers)
-    valid_set = _prepare(request, config, tokenizers, say, check_cache=True)
+    data = prepare(request.corpora, request.valid, config, tokenizers, say, damaged=say)
     config, update_seconds = complete_config(
         config,
         request.unset,
-        valid_set.data,
+        data,
         runtime,
         start=request.start,
         choose_threads=request.choose_threads and runtime.world_size == 1,
         make_model=lambda config: _make_model(request, config, tokenizers)[0],
         say=say,
     )
-    check_lengths(valid_set.data, config)
+    check_lengths(data, config)
     _make_model(request, config, tokenizers, "meta")  # finds errors in the model to start from
-    *trained, valid = valid_set.data.identities
+    *trained, valid = data.identities
     if request.valid is not None and valid in {part.rpartition("*")[0] for part in trained}:
         say("the validation text is the training text: its scores do not show how well the model does on other text")
     clear_folder(out)
-    folders.write_file(out / IDENTITY, _identity(request, valid_set.data) + "\n", force=True)
+    folders.write_file(out / IDENTITY, _identity(request, data) + "\n", force=True)
     tokenizers.save(out)
     folders.write_file(out / CONFIG, to_json(config), force=False)
-    return valid_set, update_seconds
-
-
-def _prepare(request: Request, config: Config, tokenizers: Tokenizers, say: Say, *, check_cache: bool) -> ValidationSet:
-    """Prepare the data. With `check_cache`, cached files are verified."""
-    damaged = say if check_cache else None
-    data = prepare(request.corpora, request.valid, config, tokenizers, say, damaged=damaged)
-    return validation_set(data, request.corpora, request.valid, say)
+    return data, update_seconds
 
 
 def _prepare_everywhere(
-    request: Request,
-    config: Config,
-    tokenizers: Tokenizers,
-    prepared: ValidationSet | None,
-    runtime: Runtime,
-    say: Say,
-) -> ValidationSet:
+    request: Request, config: Config, tokenizers: Tokenizers, data: Data | None, runtime: Runtime, say: Say
+) -> Data:
     """The data in every process: one process of each machine prepares it, the others then read it from the cache."""
-    if prepared is None and runtime.is_local_main:
-        prepared = _prepare(request, config, tokenizers, say, check_cache=runtime.world_size > 1)
+    files = request.corpora, request.valid
+    if data is None and runtime.is_local_main:
+        data = prepare(*files, config, tokenizers, say, damaged=say)
     runtime.barrier()
-    prepared = prepared or _prepare(request, config, tokenizers, say, check_cache=False)
-    return dataclasses.replace(prepared, data=dataclasses.replace(prepared.data, config=config))
+    return dataclasses.replace(data or prepare(*files, config, tokenizers, say), config=config)
 
 
 def _with_vocabulary(config: Config, tokenizers: Tokenizers) -> Config:

@@ -5,7 +5,6 @@ Translations are scored against the text of the files, as `regard evaluate` does
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
 from collections.abc import Sequence
@@ -14,17 +13,15 @@ from itertools import islice
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.evaluation.metrics import choose_tokenizer, corpus_scores, sentence_scores
+from regard.evaluation.perplexity import negative_log_likelihood
 from regard.inspection import quality
-from regard.memory import in_parts
-from regard.text.batching import Batch, prefetch, split_batch
 from regard.text.files import one_line
 from regard.training.data import Data, Files, find_texts
 from regard.training.distributed import Runtime
 from regard.training.events import Say
-from regard.training.losses import batch_loss
 from regard.translation.translator import Result, Translator
 
 MAX_SENTENCES = 500  # translated at each validation: enough to choose a checkpoint, few enough to be quick
@@ -110,20 +107,10 @@ def validate(model: nn.Module, valid_set: ValidationSet, runtime: Runtime, secon
     return Validation(score.score, loss, metrics, sample, results)
 
 
-@torch.no_grad()
 def valid_loss(model: nn.Module, data: Data, runtime: Runtime) -> float:
     """The negative log-likelihood per token of the validation set."""
-    plain = dataclasses.replace(data.config.train, label_smoothing=0.0, r_drop=0.0, guided_alignment=0.0)
-
-    def nll(batch: Batch) -> Tensor:
-        return batch_loss(model, batch, plain).nll
-
-    epoch = data.validation()
-    total, tokens = torch.zeros((), device=runtime.device), 0
-    for batch in prefetch(epoch.make, range(len(epoch.plan)), device=runtime.device):
-        total += sum(in_parts(nll, batch, lambda part: split_batch(part, 2)))
-        tokens += batch.target_tokens
-    return float(total) / max(tokens, 1)
+    nll, tokens = negative_log_likelihood(model, data.validation(), runtime.device)
+    return nll / max(tokens, 1)
 
 
 def translate(model: nn.Module, valid_set: ValidationSet, places: range, seconds: float | None = None) -> list[Result]:
