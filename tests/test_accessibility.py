@@ -51,7 +51,7 @@ def evaluation_page() -> str:
 
 def comparison_page() -> str:
     systems = {"one": HYPOTHESIS, "two": worse(REFERENCE, 0.1, 4)}
-    parts = comparison_parts(compare_translations(systems, REFERENCE, lengths=[12]))
+    parts = comparison_parts(compare_translations(systems, REFERENCE))
     return page("two beats one", "60 sentences", parts, rows("better", 2), "comparison", ("en", "fr"))
 
 

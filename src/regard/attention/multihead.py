@@ -89,8 +89,8 @@ class MultiHead(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from queries (B, H, Q, D) to a memory: (B, Q, size), and the attention weights if requested."""
         if isinstance(memory, Slots):
-            if not weights and (found := attend_in_kernel(query, memory, self.score)) is not None:
-                return self.out_proj(found.transpose(1, 2).flatten(2)), None
+            if not weights and (fused := attend_in_kernel(query, memory, self.score)) is not None:
+                return self.out_proj(fused.transpose(1, 2).flatten(2)), None
             key, value, mask = gather(memory)
         else:
             key, value = memory

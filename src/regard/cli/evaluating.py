@@ -17,7 +17,6 @@ from regard.cli.options import (
     check_page,
     examples,
     flag,
-    numbers,
     option,
 )
 from regard.errors import refuse_options
@@ -28,7 +27,6 @@ Lowercase = Annotated[bool, flag("--lowercase", "Ignore case in BLEU and chrF; T
 Tokenize = Annotated[
     Tokenizer | None, option(None, "The tokenizer of BLEU. By default that of the reference's script, mostly 13a.")
 ]
-Lengths = Annotated[str | None, option("10,20,30", "Upper limits of the length buckets, in reference words.")]
 
 
 @examples(
@@ -48,7 +46,6 @@ def evaluate(
     ] = None,
     lowercase: Lowercase = False,
     tokenize: Tokenize = None,
-    lengths: Lengths = None,
     report: Page = None,
     sentences: Annotated[bool, flag("--sentences", "With --json: add the scores of every line.")] = False,
     beams: Beams = None,
@@ -72,7 +69,7 @@ def evaluate(
             {"--report": report, "--sentences": sentences}, f"is for translations, and {folder} is a language model"
         )
     use_threads(threads)
-    options = _options(lowercase, tokenize, lengths, beams, values, device)
+    options = _options(lowercase, tokenize, beams, values, device)
     files: dict[str, Any] = {"hypothesis": hypothesis, "train": train, "glossary": glossary}
     with tables.counting_bar("evaluating") as progress:
         result = score(folder or None, source=source, reference=reference, progress=progress, **files, **options)
@@ -92,7 +89,6 @@ def compare(
     source: Annotated[str | None, option("FILE", "The text that model folders translate.")] = None,
     lowercase: Lowercase = False,
     tokenize: Tokenize = None,
-    lengths: Lengths = None,
     report: Page = None,
     beams: Beams = None,
     values: Values = [],  # noqa: B006 - typer copies it
@@ -107,7 +103,7 @@ def compare(
     from regard.evaluation.compare import compare as side_by_side
 
     use_threads(threads)
-    options = _options(lowercase, tokenize, lengths, beams, values, device)
+    options = _options(lowercase, tokenize, beams, values, device)
     with tables.counting_bar("comparing") as progress:
         result = side_by_side(systems, source=source, reference=reference, progress=progress, **options)
         if report is not None:
@@ -116,13 +112,12 @@ def compare(
 
 
 def _options(
-    lowercase: bool, tokenize: str | None, lengths: str | None, beams: int | None, values: list[str], device: str
+    lowercase: bool, tokenize: str | None, beams: int | None, values: list[str], device: str
 ) -> dict[str, Any]:
     """The arguments that evaluate and compare share."""
     return {
         "lowercase": lowercase,
         "tokenize": tokenize,
-        "lengths": None if lengths is None else numbers("--lengths", lengths, "10,20,30"),
         "beams": beams,
         "config": {name: value for name, _, value in (text.partition("=") for text in values)},
         "device": device,

@@ -170,14 +170,6 @@ def check_page(page: Path | None, *inputs: str | Path | None, force: bool) -> No
         raise ConfigError(f"--report ({page}) is a web page: give it a name that ends in .html")
 
 
-def numbers(flag: str, text: str, example: str) -> list[int]:
-    """Parse comma-separated whole numbers, such as 10,20,30."""
-    try:
-        return [int(word) for word in text.split(",") if text]
-    except ValueError:
-        raise ConfigError(f"{flag} ({text}) must be whole numbers separated by commas, such as {example}") from None
-
-
 def two(flag: str, text: str | None) -> tuple[str, str] | None:
     """Parse two comma-separated words, such as en,fr."""
     if not text:

@@ -13,7 +13,7 @@ import torch
 from regard.errors import ConfigError, refuse_options
 from regard.evaluation import metrics
 from regard.evaluation.evaluate import format_interval, language_warnings
-from regard.evaluation.metrics import LENGTHS, METRICS, Bucket, Score
+from regard.evaluation.metrics import METRICS, Bucket, Score
 from regard.evaluation.systems import Paths, Progress, System, is_model, read_test_set, short_name, translate_test
 from regard.folders import write_file
 from regard.inspection.charts import format_range
@@ -165,7 +165,6 @@ def compare(
     source: str | Path | None = None,
     lowercase: bool = False,
     tokenize: str | None = None,
-    lengths: Sequence[int] | None = None,
     beams: int | None = None,
     config: Mapping[str, Any] | None = None,
     device: torch.device | str = "auto",
@@ -181,9 +180,8 @@ def compare(
     models = sum(map(is_model, systems))
     if not models:
         refuse_options({"--beams": beams, "--set": config}, "is for decoding, and these files are already translated")
-    lengths = LENGTHS if lengths is None else lengths
     messages: list[str] = []
-    test = read_test_set(source, reference, tokenize=tokenize, lengths=lengths, say=messages.append)
+    test = read_test_set(source, reference, tokenize=tokenize, say=messages.append)
     texts: dict[str, list[str]] = {}
     translators: dict[str, Translator] = {}
 
@@ -200,11 +198,7 @@ def compare(
             translators[name] = translator
     return replace(
         compare_translations(
-            {name: texts[name] for name in named},
-            *test.references,
-            lengths=lengths,
-            lowercase=lowercase,
-            tokenize=test.tokenize,
+            {name: texts[name] for name in named}, *test.references, lowercase=lowercase, tokenize=test.tokenize
         ),
         sources=test.sources,
         paths={name: str(system) if isinstance(system, str | Path) else name for name, system in named.items()},
@@ -229,10 +223,7 @@ def system_names(systems: Sequence[System]) -> dict[str, System]:
 
 
 def compare_translations(
-    systems: Mapping[str, Sequence[str]],
-    *references: Sequence[str],
-    lengths: Sequence[int] = LENGTHS,
-    **options: Any,
+    systems: Mapping[str, Sequence[str]], *references: Sequence[str], **options: Any
 ) -> Comparison:
     """Compare the translations of named systems; the first one is the baseline. `options` are those of the metrics."""
     chrf = {}
@@ -269,9 +260,7 @@ def compare_translations(
     return Comparison(
         scores=scores,
         signatures=signatures,
-        by_length={
-            name: metrics.by_length(lines, *references, lengths=lengths, **options) for name, lines in systems.items()
-        },
+        by_length={name: metrics.by_length(lines, *references, **options) for name, lines in systems.items()},
         against=contrasts,
         references=references,
     )

@@ -17,7 +17,7 @@ from regard.decoding.glossary import Glossary
 from regard.documents.formats import read_pairs
 from regard.errors import ConfigError, DataError, FolderError, refuse_options
 from regard.evaluation import metrics, perplexity, systems
-from regard.evaluation.metrics import LENGTHS, METRICS, Bucket, Score
+from regard.evaluation.metrics import METRICS, Bucket, Score
 from regard.evaluation.perplexity import Perplexity
 from regard.evaluation.systems import Paths, Progress, name_of
 from regard.evaluation.words import FrequencyBucket, by_frequency
@@ -168,7 +168,6 @@ def evaluate(
     glossary: str | Path | None = None,
     lowercase: bool = False,
     tokenize: str | None = None,
-    lengths: Sequence[int] | None = None,
     beams: int | None = None,
     config: Mapping[str, Any] | None = None,
     device: torch.device | str = "auto",
@@ -178,15 +177,15 @@ def evaluate(
 
     The model is a folder, several folders joined by `+`, or a loaded model; a gpt or bert is scored by its perplexity
     on the `source` text. `train` is target text in which word frequencies are counted, by default the reference.
-    `glossary` is a TSV file whose terms are counted in the translations. `lengths` are the upper limits of the length
-    buckets, in reference words. `config` holds decode settings, such as {"decode.length_penalty": 1.2}.
+    `glossary` is a TSV file whose terms are counted in the translations. `config` holds decode settings, such as
+    {"decode.length_penalty": 1.2}.
     """
     if model is not None and hypothesis:
         raise ConfigError("a model translates --source, and --hypothesis is translated already: give one of them")
     if model is not None and is_language_model(model):
         translation_options = {
             "--train": train, "--glossary": glossary, "--lowercase": lowercase, "--tokenize": tokenize,
-            "--lengths": lengths, "--beams": beams, "--set": config, "--reference": reference if source else None,
+            "--beams": beams, "--set": config, "--reference": reference if source else None,
         }  # fmt: skip
         refuse_options(translation_options, f"is for translations, and {name_of(model)} is a language model")
         text = source or reference
@@ -203,9 +202,8 @@ def evaluate(
     if system is None:
         raise ConfigError("give a model folder to translate --source with, or --hypothesis FILE to score")
     assert not isinstance(system, Writer | Reader)
-    lengths = LENGTHS if lengths is None else lengths
     messages: list[str] = []
-    test = systems.read_test_set(source, reference, tokenize=tokenize, lengths=lengths, say=messages.append)
+    test = systems.read_test_set(source, reference, tokenize=tokenize, say=messages.append)
     options: dict[str, Any] = {"lowercase": lowercase, "tokenize": test.tokenize}
     if glossary and test.sources is None:
         raise ConfigError("--glossary needs --source FILE, in which its terms are found")
@@ -231,9 +229,7 @@ def evaluate(
     accuracy = systems.term_accuracy(terms, test.sources or [], results) if terms else None
     if terms and accuracy is None:
         messages.append(f"no sentence of {source} has a term of {glossary}: no terms are counted")
-    scores = score_results(
-        results, test.references, sources=test.sources, frequencies=frequencies, lengths=lengths, **options
-    )
+    scores = score_results(results, test.references, sources=test.sources, frequencies=frequencies, **options)
     tested = f"{counted(len(results), 'sentence')} of {source or hypothesis}"
     return replace(
         scores,
@@ -284,7 +280,6 @@ def score_results(
     *,
     sources: Sequence[str] | None = None,
     frequencies: Counter[str] | None = None,
-    lengths: Sequence[int] = LENGTHS,
     **options: Any,
 ) -> Evaluation:
     """Score translations against one or more references.
@@ -314,7 +309,7 @@ def score_results(
     kinds = Counter(kind for result in results for kind in {warning.kind for warning in result.warnings})
     return Evaluation(
         scores=metrics.corpus_scores(texts, *references, interval=True, **options),
-        by_length=metrics.by_length(texts, *references, lengths=lengths, **options),
+        by_length=metrics.by_length(texts, *references, **options),
         by_frequency=by_frequency([split(text) for text in texts], reference_words, frequencies),
         frequencies_from="the first reference" if len(references) > 1 else "the reference",
         warnings=None if sources is None else dict(kinds.most_common()),

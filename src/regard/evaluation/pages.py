@@ -364,12 +364,12 @@ def _output(row: Row, output: Output, languages: tuple[str, str]) -> str:
 
 def marked_words(text: str, other: str, kind: str) -> str:
     """A text with marks on the words that the other text does not have there."""
-    here, there = text.split(), other.split()
-    blocks = SequenceMatcher(None, here, there, autojunk=False).get_matching_blocks()
+    words = text.split()
+    blocks = SequenceMatcher(None, words, other.split(), autojunk=False).get_matching_blocks()
     same = {index for block in blocks for index in range(block.a, block.a + block.size)}
     return " ".join(
         escape(word) if index in same else f'<mark class="{kind}">{escape(word)}</mark>'
-        for index, word in enumerate(here)
+        for index, word in enumerate(words)
     )
 
 

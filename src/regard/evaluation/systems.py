@@ -50,16 +50,12 @@ def read_test_set(
     reference: Paths | None,
     *,
     tokenize: str | None,
-    lengths: Sequence[int],
     say: Callable[[str], None],
 ) -> EvaluationSet:
     """Read a test set and check the options of scoring, before anything is translated."""
     paths = [reference] if isinstance(reference, str | Path) else list(reference or [])
     if not paths:
         raise ConfigError("give the reference translations with --reference FILE")
-    if not lengths or lengths[0] < 1 or list(lengths) != sorted(set(lengths)):
-        listed = ",".join(map(str, lengths))
-        raise ConfigError(f"--lengths ({listed}) must be increasing numbers of words from 1, such as 10,20,30,40,60")
     check_seed()
     make_metric("bleu", tokenize=tokenize)
     sources = read_test(source) if source else None
@@ -130,7 +126,7 @@ def term_accuracy(glossary: Glossary, sources: Sequence[str], results: Sequence[
     """The share of glossary terms that the translations have; None if the sources have no term."""
     matches = [glossary.find(source) for source in sources]
     spans = [find_forms(result.text, terms) for result, terms in zip(results, matches, strict=True)]
-    found = [span is not None for of_sentence in spans for span in of_sentence]
-    if not found:
+    present = [span is not None for of_sentence in spans for span in of_sentence]
+    if not present:
         return None
-    return {"sentences": sum(map(bool, matches)), "terms": len(found), "accuracy": sum(found) / len(found)}
+    return {"sentences": sum(map(bool, matches)), "terms": len(present), "accuracy": sum(present) / len(present)}

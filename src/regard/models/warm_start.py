@@ -52,9 +52,9 @@ def check_warm_config(requested: ModelConfig, warm: ModelConfig) -> None:
     wrong = [name for name in (*SAME, *FIXED) if _differ(requested, warm, name)]
     wrong += [name for name in ("encoder_layers", "decoder_layers") if getattr(requested, name) > getattr(warm, name)]
     for name in wrong:
-        needed, asked = (str(getattr(config, name)).lower() for config in (warm, requested))
+        expected, actual = (str(getattr(config, name)).lower() for config in (warm, requested))
         raise ConfigError(
-            f"two bert folders need model.{name} = {needed}, not model.{name} = {asked}: do not set model.{name}"
+            f"two bert folders need model.{name} = {expected}, not model.{name} = {actual}: do not set model.{name}"
         )
 
 

@@ -177,7 +177,7 @@ def split(dataset: Dataset, size: int) -> tuple[Indices, Indices]:
     Examples that share a text on either side, ignoring spaces and case, stay together. Which ones are held out depends
     on their text, not on their order.
     """
-    wanted = min(size, len(dataset) // 50)
+    limit = min(size, len(dataset) // 50)
     labels, member, sizes = np.unique(group_by_text(dataset.digests), return_inverse=True, return_counts=True)
     values = splitmix64(example_digests(*dataset.digests.T))
     priority = np.full(len(labels), np.iinfo(np.uint64).max, np.uint64)
@@ -185,7 +185,7 @@ def split(dataset: Dataset, size: int) -> tuple[Indices, Indices]:
     order = np.argsort(priority, kind="stable")
     order = order[sizes[order] <= MAX_HELD_OUT_GROUP]
     chosen = np.zeros(len(labels), np.bool_)
-    chosen[order[np.cumsum(sizes[order]) <= wanted]] = True
+    chosen[order[np.cumsum(sizes[order]) <= limit]] = True
     held_out = chosen[member]
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 

@@ -320,7 +320,7 @@ def read_continuous(path: str | Path, start: int = 0, end: int | None = None) ->
                 position += len(line)
                 if last <= 0:
                     return
-                if wanted := line[max(first, 0) : last]:
-                    yield wanted
+                if part := line[max(first, 0) : last]:
+                    yield part
     if not position:
         raise DataError(f"{display_name(path)} is empty")
