@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.measure import report
-from benchmarks.training import SHAPES, Marian, configured, no_validation, synthetic
+from benchmarks.measure import matrix_flops, report
+from benchmarks.training import SHAPES, Marian, configured, no_validation, synthetic, update_flops
 from regard.config import Config
 from regard.devices import find_device
 from regard.models import build
@@ -40,12 +40,21 @@ def main(
     torch.set_float32_matmul_precision("high")
     train = {"compile": "yes", "batch_shapes": 48} | train  # as `regard train` chooses for a long run of this size
     config = configured(SHAPES[shape], updates=100_000, batch_tokens=budget, precision="bf16", **train)
-    ours = regard(config, synthetic(config, pairs), device, warm=warm, updates=updates)
+    data = synthetic(config, pairs)
+    ours = regard(config, data, device, warm=warm, updates=updates)
+    reached = update_flops(data) / (ours["milliseconds"] / 1000) / matrix_flops(device, torch.bfloat16, size=8192)
     wanted = 1.0 if device == "cuda" else None
     ratio = ours["tokens_per_second"] / WANTED
     facts = {"shape": shape, "budget": budget, "train": train, "regard": ours}
     good = [
-        report(f"training on a GPU against {WANTED:,} target tokens/s", ratio, at_least=wanted, device=device, **facts)
+        report(
+            f"training on a GPU against {WANTED:,} target tokens/s",
+            ratio,
+            at_least=wanted,
+            ceiling=reached,
+            device=device,
+            **facts,
+        )
     ]
     config = configured(SHAPES[shape], batch_tokens=theirs)
     data = synthetic(config, pairs)

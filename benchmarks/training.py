@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 from unittest import mock
 
@@ -19,16 +20,17 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from benchmarks.measure import report
+from benchmarks.measure import matrix_flops, report
 from benchmarks.models import marian
 from regard.cli.live import viewing
 from regard.config import Config, ModelConfig
+from regard.counting import count_flops
 from regard.devices import use_threads
 from regard.models import build
 from regard.models.folder import named_tensors
 from regard.text.batching import IGNORE_INDEX, Batch
 from regard.text.dataset import Column, Dataset
-from regard.text.tokenizer import SPECIALS, Tokenizers
+from regard.text.tokenizer import OWN_SPECIAL_IDS, SPECIALS, Tokenizers
 from regard.training import loop
 from regard.training.checkpoint import CheckpointWriter
 from regard.training.data import Data
@@ -84,13 +86,24 @@ def synthetic(config: Config, pairs: int, seed: int = 0) -> Data:
         columns[name] = Column.of(ids, lengths)
     store = Dataset(columns, np.zeros((pairs, 2), np.uint64), {"report": {"text": ""}, "tokenizer": ""})
     few = store.take(np.arange(min(pairs, 100)))
-    return Data(config, cast(Tokenizers, None), [store], few, [(pairs, 1.0)])
+    side = SimpleNamespace(special=OWN_SPECIAL_IDS)
+    tokenizers = cast(Tokenizers, SimpleNamespace(source=side, target=side))
+    return Data(config, tokenizers, [store], few, [(pairs, 1.0)], [""])
 
 
 def configured(model: ModelConfig, **train: Any) -> Config:
     """A run of this shape that neither validates nor saves before its end."""
     train = {"warmup": 100, "validate_every": NEVER, "save_every": NEVER, "metric": "loss", **train}
     return Config.read({"model": dataclasses.asdict(model), "train": train})
+
+
+def update_flops(data: Data) -> float:
+    """Mean FLOPs of an update's forward and backward pass, padding included."""
+    plan = data.epoch(0, rank=0, world_size=1).plan
+    shapes = [plan.shape(number) for number in range(len(plan))]
+    model = data.config.model
+    flops = [shape.rows * count_flops(model, shape.source, shape.target).training for shape in shapes]
+    return statistics.mean(flops)
 
 
 def no_validation(model: nn.Module) -> Validation:
@@ -211,10 +224,13 @@ def against_marian(shape: str, updates: int) -> bool:
     config = configured(SHAPES[shape], updates=WARM + updates, batch_tokens=BUDGET, precision="fp32")
     turns = in_the_loop(config, {"marian": Marian(config, bf16=False).update})
     found = times(turns["marian"], turns["regard"])
+    flops = update_flops(synthetic(config, pairs=config.train.updates * BUDGET // 40))
+    reached = flops / statistics.mean(turn.wall for turn in turns["regard"])
     return report(
         f"training in fp32 against transformers Marian in fp32, {shape}",
         found["wall"],
         at_least=1.0,
+        ceiling=reached / matrix_flops("cpu", torch.float32),
         by_work=found["work"],
         seconds=told(turns),
     )
