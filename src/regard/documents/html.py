@@ -1,10 +1,14 @@
-"""HTML: translate the text of a page or a fragment, and keep its markup."""
+"""HTML: translate the text of a page or a fragment, and keep its markup.
+
+Markup ends where a browser sees its end, however malformed it is, and is copied character by character.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape, unescape
-from html.parser import HTMLParser
+from typing import Any
 
 from regard.documents.inline import VOID_ELEMENTS, Piece, Tag, split_tags
 from regard.documents.outcome import Outcome
@@ -15,123 +19,123 @@ INLINE = {
     *("small", "span", "strong", "sub", "sup", "u", "wbr"),
 }
 """Elements inside a sentence; all others end it."""
-UNTOUCHED = {"script", "style", "pre", "code", "textarea", "svg", "math", "kbd", "samp", "var", "template", "noscript"}
+FOREIGN = {"svg", "math"}
+"""Elements with a syntax of their own: CDATA sections, a slash that ends an element, and no raw elements."""
+UNTOUCHED = FOREIGN | {"pre", "code", "kbd", "samp", "var", "template"}
 """Elements whose content is not text to translate."""
+RAW = {"script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes", "noscript", "plaintext"}
+"""Elements whose content has no markup; only that of the title is text to translate."""
+
+SPACE = r" \t\n\r\f"
+VALUE = rf"\"[^\"]*+\"|'[^']*+'|[^{SPACE}>\"'][^{SPACE}>]*+|(?=>)"
+ATTRIBUTE = rf"[^{SPACE}/>][^{SPACE}/>=]*+(?:[{SPACE}]*+=[{SPACE}]*+(?:{VALUE})|(?![{SPACE}]*+=))"
+MARKUP = re.compile(
+    r"<!--(?:-?>|.*?(?:--!?>|\Z))"
+    r"|<(?:[!?]|/(?![A-Za-z]|\Z))[^>]*+(?:>|\Z)"
+    rf"|<(?P<close>/?)(?P<name>[A-Za-z][^{SPACE}/>]*+)(?P<attributes>(?:[{SPACE}/]*+{ATTRIBUTE})*+)[{SPACE}/]*?(?P<slash>/?)>"
+    r"|(?P<unfinished></?[A-Za-z])",
+    re.DOTALL,
+)
 
 
 def translate_html(html: str, translate: Translate, outcome: Outcome) -> str:
     """The HTML with its text translated; what the model writes is escaped, so that it never becomes markup."""
-    parser = _Parser()
-    parser.feed(html)
-    parser.close()
-    parser.end_text()
-    texts = [part for part in parser.parts if not isinstance(part, str)]
+    parts = _Splitter(html).parts
+    texts = [part for part in parts if not isinstance(part, str)]
     translations = iter(translate_pieces(texts, translate, outcome))
-    return "".join(part if isinstance(part, str) else _write(next(translations)) for part in parser.parts)
+    return "".join(part if isinstance(part, str) else _write(next(translations)) for part in parts)
 
 
 def _write(pieces: Sequence[Piece]) -> str:
     return "".join(escape(piece, quote=False) if isinstance(piece, str) else piece.raw for piece in pieces)
 
 
-class _Parser(HTMLParser):
+class _Splitter:
     """Splits HTML into markup that is kept as it is, and texts with their inline tags."""
 
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=False)
+    def __init__(self, html: str) -> None:
         self.parts: list[str | list[Piece]] = []
         self.text: list[Piece] = []
-        self.characters = ""  # since the last tag, with references decoded
         self.kept: list[str] = []  # the open elements whose content is kept, the outermost first
+        at = 0
+        while (match := MARKUP.search(html, at)) and match["unfinished"] is None:
+            self._add_characters(html[at : match.start()])
+            at = self._add_markup(html, match)
+        self._add_characters(html[at:])  # a tag that never ends is text
+        self._end_text()
 
-    def end_text(self) -> None:
-        """End the sentence."""
-        self._end_characters()
+    def _end_text(self) -> None:
         if self.text:
             self.parts.append(self.text)
             self.text = []
 
-    def _end_characters(self) -> None:
-        # placeholders are kept; tags cannot be here, since the parser has found them
-        for piece in split_tags(self.characters):
-            is_markup = isinstance(piece, Tag) and piece.raw.startswith("<")
-            self.text.append(
-                Tag(escape(piece.raw, quote=False))
-                if isinstance(piece, Tag) and not is_markup
-                else piece.raw
-                if isinstance(piece, Tag)
-                else piece
-            )
-        self.characters = ""
-
-    def _keep(self, raw: str, tag: Tag | None = None) -> None:
-        """Keep markup: an inline tag within a sentence, or an end of the sentence."""
-        if self.kept or tag is None:
-            self.end_text()
+    def _add_characters(self, raw: str) -> None:
+        if self.kept:
             self.parts.append(raw)
         else:
-            self._end_characters()
-            self.text.append(tag)
+            pieces = split_tags(unescape(raw))
+            self.text += [Tag(escape(piece.raw, quote=False)) if isinstance(piece, Tag) else piece for piece in pieces]
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        raw = self.get_starttag_text() or ""
-        values = dict(attrs)
-        is_void = tag in VOID_ELEMENTS
-        if not is_void and (
-            self.kept
-            or tag in UNTOUCHED
-            or values.get("translate") == "no"
-            or "notranslate" in (values.get("class") or "").split()
-        ):
+    def _keep(self, raw: str) -> None:
+        self._end_text()
+        self.parts.append(raw)
+
+    def _add_markup(self, html: str, match: re.Match[str]) -> int:
+        """Add markup, with its content if it is raw; return where the rest begins."""
+        foreign = bool(self.kept) and self.kept[0] in FOREIGN
+        end, name = match.end(), (match["name"] or "").lower()
+        if foreign and match[0].startswith("<![CDATA["):
+            end = _after(html, "]]>", match.start())
+        raw = html[match.start() : end]
+        if match["close"] and name in self.kept:
             self._keep(raw)
-            self.kept.append(tag)
-        elif tag in INLINE:
-            self._keep(raw, Tag(raw, "alone" if is_void else "open", tag))
-        else:
-            self._keep(raw)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        raw = self.get_starttag_text() or ""
-        self._keep(raw, Tag(raw) if tag in INLINE else None)
-
-    def handle_endtag(self, tag: str) -> None:
-        raw = f"</{tag}>"
-        if tag in self.kept:
-            self.end_text()
-            self.parts.append(raw)
-            while self.kept.pop() != tag:
+            while self.kept.pop() != name:
                 pass
-        elif tag in INLINE:
-            self._keep(raw, Tag(raw, "close", tag))
-        else:
-            self._keep(raw)
+            return end
+        slash = match["slash"] and (foreign or name in FOREIGN | INLINE)
+        side: Any = "close" if match["close"] else "alone" if slash or name in VOID_ELEMENTS else "open"
+        if name in INLINE and not self.kept and not (side == "open" and _is_kept(match)):
+            self.text.append(Tag(raw, side, name))
+            return end
+        self._keep(raw)
+        if side == "open" and name in RAW and not foreign:
+            stop = _raw_end(html, name, end)
+            (self._add_characters if name == "title" else self._keep)(html[end:stop])
+            return stop
+        if name and side == "open" and (self.kept or _is_kept(match)):
+            self.kept.append(name)
+        return end
 
-    def handle_data(self, data: str) -> None:
-        if self.kept:
-            self.parts.append(data)
-        else:
-            self.characters += data
 
-    def handle_entityref(self, name: str) -> None:
-        self._reference(f"&{name};")
+def _is_kept(tag: re.Match[str]) -> bool:
+    """Whether the content of an element is not translated, by its name or its attributes."""
+    values: dict[str, str] = {}
+    for attribute in re.findall(ATTRIBUTE, tag["attributes"]):
+        name, _, value = attribute.partition("=")
+        values.setdefault(name.strip().lower(), value.strip().strip("\"'").lower())
+    return (
+        tag["name"].lower() in UNTOUCHED
+        or values.get("translate") == "no"
+        or "notranslate" in values.get("class", "").split()
+    )
 
-    def handle_charref(self, name: str) -> None:
-        self._reference(f"&#{name};")
 
-    def _reference(self, raw: str) -> None:
-        if self.kept:
-            self.parts.append(raw)
-        else:
-            self.characters += unescape(raw)
+def _raw_end(html: str, name: str, start: int) -> int:
+    """Where the content of a raw element ends; a comment in a script may contain another script."""
+    commented = nested = False
+    for match in re.compile(rf"<!--(?!-?>)|-->|<(/?){name}(?=[{SPACE}/>])", re.IGNORECASE).finditer(html, start):
+        if match[1] is None:
+            commented = match[0] == "<!--"
+            nested = nested and commented
+        elif not match[1]:
+            nested = commented and name == "script"
+        elif nested:
+            nested = False
+        elif name != "plaintext":
+            return match.start()
+    return len(html)
 
-    def handle_comment(self, data: str) -> None:
-        self._keep(f"<!--{data}-->")
 
-    def handle_decl(self, decl: str) -> None:
-        self._keep(f"<!{decl}>")
-
-    def unknown_decl(self, data: str) -> None:
-        self._keep(f"<![{data}]>")
-
-    def handle_pi(self, data: str) -> None:
-        self._keep(f"<?{data}>")
+def _after(html: str, mark: str, start: int) -> int:
+    place = html.find(mark, start)
+    return len(html) if place < 0 else place + len(mark)
