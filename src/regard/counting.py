@@ -97,7 +97,7 @@ def _part_name(config: ModelConfig, name: str) -> str:
         return ("" if one_stack else match[1] + ".") + part + name.removeprefix(match[0])
     prefixes = {
         "source.": "embeddings." if one_table else "source embeddings.",
-        "target.": "embeddings." if one_table else "target embeddings.",
+        "target.": "embeddings." if one_stack else "target embeddings.",
         "query_proj.": "attention.query_proj.",
         "key_proj.": "attention.key_proj.",
         "score.": "attention.score.",
@@ -132,15 +132,6 @@ def _formula(shapes: Sequence[Shape]) -> str:
         factors = [shapes.count(shape)] * (shapes.count(shape) > 1) + [*(reversed(shape) if biased else shape)]
         terms.append(" × ".join(f"{factor:,}" for factor in factors) or "1")
     return " + ".join(terms)
-
-
-# Remarks on published numbers of parameters
-NOTES = {
-    109_482_240: "a much-copied count of 109,786,368 gives each of the 12 heads a bias of 768 numbers; a head has 64, "
-    "so 12 layers × 3 projections × (12 × 768 − 768) = 304,128 are counted that do not exist",
-    63_082_496: "the paper's table has 65 M, rounded",
-    214_245_376: "the paper's table has 213 M, rounded",
-}
 
 
 # FLOPs
@@ -363,15 +354,6 @@ class Count(Report):
         return {part.name: part.total for part in self.tree}
 
     @property
-    def notes(self) -> list[str]:
-        """Remarks on well-known numbers of parameters."""
-        notes = [NOTES[self.total]] if self.total in NOTES else []
-        if self.config.family == "bert" and not self.config.mlm_head:
-            with_head = parameter_shapes(dataclasses.replace(self.config, mlm_head=True))
-            notes.insert(0, f"with the tied masked-token head: {sum(map(math.prod, with_head.values())):,}")
-        return notes
-
-    @property
     def memory(self) -> Memory:
         flops = self.flops
         return estimate_memory(self.config, self.total, self.batch, flops.source, flops.target, self.precision)
@@ -389,7 +371,7 @@ class Count(Report):
         tree = [part.to_dict() for part in self.tree]
         values: dict[str, Any] = {
             "name": self.name,
-            "parameters": {"total": self.total, "parts": self.parts, "tree": tree, "notes": self.notes},
+            "parameters": {"total": self.total, "parts": self.parts, "tree": tree},
             "flops": dataclasses.asdict(self.flops),
             "memory": {"precision": self.precision, "batch": self.batch, **dataclasses.asdict(self.memory)},
         }
@@ -401,9 +383,8 @@ class Count(Report):
     def tables(self) -> list[Table]:
         rows = [row for part in self.tree for row in part.rows()]
         rows.append(("total", "", f"{self.total:,}"))
-        tables = [Table(("part", "formula", "parameters"), rows, f"{self.name}: {self.total:,} parameters")]
-        tables += [Table(("",), [(note,)]) for note in self.notes]
-        return [*tables, Table(("", ""), [*self._cost_rows(), *self._time_rows()])]
+        parameters = Table(("part", "formula", "parameters"), rows, f"{self.name}: {self.total:,} parameters")
+        return [parameters, Table(("", ""), [*self._cost_rows(), *self._time_rows()])]
 
     def _cost_rows(self) -> list[tuple[str, str]]:
         flops, memory = self.flops, self.memory

@@ -29,7 +29,7 @@ def with_lora(kind: str) -> tuple[nn.Module, torch.Tensor, Batch]:
     torch.manual_seed(0)
     model, batch = build(ALL[kind]).eval(), make_batch(ALL[kind])
     before = model(batch).detach()
-    add_lora(model, 3, {})
+    add_lora(model, 3, ())
     return model, before, batch
 
 
@@ -67,4 +67,4 @@ def test_a_model_without_lora_merges_to_itself() -> None:
 
 def test_a_rank_that_is_not_low_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"train.lora_rank \(17\) must be at most \d+ for a"):
-        add_lora(build(ALL["transformer"]), 17, {})
+        add_lora(build(ALL["transformer"]), 17, ())

@@ -6,7 +6,7 @@ parametrization of a built model; `merge_lora` adds B A to W, so that a saved mo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -34,30 +34,10 @@ class LoRA(nn.Module):
             return weight + self.lora_B @ self.lora_A
 
 
-class RowGradientMask:
-    """A gradient hook that keeps the gradient of the given rows and zeroes that of the others, which stay frozen."""
-
-    def __init__(self, rows: Tensor) -> None:
-        self.rows = rows
-
-    def __call__(self, gradient: Tensor) -> Tensor:
-        self.rows = self.rows.to(gradient.device)  # moved once, at the first backward pass
-        return gradient * self.rows.reshape(-1, *(1,) * (gradient.dim() - 1))
-
-
-def has_frozen_rows(parameter: nn.Parameter) -> bool:
-    """Whether some rows of a trained parameter are frozen."""
-    return any(isinstance(hook, RowGradientMask) for hook in (parameter._backward_hooks or {}).values())
-
-
-NewParameters = Mapping[str, Tensor | None]
-"""Newly initialised parameters by name: the whole parameter (None), or only the rows that are True."""
-
-
-def add_lora(model: nn.Module, rank: int, new: NewParameters) -> int:
-    """Freeze all but the new parameters and add LoRA to the linear layers; returns the number of trained weights."""
+def add_lora(model: nn.Module, rank: int, new: Collection[str]) -> None:
+    """Freeze all but the new parameters, and add LoRA to the linear layers that are not new."""
     named = dict(model.named_parameters())
-    new_ids = {id(named[name]) for name, rows in new.items() if rows is None}
+    new_ids = {id(named[name]) for name in new}
     targets = [
         module
         for name, module in model.named_modules()
@@ -74,12 +54,6 @@ def add_lora(model: nn.Module, rank: int, new: NewParameters) -> int:
     for module in targets:
         # unsafe: torch does not run it once to check, which would fail on the meta device
         parametrize.register_parametrization(module, "weight", LoRA(module.weight, rank), unsafe=True)
-    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-    for name, rows in new.items():
-        if rows is not None:
-            named[name].register_hook(RowGradientMask(rows))
-            trained -= int((~rows).sum()) * named[name][0].numel()
-    return trained
 
 
 def merge_lora(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

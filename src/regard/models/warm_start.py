@@ -15,8 +15,9 @@ from torch import Tensor
 from regard.config import ModelConfig
 from regard.errors import ConfigError
 
-SAME = """size heads key_value_heads feed_forward_size activation norm norm_placement norm_epsilon bias max_positions
-score""".split()  # noqa: SIM905
+SAME = (
+    "size heads key_value_heads feed_forward_size activation norm norm_placement norm_epsilon bias max_positions score"
+)
 """Fields that must be the same in both berts and in the transformer."""
 FIXED: dict[str, Any] = {"positions": "learned", "embedding_norm": True, "scale_embeddings": False, "output_bias": True}
 """Fields with a fixed value in every bert, whatever its config says: its embeddings and the bias of its head."""
@@ -27,8 +28,8 @@ def warm_config(encoder: ModelConfig, decoder: ModelConfig) -> ModelConfig:
     for config in (encoder, decoder):
         if config.family != "bert":
             raise ConfigError(f"a warm start takes two bert models, and one is model.family = {config.family}")
-    for name in SAME:
-        if _differ(encoder, decoder, name):
+    for name in SAME.split():
+        if getattr(encoder, name) != getattr(decoder, name):
             raise ConfigError(
                 f"the two bert models differ in model.{name} ({getattr(encoder, name)} and {getattr(decoder, name)}): "
                 "a warm start needs it the same in both"
@@ -41,27 +42,6 @@ def warm_config(encoder: ModelConfig, decoder: ModelConfig) -> ModelConfig:
         tie_embeddings="target",
         **FIXED,
     )
-
-
-def check_warm_config(requested: ModelConfig, warm: ModelConfig) -> None:
-    """Raise a ConfigError if a requested config does not fit `warm`, the result of `warm_config`.
-
-    A stack may have fewer layers than its bert: it takes the first ones. Dropout, tied embeddings and vocabularies may
-    differ.
-    """
-    wrong = [name for name in (*SAME, *FIXED) if _differ(requested, warm, name)]
-    wrong += [name for name in ("encoder_layers", "decoder_layers") if getattr(requested, name) > getattr(warm, name)]
-    for name in wrong:
-        expected, actual = (str(getattr(config, name)).lower() for config in (warm, requested))
-        raise ConfigError(
-            f"two bert folders need model.{name} = {expected}, not model.{name} = {actual}: do not set model.{name}"
-        )
-
-
-def _differ(first: ModelConfig, second: ModelConfig, name: str) -> bool:
-    """Whether two configs differ in a field; 0 and auto equal the values that they resolve to."""
-    resolved = {"key_value_heads": "kv_heads", "score": "score_name"}.get(name, name)
-    return all(getattr(first, field) != getattr(second, field) for field in (name, resolved))
 
 
 def warm_weights(

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from regard.attention.positions import Learned
 from regard.config import TrainConfig
 from regard.errors import FolderError
-from regard.models.lora import has_frozen_rows
 
 STATE = ("step", "exp_avg", "exp_avg_sq")
 
@@ -45,7 +44,7 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     not_decayed: list[nn.Parameter] = []
     for parameter in model.parameters():
         if parameter.requires_grad:
-            is_matrix = parameter.dim() == 2 and id(parameter) not in embeddings and not has_frozen_rows(parameter)
+            is_matrix = parameter.dim() == 2 and id(parameter) not in embeddings
             (decayed if is_matrix else not_decayed).append(parameter)
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": not_decayed, "weight_decay": 0.0}]
     return torch.optim.AdamW(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,8 +16,8 @@ from regard.config import Config, TextConfig, load_config
 from regard.errors import ConfigError, FolderError, did_you_mean
 from regard.models import build
 from regard.models.folder import MODEL, load_weights
-from regard.models.lora import NewParameters, add_lora
-from regard.models.warm_start import check_warm_config, warm_config, warm_weights
+from regard.models.lora import add_lora
+from regard.models.warm_start import FIXED, SAME, warm_config, warm_weights
 from regard.text.tokenizer import Tokenizer, Tokenizers
 from regard.training.events import Say
 
@@ -63,7 +63,9 @@ def check_start(config: Config, origins: Sequence[Path], out: Path) -> None:
         if family != "transformer":
             raise ConfigError(f"two bert folders make a transformer, and model.family is {family}")
         base = base_config(origins)
-        check_warm_config(config.model, base.model)
+        for name in (*SAME.split(), *FIXED):
+            if getattr(config.model, name) != getattr(base.model, name):
+                raise ConfigError(f"two bert folders determine model.{name}: do not set it")
         if _has_other_tokenizer(config.text, base.text):
             raise ConfigError(
                 f"a run from two bert folders uses their tokenizers: do not set text.{', text.'.join(TOKENIZER_FIELDS)}"
@@ -121,13 +123,13 @@ def _join(origins: Sequence[Path]) -> str:
 # Weights
 
 
-def load_start(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers) -> tuple[str, NewParameters]:
+def load_start(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers) -> tuple[str, set[str]]:
     """Copy the weights of the folders whose names and shapes fit into a new model.
 
-    Returns a line about it, and the parameters that are new (randomly initialised).
+    Returns a line about it, and the names of the parameters that are randomly initialised, or some of whose rows are.
     """
     if not origins:
-        return "", {}
+        return "", set()
     old = _load_tokenizers(origins)
     if len(origins) == 2:
         stored, origin_names = warm_weights(*map(load_weights, origins))
@@ -135,7 +137,8 @@ def load_start(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers
         stored, origin_names = load_weights(origins[0]), _stored_names(origins[0])
     old_rows = [_old_rows(*pair) for pair in zip(old, tokenizers, strict=True)]
     used: set[str] = set()
-    new: dict[str, Tensor | None] = {}
+    missing: list[str] = []
+    with_new_rows: set[str] = set()
     parameters = dict(model.named_parameters())
     for name, parameter in parameters.items():
         tensor = stored.get(origin_names.get(name, ""))
@@ -143,21 +146,20 @@ def load_start(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers
         if tensor is not None and rows is not None:
             tensor = _map_rows(tensor, rows)
         if tensor is None or tensor.shape != parameter.shape:
-            new[name] = None
+            missing.append(name)
             continue
         with torch.no_grad():
             parameter.copy_(tensor)
         used.add(origin_names[name])
         if rows is not None and (rows < 0).any():
-            new[name] = rows < 0
-    missing = [name for name, rows in new.items() if rows is None]
+            with_new_rows.add(name)
     if len(missing) == len(parameters):
         raise FolderError(f"no weights of {_join(origins)} fit this model: use the model section of that folder")
     report = [f"from {_join(origins)}: copied {len(parameters) - len(missing):,} of {len(parameters):,} tensors"]
     report += _describe_tokens(old, tokenizers, old_rows)
     report += [f"new: {_shorten(missing)}"] if missing else []
     report += [f"not used: {_shorten(unused)}"] if (unused := sorted(stored.keys() - used)) else []
-    return "; ".join(report), new
+    return "; ".join(report), with_new_rows.union(missing)
 
 
 def _stored_names(folder: Path) -> dict[str, str]:
@@ -193,15 +195,13 @@ def _map_rows(table: Tensor, rows: Tensor) -> Tensor:
 
 
 def _describe_tokens(old: Tokenizers, new: Tokenizers, old_rows: Sequence[Tensor]) -> list[str]:
-    lines: list[str] = []
-    one_side = old.shared and new.shared
-    for side, before, now, rows in zip(("source ", "target "), old, new, old_rows, strict=True):
-        if before.fingerprint != now.fingerprint and not (lines and one_side):
-            kept = int((rows >= 0).sum())
-            added = now.size - kept
-            tokens, verb = "tokens" if one_side else f"{side}tokens", "is" if added == 1 else "are"
-            lines.append(f"of {now.size:,} {tokens} {kept:,} keep their embedding, {added:,} {verb} new")
-    return lines
+    """A line for each tokenizer that changed."""
+    sides = ("",) if old.shared and new.shared else ("source ", "target ")
+    return [
+        f"new {side}tokens: {int((rows < 0).sum()):,} of {len(rows):,} (the others keep their embedding)"
+        for side, before, now, rows in zip(sides, old, new, old_rows, strict=False)
+        if before.fingerprint != now.fingerprint
+    ]
 
 
 def _shorten(names: Sequence[str]) -> str:
@@ -214,20 +214,20 @@ def _shorten(names: Sequence[str]) -> str:
 # Trained parameters
 
 
-def set_trained(model: nn.Module, config: Config, new: NewParameters) -> str:
+def set_trained(model: nn.Module, config: Config, new: Collection[str]) -> str:
     """Freeze parameters or add LoRA, as configured; return a line about it, or "" if all parameters are trained."""
     settings = config.train
     if settings.lora_rank:
-        trained = add_lora(model, settings.lora_rank, new)
+        add_lora(model, settings.lora_rank, new)
         method = f"LoRA of rank {settings.lora_rank}" + (", and new parameters" if new else "")
     elif settings.freeze:
         _freeze(model, settings.freeze.split())
-        trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
         method = f"frozen: {settings.freeze}"
     else:
         return ""
-    total = sum(parameter.numel() for parameter in model.parameters())
-    return f"{trained:,} of {total:,} parameters are trained ({method})"
+    parameters = list(model.parameters())
+    trained = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
+    return f"{trained:,} of {sum(p.numel() for p in parameters):,} parameters are trained ({method})"
 
 
 def _freeze(model: nn.Module, patterns: Iterable[str]) -> None:
