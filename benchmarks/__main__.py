@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from regard.cli.tables import print_tables
 from regard.results import Table
 
 NAMES = sorted(
@@ -52,7 +51,7 @@ def run() -> int:
                     rows.append([name, *_row(json.loads(line))])
         codes[name] = process.returncode
     columns = ("benchmark", "measured", "ratio to peer", "asked", "share of ceiling", "good")
-    print_tables([Table(columns, rows)], "left")
+    print(Table(columns, rows, left=True))
     print("\n".join(f"{name} ended with code {code}" for name, code in codes.items() if code))
     return 1 if any(codes.values()) else 0
 

@@ -12,20 +12,21 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under a title. Every column but the first is right-aligned."""
+    """Rows of text under a title. The first column is left-aligned, the others right-aligned unless `left`."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     title: str = ""
+    left: bool = False
 
     def __str__(self) -> str:
         lines = [self.columns, *self.rows] if any(self.columns) else list(self.rows)
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         text = [self.title] if self.title else []
-        for first, *others in lines:
+        for line in lines:
             cells = [
-                first.ljust(widths[0]),
-                *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)),
+                cell.rjust(width) if column and not self.left else cell.ljust(width)
+                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
             ]
             text.append("  ".join(cells).rstrip())
         return "\n".join(text)
@@ -52,9 +53,9 @@ class Report(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON; the same as `--json` prints."""
 
-    def to_json(self) -> str:
-        """The plain values as JSON."""
-        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+    def to_json(self, **options: Any) -> str:
+        """The plain values as JSON; the options are those of `to_dict`."""
+        return json.dumps(self.to_dict(**options), indent=2, ensure_ascii=False, allow_nan=False)
 
     def __str__(self) -> str:
         return "\n\n".join(map(str, self.tables()))

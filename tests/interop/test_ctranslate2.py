@@ -16,7 +16,7 @@ from regard.decoding import Hypothesis, SearchOptions, SearchResult
 from regard.errors import ConfigError, RegardError
 from regard.evaluation import precision as precision_module
 from regard.evaluation.metrics import Score
-from regard.evaluation.precision import use_ctranslate2
+from regard.evaluation.precision import use_engine
 from regard.interop import ctranslate2 as interop
 from regard.interop.ctranslate2 import CTranslate2Engine, export_ctranslate2
 from regard.models import build
@@ -188,7 +188,7 @@ def choose(folder: Path, precision: str) -> tuple[str, list[str]]:
     """The compute type that is chosen for a folder, and what is said."""
     said: list[str] = []
     translator = Translator.load(folder, "cpu")
-    use_ctranslate2(translator, precision, folder, token_scores=False, say=said.append)
+    use_engine(translator, "ctranslate2", precision, folder, token_scores=False, say=said.append)
     assert isinstance(translator.engine, CTranslate2Engine)
     return translator.engine._translator.compute_type, said
 

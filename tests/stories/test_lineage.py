@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-from regard.cli.stories import racing
 from regard.config import find_config
 from regard.counting import count
 from regard.errors import FolderError, RunError
@@ -122,12 +121,12 @@ def test_a_race_is_trained_scored_and_drawn_and_not_repeated(tmp_path: Path, mon
     def run() -> dict[str, Any]:
         return lineage.run(
             tmp_path, minutes=None, updates=4, device=torch.device("cpu"), sizes=SMALL, say=told.append,
-            show=lambda entries, updates: told.extend(state for _, state in entries),
+            progress=lambda *_: None,
         )  # fmt: skip
 
     found = run()
     assert [racer["name"] for racer in found["racers"]] == list(racers)
-    assert "running" in told
+    assert {"transformer: running", "transformer: finished"} <= set(told)
     assert json.loads((tmp_path / "race.json").read_text())["updates"] == 4
     assert "The lineage race" in (tmp_path / "index.html").read_text()
     told.clear()
@@ -148,21 +147,13 @@ def test_a_folder_with_another_race_is_refused(tmp_path: Path, changed: dict[str
 def test_a_model_that_fails_is_reported_with_its_last_line(tmp_path: Path) -> None:
     entry = lineage.Racer("transformer", tmp_path / "runs" / "transformer")
     with pytest.raises(RunError, match=r"transformer did not finish: .*does not exist"):
-        lineage._train([entry], tmp_path / "nowhere", 4, torch.device("cpu"), lambda *_: None)
+        lineage._train([entry], tmp_path / "nowhere", 4, torch.device("cpu"), lambda _: None, lambda *_: None)
 
 
 def test_on_a_gpu_all_models_use_larger_batches_of_few_shapes(tmp_path: Path) -> None:
     entries = [lineage.Racer(name, tmp_path / name) for name in lineage.RECIPES]
     commands = [" ".join(lineage._command(entry, tmp_path, 100, torch.device("cuda"))) for entry in entries]
     assert all("train.batch_tokens=3072" in command and "train.batch_shapes=24" in command for command in commands)
-
-
-def test_without_a_terminal_each_start_and_end_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    racers = [lineage.Racer(name, Path(name)) for name in ("dot", "none")]
-    with racing() as show:
-        for states in (("running", "waiting"), ("running", "waiting"), ("finished", "running")):
-            show(list(zip(racers, states, strict=True)), 4)
-    assert capsys.readouterr().err.splitlines() == ["dot: running", "dot: finished", "none: running"]
 
 
 # Headlines.

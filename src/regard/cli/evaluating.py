@@ -4,21 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from regard.cli import tables
-from regard.cli.options import (
-    Beams,
-    Device,
-    Force,
-    Json,
-    Page,
-    Threads,
-    Values,
-    argument,
-    check_page,
-    examples,
-    flag,
-    option,
-)
+from regard.cli import options, tables
+from regard.cli.options import argument, examples, flag, option
+from regard.config import parse_assignments
 from regard.errors import refuse_options
 from regard.evaluation.metrics import Tokenizer
 
@@ -46,20 +34,20 @@ def evaluate(
     ] = None,
     lowercase: Lowercase = False,
     tokenize: Tokenize = None,
-    report: Page = None,
+    report: options.Page = None,
     sentences: Annotated[bool, flag("--sentences", "With --json: add the scores of every line.")] = False,
-    beams: Beams = None,
-    values: Values = [],  # noqa: B006 - typer copies it
-    force: Force = False,
-    device: Device = "auto",
-    threads: Threads = None,
-    as_json: Json = False,
+    beams: options.Beams = None,
+    values: options.Values = [],  # noqa: B006 - typer copies it
+    force: options.Force = False,
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    as_json: options.Json = False,
 ) -> None:
     """Score translations with BLEU, chrF, chrF++ and TER (sacreBLEU), with confidence intervals and by sentence length.
 
     A gpt or bert folder is scored by its perplexity on the source text.
     """
-    check_page(report, source, hypothesis, train, glossary, *reference, force=force)
+    options.check_page(report, source, hypothesis, train, glossary, *reference, force=force)
     from regard.devices import use_threads
     from regard.evaluation.evaluate import Evaluation, is_language_model
     from regard.evaluation.evaluate import evaluate as score
@@ -69,14 +57,13 @@ def evaluate(
             {"--report": report, "--sentences": sentences}, f"is for translations, and {folder} is a language model"
         )
     use_threads(threads)
-    options = _options(lowercase, tokenize, beams, values, device)
+    settings = _settings(lowercase, tokenize, beams, values, device)
     files: dict[str, Any] = {"hypothesis": hypothesis, "train": train, "glossary": glossary}
     with tables.counting_bar("evaluating") as progress:
-        result = score(folder or None, source=source, reference=reference, progress=progress, **files, **options)
+        result = score(folder or None, source=source, reference=reference, progress=progress, **files, **settings)
         if report is not None and isinstance(result, Evaluation):
             result.save(report, force=force)
-    values_shown = result.to_dict(sentences=sentences) if isinstance(result, Evaluation) else result.to_dict()
-    tables.show(result, values_shown, as_json=as_json)
+    tables.show(result, as_json=as_json, **({"sentences": True} if sentences else {}))
 
 
 @examples(
@@ -89,29 +76,29 @@ def compare(
     source: Annotated[str | None, option("FILE", "The text that model folders translate.")] = None,
     lowercase: Lowercase = False,
     tokenize: Tokenize = None,
-    report: Page = None,
-    beams: Beams = None,
-    values: Values = [],  # noqa: B006 - typer copies it
-    force: Force = False,
-    device: Device = "auto",
-    threads: Threads = None,
-    as_json: Json = False,
+    report: options.Page = None,
+    beams: options.Beams = None,
+    values: options.Values = [],  # noqa: B006 - typer copies it
+    force: options.Force = False,
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    as_json: options.Json = False,
 ) -> None:
     """Compare systems side by side: scores, paired significance tests against the first one, and where they differ."""
-    check_page(report, source, *reference, *systems, force=force)
+    options.check_page(report, source, *reference, *systems, force=force)
     from regard.devices import use_threads
     from regard.evaluation.compare import compare as side_by_side
 
     use_threads(threads)
-    options = _options(lowercase, tokenize, beams, values, device)
+    settings = _settings(lowercase, tokenize, beams, values, device)
     with tables.counting_bar("comparing") as progress:
-        result = side_by_side(systems, source=source, reference=reference, progress=progress, **options)
+        result = side_by_side(systems, source=source, reference=reference, progress=progress, **settings)
         if report is not None:
             result.save(report, force=force)
     tables.show(result, as_json=as_json)
 
 
-def _options(
+def _settings(
     lowercase: bool, tokenize: str | None, beams: int | None, values: list[str], device: str
 ) -> dict[str, Any]:
     """The arguments that evaluate and compare share."""
@@ -119,6 +106,6 @@ def _options(
         "lowercase": lowercase,
         "tokenize": tokenize,
         "beams": beams,
-        "config": {name: value for name, _, value in (text.partition("=") for text in values)},
+        "config": parse_assignments(values),
         "device": device,
     }

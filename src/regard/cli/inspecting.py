@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from regard.cli import tables
-from regard.cli.options import (
-    Beams,
-    Device,
-    Folder,
-    Force,
-    Json,
-    OutFile,
-    Tag,
-    Target,
-    Threads,
-    argument,
-    check_output,
-    examples,
-    option,
-    output,
-)
+from regard.cli import options, tables
+from regard.cli.options import argument, examples, option, output
 from regard.errors import ConfigError, refuse_options
 
 if TYPE_CHECKING:
     from regard.text.alignments import Link
 
 Attribution = Literal["attention", "rollout", "value", "gradient", "ablation"]
+
+
+def _parse_number(text: str) -> int | str:
+    """A layer or head as a number, or "mean"."""
+    return int(text) if text.isdecimal() else text
+
+
 Symmetrization = Literal["one", "intersection", "union", "grow", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
 
 
@@ -40,7 +32,7 @@ Symmetrization = Literal["one", "intersection", "union", "grow", "grow-diag", "g
     'regard explain runs/en-fr "The agreement was signed." --method gradient --out why.png',
 )
 def explain(
-    folder: Folder,
+    folder: options.Folder,
     sentence: Annotated[str, argument("SENTENCE", "The source; for a gpt the prompt, for a bert the text.")],
     *,
     out: Annotated[Path, output("FILE", "A page (.html), a figure (.png, .svg) or .json.")],
@@ -52,14 +44,14 @@ def explain(
     ] = None,
     layer: Annotated[int | None, option("N", "The layer, from 0. By default the second-to-last.", min=0)] = None,
     head: Annotated[int | None, option("N", "The head, from 0. By default all combined.", min=0)] = None,
-    beams: Beams = None,
-    force: Force = False,
-    device: Device = "auto",
-    threads: Threads = None,
-    as_json: Json = False,
+    beams: options.Beams = None,
+    force: options.Force = False,
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    as_json: options.Json = False,
 ) -> None:
     """Show what the model attended to and what its output depends on, as a page, a figure or numbers."""
-    check_output(out, force=force)
+    options.check_output(out, force=force)
     from regard.devices import use_threads
     from regard.inspection import drawing
     from regard.translation.explain import explain as explain_sentence
@@ -95,7 +87,7 @@ def explain(
 def align(
     folder: Annotated[Path | None, argument("FOLDER", "A model folder that translates SOURCE to TARGET.")] = None,
     source: Annotated[str | None, argument("SOURCE", "A text file, or a file with both sides.")] = None,
-    target: Target = None,
+    target: options.Target = None,
     hypothesis: Annotated[Path | None, option("FILE", "Score these alignments instead of a model folder's.")] = None,
     reverse: Annotated[
         Path | None, option("FOLDER", "A model of the opposite direction; the alignments of both are symmetrized.")
@@ -107,45 +99,37 @@ def align(
         tuple[str, str, str] | None,
         option("SOURCE TARGET GOLD", "Choose layer, head, shift and method on these files and save them."),
     ] = None,
-    layer: Annotated[str | None, option("N or mean", "The decoder layer, counted from 0.")] = None,
-    head: Annotated[str | None, option("N or mean", "The head, counted from 0.")] = None,
+    layer: Annotated[Any, option("N or mean", "The decoder layer, counted from 0.", parser=_parse_number)] = None,
+    head: Annotated[Any, option("N or mean", "The head, counted from 0.", parser=_parse_number)] = None,
     shift: Annotated[
         bool | None,
         typer.Option("--shift/--no-shift", help="Read the step whose input is the word, not the one that predicts it."),
     ] = None,
     method: Annotated[Symmetrization | None, option(None, "The symmetrization. By default grow-diag-final.")] = None,
-    tag: Tag = "",
-    out: OutFile = None,
-    force: Force = False,
-    device: Device = "auto",
-    threads: Threads = None,
-    as_json: Json = False,
+    tag: options.Tag = "",
+    out: options.OutFile = None,
+    force: options.Force = False,
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    as_json: options.Json = False,
 ) -> None:
     """Align the words of sentence pairs: one line of i-j per pair (words counted from 0). --gold prints the AER."""
     if hypothesis is not None:
         refuse_options({"--out": out}, "is for the alignments of a model, and --hypothesis is already aligned")
     if as_json and out is None and hypothesis is None:
         raise ConfigError("--json prints to standard output, where the alignments go: give --out FILE too")
-    check_output(out, source, target, gold, *(dev or ()), force=force)
+    options.check_output(out, source, target, gold, *(dev or ()), force=force)
     from regard.devices import use_threads
-    from regard.folders import atomic_file
     from regard.inspection.word_alignment import align as align_files
     from regard.inspection.word_alignment import pharaoh
 
     use_threads(threads)
-    with ExitStack() as stack:
-        file = stack.enter_context(atomic_file(out, force=force)) if out is not None else None
-        progress = stack.enter_context(tables.counting_bar("aligning"))
-        pairs = 0
+    with tables.output_lines(out, force=force) as write_line, tables.counting_bar("aligning") as progress:
+        pairs = itertools.count(1)
 
         def write(alignment: list[Link]) -> None:
-            nonlocal pairs
-            pairs += 1
-            if file is None:
-                tables.write(pharaoh(alignment))
-            else:
-                file.write(f"{pharaoh(alignment)}\n".encode())
-            progress(pairs, None)
+            write_line(pharaoh(alignment))
+            progress(next(pairs), None)
 
         result = align_files(
             folder,
@@ -155,8 +139,8 @@ def align(
             reverse=reverse,
             gold=gold,
             dev=dev,
-            layer=_number(layer),
-            head=_number(head),
+            layer=layer,
+            head=head,
             shift=shift,
             method=method,
             tag=tag,
@@ -172,8 +156,3 @@ def align(
     for reason, number in result.left_out.items():
         tables.say(f"{number:,} pairs have no alignment: {reason}")
     return tables.say(result.counts) if result.counts is not None else None
-
-
-def _number(text: str | None) -> int | str | None:
-    """A layer or head as a number, or "mean"."""
-    return int(text) if text is not None and text.isdecimal() else text

@@ -46,13 +46,13 @@ def _check_input(metavar: str | None) -> Callable[[Any], Any] | None:
     def check_all(value: Any) -> Any:
         for path in value if isinstance(value, list | tuple) else [value]:
             if path not in (None, ""):  # the command decides what an empty name means
-                INPUTS[metavar](str(path))
-        return value
+                INPUTS[metavar](path)
+        return tuple(path or None for path in value) if isinstance(value, tuple) else value
 
     return check_all
 
 
-def _check_file(name: str) -> None:
+def _check_file(name: str | Path) -> None:
     from regard.text.files import list_files
 
     list_files(name)
@@ -72,13 +72,12 @@ def _check_text(name: str) -> None:
         raise DataError(f"{name}: .json is not supported. Give one JSON object per line, in a file that ends in .jsonl")
 
 
-def _check_corpus(text: str) -> None:
-    names = text.split(",")[:2] if text.count(",") > 1 else ()  # the command refuses another form
-    for name in filter(None, names):
+def _check_corpus(corpus: tuple[str, str | None, float, str]) -> None:
+    for name in filter(None, corpus[:2]):
         _check_file(name)
 
 
-def _check_model(name: str) -> None:
+def _check_model(name: str | Path) -> None:
     for folder in split_folders(name):
         load_config(folder)
 
@@ -88,7 +87,7 @@ def _check_system(name: str) -> None:
     (_check_model if is_model else _check_file)(name)
 
 
-INPUTS: dict[str, Callable[[str], object]] = {
+INPUTS: dict[str, Callable[[Any], object]] = {
     **dict.fromkeys(("FILE", "TSV", "SOURCE TARGET GOLD"), _check_file),
     **dict.fromkeys(("SOURCE", "TARGET", "SOURCE TARGET"), _check_text),
     "FILE or -": _check_lines,
@@ -116,6 +115,24 @@ def _parse_path(text: str) -> Path:
     return Path(text)
 
 
+def _parse_two(text: str) -> tuple[str, str]:
+    words = [word.strip() for word in text.split(",")]
+    if len(words) != 2 or not all(words):
+        raise typer.BadParameter(f"{text} must be two words separated by a comma, such as en,fr.")
+    return words[0], words[1]
+
+
+def _parse_corpus(text: str) -> tuple[str, str | None, float, str]:
+    source, target, weight, tag, *rest = [*text.split(","), "", "", ""]
+    try:
+        number = float(weight)
+    except ValueError:
+        source = ""
+    if not source or any(rest):
+        raise typer.BadParameter(f"{text} must be SOURCE,TARGET,WEIGHT, such as back.en,back.fr,0.5.")
+    return source, target or None, number, tag
+
+
 Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], option(None, "The device; auto uses a GPU if there is one.")]
 Threads = Annotated[int | None, option("N", "CPU threads. By default all cores.", min=1, max=1024)]
 Engine = Annotated[
@@ -139,8 +156,16 @@ Valid = Annotated[
     tuple[str, str] | None,
     option("SOURCE TARGET", "Validation files; the best checkpoint is chosen on them."),
 ]
-Languages = Annotated[str | None, option("EN,FR", "The two languages to read from a file with both sides.")]
-Fields = Annotated[str | None, option("A,B", "The two fields to read from a JSONL file.")]
+Also = Annotated[
+    list[Any],
+    option(
+        "SOURCE,TARGET,WEIGHT[,TAG]",
+        "More training files, seen WEIGHT times per epoch; may be repeated.",
+        parser=_parse_corpus,
+    ),
+]
+Languages = Annotated[Any, option("EN,FR", "The two languages to read from a file with both sides.", parser=_parse_two)]
+Fields = Annotated[Any, option("A,B", "The two fields to read from a JSONL file.", parser=_parse_two)]
 
 OutFolder = Annotated[Path, output("FOLDER", "The folder to write.")]
 OutFile = Annotated[
@@ -168,13 +193,3 @@ def check_page(page: Path | None, *inputs: str | Path | None, force: bool) -> No
     check_output(page, *inputs, force=force)
     if page is not None and page.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--report ({page}) is a web page: give it a name that ends in .html")
-
-
-def two(flag: str, text: str | None) -> tuple[str, str] | None:
-    """Parse two comma-separated words, such as en,fr."""
-    if not text:
-        return None
-    words = [word.strip() for word in text.split(",")]
-    if len(words) != 2 or not all(words):
-        raise ConfigError(f"{flag} ({text}) must be two words separated by a comma, such as en,fr")
-    return words[0], words[1]

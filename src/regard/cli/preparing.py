@@ -7,72 +7,55 @@ from typing import Annotated, Any, Literal
 import typer
 
 from regard import counting
-from regard.cli import tables
-from regard.cli.options import (
-    Fields,
-    Force,
-    Json,
-    Languages,
-    OutFolder,
-    Page,
-    Source,
-    Target,
-    Valid,
-    Values,
-    argument,
-    check_page,
-    examples,
-    flag,
-    option,
-    two,
-)
+from regard.cli import options, tables
+from regard.cli.options import argument, examples, flag, option
 from regard.errors import ConfigError
 from regard.results import Table
 
 
 @examples("regard check train.en train.fr", "regard check corpus.tmx --languages en,fr --report check.html")
 def check(
-    source: Source,
-    target: Target = None,
-    valid: Valid = None,
+    source: options.Source,
+    target: options.Target = None,
+    valid: options.Valid = None,
     test: Annotated[tuple[str, str] | None, option("SOURCE TARGET", "Test files.")] = None,
-    languages: Languages = None,
-    fields: Fields = None,
+    languages: options.Languages = None,
+    fields: options.Fields = None,
     format: Annotated[  # noqa: A002 - the word of the field
         Literal["tsv", "jsonl", "tmx", "xliff", "po", "text"] | None,
         option(None, "The file format, if the file name does not show it."),
     ] = None,
-    report: Page = None,
-    force: Force = False,
-    as_json: Json = False,
+    report: options.Page = None,
+    force: options.Force = False,
+    as_json: options.Json = False,
 ) -> None:
     """Check whether data is fit to train on: verdict, findings with examples, fixes. Exits 1 if it is unfit."""
     from regard.documents.formats import left_out
     from regard.preflight.check import check as check_data
 
-    check_page(report, source, target, *(valid or ()), *(test or ()), force=force)
+    options.check_page(report, source, target, *(valid or ()), *(test or ()), force=force)
     with tables.working("reading"):
         result = check_data(
             source,
             target,
-            valid=valid and (valid[0], valid[1] or None),
-            test=test and (test[0], test[1] or None),
-            languages=two("--languages", languages),
-            fields=two("--fields", fields),
+            valid=valid,
+            test=test,
+            languages=languages,
+            fields=fields,
             format=format,
         )
     if report is not None:
         result.save(report, force=force)
     if result.skipped:
         tables.say(left_out(result.skipped))
-    tables.write(result.to_json() if as_json else tables.printable(result))
+    tables.show(result, as_json=as_json)
     raise typer.Exit(1 if result.verdict == "unfit" else 0)
 
 
 @examples("regard count bert-base", "regard count transformer-big --hardware h200 --tokens 1e9")
 def count(
     model: Annotated[str, argument("PRESET, RECIPE or FOLDER", "The model to count.")],
-    values: Values = [],  # noqa: B006 - typer copies it
+    values: options.Values = [],  # noqa: B006 - typer copies it
     source: Annotated[int | None, option("N", "Source tokens per sentence. By default 32.", min=1, max=10**6)] = None,
     target: Annotated[
         int | None,
@@ -90,7 +73,7 @@ def count(
     ] = counting.UTILISATION,
     devices: Annotated[int, option("N", "The number of devices.", min=1, max=10**6)] = 1,
     price: Annotated[float | None, option("PRICE", "The price of one device per hour.", min=0)] = None,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Count parameters by part, FLOPs, memory and training time; no weights are allocated."""
     result = counting.count(
@@ -117,9 +100,14 @@ def _builtin(text: str, metavar: str | None = "N", **settings: Any) -> Any:
 data = typer.Typer(no_args_is_help=True, help="The built-in corpus and named public ones, with checksum and licence.")
 
 
+@data.callback()
+@examples("regard data list", "regard data get builtin -o corpus")
+def _data() -> None: ...
+
+
 @data.command("list")
 @examples("regard data list", "regard data list --json")
-def data_list(as_json: Json = False) -> None:
+def data_list(as_json: options.Json = False) -> None:
     """List the named corpora with their sources."""
     from regard.corpora import catalog
 
@@ -127,15 +115,15 @@ def data_list(as_json: Json = False) -> None:
     if as_json:
         return tables.print_json({"corpora": corpora})
     columns = ["name", "languages", "where", "size", "checksum", "licence"]
-    return tables.print_tables([Table(columns, [[row[name] for name in columns] for row in corpora])], "left")
+    return tables.write(Table(columns, [[row[name] for name in columns] for row in corpora], left=True))
 
 
 @data.command("get")
 @examples("regard data get builtin -o corpus --train 100000", "regard data get multi30k -o corpora/multi30k")
 def data_get(
     name: Annotated[str, argument("NAME", "A name that `regard data list` prints.")],
-    out: OutFolder,
-    force: Force = False,
+    out: options.OutFolder,
+    force: options.Force = False,
     train: Annotated[int | None, _builtin("Training pairs; 50,000 by default.", min=1)] = None,
     valid: Annotated[int | None, _builtin("Validation pairs; 1,000 by default.", min=1)] = None,
     test: Annotated[int | None, _builtin("Test pairs; 1,000 by default.", min=1)] = None,
@@ -146,21 +134,21 @@ def data_get(
         Literal["natural", "uniform"] | None,
         _builtin("Sentence lengths as in ordinary text, or uniformly distributed.", None),
     ] = None,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Write a corpus as plain text files. It is looked up in REGARD_DATA, then in the cache, then downloaded."""
     from regard.corpora import catalog
 
     entry = catalog.find(name)
-    parts = {"train": train, "valid": valid, "test": test}
-    sizes = {part: size for part, size in parts.items() if size is not None}
     sampling = {"seed": seed, "min_length": min_length, "max_length": max_length, "lengths": lengths}
-    options = {option: value for option, value in sampling.items() if value is not None}
+    settings: dict[str, Any] = {"train": train, "valid": valid, "test": test, **sampling}
+    given = {name: value for name, value in settings.items() if value is not None}
     if name == "builtin":
+        sizes = {part: given.pop(part, size) for part, size in catalog.BUILTIN_SIZES.items()}
         with tables.working("writing builtin"):
-            paths = catalog.write_builtin(out, sizes=catalog.BUILTIN_SIZES | sizes, force=force, **options)
-    elif sizes or options:
-        flags = ", ".join("--" + option.replace("_", "-") for option in (*sizes, *options))
+            paths = catalog.write_builtin(out, sizes=sizes, force=force, **given)
+    elif given:
+        flags = ", ".join("--" + name.replace("_", "-") for name in given)
         raise ConfigError(f"{name} is a finished corpus: {flags} can be used with builtin only")
     else:
         with tables.progress_bars(downloads=True) as progress:
@@ -175,10 +163,9 @@ def data_get(
 @examples("regard data clean --dry-run", "regard data clean")
 def data_clean(
     dry_run: Annotated[bool, flag("--dry-run", "List files and sizes, delete nothing.")] = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Delete prepared corpora, downloads and converted models from the cache; they are made again when needed."""
     from regard.corpora.cache import clean_cache
 
-    report = clean_cache(dry_run=dry_run)
-    tables.write(report.to_json() if as_json else tables.printable(report))
+    tables.show(clean_cache(dry_run=dry_run), as_json=as_json)

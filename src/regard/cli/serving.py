@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from regard.cli import tables
-from regard.cli.options import Device, Engine, Precision, Threads, examples, option
+from regard.cli.options import Device, Engine, Precision, Threads, examples, flag, option
 from regard.errors import ConfigError
 
 
@@ -24,8 +24,8 @@ def serve(
     keys: Annotated[Path | None, option("KEYS", "A file of API keys: a request needs one of them.")] = None,
     new_key: Annotated[str, option("NAME", "Make an API key, add its hash to --keys, print it and exit.")] = "",
     allow_origin: Annotated[list[str] | None, option("URL", "Web pages from here may use the API (CORS).")] = None,
-    log_texts: Annotated[bool, option(None, "Log the texts of requests.")] = False,
-    quiet: Annotated[bool, option(None, "Log no requests.")] = False,
+    log_texts: Annotated[bool, flag("--log-texts", "Log the texts of requests.")] = False,
+    quiet: Annotated[bool, flag("--quiet", "Log no requests.")] = False,
     grace: Annotated[int, option("SECONDS", "After SIGTERM, wait this long for running requests.", min=1)] = 30,
     engine: Engine = "auto",
     precision: Precision = "auto",

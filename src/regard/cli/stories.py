@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from regard.cli import tables
 from regard.cli.options import Device, Json, OutFolder, Threads, examples, option
 from regard.errors import ConfigError
-
-if TYPE_CHECKING:
-    from regard.stories.lineage import Racer
 
 STOPPED = "stopped; the same command resumes"
 
@@ -68,7 +62,7 @@ def lineage(
         raise ConfigError("--updates and --minutes both say how long to train: give one of them")
     sizes = {**SIZES, "train": pairs} if pairs else SIZES
     try:
-        with racing() as show:
+        with tables.counting_bar("training") as progress:
             results = run(
                 out,
                 minutes=minutes,
@@ -76,7 +70,7 @@ def lineage(
                 device=find_device(device),
                 sizes=sizes,
                 say=tables.say,
-                show=show,
+                progress=progress,
             )
     except (KeyboardInterrupt, SystemExit):  # Ctrl-C and SIGTERM
         tables.say(STOPPED)
@@ -88,19 +82,3 @@ def lineage(
         scores = f"BLEU {verdict['first']:.1f} on short, {verdict['last']:.1f} on long sentences"
         tables.say(f"{verdict['name']:>13}: {scores} ({claim})")
     return tables.say(f"open {out / 'index.html'} in a browser")
-
-
-@contextmanager
-def racing() -> Iterator[Callable[[Sequence[tuple[Racer, str]], int], None]]:
-    """A progress bar for each of several runs; without a terminal, a line for every change of state."""
-    states: dict[str, str] = {}
-    with tables.progress_bars() as show_bar:
-
-        def show(racers: Sequence[tuple[Racer, str]], updates: int) -> None:
-            for racer, state in racers:
-                if not sys.stderr.isatty() and states.get(racer.name, "waiting") != state:
-                    tables.say(f"{racer.name}: {state}")
-                states[racer.name] = state
-                show_bar(racer.name, updates if state == "finished" else racer.update, updates, state)
-
-        yield show

@@ -1,4 +1,4 @@
-"""The terminal: messages, results as tables or JSON, and progress bars; `rich` is imported only when it is needed.
+"""The terminal: messages, results as text or JSON, and progress bars; `rich` is imported only when it is needed.
 
 All commands print through this module, so that no text of a file can control the terminal.
 """
@@ -8,18 +8,18 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from regard.results import Report, Table
+from regard.folders import atomic_file
+from regard.results import Report
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
-
-NARROW_TERMINAL = 64  # columns; narrower terminals get less padding in tables
 
 MAX_LINE = 2000  # characters of a line of a message or a table
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -53,37 +53,21 @@ def print_json(values: Mapping[str, Any]) -> None:
     write(json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def show(report: Report, values: Mapping[str, Any] | None = None, *, as_json: bool) -> None:
-    """Print a result as JSON (`values`, by default `to_dict()`) or as tables; its messages go to standard error."""
+def show(report: Report, *, as_json: bool, **options: Any) -> None:
+    """Print a result as JSON or as text, and its messages on standard error; the options are those of `to_dict`."""
     for message in report.messages:
         say(message)
-    return print_json(values or report.to_dict()) if as_json else print_tables(report.tables())
+    write(report.to_json(**options) if as_json else printable(report))
 
 
-def print_tables(tables: Sequence[Table], justify: Literal["left", "right"] = "right") -> None:
-    """Print tables that fit the terminal; `justify` is for every column but the first.
-
-    With left-justified columns, the names in the first column are not wrapped.
-    """
-    from rich import table as rich_table
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(highlight=False)
-    for number, plain in enumerate(tables):
-        if number:
-            console.print()
-        if plain.title:
-            console.print(Text(printable(plain.title), "bold"))
-        narrow = console.width < NARROW_TERMINAL
-        table = rich_table.Table(box=None, pad_edge=False, collapse_padding=narrow, show_header=any(plain.columns))
-        for column, name in enumerate(plain.columns):
-            side: Literal["left", "right"] = justify if column else "left"
-            whole = column == 0 and justify == "left"
-            table.add_column(Text(printable(name), "dim"), justify=side, overflow="fold", no_wrap=whole)
-        for row in plain.rows:
-            table.add_row(*(Text(printable(cell)) for cell in row))
-        console.print(table)
+@contextmanager
+def output_lines(out: Path | None, *, force: bool) -> Iterator[Callable[[str], object]]:
+    """Yield a function that writes lines to standard output, or to a file that appears when it is complete."""
+    if out is None:
+        yield write
+        return
+    with atomic_file(out, force=force) as file:
+        yield lambda line: file.write(line.encode() + b"\n")
 
 
 @contextmanager
@@ -97,30 +81,29 @@ def working(description: str) -> Iterator[None]:
 
 @contextmanager
 def progress_bars(*, downloads: bool = False) -> Iterator[Callable[..., None]]:
-    """Yield a function `update(name, done, total, note)` that shows a progress bar for every name, on a terminal only.
+    """Yield a function `update(name, done, total)` that shows a progress bar for every name, on a terminal only.
 
-    A bar shows the note or, without one, the rate, and the time left; a `total` of None is unknown.
+    A bar shows the rate and the time left; a `total` of None is unknown.
     """
     from rich import progress
     from rich.console import Console
 
     console = Console(stderr=True)
-    counts = [progress.DownloadColumn()] if downloads else [progress.MofNCompleteColumn()]
-    notes = (
-        [progress.TransferSpeedColumn()] if downloads else [progress.TextColumn("{task.fields[note]}", markup=False)]
-    )
-    columns = progress.TextColumn("{task.description}", markup=False), progress.BarColumn(), *counts, *notes
+    columns: list[progress.ProgressColumn] = [progress.DownloadColumn(), progress.TransferSpeedColumn()]
+    if not downloads:
+        columns = [progress.MofNCompleteColumn(), progress.TextColumn("{task.fields[rate]}")]
+    columns = [progress.TextColumn("{task.description}", markup=False), progress.BarColumn(), *columns]
     start = perf_counter()
     with progress.Progress(
         *columns, progress.TimeRemainingColumn(), console=console, disable=not console.is_terminal, transient=True
     ) as bars:
         tasks: dict[str, TaskID] = {}
 
-        def update(name: str, done: int, total: int | None, note: str = "") -> None:
+        def update(name: str, done: int, total: int | None) -> None:
             if name not in tasks:
-                tasks[name] = bars.add_task(printable(name), total=total, note="")
+                tasks[name] = bars.add_task(printable(name), total=total, rate="")
             rate = f"{done / max(perf_counter() - start, 1e-3):,.0f} per second"
-            bars.update(tasks[name], completed=done, total=total, note=note or rate)
+            bars.update(tasks[name], completed=done, total=total, rate=rate)
 
         yield update
 

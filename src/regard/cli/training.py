@@ -11,27 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import tables
-from regard.cli.options import (
-    Device,
-    Fields,
-    Json,
-    Languages,
-    OutFolder,
-    Precision,
-    Tag,
-    Target,
-    Threads,
-    Valid,
-    Values,
-    argument,
-    examples,
-    flag,
-    option,
-    two,
-)
+from regard.cli import options, tables
+from regard.cli.options import argument, examples, flag, option
 from regard.config import Config, find_config, load_config, parse_assignments, run_values
-from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.cli.live import View
@@ -45,15 +27,12 @@ if TYPE_CHECKING:
 )
 def train(
     source: Annotated[str, argument("SOURCE", "A text file, a file with both sides, or a folder of them.")],
-    target: Target = None,
+    target: options.Target = None,
     *,
-    out: OutFolder,
-    valid: Valid = None,
-    also: Annotated[
-        list[str],
-        option("SOURCE,TARGET,WEIGHT[,TAG]", "More training files, seen WEIGHT times per epoch; may be repeated."),
-    ] = [],  # noqa: B006 - typer copies it
-    tag: Tag = "",
+    out: options.OutFolder,
+    valid: options.Valid = None,
+    also: options.Also = [],  # noqa: B006 - typer copies it
+    tag: options.Tag = "",
     start_from: Annotated[
         list[Path], option("FOLDER", "Fine-tune a finished model, or build a translator from two berts.", "--from")
     ] = [],  # noqa: B006 - typer copies it
@@ -66,19 +45,18 @@ def train(
     ] = None,
     updates: Annotated[int | None, option("N", "Train for N updates.", min=1)] = None,
     minutes: Annotated[float | None, option("M", "Train for M minutes, preparation and scoring included.")] = None,
-    languages: Languages = None,
-    fields: Fields = None,
+    languages: options.Languages = None,
+    fields: options.Fields = None,
     fresh: Annotated[bool, flag("--fresh", "Discard the run in the folder and start over.")] = False,
-    values: Values = [],  # noqa: B006 - typer copies it
-    device: Device = "auto",
+    values: options.Values = [],  # noqa: B006 - typer copies it
+    device: options.Device = "auto",
     seed: Annotated[int | None, option("N", "The random seed.", min=0)] = None,
-    threads: Threads = None,
-    as_json: Json = False,
+    threads: options.Threads = None,
+    as_json: options.Json = False,
 ) -> None:
     """Train a model: two text files in, a model folder out. The same command again resumes."""
     start = time.perf_counter()  # the minutes include the imports
-    corpora, config = [_corpus(text) for text in also], parse_assignments(values)
-    two_languages, two_fields = two("--languages", languages), two("--fields", fields)
+    config = parse_assignments(values)
     if not start_from:  # a wrong value is reported before torch is imported
         base = find_config(recipe) if recipe else Config()
         base.with_values(run_values(config, updates=updates, minutes=minutes, seed=seed))
@@ -92,8 +70,8 @@ def train(
             source,
             target,
             out=out,
-            valid=(valid[0], valid[1] or None) if valid is not None else None,
-            also=corpora,
+            valid=valid,
+            also=also,
             tag=tag,
             alignments=alignments,
             start_from=start_from,
@@ -101,8 +79,8 @@ def train(
             updates=updates,
             minutes=minutes,
             config=config,
-            languages=two_languages,
-            fields=two_fields,
+            languages=languages,
+            fields=fields,
             device=device,
             seed=seed,
             threads=threads,
@@ -123,30 +101,29 @@ def train(
 def distill(
     teacher: Annotated[str, argument("TEACHER", "A model folder, or an ensemble of several joined by +.")],
     source: Annotated[str, argument("SOURCE", "The text to translate, or a file with both sides.")],
-    target: Target = None,
+    target: options.Target = None,
     *,
-    out: OutFolder,
-    valid: Valid = None,
+    out: options.OutFolder,
+    valid: options.Valid = None,
     recipe: Annotated[str, option("NAME or FILE", "The config of the student.")] = "fast",
     updates: Annotated[int | None, option("N", "Train the student for N updates.", min=1)] = None,
     minutes: Annotated[float | None, option("M", "Train the student for M minutes.")] = None,
     beams: Annotated[int | None, option("N", "Beam size of the teacher. By default its own.", min=1, max=100)] = None,
-    precision: Precision = "auto",
-    languages: Languages = None,
-    fields: Fields = None,
+    precision: options.Precision = "auto",
+    languages: options.Languages = None,
+    fields: options.Fields = None,
     fresh: Annotated[bool, flag("--fresh", "Discard translations and run in the folder and start over.")] = False,
-    values: Values = [],  # noqa: B006 - typer copies it
-    device: Device = "auto",
+    values: options.Values = [],  # noqa: B006 - typer copies it
+    device: options.Device = "auto",
     seed: Annotated[int | None, option("N", "The random seed.", min=0)] = None,
-    threads: Threads = None,
-    as_json: Json = False,
+    threads: options.Threads = None,
+    as_json: options.Json = False,
 ) -> None:
     """Train a small fast model on the translations of a large one. The same command again resumes.
 
     With TARGET, each sentence gets the hypothesis of the teacher's beam that is closest to its reference.
     """
     config = parse_assignments(values)
-    two_languages, two_fields = two("--languages", languages), two("--fields", fields)
     find_config(recipe).with_values(run_values(config, updates=updates, minutes=minutes, seed=seed))
     from regard.cli.live import viewing
     from regard.training.distill import distill as distill_model
@@ -157,13 +134,13 @@ def distill(
             source,
             target,
             out=out,
-            valid=(valid[0], valid[1] or None) if valid is not None else None,
+            valid=valid,
             recipe=recipe,
             updates=updates,
             minutes=minutes,
             config=config,
-            languages=two_languages,
-            fields=two_fields,
+            languages=languages,
+            fields=fields,
             beams=beams,
             precision=precision,
             device=device,
@@ -191,15 +168,3 @@ def _report(run: Run, out: Path, view: View, *, as_json: bool) -> None:
         view.say(f"{out} was finished at update {run.update:,}: {rest}")
     if not run.finished:
         raise typer.Exit(128 + run.signal)
-
-
-def _corpus(text: str) -> tuple[str, str | None, float, str]:
-    """Parse SOURCE,TARGET,WEIGHT[,TAG]; TARGET is empty if one file holds both sides."""
-    source, target, weight, tag, *rest = [*text.split(","), "", "", ""]
-    try:
-        number = float(weight)
-    except ValueError:
-        source = ""
-    if not source or any(rest):
-        raise ConfigError(f"--also ({text}) must be SOURCE,TARGET,WEIGHT, such as back.en,back.fr,0.5")
-    return source, target or None, number, tag

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,30 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from regard import __version__
-from regard.cli import tables
-from regard.cli.options import (
-    Beams,
-    Device,
-    Engine,
-    Folder,
-    Force,
-    Json,
-    Languages,
-    Lines,
-    OneFolder,
-    OutFile,
-    Precision,
-    Tag,
-    Threads,
-    Values,
-    argument,
-    check_output,
-    examples,
-    flag,
-    option,
-    output,
-    two,
-)
+from regard.cli import options, tables
+from regard.cli.options import argument, examples, flag, option, output
 from regard.config import Config, split_folders
 from regard.errors import ConfigError, did_you_mean
 from regard.results import counted
@@ -50,24 +28,34 @@ if TYPE_CHECKING:
 ADDABLE_FIELDS = ("score", "confidence", "warnings", "alignment")  # of --add
 
 
+def _parse_fields(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in ADDABLE_FIELDS:
+            raise typer.BadParameter(f"there is no {name}.{did_you_mean(name, ADDABLE_FIELDS)}")
+    return names
+
+
 @examples(
     "regard translate runs/en-fr text.en -o text.fr",
     "echo 'The old house.' | regard translate runs/en-fr --glossary terms.tsv",
 )
 def translate(
-    folder: Folder,
-    file: Lines = "-",
-    out: OutFile = None,
-    beams: Beams = None,
+    folder: options.Folder,
+    file: options.Lines = "-",
+    out: options.OutFile = None,
+    beams: options.Beams = None,
     alternatives: Annotated[int, option("N", "Write N more translations of each line, after tabs.", min=0, max=99)] = 0,
     sample: Annotated[bool, flag("--sample", "Sample instead of beam search, with decode.temperature.")] = False,
     seed: Annotated[int, option("N", "The seed of --sample.", min=0)] = 1,
     prefix: Annotated[str, option("TEXT", "Start every translation with this text.")] = "",
-    tag: Tag = "",
+    tag: options.Tag = "",
     to: Annotated[str, option("TOKEN", "Start every translation with this language code, such as fra_Latn.")] = "",
     jsonl: Annotated[bool, flag("--jsonl", "Read JSON objects and add their translations.")] = False,
     field: Annotated[str, option("NAME", "With --jsonl: the field with the text.")] = "text",
-    add: Annotated[str, option("NAMES", "With --jsonl: also add score,confidence,warnings,alignment.")] = "",
+    add: Annotated[
+        Any, option("NAMES", "With --jsonl: also add score,confidence,warnings,alignment.", parser=_parse_fields)
+    ] = (),
     glossary: Annotated[Path | None, option("TSV", "Source terms and, after tabs or |, their target terms.")] = None,
     keep: Annotated[Path | None, option("FILE", "Words and /regular expressions/ to copy, one per line.")] = None,
     ignore_case: Annotated[bool, flag("--ignore-case", "Ignore case in --glossary.")] = False,
@@ -75,68 +63,65 @@ def translate(
         Literal["auto", "on", "off"],
         option(None, "Keep <tags> and {placeholders} in place; auto: in lines that have tags."),
     ] = "auto",
-    languages: Languages = None,
+    languages: options.Languages = None,
     everything: Annotated[
         bool, flag("--all", "In TMX, XLIFF and PO files, also replace existing translations.")
     ] = False,
     trace: Annotated[Path | None, option("FILE.html", "Draw the attention of the first line; or .png, .svg.")] = None,
-    engine: Engine = "auto",
-    precision: Precision = "auto",
-    values: Values = [],  # noqa: B006 - typer copies it
+    engine: options.Engine = "auto",
+    precision: options.Precision = "auto",
+    values: options.Values = [],  # noqa: B006 - typer copies it
     cluster: Annotated[
         int | None, option("N", "Translate with N Ray actors, on the cluster of RAY_ADDRESS or this machine.", min=1)
     ] = None,
-    force: Force = False,
-    device: Device = "auto",
-    threads: Threads = None,
-    as_json: Json = False,
+    force: options.Force = False,
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    as_json: options.Json = False,
 ) -> None:
     """Translate a text line by line, or a TMX, XLIFF or PO file in place.
 
     Every input line gives one output line. Exits 1 if a line could not be read; its translation is empty.
     """
-    names = _added_fields(add, jsonl)
+    if add and not jsonl:
+        raise ConfigError("--add writes into the objects of --jsonl: give --jsonl too")
     document = not jsonl and _is_document(file, out, has_extras=bool(alternatives) or trace is not None)
     if cluster and (document or trace is not None or file == "-" or out is None):
         raise ConfigError("--cluster translates the lines of a file, not a document, with --out and without --trace")
     if as_json and out is None:
         raise ConfigError("--json reports on standard output, where the translations go: give --out FILE too")
-    check_output(out, file, force=force)
+    options.check_output(out, file, force=force)
     Config().with_values(values)  # a wrong field is reported before torch is imported
     from regard.decoding.glossary import Glossary
     from regard.devices import find_device
     from regard.translation.lines import LineJob
 
     _check_trace(trace, file, out, force=force)
-    load = partial(
-        _load, folder, device, values, engine, precision, threads=threads, token_scores="confidence" in names
-    )
-    options: dict[str, Any] = {
+    search: dict[str, Any] = {
         "beams": beams,
         "seed": seed if sample else None,
         "alternatives": alternatives,
         "prefix": prefix,
         "tag": tag,
         "to": to,
-        "align": "alignment" in names,
-        "warn": "warnings" in names,
+        "align": "alignment" in add,
+        "warn": "warnings" in add,
         "glossary": Glossary.read(glossary, keep, ignore_case=ignore_case) if glossary or keep else None,
     }
+    load = partial(_load, folder, device, values, engine, precision, threads=threads, token_scores="confidence" in add)
     if document and out is not None:
-        codes = two("--languages", languages)
-        run = partial(load().translate, **options)
-        outcome, report = _translate_document(run, file, out, languages=codes, everything=everything, force=force)
+        run = partial(load().translate, **search)
+        outcome, report = _translate_document(run, file, out, languages=languages, everything=everything, force=force)
     else:
-        line_format = (file, jsonl, field, [*names, *["alternatives"] * bool(jsonl and alternatives)])
-        job = LineJob(*line_format)
+        names = [*add, "alternatives"] if jsonl and alternatives else add
+        job = LineJob(file, jsonl=jsonl, field=field, names=names, tags=tags, search=search)
         if cluster and out is not None:
-            start = partial(_start_actor, load, line_format, tags, options)
             inputs = [*split_folders(folder), *filter(None, (glossary, keep))]
-            identity = _identity(inputs, engine, precision, values, line_format[1:], tags, ignore_case, options)
+            identity = _identity(inputs, engine, precision, values, jsonl, field, names, tags, ignore_case, search)
             resources = {"num_cpus": threads or 1, "num_gpus": int(find_device(device).type == "cuda")}
-            _translate_on_cluster(job, start, out, identity=identity, workers=cluster, resources=resources, force=force)
+            _translate_on_cluster(job, load, out, identity=identity, workers=cluster, resources=resources, force=force)
         else:
-            _translate_lines(job, job.translating(load(), tags=tags, **options), out, trace=trace, force=force)
+            _translate_lines(job, load(), out, trace=trace, force=force)
         outcome, report = job.outcome, {"lines": job.lines}
     if as_json:
         terms = dict(outcome.terms)
@@ -156,38 +141,22 @@ def _load(
     token_scores: bool,
 ) -> Translator:
     """Load a translator with its engine."""
-    from regard.devices import bf16_warning, use_threads
+    from regard.devices import use_threads
+    from regard.evaluation.precision import use_engine
     from regard.translation.translator import Translator
 
     use_threads(threads)
     translator = Translator.load(folder, device, values)
-    if engine == "ctranslate2":
-        from regard.evaluation.precision import use_ctranslate2
-
-        with tables.counting_bar("measuring int8") as progress:
-            use_ctranslate2(translator, precision, folder, token_scores=token_scores, say=tables.say, progress=progress)
-    else:
-        translator.use(engine, precision, folder)
-    if precision == "bf16" and (slow := bf16_warning(translator.device.type)):
-        tables.say(f"regard: {slow}")
+    with tables.counting_bar("measuring int8") as progress:
+        use_engine(translator, engine, precision, folder, token_scores=token_scores, say=tables.say, progress=progress)
     return translator
-
-
-def _added_fields(add: str, jsonl: bool) -> list[str]:
-    names = [name.strip() for name in add.split(",") if name.strip()]
-    for name in names:
-        if name not in ADDABLE_FIELDS:
-            raise ConfigError(f"--add has no {name}.{did_you_mean(name, ADDABLE_FIELDS)}")
-    if names and not jsonl:
-        raise ConfigError("--add writes into the objects of --jsonl: give --jsonl too")
-    return names
 
 
 def _check_trace(trace: Path | None, *inputs: str | Path | None, force: bool) -> None:
     if trace is not None:
         from regard.inspection.drawing import check_suffix
 
-        check_output(trace, *inputs, force=force)
+        options.check_output(trace, *inputs, force=force)
         check_suffix(trace)
 
 
@@ -265,87 +234,71 @@ def _failures(failed: Problems) -> dict[str, Any]:
 
 
 def _translate_lines(
-    job: LineJob, run: Callable[..., Iterator[Result]], out: Path | None, *, trace: Path | None, force: bool
+    job: LineJob, translator: Translator, out: Path | None, *, trace: Path | None, force: bool
 ) -> None:
     """Translate a file in windows of constant memory; with `trace`, draw the attention of the first translation."""
     from regard.text.files import open_text
 
-    typed = job.file == "-" and sys.stdin.isatty()  # translate each line as it is typed
+    window = {"lines": 1} if job.file == "-" and sys.stdin.isatty() else {}  # translate each line as it is typed
     with ExitStack() as stack:
         stream = stack.enter_context(open_text(job.file))
-        write = stack.enter_context(_output(out, force=force))
+        write = stack.enter_context(tables.output_lines(out, force=force))
         hidden = out is None and sys.stdout.isatty()  # a progress bar would mix with the translations
         progress = None if hidden else stack.enter_context(tables.counting_bar("translating"))
-        total = _count_lines(job.file) if progress and sys.stderr.isatty() else None
-        for text in job.translate(job.read(stream), partial(run, lines=1) if typed else run):
+        total = _count_lines(job.file)
+        for text in job.translate(job.read(stream), translator, **window):
             write(text)
             if progress:
                 progress(job.lines, total)
     _print_outcome(job.outcome, job.file, "its translation is empty", "line ")
     if trace is not None and job.first_text:
-        (result,) = run(iter([job.first_text]), trace=True)
+        (result,) = job.results([job.first_text], translator, trace=True)
         next(iter(result.parts), result).draw(trace, force=force)
     elif trace is not None:
         tables.say(f"regard: no line was translated, so there is nothing to draw in {trace}")
 
 
-def _translate_on_cluster(job: LineJob, start: Callable[[], TranslatePart], out: Path, **options: Any) -> None:
+def _translate_on_cluster(job: LineJob, load: Callable[[], Translator], out: Path, **settings: Any) -> None:
     """Translate a file in parts by the actors of a Ray cluster."""
     from regard.text.files import open_text
     from regard.translation.cluster import translate_parts
 
-    total = _count_lines(job.file) if sys.stderr.isatty() else None
+    total = _count_lines(job.file)
     with open_text(job.file) as stream, tables.counting_bar("translating") as bar:
 
         def progress(lines: int) -> None:
             job.lines = lines
             bar(lines, total)
 
-        job.outcome = translate_parts(job.read(stream), out, start=start, progress=progress, **options)
+        start = partial(_start_actor, load, job)
+        job.outcome = translate_parts(job.read(stream), out, start=start, progress=progress, **settings)
     _print_outcome(job.outcome, job.file, "its translation is empty", "line ")
 
 
-def _identity(inputs: Sequence[Path], *options: Any) -> str:
-    """A text that differs where the translations of a file may differ: checksums of model and glossary, and options."""
+def _identity(inputs: Sequence[Path], *settings: Any) -> str:
+    """A text that differs where translations may differ: checksums of model and glossary, and settings."""
     from regard.folders import checksum, read_checksums
 
     files = [read_checksums(path) if path.is_dir() else checksum(path) for path in inputs]
-    return json.dumps([__version__, files, *options], default=lambda glossary: "its file is an input")
+    return json.dumps([__version__, files, *settings], default=lambda glossary: "its file is an input")
 
 
-def _start_actor(
-    load: Callable[[], Translator], job: tuple[Any, ...], tags: str, options: dict[str, Any]
-) -> TranslatePart:
+def _start_actor(load: Callable[[], Translator], job: LineJob) -> TranslatePart:
     """Load the model in an actor; the result translates one part of the file after another."""
-    from regard.translation.lines import LineJob
-
     translator = load()
 
     def translate(before: int, lines: list[Line]) -> tuple[list[str], Outcome]:
-        part = LineJob(*job)
-        part.lines = before
-        return list(part.translate(lines, part.translating(translator, tags=tags, **options))), part.outcome
+        part = job.part(before)
+        return list(part.translate(lines, translator)), part.outcome
 
     return translate
 
 
-@contextmanager
-def _output(out: Path | None, *, force: bool) -> Iterator[Callable[[str], object]]:
-    """Yield a function that writes lines to standard output, or to a file that appears when it is complete."""
-    from regard.folders import atomic_file
-
-    if out is None:
-        yield tables.write
-        return
-    with atomic_file(out, force=force) as file:
-        yield lambda line: file.write(line.encode() + b"\n")
-
-
 def _count_lines(file: str) -> int | None:
-    """The number of lines of a file, for the progress bar; standard input is read only once."""
+    """The number of lines of a file for a progress bar; None without a terminal and for standard input."""
     from regard.text.files import open_text
 
-    if file == "-":
+    if file == "-" or not sys.stderr.isatty():
         return None
     with open_text(file) as stream:
         return sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
@@ -359,7 +312,7 @@ def _count_lines(file: str) -> int | None:
     'regard generate runs/gpt "The old house" --greedy --stop "."',
 )
 def generate(
-    folder: Folder,
+    folder: options.Folder,
     prompt: Annotated[str, argument("PROMPT", "The beginning of the text; may be empty.")] = "",
     tokens: Annotated[int, option("N", "The maximum number of tokens.", min=1)] = 200,
     greedy: Annotated[bool, flag("--greedy/--sample", "Take the most probable token every time.")] = False,
@@ -372,9 +325,9 @@ def generate(
     ] = None,
     seed: Annotated[int, option("N", "The random seed.", min=0)] = 1,
     stop: Annotated[list[str], option("TEXT", "End before this text; may be repeated.")] = [],  # noqa: B006
-    device: Device = "auto",
-    threads: Threads = None,
-    as_json: Json = False,
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    as_json: options.Json = False,
 ) -> None:
     """Generate text with a gpt: print the prompt and its continuation as it is generated."""
     from regard.devices import use_threads
@@ -383,10 +336,16 @@ def generate(
     use_threads(threads)
     writer = Writer.load(folder, device)
     temperature = 0.0 if greedy else temperature
-    options: dict[str, Any] = {"tokens": tokens, "temperature": temperature, "top_p": top_p, "seed": seed, "stop": stop}
+    settings: dict[str, Any] = {
+        "tokens": tokens,
+        "temperature": temperature,
+        "top_p": top_p,
+        "seed": seed,
+        "stop": stop,
+    }
     if as_json:
-        return tables.print_json({"prompt": prompt, **writer.generate(prompt, **options)._asdict(), "seed": seed})
-    stream = writer.stream(prompt, **options)
+        return tables.print_json({"prompt": prompt, **writer.generate(prompt, **settings)._asdict(), "seed": seed})
+    stream = writer.stream(prompt, **settings)
     tables.write(prompt, end="")
     for token in stream:
         tables.write(token.text, end="")
@@ -398,11 +357,11 @@ def generate(
     'regard fill runs/bert "The [MASK] sees a [MASK]." --top 3 --json',
 )
 def fill(
-    folder: OneFolder,
+    folder: options.OneFolder,
     text: Annotated[str, argument("TEXT", 'Such as "Paris is the [MASK] of France."')],
     top: Annotated[int, option("N", "The number of guesses for each [MASK].", min=1, max=1000)] = 5,
-    device: Device = "auto",
-    as_json: Json = False,
+    device: options.Device = "auto",
+    as_json: options.Json = False,
 ) -> None:
     """Fill every [MASK] of a text with a bert: print its best guesses."""
     from regard.translation.reader import Reader
@@ -421,18 +380,18 @@ def fill(
 
 @examples("regard embed runs/bert lines.txt -o lines.npy", "regard embed runs/bert lines.txt -o lines.npy --pool first")
 def embed(
-    folder: OneFolder,
-    file: Lines = "-",
+    folder: options.OneFolder,
+    file: options.Lines = "-",
     *,
     out: Annotated[Path, output("X.npy", "The output file: a float32 array of shape (lines, size).")],
     pool: Annotated[Literal["mean", "first"], option(None, "The mean of all tokens, or the first token.")] = "mean",
-    force: Force = False,
-    device: Device = "auto",
-    threads: Threads = None,
-    as_json: Json = False,
+    force: options.Force = False,
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    as_json: options.Json = False,
 ) -> None:
     """Embed every line of a file with a bert; an empty line gives zeros. Exits 1 if a line could not be read."""
-    check_output(out, file, force=force)
+    options.check_output(out, file, force=force)
     import numpy as np
 
     from regard.devices import use_threads
@@ -444,7 +403,7 @@ def embed(
 
     use_threads(threads)
     reader, failed = Reader.load(folder, device), Problems()
-    total = _count_lines(file) if sys.stderr.isatty() else None
+    total = _count_lines(file)
 
     def texts(lines: Iterable[Line]) -> Iterator[str]:
         for number, line in enumerate(lines, 1):

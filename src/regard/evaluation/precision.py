@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from regard.devices import bf16_warning
 from regard.documents.formats import read_pairs
 from regard.evaluation.metrics import choose_tokenizer, paired_tests
 from regard.evaluation.systems import Progress
@@ -41,8 +42,9 @@ class Int8Cost(NamedTuple):
         return f"{self.int8:.1f} BLEU on {self.sentences:,} validation sentences, fp32: {self.fp32:.1f}{p}"
 
 
-def use_ctranslate2(
+def use_engine(
     translator: Translator,
+    engine: str,
     precision: str,
     folder: str | Path,
     *,
@@ -50,13 +52,15 @@ def use_ctranslate2(
     say: Callable[[str], None],
     progress: Progress | None = None,
 ) -> str:
-    """Search with CTranslate2; on a CPU, `auto` is int8 unless that makes the translations significantly worse.
+    """Choose engine and precision, and return the precision in use.
 
-    Returns the precision that is used.
+    For CTranslate2 on a CPU, `auto` is int8 unless that makes the translations significantly worse.
     """
-    measures = precision in ("auto", "int8") and translator.device.type == "cpu"
-    translator.use("ctranslate2", "int8" if measures else precision, folder, token_scores=token_scores)
+    measures = engine == "ctranslate2" and precision in ("auto", "int8") and translator.device.type == "cpu"
+    translator.use(engine, "int8" if measures else precision, folder, token_scores=token_scores)
     if not measures:
+        if precision == "bf16" and (slow := bf16_warning(translator.device.type)):
+            say(slow)
         return precision
     cost = int8_cost(translator, Path(folder), say, progress)
     chosen = "int8" if precision == "int8" or (cost and not cost.is_significant) else "fp32"

@@ -106,7 +106,7 @@ def translate_test(
     if test.sources is None:
         raise ConfigError(f"{name_of(system)} is a model: give the text to translate with --source FILE")
     if not isinstance(system, Translator):
-        system = Translator.load(system, device, [f"{field}={value}" for field, value in (config or {}).items()])
+        system = Translator.load(system, device, config or {})
     results = []
     for result in system.stream(test.sources, beams=beams):
         results.append(result._replace(text=one_line(result.text).rstrip()))

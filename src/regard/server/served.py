@@ -23,7 +23,7 @@ from regard.decoding.glossary import Glossary
 from regard.documents.formats import read_pairs
 from regard.documents.languages import same_language
 from regard.errors import ConfigError, InputError, RegardError
-from regard.evaluation.precision import use_ctranslate2
+from regard.evaluation.precision import use_engine
 from regard.models.folder import VALIDATION, read_languages
 from regard.server.batching import Turns, Worker
 from regard.translation.loading import load
@@ -98,10 +98,7 @@ def load_served(argument: str, device: str, engine: str, precision: str) -> Serv
     languages = (pair[1], pair[2]) if pair else read_languages(first)
     if languages is None:
         raise ConfigError(f"{folder} does not say which languages it translates: write en-fr={folder}")
-    if engine == "ctranslate2":
-        use_ctranslate2(model, precision, folder, token_scores=True, say=LOG.warning)
-    else:
-        model.use(engine, precision, folder)
+    use_engine(model, engine, precision, folder, token_scores=True, say=LOG.warning)
     worker = Worker(translating(model), max_waiting=MAX_WAITING, cache_size=CACHED)
     return Served(name, model, languages, worker, pairs=_validation_pairs(first))
 

@@ -23,7 +23,7 @@ from regard.config import Config, find_config
 from regard.corpora import catalog
 from regard.counting import count
 from regard.errors import FolderError, RunError
-from regard.evaluation.metrics import by_length, check_seed, corpus_scores
+from regard.evaluation.metrics import by_length, corpus_scores
 from regard.evaluation.pages import by_length as length_chart
 from regard.inspection import charts, pages
 from regard.inspection.attribution import Map, attention
@@ -76,10 +76,6 @@ class Racer(NamedTuple):
         return (self.folder / "model.safetensors").exists()
 
 
-Show = Callable[[Sequence[tuple[Racer, str]], int], None]
-"""Called with every racer, its state (waiting, running, finished), and the number of updates."""
-
-
 def run(
     out: Path,
     *,
@@ -88,18 +84,20 @@ def run(
     device: torch.device,
     sizes: Mapping[str, int],
     say: Say,
-    show: Show,
+    progress: Callable[[int, int], None],
 ) -> dict[str, Any]:
-    """Train all models, score them and write the page; returns the results, which are also in `race.json`."""
+    """Train all models, score them and write the page; returns the results, which are also in `race.json`.
+
+    `progress` is called with the updates made and planned, of all models together.
+    """
     start = time.perf_counter()
-    check_seed()  # an invalid SACREBLEU_SEED should fail now, not after training
     with folders.lock_folder(out):
         planned = _plan(out, sizes, minutes, updates, device, say)
         racers = [Racer(name, out / "runs" / name.replace(" ", "-")) for name in RECIPES]
         results: dict[str, Any] = folders.read_json(out / "race.json", optional=True)
         if results:
             return results
-        _train(racers, out / "data", planned, device, show)
+        _train(racers, out / "data", planned, device, say, progress)
         results = _score(racers, out / "data", device, say)
         results |= {"updates": planned, "seconds": time.perf_counter() - start, "device": device.type}
         results["verdicts"] = verdicts(results)
@@ -192,7 +190,14 @@ def _command(racer: Racer, data: Path, updates: int, device: torch.device) -> li
     ]  # fmt: skip
 
 
-def _train(racers: Sequence[Racer], data: Path, updates: int, device: torch.device, show: Show) -> None:
+def _train(
+    racers: Sequence[Racer],
+    data: Path,
+    updates: int,
+    device: torch.device,
+    say: Say,
+    progress: Callable[[int, int], None],
+) -> None:
     """Train the unfinished models, several at once. If this process is interrupted, each saves a checkpoint."""
     waiting = [racer for racer in racers if not racer.finished]
     waiting.sort(key=lambda racer: SLOWEST_FIRST.index(racer.name))
@@ -201,21 +206,22 @@ def _train(racers: Sequence[Racer], data: Path, updates: int, device: torch.devi
         while waiting or running:
             while waiting and len(running) < _processes(device):
                 racer = waiting.pop(0)
+                say(f"{racer.name}: running")
                 racer.folder.parent.mkdir(parents=True, exist_ok=True)
                 with racer.folder.with_suffix(".log").open("wb") as log:
                     command = _command(racer, data, updates, device)
                     running[racer] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
-            states = dict.fromkeys(waiting, "waiting") | dict.fromkeys(running, "running")
-            show([(racer, states.get(racer, "finished")) for racer in racers], updates)
             time.sleep(POLL_SECONDS)
+            progress(sum(racer.update for racer in racers), updates * len(racers))
             for racer, process in list(running.items()):
                 code = process.poll()
-                if code is not None:
-                    del running[racer]
+                if code is None:
+                    continue
+                del running[racer]
                 if code:
                     lines = _lines(racer.folder.with_suffix(".log"))
                     raise RunError(f"{racer.name} did not finish: {lines[-1] if lines else f'exit code {code}'}")
-        show([(racer, "finished") for racer in racers], updates)
+                say(f"{racer.name}: finished")
     finally:
         for process in running.values():
             process.terminate()

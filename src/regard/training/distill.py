@@ -17,7 +17,7 @@ from regard.config import CONFIG, Config, load_config, run_values, split_folders
 from regard.devices import find_device
 from regard.errors import ConfigError, FolderError
 from regard.evaluation.metrics import sentence_scores
-from regard.evaluation.precision import use_ctranslate2
+from regard.evaluation.precision import use_engine
 from regard.interop.ctranslate2 import why_not
 from regard.results import format_duration
 from regard.text.files import one_line
@@ -103,9 +103,9 @@ def distill(
             def load_teacher() -> Translator:
                 translator = Translator.load(teacher, device)
                 engine = used or (_choose_engine(translator, precision), precision)
-                now = _use_engine(translator, str(teacher), *engine, say)
+                in_use = engine[0], use_engine(translator, *engine, teacher, token_scores=False, say=say)
                 if used is None:
-                    folders.write_file(out / FACTS, json.dumps({**facts, "used": now}) + "\n", force=False)
+                    folders.write_file(out / FACTS, json.dumps({**facts, "used": in_use}) + "\n", force=False)
                 return translator
 
             _translate_parts(files, out / TEXTS, load_teacher, facts["beams"], lines, observe)
@@ -181,14 +181,6 @@ def _choose_engine(translator: Translator, precision: str) -> str:
         return "torch"
     can_run = not why_not(translator.config.model, translator.config.decode)
     return "ctranslate2" if can_run and importlib.util.find_spec("ctranslate2") else "torch"
-
-
-def _use_engine(translator: Translator, folder: str, engine: str, precision: str, say: Say) -> tuple[str, str]:
-    """Set the engine of the teacher; return it with the precision that it uses."""
-    if engine == "ctranslate2":
-        return engine, use_ctranslate2(translator, precision, folder, token_scores=False, say=say)
-    translator.use(engine, precision, folder)
-    return engine, precision
 
 
 # Translating.

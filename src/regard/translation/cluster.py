@@ -33,14 +33,6 @@ class Part(NamedTuple):
     file: Path
 
 
-class Done(NamedTuple):
-    """The number of lines of a part, and what its file holds; empty if the file was there."""
-
-    lines: int
-    file: Path
-    content: str
-
-
 def translate_parts(
     lines: Iterable[Line],
     out: Path,
@@ -58,14 +50,31 @@ def translate_parts(
     identity: names model and options; parts that an earlier call with the same identity translated are not repeated.
     resources: num_cpus and num_gpus of each actor.
     """
-    kept, outcome, translated = out.with_name(f"{out.name}.parts"), Outcome(), 0
-    files: list[Path] = []
+    kept, outcome, files, translated = out.with_name(f"{out.name}.parts"), Outcome(), list[Path](), 0
+    pool: Any = None
+
+    def wait() -> int:
+        """Save the next finished part; return its number of lines."""
+        part, content = _next(pool)
+        write_file(part.file, content, force=True)
+        return len(part.lines)
+
     with clear_os_errors(kept), lock_folder(kept):
-        for done in _translate_missing(_split(lines, kept, identity, files), start, workers, resources):
-            if done.content:
-                write_file(done.file, done.content, force=True)
-            translated += done.lines
-            progress(translated)
+        with ExitStack() as stack:
+            for part in _split(lines, kept, identity):
+                files.append(part.file)
+                if part.file.exists():
+                    translated += len(part.lines)
+                    continue
+                if pool is None:  # a run that only joins finished parts needs no cluster
+                    pool = stack.enter_context(_actors(start, workers, resources))
+                if not pool.has_free():
+                    translated += wait()
+                    progress(translated)
+                pool.submit(lambda actor, part: actor.translate.remote(part), part)
+            while pool is not None and pool.has_next():
+                translated += wait()
+                progress(translated)
         with atomic_file(out, force=force) as file:
             for path in files:
                 saved = json.loads(path.read_text(encoding="utf-8"))
@@ -75,33 +84,13 @@ def translate_parts(
     return outcome
 
 
-def _split(lines: Iterable[Line], kept: Path, identity: str, files: list[Path]) -> Iterator[Part]:
-    """The parts of a text; their files, whose names depend on their content, are added to `files`."""
+def _split(lines: Iterable[Line], kept: Path, identity: str) -> Iterator[Part]:
+    """The parts of a text; the names of their files depend on their content."""
     remaining, before = iter(lines), 0
     while part := list(islice(remaining, PART_LINES)):
         content = json.dumps([identity, before, part], ensure_ascii=False).encode("utf-8", "surrogatepass")
-        files.append(kept / f"{hashlib.sha256(content).hexdigest()}.json")
-        yield Part(before, part, files[-1])
+        yield Part(before, part, kept / f"{hashlib.sha256(content).hexdigest()}.json")
         before += len(part)
-
-
-def _translate_missing(
-    parts: Iterable[Part], start: Callable[[], TranslatePart], workers: int, resources: dict[str, Any]
-) -> Iterator[Done]:
-    """Translate the parts whose files are missing; each part is yielded as soon as it is done."""
-    pool = None
-    with ExitStack() as stack:
-        for part in parts:
-            if part.file.exists():
-                yield Done(len(part.lines), part.file, "")
-                continue
-            if pool is None:  # a run that only joins finished parts needs no cluster
-                pool = stack.enter_context(_actors(start, workers, resources))
-            if not pool.has_free():
-                yield _next(pool)
-            pool.submit(lambda actor, part: actor.translate.remote(part), part)
-        while pool is not None and pool.has_next():
-            yield _next(pool)
 
 
 @contextmanager
@@ -120,10 +109,9 @@ def _actors(start: Callable[[], TranslatePart], workers: int, resources: dict[st
         def __init__(self) -> None:
             self.run = start()
 
-        def translate(self, part: Part) -> Done:
+        def translate(self, part: Part) -> tuple[Part, str]:
             lines, outcome = self.run(part.before, part.lines)
-            content = json.dumps({"lines": lines, "outcome": outcome}, default=vars, ensure_ascii=False)
-            return Done(len(lines), part.file, content)
+            return part, json.dumps({"lines": lines, "outcome": outcome}, default=vars, ensure_ascii=False)
 
     local = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": math.ceil(workers * resources["num_cpus"])}
     try:
@@ -137,12 +125,12 @@ def _actors(start: Callable[[], TranslatePart], workers: int, resources: dict[st
         ray.shutdown()
 
 
-def _next(pool: Any) -> Done:
-    """The next finished part."""
+def _next(pool: Any) -> tuple[Part, str]:
+    """The next finished part, and the content of its file."""
     from ray.exceptions import RayError, RayTaskError
 
     try:
-        done: Done = pool.get_next_unordered()
+        done: tuple[Part, str] = pool.get_next_unordered()
     except RayTaskError as error:
         raise error.cause if isinstance(error.cause, RegardError) else error from None
     except RayError as error:

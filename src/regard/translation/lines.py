@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import tee
 from typing import Any, BinaryIO, NamedTuple
 
@@ -26,40 +26,47 @@ class Line(NamedTuple):
 
 
 class LineJob:
-    """Reads the lines of a file, writes their translations and counts failures and terms."""
+    """Reads the lines of a file, writes their translations and counts failures and terms.
 
-    def __init__(self, file: str, jsonl: bool, field: str, names: Sequence[str]) -> None:
-        self.file, self.jsonl, self.field, self.names = file, jsonl, field, names
+    `tags` is auto, on or off; `search` has the options of `Translator.translate`.
+    """
+
+    def __init__(
+        self, file: str, *, jsonl: bool, field: str, names: Sequence[str], tags: str, search: dict[str, Any]
+    ) -> None:
+        self.file, self.jsonl, self.field, self.names, self.tags, self.search = file, jsonl, field, names, tags, search
         self.outcome = Outcome()
         self.lines = 0
         self.first_text = ""
         """The first text that was searched, for --trace."""
+
+    def part(self, before: int) -> LineJob:
+        """The same job for the lines after the first ones."""
+        part = copy.copy(self)
+        part.outcome, part.lines = Outcome(), before
+        return part
 
     def read(self, stream: BinaryIO) -> Iterator[Line]:
         """Read the lines of an open file; with --jsonl, the texts of their JSON objects."""
         for line in read_lines(stream, self.file):
             yield self._parse(line.text) if self.jsonl and not line.problem else line
 
-    def translate(self, lines: Iterable[Line], run: Callable[[Iterable[str]], Iterator[Result]]) -> Iterator[str]:
-        """The output line of each line; `run` is a function that `translating` returned."""
+    def translate(self, lines: Iterable[Line], translator: Translator, **options: Any) -> Iterator[str]:
+        """The output line of each line."""
         lines, ahead = tee(lines)
-        for line, result in zip(lines, run(line.text for line in ahead), strict=True):
+        for line, result in zip(lines, self.results((x.text for x in ahead), translator, **options), strict=True):
             if not self.first_text and (result.log_probabilities or result.parts):
                 self.first_text = line.text
-            yield self.write(line, result)
+            yield self._write(line, result)
 
-    def translating(self, translator: Translator, *, tags: str, **options: Any) -> Callable[..., Iterator[Result]]:
-        """A function that translates an iterable of texts in windows of constant memory, with their tags kept."""
-        if tags == "off":
-            return partial(translator.stream, **options)
-        known = translator.tokenizers.source.tags
-        return partial(
-            translate_lines,
-            translator.translate,
-            model_tags=known,
-            outcome=self.outcome,
-            always=tags == "on",
-            **options,
+    def results(self, texts: Iterable[str], translator: Translator, **options: Any) -> Iterator[Result]:
+        """Translate texts in windows of constant memory, with their tags kept."""
+        options = {**self.search, **options}
+        if self.tags == "off":
+            return translator.stream(texts, **options)
+        model_tags, always = translator.tokenizers.source.tags, self.tags == "on"
+        return translate_lines(
+            translator.translate, texts, model_tags=model_tags, outcome=self.outcome, always=always, **options
         )
 
     def _parse(self, text: str) -> Line:
@@ -81,8 +88,8 @@ class LineJob:
             return Line("", f"the object has a field {existing[0]!r} already: give it another name", text, row)
         return Line(content, "", text, row)
 
-    def write(self, line: Line, result: Result) -> str:
-        """Return the output line for an input line."""
+    def _write(self, line: Line, result: Result) -> str:
+        """The output line of an input line."""
         self.lines += 1
         problem = line.problem or next((note.message for note in result.warnings if note.kind == "input"), "")
         if problem:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -135,10 +135,10 @@ class Translator:
         cls,
         folder: str | Path,
         device: torch.device | str = "auto",
-        values: Sequence[str] = (),
+        values: Iterable[str] | Mapping[str, Any] = (),
         config: Config | None = None,
     ) -> Translator:
-        """Load a model folder, or an ensemble joined by `+`; `values` are decode.FIELD=VALUE."""
+        """Load a model folder, or an ensemble joined by `+`; `values` set fields of the decode section."""
         for value in values:
             if not value.startswith("decode."):
                 raise ConfigError(f"{value} cannot be changed after training: only decode.FIELD=VALUE can")
