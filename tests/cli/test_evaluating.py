@@ -28,12 +28,22 @@ REFERENCE = lines(40, longest=14)
 HYPOTHESIS = worse(REFERENCE, 0.3, 2)
 
 
-def regard(*words: str | Path) -> Any:
-    """What a command prints; what it raises."""
+def run(*words: str | Path) -> Any:
+    """A finished command; an error is raised."""
     done = CliRunner().invoke(app, list(map(str, words)), catch_exceptions=True)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
-    return done.output
+    return done
+
+
+def regard(*words: str | Path) -> Any:
+    """What a command prints on standard output and standard error."""
+    return run(*words).output
+
+
+def reported(*words: str | Path) -> Any:
+    """The JSON object that a command prints on standard output."""
+    return json.loads(run(*words).stdout)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +68,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_translations_in_a_file_are_scored_without_a_source(files: dict[str, Path]) -> None:
-    answer = json.loads(regard("evaluate", "--hypothesis", files["one"], "--reference", files["reference"], "--json"))
+    answer = reported("evaluate", "--hypothesis", files["one"], "--reference", files["reference"], "--json")
     told = corpus_scores(HYPOTHESIS, REFERENCE, interval=True)
     assert {name: answer[name] for name in told} == {name: score.to_dict() for name, score in told.items()}
     assert answer["sentences"] == 40
@@ -66,7 +76,7 @@ def test_translations_in_a_file_are_scored_without_a_source(files: dict[str, Pat
 
 def test_several_references_and_every_sentence(files: dict[str, Path]) -> None:
     asked = ("--reference", files["reference"], "--reference", files["two"], "--json", "--sentences")
-    answer = json.loads(regard("evaluate", "--hypothesis", files["one"], *asked))
+    answer = reported("evaluate", "--hypothesis", files["one"], *asked)
     assert answer["bleu"]["signature"].startswith("nrefs:2|")
     assert [each["line"] for each in answer["lines"]] == list(range(1, 41))
 
@@ -74,7 +84,7 @@ def test_several_references_and_every_sentence(files: dict[str, Path]) -> None:
 def test_the_table_says_what_the_json_says(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     asked = ("--hypothesis", files["one"], "--reference", files["reference"], "--source", files["source"])
-    printed, answer = regard("evaluate", *asked), json.loads(regard("evaluate", *asked, "--json"))
+    printed, answer = regard("evaluate", *asked), reported("evaluate", *asked, "--json")
     for name in METRICS:
         assert f"{answer[name]['score']:.2f}" in printed
     assert "warnings" in printed
@@ -152,7 +162,7 @@ def test_a_folder_translates_and_its_report_opens_traces(files: dict[str, Path],
     few = {name: write(tmp_path / name, REFERENCE[:6]) for name in ("source", "reference")}
     page = tmp_path / "page.html"
     asked = ("--source", few["source"], "--reference", few["reference"], "--beams", "1", "--report", page)
-    answer = json.loads(regard("evaluate", model, *asked, "--json"))
+    answer = reported("evaluate", model, *asked, "--json")
     assert answer["sentences"] == 6
     assert page.read_text().count('<details class="trace">') == 6
 
@@ -161,7 +171,7 @@ def test_a_glossary_tells_how_many_terms_come_out(files: dict[str, Path], tmp_pa
     glossary = tmp_path / "terms.tsv"
     glossary.write_text("Paris\tParis\nriver\tfleuve\n")
     asked = ("--hypothesis", files["two"], "--reference", files["reference"], "--source", files["source"], "--json")
-    terms = json.loads(regard("evaluate", *asked, "--glossary", glossary))["terms"]
+    terms = reported("evaluate", *asked, "--glossary", glossary)["terms"]
     paris, river = (sum(line.split().count(word) for line in REFERENCE) for word in ("Paris", "river"))
     paris += sum(line.endswith("Paris.") for line in REFERENCE)
     river += sum(line.endswith("river.") for line in REFERENCE)
@@ -173,7 +183,7 @@ def test_a_glossary_tells_how_many_terms_come_out(files: dict[str, Path], tmp_pa
 def test_systems_are_compared_and_named_by_their_files(files: dict[str, Path], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     asked = ("--reference", files["reference"], "--report", page, "--json")
-    answer = json.loads(regard("compare", files["one"], files["two"], *asked))
+    answer = reported("compare", files["one"], files["two"], *asked)
     assert [system["name"] for system in answer["systems"]] == ["one", "two"]
     assert answer["paths"]["one"] == str(files["one"])
     assert "two against one" in page.read_text()

@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from regard.cli import app, tables
 from regard.config import preset, to_json
-from regard.results import Table
+from regard.results import Report, Table
 from tests.cli.test_app import regard
 
 RED = "\x1b[31m"
@@ -83,12 +82,22 @@ def test_a_cut_line_keeps_both_ends() -> None:
     assert "x ... x" in line
 
 
-def test_a_table_is_printed_without_markup_and_controls(monkeypatch: pytest.MonkeyPatch) -> None:
-    printed = io.StringIO()
-    monkeypatch.setattr("rich.console.Console", lambda **options: Console(file=printed, width=80, **options))
-    tables.print_tables([Table([f"{RED}a", "b"], [[TITLE, "[red]x[/]"]], f"{RED}title")])
-    assert not tables.CONTROLS.search(printed.getvalue())
-    assert "[red]x[/]" in printed.getvalue()
+class Texts(Report):
+    """A result that holds text of a file."""
+
+    def tables(self) -> list[Table]:
+        return [Table([f"{RED}a", "b"], [[TITLE, "[red]x[/]"]], f"{RED}title")]
+
+    def to_dict(self) -> dict[str, str]:
+        return {"text": RED}
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_result_is_printed_without_controls(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    tables.show(Texts(), as_json=as_json)
+    printed = capsys.readouterr().out
+    assert not tables.CONTROLS.search(printed)
+    assert ("\\u001b" if as_json else "[red]x[/]") in printed
 
 
 @pytest.mark.parametrize(("terminal", "expected"), [(True, "\\u001b[31mred\n"), (False, f"{RED}red\n")])

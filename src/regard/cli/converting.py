@@ -33,7 +33,7 @@ def export(
     to: Annotated[Literal["huggingface", "ctranslate2", "onnx"], option(None, "The other library.")] = "huggingface",
     quantization: Annotated[
         Literal["float32", "float16", "int8", "int8_float32"],
-        option(None, "The precision of a CTranslate2 model."),
+        option("PRECISION", "For CTranslate2: float32, float16, int8 or int8_float32."),
     ] = "float32",
     sentences: Annotated[
         int, option("N", "Sentences that are computed here and in the other library.", min=0, max=10_000)

@@ -55,7 +55,7 @@ def translate(
     field: Annotated[str, option("NAME", "With --jsonl: the field with the text.")] = "text",
     add: Annotated[
         Any, option("NAMES", "With --jsonl: also add score,confidence,warnings,alignment.", parser=_parse_fields)
-    ] = (),
+    ] = "",
     glossary: Annotated[Path | None, option("TSV", "Source terms and, after tabs or |, their target terms.")] = None,
     keep: Annotated[Path | None, option("FILE", "Words and /regular expressions/ to copy, one per line.")] = None,
     ignore_case: Annotated[bool, flag("--ignore-case", "Ignore case in --glossary.")] = False,

@@ -90,29 +90,26 @@ def _fill(parts: Sequence[str | Gap], translate: Translate, outcome: Outcome) ->
 
 def translate_pieces(texts: Sequence[Sequence[Piece]], translate: Translate, outcome: Outcome) -> list[list[Piece]]:
     """Translate texts with tags; texts without words stay as they are."""
-    extracted = [extract_tags(pieces) for pieces in texts]
-    lines = [one_line(text.text) if text.has_words else "" for text in extracted]
-    translations = []
-    results = _translate(lines, [bool(text.tags and text.has_words) for text in extracted], translate)
-    for pieces, text, line, result in zip(texts, extracted, lines, results, strict=True):
-        if not line:
-            translations.append(list(pieces))
-            continue
+    translations = [list(pieces) for pieces in texts]
+    extracted = {number: text for number, pieces in enumerate(texts) if (text := extract_tags(pieces)).has_words}
+    lines = [one_line(text.text) for text in extracted.values()]
+    results = _translate(lines, [bool(text.tags) for text in extracted.values()], translate)
+    for (number, text), line, result in zip(extracted.items(), lines, results, strict=True):
         count_terms(line, result, outcome)
         outcome.unaligned += bool(text.tags) and result.alignment is None
-        translations.append(insert_tags(text, result.text.strip(), result.alignment))
+        translations[number] = insert_tags(text, result.text.strip(), result.alignment)
     return translations
 
 
 def _translate(texts: Sequence[str], tagged: Sequence[bool], translate: Translate, **options: Any) -> list[Result]:
     """Translate texts; only those with tags are aligned, because that costs a second pass."""
-    to_align = {text for text, has_tags in zip(texts, tagged, strict=True) if has_tags}
-    plain = [text for text in dict.fromkeys(texts) if text not in to_align]
-    results = dict(zip(plain, translate(plain, **options), strict=True)) if plain else {}
-    if to_align:
-        aligned = [text for text in dict.fromkeys(texts) if text in to_align]
-        results |= zip(aligned, translate(aligned, **options | {"align": True}), strict=True)
-    return [results[text] for text in texts]
+    results: dict[tuple[str, bool], Result] = {}
+    for aligned in (False, True):
+        distinct = dict.fromkeys(text for text, is_tagged in zip(texts, tagged, strict=True) if is_tagged == aligned)
+        if distinct:
+            translated = translate([*distinct], **{**options, "align": True} if aligned else options)
+            results |= {(text, aligned): result for text, result in zip(distinct, translated, strict=True)}
+    return [results[key] for key in zip(texts, tagged, strict=True)]
 
 
 def count_terms(where: int | str, result: Result, outcome: Outcome) -> None:
@@ -138,25 +135,20 @@ def translate_lines(
     Lines without tags are translated as they are; so are those with only entities and addresses, unless `always`.
     """
     for window in read_ahead(texts, lines, READ_AHEAD_CHARACTERS):
-        extracted: list[Extracted | None] = []
+        extracted = []
         for text in window:
             pieces = [] if text_problem(text) else split_tags(text, model_tags)
-            tagged = extract_tags(pieces) if always or has_tags(pieces) else None
-            extracted.append(tagged if tagged and tagged.tags else None)
-        plain = [
-            text if tagged is None else tagged.text * tagged.has_words
-            for text, tagged in zip(window, extracted, strict=True)
-        ]
-        results = _translate(
-            plain, [tagged is not None and tagged.has_words for tagged in extracted], translate, **options
-        )
-        for text, tagged, result in zip(window, extracted, results, strict=True):
-            if tagged is None:
+            found = extract_tags(pieces) if always or has_tags(pieces) else None
+            extracted.append(found if found and found.tags else Extracted(text, [], "", ""))
+        plain = [text.text if text.has_words or not text.tags else "" for text in extracted]
+        results = _translate(plain, [bool(text.tags) and text.has_words for text in extracted], translate, **options)
+        for line, text, result in zip(window, extracted, results, strict=True):
+            if not text.tags:
                 yield result
-            elif not tagged.has_words:
-                yield result._replace(text=text)
+            elif not text.has_words:
+                yield result._replace(text=line)
             else:
-                yield _with_tags(tagged, result, outcome, model_tags)
+                yield _with_tags(text, result, outcome, model_tags)
 
 
 def _with_tags(tagged: Extracted, result: Result, outcome: Outcome, model_tags: Collection[str]) -> Result:

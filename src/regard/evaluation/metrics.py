@@ -120,20 +120,24 @@ def corpus_scores(
     `options` are `lowercase` and `tokenize`, here and below.
     """
     check_lines({"the translation": hypotheses, **{f"reference {n}": lines for n, lines in enumerate(references, 1)}})
-    if interval:
-        return {name: with_interval(name, hypotheses, references, **options) for name in metrics}
-    scores = {}
-    for name in metrics:
-        metric = make_metric(name, **options)
-        result = metric.corpus_score(list(hypotheses), [list(lines) for lines in references])
-        scores[name] = Score(float(result.score), str(metric.get_signature()))
-    return scores
+    return {name: _score(name, hypotheses, references, interval=interval, **options) for name in metrics}
 
 
-def with_interval(name: str, hypotheses: Sequence[str], references: Sequence[Sequence[str]], **options: Any) -> Score:
-    """The score of a corpus with its 95 % bootstrap interval."""
-    scores, _ = paired_tests(name, [hypotheses], references, ["bootstrap"], **options)
-    return scores[0]
+def _score(
+    name: str, hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, interval: bool, **options: Any
+) -> Score:
+    metric = make_metric(name, **options)
+    texts, lists = list(hypotheses), [list(lines) for lines in references]
+    if not interval:
+        result = metric.corpus_score(texts, lists)
+        return Score(float(result.score), str(metric.get_signature()))
+    check_seed()
+    try:
+        result = metric.corpus_score(texts, lists, n_bootstrap=RESAMPLES)
+    except TypeError:  # sacreBLEU cannot average the samples when some of them score zero; its paired test can
+        return paired_tests(name, [texts], lists, ["bootstrap"], **options)[0][0]
+    mean, half = float(result._mean), float(result._ci)  # sacreBLEU 2 has no public names for these
+    return Score(float(result.score), str(metric.get_signature()), mean - half, mean + half)
 
 
 def paired_tests(
@@ -206,7 +210,7 @@ def by_length(
     buckets = []
     for number, sentences in sorted(members.items()):
         texts, *lists = ([lines[sentence] for sentence in sentences] for lines in (hypotheses, *references))
-        bleu, _, low, high, *_ = with_interval("bleu", texts, lists, **options)
+        bleu, _, low, high, *_ = _score("bleu", texts, lists, interval=True, **options)
         first = lengths[number - 1] + 1 if number else 1
         last = lengths[number] if number < len(lengths) else None
         # The interval is centred on the bootstrap mean, so with few sentences it may leave the range of BLEU.

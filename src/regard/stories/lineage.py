@@ -45,7 +45,6 @@ RECIPES = {
     "transformer": "builtin-transformer",
 }
 BASELINE = "no attention"
-SLOWEST_FIRST = ("additive", "cosine", "general", "dot", "transformer", BASELINE)
 SIZES = {"train": 60_000, "valid": 300, "test": 1_600}
 CORPUS: dict[str, Any] = {"lengths": "uniform", "max_length": 80}
 LENGTHS = (10, 20, 30, 40, 50, 60, 70)  # upper limits of the buckets, in reference words
@@ -200,7 +199,6 @@ def _train(
 ) -> None:
     """Train the unfinished models, several at once. If this process is interrupted, each saves a checkpoint."""
     waiting = [racer for racer in racers if not racer.finished]
-    waiting.sort(key=lambda racer: SLOWEST_FIRST.index(racer.name))
     running: dict[Racer, subprocess.Popen[bytes]] = {}
     try:
         while waiting or running:
