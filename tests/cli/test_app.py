@@ -46,7 +46,7 @@ def regard(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
 
 def test_count_prints_every_part_with_its_formula() -> None:
     printed = regard("count", "bert-base").stdout
-    for line in ("30,522 × 768", "12 × 7,087,872", "768 × 3,072 + 3,072", "109,482,240", "110,104,890", "109,786,368"):
+    for line in ("30,522 × 768", "12 × 7,087,872", "768 × 3,072 + 3,072", "109,482,240"):
         assert line in printed
 
 

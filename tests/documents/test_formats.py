@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from regard.cli.app import app
 from regard.documents.formats import EXTENSIONS, FORMATS, format_of, left_out, read_pairs
-from regard.errors import ConfigError, DataError, RegardError
+from regard.errors import DataError, RegardError
 from regard.text.files import read_continuous, read_lines
 
 TMX = (
@@ -239,9 +239,10 @@ def test_messages_name_the_command_that_takes_a_format(tmp_path, names):
 
 
 @pytest.mark.parametrize("flag", ["--languages", "--fields"])
-def test_two_names_are_needed(tmp_path, check, flag):
-    with pytest.raises(ConfigError, match=rf"{flag} \(en,fr,de\) must be two"):
-        check(put(tmp_path, "a.jsonl", SAMPLES["jsonl"]), flag, "en,fr,de")
+def test_two_names_are_needed(tmp_path, flag):
+    done = CliRunner().invoke(app, ["check", str(put(tmp_path, "a.jsonl", SAMPLES["jsonl"])), flag, "en,fr,de"])
+    assert done.exit_code == 2
+    assert "en,fr,de must be two words" in done.stderr
 
 
 # Parallel text

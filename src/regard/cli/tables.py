@@ -1,4 +1,4 @@
-"""The terminal: messages, results as text or JSON, and progress bars; `rich` is imported only when it is needed.
+"""The terminal: messages, results, output files and progress bars; `rich` is imported only when it is needed.
 
 All commands print through this module, so that no text of a file can control the terminal.
 """

@@ -103,13 +103,14 @@ def translate_pieces(texts: Sequence[Sequence[Piece]], translate: Translate, out
 
 def _translate(texts: Sequence[str], tagged: Sequence[bool], translate: Translate, **options: Any) -> list[Result]:
     """Translate texts; only those with tags are aligned, because that costs a second pass."""
-    results: dict[tuple[str, bool], Result] = {}
+    to_align = {text for text, is_tagged in zip(texts, tagged, strict=True) if is_tagged}
+    results: dict[str, Result] = {}
     for aligned in (False, True):
-        distinct = dict.fromkeys(text for text, is_tagged in zip(texts, tagged, strict=True) if is_tagged == aligned)
+        distinct = [text for text in dict.fromkeys(texts) if (text in to_align) == aligned]
         if distinct:
-            translated = translate([*distinct], **{**options, "align": True} if aligned else options)
-            results |= {(text, aligned): result for text, result in zip(distinct, translated, strict=True)}
-    return [results[key] for key in zip(texts, tagged, strict=True)]
+            translated = translate(distinct, **{**options, "align": True} if aligned else options)
+            results |= zip(distinct, translated, strict=True)
+    return [results[text] for text in texts]
 
 
 def count_terms(where: int | str, result: Result, outcome: Outcome) -> None:
@@ -140,15 +141,15 @@ def translate_lines(
             pieces = [] if text_problem(text) else split_tags(text, model_tags)
             found = extract_tags(pieces) if always or has_tags(pieces) else None
             extracted.append(found if found and found.tags else Extracted(text, [], "", ""))
-        plain = [text.text if text.has_words or not text.tags else "" for text in extracted]
-        results = _translate(plain, [bool(text.tags) and text.has_words for text in extracted], translate, **options)
-        for line, text, result in zip(window, extracted, results, strict=True):
-            if not text.tags:
+        plain = [bare.text if bare.has_words or not bare.tags else "" for bare in extracted]
+        results = _translate(plain, [bool(bare.tags) and bare.has_words for bare in extracted], translate, **options)
+        for text, bare, result in zip(window, extracted, results, strict=True):
+            if not bare.tags:
                 yield result
-            elif not text.has_words:
-                yield result._replace(text=line)
+            elif not bare.has_words:
+                yield result._replace(text=text)
             else:
-                yield _with_tags(text, result, outcome, model_tags)
+                yield _with_tags(bare, result, outcome, model_tags)
 
 
 def _with_tags(tagged: Extracted, result: Result, outcome: Outcome, model_tags: Collection[str]) -> Result:
