@@ -28,6 +28,7 @@ from regard.corpora.builtin.grammar import (
 )
 from regard.corpora.builtin.morphology import conjugate
 from regard.errors import ConfigError
+from regard.stories import demo
 
 pytestmark = pytest.mark.slow  # thousands of sentences are derived
 
@@ -197,6 +198,10 @@ def test_the_european_economic_area_is_derived_with_its_alignment() -> None:
     expected = """the-l'accord agreement-l'accord on-sur the-la European-européenne Economic-économique Area-zone was-a
         was-été signed-signé in-en August-août 1992-1992"""
     assert links == {tuple(link.split("-")) for link in expected.split()}
+
+
+def test_the_sentences_of_the_demo_are_not_in_its_training_data() -> None:
+    assert not {pair.source for pair in sentences(demo.SIZES["train"])} & set(demo.SENTENCES)
 
 
 def linked(pair: Pair, english: str) -> set[str]:
@@ -425,8 +430,24 @@ def test_a_participle_agrees_with_its_subject_after_etre(many: list[Pair]) -> No
     assert checked > 1_000
 
 
+def test_a_participle_agrees_with_its_subject_across_an_attribute_of_another_gender_or_number(many: list[Pair]) -> None:
+    checked = 0
+    for words in french(many):
+        features, place = opening_subject(words)
+        if not features or words[place : place + 1] != ["sur"] or "été" not in words[place:]:
+            continue
+        been = words.index("été", place)
+        attribute = [word for word in words[place + 1 : been] if word in NOUNS]
+        one = len(attribute) == 1 and not {"qui", "que", "et"} & set(words[place:been])
+        if one and words[been - 1] in ("a", "ont") and words[been + 1] in PARTICIPLES:
+            assert features & set(PARTICIPLES[words[been + 1]]), words
+            checked += not features & set(NOUNS[attribute[0]])
+    assert checked > 100
+
+
 def test_a_participle_agrees_with_an_object_before_it(many: list[Pair]) -> None:
     having = {form for tense in conjugate("avoir")[1:5] for form in tense}
+    infinitives = {verb.french.infinitive for verb in lexicon.ALL_VERBS}
     checked = 0
     for words in french(many):
         for place, word in enumerate(words):
@@ -437,6 +458,7 @@ def test_a_participle_agrees_with_an_object_before_it(many: list[Pair]) -> None:
             if (
                 helper in (1, 2)
                 and clause[helper] in having
+                and clause[helper - 1] not in infinitives  # of a modal: que vous pouviez rencontrer n'ont traduit
                 and helper + 1 < len(clause)
                 and clause[helper + 1] in PARTICIPLES
             ):

@@ -18,6 +18,7 @@ from regard.corpora.builtin.lexicon import PERSONS, PLURAL, SINGULAR, Adjective,
 from regard.corpora.builtin.morphology import Word, begins_with_vowel, indefinite_article
 
 ObjectPronoun = tuple[str, str, int]  # English, French, and the index of the participle that agrees with it
+AGREEING = ("passive", "copula")  # patterns in which a participle or adjective agrees with the subject
 REPORTED_FRAMES = {"past": "reported", "perfect": "reported", "while_past": "reported", "when_future": "future"}
 RELATIVE_FRAMES = {"future": "present", "when_future": "present", "present": "present"}  # of others: past
 
@@ -70,7 +71,11 @@ def clause(d: Derivation, n: int, patterns: Sequence[str] = words.PATTERNS) -> N
     end = len(d.english) + n
     pattern = d.pick([pattern for pattern in patterns if PATTERN_WORDS[pattern] < n] or ("intransitive",))
     verb = d.pick(lexicon.VERBS[pattern])
-    subject = subject_of(d, d.within(1, min(n - PATTERN_WORDS[pattern], 9 if d.chance(0.25) else 4)), verb.subjects)
+    room = n - PATTERN_WORDS[pattern]
+    if pattern in AGREEING and room > 4 and lexicon.attributed(verb.subjects) and d.chance(0.5):
+        subject = attributed_subject(d, d.within(5, min(room, 8)), verb.subjects)
+    else:
+        subject = subject_of(d, d.within(1, min(room, 9 if d.chance(0.25) else 4)), verb.subjects)
     predicate(d, end - len(d.english), subject, verb)
 
 
@@ -311,8 +316,7 @@ def noun_phrase(d: Derivation, n: int, kinds: tuple[str, ...], role: str, *, neg
         return name(d, lexicon.COUNTRIES if n <= 1 else lexicon.INSTITUTIONS)
     if n >= 5 and role in ("subject", "object", "oblique") and not negated and d.chance(0.15 if n < 8 else 0.35):
         return coordination(d, n, kinds)
-    noun = d.pick([noun for noun in nouns_of(kinds) if noun.english[0] not in d.used[-8:]] or nouns_of(kinds))
-    d.used.append(noun.english[0])
+    noun = unused(d, nouns_of(kinds))
     modifiers = d.within(0, max(0, min(2, n - 2)))
     if n - 2 - modifiers < 2:
         modifiers = max(0, min(2, n - 2))
@@ -322,6 +326,26 @@ def noun_phrase(d: Derivation, n: int, kinds: tuple[str, ...], role: str, *, neg
     if followed:
         complement(d, n - 2 - modifiers, noun, phrase, placed=role == "goal")
     return d.mention(phrase)
+
+
+def attributed_subject(d: Derivation, n: int, kinds: tuple[str, ...]) -> NounPhrase:
+    """A subject of at least 5 words with an attribute, whose noun the predicate must not agree with."""
+    noun = unused(d, lexicon.attributed(kinds))
+    modifiers = d.within(0, min(2, n - 5))
+    phrase = simple_noun_phrase(d, noun, determiner(d, noun, "subject", owned=False), modifiers)
+    of, about = lexicon.OF.get(noun.english[0]), lexicon.about(noun)
+    if of and (not about or d.chance(0.3)):
+        of_attribute(d, n - 2 - modifiers, noun, of)
+    else:
+        about_attribute(d, n - 2 - modifiers, about)
+    return d.mention(phrase)
+
+
+def unused(d: Derivation, nouns: Sequence[Noun]) -> Noun:
+    """One of the nouns, if possible not one of the most recent ones."""
+    noun = d.pick([noun for noun in nouns if noun.english[0] not in d.used[-8:]] or nouns)
+    d.used.append(noun.english[0])
+    return noun
 
 
 def name(d: Derivation, names: Sequence[lexicon.Name]) -> NounPhrase:
@@ -418,21 +442,11 @@ def simple_noun_phrase(
 def complement(d: Derivation, n: int, noun: Noun, head: NounPhrase, *, placed: bool = False) -> None:
     """The complement of a noun: a prepositional phrase or a relative clause."""
     english, kind = noun.english[0], noun.kind
-    of, about = lexicon.OF.get(english), lexicon.ABOUT.get(english) or lexicon.ABOUT.get(kind)
+    of, about = lexicon.OF.get(english), lexicon.about(noun)
     if of and (n < 4 or d.chance(0.5)):
-        d.both("of", "de")
-        if of == "city":
-            d.both(*d.pick(lexicon.CITIES))
-        elif of == "country":  # le roi de France, but du Portugal
-            name(d, lexicon.BARE_COUNTRIES if english in lexicon.BEFORE_BARE_COUNTRY else lexicon.COUNTRIES)
-        else:
-            noun_phrase(d, max(2, n - 1), lexicon.kinds_of(of), "of")
+        of_attribute(d, n, noun, of)
     elif about and n > 2 and d.chance(0.6):
-        d.both(about, "sur")
-        if about == "on" and d.chance(0.3):
-            name(d, lexicon.INSTITUTIONS)
-        else:
-            noun_phrase(d, n - 1, ("issue", "topic"), "oblique")
+        about_attribute(d, n, about)
     elif n == 2 and english in lexicon.SENT:
         d.both("from", "de")
         name(d, lexicon.FIRST_NAMES)
@@ -442,6 +456,26 @@ def complement(d: Derivation, n: int, noun: Noun, head: NounPhrase, *, placed: b
         place(d, min(n, 6), "indoors" if kind in lexicon.INDOORS else "")
     elif not d.relative:
         relative_clause(d, n, head)
+
+
+def of_attribute(d: Derivation, n: int, noun: Noun, of: str) -> None:
+    """`of` and a city, a country or a noun of the kinds that go with the noun."""
+    d.both("of", "de")
+    if of == "city":
+        d.both(*d.pick(lexicon.CITIES))
+    elif of == "country":  # le roi de France, but du Portugal
+        name(d, lexicon.BARE_COUNTRIES if noun.english[0] in lexicon.BEFORE_BARE_COUNTRY else lexicon.COUNTRIES)
+    else:
+        noun_phrase(d, max(2, n - 1), lexicon.kinds_of(of), "of")
+
+
+def about_attribute(d: Derivation, n: int, preposition: str) -> None:
+    """`on` or `about` and an institution, issue or topic."""
+    d.both(preposition, "sur")
+    if preposition == "on" and d.chance(0.3):
+        name(d, lexicon.INSTITUTIONS)
+    else:
+        noun_phrase(d, n - 1, ("issue", "topic"), "oblique")
 
 
 # Relative clauses

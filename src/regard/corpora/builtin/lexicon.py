@@ -187,6 +187,17 @@ def nouns_of(kinds: tuple[str, ...]) -> tuple[Noun, ...]:
     return tuple(noun for noun in ALL_NOUNS if noun.kind in kinds)
 
 
+def about(noun: Noun) -> str:
+    """The preposition before what the noun is about; "" if it is about nothing."""
+    return ABOUT.get(noun.english[0]) or ABOUT.get(noun.kind, "")
+
+
+@cache
+def attributed(kinds: tuple[str, ...]) -> tuple[Noun, ...]:
+    """The nouns of some kinds that can have an attribute after `of`, `on` or `about`."""
+    return tuple(noun for noun in nouns_of(kinds) if noun.english[0] in OF or about(noun))
+
+
 def _adjectives(accept: Callable[[Adjective], bool]) -> dict[str, tuple[Adjective, ...]]:
     return {kind: tuple(a for a in ALL_ADJECTIVES if kind in a.kinds and accept(a)) for kind in LEXICON["nouns"]}
 
