@@ -83,8 +83,10 @@ def search(batch: Batch, data: tuple[Tensor, Tensor, Tensor], constraints: Const
     return [h[0] for h in beam(batch.model, *data, constraints=constraints, beams=beams, results=1, **PLAIN)]
 
 
-def slow_beam(batch: Batch, row: int, max_length: int, beams: int, length_penalty: float) -> list[list[int]]:
-    """Beam search with lists: candidates sorted, the best take the free places, what ends keeps its own."""
+def slow_beam(
+    batch: Batch, row: int, max_length: int, beams: int, length_penalty: float, early_stopping: str = "shrink"
+) -> list[list[int]]:
+    """Beam search with lists: candidates sorted, the best take the free places, what ends keeps its own or not."""
     source, first, _ = batch.rows(row)
     living: list[tuple[float, list[int]]] = [(0.0, [])]
     ended: list[tuple[float, list[int]]] = []
@@ -95,10 +97,16 @@ def slow_beam(batch: Batch, row: int, max_length: int, beams: int, length_penalt
             logs = batch.model.step(target, batch.model.start(source))[0][0, -1].log_softmax(-1).tolist()
             words = [END] if length == max_length else range(2, batch.vocabulary)
             candidates += [(total + logs[word], tokens, word) for word in words]
-        places, living = beams - len(ended), []
-        for total, tokens, word in sorted(candidates, reverse=True)[:places]:
-            if word == END:
+        living, places = [], beams - len(ended) if early_stopping == "shrink" else beams
+        for rank, (total, tokens, word) in enumerate(sorted(candidates, reverse=True)):
+            if word == END and rank < places:
                 ended.append((total / (length + 1) ** length_penalty, tokens))
-            else:
+            elif word != END and (rank < places if early_stopping == "shrink" else len(living) < beams):
                 living.append((total, [*tokens, word]))
-    return [tokens for _, tokens in sorted(ended, reverse=True)]
+        ended = sorted(ended, reverse=True)[:beams]
+        hopes = [total / (length + 1) ** length_penalty for total, _ in living]
+        worst = ended[-1][0] if ended else 0.0
+        is_full = len(ended) == beams
+        if is_full and (early_stopping == "true" or (early_stopping == "false" and worst >= max(hopes, default=worst))):
+            break
+    return [tokens for _, tokens in ended]

@@ -31,15 +31,26 @@ def test_a_wide_beam_equals_exhaustive_search(name: str) -> None:
             assert [h.score for h in hypotheses] == pytest.approx([score for score, _ in expected], abs=1e-6)
 
 
-@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
-@all_families
-def test_a_beam_finds_what_a_slow_one_finds(name: str, length_penalty: float) -> None:
+def check_slow(name: str, length_penalty: float, early_stopping: str) -> None:
     batch = Batch(name, vocabulary=6)
-    options = {**PLAIN, "length_penalty": length_penalty}
+    options = {**PLAIN, "length_penalty": length_penalty, "early_stopping": early_stopping}
     for row, hypotheses in enumerate(
         beam(batch.model, *batch.data, constraints=batch.constraints(), beams=4, results=4, **options)
     ):
-        assert [h.tokens for h in hypotheses] == slow_beam(batch, row, 6, 4, length_penalty)
+        assert [h.tokens for h in hypotheses] == slow_beam(batch, row, 6, 4, length_penalty, early_stopping)
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
+@all_families
+def test_a_beam_finds_what_a_slow_one_finds(name: str, length_penalty: float) -> None:
+    check_slow(name, length_penalty, "shrink")
+
+
+@pytest.mark.parametrize("early_stopping", ["true", "false", "never"])
+@pytest.mark.parametrize("length_penalty", [-0.5, 0.0, 1.0])
+def test_a_beam_that_stays_full_finds_what_a_slow_one_finds(length_penalty: float, early_stopping: str) -> None:
+    for name in ("transformer", "rnn-dot-output-gru"):
+        check_slow(name, length_penalty, early_stopping)
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
@@ -149,10 +160,12 @@ def test_coverage_of_a_model_without_attention_is_refused() -> None:
         )
 
 
-def test_a_tree_leads_to_every_hypothesis() -> None:
+@pytest.mark.parametrize("early_stopping", ["shrink", "true"])
+def test_a_tree_leads_to_every_hypothesis(early_stopping: str) -> None:
     batch = Batch("transformer")
     trees: list[Tree] = []
-    found = beam(batch.model, *batch.data, constraints=batch.constraints(), beams=3, results=3, trees=trees, **PLAIN)
+    options = {**PLAIN, "early_stopping": early_stopping}
+    found = beam(batch.model, *batch.data, constraints=batch.constraints(), beams=3, results=3, trees=trees, **options)
     assert len(trees) == len(found)
     for tree, hypotheses in zip(trees, found, strict=True):
         paths = {}

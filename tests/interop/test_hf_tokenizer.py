@@ -5,6 +5,7 @@ import json
 import os
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tokenizers import Tokenizer as Engine
@@ -43,6 +44,18 @@ def encode(text: str, lines: list[str]) -> list[list[int]]:
     return [encoding.ids for encoding in engine.encode_batch(lines)]
 
 
+def train_pieces(path: Path, texts: list[str], kind: str, **options: object) -> Any:
+    """Write a SentencePiece model; returns its processor."""
+    import sentencepiece
+
+    with path.open("wb") as file:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(texts), model_writer=file, vocab_size=1200, model_type=kind, minloglevel=2,
+            **{"character_coverage": 0.99, **options},
+        )  # fmt: skip
+    return sentencepiece.SentencePieceProcessor(model_file=str(path))
+
+
 def marian(folder: Path, kind: str) -> dict[str, int]:
     """Write the files of a Marian model; returns its vocabulary."""
     import sentencepiece
@@ -77,6 +90,64 @@ def test_both_sides_of_a_marian_folder_have_the_ids_of_transformers(
     original = MarianTokenizer.from_pretrained(tmp_path)
     assert encode(files[SOURCE_FILE], lines) == [original(line)["input_ids"] for line in lines]
     assert encode(files[TARGET_FILE], lines) == [original(text_target=line)["input_ids"] for line in lines]
+
+
+TRANSLATOR = {"is_encoder_decoder": True, "decoder_start_token_id": 2}
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_nllb_and_mbart_have_the_ids_of_sentencepiece_after_their_special_tokens(
+    kind: str, lines: list[str], tmp_path: Path
+) -> None:
+    processor = train_pieces(tmp_path / "sentencepiece.bpe.model", lines, kind)
+    codes = ["eng_Latn", "fra_Latn"]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"additional_special_tokens": codes}))
+    text = import_tokenizers(tmp_path, {"model_type": "m2m_100", **TRANSLATOR})[SOURCE_FILE]
+    assert encode(text, lines) == [
+        [number + 1 if number else 3 for number in ids] + [2] for ids in processor.encode(lines)
+    ]
+    assert Engine.from_str(text).token_to_id("fra_Latn") == processor.vocab_size() + 2
+
+
+def test_m2m100_has_the_ids_of_transformers(lines: list[str], tmp_path: Path) -> None:
+    from transformers import M2M100Tokenizer
+
+    processor = train_pieces(tmp_path / "sentencepiece.bpe.model", lines, "bpe")
+    pieces = [processor.id_to_piece(number) for number in range(3, processor.vocab_size())]
+    ids = {token: number for number, token in enumerate(["<s>", "<pad>", "</s>", "<unk>", *pieces])}
+    (tmp_path / "vocab.json").write_text(json.dumps(ids))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"src_lang": "en"}))
+    text = import_tokenizers(tmp_path, {"model_type": "m2m_100", **TRANSLATOR})[SOURCE_FILE]
+    original = M2M100Tokenizer.from_pretrained(tmp_path)
+    assert encode(text, lines) == [original(line)["input_ids"][1:] for line in lines]  # without the language code
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_llama_with_bytes_for_unknown_characters_has_the_ids_of_sentencepiece(
+    kind: str, lines: list[str], tmp_path: Path
+) -> None:
+    processor = train_pieces(
+        tmp_path / "tokenizer.model", lines, kind, byte_fallback=True, split_digits=True,
+        normalization_rule_name="identity", remove_extra_whitespaces=False, allow_whitespace_only_pieces=True,
+    )  # fmt: skip
+    text = import_tokenizers(tmp_path, {"model_type": "llama"})[SOURCE_FILE]
+    lines = [*lines, " one space first"]
+    assert encode(text, lines) == [[*ids, 2] for ids in processor.encode(lines)]
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "roberta"])
+def test_byte_level_vocabularies_have_the_ids_of_transformers(kind: str, lines: list[str], tmp_path: Path) -> None:
+    import transformers
+    from tokenizers import ByteLevelBPETokenizer
+
+    special = ["<|endoftext|>"] if kind == "gpt2" else ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    trained = ByteLevelBPETokenizer()
+    trained.train_from_iterator(lines, vocab_size=1000, special_tokens=special, show_progress=False)
+    trained.save_model(str(tmp_path))  # vocab.json and merges.txt
+    text = import_tokenizers(tmp_path, {"model_type": kind})[SOURCE_FILE]
+    original = {"gpt2": transformers.GPT2Tokenizer, "roberta": transformers.RobertaTokenizer}[kind]
+    expected = [row["input_ids"] for row in map(original.from_pretrained(tmp_path), lines)]
+    assert encode(text, lines) == [[*ids, 0] if kind == "gpt2" else ids for ids in expected]
 
 
 @pytest.mark.parametrize("lowercase", [True, False])

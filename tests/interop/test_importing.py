@@ -52,8 +52,10 @@ def test_import_and_export_keep_logits_and_greedy_output_and_a_round_trip_every_
     imported = import_model(tmp_path / "theirs", tmp_path / "ours", sentences=3)
     assert imported.proof.reason == ""
     assert imported.proof.greedy in (3, None)
+    assert imported.proof.beam in (3, None)
     exported = export(tmp_path / "ours", tmp_path / "exported", sentences=3)
     assert exported.proof.greedy in (3, None)
+    assert exported.proof.beam in (3, None)
     model_class = getattr(transformers, exported.what)
     _, info = model_class.from_pretrained(tmp_path / "exported", output_loading_info=True)
     assert not any(info.values()), info
@@ -140,6 +142,23 @@ def test_the_first_token_of_a_bart_comes_from_its_settings(tmp_path: Path) -> No
     model = regard.load(tmp_path / "ours")
     assert model.config.decode.first_token == "<s>"
     assert "<s>" not in model.translate(["The old house."])[0].text
+
+
+@pytest.mark.parametrize("early_stopping", [True, False, "never"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_beam_search_finds_what_that_of_transformers_finds(
+    seed: int, early_stopping: bool | str, tmp_path: Path
+) -> None:
+    publish("m2m100", seed, tmp_path / "theirs")  # often unsure when to end
+    settings = json.loads((tmp_path / "theirs" / "generation_config.json").read_text())
+    (tmp_path / "theirs" / "generation_config.json").write_text(
+        json.dumps(settings | {"early_stopping": early_stopping})
+    )
+    imported = import_model(tmp_path / "theirs", tmp_path / "ours", sentences=10)
+    assert imported.proof.beam == 10
+    export(tmp_path / "ours", tmp_path / "again", sentences=0)
+    exported = json.loads((tmp_path / "again" / "generation_config.json").read_text())
+    assert exported["early_stopping"] == early_stopping
 
 
 def test_the_card_has_the_licence_the_origin_and_the_proof(marian: Path, tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ vocabulary.
 
 An ended hypothesis keeps its place in the beam: with W beams, W - 1 hypotheses are active after the first one has
 ended, and the search is over after the W-th. Ended and active hypotheses compete for the same places, so a beam of one
-is greedy search.
+is greedy search. That is `early_stopping` = shrink; with its other values the beam always has W active hypotheses, and
+the search finds what `generate` of transformers finds.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from regard.config import EarlyStopping
 from regard.decoding.constraints import NEVER, Constraints
 from regard.decoding.search import Encoded, Hypothesis, Models, Search, remaining
 from regard.models.contract import tree_map
@@ -44,7 +46,7 @@ class Beam(NamedTuple):
     places: Tensor
     """(B,) places not taken by ended hypotheses."""
     best: Tensor
-    """(B, N) scores of the best ended hypotheses, best first."""
+    """(B, N) scores of the best ended hypotheses, best first; (B, W) if early_stopping = false."""
     max_length: Tensor
     """(B,) maximum tokens of a hypothesis, including the end token."""
     source_mask: Tensor
@@ -74,6 +76,7 @@ def beam(
     results: int,
     length_penalty: float,
     coverage_penalty: float,
+    early_stopping: EarlyStopping = "shrink",
     trees: list[Tree] | None = None,
     encoded: list[Encoded] | None = None,
 ) -> list[list[Hypothesis]]:
@@ -86,21 +89,28 @@ def beam(
     if not len(source):
         return []
     search = Search(models, source, first, mask, constraints, encoded, copies=1, coverage=coverage_penalty > 0)
-    beam_state = _start_beam(source, mask, constraints, beams, results)
+    beam_state = _start_beam(source, mask, constraints, beams, beams if early_stopping == "false" else results)
+    refill = early_stopping != "shrink"
     batch_trees: list[Tree] = [[] for _ in search.sentences]
     for length in range(1, 1 + search.max_steps):
         slots = beam_state.totals.shape[1]
-        candidates = _choose(search.step(), beam_state, constraints.end, beams if trees is None else 2 * beams)
+        count = beams if trees is None and not refill else 2 * beams
+        candidates = _choose(search.step(), beam_state, constraints.end, count)
+        if refill:
+            candidates = _refill(candidates, constraints.end, beams)
         if trees is not None:
             _record(batch_trees, candidates, search.sentences, is_first=length == 1)
-        candidates = Candidates(*(x[:, :beams] for x in candidates))
+        if not refill:
+            candidates = Candidates(*(x[:, :beams] for x in candidates))
         if trees is None:  # a tree shows the candidates in the order of their probabilities
             candidates = _place(candidates, slots)
 
         ends = _score(candidates, search.coverage, beam_state, length, length_penalty, coverage_penalty)
-        best = torch.cat([beam_state.best, ends], 1).topk(results).values
+        best = torch.cat([beam_state.best, ends], 1).topk(beam_state.best.shape[1]).values
         beam_state = beam_state._replace(places=beam_state.places - candidates.ended.sum(1), best=best)
-        is_over = ~candidates.active.any(1) | _cannot_improve(candidates, beam_state, length, length_penalty)
+        is_over = ~candidates.active.any(1) | _cannot_improve(
+            candidates, beam_state, length, length_penalty, early_stopping
+        )
 
         # One device-to-host copy for all that Python needs of this step.
         places = candidates.tokens.shape[1]
@@ -117,7 +127,8 @@ def beam(
         if all(done):
             break
         stay = remaining(done)
-        search.keep(stay, [parent for row in stay for parent in host[row][:places]])
+        candidates = Candidates(*(x[:, :beams] for x in candidates))
+        search.keep(stay, [parent for row in stay for parent in host[row][: min(places, beams)]])
         inactive = ~candidates.active | is_over[:, None]
         beam_state = beam_state._replace(totals=candidates.totals.masked_fill(inactive, NEVER))
         if len(stay) < len(host):
@@ -167,6 +178,15 @@ def _choose(scores: Tensor, beam_state: Beam, end: int, count: int) -> Candidate
     return Candidates(totals, logs, parents, tokens, ended, kept & ~ended)
 
 
+def _refill(candidates: Candidates, end: int, beams: int) -> Candidates:
+    """The `beams` best of 2·W candidates that do not end come first and are active; of the W best, some end."""
+    is_end, possible = candidates.tokens == end, candidates.totals > NEVER
+    active = possible & ~is_end & ((~is_end).cumsum(1) <= beams)
+    ended = possible & is_end & (torch.arange(is_end.shape[1], device=is_end.device) < beams)
+    order = (~active).long().argsort(dim=1, stable=True)
+    return Candidates(*(x.gather(1, order) for x in candidates._replace(ended=ended, active=active)))
+
+
 def _place(candidates: Candidates, slots: int) -> Candidates:
     """Order the candidates so that as many as possible are in the row of their parent, and their cache stays there."""
     parents, active = candidates.parents, candidates.active
@@ -205,14 +225,24 @@ def _score(
     return scores.masked_fill(~candidates.ended, NEVER)
 
 
-def _cannot_improve(candidates: Candidates, beam_state: Beam, length: int, length_penalty: float) -> Tensor:
+def _cannot_improve(
+    candidates: Candidates, beam_state: Beam, length: int, length_penalty: float, early_stopping: EarlyStopping
+) -> Tensor:
     """(B,): whether no active hypothesis can still beat the N-th best ended one.
 
     A log-probability s < 0 only falls with every further token, and the coverage penalty only subtracts. So an active
     hypothesis with s ends with at most s / l ** length_penalty for some length l from the next to the maximum; that is
     largest at the maximum length if the penalty favours length (above 0), and at the next length if it does not.
+
+    With early_stopping = true the search is over after W have ended, and with false when the active ones are not better
+    at their present length than the W-th best.
     """
     active = candidates.totals.masked_fill(~candidates.active, NEVER).amax(1)
+    worst: Tensor = beam_state.best[:, -1]
+    if early_stopping == "false":
+        is_over: Tensor = worst >= active / length**length_penalty
+        return is_over
     lengths = beam_state.max_length if length_penalty > 0 else torch.full_like(beam_state.max_length, length + 1)
     bound: Tensor = active / lengths.pow(length_penalty)
-    return beam_state.best[:, -1] >= bound
+    is_over = worst >= bound
+    return is_over | (beam_state.places <= 0) if early_stopping == "true" else is_over

@@ -126,6 +126,7 @@ class TorchEngine:
                 beams=options.beams,
                 results=options.results,
                 coverage_penalty=settings.coverage_penalty,
+                early_stopping=settings.early_stopping,
                 trees=trees,
                 **common,
             )
@@ -133,6 +134,8 @@ class TorchEngine:
 
     def _stays_on_device(self, options: SearchOptions, device: torch.device) -> bool:
         """Whether the steps of the search are captured as CUDA graphs; other searches decide on the host."""
-        needs_host = options.keep_trees or self.settings.coverage_penalty > 0 or self.settings.no_repeat_ngram > 0
+        settings = self.settings
+        refill = options.beams > 1 and settings.early_stopping != "shrink"
+        needs_host = options.keep_trees or settings.coverage_penalty > 0 or settings.no_repeat_ngram > 0 or refill
         is_sharded = any(hasattr(module, "unshard") for model in self.models for module in model.modules())
         return device.type == "cuda" and not needs_host and not is_sharded

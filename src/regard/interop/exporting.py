@@ -18,7 +18,7 @@ from regard.errors import ConfigError, RunError
 from regard.folders import atomic_folder, check_free, read_bounded
 from regard.interop.architectures import Architecture, find_for_export, resolved
 from regard.interop.hf_tokenizer import export_tokenizer
-from regard.interop.proof import SENTENCES, Proof, prove
+from regard.interop.proof import SENTENCES, THEIR_STOPPING, Proof, exported_stopping, prove
 from regard.interop.weights import Converted, to_theirs, write_safetensors
 from regard.models.folder import MODEL, load_ensemble, load_weights
 from regard.models.transformer import Transformer
@@ -163,7 +163,8 @@ def _generation(tokenizers: Tokenizers, config: Config) -> dict[str, Any]:
     settings["max_new_tokens"] = config.text.max_length if is_translator else config.text.context_length
     settings["suppress_tokens"] = list(tokenizers.target.special.never_generated)
     if is_translator:
-        settings |= {"num_beams": decode.beams, "length_penalty": decode.length_penalty, "early_stopping": False}
+        settings |= {"num_beams": decode.beams, "length_penalty": decode.length_penalty}
+        settings["early_stopping"] = THEIR_STOPPING[exported_stopping(decode)]
         if decode.first_token:
             settings["forced_bos_token_id"] = tokenizers.target.token_id(decode.first_token)
     if decode.no_repeat_ngram:

@@ -311,8 +311,10 @@ def _from_pieces(path: Path, ids: dict[str, int]) -> Engine:
         # unknown characters in a row are one unknown token, even if the vocabulary has them from the other side
         alphabet = "".join(f"\\x{{{ord(character):x}}}" for character in sorted(known | {" ", SPACE}))
         steps.append(normalizers.Replace(Regex(f"[^{alphabet}]{{2,}}"), UNKNOWN_RUN))
-    engine.normalizer = normalizers.Sequence(steps)
     scheme = "always" if model.add_prefix else "never"
+    if model.add_prefix and not model.collapse_spaces:  # Metaspace puts no prefix before a space
+        steps.append(normalizers.Prepend(SPACE))
+    engine.normalizer = normalizers.Sequence(steps)
     engine.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, scheme, split=model.collapse_spaces)
     bytes_decoder = [decoders.ByteFallback()] if model.byte_fallback else []
     engine.decoder = decoders.Sequence(

@@ -87,7 +87,7 @@ def import_model(
     config = Config(
         model=model_config,
         text=_text_config(tokenizers, model_config.max_positions if model_config.has_position_table else 0),
-        decode=_decode_config(place, settings, tokenizers.target),
+        decode=_decode_config(place, settings, tokenizers.target, model_config.is_translator),
     )
     total = count(config).total
     with atomic_folder(folder, force=force) as new:
@@ -133,11 +133,13 @@ def _text_config(tokenizers: Tokenizers, positions: int) -> TextConfig:
     )
 
 
-def _decode_config(place: Path, settings: dict[str, Any], target: Tokenizer) -> DecodeConfig:
+def _decode_config(place: Path, settings: dict[str, Any], target: Tokenizer, is_translator: bool) -> DecodeConfig:
     """The settings of the search, from generation_config.json or, in older folders, config.json."""
     values = settings | (read_json(place / "generation_config.json", optional=True) or {})
     fields = {"num_beams": "beams", "length_penalty": "length_penalty", "no_repeat_ngram_size": "no_repeat_ngram"}
     chosen = {ours: values[theirs] for theirs, ours in fields.items() if values.get(theirs) is not None}
+    if is_translator:
+        chosen["early_stopping"] = str(values.get("early_stopping") or False).lower()
     if values.get("forced_bos_token_id") is not None:
         (chosen["first_token"],) = target.tokens([values["forced_bos_token_id"]])
     try:

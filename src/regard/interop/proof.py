@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from regard.config import Config, DecodeConfig
+from regard.config import Config, DecodeConfig, EarlyStopping
 from regard.corpora.builtin.corpus import sentences
 from regard.decoding import Constraints, Hypothesis, SearchOptions, TorchEngine
 from regard.decoding.greedy import greedy
@@ -29,6 +29,7 @@ SENTENCES = 20
 MAX_TOKENS = 40  # of an output
 TOLERANCE = 1e-5  # of a logit, relative to the largest one
 BEAMS = 5
+THEIR_STOPPING: dict[str, bool | str] = {"true": True, "false": False, "never": "never"}
 
 Ids = Sequence[Sequence[int]]
 
@@ -45,7 +46,7 @@ class Proof:
     greedy: int | None = None
     """Identical outputs of greedy search; None for a bert."""
     beam: int | None = None
-    """Identical outputs of beam search, which is not the same algorithm on both sides; None if there was none."""
+    """Identical outputs of the beam search of transformers; None if there was none."""
     bleu: float | None = None
     """BLEU of the greedy outputs of the other side minus that of ours; None for a bert or gpt."""
     reason: str = ""
@@ -110,7 +111,7 @@ def prove(
             return _compare_bert(ours, other, texts.sources)
         if isinstance(ours, GPT):
             return _compare_gpt(ours, other, texts, config, tokenizers.target.special)
-        return _compare_translator(ours, other, texts, tokenizers.target)
+        return _compare_translator(ours, other, texts, tokenizers.target, exported_stopping(config.decode))
 
 
 class Texts(NamedTuple):
@@ -137,9 +138,16 @@ def proof_texts(folder: Path, tokenizers: Tokenizers, config: Config, count: int
     )
 
 
-def search(model: nn.Module, texts: Texts, special: SpecialIds, beams: int = 1) -> list[Hypothesis]:
+def exported_stopping(decode: DecodeConfig) -> EarlyStopping:
+    """The value of early_stopping with which transformers searches: it has no beam that shrinks."""
+    return "true" if decode.early_stopping == "shrink" else decode.early_stopping
+
+
+def search(
+    model: nn.Module, texts: Texts, special: SpecialIds, beams: int = 1, early_stopping: EarlyStopping = "shrink"
+) -> list[Hypothesis]:
     """What our own search finds for each text."""
-    settings = DecodeConfig(max_length_ratio=0.0, max_length_extra=texts.length)
+    settings = DecodeConfig(max_length_ratio=0.0, max_length_extra=texts.length, early_stopping=early_stopping)
     found = TorchEngine([model], settings, special).search(texts.sources, SearchOptions(beams=beams))
     return [hypotheses[0] for hypotheses in found.hypotheses]
 
@@ -205,14 +213,17 @@ def _compare_gpt(ours: GPT, other: Any, texts: Texts, config: Config, special: S
     return Proof(len(prompts), difference, largest, identical)
 
 
-def _compare_translator(ours: nn.Module, other: Any, texts: Texts, tokenizer: Tokenizer) -> Proof:
+def _compare_translator(
+    ours: nn.Module, other: Any, texts: Texts, tokenizer: Tokenizer, early_stopping: EarlyStopping
+) -> Proof:
     special = tokenizer.special
     tokens, mask = pad(texts.sources, torch.device("cpu"))
     real = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
     outputs = {}
     for beams in (1, BEAMS):
-        found = [hypothesis.tokens for hypothesis in search(ours, texts, special, beams)]
-        outputs[beams] = found, _generate(other, tokens, real, special, texts.length, beams=beams)
+        found = [hypothesis.tokens for hypothesis in search(ours, texts, special, beams, early_stopping)]
+        theirs = _generate(other, tokens, real, special, texts.length, beams=beams, early_stopping=early_stopping)
+        outputs[beams] = found, theirs
     before, before_mask = pad([[special.start, *output] for output in outputs[1][0]], torch.device("cpu"))
     logits, _ = cast(Generator, ours).step(before, cast(Generator, ours).start(tokens, mask))
     expected = other(tokens, attention_mask=real.long(), decoder_input_ids=before).logits
@@ -223,7 +234,14 @@ def _compare_translator(ours: nn.Module, other: Any, texts: Texts, tokenizer: To
 
 
 def _generate(
-    other: Any, tokens: Tensor, mask: Tensor | None, special: SpecialIds, length: int, *, beams: int
+    other: Any,
+    tokens: Tensor,
+    mask: Tensor | None,
+    special: SpecialIds,
+    length: int,
+    *,
+    beams: int,
+    early_stopping: EarlyStopping = "true",
 ) -> list[list[int]]:
     """The outputs of transformers with the limits of our search, without special tokens."""
     import transformers
@@ -234,6 +252,7 @@ def _generate(
         do_sample=False,
         max_new_tokens=length + 1,
         length_penalty=1.0,
+        early_stopping=THEIR_STOPPING[early_stopping],
         decoder_start_token_id=special.start,
         eos_token_id=special.end,
         pad_token_id=special.pad,
