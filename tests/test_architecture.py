@@ -166,8 +166,8 @@ FIELDS = {
         schedule warmup weight_decay beta2 max_grad_norm label_smoothing r_drop guided_alignment freeze
         lora_rank precision ema_decay validate_every save_every keep_checkpoints
         patience metric film seed""",
-    "decode": """beams first_token length_penalty coverage_penalty max_length_ratio max_length_extra min_length
-        no_repeat_ngram temperature top_k top_p""",
+    "decode": """beams early_stopping first_token length_penalty coverage_penalty max_length_ratio max_length_extra
+        min_length no_repeat_ngram temperature top_k top_p""",
 }
 
 
