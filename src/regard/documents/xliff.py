@@ -17,7 +17,7 @@ REVIEW = {"state": "needs-review-translation", "state-qualifier": "leveraged-mt"
 
 
 Segment = tuple[Element, Element | None]
-"""A source, or a part of it, and its translation."""
+"""A source, or a part of it, and its translation, which is never empty."""
 
 
 def parse_xliff(stream: BinaryIO, name: str, languages: Languages | None) -> tuple[str, Iterator[str | Entry]]:
@@ -61,7 +61,7 @@ def _segments(source: Element, target: Element | None) -> list[Segment]:
     marks = list(_segment_marks(source))
     target_marks = [mark for mark in _segment_marks(target) if mark.text] if target is not None else []
     if not marks or (target is not None and target.text and not target_marks):
-        return [(source, target)]
+        return [(source, target if target is not None and target.text else None)]
     translations = {mark.attributes.get("mid"): mark for mark in target_marks}
     return [(mark, translations.get(mark.attributes.get("mid"))) for mark in marks]
 
@@ -95,21 +95,13 @@ def _agree(codes: Languages, languages: Languages | None) -> bool:
 
 def _find_gap(unit: Unit, source: Element, target: Element | None, segments: Sequence[Segment]) -> Gap:
     """The segments without a translation; `write` puts their translations between those that exist."""
-    gaps, between = [], [""]
-    position = unit.inside(source)
-    for segment, translation in segments:
-        between[-1] += unit.text(position, unit.inside(segment))
-        position = segment.close
-        if translation is not None and translation.text:
-            between[-1] += unit.text(unit.inside(translation), translation.close)
-        else:
-            gaps.append(list(read_pieces(unit, segment)))
-            between.append("")
-    between[-1] += unit.text(position, source.close)
 
     def write(translations: list[list[Piece]]) -> str:
-        parts = zip(between, [*map(write_pieces, translations), ""], strict=True)
-        body = "".join(text + translation for text, translation in parts)
+        new, filled = map(write_pieces, translations), []
+        for segment, translation in segments:
+            text = next(new) if translation is None else unit.text(unit.inside(translation), translation.close)
+            filled.append((unit.inside(segment), segment.close, text))
+        body = unit.edited(*filled, start=unit.inside(source), end=source.close)
         first_version = unit.element.name == "trans-unit"
         tag = f"<{unit.prefix}target>"
         start = end = unit.end(source)
@@ -125,7 +117,7 @@ def _find_gap(unit: Unit, source: Element, target: Element | None, segments: Seq
             edits.append((0, opening, with_attributes(unit.text(0, opening), values)))
         return unit.edited(*edits)
 
-    return Gap(gaps, write)
+    return Gap([list(read_pieces(unit, segment)) for segment, translation in segments if translation is None], write)
 
 
 def _segment_marks(element: Element) -> Iterator[Element]:

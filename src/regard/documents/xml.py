@@ -114,13 +114,13 @@ class Unit(NamedTuple):
         space = before[len(before.rstrip()) :]
         return space.decode() if before.endswith(b">" + space) else ""
 
-    def edited(self, *edits: tuple[int, int, str]) -> str:
-        """The source text with some parts (start, end) replaced."""
-        parts, end = [], 0
-        for start, stop, new in sorted(edits):
-            parts += [self.text(end, start), new]
-            end = stop
-        return "".join(parts) + self.text(end, len(self.raw))
+    def edited(self, *edits: tuple[int, int, str], start: int = 0, end: int | None = None) -> str:
+        """The source text, or a part of it, with some places (start, end) replaced."""
+        parts = []
+        for place, after, new in sorted(edits):
+            parts += [self.text(start, place), new]
+            start = after
+        return "".join(parts) + self.text(start, len(self.raw) if end is None else end)
 
 
 def read_xml(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from html import escape
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from regard.evaluation.compare import Comparison
     from regard.evaluation.evaluate import Evaluation, Sentence
 
-KINDS = {  # of sentences, which a page can filter
+KINDS = {  # of sentences, shown on a badge that the search finds
     "warned": "Translations with a warning.",
     "better": "Closer to the reference than the baseline.",
     "worse": "Further from the reference than the baseline.",
@@ -291,13 +290,6 @@ def by_length(buckets: Sequence[Mapping[str, Any]], names: Sequence[str] = (), *
 def _sentences(rows: Sequence[Row], languages: tuple[str, str]) -> str:
     if not rows:
         return ""
-    kinds = Counter(row.kind for row in rows if row.kind)
-    filters = "".join(
-        f'<label title="{KINDS.get(kind, "All sentences.")}"><input type="radio" name="kind" value="{kind}"'
-        f"{' checked' * (kind == 'all')}> {kind} {number:,}</label>"
-        for kind, number in {"all": len(rows), **kinds}.items()
-    )
-    choice = f'<fieldset class="filters"><legend class="aside">which sentences</legend>{filters}</fieldset>'
     known = _sorting_values(rows[0])
     options = "".join(
         f'<option value="{key}">{name}</option>' for key, name in SORTING.items() if key.strip("-") in known
@@ -306,7 +298,7 @@ def _sentences(rows: Sequence[Row], languages: tuple[str, str]) -> str:
         '<form class="find"><label class="aside" for="search">search the sentences</label>'
         '<input type="search" id="search" name="search" placeholder="search">'
         f'<label>sort by <select name="sort">{options}</select></label>'
-        f'<p role="status"></p>{choice * bool(kinds)}</form>'
+        '<p role="status"></p></form>'
     )
     return (
         '<section class="lines" aria-labelledby="examples"><h2 id="examples">Sentences</h2>'
@@ -340,7 +332,7 @@ def _row(row: Row, languages: tuple[str, str]) -> str:
         badge = f'<span class="badge {row.kind}" title="{KINDS[row.kind]}">{escape(label)}</span> '
     values = "".join(f' data-{name}="{value:g}"' for name, value in _sorting_values(row).items())
     return (
-        f'<li class="row" data-kind="{row.kind}"{values}><p class="where">{badge}line {row.line:,}</p>{texts}'
+        f'<li class="row"{values}><p class="where">{badge}line {row.line:,}</p>{texts}'
         f"{''.join(_output(row, output, languages) for output in row.outputs)}</li>"
     )
 

@@ -58,17 +58,17 @@ for (const command of document.querySelectorAll(".command")) {
   command.append(button);
 }
 
-// Sentences: filtered, searched and sorted, ten at a time.
+// Sentences: searched and sorted, ten at a time.
 const find = document.querySelector("form.find");
 if (find) {
   const list = document.querySelector(".rows"), more = document.querySelector(".ten"), status = find.querySelector("[role=status]");
   const rows = [...list.children], texts = new Map(rows.map(row => [row, [...row.querySelectorAll("p")].map(line => line.textContent).join(" ").toLowerCase()]));
   let limit = 10;
   const show = () => {
-    const { kind, sort, search } = find.elements, wanted = search.value.trim().toLowerCase();
+    const { sort, search } = find.elements, wanted = search.value.trim().toLowerCase();
     const [, sign, key] = sort.value.match(/^(-?)(.*)$/), value = row => (sign ? -1 : 1) * row.dataset[key];
     const order = [...rows].sort((one, other) => value(one) - value(other));
-    const fitting = order.filter(row => (!kind || ["all", row.dataset.kind].includes(kind.value)) && texts.get(row).includes(wanted));
+    const fitting = order.filter(row => texts.get(row).includes(wanted));
     const shown = new Set(fitting.slice(0, limit));
     for (const row of rows) row.hidden = !shown.has(row);
     list.append(...order);
