@@ -10,9 +10,9 @@ import pytest
 from regard.corpora.catalog import write_builtin
 from regard.errors import DataError
 from regard.evaluation.compare import compare
-from regard.evaluation.evaluate import _reads_like_target, evaluate, score_results
+from regard.evaluation.evaluate import evaluate, language_warnings, score_results
 from regard.evaluation.pages import choose_traced
-from regard.evaluation.systems import read_test
+from regard.evaluation.systems import read_test, read_test_set
 from regard.inspection.quality import QualityWarning
 from tests.evaluation.systems import lines, results, worse, write
 
@@ -87,8 +87,10 @@ def test_a_source_in_the_target_language_of_a_model_is_found_by_its_validation_p
     english, french = read_test(texts / "train.en"), read_test(texts / "train.fr")
     pairs = zip(english, french, strict=True)
     write(texts / "validation.jsonl", [json.dumps({"source": source, "target": target}) for source, target in pairs])
-    assert _reads_like_target(texts, read_test(texts / "test.fr"))
-    assert not _reads_like_target(texts, read_test(texts / "test.en"))
+    for source, reference, announced in (("test.fr", "test.en", 1), ("test.en", "test.fr", 0)):
+        test = read_test_set(texts / source, texts / reference, tokenize=None, say=lambda _: None)
+        lines = language_warnings(texts, test, test.references[0], "--source")
+        assert lines == [f"--source reads like the target language of {texts}: are the files swapped?"] * announced
 
 
 def test_a_training_text_in_the_language_of_the_source_is_refused(texts: Path) -> None:

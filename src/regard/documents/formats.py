@@ -18,19 +18,8 @@ from regard.documents.po import parse_po
 from regard.documents.tmx import parse_tmx
 from regard.documents.xliff import parse_xliff
 from regard.errors import DataError, did_you_mean
-from regard.text.files import (
-    Origin,
-    Pair,
-    UnreadableLine,
-    by_name,
-    display_name,
-    lines,
-    lines_or_errors,
-    list_files,
-    one_line,
-    open_text,
-    uncompressed_name,
-)
+from regard.text import files
+from regard.text.files import Origin, Pair, UnreadableLine, display_name, uncompressed_name
 
 EXTENSIONS = {
     ".tsv": "tsv",
@@ -95,11 +84,11 @@ def read_pairs(
     if format is not None and format not in (*FORMATS, "text"):
         raise DataError(f"There is no format {format}.{did_you_mean(format, [*FORMATS, 'text'])}")
     if target is None:
-        readers = [(file, _find_reader(file, format)) for file in list_files(source)]
+        readers = [(file, _find_reader(file, format)) for file in files.list_files(source)]
         pairs = (pair for file, reader in readers for pair in _read_file(file, reader, options))
     else:
-        files = _match_files(source, target, format)
-        pairs = (pair for sides in files for pair in _read_parallel(*sides, options))
+        sides = _match_files(source, target, format)
+        pairs = (pair for both in sides for pair in _read_parallel(*both, options))
     return _require_pairs(pairs, display_name(source), options)
 
 
@@ -132,7 +121,7 @@ def _find_reader(file: Path, known: str | None) -> Reader:
 
 
 def _read_file(file: Path, reader: Reader, options: Options) -> Iterator[Pair]:
-    with open_text(file) as stream:
+    with files.open_text(file) as stream:
         yield from reader(stream, display_name(file), options)
 
 
@@ -163,12 +152,12 @@ def _match_files(source: str | Path, target: str | Path, known: str | None) -> l
     if os.path.isdir(source) != os.path.isdir(target):
         folder, file = (source, target) if os.path.isdir(source) else (target, source)
         raise DataError(f"{folder} is a folder and {display_name(file)} is a file: give two files or two folders")
-    files = list_files(source), list_files(target)
+    sides = files.list_files(source), files.list_files(target)
     if not os.path.isdir(source):
-        return [(files[0][0], files[1][0])]
-    names = [by_name(side, uncompressed_name) for side in files]
+        return [(sides[0][0], sides[1][0])]
+    names = [files.by_name(side, uncompressed_name) for side in sides]
     if not names[0].keys() & names[1].keys():  # 0.en and 0.fr
-        names = [by_name(side, lambda file: Path(uncompressed_name(file)).stem) for side in files]
+        names = [files.by_name(side, lambda file: Path(uncompressed_name(file)).stem) for side in sides]
     for name in sorted(names[0].keys() ^ names[1].keys()):
         folder, path = (target, names[0][name]) if name in names[0] else (source, names[1][name])
         raise DataError(f"{folder} has no {name}, and {path} needs it: both folders hold the same file names")
@@ -177,8 +166,8 @@ def _match_files(source: str | Path, target: str | Path, known: str | None) -> l
 
 def _read_parallel(source: Path, target: Path, options: Options) -> Iterator[Pair]:
     names = display_name(source), display_name(target)
-    with open_text(source) as left, open_text(target) as right:
-        sides = lines_or_errors(left, names[0]), lines_or_errors(right, names[1])
+    with files.open_text(source) as left, files.open_text(target) as right:
+        sides = files.lines_or_errors(left, names[0]), files.lines_or_errors(right, names[1])
         for number, (one, other) in enumerate(zip_longest(*sides), 1):
             if one is None or other is None:
                 longer = 0 if other is None else 1
@@ -202,7 +191,7 @@ def _read_parallel(source: Path, target: Path, options: Options) -> Iterator[Pai
 
 
 def _read_tsv(stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]:
-    for line, origin in lines(stream, name, options.unreadable):
+    for line, origin in files.lines(stream, name, options.unreadable):
         if not line:
             options.skipped["blank lines"] += 1
             continue
@@ -216,7 +205,7 @@ def _read_tsv(stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]:
 
 
 def _read_jsonl(stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]:
-    for line, origin in lines(stream, name, options.unreadable):
+    for line, origin in files.lines(stream, name, options.unreadable):
         if not line.strip():
             options.skipped["blank lines"] += 1
             continue
@@ -264,7 +253,7 @@ def _field_text(row: dict[str, Any], name: str, origin: Origin, options: Options
         text.encode()
     except UnicodeEncodeError as error:
         raise DataError(f"{origin}: {name} has half a character (a lone surrogate), which is not valid text") from error
-    return one_line(text)
+    return files.one_line(text)
 
 
 def _read_document(parse: Parser, stream: BinaryIO, name: str, options: Options) -> Iterator[Pair]:

@@ -255,23 +255,17 @@ def is_language_model(model: object) -> bool:
 def language_warnings(
     system: systems.System, test: systems.EvaluationSet, texts: Sequence[str], source: str
 ) -> list[str]:
-    """A line if the translations are in the language of the source, or the source in the target language."""
+    """A line if the translations are in the language of the source, or the source in that of a model's targets."""
     if test.sources is None:
         return []
     if reads_like_source(texts, test.sources, test.references[0]):
         files = f"{source} and not like --reference ({test.reference_names})"
         return [f"the translations read like {files}: are the files swapped, or of another model?"]
-    if _reads_like_target(system, test.sources):
+    known = Path(system) / VALIDATION if isinstance(system, str | Path) else None
+    pairs = list(read_pairs(known)) if known is not None and known.is_file() else []
+    if pairs and reads_like_source(test.sources, [pair.target for pair in pairs], [pair.source for pair in pairs]):
         return [f"{source} reads like the target language of {system}: are the files swapped?"]
     return []
-
-
-def _reads_like_target(system: systems.System, sources: Sequence[str]) -> bool:
-    """Whether the sources are in the target language of a model folder, judged by its validation pairs."""
-    if not (isinstance(system, str | Path) and (Path(system) / VALIDATION).is_file()):
-        return False
-    pairs = list(read_pairs(Path(system) / VALIDATION))
-    return reads_like_source(sources, [pair.target for pair in pairs], [pair.source for pair in pairs])
 
 
 def score_results(
