@@ -17,7 +17,7 @@ from regard.results import Table
 def check(
     source: options.Source,
     target: options.Target = None,
-    valid: options.Valid = None,
+    valid: Annotated[tuple[str, str] | None, option("SOURCE TARGET", "Validation files.")] = None,
     test: Annotated[tuple[str, str] | None, option("SOURCE TARGET", "Test files.")] = None,
     languages: options.Languages = None,
     fields: options.Fields = None,
@@ -67,7 +67,9 @@ def count(
         Literal["h200", "h100", "a100", "l4", "v100", "t4", "rtx4090", "rtx3090"] | None,
         option(None, "Estimate the time on this device."),
     ] = None,
-    tokens: Annotated[float, option("N", "Target tokens to train on.", min=1)] = counting.TRAINING_TOKENS,
+    tokens: Annotated[
+        float, option("N", "Target tokens to train on. By default a billion.", min=1, show_default=False)
+    ] = counting.TRAINING_TOKENS,
     utilisation: Annotated[
         float, option("SHARE", "Model FLOPs utilisation (MFU): the share of peak FLOP/s that is reached.")
     ] = counting.UTILISATION,

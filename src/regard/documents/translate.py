@@ -139,8 +139,8 @@ def translate_lines(
         extracted = []
         for text in window:
             pieces = [] if text_problem(text) else split_tags(text, model_tags)
-            found = extract_tags(pieces) if always or has_tags(pieces) else None
-            extracted.append(found if found and found.tags else Extracted(text, [], "", ""))
+            tagged = extract_tags(pieces) if always or has_tags(pieces) else None
+            extracted.append(tagged if tagged and tagged.tags else Extracted(text, [], "", ""))
         plain = [bare.text if bare.has_words or not bare.tags else "" for bare in extracted]
         results = _translate(plain, [bool(bare.tags) and bare.has_words for bare in extracted], translate, **options)
         for text, bare, result in zip(window, extracted, results, strict=True):

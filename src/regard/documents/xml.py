@@ -117,8 +117,8 @@ class Unit(NamedTuple):
     def edited(self, *edits: tuple[int, int, str], start: int = 0, end: int | None = None) -> str:
         """The source text, or a part of it, with some places (start, end) replaced."""
         parts = []
-        for place, after, new in sorted(edits):
-            parts += [self.text(start, place), new]
+        for first, after, new in sorted(edits):
+            parts += [self.text(start, first), new]
             start = after
         return "".join(parts) + self.text(start, len(self.raw) if end is None else end)
 

@@ -74,15 +74,15 @@ class Reader:
         ids = self.encode_with_gaps(pieces)
         self.check_length(ids)
         tokens = torch.tensor([ids], device=self.device)
-        places = [place for place, token in enumerate(ids) if token == self.tokenizer.special.mask]
-        logits = self.model.logits(self.model.encode(tokens)[0, places]).float()
+        masks = [position for position, token in enumerate(ids) if token == self.tokenizer.special.mask]
+        logits = self.model.logits(self.model.encode(tokens)[0, masks]).float()
         probabilities = logits.softmax(-1)
         special = self.tokenizer.special
         probabilities[:, list(special.textless)] = -1
         values, best = probabilities.topk(min(top, probabilities.shape[-1] - len(special)))
         gaps = []
-        for tokens_of_gap, values_of_gap, place in zip(best.tolist(), values.tolist(), places, strict=True):
-            words = self.tokenizer.token_texts(tokens_of_gap, ids[place - 1] if place else special.pad)
+        for tokens_of_gap, values_of_gap, mask in zip(best.tolist(), values.tolist(), masks, strict=True):
+            words = self.tokenizer.token_texts(tokens_of_gap, ids[mask - 1] if mask else special.pad)
             words = [word.strip() or word for word in words]
             gaps.append([Guess(word, value) for word, value in zip(words, values_of_gap, strict=True)])
         filled = pieces[0] + "".join(guesses[0].text + after for guesses, after in zip(gaps, pieces[1:], strict=True))
@@ -111,8 +111,8 @@ class Reader:
         sums = np.zeros((len(texts), self.model.config.size), np.float64)
         counts = np.zeros(len(texts), np.int64)
         lengths, names = [len(ids) for _, ids in rows], [texts[number] for number, _ in rows]
-        for places in batch_by_length(lengths, names, BATCH_TOKENS[self.device.type]):
-            batch = [rows[place] for place in places]
+        for numbers in batch_by_length(lengths, names, BATCH_TOKENS[self.device.type]):
+            batch = [rows[number] for number in numbers]
             for (number, ids), states in zip(batch, self._encode([ids for _, ids in batch]), strict=True):
                 pooled = states[: 1 if pool == "first" else len(ids)]
                 sums[number] += pooled.sum(0, dtype=torch.float64).numpy()
@@ -140,9 +140,9 @@ class Reader:
         before, after = self._special_tokens
         ids = list(before)
         characters = self.config.text.tokenizer == "characters"  # other tokens include the space before a word
-        for place, piece in enumerate(pieces):
-            text = piece if characters or place == len(pieces) - 1 else piece.removesuffix(" ")
-            ids += [*[self.tokenizer.special.mask] * bool(place), *self.tokenizer.encode(text)]
+        for number, piece in enumerate(pieces):
+            text = piece if characters or number == len(pieces) - 1 else piece.removesuffix(" ")
+            ids += [*[self.tokenizer.special.mask] * bool(number), *self.tokenizer.encode(text)]
         return ids + list(after)
 
     def check_length(self, ids: Sequence[int]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from regard.config import Config, ModelConfig, split_folders
-from regard.decoding import Engine, Hypothesis, SearchOptions, SearchResult, TorchEngine
+from regard.decoding import Engine, Hypothesis, SearchOptions, TorchEngine
 from regard.decoding.glossary import (
     Glossary,
     Match,
@@ -325,59 +325,50 @@ class Translator:
             searched = self.engine.search(sources, options.search._replace(keep_encoded=keep_encoded))
         except NotFiniteError as error:
             raise NotFiniteError(error.sentence, batch[error.sentence].text) from None
-        traces: Sequence[Trace | None] = [None] * len(batch)
-        if options.align:
-            best = [hypotheses[0] for hypotheses in searched.hypotheses]
+
+        def traced(chosen: Sequence[tuple[int, int]], **settings: Any) -> dict[tuple[int, int], Trace]:
+            """The traces of hypotheses, by row and rank."""
+            rows = [row for row, _ in chosen]
             traces = trace(
                 cast(Generator, self.model),
-                sources,
-                best,
+                [sources[row] for row in rows],
+                [searched.hypotheses[row][rank] for row, rank in chosen],
                 self.tokenizers,
-                encoded=searched.encoded,
-                texts=texts,
-                hidden=options.hidden,
-                top=TOP if options.trace else 1,
+                encoded=searched.encoded.select(torch.tensor(rows, device=self.device)) if searched.encoded else None,
+                texts=[texts[row] for row in rows],
+                **settings,
             )
+            return dict(zip(chosen, traces, strict=True))
+
+        best = [(row, 0) for row in range(len(batch))] if options.align else []
+        traces = traced(best, hidden=options.hidden, top=TOP if options.trace else 1) if best else {}
         skipped = 0 if options.first is None else 1
-        candidates = [[self._result(found, skipped) for found in hypotheses] for hypotheses in searched.hypotheses]
+        candidates = [[self._result(hypothesis, skipped) for hypothesis in row] for row in searched.hypotheses]
         if any(matches):
-            self._place_terms(candidates, matches, texts, sources, searched)
-        rows = zip(batch, searched.hypotheses, candidates, traces, strict=True)
-        return [self._translated(*row, options) for row in rows]
+            self._place_terms(candidates, matches, traced)
+        rows = enumerate(zip(batch, searched.hypotheses, candidates, strict=True))
+        return [self._translated(*row, traces.get((number, 0)), options) for number, row in rows]
 
     def _place_terms(
         self,
         candidates: list[list[Result]],
         matches: Sequence[Sequence[Match]],
-        texts: Sequence[str],
-        sources: Sequence[Sequence[int]],
-        searched: SearchResult,
+        traced: Callable[..., dict[tuple[int, int], Trace]],
     ) -> None:
         """Place glossary terms in all candidates of a batch; the attention of those that lack a term is traced."""
         incomplete = [
-            (row, place)
+            (row, rank)
             for row, results in enumerate(candidates)
-            for place, result in enumerate(results)
+            for rank, result in enumerate(results)
             if None in find_forms(result.text, matches[row])
         ]
-        attention = {}
-        if incomplete:
-            rows = [row for row, _ in incomplete]
-            traces = trace(
-                cast(Generator, self.model),
-                [sources[row] for row in rows],
-                [searched.hypotheses[row][place] for row, place in incomplete],
-                self.tokenizers,
-                encoded=searched.encoded.select(torch.tensor(rows, device=self.device)) if searched.encoded else None,
-                texts=[texts[row] for row in rows],
-                top=1,
-            )
-            attention = dict(zip(incomplete, map(_token_attention, traces), strict=True))
+        traces = traced(incomplete, top=1) if incomplete else {}
         for row, results in enumerate(candidates):
-            for place, result in enumerate(results) if matches[row] else ():
-                text, terms = place_terms(result.text, matches[row], attention.get((row, place)))
+            for rank, result in enumerate(results) if matches[row] else ():
+                attention = _token_attention(traces[row, rank]) if (row, rank) in traces else None
+                text, terms = place_terms(result.text, matches[row], attention)
                 notes = [_missing_term(term) for term in terms if term.status == "missing"]
-                results[place] = result._replace(text=text, terms=terms, warnings=[*result.warnings, *notes])
+                results[rank] = result._replace(text=text, terms=terms, warnings=[*result.warnings, *notes])
 
     def _result(self, hypothesis: Hypothesis, skipped: int) -> Result:
         """The result of a hypothesis whose first tokens are not part of the text."""
