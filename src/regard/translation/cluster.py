@@ -53,28 +53,30 @@ def translate_parts(
     kept, outcome, files, translated = out.with_name(f"{out.name}.parts"), Outcome(), list[Path](), 0
     pool: Any = None
 
-    def wait() -> int:
-        """Save the next finished part; return its number of lines."""
-        part, content = _next(pool)
-        write_file(part.file, content, force=True)
-        return len(part.lines)
+    def count(number: int) -> None:
+        nonlocal translated
+        translated += number
+        progress(translated)
+
+    def save_next() -> None:
+        file, number, content = _next(pool)
+        write_file(file, content, force=True)
+        count(number)
 
     with clear_os_errors(kept), lock_folder(kept):
         with ExitStack() as stack:
             for part in _split(lines, kept, identity):
                 files.append(part.file)
                 if part.file.exists():
-                    translated += len(part.lines)
+                    count(len(part.lines))
                     continue
                 if pool is None:  # a run that only joins finished parts needs no cluster
                     pool = stack.enter_context(_actors(start, workers, resources))
                 if not pool.has_free():
-                    translated += wait()
-                    progress(translated)
+                    save_next()
                 pool.submit(lambda actor, part: actor.translate.remote(part), part)
             while pool is not None and pool.has_next():
-                translated += wait()
-                progress(translated)
+                save_next()
         with atomic_file(out, force=force) as file:
             for path in files:
                 saved = json.loads(path.read_text(encoding="utf-8"))
@@ -109,9 +111,10 @@ def _actors(start: Callable[[], TranslatePart], workers: int, resources: dict[st
         def __init__(self) -> None:
             self.run = start()
 
-        def translate(self, part: Part) -> tuple[Part, str]:
+        def translate(self, part: Part) -> tuple[Path, int, str]:
             lines, outcome = self.run(part.before, part.lines)
-            return part, json.dumps({"lines": lines, "outcome": outcome}, default=vars, ensure_ascii=False)
+            content = json.dumps({"lines": lines, "outcome": outcome}, default=vars, ensure_ascii=False)
+            return part.file, len(lines), content
 
     local = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": math.ceil(workers * resources["num_cpus"])}
     try:
@@ -125,12 +128,12 @@ def _actors(start: Callable[[], TranslatePart], workers: int, resources: dict[st
         ray.shutdown()
 
 
-def _next(pool: Any) -> tuple[Part, str]:
-    """The next finished part, and the content of its file."""
+def _next(pool: Any) -> tuple[Path, int, str]:
+    """The file of the next finished part, its number of lines, and its content."""
     from ray.exceptions import RayError, RayTaskError
 
     try:
-        done: tuple[Part, str] = pool.get_next_unordered()
+        done: tuple[Path, int, str] = pool.get_next_unordered()
     except RayTaskError as error:
         raise error.cause if isinstance(error.cause, RegardError) else error from None
     except RayError as error:
