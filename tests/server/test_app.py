@@ -9,6 +9,7 @@ import re
 import shutil
 import socket
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from libretranslatepy import LibreTranslateAPI
 
 import regard
@@ -36,7 +38,7 @@ def test_the_client_of_libretranslate_works(address: str, folders: dict[str, Pat
     client = LibreTranslateAPI(address)
     expected = regard.load(folders["translator"], "cpu").translate(["the old house"])[0].text
     assert client.translate("the old house", "en", "fr") == expected
-    assert client.languages() == [{"code": "en", "name": "en", "targets": ["fr"]}]
+    assert client.languages() == [{"code": "en", "name": "English", "targets": ["fr"]}]
     assert client.detect("la vieille maison")[0]["language"] == "fr"
 
 
@@ -86,6 +88,11 @@ def test_a_file_is_translated_and_can_be_downloaded_once(address: str, name: str
 
 def test_a_file_of_a_type_that_is_not_supported_is_refused(address: str) -> None:
     assert upload(f"{address}/translate_file", "a.docx", b"PK", **TO_FRENCH)[0] == 400
+
+
+def test_a_file_that_is_broken_is_refused_without_naming_folders_of_the_server(address: str) -> None:
+    status, answer = upload(f"{address}/translate_file", "a.xlf", b"<xliff", **TO_FRENCH)
+    assert (status, answer["error"]) == (400, "the file:1: broken XML: unclosed token")
 
 
 def test_a_trace_begins_with_the_prefix_and_has_attention(address: str) -> None:
@@ -141,6 +148,34 @@ def test_a_folder_with_damaged_validation_pairs_is_named(folders: dict[str, Path
 def test_a_wrong_request_gets_one_clear_line(address: str, body: Any, status: int) -> None:
     found, answer = post(f"{address}/translate", body)
     assert (found, list(answer)) == (status, ["error"])
+
+
+def test_a_list_that_is_too_long_is_named_as_such(address: str) -> None:
+    answer = post(f"{address}/translate", {"q": ["x"] * 257, **TO_FRENCH})[1]
+    assert answer["error"] == "q: List should have at most 256 items after validation, not 257"
+
+
+def test_a_full_queue_is_answered_with_429_and_the_time_to_wait(address: str, app: Any) -> None:
+    worker = app.state.service.models.find("translator").worker
+    worker.max_waiting, before = 0, worker.max_waiting
+    body = json.dumps({"q": "a text too many", **TO_FRENCH}).encode()
+    with pytest.raises(urllib.error.HTTPError) as error:
+        urllib.request.urlopen(
+            urllib.request.Request(f"{address}/translate", body, {"Content-Type": "application/json"})
+        )
+    worker.max_waiting = before
+    assert (error.value.code, error.value.headers["Retry-After"]) == (429, "1")
+    error.value.close()
+
+
+def test_an_app_inside_another_app_answers_as_it_does_alone(app: Any) -> None:
+    outer = FastAPI()
+    outer.mount("/inner", app)
+    with running(outer) as address:
+        assert post(f"{address}/inner/translate", {"q": "the bird", **TO_FRENCH})[0] == 200
+        assert "message" in post(f"{address}/inner/v1/completions", {"model": "none"})[1]["error"]
+        answer = upload(f"{address}/inner/translate_file", "a.txt", b"the bird", **TO_FRENCH)[1]
+        assert urllib.request.urlopen(answer["translatedFileUrl"]).status == 200
 
 
 def test_a_request_that_arrives_too_slowly_gets_408(address: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 from fastapi import Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field, ValidationError
+from starlette._utils import get_route_path
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -23,6 +24,7 @@ MAX_CHARACTERS = 20_000  # of all texts of a request
 MAX_TEXTS = 256
 MAX_SECONDS = 60.0
 BODY_SECONDS = 10.0  # for a client to send its request
+TYPE_ERRORS = {"string_type", "list_type"}  # where a text or a list may stand, another error says more
 CLOSED_REQUEST = 499  # the client has gone; nobody reads the answer
 
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
@@ -65,9 +67,9 @@ async def read_body(service: Service, request: Request, model: type[Body]) -> Bo
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise HTTPException(400, f"{where}: {first['msg']}" if where else first["msg"]) from None
+        errors = error.errors()
+        first = next((one for one in errors if one["type"] not in TYPE_ERRORS), errors[0])
+        raise HTTPException(400, ": ".join(map(str, (*first["loc"][:1], first["msg"])))) from None
 
 
 async def read_form(service: Service, request: Request) -> tuple[dict[str, str], dict[str, tuple[str, bytes]]]:
@@ -144,7 +146,7 @@ async def wait_for(request: Request, work: asyncio.Future[Value], seconds: float
 
 def error_answer(request: Request, status: int, message: str, headers: Any = None) -> JSONResponse:
     """An error as JSON, in the form that the clients of its path expect."""
-    if request.url.path.startswith("/v1/"):
+    if get_route_path(request.scope).startswith("/v1/"):  # without the path where an outer app has this one
         kind = "invalid_request_error" if status < 500 else "server_error"
         return JSONResponse({"error": {"message": message, "type": kind, "param": None, "code": None}}, status, headers)
     return JSONResponse({"error": message}, status, headers)

@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Any
 
 import uvicorn
@@ -20,6 +21,7 @@ from regard.errors import ConfigError
 from regard.server.app import serve
 from regard.server.served import LOG
 
+LOAD_SECONDS = 300  # for a process to load the models, before SIGHUP keeps the process that it would replace
 HEADER_SECONDS = 10.0  # from the first byte of a request, or from the connection, to the end of its headers
 SETTINGS = "REGARD_SERVE"  # the environment variable that carries the options to worker processes
 
@@ -27,9 +29,12 @@ SETTINGS = "REGARD_SERVE"  # the environment variable that carries the options t
 def run(*, host: str, port: int, workers: int, grace: int, say: Callable[[str], None], **options: Any) -> None:
     """Serve until a signal; the other options are those of `make_app`."""
     try:
-        socket.create_server((host, port)).close()
+        family, *_, address = socket.getaddrinfo(host, port)[0]
+        socket.create_server(address[:2], family=family).close()
     except (OSError, OverflowError) as error:
         raise ConfigError(f"cannot listen on {host}:{port}: {error}") from None
+    if options["keys"] is None and not ip_address(address[0]).is_loopback:
+        say(f"everyone who can reach {host}:{port} may use the models: --keys FILE asks for an API key")
     app: FastAPI | str = "regard.server.run:app_of_environment"
     if workers == 1:
         app = make_app(**options)
@@ -53,6 +58,7 @@ def run(*, host: str, port: int, workers: int, grace: int, say: Callable[[str], 
         http=TimedProtocol,
         log_level="warning",
         timeout_graceful_shutdown=grace,
+        timeout_worker_healthcheck=LOAD_SECONDS,
         ws="none",
     )
 

@@ -71,7 +71,8 @@ class Service:
                 LOG.error(json.dumps({"event": "reload", "error": str(error)}))
                 return
             before, self.models, self.keys = self.models, models, keys  # no route is between finding and using a model
-            LOG.info(json.dumps({"event": "reload", "models": [model.name for model in models.served]}))
+            loaded = [model.name for model in models.served]
+            LOG.info(json.dumps({"event": "reload", "models": loaded, "failed": models.failed}))
             await asyncio.to_thread(before.close)
 
     def record(self, method: str, path: str, status: int, start: float, texts: Sequence[str]) -> None:

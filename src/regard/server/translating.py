@@ -20,10 +20,10 @@ from starlette.exceptions import HTTPException
 
 from regard.documents.formats import DOCUMENTS, EXTENSIONS, UNSUPPORTED
 from regard.documents.html import translate_html
-from regard.documents.languages import Languages
+from regard.documents.languages import Languages, language_name
 from regard.documents.outcome import Outcome
 from regard.documents.translate import translate_file
-from regard.errors import InputError
+from regard.errors import InputError, RegardError
 from regard.inspection import inspector
 from regard.server.batching import BATCH_TEXTS, Job, OverloadedError
 from regard.server.requests import (
@@ -250,18 +250,26 @@ async def _languages(service: Service) -> list[dict[str, Any]]:
     for model in service.models.translators:
         source, target = model.languages
         targets.setdefault(source, []).append(target)
-    return [{"code": code, "name": code, "targets": sorted(set(codes))} for code, codes in targets.items()]
+    return [
+        {"code": code, "name": language_name(code), "targets": sorted(set(codes))} for code, codes in targets.items()
+    ]
 
 
 async def _settings(service: Service) -> dict[str, Any]:
-    """The limits of the server."""
+    """The limits of the server, and the language pair to begin with."""
+    pair = next((model.languages for model in service.models.translators), ())
     return {
         "apiKeys": service.keys is not None,
         "keyRequired": service.keys is not None,
         "charLimit": MAX_CHARACTERS,
         "frontendTimeout": 500,
         "suggestions": False,
+        "filesTranslation": True,
         "supportedFilesFormat": FILE_FORMATS,
+        "language": {
+            side: {"code": code, "name": language_name(code)}
+            for side, code in zip(("source", "target"), pair, strict=False)
+        },
     }
 
 
@@ -387,7 +395,8 @@ async def _translate_file(service: Service, files: Files, request: Request) -> d
     translated = await _in_thread(request, waiting, run)
     stem = PurePosixPath(name).stem[:100] or "file"
     token = files.add(translated, f"{stem}_{model.languages[1]}{suffix}")
-    return {"translatedFileUrl": f"{request.base_url}download_file/{token}"}
+    path = f"{request.scope['root_path']}/download_file/{token}"
+    return {"translatedFileUrl": str(request.url.replace(path=path, query=""))}
 
 
 def _translate_content(content: bytes, suffix: str, translate: WaitingTranslate, languages: Languages) -> bytes:
@@ -401,7 +410,10 @@ def _translate_content(content: bytes, suffix: str, translate: WaitingTranslate,
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, f"source{suffix}"), Path(folder, f"target{suffix}")
         source.write_bytes(content)
-        translate_file(source, target, translate, languages=languages)
+        try:
+            translate_file(source, target, translate, languages=languages)
+        except RegardError as error:
+            raise InputError(str(error).replace(str(source), "the file")) from None
         return target.read_bytes()
 
 
