@@ -8,7 +8,7 @@ from functools import lru_cache
 Languages = tuple[str, str]
 """The codes of a source and a target language."""
 
-NAMES = dict(
+NAMES: dict[str, str] = dict(
     re.findall(
         r"(\w+)=(\w+)",
         """
