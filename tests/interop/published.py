@@ -24,7 +24,7 @@ def texts() -> list[str]:
     return [text for pair in sentences(600, seed=3) for text in (pair.source, pair.target)]
 
 
-def _byte_level(folder: Path, specials: dict[str, str], after: tuple[str, ...] = ()) -> dict[str, int]:
+def byte_level(folder: Path, specials: dict[str, str], after: tuple[str, ...] = ()) -> dict[str, int]:
     """Write a tokenizer.json; `specials` are its first tokens and the settings that name them."""
     engine = Tokenizer(models.BPE())
     engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -111,19 +111,19 @@ def _ids(vocabulary: dict[str, int], *, start: str = "</s>") -> Options:
 
 
 def pegasus(pick: random.Random, folder: Path) -> Any:
-    ids = _byte_level(folder, FAIRSEQ)
+    ids = byte_level(folder, FAIRSEQ)
     config = transformers.PegasusConfig(vocab_size=len(ids), **_ids(ids, start="<pad>"), **_stacks(pick))
     return transformers.PegasusForConditionalGeneration(config)
 
 
 def bart(pick: random.Random, folder: Path) -> Any:
-    ids = _byte_level(folder, FAIRSEQ)
+    ids = byte_level(folder, FAIRSEQ)
     config = transformers.BartConfig(vocab_size=len(ids), **_ids(ids), **_stacks(pick))
     return transformers.BartForConditionalGeneration(config)
 
 
 def mbart(pick: random.Random, folder: Path) -> Any:
-    ids = _byte_level(folder, FAIRSEQ, LANGUAGES)
+    ids = byte_level(folder, FAIRSEQ, LANGUAGES)
     config = transformers.MBartConfig(vocab_size=len(ids), **_ids(ids), **_stacks(pick))
     return transformers.MBartForConditionalGeneration(config)
 
@@ -156,7 +156,7 @@ def _encoder(pick: random.Random) -> Options:
 
 
 def bert(pick: random.Random, folder: Path) -> Any:
-    ids = _byte_level(folder, BERT)
+    ids = byte_level(folder, BERT)
     config = transformers.BertConfig(
         vocab_size=len(ids), type_vocab_size=pick.choice((1, 2)), pad_token_id=ids["[PAD]"], **_encoder(pick)
     )
@@ -165,7 +165,7 @@ def bert(pick: random.Random, folder: Path) -> Any:
 
 
 def roberta(pick: random.Random, folder: Path) -> Any:
-    ids = _byte_level(folder, FAIRSEQ)
+    ids = byte_level(folder, FAIRSEQ)
     settings = _encoder(pick) | {"hidden_act": "gelu", "max_position_embeddings": 66, "type_vocab_size": 1}
     ends = {name: number for name, number in _ids(ids).items() if name[:3] in ("bos", "pad", "eos")}
     config = transformers.RobertaConfig(vocab_size=len(ids), **ends, **settings)
@@ -173,7 +173,7 @@ def roberta(pick: random.Random, folder: Path) -> Any:
 
 
 def distilbert(pick: random.Random, folder: Path) -> Any:
-    ids = _byte_level(folder, BERT)
+    ids = byte_level(folder, BERT)
     config = transformers.DistilBertConfig(
         vocab_size=len(ids), dim=pick.choice((16, 32)), n_layers=pick.choice((1, 2)), n_heads=pick.choice((2, 4)),
         hidden_dim=48, max_position_embeddings=64, activation=pick.choice(("gelu", "relu")), pad_token_id=ids["[PAD]"],
@@ -182,7 +182,7 @@ def distilbert(pick: random.Random, folder: Path) -> Any:
 
 
 def bert_generation(pick: random.Random, folder: Path) -> Any:
-    ids = _byte_level(folder, FAIRSEQ)
+    ids = byte_level(folder, FAIRSEQ)
     ends = {name: number for name, number in _ids(ids).items() if name[:3] in ("bos", "pad", "eos")}
     shape = _encoder(pick) | {"vocab_size": len(ids)} | ends
     encoder = transformers.BertGenerationConfig(**shape)
@@ -196,7 +196,7 @@ def bert_generation(pick: random.Random, folder: Path) -> Any:
 
 def gpt2(pick: random.Random, folder: Path) -> Any:
     end = "<|endoftext|>"
-    ids = _byte_level(folder, {"bos_token": end, "eos_token": end, "unk_token": end})
+    ids = byte_level(folder, {"bos_token": end, "eos_token": end, "unk_token": end})
     config = transformers.GPT2Config(
         vocab_size=len(ids), n_embd=pick.choice((16, 32)), n_layer=pick.choice((1, 2, 3)), n_head=pick.choice((2, 4)),
         n_inner=pick.choice((None, 48)), n_positions=96, activation_function=pick.choice(ACTIVATIONS),
@@ -206,7 +206,7 @@ def gpt2(pick: random.Random, folder: Path) -> Any:
 
 
 def llama(pick: random.Random, folder: Path) -> Any:
-    ids = _byte_level(folder, {name: FAIRSEQ[name] for name in ("unk_token", "bos_token", "eos_token")})
+    ids = byte_level(folder, {name: FAIRSEQ[name] for name in ("unk_token", "bos_token", "eos_token")})
     heads = pick.choice((2, 4))
     config = transformers.LlamaConfig(
         vocab_size=len(ids), hidden_size=pick.choice((16, 32)), num_hidden_layers=pick.choice((1, 2, 3)),

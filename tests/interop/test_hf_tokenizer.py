@@ -144,6 +144,8 @@ def test_byte_level_vocabularies_have_the_ids_of_transformers(kind: str, lines: 
     trained = ByteLevelBPETokenizer()
     trained.train_from_iterator(lines, vocab_size=1000, special_tokens=special, show_progress=False)
     trained.save_model(str(tmp_path))  # vocab.json and merges.txt
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"<user>": trained.get_vocab_size()}))
+    lines = [*lines, "a<user> b"]
     text = import_tokenizers(tmp_path, {"model_type": kind})[SOURCE_FILE]
     original = {"gpt2": transformers.GPT2Tokenizer, "roberta": transformers.RobertaTokenizer}[kind]
     expected = [row["input_ids"] for row in map(original.from_pretrained(tmp_path), lines)]

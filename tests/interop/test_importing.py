@@ -16,12 +16,13 @@ import regard
 from regard.config import Config, ModelConfig
 from regard.corpora.builtin.corpus import sentences
 from regard.errors import ConfigError, FolderError
+from regard.evaluation.perplexity import measure
 from regard.interop.exporting import export
 from regard.interop.importing import import_model
 from regard.models import build
 from regard.models.folder import load_model, save_model
 from regard.text.tokenizer import Tokenizers, train
-from tests.interop.published import MODELS, publish
+from tests.interop.published import BERT, MODELS, byte_level, publish
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 SEEDS = range(6)
@@ -230,7 +231,7 @@ def test_half_precision_weights_stay_as_they_are(dtype: torch.dtype, marian: Pat
         ({"sparse_attention": True}, "sparse_attention is not a setting of a marian that Regard knows"),
         ({"is_decoder": True}, "is_decoder = True is not supported in a marian, only False"),
         ({"encoder_layers": 7}, "has no tensor model.encoder.layers"),
-        ({"encoder_ffn_dim": 7, "decoder_ffn_dim": 7}, r"fc1.weight \(\d+, \d+\) give .*config.json implies"),
+        ({"encoder_ffn_dim": 7, "decoder_ffn_dim": 7}, r"fc1.weight has the shape .*config.json implies \(7, \d+\)"),
         ({"d_model": 33}, "must be a multiple of model.heads"),
     ],
     ids=str,
@@ -256,6 +257,58 @@ def test_an_extra_or_missing_tensor_is_named(change: str, marian: Path, tmp_path
     name = "model.decoder.adapter.weight" if change == "extra" else "model.decoder.layers.0.fc1.bias"
     with pytest.raises(FolderError, match=name):
         import_model(folder, tmp_path / "ours")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("config.json", "[" * 9999, "nested more than"),
+        ("config.json", '{"model_type": "marian", "d_model": ' + "9" * 400 + "}", "whole number of 400 digits"),
+        ("config.json", '{"model_type": "marian", "d_model": "16"}', "must be a whole number"),
+        ("config.json", '{"model_type": "llama", "rope_parameters": "x"}', "a setting has a value of the wrong type"),
+        ("config.json", '{"model_type": "marian", "tie_word_embeddings": "no"}', "must be true or false"),
+        ("generation_config.json", "3", "not a table of settings"),
+        ("generation_config.json", '{"num_beams": "five"}', "decode.beams"),
+        ("generation_config.json", '{"forced_bos_token_id": -3}', "forced_bos_token_id = -3 is not the id of a token"),
+        ("tokenizer_config.json", "", "is damaged"),
+        ("vocab.json", '{"</s>": 0, "<unk>": 0}', "must be 0 to 1"),
+        ("source.spm", "", "it has no tokens"),
+        ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}}', "tokenizer of .* damaged"),
+        ("model.safetensors", "", "damaged or truncated"),
+        ("model.safetensors.index.json", '{"weight_map": {"a": "x\\ny"}}', r"names 'x\\ny', which is missing"),
+    ],
+)  # fmt: skip
+def test_a_damaged_file_is_one_line_and_leaves_nothing(
+    name: str, text: str, message: str, marian: Path, tmp_path: Path
+) -> None:
+    folder = changed(marian, tmp_path / "theirs")
+    if name == "tokenizer.json":
+        (folder / "source.spm").unlink()
+    (folder / name).write_text(text)
+    with pytest.raises(FolderError, match=message) as raised:
+        import_model(folder, tmp_path / "ours", sentences=0)
+    assert "\n" not in str(raised.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
+
+
+def test_parts_that_only_fit_together_are_refused(tmp_path: Path) -> None:
+    publish("bert", 0, tmp_path / "theirs")
+    tensors = load_file(tmp_path / "theirs" / "model.safetensors")
+    query, key = (
+        next(name for name in tensors if name.endswith(f"0.attention.self.{part}.bias")) for part in ("query", "key")
+    )
+    tensors[query], tensors[key] = tensors[query][:-2].clone(), torch.cat([tensors[key], torch.zeros(2)])
+    save_file(tensors, tmp_path / "theirs" / "model.safetensors")
+    with pytest.raises(FolderError, match=r"query\.bias has the shape"):
+        import_model(tmp_path / "theirs", tmp_path / "ours")
+
+
+def test_weights_of_two_types_become_the_wider(marian: Path, tmp_path: Path) -> None:
+    folder = changed(marian, tmp_path / "theirs")
+    tensors = load_file(folder / "model.safetensors")
+    save_file({name: x if "norm" in name else x.half() for name, x in tensors.items()}, folder / "model.safetensors")
+    import_model(folder, tmp_path / "ours", sentences=2)
+    assert {parameter.dtype for parameter in load_model(tmp_path / "ours")[0].parameters()} == {torch.float32}
 
 
 def test_a_model_that_differs_from_the_original_is_not_imported(
@@ -298,21 +351,69 @@ def write_corpus(folder: Path) -> tuple[Path, Path]:
     return sides
 
 
-@pytest.mark.parametrize("how", [{}, {"train.freeze": "encoder.*"}, {"train.lora_rank": 2}], ids=str)
+def translation_loss(folder: Path) -> float:
+    """The mean cross-entropy of the corpus."""
+    (model,), sides = (loaded := regard.load(folder, "cpu")).models, loaded.tokenizers
+    special, total, count = sides.target.special, 0.0, 0
+    for pair in CORPUS:
+        source = torch.tensor([[*sides.source.encode(pair.source), sides.source.special.end]])[:, -60:]
+        target = torch.tensor([[special.start, *sides.target.encode(pair.target), special.end]])[:, :60]
+        with torch.inference_mode():
+            logits, _ = model.step(target[:, :-1], model.start(source))
+        total += float(torch.nn.functional.cross_entropy(logits[0], target[0, 1:], reduction="sum"))
+        count += target.shape[1] - 1
+    return total / count
+
+
+FEW = {"train.batch_tokens": 4000, "model.dropout": 0.0, "train.learning_rate": 0.01, "train.warmup": 1,
+       "train.metric": "loss", "train.validate_every": 3, "text.held_out": 10}  # fmt: skip
+HOW = [{}, {"train.freeze": "encoder.*"}, {"train.lora_rank": 2}]
+
+
+@pytest.mark.parametrize("how", HOW, ids=str)
 def test_training_from_an_imported_marian_lowers_the_loss(how: dict[str, Any], marian: Path, tmp_path: Path) -> None:
     import_model(marian, tmp_path / "ours", sentences=0)
-    settings = {
-        "train.batch_tokens": 4000,
-        "model.dropout": 0.0,
-        "train.learning_rate": 0.01,
-        "train.warmup": 1,
-        "text.held_out": 10,
-    }
+    files = write_corpus(tmp_path / "corpus")
+    run = regard.train(
+        *files, out=tmp_path / "tuned", start_from=tmp_path / "ours", updates=6, device="cpu", config=FEW | how
+    )
+    assert translation_loss(tmp_path / "tuned") < translation_loss(tmp_path / "ours")
+    assert run.model.tokenizers.source.special == regard.load(tmp_path / "ours").tokenizers.source.special
+
+
+def test_an_imported_marian_gets_another_vocabulary(marian: Path, tmp_path: Path) -> None:
+    import_model(marian, tmp_path / "ours", sentences=0)
     files = write_corpus(tmp_path / "corpus")
     run = regard.train(
         *files, out=tmp_path / "tuned", start_from=tmp_path / "ours", updates=6, device="cpu",
-        config={**settings, "text.held_out": 10, "train.validate_every": 3, **how},
+        config=FEW | {"text.vocabulary": 300, "text.shared": True},
     )  # fmt: skip
     losses = [entry["loss"] for entry in run.history if "loss" in entry]
+    assert run.model.tokenizers.source.size == 300
     assert losses[-1] < losses[0]
-    assert run.model.tokenizers.source.special == regard.load(tmp_path / "ours").tokenizers.source.special
+
+
+@pytest.mark.parametrize("how", [*HOW, {"text.vocabulary": 300}], ids=str)
+def test_training_from_an_imported_bert_lowers_the_loss(how: dict[str, Any], tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    (tmp_path / "theirs").mkdir()
+    ids = byte_level(tmp_path / "theirs", BERT)
+    shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    config = transformers.BertConfig(vocab_size=len(ids), max_position_embeddings=64, **shape)
+    transformers.BertForMaskedLM(config).save_pretrained(tmp_path / "theirs")
+    import_model(tmp_path / "theirs", tmp_path / "ours", sentences=0)
+    text, _ = write_corpus(tmp_path / "corpus")
+    run = regard.train(
+        text,
+        out=tmp_path / "tuned",
+        start_from=tmp_path / "ours",
+        updates=6,
+        device="cpu",
+        config=FEW | {"text.max_length": 60} | how,
+    )
+    if "text.vocabulary" in how:
+        assert run.model.tokenizer.size == 300
+        losses = [entry["loss"] for entry in run.history if "loss" in entry]
+        assert losses[-1] < losses[0]
+    else:
+        assert measure(run.model, text).nats < measure(regard.load(tmp_path / "ours", "cpu"), text).nats

@@ -35,6 +35,8 @@ class Setting(NamedTuple):
 
     def read(self, value: Any) -> Any:
         """Our value for theirs."""
+        if isinstance(self.default, bool) and not isinstance(value, bool):
+            raise FolderError(f"{self.theirs} = {value} is not supported: it must be true or false")
         if self.values is None:
             return value
         if value not in self.values:
@@ -243,7 +245,8 @@ def _scale(default: bool) -> Setting:
 
 
 def _read_marian(settings: Settings) -> Settings:
-    shared, tied = (settings.pop(name, True) for name in ("share_encoder_decoder_embeddings", "tie_word_embeddings"))
+    names = ("share_encoder_decoder_embeddings", "tie_word_embeddings")
+    shared, tied = (Setting(name, "tie_embeddings", True).read(settings.pop(name, True)) for name in names)
     if shared and not tied:
         raise FolderError("tie_word_embeddings = False is not supported with share_encoder_decoder_embeddings = True")
     settings["_tied"] = "all" if shared else "target" if tied else "none"
@@ -282,7 +285,7 @@ def _read_llama(settings: Settings) -> Settings:
         raise FolderError(f"rope_parameters of the type {kind} are not supported, only default")
     heads = settings.get("num_attention_heads", 32)
     head_size = settings.pop("head_dim", None)
-    if head_size not in (None, settings.get("hidden_size", 4096) // heads):
+    if head_size is not None and head_size * heads != settings.get("hidden_size", 4096):
         raise FolderError(f"head_dim = {head_size} is not supported: it must be hidden_size / num_attention_heads")
     settings["num_key_value_heads"] = settings.get("num_key_value_heads") or heads
     return settings

@@ -13,8 +13,8 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Engine
 
 from regard.config import ModelConfig
-from regard.errors import FolderError
-from regard.folders import parse_json, read_bounded, write_file
+from regard.errors import FolderError, RegardError
+from regard.folders import parse_json, read_bounded, read_json, write_file
 from regard.text.tokenizer import NEVER_CHOSEN, SOURCE_FILE, SPECIALS, TARGET_FILE, TRANSFORMERS_FILE, Tokenizers
 
 SPACE = "▁"  # a space in a SentencePiece vocabulary
@@ -39,7 +39,15 @@ def import_tokenizers(source: Path, config: dict[str, Any]) -> dict[str, str]:
     The post-processor of each names the special tokens: `<s>` is the token that a decoder starts with, or that comes
     before a text that a bert reads.
     """
-    names = _special_names(source)
+    try:
+        return _import_tokenizers(source, config, _special_names(source))
+    except RegardError:
+        raise
+    except Exception as error:  # the tokenizers library has no class of its own
+        raise FolderError(f"the tokenizer of {source} is damaged: {str(error).splitlines()[0]}") from error
+
+
+def _import_tokenizers(source: Path, config: dict[str, Any], names: dict[str, Any]) -> dict[str, str]:
     if (source / "source.spm").exists():
         shared = _vocabulary(source / "vocab.json")
         separate = source / "target_vocab.json"
@@ -94,9 +102,9 @@ def _engine(source: Path, config: dict[str, Any], names: dict[str, Any]) -> Engi
     if (source / "tokenizer.json").exists():
         return Engine.from_str(read_bounded(source / "tokenizer.json").decode())
     if (source / "vocab.txt").exists():
-        return _wordpiece(source / "vocab.txt", names)
+        return _with_added_tokens(_wordpiece(source / "vocab.txt", names), source)
     if (source / "merges.txt").exists():
-        return _byte_level(source, names)
+        return _with_added_tokens(_byte_level(source, names), source)
     for name in ("sentencepiece.bpe.model", "tokenizer.model", "spiece.model"):
         path = source / name
         if path.exists():
@@ -113,11 +121,16 @@ def _engine(source: Path, config: dict[str, Any], names: dict[str, Any]) -> Engi
 
 def _special_names(source: Path) -> dict[str, Any]:
     """The settings of a tokenizer, with the content of special tokens as text."""
-    values: dict[str, Any] = {}
-    for name in ("special_tokens_map.json", TRANSFORMERS_FILE):
-        if (source / name).exists():
-            values |= parse_json(read_bounded(source / name))
+    values = read_table(source / "special_tokens_map.json") | read_table(source / TRANSFORMERS_FILE)
     return {name: value["content"] if _is_token(value) else value for name, value in values.items()}
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """The settings of a JSON file; none without the file."""
+    values = read_json(path, optional=True)
+    if values is not None and not isinstance(values, dict):
+        raise FolderError(f"{path} is damaged: it is not a table of settings")
+    return values or {}
 
 
 def _is_token(value: Any) -> bool:
@@ -127,7 +140,7 @@ def _is_token(value: Any) -> bool:
 def _vocabulary(path: Path) -> dict[str, int]:
     if not path.exists():
         raise FolderError(f"{path} is missing: it has the ids of the tokens")
-    values = parse_json(read_bounded(path))
+    values = read_json(path)
     if not isinstance(values, dict) or not all(isinstance(number, int) for number in values.values()):
         raise FolderError(f"{path} is not a table of tokens and their ids")
     return values
@@ -146,7 +159,10 @@ def _with_special_tokens(engine: Engine, config: dict[str, Any], names: dict[str
             number = engine.token_to_id(str(names.get(setting, usual_name)))
             ids[role] = ids[role] if number is None else number
     elif config.get("is_encoder_decoder"):
-        ids["<s>"] = config.get("decoder_start_token_id", ids["<s>"])
+        first = config.get("decoder_start_token_id")
+        if first is not None and (not isinstance(first, int) or not 0 <= first < engine.get_vocab_size()):
+            raise FolderError(f"{source}: decoder_start_token_id = {first} is not the id of a token")
+        ids["<s>"] = ids["<s>"] if first is None else first
     if ids["</s>"] is None:
         raise FolderError(f"{source} does not say which token ends a text: add eos_token to {TRANSFORMERS_FILE}")
     ids["<s>"] = ids["</s>"] if ids["<s>"] is None else ids["<s>"]
@@ -202,6 +218,16 @@ def _byte_level(source: Path, names: dict[str, Any]) -> Engine:
     return engine
 
 
+def _with_added_tokens(engine: Engine, source: Path) -> Engine:
+    """The tokenizer with the tokens that were added to its vocabulary later."""
+    path = source / "added_tokens.json"
+    for token, number in sorted(_vocabulary(path).items(), key=lambda item: item[1]) if path.exists() else ():
+        engine.add_tokens([AddedToken(token, normalized=False)])
+        if engine.token_to_id(token) != number:
+            raise FolderError(f"{path}: {token!r} has the id {number}, and would be {engine.token_to_id(token)} here")
+    return engine
+
+
 # SentencePiece
 
 
@@ -241,6 +267,8 @@ def read_pieces(path: Path) -> Pieces:
                 normalizer = dict(_fields(value))
     except (IndexError, KeyError, TypeError, ValueError, struct.error) as error:
         raise FolderError(f"{path} is not a SentencePiece model: {error}") from error
+    if not pieces:
+        raise FolderError(f"{path} is not a SentencePiece model: it has no tokens")
     return Pieces(
         pieces,
         trainer.get(3, UNIGRAM),

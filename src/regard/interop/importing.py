@@ -15,7 +15,7 @@ from regard.errors import ConfigError, FolderError, RunError
 from regard.folders import atomic_folder, check_free, read_bounded, read_json
 from regard.interop import proof
 from regard.interop.architectures import Architecture, find, resolved
-from regard.interop.hf_tokenizer import import_tokenizers
+from regard.interop.hf_tokenizer import import_tokenizers, read_table
 from regard.interop.weights import Source, read_weights, to_ours, write_safetensors
 from regard.models import build
 from regard.models.folder import save_model
@@ -78,11 +78,13 @@ def import_model(
         model_config = resolved(architecture.read(settings, weights.tensors))
     except FolderError as error:
         raise FolderError(f"{place / CONFIG}: {error}") from error
+    except (AttributeError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise FolderError(f"{place / CONFIG}: a setting has a value of the wrong type: {error}") from error
     shapes = {name: tuple(tensor.shape) for name, tensor in build(model_config, "meta").named_parameters()}
-    tensors = to_ours(architecture.names(model_config), weights, shapes)
+    tensors = to_ours(architecture.names(model_config), weights, shapes, model_config)
     assert set(tensors) == set(shapes)
     left_out = _check_unused(architecture, weights)
-    files = import_tokenizers(place, settings)
+    files = import_tokenizers(place, read_table(place / "generation_config.json") | settings)
     tokenizers = _tokenizers(files)
     config = Config(
         model=model_config,
@@ -135,13 +137,16 @@ def _text_config(tokenizers: Tokenizers, positions: int) -> TextConfig:
 
 def _decode_config(place: Path, settings: dict[str, Any], target: Tokenizer, is_translator: bool) -> DecodeConfig:
     """The settings of the search, from generation_config.json or, in older folders, config.json."""
-    values = settings | (read_json(place / "generation_config.json", optional=True) or {})
+    values = settings | read_table(place / "generation_config.json")
     fields = {"num_beams": "beams", "length_penalty": "length_penalty", "no_repeat_ngram_size": "no_repeat_ngram"}
     chosen = {ours: values[theirs] for theirs, ours in fields.items() if values.get(theirs) is not None}
     if is_translator:
         chosen["early_stopping"] = str(values.get("early_stopping") or False).lower()
-    if values.get("forced_bos_token_id") is not None:
-        (chosen["first_token"],) = target.tokens([values["forced_bos_token_id"]])
+    first = values.get("forced_bos_token_id")
+    if first is not None:
+        if not isinstance(first, int) or not 0 <= first < target.size:
+            raise FolderError(f"{place}: forced_bos_token_id = {first} is not the id of a token")
+        (chosen["first_token"],) = target.tokens([first])
     try:
         return DecodeConfig(**chosen)
     except ConfigError as error:
@@ -180,7 +185,7 @@ def _card(
 
 def _languages(place: Path) -> str:
     """The languages of a model for one pair of them, in the words that `regard serve` reads."""
-    values = read_json(place / TRANSFORMERS_FILE, optional=True) or {}
+    values = read_table(place / TRANSFORMERS_FILE)
     pair = [values.get(name) for name in ("source_lang", "target_lang")]
     return f"which translates from {pair[0]} to {pair[1]}, " if all(isinstance(name, str) for name in pair) else ""
 

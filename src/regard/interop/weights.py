@@ -5,6 +5,7 @@ No more than one tensor is in memory at a time; files are memory-mapped.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import struct
@@ -59,8 +60,9 @@ def _shards(index: Path) -> list[str]:
     for shard in shards:
         if Path(shard).name != shard:
             raise FolderError(f"{index} names {shard!r}, which is not a file of its folder")
-        if not (index.parent / shard).is_file():
-            raise FolderError(f"{index.parent / shard} is missing, and {index.name} lists it")
+        with clear_os_errors(index, "read"):
+            if not (index.parent / shard).is_file():
+                raise FolderError(f"{index} names {shard!r}, which is missing")
     return shards
 
 
@@ -133,39 +135,42 @@ class Source:
         return found
 
 
-def to_ours(rows: Iterable[Row], source: Source, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Converted]:
-    """Our tensors from theirs; `shapes` are those of our model."""
-    converted = {}
+def to_ours(
+    rows: Iterable[Row], source: Source, shapes: Mapping[str, tuple[int, ...]], config: ModelConfig
+) -> dict[str, Converted]:
+    """Our tensors from theirs, all in the widest of their types; `shapes` are those of our model."""
+    found: dict[str, tuple[Row, list[Tensor]]] = {}
     for row in rows:
-        parts = source.parts(row)
-        for name, part in zip(row.theirs, parts, strict=True):
+        found[row.ours] = row, (parts := source.parts(row))
+        expected = _their_shapes(row, shapes[row.ours], config)
+        for name, part, shape in zip(row.theirs, parts, expected, strict=True):
             if part.dtype not in DTYPES:
                 raise FolderError(f"{source.where}: {name} holds {_name(part.dtype)}, and weights are floating-point")
-        dtype = parts[0].dtype
-        for part in parts:
-            dtype = torch.promote_types(dtype, part.dtype)
-        shape = _shape(row, parts)
-        if shape != shapes[row.ours]:
-            theirs = " and ".join(f"{name} {tuple(part.shape)}" for name, part in zip(row.theirs, parts, strict=True))
-            raise FolderError(f"{source.where}: {theirs} give {shape}, and config.json implies {shapes[row.ours]}")
-        converted[row.ours] = Converted(dtype, shape, lambda row=row, parts=parts: _join(row, parts))  # type: ignore[misc]
-    return converted
+            if part.shape != shape:
+                raise FolderError(
+                    f"{source.where}: {name} has the shape {tuple(part.shape)}, and config.json implies {shape}"
+                )
+    dtypes = {part.dtype for _, parts in found.values() for part in parts}
+    dtype = functools.reduce(torch.promote_types, dtypes)
+    return {
+        name: Converted(dtype, shapes[name], lambda row=row, parts=parts: _join(row, parts))  # type: ignore[misc]
+        for name, (row, parts) in found.items()
+    }
 
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _shape(row: Row, parts: list[Tensor]) -> tuple[int, ...]:
-    """The shape of our tensor, without making it."""
-    first = tuple(parts[0].shape)
+def _their_shapes(row: Row, shape: tuple[int, ...], config: ModelConfig) -> list[tuple[int, ...]]:
+    """The shapes of their tensors for that of ours."""
     if row.form == "row":
-        return first[1:]
+        return [(1, *shape)]
     if row.form == "transposed":
-        return first[::-1]
+        return [shape[::-1]]
     if row.form == "offset":
-        return (first[0] - POSITION_OFFSET, *first[1:])
-    return (sum(part.shape[0] for part in parts), *first[1:])
+        return [(shape[0] + POSITION_OFFSET, *shape[1:])]
+    return [(size, *shape[1:]) for size in _sizes(row, shape[0], config)]
 
 
 def _join(row: Row, parts: list[Tensor]) -> Tensor:
@@ -189,14 +194,14 @@ def to_theirs(rows: Iterable[Row], tensors: Mapping[str, Tensor], config: ModelC
         elif row.form == "offset":
             yield row.theirs[0], torch.cat([tensor.new_zeros(POSITION_OFFSET, *tensor.shape[1:]), tensor])
         else:
-            yield from zip(row.theirs, tensor.split(_sizes(row, tensor, config)), strict=True)
+            yield from zip(row.theirs, tensor.split(_sizes(row, len(tensor), config)), strict=True)
 
 
-def _sizes(row: Row, tensor: Tensor, config: ModelConfig) -> list[int]:
+def _sizes(row: Row, length: int, config: ModelConfig) -> list[int]:
     """The rows of our tensor that belong to each of theirs."""
     if len(row.theirs) == 3:  # queries, keys and values
         return [width * config.head_size for width in (config.heads, config.kv_heads, config.kv_heads)]
-    return [len(tensor) // len(row.theirs)] * len(row.theirs)
+    return [length // len(row.theirs)] * len(row.theirs)
 
 
 # Writing
