@@ -10,8 +10,8 @@ from regard.cli.options import Force, Json, argument, examples, option
 
 @examples("regard import opus-mt-en-de runs/opus", "regard import Helsinki-NLP/opus-mt-en-de runs/opus")
 def import_(
-    source: Annotated[str, argument("SOURCE", "A folder of Hugging Face transformers, or a name of its hub.")],
-    folder: Annotated[str, argument("FOLDER", "The model folder to write.")],
+    source: Annotated[str, argument("MODEL", "A folder of Hugging Face transformers, or a name of its hub.")],
+    folder: Annotated[str, argument("OUT", "The model folder to write.")],
     sentences: Annotated[
         int, option("N", "Sentences that are computed here and in the other library.", min=0, max=10_000)
     ] = 20,
