@@ -59,15 +59,11 @@ def _variants(unit: Unit) -> list[Variant]:
 def _choose_languages(unit: Unit, codes: tuple[str, ...], header: str, chosen: Languages | None) -> Languages | None:
     """The source language of the file and its only other language; None until a unit has both."""
     declared = unit.element.attributes.get("srclang") or header
-    if chosen:
-        source = chosen[0]
-    elif declared and declared != "*all*":
-        source = declared
-    else:
-        source = codes[0] if codes else ""
-    others = [code for code in dict.fromkeys(codes) if not same_language(code, source)]
-    if chosen:
-        others = [chosen[1], *(code for code in others if not same_language(code, chosen[1]))]
+    source = declared if declared not in ("", "*all*") else next(iter(codes), "")
+    source, *others = chosen or (source,)
+    for code in codes:
+        if not any(same_language(code, known) for known in (source, *others)):
+            others.append(code)
     if len(others) > 1:
         raise DataError(
             f"{unit.origin}: there are several languages ({', '.join([source, *others])}): say which two, for example "

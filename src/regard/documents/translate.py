@@ -31,7 +31,6 @@ def translate_file(
     out: Path,
     translate: Translate,
     *,
-    format: str | None = None,  # noqa: A002 - the word of the field
     languages: Languages | None = None,
     everything: bool = False,
     force: bool = False,
@@ -41,7 +40,7 @@ def translate_file(
 
     `everything` also replaces existing translations. `progress` is called with the bytes done and in total.
     """
-    kind, name = format or format_of(path), display_name(path)
+    kind, name = format_of(path), display_name(path)
     if kind not in DOCUMENTS:
         raise InputError(f"{name} is not a document: {', '.join(DOCUMENTS)} are translated in place")
     if uncompressed_name(out) != out.name:
