@@ -31,6 +31,7 @@ MIN_BARS = 8  # of a chart; if even these do not fit, its right end is cut off
 BLOCKS = "▁▂▃▄▅▆▇█"
 NAME_WIDTH = 11  # columns
 WORD_ENDS = re.compile(r"(?=\s)|(?<=[\u2e80-\uffef])|$")  # Chinese and Japanese have no spaces
+STYLES = {"model": "bold"}  # of a sample: its source, its reference and the output of the model
 STOPPING = "stopping: a checkpoint is saved first; Ctrl-C again stops at once. The same command resumes the run"
 PROBLEMS = {
     "skipped": "updates skipped: loss or gradient was NaN",
@@ -97,6 +98,7 @@ class View:
             yield Text(f"{activity}, {format_duration(time.monotonic() - self._begin)}", "dim")
             return
         validations = dict(statistics.validations)  # copies: this is another thread
+        sample: dict[str, str] = next(reversed(validations.values()), {}).get("sample", {})
         charts = {"loss": dict(statistics.losses)} | {
             name: {update: entry[key] for update, entry in validations.items() if isfinite(entry.get(key, nan))}
             for key, (name, _) in SCORE_FORMATS.items()
@@ -107,7 +109,12 @@ class View:
             self._speed(),
             *(Text(f"{number} {PROBLEMS[kind]}", "magenta") for kind, number in self._problems.items()),
             *(chart(name, points, options.max_width) for name, points in charts.items() if points),
-            *(_sample_lines(next(reversed(validations.values())).get("sample", {})) if validations else []),
+            *(
+                Text.assemble(
+                    (name.ljust(NAME_WIDTH), "dim"), (printable(" ".join(text.split())), STYLES.get(name, ""))
+                )
+                for name, text in sample.items()
+            ),
         ):
             yield fit(line, options.max_width)
 
@@ -160,16 +167,6 @@ def chart(name: str, points: Mapping[int, float], width: int) -> Text:
     heights = [round((mean - low) / ((high - low) or 1.0) * (len(BLOCKS) - 1)) for mean in means]
     bars = "".join(BLOCKS[height] for height in heights)
     return Text.assemble((name.ljust(NAME_WIDTH), "dim"), first, (f" {bars} ", "cyan"), last, (axes, "dim"))
-
-
-def _sample_lines(sample: Mapping[str, str]) -> list[Text]:
-    """A source sentence, its reference and the model's output, one line each."""
-    return [
-        Text.assemble(
-            (name.ljust(NAME_WIDTH), "dim"), (printable(" ".join(text.split())), "bold" if name == "model" else "")
-        )
-        for name, text in sample.items()
-    ]
 
 
 @contextmanager
