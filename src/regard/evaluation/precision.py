@@ -13,7 +13,6 @@ from regard.documents.formats import read_pairs
 from regard.evaluation.metrics import choose_tokenizer, paired_tests
 from regard.evaluation.systems import Progress
 from regard.folders import read_json, write_file
-from regard.interop.ctranslate2 import CTranslate2Engine
 from regard.models.folder import VALIDATION
 from regard.text.files import one_line
 from regard.translation.translator import Translator
@@ -74,6 +73,8 @@ def int8_cost(
     translator: Translator, folder: Path, say: Callable[[str], None], progress: Progress | None
 ) -> Int8Cost | None:
     """The cost of int8 for a translator that uses CTranslate2; None if its folder has no validation sentences."""
+    from regard.interop.ctranslate2 import CTranslate2Engine  # it imports the built-in corpus
+
     assert isinstance(translator.engine, CTranslate2Engine)
     path = translator.engine.converted / COST_FILE
     if kept := read_json(path, optional=True):
