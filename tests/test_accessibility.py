@@ -103,8 +103,8 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 TOO_SMALL = """() => [...document.querySelectorAll(
     "button, select, summary, input[type=search], .filters label, .index a")]
-  .filter(one => one.checkVisibility()).map(one => [one.textContent, one.getBoundingClientRect()])
-  .filter(([, box]) => Math.min(box.width, box.height) < 24).map(([text]) => text)"""
+  .filter(one => one.checkVisibility()).map(one => [one.textContent, one.getBoundingClientRect(), getComputedStyle(one, "::after")])
+  .filter(([, box, after]) => Math.min(Math.max(box.width, parseFloat(after.width) || 0), box.height) < 24).map(([text]) => text)"""
 
 
 @pytest.mark.slow

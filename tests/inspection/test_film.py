@@ -64,7 +64,7 @@ def test_the_page_has_every_frame_and_is_self_contained(corpus: Path, tmp_path: 
     page = film.page(tmp_path, {20: "BLEU 3.0"}, title="a <b> & c")
     found = re.findall(r'<div class="inspector"><script type="application/json">(.*?)</script>', page, re.DOTALL)
     for number, sentence in enumerate(map(json.loads, found)):
-        assert sentence["frames"] == ["update 10", "update 20 BLEU 3.0"]
+        assert sentence["frames"] == ["update 10", "update 20 · BLEU 3.0"]
         kept = film.read_frame(film.frames(tmp_path)[20])[str(number)]
         shown = np.frombuffer(base64.b64decode(sentence["maps"][0]["values"]), np.uint8)
         layers, heads, rows, columns = kept.shape

@@ -111,7 +111,7 @@ def doubtful(word: str, other: str, share: float) -> Trace:
 def test_the_summary_names_the_least_certain_word_and_its_alternative() -> None:
     assert (
         inspector.summary(doubtful("signé", "signée", 0.6))
-        == "It hesitated between “signé” 60\u00a0% and “signée” 40\u00a0%."
+        == "It hesitated between “signé”\u00a060\u00a0% and “signée”\u00a040\u00a0%."
     )
 
 
@@ -119,11 +119,19 @@ def test_the_summary_of_a_sure_model_says_so() -> None:
     assert inspector.summary(doubtful("signé", "signée", 0.96)).startswith("It was sure of every word")
 
 
+def test_the_summary_names_no_alternative_that_is_much_less_probable() -> None:
+    assert inspector.summary(doubtful("verte", "vertes", 0.89)).startswith("It hesitated")
+    found = dataclasses.replace(
+        doubtful("verte", "vertes", 0.86), alternatives=[[Alternative(11, "vertes", math.log(0.01))], []]
+    )
+    assert inspector.summary(found) == "The least probable word is “verte” with 86\u00a0%."
+
+
 def test_an_alternative_to_a_part_of_a_word_is_shown_as_a_whole_word() -> None:
     found = made("it", "signée", [[1.0, 0.0]] * 3, pieces=2, logs=[-0.01, math.log(0.4), -0.01])
     found = dataclasses.replace(found, target=found.target._replace(subwords=["sign", "ée", "</s>"]),
                                 alternatives=[[], [Alternative(99, "é", math.log(0.6))], []])  # fmt: skip
-    assert inspector.summary(found) == "It hesitated between “signée” 40\u00a0% and “signé” 60\u00a0%."
+    assert inspector.summary(found) == "It hesitated between “signée”\u00a040\u00a0% and “signé”\u00a060\u00a0%."
 
 
 def test_a_source_word_without_attention_is_uncovered() -> None:
@@ -239,6 +247,26 @@ def test_the_beam_shows_whole_words(browser: Any, tmp_path: Path) -> None:
             "all => all.map(one => one.firstChild.data)"
         )
         assert sorted(shown) == ["end", "end", "signé", "signée"]
+
+
+@pytest.mark.slow
+def test_a_beam_word_that_may_end_or_go_on_is_drawn_once_for_each(browser: Any, tmp_path: Path) -> None:
+    tree = [[Branch(-1, 1, " sign", -0.1, True)], [Branch(0, 2, "é", -0.5, True), Branch(0, 3, " en", -1.0, True)],
+            [Branch(0, END, "</s>", -0.6, True), Branch(1, END, "</s>", -1.1, True)]]  # fmt: skip
+    page = inspector.page(dataclasses.replace(full(), tree=tree), title="x")
+    with Opened(browser, tmp_path / "x.html", page) as opened:
+        shown = opened.page.locator("[aria-label='beam search'] text").evaluate_all(
+            "all => all.map(one => one.firstChild.data)"
+        )
+        assert sorted(shown) == ["en", "end", "end", "sign", "signé"]
+
+
+@pytest.mark.slow
+def test_the_map_of_a_long_sentence_fits_a_printed_page(browser: Any, tmp_path: Path) -> None:
+    with Opened(browser, tmp_path / "x.html", inspector.page(full(words=60), title="en-fr")) as opened:
+        opened.page.set_viewport_size({"width": 794, "height": 1123})
+        opened.page.emulate_media(media="print")
+        assert opened.page.evaluate("document.documentElement.scrollWidth") <= 794
 
 
 @pytest.mark.slow

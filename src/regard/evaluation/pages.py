@@ -216,12 +216,11 @@ def evaluation_parts(result: Mapping[str, Any]) -> list[str]:
     )
     scores = []
     for metric, name in METRICS.items():
-        score, better = result[metric], "lower" if metric == "ter" else "higher"
-        interval = f"{score['low']:z.1f} to {score['high']:.1f} · {better} is better"
-        scores.append((name, f"{score['score']:.1f}", interval))
+        score = result[metric]
+        scores.append((name, f"{score['score']:.1f}", f"{score['low']:z.1f} to {score['high']:.1f}"))
     signatures = "".join(pages.signature(f"{name} {result[metric]['signature']}") for metric, name in METRICS.items())
     parts = [
-        pages.score_cards(scores),
+        pages.score_cards(scores, "With 95 % bootstrap intervals. Higher is better, but for TER lower."),
         fold("sacreBLEU signatures", signatures),
         by_length(result["by_length"]),
         card("Rare and frequent words", "F1 of the words of the reference, by their frequency.", frequencies),

@@ -76,6 +76,8 @@ def draw(
     path = Path(path)
     check_suffix(path)
     title = title or trace.family
+    if not maps:
+        trace = trace.split_punctuation()
     if path.suffix.lower() == ".html":
         options: dict[str, Any] = {"layer": layer, "head": head, "warned": warned, "languages": languages}
         page = inspector.page(trace, maps, title=title, **options)

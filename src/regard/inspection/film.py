@@ -119,7 +119,7 @@ def page(root: Path, scores: Mapping[int, str], *, title: str, languages: tuple[
             "maps": [inspector.to_values(last, weights, bits=8, languages=languages)],
             "layer": default_layer(weights.shape[1]),
             "head": -1,
-            "frames": [f"update {update:,} {scores.get(update, '')}".strip() for update in chosen],
+            "frames": [" · ".join(filter(None, (f"update {update:,}", scores.get(update)))) for update in chosen],
         }
         shown = f'<div class="inspector">{pages.data(data)}</div>'
         parts.append(f"<details{' open' * (not number)}><summary>{escape(source.text)}</summary>{shown}</details>")

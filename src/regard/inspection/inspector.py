@@ -18,6 +18,7 @@ from regard.inspection.trace import Side, Trace
 SCRIPTS = ("page.js", "heatmap.js", "inspector.js")
 """The scripts of a page with `embed`."""
 SURE = 0.9  # from this probability on, a word is not called doubtful
+RIVAL = 0.1  # from this share of the probability of the chosen word on, another one is named
 COVERED = 0.2  # a source word with less attention in all is marked
 
 
@@ -121,13 +122,15 @@ def summary(trace: Trace) -> str:
     if math.exp(log) >= SURE:
         return f"It was sure of every word; the least probable is {chosen} with {percent(log)}."
     before = "".join(x for x, owner in zip(side.subwords[:step], side.word, strict=False) if owner == side.word[step])
-    for other in trace.alternatives[step] if trace.alternatives else []:
+    others = trace.alternatives[step] if trace.alternatives else []
+    for other in (other for other in others if other.log_probability >= log + math.log(RIVAL)):
         ends = other.id == trace.special.end or (before and other.subword[:1].isspace())
         text = (before if ends else before + other.subword).strip() or "end"
         if text != word:
             if trace.family == "bert":
                 return f"It expected “{text}” ({percent(other.log_probability)}) instead of {chosen} ({percent(log)})."
-            return f"It hesitated between {chosen} {percent(log)} and “{text}” {percent(other.log_probability)}."
+            both = f"{chosen}\u00a0{percent(log)} and “{text}”\u00a0{percent(other.log_probability)}"
+            return f"It hesitated between {both}."
     return f"The least probable word is {chosen} with {percent(log)}."
 
 
@@ -146,7 +149,7 @@ def _written(trace: Trace) -> Side:
 def percent(log_probability: float) -> str:
     """A log-probability in percent."""
     share = 100 * math.exp(log_probability)
-    return f"{share:.{int(share < 9.95)}f}\u00a0%"
+    return "<0.1\u00a0%" if share < 0.05 else f"{share:.{int(share < 9.95)}f}\u00a0%"
 
 
 def uncovered_words(trace: Trace) -> list[int]:

@@ -67,14 +67,14 @@ def fold(summary: str, content: str) -> str:
     return f'<details class="fold"><summary>{escape(summary)}</summary>{content}</details>'
 
 
-def score_cards(scores: Iterable[tuple[str, str, str]]) -> str:
-    """Sections side by side, each with a name, a large number and a note below it."""
+def score_cards(scores: Iterable[tuple[str, str, str]], note: str) -> str:
+    """Sections side by side, each with a name, a large number and its interval; below them a note."""
     boxes = [
         f'<section class="score"><h2>{escape(name)}</h2><p class="big">{escape(number)}</p>'
-        f'<p class="interval">{escape(note)}</p></section>'
-        for name, number, note in scores
+        f'<p class="interval">{escape(interval)}</p></section>'
+        for name, number, interval in scores
     ]
-    return f'<div class="cards">{"".join(boxes)}</div>'
+    return f'<div class="cards">{"".join(boxes)}</div><p class="soft">{escape(note)}</p>'
 
 
 def signature(text: str) -> str:

@@ -14,8 +14,8 @@ function heatMap({ rows, columns, values, high = 1, room = 300, figure = value =
   const left = widest(rows) + 16, slope = widest(columns);
   const side = Math.max(smallest, Math.min(largest, Math.floor((room - left - slope * .62) / columns.words.length)));
   const table = make("table", { class: "map", role: "grid", "aria-label": label });
-  table.style.setProperty("--cell", side + "px");
-  table.style.setProperty("--letter", Math.max(11, Math.min(13, side * .72)) + "px");
+  table.style.setProperty("--size", side + "px");
+  table.style.setProperty("--columns", columns.words.length);
   table.style.setProperty("--slope-height", Math.ceil(slope * .84 + 14) + "px");
   table.style.paddingInlineEnd = Math.ceil(slope * .62) + "px";
   const top = make("tr", { role: "row" }, make("td", { class: "corner", role: "presentation" }));

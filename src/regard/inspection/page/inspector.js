@@ -332,22 +332,22 @@ function inspect(holder, data, number) {
   const spaced = tree.some(step => step.some(([, piece]) => /^\s/.test(piece)));
   const startsWord = piece => !spaced || /^\s/.test(piece) || piece === "</s>" || /^[\p{Pe}\p{Pf}.,;:!?…]/u.test(piece);
   const children = (depth, parent) => (tree[depth] || []).map((branch, index) => ({ depth, index, branch })).filter(one => one.branch[0] === parent);
-  function wordsAfter(depth, parent, log) {  // the words that follow a branch, the written one first, then by probability
+  function wordsFrom(branches, log) {  // the words that begin with these branches, the written one first, then by probability
     const found = [];
     const complete = ({ depth, index, branch }, text, written) => {
       const [, piece, total, kept] = branch, after = kept ? children(depth + 1, index) : [];
       text += piece;
       written = written && data.chosen[depth] === index;
       const [inside, next] = [after.filter(one => !startsWord(one.branch[1])), after.filter(one => startsWord(one.branch[1]))];
-      if (next.some(one => one.branch[3]) || !inside.some(one => one.branch[3])) found.push({ text: text.trim() || piece, total, share: Math.exp(total - log), kept, written, next: next.length ? wordsAfter(depth + 1, index, total) : [] });
+      if (next.some(one => one.branch[3]) || !inside.some(one => one.branch[3])) found.push({ text: text.trim() || piece, total, share: Math.exp(total - log), kept, written, next: wordsFrom(next, total) });
       inside.forEach(one => complete(one, text, written));
     };
-    children(depth, parent).forEach(one => complete(one, "", true));
+    branches.forEach(one => complete(one, "", true));
     const finished = node => (node.kept && node.text === "</s>") || node.next.some(finished);
     return found.filter(node => Math.exp(node.total) >= .01 || finished(node)).sort((a, b) => b.written - a.written || b.kept - a.kept || b.share - a.share);
   }
   function drawBeam() {
-    const STEP = 26, GAP = 44, nodes = [], widths = [], floor = [], first = wordsAfter(0, -1, 0);  // floor: the first free line at each depth
+    const STEP = 26, GAP = 32, nodes = [], widths = [], floor = [], first = wordsFrom(children(0, -1), 0);  // floor: the first free line at each depth
     const free = (node, depth) => node ? Math.max(floor[depth] || 0, free(node.next[0], depth + 1)) : 0;
     const place = (node, depth, parent, line) => {
       Object.assign(node, { depth, parent, y: (line + .5) * STEP });
@@ -361,6 +361,7 @@ function inspect(holder, data, number) {
     const starts = widths.reduce((list, width) => [...list, list.at(-1) + width + GAP], [4]);
     const width = starts.at(-1), height = Math.max(...floor, 0) * STEP + 4;
     const drawing = make("svg:svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `beam search: ${nodes.filter(one => one.kept && one.shown === "end").length} finished translations, ${nodes.filter(one => !one.kept).length} dropped words` });
+    drawing.style.setProperty("--width", width + "px");
     for (const node of nodes) {
       const x = starts[node.depth], classes = (node.written ? "written" : "") + (node.kept ? "" : " dropped");
       if (node.parent) {
