@@ -101,10 +101,11 @@ PAGES: dict[str, Callable[[], str]] = {
     "lineage": lineage_page,
     "demo": demo_page,
 }
-TOO_SMALL = """() => [...document.querySelectorAll(
-    "button, select, summary, input[type=search], .filters label, .index a")]
-  .filter(one => one.checkVisibility()).map(one => [one.textContent, one.getBoundingClientRect(), getComputedStyle(one, "::after")])
-  .filter(([, box, after]) => Math.min(Math.max(box.width, parseFloat(after.width) || 0), box.height) < 24).map(([text]) => text)"""
+TOO_SMALL = """() => [...document.querySelectorAll("button, select, summary, input[type=search], .index a")]
+  .filter(one => one.checkVisibility()).filter(one => {
+    const box = one.getBoundingClientRect(), target = parseFloat(getComputedStyle(one, "::after").width) || 0;
+    return Math.min(Math.max(box.width, target), box.height) < 24;
+  }).map(one => one.textContent)"""
 
 
 @pytest.mark.slow
