@@ -32,7 +32,7 @@ from regard.results import counted
 from regard.text import cleaning
 from regard.text.cleaning import Chunk, Scripts
 from regard.text.files import SUFFIXES, Origin, Pair, UnreadableLine, language_of
-from regard.text.scripts import CONTROL, damage, damaged_part, decomposed, script
+from regard.text.scripts import CONTROL, damage, damaged_part, decomposed
 
 CHUNK_SIZE = 8192  # pairs processed together
 SAMPLE_SIZE = 20_000  # pairs of train from which languages are learned
@@ -202,6 +202,8 @@ class Split:
         first_chunk = not self.pairs
         self.pairs += len(pairs)
         sides = list(zip((self.source, self.target), chunk.columns, chunk.normalized, strict=True))
+        self.source.scripts.update(chunk.scripts[0])
+        self.target.scripts.update(chunk.scripts[1])
         bins = self.ratios.add(*(side.add(column, lines) for side, column, lines in sides))
         low, _, high = self.ratios.usual()
         for index in np.flatnonzero((bins >= 0) & ((bins < low) | (bins > high))).tolist():
@@ -221,14 +223,13 @@ class Split:
         reasons = cleaning.find_duplicates(cleaning.judge_texts(chunk, RULES), chunk.digests, RULES, self.seen)
         names = ("", *cleaning.RULES)
         sound = []
-        for pair, number in zip(pairs, reasons.tolist(), strict=True):
+        for pair, number, scripts in zip(pairs, reasons.tolist(), zip(*chunk.scripts, strict=True), strict=True):
             rule = names[number]
             kind, note = KIND_OF_RULE.get(rule, ""), ""
             if rule == "long":
                 note = f"{len(pair.source.split()):,} and {len(pair.target.split()):,} words"
             elif rule == "script":
-                scripts = script(pair.source), script(pair.target)
-                swapped = scripts == cleaning.main_scripts(chunk.scripts)[::-1]
+                swapped = scripts == cleaning.main_scripts(chunk.usual)[::-1]
                 kind, note = ("swapped", "") if swapped else (kind, " and ".join(scripts))
             if kind:
                 self.tally(kind, pair, note=note)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.text.cleaning import DigestSet, digests
-from regard.text.scripts import UNSPACED_SCRIPTS, script
+from regard.text.scripts import UNSPACED_SCRIPTS
 
 Integers = NDArray[np.int64]
 
@@ -47,7 +47,6 @@ class Side:
         self.character_lengths += np.bincount(np.minimum(characters, MAX_LENGTH), minlength=MAX_LENGTH + 1)
         self.alphabet.update("".join(lines))
         self.vocabulary += int(self.known_words.add(digests(list(set(" ".join(plain).split())))).sum())
-        self.scripts.update(map(script, lines))
         return characters
 
     @property

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.config import CLEANING, TextConfig
-from regard.text.scripts import RELATED_SCRIPTS, has_control, script
+from regard.text.scripts import RELATED_SCRIPTS, has_control, scripts
 
 Digests = NDArray[np.uint64]
 Columns = tuple[list[str], ...]
@@ -69,13 +69,15 @@ class Chunk(NamedTuple):
     """The texts with single spaces and without case."""
     digests: tuple[Digests, ...]
     """The digests of the normalized texts."""
-    scripts: Scripts
+    scripts: Columns
+    """The script of each text."""
+    usual: Scripts
     """The usual scripts of each column."""
 
     @classmethod
-    def of(cls, columns: Columns, scripts: Scripts) -> Chunk:
+    def of(cls, columns: Columns, usual: Scripts) -> Chunk:
         plain = tuple(list(map(normalized, column)) for column in columns)
-        return cls(columns, plain, tuple(map(digests, plain)), scripts)
+        return cls(columns, plain, tuple(map(digests, plain)), tuple(map(scripts, columns)), usual)
 
 
 # The rules
@@ -83,17 +85,16 @@ class Chunk(NamedTuple):
 
 def is_empty(chunk: Chunk, cleaning: Cleaning) -> Flags:
     """No characters but spaces."""
-    return _any([not line or line.isspace() for line in column] for column in chunk.columns)
+    return _any([not line for line in column] for column in chunk.normalized)
 
 
 def has_many_words(chunk: Chunk, cleaning: Cleaning) -> Flags:
     """More words than tokens are allowed, or far too many characters."""
-    limit = cleaning.max_length
-
-    def long(line: str) -> bool:
-        return len(line) >= 2 * limit and (len(line) > CHARACTERS_PER_TOKEN * limit or len(line.split()) > limit)
-
-    return _any([long(line) for line in column] for column in chunk.columns)
+    words, characters = cleaning.max_length, CHARACTERS_PER_TOKEN * cleaning.max_length
+    return _any(
+        [len(line) > 2 * words and (len(line) > characters or line.count(" ") >= words) for line in column]
+        for column in chunk.normalized
+    )
 
 
 def has_many_tokens(lengths: TokenLengths, cleaning: Cleaning) -> Flags:
@@ -118,21 +119,20 @@ def is_copy(chunk: Chunk, cleaning: Cleaning) -> Flags:
     """The target equals the source and has letters; numbers and punctuation are the same in many languages."""
     same = np.asarray(chunk.digests[0] == chunk.digests[-1], np.bool_) & (len(chunk.columns) > 1)
     for index in np.flatnonzero(same).tolist():
-        same[index] = script(chunk.columns[0][index]) != ""
+        same[index] = chunk.scripts[0][index] != ""
     return same
 
 
 def is_in_another_script(chunk: Chunk, cleaning: Cleaning) -> Flags:
     """Not in a usual script of its side, or the two sides are swapped: each is in the main script of the other."""
-    scripts = [list(map(script, column)) for column in chunk.columns]
-    flags = np.zeros(len(scripts[0]), np.bool_)
-    for names, usual in zip(scripts, chunk.scripts, strict=True):
+    flags = np.zeros(len(chunk.columns[0]), np.bool_)
+    for names, usual in zip(chunk.scripts, chunk.usual, strict=True):
         if usual:
             expected = {"", *usual, *(related for name in usual for related in RELATED_SCRIPTS.get(name, ()))}
             flags |= np.array([name not in expected for name in names], np.bool_)
-    main = main_scripts(chunk.scripts)
+    main = main_scripts(chunk.usual)
     if len(set(main)) == 2:
-        flags |= np.array([names == main[::-1] for names in zip(*scripts, strict=True)], np.bool_)
+        flags |= np.array([names == main[::-1] for names in zip(*chunk.scripts, strict=True)], np.bool_)
     return flags
 
 
@@ -203,9 +203,9 @@ def chunks(examples: Iterable[Sequence[str]], width: int) -> Iterator[Columns]:
         yield tuple([example[column] for example in chunk] for column in range(width))
 
 
-def usual_scripts(columns: Iterable[Iterable[str]]) -> Scripts:
+def usual_scripts(columns: Iterable[Sequence[str]]) -> Scripts:
     """The scripts that the lines of each column are usually written in, the most frequent first."""
-    return tuple(frequent_scripts(Counter(map(script, column))) for column in columns)
+    return tuple(frequent_scripts(Counter(scripts(column))) for column in columns)
 
 
 def frequent_scripts(counts: Mapping[str, int]) -> tuple[str, ...]:

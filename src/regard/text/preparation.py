@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -38,6 +38,7 @@ from regard.text.cleaning import (
     Scripts,
     chunks,
     find_duplicates,
+    frequent_scripts,
     judge_lengths,
     judge_texts,
     usual_scripts,
@@ -58,7 +59,6 @@ if sys.platform != "win32":
 
 CHUNKS_BEFORE_WORKERS = 8  # encoded here first: starting workers takes about as long
 CHUNKS_PER_WORKER = 2  # one being encoded and one waiting
-SCRIPT_SAMPLE = 1 << 15  # examples that show the usual scripts of a corpus
 SIDES = {1: ("text",), 2: ("source", "target")}
 
 Encoded = tuple[Ids, Indices]
@@ -79,7 +79,7 @@ class Settings(NamedTuple):
     tag: str
     """Put before every source after cleaning."""
     scripts: Scripts = ()
-    """The usual scripts of each side, judged by a sample of the corpus."""
+    """The usual scripts of each side."""
 
 
 def identity_of(paths: Iterable[Path]) -> str:
@@ -142,7 +142,11 @@ def prepare(
             damaged(f"{folder} was damaged and is prepared again")
             delete(folder)
         with atomic_folder(folder, force=False) as partial:
-            record = _write(partial, read, settings, _cores() if workers is None else workers)
+            workers = _cores() if workers is None else workers
+            beginning = usual_scripts(next(chunks(read(), len(tokenizers)), ([],) * len(tokenizers)))
+            record, scripts = _write(partial, read, settings._replace(scripts=beginning), workers)
+            if "script" in cleaning.rules and scripts != beginning:
+                record, _ = _write(partial, read, settings._replace(scripts=scripts), workers)
             text = json.dumps(record, ensure_ascii=False, indent=2) + "\n"
             (partial / RECORD_FILE).write_text(text, encoding="utf-8")
             write_checksums(partial)
@@ -177,14 +181,10 @@ def _cores() -> int:
 
 def _write(
     folder: Path, read: Callable[[], Iterable[Sequence[str]]], settings: Settings, workers: int
-) -> dict[str, Any]:
-    """Write the arrays of a corpus; returns its record."""
+) -> tuple[dict[str, Any], Scripts]:
+    """Write the arrays of a corpus; returns its record and its usual scripts."""
     sides = len(settings.tokenizers)
-    scripts: Scripts = ((),) * sides
-    if "script" in settings.cleaning.rules:
-        sample = _sample_evenly(read(), SCRIPT_SAMPLE)
-        scripts = usual_scripts([example[side] for example in sample] for side in range(sides))
-    settings = settings._replace(scripts=scripts)
+    scripts: list[Counter[str]] = [Counter() for _ in range(sides)]
     report = CleaningReport(settings.cleaning, noun="pairs" if sides == 2 else "lines")
     seen = DigestSet()
     with ExitStack() as stack:
@@ -198,6 +198,8 @@ def _write(
             for variant in range(settings.variants + 1)
         ]
         for columns, chunk in _encode_all(chunks(read(), len(settings.columns)), settings, workers):
+            for counts, side_counts in zip(scripts, chunk.scripts, strict=True):
+                counts.update(side_counts)
             reasons = find_duplicates(chunk.reasons, chunk.digests, settings.cleaning, seen)
             report.add(reasons, columns[:sides])
             kept = reasons == KEPT
@@ -206,19 +208,8 @@ def _write(
             for column_writers, encoded_columns in zip(writers, chunk.variants, strict=True):
                 for writer, encoded in zip(column_writers, encoded_columns, strict=True):
                     writer.add(*_select(encoded, unique))
-    return {"examples": report.kept, "sides": sides, "columns": settings.columns, "report": report.to_dict()}
-
-
-def _sample_evenly(examples: Iterable[Sequence[str]], limit: int) -> list[Sequence[str]]:
-    """At most `limit` evenly spaced examples."""
-    sample: list[Sequence[str]] = []
-    step = 1
-    for number, example in enumerate(examples):
-        if number % step == 0:
-            sample.append(example)
-            if len(sample) > limit:
-                sample, step = sample[::2], step * 2
-    return sample
+    record = {"examples": report.kept, "sides": sides, "columns": settings.columns, "report": report.to_dict()}
+    return record, tuple(map(frequent_scripts, scripts))
 
 
 def _select(encoded: Encoded, flags: NDArray[np.bool_]) -> Encoded:
@@ -249,6 +240,8 @@ class EncodedChunk(NamedTuple):
 
     reasons: Reasons
     digests: tuple[Digests, ...]
+    scripts: list[Counter[str]]
+    """How many lines of each side are in each script."""
     variants: list[list[Encoded]]
     """The ids of the examples that are kept, by variant and column."""
 
@@ -292,7 +285,7 @@ class ChunkEncoder:
             [_select((ids.astype(kind), lengths), fits) for (ids, lengths), kind in zip(variant, types, strict=True)]
             for variant in variants
         ]
-        return EncodedChunk(reasons, chunk.digests, selected)
+        return EncodedChunk(reasons, chunk.digests, list(map(Counter, chunk.scripts)), selected)
 
     def _encode_alignments(self, columns: Columns) -> Encoded:
         """The word alignments of a chunk as alignments of tokens."""

@@ -6,6 +6,7 @@ import html
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from html.entities import html5
 from urllib.parse import unquote_to_bytes
@@ -36,6 +37,13 @@ def script(text: str) -> str:
     if counts["Kana"] and counts["Han"]:
         counts["Kana"] += counts.pop("Han")
     return max(counts, key=lambda name: (counts[name], name)) if counts.total() else ""
+
+
+def scripts(lines: Sequence[str]) -> list[str]:
+    """The script of each line."""
+    if LATIN_ONLY.fullmatch("".join(lines)):  # faster for many lines
+        return ["Latin" if LETTER.search(line) else "" for line in lines]
+    return list(map(script, lines))
 
 
 @cache

@@ -460,9 +460,11 @@ class CorpusEncoder:
         """
         if not lines:
             return np.zeros(0, np.uint32), np.zeros(0, np.int64)
-        whole = {number for number, line in enumerate(lines) if "\n" in line}  # to encode whole
-        split = ["" if number in whole else line for number, line in enumerate(lines)] if whole else lines
-        words = self._look_up(("\n" + " \n".join(split)).split(" "))  # a word that begins a line has the line break
+        text, whole = "\n" + " \n".join(lines), set()  # a word that begins a line has the line break
+        if text.count("\n") > len(lines):
+            whole = {number for number, line in enumerate(lines) if "\n" in line}  # to encode whole
+            text = "\n" + " \n".join("" if number in whole else line for number, line in enumerate(lines))
+        words = self._look_up(text.split(" "))
         begins_line, starts_with_space, ends_with_space = self._flags[:, words]
         double_space = ends_with_space[:-1] & starts_with_space[1:] & ~begins_line[1:]
         if double_space.any():
