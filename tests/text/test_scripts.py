@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regard.text.scripts import decomposed, escaped, has_control, mojibake, repair, script
+from regard.text.scripts import damage, decomposed, escape, mojibake, repair, script
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ def test_the_script_of_most_letters_wins():
 
 @pytest.mark.parametrize("text", ["a\0b", "a\x85b", "a\ufffdb", "a\ue000b", "a\ufffeb", "a\rb", "a\u2028b", "\ufeffa"])
 def test_a_control_private_or_lost_character_is_seen(text):
-    assert has_control(text)
+    assert damage(text)[0] == "control-characters"
 
 
 @pytest.mark.parametrize("text", ["a\tb", "می‌روم", "क्‍ष", "\u200fשלום", "soft\u00adhyphen", "a\u00a0b", "👩‍👧"])
 def test_tabs_joiners_and_direction_marks_are_no_damage(text):
-    assert not has_control(text)
+    assert damage(text) == ("", "")
 
 
 SOUND = [
@@ -124,12 +124,12 @@ def test_repair_leaves_sound_text_as_it_is(text):
 @pytest.mark.parametrize(
     "text",
     [
-        *("l&amp;apos;eau", "don&amp;#39;t", "caf\\u00e9", "caf%C3%A9", "a &amp; quot ; b", "caf\\xe9"),
+        *("l&amp;apos;eau", "don&amp;#39;t", "caf\\u00e9", "a &amp; quot ; b", "caf\\xe9"),
         *("l &apos; eau", "don&#39;t", "&quot;yes&quot;", "&#91; 1 &#93;", "l & apos ; eau"),
     ],
 )
 def test_an_escape_is_seen(text):
-    assert escaped(text)
+    assert escape(text)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_an_escape_is_seen(text):
     ],
 )
 def test_signs_that_are_no_escapes_are_text(text):
-    assert not escaped(text)
+    assert not escape(text)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,6 @@ def test_signs_that_are_no_escapes_are_text(text):
         ("l&amp;#39;eau", "l'eau"),
         ("caf\\u00e9", "café"),
         ("a\0b", "ab"),
-        ("caf%C3%A9", "café"),
         ("a \\ud83d\\ude00 smile", "a 😀 smile"),
         ("a \\U0001F600 smile", "a 😀 smile"),
         ("a &#xD83D;&#XDE00; smile", "a 😀 smile"),

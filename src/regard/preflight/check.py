@@ -26,13 +26,13 @@ from regard.preflight.findings import (
 from regard.preflight.held_out import HeldOut
 from regard.preflight.languages import learn_sides, read_trigrams, third_language
 from regard.preflight.measure import Ratios, Side
-from regard.preflight.misalignment import AlignmentModel, extract_features, join_spans
+from regard.preflight.misalignment import AlignmentModel, extract_features
 from regard.preflight.report import Report, percent
 from regard.results import counted
 from regard.text import cleaning
 from regard.text.cleaning import Chunk, Scripts
 from regard.text.files import SUFFIXES, Origin, Pair, UnreadableLine, language_of
-from regard.text.scripts import CONTROL, damage, damaged_part, decomposed
+from regard.text.scripts import CONTROL, damage, decomposed
 
 CHUNK_SIZE = 8192  # pairs processed together
 SAMPLE_SIZE = 20_000  # pairs of train from which languages are learned
@@ -199,7 +199,6 @@ class Split:
 
     def add(self, pairs: Sequence[Pair], chunk: Chunk) -> None:
         """Count a chunk of pairs."""
-        first_chunk = not self.pairs
         self.pairs += len(pairs)
         sides = list(zip((self.source, self.target), chunk.columns, chunk.normalized, strict=True))
         self.source.scripts.update(chunk.scripts[0])
@@ -211,7 +210,7 @@ class Split:
             self.tally("length-ratio", pair, note=f"{len(pair.source):,} and {len(pair.target):,} characters")
         self._apply_rules(pairs, chunk)
         features = [extract_features(lines, unspaced=side.unspaced) for side, _, lines in sides]
-        for span in join_spans(self.model.find(*features, continued=not first_chunk)):
+        for span in self.model.find(*features):
             lines = pairs[span.first : span.last + 1]
             fits = shift_phrase(span.shift) if span.shift else "no nearby line"
             note = f"from here to line {lines[-1].origin.line:,} the target fits {fits}"
@@ -235,10 +234,9 @@ class Split:
                 self.tally(kind, pair, note=note)
             if rule == "empty":
                 continue
-            problem = ""
-            for text in pair[:2]:
-                if not problem and (problem := damage(text)):
-                    self.tally(problem, pair, note=f"… {damaged_part(text)} …")
+            problem, part = next(filter(any, map(damage, pair[:2])), ("", ""))
+            if problem:
+                self.tally(problem, pair, note=f"… {part} …")
             if any(map(decomposed, pair[:2])):
                 self.tally("normalisation", pair)
             if rule in ("", "duplicate") and problem in ("", "escapes"):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.config import CLEANING, TextConfig
-from regard.text.scripts import RELATED_SCRIPTS, has_control, scripts
+from regard.text.scripts import CONTROL, RELATED_SCRIPTS, scripts
 
 Digests = NDArray[np.uint64]
 Columns = tuple[list[str], ...]
@@ -111,8 +111,8 @@ def is_unbalanced(lengths: TokenLengths, cleaning: Cleaning) -> Flags:
 def has_control_characters(chunk: Chunk, cleaning: Cleaning) -> Flags:
     """A control, private-use or replacement character."""
     none = np.zeros(len(chunk.columns[0]), np.bool_)
-    suspects = [column for column in chunk.columns if has_control("".join(column))]  # nearly always none
-    return _any([none, *([has_control(line) for line in column] for column in suspects)])
+    suspects = [column for column in chunk.columns if CONTROL.search("".join(column))]  # nearly always none
+    return _any([none, *([bool(CONTROL.search(line)) for line in column] for column in suspects)])
 
 
 def is_copy(chunk: Chunk, cleaning: Cleaning) -> Flags:

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from html.entities import html5
-from urllib.parse import unquote_to_bytes
 
 UNSPACED_SCRIPTS = ("Han", "Kana", "Thai", "Lao", "Khmer", "Myanmar")  # scripts without spaces between words
 RELATED_SCRIPTS = {"Kana": ("Han",), "Hangul": ("Han",), "Han": ("Bopomofo",)}  # that a language uses beside its own
@@ -60,11 +59,6 @@ CONTROL = re.compile(
     "[\0-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ue000-\uf8ff\ufdd0-\ufdef\ufff9-\uffff"
     "\U000f0000-\U0010ffff]"
 )
-
-
-def has_control(text: str) -> bool:
-    """Whether the text has control, private-use or replacement characters."""
-    return CONTROL.search(text) is not None
 
 
 # Mojibake: UTF-8 that was read as Latin-1 or Windows-1252, such as Ã© for é or â€™ for ’. Two or more letters of
@@ -123,25 +117,15 @@ def stands_out(text: str, match: re.Match[str]) -> bool:
 
 
 BACKSLASH = re.compile(r"\\u[0-9a-fA-F]{4}|\\U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}|\\x[89a-fA-F][0-9a-fA-F]")
-PERCENT = re.compile(r"(?:%[0-9a-fA-F]{2})*%[c-fC-F][0-9a-fA-F](?:%[89abAB][0-9a-fA-F])+")
 ENTITY = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,30});")
 HALF_ENTITY = re.compile(r"&#(?:(5[5-7]\d{3})|[xX]([dD][89a-fA-F][0-9a-fA-F]{2}));")  # of an emoji as two UTF-16 units
 SPLIT_ENTITY = re.compile(r"& ?(#? ?(?:apos|quot|amp|lt|gt|nbsp|[0-9]{2,4})) ;|& (#[0-9]{2,4}|apos|quot|amp|nbsp);")
-ADDRESS = re.compile(r"\S*(?:://|www\.)\S*")
 
 
-def escaped(text: str) -> bool:
-    """Whether the text has escapes of a tokenizer, a web page or a program: `&apos;`, `&#39;`, `\\u00e9`, `%C3%A9`."""
-    if any(name.startswith("#") or f"{name};" in html5 for name in ENTITY.findall(text)) or SPLIT_ENTITY.search(text):
-        return True
-    if BACKSLASH.search(text):
-        return True
-    return "%" in text and any(map(percent_decoded, PERCENT.findall(ADDRESS.sub(" ", text))))
-
-
-def percent_decoded(text: str) -> str:
-    """The characters of `%C3%A9` and the like; "" if the bytes are not UTF-8."""
-    return as_utf8(unquote_to_bytes(text).decode("latin-1"))
+def escape(text: str) -> re.Match[str] | None:
+    """The first escape of a tokenizer, a web page or a program: `&apos;`, `&#39;`, `\\u00e9`."""
+    entities = (match for match in ENTITY.finditer(text) if match[1].startswith("#") or f"{match[1]};" in html5)
+    return next(entities, None) or SPLIT_ENTITY.search(text) or BACKSLASH.search(text)
 
 
 def repair(text: str) -> str:
@@ -154,8 +138,6 @@ def repair(text: str) -> str:
             text = html.unescape(SPLIT_ENTITY.sub(lambda match: f"&{(match[1] or match[2]).replace(' ', '')};", text))
         text = BACKSLASH.sub(lambda match: chr(int(match.group()[2:], 16)), text)
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "ignore")  # joins the halves of an emoji
-        if "%" in text and not ADDRESS.search(text):
-            text = PERCENT.sub(lambda match: percent_decoded(match.group()) or match.group(), text)
     return CONTROL.sub("", text)
 
 
@@ -166,21 +148,14 @@ def decomposed(text: str) -> bool:
     return len(unicodedata.normalize("NFC", text)) < len(text)  # some Indic letters have no composed form in NFC
 
 
-def damage(text: str) -> str:
-    """The worst damage of a text: "mojibake", "control-characters", "escapes" or ""."""
-    if mojibake(text):
-        return "mojibake"
-    if has_control(text):
-        return "control-characters"
-    return "escapes" if escaped(text) else ""
-
-
-def damaged_part(text: str) -> str:
-    """The first damaged place of a text with 20 characters before and after it; "" if there is none."""
-    kind = damage(text)
-    if not kind:
-        return ""
-    patterns = (CONTROL, BACKSLASH, PERCENT, ENTITY, SPLIT_ENTITY)
-    matches = [match.start() for pattern in patterns if (match := pattern.search(text))]
-    start = mojibake(text)[0][0] if kind == "mojibake" else min(matches)
-    return text[max(start - 20, 0) : start + 20]
+def damage(text: str) -> tuple[str, str]:
+    """The worst damage ("mojibake", "control-characters", "escapes" or "") and the text around its first place."""
+    if repairs := mojibake(text):
+        kind, start = "mojibake", repairs[0][0]
+    elif match := CONTROL.search(text):
+        kind, start = "control-characters", match.start()
+    elif match := escape(text):
+        kind, start = "escapes", match.start()
+    else:
+        return "", ""
+    return kind, text[max(start - 20, 0) : start + 20]

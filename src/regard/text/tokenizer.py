@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, islice, repeat
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,7 +82,6 @@ MAX_WORD_VOCABULARY = 50_000  # for words, which need to occur only twice
 Ids = NDArray[np.uint32]
 Lengths = NDArray[np.int64]
 Choose = Callable[[int], NDArray[np.int64]]
-T = TypeVar("T")
 
 
 class Tokenizer:
@@ -494,7 +493,7 @@ class CorpusEncoder:
 
     def _encode_words(self, words: list[str]) -> None:
         self._words.update(zip(words, range(len(self._words), len(self._words) + len(words)), strict=True))
-        texts = [_as_encoded(word) for word in words]
+        texts = [word[1:] if word[:1] == "\n" else " " + word for word in words]  # a line break: it begins a line
         rows = [ids for tokenizer in self._tokenizers for ids in tokenizer.encode_batch(texts)]
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         starts = len(self._ids) + np.cumsum(lengths) - lengths
@@ -513,11 +512,6 @@ class CorpusEncoder:
             return begins_line, not begins_line, not begins_line
         has_tag = any(tag in body for tag in self._tags)  # a tag ends the text before it, spaces included
         return begins_line, has_tag or body[0].isspace(), has_tag or body[-1].isspace()
-
-
-def _as_encoded(word: str) -> str:
-    """A word with the space before it; with a line break instead, it begins a line."""
-    return word[1:] if word[:1] == "\n" else " " + word
 
 
 def take(values: NDArray[Any], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[Any]:
