@@ -1,7 +1,8 @@
 """Serving: `regard serve` on one core, loaded by wrk on another, against the engine called directly.
 
 It needs a finished model: `regard demo`, then `python -m benchmarks serving --model demo/model --data demo/data`, and
-`apt-get install wrk`.
+`apt-get install wrk`. With `--libretranslate PYTHON` LibreTranslate's server is compared, which needs an environment
+of its own: `pip install libretranslate tokenizers safetensors`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from typing import Any
 
 import torch
 
+import regard
 from benchmarks.measure import report
+from regard.interop.ctranslate2 import export_ctranslate2
 from regard.server.batching import BATCH_TEXTS
 from regard.translation.translator import Translator
 
@@ -38,9 +41,18 @@ DISTINCT = 5120  # texts under overload: more than the server keeps answers for
 
 
 def main(
-    model: str = "demo/model", data: str = "demo/data", seconds: int = 20, rounds: int = 3, minutes: float = 3.0
+    model: str = "demo/model",
+    data: str = "demo/data",
+    seconds: int = 20,
+    rounds: int = 2,
+    minutes: float = 10.0,
+    libretranslate: str = "",
 ) -> bool:
-    """Throughput and latency against the engine in the same run, then `minutes` at twice the capacity."""
+    """Throughput and latency against the engine in the same run, then `minutes` at twice the capacity.
+
+    libretranslate: the python of an environment with libretranslate, tokenizers and safetensors, whose server is given
+    the same CTranslate2 model and the same requests.
+    """
     if not Path(model, "model.safetensors").exists() or shutil.which("wrk") is None:
         print(f"serving needs wrk and a model of the built-in corpus in {model}: left out", file=sys.stderr)
         return True
@@ -50,25 +62,32 @@ def main(
     translator = Translator.load(model, "cpu")
     lines = Path(data, "train.en").read_text(encoding="utf-8").splitlines()
     short = [line for line in lines if len(line.split()) in SHORT][:400]
-    with server(model, server_core) as (address, process), tempfile.TemporaryDirectory() as folder:
+    with server(server_core, ours(model)) as (address, process), tempfile.TemporaryDirectory() as folder:
         load = Load(address, load_core, Path(folder, "requests"))
-        good = throughput(translator, lines, load, seconds, rounds)
+        good = throughput(translator, lines, load, process, seconds, rounds)
         good &= latency(translator, short, load, seconds)
-        return overload(translator, lines[-DISTINCT:], load, process, minutes) and good
+        good &= overload(translator, lines[-DISTINCT:], load, process, minutes)
+    if libretranslate:
+        compare(model, libretranslate, [lines[:-DISTINCT], short], (server_core, load_core), seconds, rounds)
+    return good
+
+
+def ours(model: str, *options: str) -> list[str]:
+    """The command that serves a model of ours, without the port."""
+    return [sys.executable, "-m", "regard", "serve", f"en-fr={model}", "--quiet", "--threads", "1", *options, "--port"]
 
 
 @contextmanager
-def server(model: str, core: int) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """The address and process of a server on one core."""
+def server(core: int, command: Sequence[str]) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The address and process of a server on one core; the port is added to its command."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    words = ["taskset", "-c", str(core), sys.executable, "-m", "regard", "serve", f"en-fr={model}", "--quiet"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen([*words, "--threads", "1", "--port", str(port)], env=environment) as process:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(regard.__file__).parents[1])}
+    with subprocess.Popen(["taskset", "-c", str(core), *command, str(port)], env=environment) as process:
         address = f"http://127.0.0.1:{port}"
         while process.poll() is None:
             try:
-                urllib.request.urlopen(f"{address}/health/ready").close()
+                urllib.request.urlopen(f"{address}/health").close()
                 break
             except OSError:
                 time.sleep(0.2)
@@ -95,7 +114,7 @@ class Load:
         count = str(connections)
         words = ["taskset", "-c", str(self.core), "wrk", f"-t{count}", f"-c{count}", f"-d{seconds:.0f}s"]
         words += ["--timeout", "90s", "-s", str(LUA), self.address, "--", str(self.path), str(pause)]
-        output = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+        output = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
         result: dict[str, Any] = json.loads(output.rpartition("RESULT ")[2])
         return result
 
@@ -109,26 +128,71 @@ def _compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def throughput(translator: Translator, lines: Sequence[str], load: Load, seconds: int, rounds: int) -> bool:
+def throughput(
+    translator: Translator,
+    lines: Sequence[str],
+    load: Load,
+    process: subprocess.Popen[bytes],
+    seconds: int,
+    rounds: int,
+) -> bool:
     """Sentences per second with many connections, one by one, and by the engine in full batches, in turns."""
-    best = {"engine": 0.0, "many": 0.0, "single": 0.0}
+    best = {"engine": 0.0, "many": 0.0, "single": 0.0, "engine_cpu": 0.0, "many_cpu": 0.0}  # _cpu: per CPU second
     texts, right = iter(lines), 0
     for _ in range(rounds):
-        started, translated, pairs = time.perf_counter(), 0, []
+        started, cpu, translated, pairs = time.perf_counter(), time.process_time(), 0, []
         while time.perf_counter() - started < seconds:
             batch = [next(texts) for _ in range(BATCH_TEXTS)]
             results = translator.translate(batch, beams=None)
             pairs += [(text, result.text) for text, result in zip(batch, results, strict=True)]
             translated += len(batch)
         best["engine"] = max(best["engine"], translated / (time.perf_counter() - started))
+        best["engine_cpu"] = max(best["engine_cpu"], translated / (time.process_time() - cpu))
+        cpu = _cpu_seconds(process.pid)
         many = load.run(pairs + [(text, "") for text in _take(texts, len(pairs))], CONNECTIONS, seconds)
         right += many["right"]
         best["many"] = max(best["many"], (many["right"] + many["wrong"]) / many["seconds"])
+        best["many_cpu"] = max(best["many_cpu"], (many["right"] + many["wrong"]) / (_cpu_seconds(process.pid) - cpu))
         single = load.run([(text, "") for text in _take(texts, len(pairs))], 1, seconds)
         best["single"] = max(best["single"], single["wrong"] / single["seconds"])
     good = report("64 connections against the engine with full batches", best["many"] / best["engine"], at_least=0.9,
                   **best)  # fmt: skip
     return report("64 connections against one request at a time", best["many"] / best["single"], at_least=3) and good
+
+
+def compare(
+    model: str, python: str, texts: Sequence[Sequence[str]], cores: tuple[int, int], seconds: int, rounds: int
+) -> None:
+    """LibreTranslate's server and ours with CTranslate2 on the same model, in turns: sentences/s, and p50 alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        exported = Path(folder, "exported")
+        export_ctranslate2(Path(model), exported, sentences=0)
+        commands = {
+            "regard": ours(model, "--engine", "ctranslate2", "--precision", "fp32"),
+            "libretranslate": [python, str(Path(__file__).with_name("_libretranslate.py")), str(exported)],
+        }
+        best = {name: {"per_second": 0.0, "per_cpu_second": 0.0, "p50_ms": 1e9} for name in commands}
+        for turn in range(rounds):
+            for name, command in commands.items():
+                with server(cores[0], command) as (address, process):
+                    load = Load(address, cores[1], Path(folder, "requests"))
+                    many, alone = ([(text, "") for text in part[turn::rounds]] for part in texts)
+                    load.run(alone, 1, 2)  # the first request loads the model
+                    cpu = _cpu_seconds(process.pid)
+                    answered = load.run(many, CONNECTIONS, seconds)
+                    rate = answered["wrong"] / (_cpu_seconds(process.pid) - cpu)
+                    best[name]["per_cpu_second"] = max(best[name]["per_cpu_second"], rate)
+                    rate = answered["wrong"] / answered["seconds"]
+                    best[name]["per_second"] = max(best[name]["per_second"], rate)
+                    best[name]["p50_ms"] = min(best[name]["p50_ms"], 1000 * load.run(alone, 1, seconds)["p50"])
+    regards, theirs = best["regard"], best["libretranslate"]
+    report("sentences/s against LibreTranslate's server", regards["per_second"] / theirs["per_second"], **best)
+    report("p50 of a short request against LibreTranslate's server", regards["p50_ms"] / theirs["p50_ms"])
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _take(texts: Iterator[str], number: int) -> list[str]:

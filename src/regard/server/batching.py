@@ -55,6 +55,7 @@ class Worker(Generic[Answer]):
         self.running: dict[Job, list[Future[Answer]]] = {}
         self.cache: OrderedDict[Job, Answer] = OrderedDict()
         self.statistics = Statistics()
+        self.several = False  # whether the last batch had several texts: a text that comes alone need not wait
         self.closed = False
         self.thread = threading.Thread(target=self._run, daemon=True, name="model")
         self.thread.start()
@@ -68,7 +69,8 @@ class Worker(Generic[Answer]):
             if len(self.waiting) + len(new) > self.max_waiting:
                 raise OverloadedError(f"{len(self.waiting)} texts are waiting, and at most {self.max_waiting} may wait")
             futures = [self._add(job) for job in jobs]
-            self.changed.notify()
+            if new:
+                self.changed.notify()
         return futures
 
     def close(self) -> None:
@@ -129,7 +131,7 @@ class Worker(Generic[Answer]):
         with self.changed:
             while not self.waiting and not self.closed:
                 self.changed.wait()
-            deadline = time.monotonic() + MAX_GATHER_SECONDS
+            deadline = time.monotonic() + (MAX_GATHER_SECONDS if self.several else 0)
             while len(self.waiting) < BATCH_TEXTS and not self.closed and time.monotonic() < deadline:
                 if not self.changed.wait(GATHER_SECONDS):  # no text arrived
                     break
@@ -146,6 +148,7 @@ class Worker(Generic[Answer]):
                 batch.append(job)
             for job in batch:
                 self.running[job] = self.waiting.pop(job)
+            self.several = len(batch) > 1
             return batch
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -80,6 +81,8 @@ class Service:
         seconds = time.perf_counter() - start
         self.requests.labels(path, str(status)).inc()
         self.seconds.labels(path).observe(seconds)
+        if not LOG.isEnabledFor(logging.INFO):
+            return
         entry: dict[str, Any] = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "method": method,

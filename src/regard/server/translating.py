@@ -384,7 +384,7 @@ async def _translate_file(service: Service, files: Files, request: Request) -> d
     name, content = uploads["file"]
     suffix = PurePosixPath(name).suffix.lower()
     if suffix in UNSUPPORTED or suffix not in FILE_FORMATS:
-        raise InputError(f"files of type {suffix[:20] or 'unknown'} are not translated; {', '.join(FILE_FORMATS)} are")
+        raise InputError(f"files of type {suffix[:20] or 'unknown'} are not translated, only {', '.join(FILE_FORMATS)}")
     body = TranslationRequest(
         q="", source=fields.get("source", "auto"), target=fields.get("target", ""), model=fields.get("model", "")
     )

@@ -58,7 +58,7 @@ function translatorView(model) {
   const source = make("textarea", { id: "source", dir: "auto", lang: model.source, "aria-describedby": "note", placeholder: "Write or paste a text" });
   const written = make("div", { class: "written", dir: "auto", lang: model.target, role: "group", "aria-label": "translation" });
   const read = make("p", { class: "aside", "aria-live": "polite" }), note = make("p", { class: "note", id: "note" });
-  const others = make("ul", { class: "chips", "aria-label": "other translations" });
+  const others = make("ul", { class: "chips others", "aria-label": "other translations" });
   const glossary = make("textarea", { class: "small", placeholder: "bank = banque", "aria-label": "glossary: a term and its translation on each line" });
   const heads = make("ul", { class: "chips", "aria-label": "heads that are switched off" }), inspectors = make("div");
   const offHead = make("button", { type: "button" }, "Switch off the chosen head");
