@@ -532,7 +532,11 @@ def split_folders(name: str | Path) -> list[Path]:
 def load_config(folder: Path) -> Config:
     """The config of a model folder."""
     path = _config_file(folder)
-    values = _load_json(path)
+    values = read_json(path)
+    if not isinstance(values, dict):
+        raise FolderError(f"{path} is not a config: it holds no sections")
+    if "model_type" in values or "architectures" in values:
+        raise FolderError(f"{path} is from Hugging Face transformers. Import it first: regard import {folder} FOLDER")
     try:
         return Config.read(values)
     except ConfigError as error:
@@ -560,23 +564,6 @@ def _load_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not a config: {error}") from error
 
 
-def _load_json(path: Path) -> dict[str, Any]:
-    values, known = read_json(path), Config().values()
-    if not isinstance(values, dict):
-        raise FolderError(f"{path} is not a config: it holds no sections")
-    if "model_type" in values or "architectures" in values:
-        raise FolderError(
-            f"{path} is from Hugging Face transformers. Import it first: regard import {path.parent} FOLDER"
-        )
-    for section, fields in values.items():
-        for name in fields if isinstance(fields, Mapping) and section in known else ():
-            if name not in known[section]:
-                raise FolderError(
-                    f"{path} has the field {section}.{name} of another version of Regard: train the model again"
-                )
-    return values
-
-
 def to_json(config: Config) -> str:
     """The text of `config.json`."""
     return json.dumps(config.values(), indent=2, allow_nan=False) + "\n"
@@ -593,7 +580,7 @@ def find_values(name: str) -> dict[str, Any]:
         return {"model": PRESETS[name]}
     path = Path(name)
     if os.path.isdir(name):
-        return _load_json(_config_file(path))
+        return load_config(path).values()
     if path.suffix == ".json":
         raise ConfigError(f"{name} is not a recipe. Give the model folder ({path.parent}) or a .toml file")
     if path.suffix == ".toml":

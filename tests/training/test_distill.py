@@ -85,8 +85,8 @@ def test_an_interrupted_distillation_continues_where_it_stopped(
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"beams": 4}, "beams was 2 and is now 4"),
-        ({"precision": "bf16"}, "precision was fp32"),
+        ({"beams": 4}, "another beam size"),
+        ({"precision": "bf16"}, "another precision"),
         ({"target": "b.txt"}, "another source"),
     ],
     ids=lambda value: str(value),
@@ -96,7 +96,7 @@ def test_a_distillation_with_other_options_is_refused(
 ) -> None:
     target = corpus / changed["target"] if "target" in changed else None
     options = {"precision": "fp32"} | {key: value for key, value in changed.items() if key != "target"}
-    with pytest.raises(regard.FolderError, match=f"was distilled with other options: {message}"):
+    with pytest.raises(regard.FolderError, match=f"was distilled with {message}"):
         distill(corpus, student.folder, target, **options)
 
 

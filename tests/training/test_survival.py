@@ -226,7 +226,7 @@ def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "data.txt"])
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "data.sha256"])
 @pytest.mark.parametrize("damage", [cut, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"\xff[]")])
 def test_a_damaged_file_of_a_run_is_named(
     damage: Callable[[Path], None], name: str, corpus: Path, finished: Path, tmp_path: Path
@@ -240,7 +240,7 @@ def test_a_damaged_file_of_a_run_is_named(
     assert len(str(error.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("name", ["tokenizer.json", "data.txt"])
+@pytest.mark.parametrize("name", ["tokenizer.json", "data.sha256"])
 def test_a_missing_file_of_a_run_is_named(name: str, corpus: Path, finished: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     shutil.copytree(finished, out)
@@ -346,18 +346,18 @@ def test_a_text_to_validate_pairs_with_is_refused(corpus: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("fresh", [False, True])
 def test_a_file_that_is_not_of_a_run_is_never_overwritten(fresh: bool, corpus: Path, tmp_path: Path) -> None:
-    (tmp_path / "data.txt").write_text("my own\n")
+    (tmp_path / "card.md").write_text("my own\n")
     with pytest.raises(
-        RequestError, match=r"data.txt does not belong to a run and would be overwritten: choose another"
+        RequestError, match=r"card.md does not belong to a run and would be overwritten: choose another"
     ):
         run(dataclasses.replace(request(corpus, tmp_path), fresh=fresh), ALONE, print, ignore)
-    assert [path.name for path in tmp_path.iterdir()] == ["data.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["card.md"]
 
 
 def test_a_training_text_is_never_overwritten(corpus: Path, tmp_path: Path) -> None:
     shutil.copy(corpus / "a.txt", tmp_path / "card.md")
     files = Files(tmp_path / "card.md", corpus / "b.txt", False)
-    with pytest.raises(RequestError, match=r"would overwrite .*card.md: choose another --out"):
+    with pytest.raises(RequestError, match=r"card.md does not belong to a run and would be overwritten"):
         run(dataclasses.replace(request(corpus, tmp_path), corpora=(files,)), ALONE, print, ignore)
     assert (tmp_path / "card.md").read_bytes() == (corpus / "a.txt").read_bytes()
 

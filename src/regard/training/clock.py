@@ -35,10 +35,9 @@ class Clock:
         start: float | None = None,
         validation_updates: float = 0.0,
         final_validations: float = 1.0,
-        final_updates: float = 0.0,
     ) -> None:
         """`validation_updates` is the expected time of the first validation, in updates. The last validation and the
-        final scores are expected to take as long as `final_validations` validations and `final_updates` updates."""
+        final scores are expected to take as long as `final_validations` validations."""
         self.settings = settings
         self.spent = 0.0
         """Seconds of earlier starts of the run."""
@@ -49,7 +48,7 @@ class Clock:
         self.timed_update = 0.0
         """Seconds of an update, timed before training; 0 if none was timed."""
         self.validation_updates = validation_updates
-        self._final_validations, self._final_updates = final_validations, final_updates
+        self._final_validations = final_validations
         self._updates: deque[float] = deque(maxlen=RECENT_UPDATES)
         self._validation = 0.0
 
@@ -76,10 +75,10 @@ class Clock:
 
     def end_seconds(self) -> float:
         """The seconds from the last update to the finished folder."""
-        update = self.timed_update or self.update_seconds
-        validation = self._validation or self.validation_updates * update
-        scoring = self._final_validations * validation + self._final_updates * update
-        return self._writing_seconds() + min(scoring, FINAL_SHARE * 60 * self.settings.minutes)
+        validation = self._validation or self.validation_updates * (self.timed_update or self.update_seconds)
+        return self._writing_seconds() + min(
+            self._final_validations * validation, FINAL_SHARE * 60 * self.settings.minutes
+        )
 
     def _writing_seconds(self) -> float:
         """The seconds to draw the curves and to write the folder: longer if other programs use the CPU too."""
@@ -112,8 +111,7 @@ class Clock:
         # without the last one, which is one of the final ones
         every = settings.validate_every
         validations = max(0, math.ceil(settings.updates / every) - 1 - update // every) + self._final_validations
-        updates = max(0, settings.updates - update) + self._final_updates
-        return updates * update_seconds + validations * validation
+        return max(0, settings.updates - update) * update_seconds + validations * validation
 
 
 def make_clock(config: Config, data: Data, device: str, *, start: float | None = None) -> Clock:
@@ -122,12 +120,9 @@ def make_clock(config: Config, data: Data, device: str, *, start: float | None =
     lengths = (store.source.lengths + store.target.lengths) if is_pairs else store.text.lengths
     passes = (2 if config.train.r_drop else 1) * config.train.gradient_accumulation
     sentence = float(lengths.mean()) / config.train.batch_tokens / 3 / passes  # its forward pass, in updates
-    translation = sentence * DECODING_COST[device] * config.decode.beams if is_pairs else 0.0
-    is_translated = is_pairs and config.train.metric != "loss"  # at every validation; at the end, pairs always are
-    return Clock(
-        config.train,
-        start=start,
-        validation_updates=size * sentence + (min(size, MAX_SENTENCES) * translation if is_translated else 0.0),
-        final_validations=max(1.0, size / MAX_SENTENCES) if is_translated else 2.0,
-        final_updates=0.0 if is_translated else size * translation,
-    )
+    decoding = DECODING_COST[device] * config.decode.beams if is_pairs else 0.0  # in forward passes
+    if is_pairs and config.train.metric != "loss":  # every validation translates, and the end what is left
+        validation, final = size + min(size, MAX_SENTENCES) * decoding, max(1.0, size / MAX_SENTENCES)
+    else:
+        validation, final = float(size), 2.0 + decoding
+    return Clock(config.train, start=start, validation_updates=validation * sentence, final_validations=final)

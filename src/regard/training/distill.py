@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from regard.config import CONFIG, Config, load_config, run_values, split_folders
 from regard.devices import find_device
 from regard.errors import ConfigError, FolderError
 from regard.evaluation.metrics import sentence_scores
-from regard.evaluation.precision import use_engine
+from regard.evaluation.precision import use_ctranslate2
 from regard.interop.ctranslate2 import why_not
 from regard.results import format_duration
 from regard.text.files import one_line
@@ -91,24 +91,21 @@ def distill(
     facts: dict[str, Any] = {
         "teacher": origin_checksums(teachers),
         "source": files.identity(),
-        "beams": beams or load_config(teachers[0]).decode.beams,
+        "beam size": beams or load_config(teachers[0]).decode.beams,
         "precision": precision,
     }
     try:
         with folders.lock_folder(out), restored_state(find_device(device), threads):
-            used = _used_engine(out, facts, fresh=fresh)
+            _check_folder(out, facts, fresh=fresh)
             if valid is None:
                 say("without --valid the student is scored against translations of the teacher, not against references")
 
             def load_teacher() -> Translator:
-                translator = Translator.load(teacher, device)
-                engine = used or (_choose_engine(translator, precision), precision)
-                in_use = engine[0], use_engine(translator, *engine, teacher, token_scores=False, say=say)
-                if used is None:
-                    folders.write_file(out / FACTS, json.dumps({**facts, "used": in_use}) + "\n", force=False)
+                translator = _load_teacher(teacher, device, precision, say)
+                folders.write_file(out / FACTS, json.dumps(facts) + "\n", force=True)
                 return translator
 
-            _translate_parts(files, out / TEXTS, load_teacher, facts["beams"], lines, observe)
+            _translate_parts(files, out / TEXTS, load_teacher, facts["beam size"], lines, observe)
     except KeyboardInterrupt:
         return Run(out, 0, finished=False, scores={}, signal=signal.SIGINT)
     return train(
@@ -145,8 +142,8 @@ def _check_student(
 # The folder.
 
 
-def _used_engine(out: Path, facts: Mapping[str, Any], *, fresh: bool) -> tuple[str, str] | None:
-    """The engine and precision of the translations in a folder, None if there are none; others are refused."""
+def _check_folder(out: Path, facts: Mapping[str, Any], *, fresh: bool) -> None:
+    """Raise a FolderError if a folder holds anything but the same distillation; with `fresh`, clear it."""
     known = folders.read_json(out / FACTS, optional=True)
     if fresh:
         check_folder(out, fresh=True)
@@ -160,30 +157,24 @@ def _used_engine(out: Path, facts: Mapping[str, Any], *, fresh: bool) -> tuple[s
         for name in (CONFIG, TEXTS):
             if (out / name).exists():
                 raise FolderError(f"{out / name} does not belong to a distillation: choose another --out")
-        return None
-    changes = [
-        f"{name} was {known.get(name)} and is now {value}" if name in ("beams", "precision") else f"another {name}"
-        for name, value in facts.items()
-        if known.get(name) != value
-    ]
-    if changes:
+    elif changes := [f"another {name}" for name, value in facts.items() if known.get(name) != value]:
         raise FolderError(
-            f"{out} was distilled with other options: {', '.join(changes)}. Choose another --out, or start over with "
-            "--fresh"
+            f"{out} was distilled with {' and '.join(changes)}: choose another --out, or start over with --fresh"
         )
-    engine, precision = known["used"]
-    return engine, precision
-
-
-def _choose_engine(translator: Translator, precision: str) -> str:
-    """CTranslate2 on a CPU, where it is installed, can run the teacher and has the precision; else torch."""
-    if translator.device.type != "cpu" or precision == "bf16" or len(translator.models) > 1:
-        return "torch"
-    can_run = not why_not(translator.config.model, translator.config.decode)
-    return "ctranslate2" if can_run and importlib.util.find_spec("ctranslate2") else "torch"
 
 
 # Translating.
+
+
+def _load_teacher(folder: PathLike, device: str, precision: str, say: Say) -> Translator:
+    """The teacher; on a CPU it translates with CTranslate2, where that is installed and can run it."""
+    translator = Translator.load(folder, device)
+    is_single = len(translator.models) == 1 and not why_not(translator.config.model, translator.config.decode)
+    if translator.device.type != "cpu" or precision == "bf16" or not is_single or not find_spec("ctranslate2"):
+        translator.use("torch", precision, folder)
+    else:
+        use_ctranslate2(translator, precision, folder, token_scores=False, say=say)
+    return translator
 
 
 def _translate_parts(

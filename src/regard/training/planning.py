@@ -20,7 +20,7 @@ from torch import nn
 from regard.config import Config
 from regard.memory import free_memory
 from regard.results import format_duration
-from regard.training.clock import RESERVE_SHARE, Clock, make_clock
+from regard.training.clock import RESERVE_SHARE, make_clock
 from regard.training.data import Data
 from regard.training.distributed import Runtime
 from regard.training.events import Say
@@ -59,8 +59,11 @@ def complete_config(
         seconds = clock.estimate(update_seconds(config, facts))
         if unset:
             say(describe(config, facts, format_duration(seconds)))
-        if seconds > MIN_SECONDS_TO_TIME:
-            _announce_long_run(config, facts, clock, time_update(config, data, runtime, make_model), say)
+        if seconds > MIN_SECONDS_TO_TIME:  # the config does not depend on what is measured
+            seconds = clock.estimate(time_update(config, data, runtime, make_model))
+        if seconds > LONG_SECONDS:
+            about = f"about {format_duration(seconds)} on this machine"
+            say(f"{config.train.updates:,} updates take {about}; --minutes 60 ends in an hour")
         return config, 0.0
     facts = replace(facts, seconds=60 * minutes)
     first_choice = choose(config, unset, facts)
@@ -84,16 +87,6 @@ def complete_config(
         )
         say(f"{reason}; --minutes {math.ceil((60 * minutes - usable + epoch) / 60)} would be enough")
     return config, update_seconds(config, facts)
-
-
-def _announce_long_run(config: Config, facts: Facts, clock: Clock, update_seconds: float, say: Say) -> None:
-    """Say how long a run takes, if that is hours; the config does not depend on it."""
-    seconds = clock.estimate(update_seconds)
-    if seconds > LONG_SECONDS:
-        target_share = facts.target_length / (facts.source_length + facts.target_length)
-        speed = target_share * tokens_per_update(config.train) / update_seconds
-        about = f"about {format_duration(seconds)} on this machine, at {speed:,.0f} tokens/s"
-        say(f"{config.train.updates:,} updates take {about}; --minutes 60 ends in an hour")
 
 
 def gather_facts(data: Data, runtime: Runtime) -> Facts:

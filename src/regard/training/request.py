@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +25,7 @@ from regard.training.losses import check_guided_alignment
 from regard.training.observers import FILES as OBSERVER_FILES
 from regard.training.start_from import base_config, check_start, keeps_tokenizers
 
-IDENTITY = "data.txt"  # hashes of the data of a run and of the model it starts from
+IDENTITY = "data.sha256"  # hashes of the data of a run and of the model it starts from
 RUN_FILES = (
     *(MODEL, CONFIG, IDENTITY, journal.FILE, "card.md", quality.CALIBRATION_FILE, folders.CHECKSUMS),
     *(VALIDATION, *TOKENIZER_FILES, *OBSERVER_FILES),
@@ -103,7 +102,7 @@ def check_request(request: Request) -> None:
 
 
 def _check_texts(request: Request) -> None:
-    """Raise an error for text files that are empty, damaged, not for this family, or overwritten by the run."""
+    """Raise an error for text files that are empty, damaged or not for this family."""
     family, single = request.config.model.family, not request.config.model.is_translator
     texts = [files for files in (*request.corpora, request.valid) if files is not None]
     for files in texts:
@@ -111,10 +110,6 @@ def _check_texts(request: Request) -> None:
             raise DataError(f"{files.source} is empty")
     if request.valid is not None:
         deque(request.valid.read(), maxlen=0)  # finds errors now, not after the tokenizer is trained
-    written = {(request.out / name).resolve() for name in RUN_FILES}
-    for path in (path for files in texts for path in files.paths):
-        if path.resolve() in written:
-            raise ConfigError(f"a run in {request.out} would overwrite {path}: choose another --out")
     if any(single != files.single for files in request.corpora):
         raise ConfigError(
             f"model.family = {family} learns from one text file, and two were given"
@@ -134,22 +129,12 @@ def check_folder(out: Path, *, fresh: bool) -> None:
     if (out / CONFIG).exists() and not fresh:
         return
     present = [name for name in RUN_FILES if (out / name).exists()]
-    if present and not checkpoints(out) and not _has_identity(out):
-        name = IDENTITY if IDENTITY in present else present[0]
-        raise FolderError(f"{out / name} does not belong to a run and would be overwritten: choose another --out")
+    if present and IDENTITY not in present and not checkpoints(out):  # a run writes it first
+        raise FolderError(f"{out / present[0]} does not belong to a run and would be overwritten: choose another --out")
     if not fresh and (checkpoints(out) or MODEL in present):
         raise FolderError(
             f"{out} holds a run without its {CONFIG}: put it back, start over with --fresh, or choose another --out"
         )
-
-
-def _has_identity(out: Path) -> bool:
-    """Whether the folder has the hash of a run's data."""
-    path = out / IDENTITY
-    if not path.is_file():
-        return False
-    with folders.clear_os_errors(path, "read"), path.open("rb") as file:
-        return re.fullmatch(rb"[0-9a-f]{64}", file.read(64)) is not None
 
 
 def clear_folder(out: Path) -> None:

@@ -313,7 +313,7 @@ def _with_vocabulary(config: Config, tokenizers: Tokenizers) -> Config:
 
 
 def _identity(request: Request, data: Data) -> str:
-    """The text of data.txt: the hash of the data and, for a fine-tuned model, the checksums of its start."""
+    """The text of data.sha256: the hash of the data and, for a fine-tuned model, the checksums of its start."""
     origin = f"\nfrom {origin_checksums(request.origins)}" if request.origins else ""
     return "+".join(data.identities) + origin
 
