@@ -503,9 +503,7 @@ def check_types(config: Any) -> None:
             raise ConfigError(f"{section}.{name} ({value}) must be a finite number")
         if get_origin(hint) is Literal:
             if value not in get_args(hint):
-                message = f"{section}.{name} ({value}) must be one of {', '.join(get_args(hint))}."
-                likely = did_you_mean(value, get_args(hint), f"{section}.{name}") if isinstance(value, str) else ""
-                raise ConfigError(message + ("" if "Known:" in likely else likely))
+                raise ConfigError(f"{section}.{name} ({value}) must be one of {', '.join(get_args(hint))}")
         elif hint is float and type(value) is int:
             object.__setattr__(config, name, float(value))
         elif type(value) is not hint:

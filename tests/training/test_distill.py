@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,12 +42,12 @@ def student(corpus: Path) -> regard.Run:
 
 
 def texts(out: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (out / module.TEXTS).iterdir()}
+    return {path.name: path.read_bytes() for path in out.glob(f"{module.TEXTS}*/*")}
 
 
 @pytest.mark.slow
 def test_the_teacher_translates_every_line_once(student: regard.Run, corpus: Path) -> None:
-    pairs = list(read_pairs(student.folder / module.TEXTS))
+    pairs = list(read_pairs(*student.folder.glob(f"{module.TEXTS}*")))
     assert [pair.source for pair in pairs] == (corpus / "a.txt").read_text().splitlines()
     teacher = regard.load(corpus / "teacher")
     assert isinstance(teacher, regard.Translator)
@@ -82,27 +83,26 @@ def test_an_interrupted_distillation_continues_where_it_stopped(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"beams": 4}, "another beam size"),
-        ({"precision": "bf16"}, "another precision"),
-        ({"target": "b.txt"}, "another source"),
-    ],
-    ids=lambda value: str(value),
-)
+@pytest.mark.parametrize("changed", [{"beams": 4}, {"precision": "bf16"}, {"target": "b.txt"}], ids=str)
 def test_a_distillation_with_other_options_is_refused(
-    changed: dict[str, Any], message: str, student: regard.Run, corpus: Path
+    changed: dict[str, Any], student: regard.Run, corpus: Path
 ) -> None:
     target = corpus / changed["target"] if "target" in changed else None
     options = {"precision": "fp32"} | {key: value for key, value in changed.items() if key != "target"}
-    with pytest.raises(regard.FolderError, match=f"was distilled with {message}"):
+    with pytest.raises(regard.FolderError, match="holds another run, or translations of another teacher or source"):
         distill(corpus, student.folder, target, **options)
 
 
 @pytest.mark.slow
+def test_fresh_discards_the_translations_and_the_run(student: regard.Run, corpus: Path, tmp_path: Path) -> None:
+    shutil.copytree(student.folder, tmp_path / "run")
+    assert distill(corpus, tmp_path / "run", precision="fp32", beams=1, fresh=True).finished
+    assert len(list((tmp_path / "run").glob(f"{module.TEXTS}*"))) == 1
+
+
+@pytest.mark.slow
 def test_the_folder_of_another_run_is_refused(corpus: Path) -> None:
-    with pytest.raises(regard.FolderError, match="does not belong to a distillation"):
+    with pytest.raises(regard.FolderError, match="holds another run"):
         distill(corpus, corpus / "teacher")
 
 

@@ -111,12 +111,6 @@ def test_size_is_a_multiple_of_heads_whichever_was_set(family: str, asked: str) 
     assert model.size % model.heads == 0
 
 
-@pytest.mark.parametrize("asked", ["train.save_every=7", "train.validate_every=70", "train.updates=3"])
-def test_every_validated_update_is_saved(asked: str) -> None:
-    found = chosen(CPU, asked).train
-    assert found.validate_every % found.save_every == 0
-
-
 def test_a_batch_holds_the_longest_example() -> None:
     assert chosen(dataclasses.replace(CPU, examples=100, max_length=5000)).train.batch_tokens >= 5000
 

@@ -1,4 +1,4 @@
-"""The model card: scores, training data, training settings and parameters of a model, as Markdown."""
+"""The model card: scores, training data and training settings of a model, as Markdown."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def model_card(
 ) -> str:
     """The text of `card.md`; `start` names the initial weights, `kept` is the update whose weights were kept."""
     config, data = training.config, training.data
-    family, parameters = config.model.family, count(config)
+    family = config.model.family
     pair = languages(corpora[0])
     task = LANGUAGE_MODELS.get(family) or "translates" + (f" from {pair[0]} to {pair[1]}" if pair else "")
     first = scores["bleu"].get("sentences") if "bleu" in scores else None  # the time was too short for all
@@ -44,7 +44,7 @@ def model_card(
     lines = [
         f"# {training.folder.resolve().name}",
         "",
-        f"{'An' if family == 'rnn' else 'A'} **{family}** of {parameters.total:,} parameters that {task}, "
+        f"{'An' if family == 'rnn' else 'A'} **{family}** of {count(config).total:,} parameters that {task}, "
         f"trained with Regard {__version__}.",
         "",
         "![training](training.png)",
@@ -68,13 +68,6 @@ def model_card(
         f"    {command}",
         "",
         *_table(_training_rows(training, kept)),
-        "",
-        "## Parameters",
-        "",
-        "| part | parameters |",
-        "|---|---:|",
-        *(f"| {part} | {number:,} |" for part, number in parameters.parts.items()),
-        f"| **all** | **{parameters.total:,}** |",
     ]
     return "\n".join(lines) + "\n"
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from itertools import count, islice
 from pathlib import Path
@@ -37,8 +39,7 @@ from regard.training.start_from import origin_checksums
 from regard.training.train import Run, restored_state, train
 from regard.translation.translator import Result, Translator
 
-TEXTS = "distilled"  # the folder of the translations, in the folder of the student
-FACTS = "distill.json"  # what the translations are made from, and how
+TEXTS = "distilled-"  # with a hash of what they are made from, the name of the folder of the translations
 PART_LINES = 2000  # in a file of translations; a killed run loses at most one file
 WINDOW = 500  # lines translated together, after which the progress is shown
 
@@ -88,28 +89,20 @@ def distill(
     teachers, out = split_folders(teacher), Path(out)
     _check_student(settings, valid, out, options)
     lines = sum(1 for _ in files.read())  # finds errors now, not after hours
-    facts: dict[str, Any] = {
-        "teacher": origin_checksums(teachers),
-        "source": files.identity(),
-        "beam size": beams or load_config(teachers[0]).decode.beams,
-        "precision": precision,
-    }
+    beams = beams or load_config(teachers[0]).decode.beams
+    identity = repr((origin_checksums(teachers), files.identity(), beams, precision))
+    texts = out / f"{TEXTS}{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
     try:
         with folders.lock_folder(out), restored_state(find_device(device), threads):
-            _check_folder(out, facts, fresh=fresh)
+            _check_folder(out, texts, fresh=fresh)
             if valid is None:
                 say("without --valid the student is scored against translations of the teacher, not against references")
-
-            def load_teacher() -> Translator:
-                translator = _load_teacher(teacher, device, precision, say)
-                folders.write_file(out / FACTS, json.dumps(facts) + "\n", force=True)
-                return translator
-
-            _translate_parts(files, out / TEXTS, load_teacher, facts["beam size"], lines, observe)
+            load_teacher = partial(_load_teacher, teacher, device, precision, say)
+            _translate_parts(files, texts, load_teacher, beams, lines, observe)
     except KeyboardInterrupt:
         return Run(out, 0, finished=False, scores={}, signal=signal.SIGINT)
     return train(
-        out / TEXTS,
+        texts,
         out=out,
         valid=valid,
         recipe=recipe,
@@ -139,27 +132,18 @@ def _check_student(
     check_request(Request((), pair and text_files(settings, *pair, **options), out, settings, call=""))
 
 
-# The folder.
-
-
-def _check_folder(out: Path, facts: Mapping[str, Any], *, fresh: bool) -> None:
-    """Raise a FolderError if a folder holds anything but the same distillation; with `fresh`, clear it."""
-    known = folders.read_json(out / FACTS, optional=True)
+def _check_folder(out: Path, texts: Path, *, fresh: bool) -> None:
+    """Raise a FolderError if a folder holds another run or other translations; with `fresh`, delete them."""
+    known = list(out.glob(TEXTS + "[0-9a-f]" * 16))
+    check_folder(out, fresh=fresh)
     if fresh:
-        check_folder(out, fresh=True)
         clear_folder(out)
-        for name in (TEXTS, FACTS) if known is not None else ():
-            if (out / name).exists():
-                folders.delete(out / name)
-        known = None
-    if known is None:
-        check_folder(out, fresh=False)
-        for name in (CONFIG, TEXTS):
-            if (out / name).exists():
-                raise FolderError(f"{out / name} does not belong to a distillation: choose another --out")
-    elif changes := [f"another {name}" for name, value in facts.items() if known.get(name) != value]:
+        for path in known:
+            folders.delete(path)
+    elif texts not in known and (known or (out / CONFIG).exists()):
         raise FolderError(
-            f"{out} was distilled with {' and '.join(changes)}: choose another --out, or start over with --fresh"
+            f"{out} holds another run, or translations of another teacher or source, or with another beam size or "
+            "precision: choose another --out, or start over with --fresh"
         )
 
 

@@ -71,7 +71,6 @@ class Board:
     def __init__(self, folder: Path, update: int) -> None:
         self._folder = folder / BOARD
         self._open(update + 1 if update else None)  # a new run has nothing to remove
-        self._tokens, self._seconds = 0, 0.0
 
     def _open(self, purge_step: int | None) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -80,31 +79,21 @@ class Board:
             self._writer = SummaryWriter(self._folder, purge_step=purge_step)
 
     def observe(self, event: Event) -> None:
-        """Write the numbers of an update or a validation."""
-        with folders.clear_os_errors(self._folder):
-            self._write(event)
-
-    def _write(self, event: Event) -> None:
+        """Write the numbers of an update that has an entry in the journal, or of a validation."""
         values: dict[str, float] = {}
-        if isinstance(event, UpdateEvent):
-            self._tokens += event.tokens
-            self._seconds += event.seconds
-            if journal.has_entry(event):
-                values = {f"training/{name}": getattr(event, name) for name in ("loss", "learning_rate", "grad_norm")}
-                values["training/tokens per second"] = self._tokens / (self._seconds or math.inf)
-                self._tokens, self._seconds = 0, 0.0
+        if isinstance(event, UpdateEvent) and journal.has_entry(event):
+            values = {f"training/{name}": getattr(event, name) for name in ("loss", "learning_rate", "grad_norm")}
+            values["training/tokens per second"] = event.tokens / (event.seconds or math.inf)
         elif isinstance(event, ValidationEvent):
             values = {f"validation/{name}": event.scores[name] for name in SCORE_FORMATS if name in event.scores}
-            if event.sample:
-                lines = [f"**{name}** {' '.join(text.split())}" for name, text in event.sample.items()]
-                self._writer.add_text("sample", "\n\n".join(lines), event.update)
-        elif isinstance(event, ProblemEvent) and event.kind == "rollback":
-            self._writer.close()
-            self._open(event.update + 1)
-        for name, value in values.items():
-            self._writer.add_scalar(name, value, event.update)
-        if isinstance(event, ValidationEvent):
-            self._writer.flush()
+        with folders.clear_os_errors(self._folder):
+            for name, value in values.items():
+                self._writer.add_scalar(name, value, event.update)
+            if isinstance(event, ValidationEvent):
+                self._writer.flush()
+            elif isinstance(event, ProblemEvent) and event.kind == "rollback":
+                self._writer.close()
+                self._open(event.update + 1)
 
     def __enter__(self) -> Board:
         self._excepthook, threading.excepthook = threading.excepthook, self._ignore_os_error

@@ -188,15 +188,9 @@ def _with_schedule(config: Config, unset: frozenset[str], facts: Facts) -> Confi
         share = max(1 / VALIDATIONS_IN_MINUTES, 10 * facts.validation_seconds / facts.seconds)
         every = math.ceil(updates * min(share, 1 / 2))
     warmup = max(1, min(4000, updates // 6))
-    if "train.learning_rate" not in unset:  # if the user set the learning rate, warm-up is not longer than configured
-        warmup = min(warmup, max(1, config.train.warmup))
     # the peak of the noam schedule (Multi30k's recipe: 0.002, transformer-base: 0.0007), limited for short runs
     size = config.model.size
     peak = min(0.002 if config.model.family == "transformer" else 0.001, 0.512 / size, (size * warmup) ** -0.5)
-    if "train.save_every" not in unset:  # validate only at updates that save a checkpoint
-        every = max(1, every // config.train.save_every) * config.train.save_every
-    elif "train.validate_every" not in unset:
-        every = config.train.validate_every
     values = {
         "updates": updates,
         "warmup": warmup,
