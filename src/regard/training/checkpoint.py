@@ -73,17 +73,15 @@ def save_checkpoint(root: Path, update: int, tensors: Groups, progress: Mapping[
 
 def load_checkpoint(path: Path, place: Place = lambda name, tensor: tensor) -> Checkpoint:
     """Load a checkpoint without verifying it; `place` is called with every tensor."""
-    groups = [name.removesuffix(SUFFIX) for name in folders.read_checksums(path) if name.endswith(SUFFIX)]
-    tensors = {group: _read_tensors(path / (group + SUFFIX), place) for group in groups}
+    tensors: dict[str, dict[str, Tensor]] = {}
+    for name in [name for name in folders.read_checksums(path) if name.endswith(SUFFIX)]:
+        try:
+            with clear_os_errors(path / name, "read"), safe_open(path / name, framework="pt") as file:
+                named = {key: place(key, file.get_tensor(key)) for key in file.keys()}  # noqa: SIM118 - not a dict
+        except SafetensorError as error:
+            raise FolderError(f"{path / name} is damaged or truncated: {error}") from error
+        tensors[name.removesuffix(SUFFIX)] = named
     return Checkpoint(update_number(path), tensors, folders.read_json(path / PROGRESS))
-
-
-def _read_tensors(path: Path, place: Place) -> dict[str, Tensor]:
-    try:
-        with clear_os_errors(path, "read"), safe_open(path, framework="pt") as file:
-            return {name: place(name, file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118 - not a dict
-    except SafetensorError as error:
-        raise FolderError(f"{path} is damaged or truncated: {error}") from error
 
 
 def verify_checkpoint(path: Path) -> None:
@@ -125,11 +123,6 @@ def latest_checkpoint(root: Path, *, where: Callable[[int], bool] = lambda _: Tr
         else:
             return path, remarks
     return None, remarks
-
-
-def damaged_checkpoints(root: Path) -> list[Path]:
-    """The checkpoints that were renamed because they were damaged."""
-    return sorted((root / CHECKPOINTS).glob("damaged-update-*"))
 
 
 def prune(root: Path, *, keep: int, protect: Collection[int] = ()) -> None:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from regard import folders
-from regard.config import CONFIG, Config, load_config, run_values, split_folders
+from regard.config import CONFIG, load_config, run_values, split_folders
 from regard.devices import find_device
 from regard.errors import ConfigError, FolderError
 from regard.evaluation.metrics import sentence_scores
-from regard.evaluation.precision import use_ctranslate2
+from regard.evaluation.precision import use_engine
 from regard.interop.ctranslate2 import why_not
 from regard.results import format_duration
 from regard.text.files import one_line
@@ -87,7 +87,10 @@ def distill(
     options: dict[str, Any] = {"languages": languages, "fields": fields}
     files = text_files(settings, source, target, **options)
     teachers, out = split_folders(teacher), Path(out)
-    _check_student(settings, valid, out, options)
+    if not settings.model.is_translator:
+        raise ConfigError(f"a student translates, and model.family is {settings.model.family}: choose another --recipe")
+    valid_pair = (valid, None) if isinstance(valid, str | Path) else valid
+    check_request(Request((), valid_pair and text_files(settings, *valid_pair, **options), out, settings, call=""))
     lines = sum(1 for _ in files.read())  # finds errors now, not after hours
     beams = beams or load_config(teachers[0]).decode.beams
     identity = repr((origin_checksums(teachers), files.identity(), beams, precision))
@@ -119,19 +122,6 @@ def distill(
     )
 
 
-def _check_student(
-    settings: Config,
-    valid: PathLike | tuple[PathLike, PathLike | None] | None,
-    out: Path,
-    options: Mapping[str, Any],
-) -> None:
-    """Raise an error if the student cannot be trained, before the source is translated."""
-    if not settings.model.is_translator:
-        raise ConfigError(f"a student translates, and model.family is {settings.model.family}: choose another --recipe")
-    pair = (valid, None) if isinstance(valid, str | Path) else valid
-    check_request(Request((), pair and text_files(settings, *pair, **options), out, settings, call=""))
-
-
 def _check_folder(out: Path, texts: Path, *, fresh: bool) -> None:
     """Raise a FolderError if a folder holds another run or other translations; with `fresh`, delete them."""
     known = list(out.glob(TEXTS + "[0-9a-f]" * 16))
@@ -153,11 +143,9 @@ def _check_folder(out: Path, texts: Path, *, fresh: bool) -> None:
 def _load_teacher(folder: PathLike, device: str, precision: str, say: Say) -> Translator:
     """The teacher; on a CPU it translates with CTranslate2, where that is installed and can run it."""
     translator = Translator.load(folder, device)
-    is_single = len(translator.models) == 1 and not why_not(translator.config.model, translator.config.decode)
-    if translator.device.type != "cpu" or precision == "bf16" or not is_single or not find_spec("ctranslate2"):
-        translator.use("torch", precision, folder)
-    else:
-        use_ctranslate2(translator, precision, folder, token_scores=False, say=say)
+    can_run = len(translator.models) == 1 and not why_not(translator.config.model, translator.config.decode)
+    fast = translator.device.type == "cpu" and precision != "bf16" and can_run and find_spec("ctranslate2")
+    use_engine(translator, "ctranslate2" if fast else "torch", precision, folder, token_scores=False, say=say)
     return translator
 
 

@@ -193,7 +193,7 @@ def init_runtime(device: str) -> Iterator[Runtime]:
     try:
         yield Runtime(place, rank, world_size, store)
     except RuntimeError as error:
-        if not _is_lost_process(error):
+        if not isinstance(error, dist.DistError) and "gloo" not in str(error):  # gloo raises a plain RuntimeError
             raise
         raise RunError(
             f"process {rank} of {world_size} lost the connection to another one and stops: see that process's last "
@@ -225,8 +225,3 @@ def _store_of_this_start(store: Store, rank: int, world_size: int) -> Store:
                 missing.remove(other)
         time.sleep(POLL_SECONDS / 4)
     return PrefixStore(name, store)
-
-
-def _is_lost_process(error: RuntimeError) -> bool:
-    """Whether the error means that another process died; gloo raises a plain RuntimeError."""
-    return isinstance(error, dist.DistError) or "gloo" in str(error)

@@ -19,7 +19,7 @@ from regard.models.folder import MODEL, VALIDATION
 from regard.text.files import list_files
 from regard.text.tokenizer import FILES as TOKENIZER_FILES
 from regard.training import journal
-from regard.training.checkpoint import checkpoints, damaged_checkpoints
+from regard.training.checkpoint import CHECKPOINTS, checkpoints
 from regard.training.data import Files
 from regard.training.losses import check_guided_alignment
 from regard.training.observers import FILES as OBSERVER_FILES
@@ -139,7 +139,7 @@ def check_folder(out: Path, *, fresh: bool) -> None:
 
 def clear_folder(out: Path) -> None:
     """Delete the files of a run."""
-    for path in (*checkpoints(out), *damaged_checkpoints(out)):
+    for path in (*checkpoints(out), *(out / CHECKPOINTS).glob("damaged-update-*")):
         folders.delete(path)
     for name in RUN_FILES:
         if (out / name).exists():

@@ -214,7 +214,11 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
     runtime.barrier()
     old_config, tokenizers = load_config(out), Tokenizers.load(out)
     config = resumed_config(old_config, _with_vocabulary(request.config, tokenizers), out, request.unset)
-    data = _prepare_everywhere(request, config, tokenizers, new_data, runtime, say)
+    files = request.corpora, request.valid
+    if new_data is None and runtime.is_local_main:  # the first process of each machine prepares or verifies the data
+        new_data = prepare(*files, config, tokenizers, say, damaged=say)
+    runtime.barrier()
+    data = dataclasses.replace(new_data or prepare(*files, config, tokenizers, say), config=config)
     _check_identity(request, data)
     valid_set = validation_set(data, request.corpora, request.valid, say)
     clock = make_clock(config, data, runtime.device.type, start=request.start)
@@ -285,17 +289,6 @@ def _start(request: Request, runtime: Runtime, say: Say) -> tuple[Data, float]:
     tokenizers.save(out)
     folders.write_file(out / CONFIG, to_json(config), force=False)
     return data, update_seconds
-
-
-def _prepare_everywhere(
-    request: Request, config: Config, tokenizers: Tokenizers, data: Data | None, runtime: Runtime, say: Say
-) -> Data:
-    """The data in every process: one process of each machine prepares it, the others then read it from the cache."""
-    files = request.corpora, request.valid
-    if data is None and runtime.is_local_main:
-        data = prepare(*files, config, tokenizers, say, damaged=say)
-    runtime.barrier()
-    return dataclasses.replace(data or prepare(*files, config, tokenizers, say), config=config)
 
 
 def _with_vocabulary(config: Config, tokenizers: Tokenizers) -> Config:

@@ -25,7 +25,6 @@ from regard.training.events import Say
 from regard.translation.translator import Result, Translator
 
 MAX_SENTENCES = 500  # translated at each validation: enough to choose a checkpoint, few enough to be quick
-MAX_CALIBRATION_SENTENCES = 2000  # used to calibrate confidence
 TIMED_SENTENCES = 16  # translated first to see how many fit into the time left (--minutes)
 SAMPLE_CHARACTERS = 80  # length of the sentence shown at every validation
 
@@ -172,8 +171,7 @@ def final_scores(
 
 
 def calibrate(valid_set: ValidationSet, results: Sequence[Result]) -> quality.Calibration | None:
-    """Fit confidence to the chrF of the first validation sentences; None if there are too few."""
-    results = results[:MAX_CALIBRATION_SENTENCES]
+    """Fit confidence to the chrF of the validation sentences; None if there are too few."""
     references = valid_set.references[: len(results)]
     chrf = sentence_scores(_texts(results), references, metrics=["chrf"])
     examples = [
