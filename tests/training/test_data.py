@@ -13,7 +13,7 @@ from regard.config import Config
 from regard.errors import ConfigError, DataError
 from regard.text.batching import Batch
 from regard.text.tokenizer import Tokenizer, Tokenizers, train
-from regard.training.data import Data, Files, check_lengths, prepare
+from regard.training.data import Data, Files, check_positions, prepare
 from regard.training.validation import validation_set
 from tests.training.runs import learned, make_config, write_corpus
 
@@ -68,7 +68,7 @@ def test_a_sentence_longer_than_max_positions_is_refused_with_advice(data: Data)
     advice = rf"set text\.max_length={longest - 2}, or without --from model\.max_positions={longest} or more, "
     advice += r"or model\.positions="
     with pytest.raises(ConfigError, match=rf"a sentence has {longest} tokens .* is {longest - 1}: {advice}"):
-        check_lengths(data, config)
+        check_positions(data, config)
 
 
 # Nothing left

@@ -20,7 +20,6 @@ MULTI30K = Facts(
     examples=29_000,
     source_length=15.5,
     target_length=16.5,
-    max_length=100,
     device="cuda",
     cores=8,
 )
@@ -71,7 +70,7 @@ def test_updates_of_several_micro_batches_are_fewer() -> None:
 @pytest.mark.parametrize("family", ["gpt", "bert"])
 @pytest.mark.parametrize("tokens", [1_000, 300_000, 10**9])
 def test_one_text_gets_a_model_by_its_tokens(family: str, tokens: int) -> None:
-    facts = dataclasses.replace(CPU, examples=tokens // 20, source_length=0.0, target_length=20.0, max_length=512)
+    facts = dataclasses.replace(CPU, examples=tokens // 20, source_length=0.0, target_length=20.0)
     found = chosen(facts, f"model.family={family}")
     assert found.model.family == family
     assert found.train.batch_tokens >= 1024
@@ -103,16 +102,12 @@ def test_fields_that_are_set_are_kept() -> None:
         assert values[section][name] == float(value), name
 
 
-@pytest.mark.parametrize("asked", ["model.size=200", "model.size=8", "model.heads=64", "model.heads=512"])
+@pytest.mark.parametrize("asked", ["model.size=200", "model.size=8"])
 @pytest.mark.parametrize("family", ["transformer", "gpt"])
 def test_size_is_a_multiple_of_heads_whichever_was_set(family: str, asked: str) -> None:
     facts = CPU if family == "transformer" else dataclasses.replace(MULTI30K, source_length=0.0)
     model = chosen(facts, f"model.family={family}", asked).model
     assert model.size % model.heads == 0
-
-
-def test_a_batch_holds_the_longest_example() -> None:
-    assert chosen(dataclasses.replace(CPU, examples=100, max_length=5000)).train.batch_tokens >= 5000
 
 
 def test_little_time_or_a_slow_machine_gets_a_smaller_model_and_a_schedule_that_fits() -> None:

@@ -315,10 +315,6 @@ def test_a_model_that_is_damaged_at_the_end_is_passed_over(corpus: Path, finishe
     ("value", "message"),
     [
         (
-            "train.batch_tokens=5",
-            r"train.batch_tokens \(5\) is too small for a pair of \d+ tokens: set train.batch_tokens=\d+ or more",
-        ),
-        (
             "model.max_positions=4",
             r"model.max_positions is 4: set text.max_length=3, or without --from model.max_positions=\d+ or more, "
             r"or model.positions",

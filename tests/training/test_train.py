@@ -13,16 +13,17 @@ import time
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any
 
 import pytest
+import torch
 
 from regard import folders
 from regard.cli.app import main
 from regard.devices import find_device
 from regard.documents.formats import read_pairs
 from regard.models import build
-from regard.training import loop, validation
+from regard.text.batching import Batch
+from regard.training import loop
 from regard.training.data import Files
 from regard.training.distributed import Runtime
 from regard.training.journal import read
@@ -428,21 +429,22 @@ def test_the_validation_loss_of_split_batches_is_the_same(
     config, data = make_data(corpus, make_config(family))
     model, runtime = build(config.model).eval(), Runtime(find_device("cpu"), 0, 1)
     whole = valid_loss(model, data, runtime)
-    monkeypatch.setattr(validation, "batch_loss", out_of_memory_above(3, validation.batch_loss))
+    forward = out_of_memory_above(3, lambda _, batch: type(model).forward(model, batch))
+    monkeypatch.setattr(model, "forward", lambda batch: forward(model, batch))
     assert valid_loss(model, data, runtime) == pytest.approx(whole, rel=1e-5)
 
 
 def test_the_validation_loss_keeps_nothing_for_gradients(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, data = make_data(corpus, make_config("transformer"))
-    batch_loss, requires_grad = validation.batch_loss, list[bool]()
+    model, requires_grad = build(config.model), list[bool]()
 
-    def observed(*arguments: Any) -> Any:
-        loss = batch_loss(*arguments)
-        requires_grad.append(loss.loss.requires_grad)
-        return loss
+    def observed(batch: Batch) -> torch.Tensor:
+        logits = type(model).forward(model, batch)
+        requires_grad.append(logits.requires_grad)
+        return logits
 
-    monkeypatch.setattr(validation, "batch_loss", observed)
-    valid_loss(build(config.model), data, Runtime(find_device("cpu"), 0, 1))
+    monkeypatch.setattr(model, "forward", observed)
+    valid_loss(model, data, Runtime(find_device("cpu"), 0, 1))
     assert requires_grad
     assert not any(requires_grad)
 
@@ -549,7 +551,7 @@ def test_a_damaged_cache_is_prepared_again(corpus: Path, tmp_path: Path, monkeyp
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("journal.jsonl", "journal.jsonl cannot be written: Is a directory"),
+        ("journal.jsonl", "journal.jsonl cannot be read: Is a directory"),
         ("tensorboard", "tensorboard is a file; a folder is needed"),
     ],
 )

@@ -255,26 +255,19 @@ def _report(dataset: Dataset) -> str:
     return str(dataset.record["report"]["text"])
 
 
-def check_lengths(data: Data, config: Config) -> None:
-    """Raise a ConfigError if some pair does not fit the config, instead of failing in a later epoch."""
-    if not config.model.is_translator:
+def check_positions(data: Data, config: Config) -> None:
+    """Raise a ConfigError for a sentence that is longer than a learned position table, instead of in a later epoch."""
+    model = config.model
+    if model.family != "transformer" or not model.has_position_table:
         return
-    batch_tokens, model = config.train.batch_tokens, config.model
-    for dataset in (*data.train, data.valid):
-        capacity = max(batch_tokens, MIN_VALIDATION_BATCH_TOKENS) if dataset is data.valid else batch_tokens
-        pair_length = int((dataset.source.lengths + dataset.target.lengths).max())
-        length = int(max(dataset.source.lengths.max(), dataset.target.lengths.max()))
-        if pair_length > capacity:
-            raise ConfigError(
-                f"train.batch_tokens ({batch_tokens}) is too small for a pair of {pair_length} tokens: set "
-                f"train.batch_tokens={pair_length} or more, or a smaller text.max_length ({config.text.max_length})"
-            )
-        if model.family == "transformer" and model.has_position_table and length > model.max_positions:
-            raise ConfigError(
-                f"a sentence has {length} tokens with its end, and model.max_positions is {model.max_positions}: set "
-                f"text.max_length={model.max_positions - 1}, or without --from model.max_positions={length} or more, "
-                "or model.positions=sinusoidal or rotary"
-            )
+    sides = (side for dataset in (*data.train, data.valid) for side in (dataset.source, dataset.target))
+    length = max(int(side.lengths.max()) for side in sides)
+    if length > model.max_positions:
+        raise ConfigError(
+            f"a sentence has {length} tokens with its end, and model.max_positions is {model.max_positions}: set "
+            f"text.max_length={model.max_positions - 1}, or without --from model.max_positions={length} or more, "
+            "or model.positions=sinusoidal or rotary"
+        )
 
 
 def _without_end(corpora: Sequence[Files], say: Say) -> tuple[list[Files], list[Files]]:

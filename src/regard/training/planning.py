@@ -94,14 +94,12 @@ def gather_facts(data: Data, runtime: Runtime) -> Facts:
     store, is_pairs = data.train[0], data.config.model.is_translator
     if is_pairs:
         source, target = float(store.source.lengths.mean()), float(store.target.lengths.mean())
-        longest = max(int((variant.source.lengths + variant.target.lengths).max()) for variant in data.train)
     else:
-        source, target, longest = 0.0, float(store.text.lengths.mean()), data.config.text.context_length
+        source, target = 0.0, float(store.text.lengths.mean())
     return Facts(
         examples=len(store),
         source_length=source,
         target_length=target,
-        max_length=longest,
         device=runtime.device.type,
         cores=torch.get_num_threads(),
     )
@@ -124,7 +122,6 @@ def time_update(
     update_tokens, batch_tokens = tokens_per_update(config.train), config.train.batch_tokens // runtime.world_size
     if runtime.device.type == "cpu":
         batch_tokens = min(batch_tokens, cpu_tokens)
-    batch_tokens = max(batch_tokens, gather_facts(data, runtime).max_length)
     timed = replace(config.train, batch_tokens=batch_tokens, gradient_accumulation=1, compile="no")
     config, single_process = replace(config, train=timed), Runtime(runtime.device, 0, 1)
     training = Training(Path(), make_model(config), config, replace(data, config=config), single_process)

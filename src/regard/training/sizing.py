@@ -90,8 +90,6 @@ class Facts:
     source_length: float
     """Mean tokens of a source; 0 for language models."""
     target_length: float
-    max_length: int
-    """Tokens of the longest example, both sides together."""
     device: str
     """cpu, cuda or mps."""
     cores: int
@@ -152,14 +150,9 @@ def choose(config: Config, unset: frozenset[str], facts: Facts) -> Config:
 
 def _with_model(config: Config, unset: frozenset[str], shape: ModelShape, facts: Facts) -> Config:
     size, heads = shape.size, shape.heads
-    if "model.heads" not in unset:
-        heads = config.model.heads
-    if "model.size" in unset:
-        size = max(1, round(size / (2 * heads))) * 2 * heads
-    else:
+    if "model.size" not in unset:
         size = config.model.size
-        if "model.heads" in unset:
-            heads = next(number for number in (shape.heads, 8, 4, 2, 1) if size % number == 0)
+        heads = next(number for number in (shape.heads, 8, 4, 2, 1) if size % number == 0)
     model = {
         "size": size,
         "heads": heads,
@@ -208,14 +201,13 @@ def _batch_tokens(config: Config, facts: Facts) -> int:
     """A power of two that grows with the cube root of the data: 8,192 for Multi30k, at most 65,536.
 
     It is at most a hundredth of an epoch, at most 4,096 on a CPU (enough to keep its cores busy), and small enough for
-    MIN_UPDATES_IN_MINUTES. It is at least 1,024 and the length of the longest example.
+    MIN_UPDATES_IN_MINUTES, but at least 1,024.
     """
     grown = 8192 * (facts.epoch_tokens / MULTI30K_TOKENS) ** (1 / 3)
     limit = min(grown, facts.epoch_tokens / 100, 65_536 if facts.has_gpu else 4096)
     if facts.seconds is not None:
         limit = min(limit, facts.seconds / (MIN_UPDATES_IN_MINUTES * _seconds_per_token(config, facts)))
-    longest = 1 << math.ceil(math.log2(max(facts.max_length, 1)))
-    return max(1024, 1 << math.floor(math.log2(max(limit, 1))), longest)
+    return max(1024, 1 << math.floor(math.log2(max(limit, 1))))
 
 
 def _updates(config: Config, facts: Facts) -> int:

@@ -33,7 +33,7 @@ from regard.training import journal
 from regard.training.card import languages, model_card
 from regard.training.checkpoint import checkpoints, latest_checkpoint, load_checkpoint, update_number
 from regard.training.clock import make_clock
-from regard.training.data import Data, check_lengths, make_tokenizers, prepare
+from regard.training.data import Data, check_positions, make_tokenizers, prepare
 from regard.training.distributed import Runtime, init_runtime
 from regard.training.events import ActivityEvent, Observer, Say
 from regard.training.loop import Training
@@ -282,7 +282,7 @@ def _start(request: Request, runtime: Runtime, say: Say) -> tuple[Data, float]:
         make_model=lambda config: _make_model(request, config, tokenizers)[0],
         say=say,
     )
-    check_lengths(data, config)
+    check_positions(data, config)
     _make_model(request, config, tokenizers, "meta")  # finds errors in the model to start from
     clear_folder(out)
     folders.write_file(out / IDENTITY, _identity(request, data) + "\n", force=True)
