@@ -86,8 +86,6 @@ def load_checkpoint(path: Path, place: Place = lambda name, tensor: tensor) -> C
 
 def verify_checkpoint(path: Path) -> None:
     """Compare a checkpoint's files with its checksums; a FolderError names a damaged file."""
-    if not path.is_dir():
-        raise FolderError(f"There is no checkpoint {path}")
     names = folders.verify(path)
     for name in (MODEL, PROGRESS):
         if name not in names:

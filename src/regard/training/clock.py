@@ -15,7 +15,7 @@ from regard.training.validation import MAX_SENTENCES
 RECENT_UPDATES = 50  # the time of an update is the median over so many
 MIN_UPDATES = 4  # before the first estimate of the time left: the first updates are slow
 RESERVE_SHARE = 0.04  # of --minutes, so that a run ends a little early rather than late
-VALIDATION_SHARE = 0.1  # of --minutes, at most, for one validation: then it translates fewer sentences
+VALIDATION_SHARE = 0.1  # of --minutes, at most, for one validation: to end in time, it translates fewer sentences
 FINAL_SHARE = 0.2  # of --minutes, at most, for the last validation and the final scores
 END_SECONDS = 2.5  # CPU time of metrics, curves, card, weights and exit, measured
 DECODING_COST = {"cpu": 1.5, "mps": 5.0, "cuda": 20.0}  # time per FLOP in beam search relative to training

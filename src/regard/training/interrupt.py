@@ -16,9 +16,9 @@ class StopSignal:
         self._raises = False
 
     def receive(self, number: int, frame: object) -> None:
-        """Handle a signal. The first signal again raises KeyboardInterrupt.
+        """Store the first signal; the same signal again raises KeyboardInterrupt.
 
-        The other one does not: Ctrl-C reaches torchrun too, which then ends its processes with SIGTERM.
+        Another one is ignored: Ctrl-C reaches torchrun too, which then ends its processes with SIGTERM.
         """
         repeated = number == self.signal
         self.signal = self.signal or number

@@ -51,7 +51,7 @@ from regard.training.validation import Validation
 MAX_NAN_IN_A_ROW = 5  # updates with a non-finite loss or gradient, before training is rolled back
 ROLLBACK_LR_SCALE = 0.5  # every rollback multiplies the learning rate by it
 MIN_LR_SCALE = 1e-3  # if the learning rate would become lower than this, the run fails
-VALIDATION_GAP = 5  # with --minutes, updates between two validations take at least so many times as long as the first
+VALIDATION_GAP = 5  # with --minutes, the updates after a validation take at least so many times as long as it did
 STOP_CHECK_EVERY = 10  # updates after which processes agree (all_reduce) on whether to stop
 
 Validate = Callable[[nn.Module], Validation]
