@@ -402,11 +402,12 @@ class Config:
             raise ConfigError(
                 f"text.continuous is for model.family = gpt or bert: a {self.model.family} learns from pairs"
             )
-        if self.train.film and (not self.model.is_translator or self.model.score == "none"):
-            raise ConfigError(
-                "train.film shows the attention of a translator to its source, and this model has none: "
-                "set train.film=0, model.family=transformer, or rnn with a model.score"
-            )
+        for name in ("film", "guided_alignment"):
+            if getattr(self.train, name) and (not self.model.is_translator or self.model.score == "none"):
+                raise ConfigError(
+                    f"train.{name} needs a translator with attention to its source: set train.{name}=0, "
+                    "model.family=transformer, or rnn with a model.score"
+                )
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:

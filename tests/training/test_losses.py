@@ -19,10 +19,10 @@ from regard.text.tokenizer import Tokenizers
 from regard.training.data import Data, Files, prepare
 from regard.training.losses import (
     batch_loss,
-    check_guided_alignment,
     cross_entropy,
     guided_alignment_loss,
 )
+from regard.training.request import Request, check_request
 from tests.training.runs import learned, make_config, write_corpus
 
 
@@ -88,23 +88,30 @@ def test_the_guided_alignment_loss_is_the_cross_entropy_of_the_first_head() -> N
 
 
 @pytest.mark.parametrize(
-    ("values", "links", "message"),
+    "values", [["model.family=gpt"], ["model.family=bert"], ["model.family=rnn", "model.score=none"]]
+)
+def test_guided_alignment_needs_attention_to_a_source(values: list[str]) -> None:
+    with pytest.raises(ConfigError, match=r"train.guided_alignment needs a translator with attention to its source"):
+        Config().with_values([*values, "train.guided_alignment=0.1"])
+
+
+@pytest.mark.parametrize(
+    ("values", "aligned", "message"),
     [
-        (["model.family=gpt", "train.guided_alignment=0.1"], False, "model.family = gpt has none"),
-        (["model.family=bert", "train.guided_alignment=0.1"], False, "model.family = bert has none"),
-        (
-            ["model.family=rnn", "model.score=none", "train.guided_alignment=0.1"],
-            False,
-            "model.score = none has none",
-        ),
         ([], True, "needs its weight, --set train.guided_alignment=0.05"),
         (["train.guided_alignment=0.1"], False, "needs word alignments, --alignments FILE"),
         (["train.guided_alignment=0.1", "text.bpe_dropout=0.1"], True, "set text.bpe_dropout=0"),
     ],
 )
-def test_guided_alignment_is_refused_where_it_cannot_work(values: list[str], links: bool, message: str) -> None:
+def test_guided_alignment_is_refused_where_it_cannot_work(
+    values: list[str], aligned: bool, message: str, tmp_path: Path
+) -> None:
+    paths = [tmp_path / name for name in ("source", "target", "alignments")]
+    for path, text in zip(paths, ("the house\n", "la maison\n", "0-0 1-1\n"), strict=True):
+        path.write_text(text)
+    files = Files(paths[0], paths[1], False, alignments=paths[2] if aligned else None)
     with pytest.raises(ConfigError, match=message):
-        check_guided_alignment(Config().with_values(values), alignments=links)
+        check_request(Request((files,), None, tmp_path / "out", Config().with_values(values), call=""))
 
 
 def test_a_corpus_without_alignments_can_be_trained_beside_one_with_them(data: Data, tmp_path: Path) -> None:

@@ -335,7 +335,7 @@ def test_a_config_that_cannot_work_writes_nothing(value: str, message: str, corp
 
 def test_a_text_to_validate_pairs_with_is_refused(corpus: Path, tmp_path: Path) -> None:
     asked = dataclasses.replace(request(corpus, tmp_path / "out"), valid=Files(corpus / "a.txt", None, True))
-    with pytest.raises(RequestError, match="--valid must be a SOURCE and a TARGET"):
+    with pytest.raises(RequestError, match="--valid must be SOURCE and TARGET"):
         run(asked, ALONE, print, ignore)
     assert not (tmp_path / "out").exists()
 

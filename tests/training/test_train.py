@@ -304,7 +304,7 @@ def test_one_text_trains_a_language_model(corpus: Path, family: str) -> None:
         (("--set", "train.updates=5", "--minutes", "1"), "give one of them"),
         (("--recipe", "multi30k-endee"), "Did you mean multi30k-ende?"),
         (("--set", "train.updats=5"), "There is no option train.updats. Did you mean train.updates?"),
-        (("--set", "model.family=gpt"), "model.family = gpt learns from one text file, and two were given"),
+        (("--set", "model.family=gpt"), "model.family = gpt: the training text must be one file"),
         (("--also", "a.txt,b.txt"), "--also (a.txt,b.txt) must be SOURCE,TARGET,WEIGHT, such as back.en,back.fr,0.5"),
         ((("--also", f"{__file__},{__file__},-1")), "(-1.0) must be above 0 and at most 1000"),
         (("--tag", "to French"), "a tag (to French) is one token, without spaces: such as <2fr>"),

@@ -54,6 +54,7 @@ MIN_LR_SCALE = 1e-3  # if the learning rate would become lower than this, the ru
 VALIDATION_GAP = 5  # with --minutes, the updates after a validation take at least so many times as long as it did
 STOP_CHECK_EVERY = 10  # updates after which processes agree (all_reduce) on whether to stop
 
+MakeModel = Callable[[Config], nn.Module]
 Validate = Callable[[nn.Module], Validation]
 
 
@@ -74,16 +75,15 @@ class Training:
     def __init__(
         self,
         folder: Path,
-        model: nn.Module,
+        make_model: MakeModel,
         config: Config,
         data: Data,
         runtime: Runtime,
-        initial_model: Callable[[], nn.Module] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`initial_model` makes the model of update 0 again, for a rollback before the first checkpoint."""
+        """`make_model` makes the model of update 0, also for a rollback before the first checkpoint."""
         self.folder, self.config, self.data, self.runtime = folder, config, data, runtime
-        self.model = runtime.place(model, sharded=config.train.sharded)
+        self.model = runtime.place(make_model(config), sharded=config.train.sharded)
         self.optimizer = make_optimizer(self.model, config.train)
         self.average = {n: p.clone() for n, p in named_tensors(self.model).items()} if config.train.ema_decay else None
         """The exponential moving average of the weights (train.ema_decay)."""
@@ -100,7 +100,7 @@ class Training:
         self._cursor = (0, 0)
         self._pending: PendingUpdate | None = None
         self._runs_ahead = runs_ahead(config, runtime)
-        self._initial_model = initial_model
+        self._make_model = make_model
         self._gradients: Gradients | None = None
         self._saver: CheckpointWriter | None = None
         self._observe: Observer = lambda event: None
@@ -468,9 +468,9 @@ class Training:
         self.progress = read_progress(checkpoint, path)
         self._restart_batches()
 
-    def _restart(self, initial_model: Callable[[], nn.Module]) -> None:
+    def _restart(self) -> None:
         """Start over at update 0, which has no checkpoint."""
-        model = initial_model()
+        model = self._make_model(self.config)
         if self.config.train.sharded:
             model = self.runtime.place(model, sharded=True)
         copy_weights(self.model, named_tensors(model), self.folder)
@@ -515,16 +515,15 @@ class Training:
         before, settings = self.progress, self.config.train
         path = self._newest_checkpoint(lambda update: update in before.saved or update == before.best_update)
         lr_scale = before.lr_scale * ROLLBACK_LR_SCALE
-        if (path is None and self._initial_model is None) or lr_scale < MIN_LR_SCALE:
-            rolled_back = ", and rolling back did not help" if before.lr_scale < 1 else ""
+        if lr_scale < MIN_LR_SCALE:
             raise RunError(
-                f"loss was NaN {before.nan_in_a_row} times in a row at update {before.update + 1}{rolled_back}: "
-                f"lower train.learning_rate ({settings.learning_rate}) or use train.precision=fp32"
+                f"loss was NaN {before.nan_in_a_row} times in a row at update {before.update + 1}, and rolling back "
+                f"did not help: lower train.learning_rate ({settings.learning_rate}) or use train.precision=fp32"
             )
         if path is not None:
             self._load(path)
-        elif self._initial_model is not None:
-            self._restart(self._initial_model)
+        else:
+            self._restart()
         if self.runtime.is_main:
             delete_after(self.folder, self.progress.update)
         self.progress = dataclasses.replace(

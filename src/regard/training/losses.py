@@ -15,8 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import kernels
-from regard.config import Config, TrainConfig
-from regard.errors import ConfigError
+from regard.config import TrainConfig
 from regard.models import Record
 from regard.text.batching import IGNORE_INDEX, Batch
 
@@ -145,17 +144,3 @@ def guided_alignment_loss(weights: Tensor, alignment: Tensor) -> Tensor:
     """
     probabilities = weights[:, 0].float().clamp_min(1e-9)  # padding has weight 0 and no alignment: avoid 0 * -inf
     return -(alignment * probabilities.log()).sum()
-
-
-def check_guided_alignment(config: Config, alignments: bool) -> None:
-    """Raise a ConfigError unless guided alignment has a weight, word alignments, and a model with cross-attention."""
-    weight = config.train.guided_alignment
-    for field, values in (("family", ("gpt", "bert")), ("score", ("none",))):
-        value = getattr(config.model, field)
-        if weight and value in values:
-            raise ConfigError(f"train.guided_alignment needs attention to a source: model.{field} = {value} has none")
-    if alignments != bool(weight):
-        missing = "word alignments, --alignments FILE" if weight else "its weight, --set train.guided_alignment=0.05"
-        raise ConfigError(f"guided alignment needs {missing}")
-    if alignments and config.text.bpe_dropout:
-        raise ConfigError("--alignments need one segmentation of each word: set text.bpe_dropout=0, or leave them out")

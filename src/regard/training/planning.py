@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 
 import torch
-from torch import nn
 
 from regard.config import Config
 from regard.memory import free_memory
@@ -24,7 +22,7 @@ from regard.training.clock import RESERVE_SHARE, make_clock
 from regard.training.data import Data
 from regard.training.distributed import Runtime
 from regard.training.events import Say
-from regard.training.loop import Training
+from regard.training.loop import MakeModel, Training
 from regard.training.sizing import Facts, choose, describe, epoch_seconds, tokens_per_update, update_seconds
 
 TIMED_SECONDS = 1.5  # of updates with each number of threads
@@ -33,8 +31,6 @@ WARM_UPDATES = 4  # on a GPU not timed: they choose kernels, allocate memory and
 MIN_SECONDS_TO_TIME = 1800.0  # an update is timed if the FLOPs of a run with --updates suggest that it takes longer
 LONG_SECONDS = 3 * 3600.0  # a run that takes longer is announced with its time
 CPU_TIMED_TOKENS = 1024  # of an update that is timed on a CPU: enough to see its speed
-
-MakeModel = Callable[[Config], nn.Module]
 
 
 def complete_config(
@@ -124,7 +120,7 @@ def time_update(
         batch_tokens = min(batch_tokens, cpu_tokens)
     timed = replace(config.train, batch_tokens=batch_tokens, gradient_accumulation=1, compile="no")
     config, single_process = replace(config, train=timed), Runtime(runtime.device, 0, 1)
-    training = Training(Path(), make_model(config), config, replace(data, config=config), single_process)
+    training = Training(Path(), make_model, config, replace(data, config=config), single_process)
     training.batches = cycle(list(islice(training.batches, WARM_UPDATES)))  # so that each CUDA graph is captured once
     threads, one_thread = torch.get_num_threads(), math.inf
     if say and threads > 1 and runtime.device.type == "cpu":

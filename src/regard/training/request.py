@@ -21,7 +21,6 @@ from regard.text.tokenizer import FILES as TOKENIZER_FILES
 from regard.training import journal
 from regard.training.checkpoint import CHECKPOINTS, checkpoints
 from regard.training.data import Files
-from regard.training.losses import check_guided_alignment
 from regard.training.observers import FILES as OBSERVER_FILES
 from regard.training.start_from import base_config, check_start, keeps_tokenizers
 
@@ -98,7 +97,12 @@ def check_request(request: Request) -> None:
             'vocabularies: set model.tie_embeddings="target"'
         )
     check_start(config, request.origins, request.out)
-    check_guided_alignment(config, alignments=any(files.alignments for files in request.corpora))
+    aligned = any(files.alignments for files in request.corpora)
+    if aligned != bool(config.train.guided_alignment):
+        missing = "its weight, --set train.guided_alignment=0.05" if aligned else "word alignments, --alignments FILE"
+        raise ConfigError(f"guided alignment needs {missing}")
+    if aligned and config.text.bpe_dropout:
+        raise ConfigError("--alignments need one segmentation of each word: set text.bpe_dropout=0, or leave them out")
 
 
 def _check_texts(request: Request) -> None:
@@ -110,15 +114,13 @@ def _check_texts(request: Request) -> None:
             raise DataError(f"{files.source} is empty")
     if request.valid is not None:
         deque(request.valid.read(), maxlen=0)  # finds errors now, not after the tokenizer is trained
-    if any(single != files.single for files in request.corpora):
-        raise ConfigError(
-            f"model.family = {family} learns from one text file, and two were given"
-            if single
-            else f"model.family = {family} learns from pairs: give SOURCE and TARGET, or --set model.family=gpt or bert"
-        )
-    if request.valid is not None and single != request.valid.single:
-        expected = 'one text file and ""' if single else "a SOURCE and a TARGET"
-        raise ConfigError(f"--valid must be {expected}: that is what model.family = {family} learns from")
+    for files in texts:
+        if files.single != single:
+            name = "--valid" if files is request.valid else "the training text"
+            expected = (
+                'one file (--valid FILE "")' if single else "SOURCE and TARGET (gpt and bert learn from one file)"
+            )
+            raise ConfigError(f"model.family = {family}: {name} must be {expected}")
     for tag in (files.tag for files in request.corpora):
         if tag and tag.split() != [tag]:
             raise ConfigError(f"a tag ({tag}) is one token, without spaces: such as <2fr>")

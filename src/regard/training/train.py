@@ -223,12 +223,8 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
     valid_set = validation_set(data, request.corpora, request.valid, say)
     clock = make_clock(config, data, runtime.device.type, start=request.start)
     clock.timed_update = update_seconds
-
-    def make_model(config: Config) -> nn.Module:
-        return _make_model(request, config, tokenizers)[0]
-
-    model, remarks = _make_model(request, config, tokenizers)
-    training = Training(out, model, config, data, runtime, lambda: make_model(config), clock)
+    make_model = functools.partial(_make_model, request, tokenizers)
+    training = Training(out, make_model, config, data, runtime, clock)
     say(f"{count(config).total:,} parameters, {len(data.train[0]):,} examples to train on")
     if config.train.precision == "bf16" and (slow := bf16_warning(runtime.device.type)):
         say(slow)
@@ -240,7 +236,7 @@ def _run(request: Request, runtime: Runtime, say: Say, observe: Observer) -> Run
     is_finished = progress.finished and bool(runtime.broadcast(runtime.is_main and _has_model(out, say)))
     if resumed and not is_finished:
         say(f"resumed at update {progress.update:,}")
-    for line in training.remarks if resumed else [*remarks, *training.remarks]:
+    for line in training.remarks:
         say(line)
     if is_finished:
         saved = [entry["scores"] for entry in journal.read(out / journal.FILE) if entry["kind"] == "finished"]
@@ -279,11 +275,11 @@ def _start(request: Request, runtime: Runtime, say: Say) -> tuple[Data, float]:
         runtime,
         start=request.start,
         choose_threads=request.choose_threads and runtime.world_size == 1,
-        make_model=lambda config: _make_model(request, config, tokenizers)[0],
+        make_model=functools.partial(_make_model, request, tokenizers),
         say=say,
     )
     check_positions(data, config)
-    _make_model(request, config, tokenizers, "meta")  # finds errors in the model to start from
+    _make_model(request, tokenizers, config, device="meta", say=say)  # finds errors in the model to start from
     clear_folder(out)
     folders.write_file(out / IDENTITY, _identity(request, data) + "\n", force=True)
     tokenizers.save(out)
@@ -320,14 +316,16 @@ def _check_identity(request: Request, data: Data) -> None:
 
 
 def _make_model(
-    request: Request, config: Config, tokenizers: Tokenizers, device: torch.device | str = "cpu"
-) -> tuple[nn.Module, list[str]]:
-    """The model of update 0, and messages about the model it starts from."""
+    request: Request, tokenizers: Tokenizers, config: Config, *, device: str = "cpu", say: Say = lambda line: None
+) -> nn.Module:
+    """The model of update 0; `say` is called with what it starts from and what is trained."""
     torch.manual_seed(config.train.seed)
     model = build(config.model, device)
     report, new = load_start(model, request.origins, tokenizers)
-    trained = set_trained(model, config, new)
-    return model, [line for line in (report, trained) if line]
+    for line in (report, set_trained(model, config, new)):
+        if line:
+            say(line)
+    return model
 
 
 def _has_model(out: Path, say: Say) -> bool:
