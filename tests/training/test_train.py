@@ -305,7 +305,7 @@ def test_one_text_trains_a_language_model(corpus: Path, family: str) -> None:
         (("--recipe", "multi30k-endee"), "Did you mean multi30k-ende?"),
         (("--set", "train.updats=5"), "There is no option train.updats. Did you mean train.updates?"),
         (("--set", "model.family=gpt"), "model.family = gpt: the training text must be one file"),
-        (("--also", "a.txt,b.txt"), "--also (a.txt,b.txt) must be SOURCE,TARGET,WEIGHT, such as back.en,back.fr,0.5"),
+        (("--also", "a.txt,b.txt"), "a.txt,b.txt must be SOURCE,TARGET,WEIGHT, such as back.en,back.fr,0.5"),
         ((("--also", f"{__file__},{__file__},-1")), "(-1.0) must be above 0 and at most 1000"),
         (("--tag", "to French"), "a tag (to French) is one token, without spaces: such as <2fr>"),
         (("--minutes", "inf"), "--minutes (inf) must be a number of minutes"),
@@ -359,7 +359,7 @@ def test_samples_depend_on_the_seed_alone(trained: Path) -> None:
 
 def test_only_the_search_of_a_trained_model_can_be_changed(trained: Path) -> None:
     assert translated(trained, "--set", "decode.beams=3").returncode == 0
-    refused = translated(trained, "--set", "model.size=3")
+    refused = translated(trained, "--set", "model.size=64")
     assert refused.returncode == 2
     assert "only decode.FIELD=VALUE can" in refused.stderr
 

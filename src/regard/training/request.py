@@ -68,7 +68,7 @@ def text_files(
     config: Config, source: PathLike, target: PathLike | None, weight: float = 1.0, tag: str = "", **options: Any
 ) -> Files:
     """The files of a corpus: two, one with both sides, or one text; `options` are fields of Files."""
-    if not str(source):
+    if not source:
         raise ConfigError("the name of a text file is empty")
     for path in map(Path, filter(None, (source, target, options.get("alignments")))):
         if str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
