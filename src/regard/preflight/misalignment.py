@@ -1,7 +1,7 @@
 """Misalignment: spans of a corpus where line N of the source does not belong to line N of the target.
 
-The corpus itself shows which lines belong together. A pair has three features: how strongly its words are
-associated, its length ratio and its final punctuation. The log-odds of a feature compare how often its value occurs in
+The corpus itself shows which lines belong together. A pair has four features: how strongly its words are associated,
+its length ratio, its numbers and its final punctuation. The log-odds of a feature compare how often its value occurs in
 aligned pairs and in pairs of distant lines.
 
 N pairs, W words per line, S shifts.
@@ -26,14 +26,14 @@ PREFIX_LENGTH = 6  # letters of a word that are compared: inflected endings diff
 BUCKETS = 4096  # of hashed words
 MIN_COOCCURRENCES = 2  # of two words in other pairs, before they count as associated
 MAX_ASSOCIATION = 150.0  # times more often together than by chance
-FEATURES = 3
+FEATURES = 4
 BINS = 36  # of the histogram of a feature
 
 WINDOW = 32  # lines judged together
 SHIFTS = (0, -3, -2, -1, 1, 2, 3)  # always tried; larger ones where both sides correlate
 DISTANT = (41, 83)  # lines this far apart do not belong together
 ADVANTAGE = 0.5  # log-odds of no shift over the others: it is the most likely one
-RELATED = 2.0  # log-odds of a typical window of related texts: 3.2 or more; of shuffled ones at most 1.4
+RELATED = 1.7  # log-odds of a typical window of related texts: at least 2.3; of shuffled ones at most 1.4
 LOW = 0.7  # of the typical log-odds: windows below it are tried at other shifts
 CLEAR_GAIN = 0.4  # of the typical log-odds that another shift must add
 MIN_Z_SCORE = 5.0  # standard errors of a mean above zero that are taken as proof
@@ -42,6 +42,7 @@ MIN_CORRELATION = 0.3  # of both sides; chance reaches 0.14 among a thousand lin
 MAX_GAP = 256  # lines between two spans of the same shift that count as one
 
 PUNCTUATION_AROUND = re.compile(r"^[\W_]+|[\W_]+$")
+DIGITS = re.compile(r"\d+")
 END_MARKS = {mark: kind for kind, marks in enumerate(["?？؟;", "!！", ":：", ".。…।", ",،"], start=1) for mark in marks}
 
 
@@ -52,13 +53,15 @@ class Features(NamedTuple):
     """(N, W), BUCKETS where a line has fewer"""
     length: Floats
     """(N,) logarithm of the number of characters"""
+    numbers: Integers
+    """(N,) hash of the numbers in the line, 0 without any"""
     mark: Integers
     """(N,) kind of the final punctuation"""
 
     def at(self, rows: Integers) -> Features:
         """The features of the given lines; rows outside the chunk become its first or last."""
         rows = np.clip(rows, 0, len(self.length) - 1)
-        return Features(self.words[rows], self.length[rows], self.mark[rows])
+        return Features(self.words[rows], self.length[rows], self.numbers[rows], self.mark[rows])
 
 
 class Span(NamedTuple):
@@ -77,8 +80,9 @@ def extract_features(lines: Sequence[str], *, unspaced: bool) -> Features:
     """Extract the features of lower-cased lines; `unspaced` scripts are compared by character bigrams."""
     words = np.array([_longest_words(line, unspaced) for line in lines], np.int64).reshape(-1, WORDS_PER_LINE)
     length = np.log(np.array([len(line) for line in lines], np.float32) + 3)
+    numbers = [sum(zlib.crc32(number.encode()) + 1 for number in DIGITS.findall(line)) for line in lines]
     marks = [END_MARKS.get(line[-1:], 0) for line in lines]
-    return Features(words, length, np.array(marks, np.int64))
+    return Features(words, length, np.array(numbers, np.int64), np.array(marks, np.int64))
 
 
 def _longest_words(line: str, unspaced: bool) -> list[int]:
@@ -149,8 +153,11 @@ class AlignmentModel:
         """(FEATURES, N): the histogram bin of each feature of each pair."""
         association = self._association(source, target, counted=counted)
         surprise = np.abs(target.length - source.length - self.median_log_ratio)
+        left, right = source.numbers > 0, target.numbers > 0
+        same = source.numbers == target.numbers
+        numbers = np.where(left & right, np.where(same, 1, 3), np.where(left | right, 2, 0))
         marks = source.mark * 6 + target.mark
-        bins = [np.minimum(association * 6, BINS - 1), np.minimum(surprise * 10, BINS - 1), marks]
+        bins = [np.minimum(association * 6, BINS - 1), np.minimum(surprise * 10, BINS - 1), numbers, marks]
         return np.stack(bins).astype(np.int64)
 
     def _association(self, source: Features, target: Features, *, counted: int) -> Floats:
