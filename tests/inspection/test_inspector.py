@@ -227,6 +227,18 @@ def test_playing_shows_the_words_written_so_far(browser: Any, tmp_path: Path) ->
 
 
 @pytest.mark.slow
+def test_a_cell_that_is_chosen_while_the_steps_play_stays_chosen(browser: Any, tmp_path: Path) -> None:
+    with open_full(browser, tmp_path) as opened:
+        opened.page.get_by_role("button", name="play step").click()
+        opened.page.locator("[data-control=method]").select_option("rollout")
+        opened.page.get_by_role("button", name="play step").click()
+        opened.page.get_by_role("gridcell").nth(1).click()
+        opened.page.wait_for_timeout(1500)
+        assert opened.page.url.endswith("row=0&column=1")
+        assert opened.page.get_by_role("button", name="play step").is_visible()
+
+
+@pytest.mark.slow
 def test_arrows_move_through_the_words(browser: Any, tmp_path: Path) -> None:
     with open_full(browser, tmp_path) as opened:
         opened.page.locator(".sentence").last.locator("[tabindex='0']").focus()

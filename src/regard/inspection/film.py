@@ -121,8 +121,8 @@ def page(root: Path, scores: Mapping[int, str], *, title: str, languages: tuple[
             "head": -1,
             "frames": [" · ".join(filter(None, (f"update {update:,}", scores.get(update)))) for update in chosen],
         }
-        shown = f'<div class="inspector">{pages.data(data)}</div>'
-        parts.append(f"<details{' open' * (not number)}><summary>{escape(source.text)}</summary>{shown}</details>")
+        summary = f"<summary>{escape(source.text)}</summary>"
+        parts.append(f"<details{' open' * (not number)}>{summary}{pages.drawn('inspector', data)}</details>")
     score, update = scores.get(chosen[-1]), counted(chosen[-1], "update")
     about = f"{title}: attention to the source for every word of the reference, at every validation."
     headline = f"{score} after {update}" if score else f"Attention after {update}"

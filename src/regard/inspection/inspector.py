@@ -39,7 +39,7 @@ def page(
 
 def embed(trace: Trace, maps: Sequence[Map] = (), **options: Any) -> str:
     """An element that the inspector's script draws into; inside <details> it is drawn when they are opened."""
-    return f'<div class="inspector">{pages.data(contents(trace, maps, **options))}</div>'
+    return pages.drawn("inspector", contents(trace, maps, **options))
 
 
 def contents(

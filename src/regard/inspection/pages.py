@@ -34,10 +34,10 @@ def _file(name: str) -> str:
     return files("regard.inspection").joinpath(f"page/{name}").read_text(encoding="utf-8")
 
 
-def data(values: Any, name: str = "") -> str:
-    """Values as JSON in a script element; `<` is escaped, so that no value can close the element."""
+def drawn(kind: str, values: Any) -> str:
+    """An element that a script draws the values into; `<` is escaped, so that no value can close the element."""
     text = json.dumps(values, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    return f'<script type="application/json"{f" id={name}" if name else ""}>{text}</script>'
+    return f'<div class="{kind}"><script type="application/json">{text}</script></div>'
 
 
 def link_back(html: str, target: str, text: str) -> str:
@@ -110,9 +110,8 @@ def words(side: Side, language: str = "") -> dict[str, Any]:
 
 def heatmap(shown: Map, languages: tuple[str, str] = ("", ""), note: str = "") -> str:
     """A small heat map of cross-attention; below it a note, and the layer and head if there are several."""
-    where, values = shown.picture()
-    numbers = [round(value, 3) for value in values.flatten().tolist()]
-    source, target = words(shown.columns, languages[0]), words(shown.rows, languages[1])
-    content = data({"rows": target, "columns": source, "values": numbers})
+    where, picture = shown.picture()
+    numbers = [round(value, 3) for value in picture.flatten().tolist()]
+    values = {"rows": words(shown.rows, languages[1]), "columns": words(shown.columns, languages[0]), "values": numbers}
     below = " ".join(filter(None, [note, where and f"{where[:1].upper()}{where[1:]}."]))
-    return f'<div class="heat">{content}</div>' + f'<p class="soft">{escape(below)}</p>' * bool(below)
+    return drawn("heat", values) + f'<p class="soft">{escape(below)}</p>' * bool(below)

@@ -220,13 +220,15 @@ function inspect(holder, data, number) {
       button.setAttribute("aria-label", "play " + name);
       if (name === "step" && writing && +range.value >= count - 1) { writing = false; show(); }
     }
-    return { box: make("div", { class: "player" }, button, range, label), update: (value, text) => { range.value = value; label.textContent = text; range.setAttribute("aria-valuetext", text); } };
+    return { stop, box: make("div", { class: "player" }, button, range, label), update: (value, text) => { range.value = value; label.textContent = text; range.setAttribute("aria-valuetext", text); } };
   }
   let stepPlayer = null;
   const stepHolder = make("div", {});
   const framePlayer = frames.length > 1 ? player("frame", frames.length, 450, frame => change({ frame })) : null;
   function drawStepPlayer() {
     const count = rows().words.length;
+    stepPlayer?.stop();
+    writing = false;
     stepPlayer = count > 1 ? player("step", count, still.matches ? 1200 : 700, row => { writing = isWritten() && data.family !== "bert"; change({ row, column: null }); }) : null;
     stepHolder.replaceChildren(...stepPlayer ? [stepPlayer.box] : []);
   }
@@ -353,7 +355,8 @@ function inspect(holder, data, number) {
       Object.assign(node, { depth, parent, y: (line + .5) * STEP });
       floor[depth] = line + 1;
       node.shown = node.text === "</s>" ? "end" : node.text;
-      widths[depth] = Math.max(widths[depth] || 0, textWidth(node.shown) + textWidth(" 100 %") * .8 + 10);
+      node.width = textWidth(node.shown) * (node.written ? 1.1 : 1) + textWidth(percent(node.share)) * .82 + 12;
+      widths[depth] = Math.max(widths[depth] || 0, node.width);
       nodes.push(node);
       node.next.forEach((one, index) => place(one, depth + 1, node, index ? free(one, depth + 1) : line));
     };
@@ -365,7 +368,7 @@ function inspect(holder, data, number) {
     for (const node of nodes) {
       const x = starts[node.depth], classes = (node.written ? "written" : "") + (node.kept ? "" : " dropped");
       if (node.parent) {
-        const from = starts[node.parent.depth] + textWidth(node.parent.shown) + textWidth(percent(node.parent.share)) * .8 + 12, middle = (from + x) / 2;
+        const from = starts[node.parent.depth] + node.parent.width, middle = (from + x) / 2;
         drawing.append(make("svg:path", { class: classes, d: `M${from} ${node.parent.y}C${middle} ${node.parent.y} ${middle} ${node.y} ${x - 4} ${node.y}`, "stroke-width": (1 + 5 * node.share).toFixed(2) }));
       }
       drawing.append(make("svg:text", { class: classes, x, y: node.y + 4, "data-depth": node.depth }, node.shown, make("svg:tspan", { dx: 5 }, percent(node.share))));
@@ -419,6 +422,7 @@ function inspect(holder, data, number) {
   else root.append(make("p", { class: "soft" }, "This model has no attention: an rnn with model.score = none reads the source into one vector. regard explain with --method gradient or ablation shows what its words depend on."), sheet);
   if (tree.length) root.append(make("section", { class: "box", "aria-label": "beam" }, make("h2", {}, "Beam search"), make("p", { class: "soft" }, "The words that were considered, with their probabilities after the words before them. Faint: dropped by the search."), beam));
   root.append(said);
+  root.addEventListener("click", event => { if (!event.target.closest(".player")) stepPlayer?.stop(); }, true);  // what is chosen stays chosen
   holder.append(root);
   if (tree.length) drawBeam();
   if (!recall()) change({}, false);
