@@ -101,6 +101,7 @@ def test_too_many_arguments_are_answered(commands: str, line: str) -> None:
         ("train -src a.en -tgt a.fr --out x", "-src is not an option of train. Give the two files"),
         ("train a.en a.fr --out x family=lstm", "Use --set section.field=value"),
         ("translate runs/first hello", "Give a sentence on standard input: echo hello | regard translate FOLDER"),
+        ("translate runs/first runs", "runs is a folder; a file is needed here"),
         ("check a.en", "a.en is one plain text, and pairs need two: give SOURCE and TARGET"),
         ("check pairs.json", "Give one JSON object per line, in a file that ends in .jsonl"),
         ("translate runs/first pairs.json", "For one JSON object per line use --jsonl"),

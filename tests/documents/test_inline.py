@@ -44,6 +44,17 @@ def raws(text: str) -> list[str]:
         ("%(order.number)s %<price>.2f {0:{width}} $name", ["%(order.number)s", "%<price>.2f", "{0:{width}}", "$name"]),
         ("file %1 of %L2.", ["%1", "%L2"]),
         ("see <https://demo.org/> or <a@demo.org>", ["<https://demo.org/>", "<a@demo.org>"]),
+        (
+            "{n, plural, other {{n} of {g, select, a {b} other {c}}}}",
+            ["{n, plural, other {{n} of {g, select, a {b} other {c}}}}"],
+        ),
+        ("due {d, date, short} or {n, number, #.##}", ["{d, date, short}", "{n, number, #.##}"]),
+        ("hi { name }, #{user.name || 'you'} and ${a + b}", ["{ name }", "#{user.name || 'you'}", "${a + b}"]),
+        ("{$n -> [one] dog *[other] dogs}, {{{name}}}", ["{$n -> [one] dog *[other] dogs}", "{{{name}}}"]),
+        ("{% if x %}yes{% endif %} <%= y %> <?= $z ?>", ["{% if x %}", "{% endif %}", "<%= y %>", "<?= $z ?>"]),
+        ("<0>link</0> or <1/>", ["<0>", "</0>", "<1/>"]),
+        ("copied %1!s! to $(dir) by $t(app.name)", ["%1!s!", "$(dir)", "$t(app.name)"]),
+        ("@user has @count items", ["@user", "@count"]),
     ],
 )
 def test_tags_and_placeholders_are_found(text: str, marks: list[str]) -> None:
@@ -63,6 +74,8 @@ def test_tags_and_placeholders_are_found(text: str, marks: list[str]) -> None:
         "costs $5",
         "sees <a small bird and the red house> near",
         "</a small bird>",
+        "tod@s at 5 @ 3",
+        "the set { a b }, a, date",
     ],
 )
 def test_words_are_not_taken_for_tags(text: str) -> None:
@@ -194,6 +207,11 @@ def test_what_is_joined_stays_joined_when_the_words_move(source: str, target: st
 
 def test_without_an_alignment_positions_are_proportional() -> None:
     assert through("one two <b>three</b> {x} four", "A B C D", None) == "A B <b>C</b> {x} D"
+
+
+@pytest.mark.parametrize("source", ["(<b>one</b>)", "<b>one {x}</b>!", "a <b>b</b>"])
+def test_an_empty_translation_keeps_the_tags(source: str) -> None:
+    assert re.findall(r"<[^>]*>|{x}", through(source, "", [])) == raws(source)
 
 
 def test_spaces_around_the_text_are_kept() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tracemalloc
@@ -438,6 +439,12 @@ def test_po_keeps_its_byte_order_mark_and_line_ends(tmp_path: Path) -> None:
     data, _ = through(tmp_path, "a.po", b"\xef\xbb\xbf" + text.encode())
     expected = text.replace('msgid "a b"\r\nmsgstr ""', '#, fuzzy\r\nmsgid "a b"\r\nmsgstr "B A"')
     assert data == b"\xef\xbb\xbf" + expected.encode()
+
+
+def test_a_placeholder_of_several_lines_is_kept_whole(tmp_path: Path) -> None:
+    icu = r"{n, plural,\n one {# a dog}\n other {# dogs}}"
+    data, _ = through(tmp_path, "a.po", f'{HEADER}\nmsgid "a b {icu}\\nc d"\nmsgstr ""\n')
+    assert re.sub(r'"\n"', "", data.decode()).endswith(rf'msgstr "B A {icu}\nD C"' + "\n")
 
 
 def test_existing_messages_are_replaced_on_request(tmp_path: Path) -> None:

@@ -137,6 +137,9 @@ def test_any_text_can_be_checked(text: str) -> None:
         ("1.5 million people", "anderthalb Millionen Menschen"),
         ("in 1957", "en mille-neuf-cent-cinquante-sept"),
         ("in the 1960s", "in den Sechzigern"),
+        ("10k users", "10 000 utilisateurs"),
+        ("3億円", "300 million yen"),
+        ("1万2千人", "12,000 people"),
     ],
 )
 def test_the_same_numbers_do_not_differ(source: str, target: str) -> None:

@@ -350,6 +350,12 @@ def test_a_file_that_is_not_of_a_run_is_never_overwritten(fresh: bool, corpus: P
     assert [path.name for path in tmp_path.iterdir()] == ["card.md"]
 
 
+def test_a_circular_symbolic_link_is_named(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(FolderError, match="loop is a broken symbolic link"):
+        start(corpus, tmp_path / "loop")
+
+
 def test_a_training_text_is_never_overwritten(corpus: Path, tmp_path: Path) -> None:
     shutil.copy(corpus / "a.txt", tmp_path / "card.md")
     files = Files(tmp_path / "card.md", corpus / "b.txt", False)

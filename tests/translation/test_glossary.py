@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -209,6 +211,13 @@ def test_a_pattern_that_backtracks_without_end_is_named(monkeypatch: pytest.Monk
     monkeypatch.setattr(glossary, "PATTERN_SECONDS", 0.1)
     with pytest.raises(InputError, match=r"the regular expression /\(a\|aa\)\+\$/ is too slow"):
         Glossary.make(keep=["/(a|aa)+$/"]).find("a" * 100 + "!")
+
+
+def test_a_pattern_that_recurses_without_end_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = SimpleNamespace(pattern="(?R)", finditer=Mock(side_effect=MemoryError))  # the real one takes seconds
+    monkeypatch.setattr(glossary.regex, "compile", lambda pattern: endless)
+    with pytest.raises(InputError, match=r"the regular expression /\(\?R\)/ is too slow"):
+        Glossary.make(keep=["/(?R)/"]).find("a text")
 
 
 def test_nested_repetition_does_not_hang() -> None:

@@ -63,6 +63,8 @@ def _check_lines(name: str) -> None:
     if is_text and name != "-" and not os.path.exists(name):
         example = f"echo {shlex.quote(name)} | regard translate FOLDER"
         raise DataError(f"There is no file {name!r}. Give a sentence on standard input: {example}")
+    if os.path.isdir(name):
+        raise DataError(f"{name} is a folder; a file is needed here")
     _check_file(name)
 
 

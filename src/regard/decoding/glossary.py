@@ -191,8 +191,8 @@ class Glossary:
 def _occurrences(pattern: regex.Pattern[str], text: str) -> list[Any]:
     try:
         return [match for match in pattern.finditer(text, timeout=PATTERN_SECONDS) if match[0]]
-    except TimeoutError as error:
-        where = f"it took more than {PATTERN_SECONDS} seconds in {text[:40]!r}"
+    except (TimeoutError, MemoryError) as error:  # MemoryError: endless recursion, as in (?R)
+        where = f"it took more than {PATTERN_SECONDS} seconds or all memory in {text[:40]!r}"
         raise InputError(f"the regular expression /{pattern.pattern}/ is too slow: {where}") from error
 
 

@@ -27,23 +27,31 @@ class Tag(NamedTuple):
 Piece = str | Tag
 
 ATTRIBUTE = r"\s++[\w:.@-]++(?:\s*+=\s*+(?:\"[^\"<]*\"|'[^'<]*'|[^\s\"'<>=]++))?"
-ADDRESS = r"\bhttps?://[^\s<>\"]*[\w/]|\b[\w.+-]{1,64}@[\w-]+\.[\w.-]*\w"
-TAG = (  # <b>, </g>, <x id="1"/>; words in angle brackets have no attribute with = and no slash
-    rf"</?[A-Za-z][\w:.-]*+(?=\s*+/?>|[^<>]*=|[^<>]*/>)(?:{ATTRIBUTE})*+\s*+/?>|<!--[^<>]*-->"
+ADDRESS = r"\bhttps?://[^\s<>\"]*[\w/]|\b[\w.+-]{1,64}@[\w-]+\.[\w.-]*\w|(?<![\w.])@[A-Za-z_]\w*+"  # or @name
+TAG = (  # <b>, </g>, <x id="1"/>, <0>; words in angle brackets have no attribute with = and no slash
+    rf"</?[A-Za-z][\w:.-]*+(?=\s*+/?>|[^<>]*=|[^<>]*/>)(?:{ATTRIBUTE})*+\s*+/?>|</?\d{{1,3}}\s*+/?>|<!--[^<>]*-->"
 )
+BRACED = r"[^{}]*+"
+for _ in range(4):  # levels of braces in braces
+    BRACED = rf"(?:[^{{}}]++|\{{{BRACED}\}})*+"
+ICU = "plural|select|selectordinal|number|date|time|choice|ordinal|spellout|duration"
 VARIABLE = (
-    r"\{\w+,\s*(?:plural|select|selectordinal)\s*,(?:[^{}]|\{[^{}]*\})*\}"  # {n, plural, one {...} other {...}}
-    r"|\{\{[^{}]*\}\}|[$%#]?\{(?:[^{}\s]|\{[^{}\s]*\})*+\}|(?<!\w)\$[A-Za-z_]\w*+"  # {{x}}, {0}, ${x}, {0:{x}}, $x
+    rf"\{{\s*+[\w.$-]++\s*+(?:,\s*+(?:{ICU})\b|->){BRACED}\}}"  # {n, plural, one {...} other {...}}, {d, date, short}
+    rf"|\{{{{2,3}}[^{{}}]*+\}}{{2,3}}|[$%#]\{{{BRACED}\}}"  # {{x}}, ${x + y}
+    r"|\{\s*+(?:[^{}\s]|\{[^{}\s]*\})*+\s*+\}"  # {0}, { x }, {0:{x}}
+    r"|\{%[^{}]*%\}|<%[^<>]*%>|<\?[^<?]*+\?>"  # {% if x %}, <%= x %>, <?= $x ?>
+    r"|(?<!\w)\$(?:[A-Za-z_]\w*+(?:\([^()\s]*+\))?|\([^()\s]*+\))"  # $x, $t(x), $(x)
 )
 NAME = r"(?:\([^()]*\)|<\w++>|\d++\$)"  # of %(count)d, %<count>d and %1$s
 WIDTH = r"[\d*]*+(?:\.[\d*]*+)?"
+NUMBERED = r"%\d{1,2}(?:%|![\w.*#+-]++!)?"  # %1 of Qt, %1!s! of Windows
 LETTERS = r"[A-Za-z@][A-Za-z\d]*+"  # those that follow go with it, as in %ds
 # "100% sure" has no placeholder: in plain text %s has no space inside, and after a digit it needs a name or one letter.
 PLACEHOLDER = (
     rf"{VARIABLE}|%{NAME}[-+0#',]*+{WIDTH}{LETTERS}|(?<!\d)(?<!\d\s)%[-+0#',]*+{WIDTH}{LETTERS}"
-    rf"|%[-+0#',]*+{WIDTH}[A-Za-z@](?![A-Za-z])|%%|%\d{{1,2}}%?"
+    rf"|%[-+0#',]*+{WIDTH}[A-Za-z@](?![A-Za-z])|%%|{NUMBERED}"
 )
-FORMAT_STRING = rf"{VARIABLE}|%{NAME}?[-+ 0#',]*+{WIDTH}(?:{LETTERS}|%|<PRI\w++>)|%\d{{1,2}}%?"
+FORMAT_STRING = rf"{VARIABLE}|%{NAME}?[-+ 0#',]*+{WIDTH}(?:{LETTERS}|%|<PRI\w++>)|{NUMBERED}"
 ENTITY = r"&(?:[A-Za-z][A-Za-z0-9]{1,30}|#\d{1,7}|#x[0-9A-Fa-f]{1,6});"
 TEXT, FORMAT = (
     re.compile(f"(?P<tag>{TAG})|{kind}|<(?:{ADDRESS})>|{ADDRESS}|{ENTITY}") for kind in (PLACEHOLDER, FORMAT_STRING)
@@ -242,7 +250,7 @@ def insert_tags(extracted: Extracted, target: str, alignment: Sequence[Link] | N
     """
     if not extracted.tags:  # finding the words of both texts would take half the time of a document without tags
         return [piece for piece in (extracted.leading, target, extracted.trailing) if piece]
-    nodes = _build_tree(extracted.tags)
+    nodes = _build_tree(extracted.tags) if target.strip() else None
     placement = _Placement(extracted.text, target, alignment or [] if nodes is not None else [])
     if nodes is None:
         gaps = (placement.find_gap(placed, 0, len(target)) for placed in extracted.tags)

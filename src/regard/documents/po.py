@@ -6,7 +6,7 @@ import gettext
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import BinaryIO, NamedTuple
@@ -167,9 +167,7 @@ def _parse_message(message: Message, plurals: Plurals) -> Entry:
 
     def gap(everything: bool) -> Gap:
         missing = [number for number in sources if everything or not texts.get(number)]
-        segments = [
-            [split_tags(line, format_string=is_format) for line in sources[number].split("\n")] for number in missing
-        ]
+        segments = [_split_lines(split_tags(sources[number], format_string=is_format)) for number in missing]
         counts = {number: len(lines) for number, lines in zip(missing, segments, strict=True)}
         return Gap([line for lines in segments for line in lines], partial(_write, message, counts))
 
@@ -178,6 +176,16 @@ def _parse_message(message: Message, plurals: Plurals) -> Entry:
     if plural is not None and not plurals.forms:
         not_filled = "plurals, whose number of forms is not in the header (Plural-Forms)"
     return Entry("".join(message.lines), message.origin, pairs, not_read, not_filled, gap)
+
+
+def _split_lines(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """The pieces of each line; a tag or placeholder may contain line breaks."""
+    lines: list[list[Piece]] = [[]]
+    for piece in pieces:
+        first, *rest = [piece] if isinstance(piece, Tag) else piece.split("\n")
+        lines[-1].append(first)
+        lines += ([part] for part in rest)
+    return lines
 
 
 def _placeholders(text: str) -> Counter[str]:

@@ -212,7 +212,7 @@ def _listed(words: Sequence[str]) -> str:
 
 MAX_SPELLED = 12  # numbers up to here may be spelled out in the other text
 MAX_HOUR = 24  # numbers up to here may be hours, which are compared modulo 12
-NUMBER_WORDS = (  # above 12, in English, French, Spanish, Italian, Portuguese, German and Dutch
+NUMBER_WORDS = (  # above 12, in Western European languages and Chinese, Japanese and Korean
     r"\b(?:thir|four|fif|six|seven|eigh|nine)teen|\b(?:twen|thir|for|fif|six|seven|eigh|nine)t(?:y|ie)",
     r"\bhundred|\bthousand",
     r"\b(?:treize|quatorze|quinze|seize|dix-|vingt|trent|quarant|cinquant|soixant|septant|huitant|octant|nonant)",
@@ -224,10 +224,11 @@ NUMBER_WORDS = (  # above 12, in English, French, Spanish, Italian, Portuguese, 
     r"\b(?:treze|catorze|dez[ae]sse|dezoito|dez[ae]nove|vinte|trinta|quarent|cinquent|sessent|oitent)|[cz]entos\b",
     r"(?:drei|vier|fünf|sech|sieb|acht|neun)zehn|(?:zwan|vier|fünf|sech|sieb|acht|neun)zig|dreißig|hundert|tausend",
     r"(?:der|veer|vijf|zes|zeven|acht|negen)tien|(?:twin|der|veer|vijf|zes|zeven|tach|negen)tig|honderd|duizend",
+    r"[十百千万萬億亿兆]|\d ?(?:[백천만억조]|k\b)",  # 10k users
 )
 ROMAN_NUMERAL = r"(?-i:\b[XVIL]{2,}(?:e|ème|th|st|nd|rd)?\b)"  # XXIe siècle
 NUMBER_WORD = re.compile("|".join([*NUMBER_WORDS, ROMAN_NUMERAL]), re.IGNORECASE)
-MILLIONS = re.compile(r"mil+i|bil+i|bilh", re.IGNORECASE)
+MILLIONS = re.compile(r"mil+i|bil+i|bilh|мил+и|[万萬億亿兆]|\d ?[만억조]", re.IGNORECASE)
 ENTITY_OR_PERCENT = re.compile(r"&#?\w+;|\bp\. ?100\b")  # &#91; and the French "p. 100" (percent) are not numbers
 NUMBER = re.compile(r"(?<![\d.,])\d{1,3}(?:[.,'’\u00a0\u202f ]\d{3})+(?!\d)|\d+")  # 1,000 or plain digits
 

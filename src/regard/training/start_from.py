@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -52,7 +53,7 @@ def check_start(config: Config, origins: Sequence[Path], out: Path) -> None:
     if config.train.lora_rank and config.train.sharded:
         raise ConfigError("train.lora_rank does not work with train.sharded: set train.sharded=false")
     for folder in origins:
-        if folder.resolve() == out.resolve():
+        if os.path.realpath(folder) == os.path.realpath(out):
             raise ConfigError(f"--from and --out are the same folder ({out}): choose another --out")
         if not (folder / MODEL).is_file():
             load_weights(folder)  # raises an error that says why it is missing
