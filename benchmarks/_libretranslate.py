@@ -1,4 +1,4 @@
-"""LibreTranslate's own server on a folder of `regard export --to ctranslate2`: python _libretranslate.py FOLDER PORT.
+"""LibreTranslate's own server on a folder of `regard export --to ctranslate2`: _libretranslate.py FOLDER BEAMS PORT.
 
 It runs in an environment with libretranslate, tokenizers and the source of Regard, without torch. Tokens are those of
 the model, and a request is one sentence; all else is LibreTranslate's.
@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 
-def main(folder: str, port: str) -> None:
+def main(folder: str, beams: str, port: str) -> None:
     """Serve until a signal."""
     model, base = Path(folder).resolve(), Path(tempfile.mkdtemp())
     os.chdir(base)  # it keeps its files there
@@ -21,6 +21,7 @@ def main(folder: str, port: str) -> None:
         "HOME": str(base),
         "ARGOS_PACKAGES_DIR": str(base / "packages"),
         "ARGOS_COMPUTE_TYPE": "float32",
+        "ARGOS_BEAM_SIZE": beams,
         "ARGOS_INTRA_THREADS": "1",
     }
     package = base / "packages" / "en_fr"

@@ -36,6 +36,7 @@ LUA = Path(__file__).with_suffix(".lua")
 SHORT = range(4, 8)  # words
 TEXTS_PER_REQUEST = 8  # under overload, so that few connections fill the queue
 OVERLOAD_CONNECTIONS = 128
+MAX_PAUSE = 4.0  # seconds between the requests of a connection: the server closes those that are silent for 5
 NEAR_TIE = 1e-4  # of a score
 DISTINCT = 5120  # texts under overload: more than the server keeps answers for
 
@@ -43,7 +44,7 @@ DISTINCT = 5120  # texts under overload: more than the server keeps answers for
 def main(
     model: str = "demo/model",
     data: str = "demo/data",
-    seconds: int = 20,
+    seconds: int = 24,
     rounds: int = 2,
     minutes: float = 10.0,
     libretranslate: str = "",
@@ -68,7 +69,15 @@ def main(
         good &= latency(translator, short, load, seconds)
         good &= overload(translator, lines[-DISTINCT:], load, process, minutes)
     if libretranslate:
-        compare(model, libretranslate, [lines[:-DISTINCT], short], (server_core, load_core), seconds, rounds)
+        compare(
+            model,
+            translator.config.decode.beams,
+            libretranslate,
+            [lines[:-DISTINCT], short],
+            (server_core, load_core),
+            seconds,
+            rounds,
+        )
     return good
 
 
@@ -161,7 +170,13 @@ def throughput(
 
 
 def compare(
-    model: str, python: str, texts: Sequence[Sequence[str]], cores: tuple[int, int], seconds: int, rounds: int
+    model: str,
+    beams: int,
+    python: str,
+    texts: Sequence[Sequence[str]],
+    cores: tuple[int, int],
+    seconds: int,
+    rounds: int,
 ) -> None:
     """LibreTranslate's server and ours with CTranslate2 on the same model, in turns: sentences/s, and p50 alone."""
     with tempfile.TemporaryDirectory() as folder:
@@ -169,7 +184,7 @@ def compare(
         export_ctranslate2(Path(model), exported, sentences=0)
         commands = {
             "regard": ours(model, "--engine", "ctranslate2", "--precision", "fp32"),
-            "libretranslate": [python, str(Path(__file__).with_name("_libretranslate.py")), str(exported)],
+            "libretranslate": [python, str(Path(__file__).with_name("_libretranslate.py")), str(exported), str(beams)],
         }
         best = {name: {"per_second": 0.0, "per_cpu_second": 0.0, "p50_ms": 1e9} for name in commands}
         for turn in range(rounds):
@@ -223,7 +238,7 @@ def overload(
     size = TEXTS_PER_REQUEST
     pairs = [(list(texts[i : i + size]), translations[i : i + size]) for i in range(0, len(texts), size)]
     memory, seconds = [], 60 * minutes
-    pause = OVERLOAD_CONNECTIONS * size / (2 * capacity)
+    pause = min(OVERLOAD_CONNECTIONS * size / (2 * capacity), MAX_PAUSE)
     with _sampled(process.pid, memory):
         result = load.run(pairs, OVERLOAD_CONNECTIONS, seconds, pause=pause)
     quarter = len(memory) // 4

@@ -6,6 +6,7 @@ not, which can matter where a model is unsure.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
@@ -91,6 +92,12 @@ class CTranslate2Engine:
         positions = model.config.max_positions if model.config.has_position_table else MAX_POSITIONS
         self._positions = None if model.config.positions == "rotary" else positions
         self._token_scores, self._special = token_scores, tokenizers.target.special
+
+    def without_token_scores(self) -> CTranslate2Engine:
+        """The same engine without the pass that computes the log-probability of every token."""
+        engine = copy.copy(self)
+        engine._token_scores = False
+        return engine
 
     def search(self, sources: Ids, options: SearchOptions) -> SearchResult:
         """The best hypotheses for each source, as `TorchEngine.search` returns them.

@@ -24,6 +24,7 @@ from regard.documents.formats import read_pairs
 from regard.documents.languages import same_language
 from regard.errors import ConfigError, InputError, RegardError
 from regard.evaluation.precision import use_engine
+from regard.interop.ctranslate2 import CTranslate2Engine
 from regard.models.folder import VALIDATION, read_languages
 from regard.server.batching import Turns, Worker
 from regard.translation.loading import load
@@ -52,6 +53,8 @@ class TranslateOptions(NamedTuple):
     prefix: str = ""
     without: tuple[tuple[str, int, int], ...] = ()
     """Attention heads to switch off: (kind, layer, head)."""
+    scores: bool = False
+    """Whether confidence and warnings are asked for, which costs CTranslate2 a second pass."""
 
 
 @dataclass(frozen=True)
@@ -108,10 +111,13 @@ def translating(translator: Translator) -> Callable[[Sequence[str], TranslateOpt
 
     without_heads = copy.copy(translator)
     without_heads.engine = translator.torch_engine  # another engine has weights of its own
+    without_scores = copy.copy(translator)
+    if isinstance(translator.engine, CTranslate2Engine):
+        without_scores.engine = translator.engine.without_token_scores()
 
     def translate(texts: Sequence[str], options: TranslateOptions) -> Sequence[Result]:
         glossary = Glossary.make((term, [form]) for term, form in options.glossary) if options.glossary else None
-        searching = without_heads if options.without else translator
+        searching = without_heads if options.without else translator if options.scores else without_scores
         with switched_off(translator.model, options.without):
             return searching.translate(
                 texts,

@@ -192,7 +192,12 @@ async def _translate(service: Service, request: Request) -> dict[str, Any]:
     request.state.texts = texts
     check_characters(texts)
     detected, model = _find(service.models, texts, body)
-    options = TranslateOptions(body.alternatives, "alignment" in body.add, tuple(sorted(body.glossary.items())))
+    options = TranslateOptions(
+        body.alternatives,
+        "alignment" in body.add,
+        tuple(sorted(body.glossary.items())),
+        scores=not {"confidence", "warnings"}.isdisjoint(body.add),
+    )
     columns: dict[str, list[Any]]
     if body.format == "html":
         waiting = WaitingTranslate(partial(_find, service.models, texts, body), options)
@@ -292,6 +297,7 @@ async def _trace(service: Service, request: Request) -> dict[str, Any]:
         trace=True,
         prefix=body.prefix,
         without=tuple((head.kind, head.layer, head.head) for head in body.without),
+        scores=True,
     )
     [result] = await _submit(request, model, [body.q], options, cached=False)
     return {
