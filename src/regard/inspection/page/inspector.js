@@ -363,8 +363,7 @@ function inspect(holder, data, number) {
     first.forEach(one => place(one, 0, null, free(one, 0)));
     const starts = widths.reduce((list, width) => [...list, list.at(-1) + width + GAP], [4]);
     const width = starts.at(-1), height = Math.max(...floor, 0) * STEP + 4;
-    const drawing = make("svg:svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `beam search: ${nodes.filter(one => one.kept && one.shown === "end").length} finished translations, ${nodes.filter(one => !one.kept).length} dropped words` });
-    drawing.style.setProperty("--width", width + "px");
+    const drawing = make("svg:svg", { class: width < 1400 ? "fits" : "", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `beam search: ${nodes.filter(one => one.kept && one.shown === "end").length} finished translations, ${nodes.filter(one => !one.kept).length} dropped words` });
     for (const node of nodes) {
       const x = starts[node.depth], classes = (node.written ? "written" : "") + (node.kept ? "" : " dropped");
       if (node.parent) {
