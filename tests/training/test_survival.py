@@ -364,6 +364,16 @@ def test_a_training_text_is_never_overwritten(corpus: Path, tmp_path: Path) -> N
     assert (tmp_path / "card.md").read_bytes() == (corpus / "a.txt").read_bytes()
 
 
+@pytest.mark.slow
+def test_validating_on_the_training_text_gives_a_warning(corpus: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    asked = request(corpus, tmp_path / "out")
+    run(dataclasses.replace(asked, valid=asked.corpora[0]), ALONE, said.append, ignore)
+    assert (
+        "the validation text is the training text: its scores do not show how well the model does on other text" in said
+    )
+
+
 # Disks
 
 

@@ -280,6 +280,9 @@ def _start(request: Request, runtime: Runtime, say: Say) -> tuple[Data, float]:
     )
     check_positions(data, config)
     _make_model(request, tokenizers, config, device="meta", say=say)  # finds errors in the model to start from
+    *trained, valid = data.identities
+    if request.valid is not None and valid in {part.rpartition("*")[0] for part in trained}:
+        say("the validation text is the training text: its scores do not show how well the model does on other text")
     clear_folder(out)
     folders.write_file(out / IDENTITY, _identity(request, data) + "\n", force=True)
     tokenizers.save(out)
