@@ -19,7 +19,7 @@ Family = Literal["rnn", "transformer", "bert", "gpt"]
 Positions = Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_fairseq", "learned", "rotary"]
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu"]
 Score = Literal["auto", "none", "additive", "dot", "scaled_dot", "general", "cosine"]
-EarlyStopping = Literal["shrink", "true", "false", "never"]
+EarlyStopping = Literal["shrink", "yes", "no", "never"]
 TokenizerKind = Literal["bpe", "unigram", "wordpiece", "characters", "words"]
 
 CONFIG = "config.json"  # of a model folder
@@ -357,7 +357,7 @@ class DecodeConfig:
     beams: int = 5
     """Beam size; 1: greedy search."""
     early_stopping: EarlyStopping = "shrink"
-    """When a beam search ends. shrink: ended hypotheses take its places; true, false, never: as in transformers."""
+    """When a beam search ends. shrink: ended hypotheses take its places; yes, no, never: as in transformers."""
     first_token: str = ""
     """First token of every translation, such as a language code (--to); empty: the model chooses it."""
     length_penalty: float = 1.0

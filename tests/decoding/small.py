@@ -107,6 +107,6 @@ def slow_beam(
         hopes = [total / (length + 1) ** length_penalty for total, _ in living]
         worst = ended[-1][0] if ended else 0.0
         is_full = len(ended) == beams
-        if is_full and (early_stopping == "true" or (early_stopping == "false" and worst >= max(hopes, default=worst))):
+        if is_full and (early_stopping == "yes" or (early_stopping == "no" and worst >= max(hopes, default=worst))):
             break
     return [tokens for _, tokens in ended]

@@ -46,7 +46,7 @@ def test_a_beam_finds_what_a_slow_one_finds(name: str, length_penalty: float) ->
     check_slow(name, length_penalty, "shrink")
 
 
-@pytest.mark.parametrize("early_stopping", ["true", "false", "never"])
+@pytest.mark.parametrize("early_stopping", ["yes", "no", "never"])
 @pytest.mark.parametrize("length_penalty", [-0.5, 0.0, 1.0])
 def test_a_beam_that_stays_full_finds_what_a_slow_one_finds(length_penalty: float, early_stopping: str) -> None:
     for name in ("transformer", "rnn-dot-output-gru"):
@@ -160,7 +160,7 @@ def test_coverage_of_a_model_without_attention_is_refused() -> None:
         )
 
 
-@pytest.mark.parametrize("early_stopping", ["shrink", "true"])
+@pytest.mark.parametrize("early_stopping", ["shrink", "yes"])
 def test_a_tree_leads_to_every_hypothesis(early_stopping: str) -> None:
     batch = Batch("transformer")
     trees: list[Tree] = []

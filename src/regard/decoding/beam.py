@@ -46,7 +46,7 @@ class Beam(NamedTuple):
     places: Tensor
     """(B,) places not taken by ended hypotheses."""
     best: Tensor
-    """(B, N) scores of the best ended hypotheses, best first; (B, W) if early_stopping = false."""
+    """(B, N) scores of the best ended hypotheses, best first; (B, W) if early_stopping = no."""
     max_length: Tensor
     """(B,) maximum tokens of a hypothesis, including the end token."""
     source_mask: Tensor
@@ -89,7 +89,7 @@ def beam(
     if not len(source):
         return []
     search = Search(models, source, first, mask, constraints, encoded, copies=1, coverage=coverage_penalty > 0)
-    beam_state = _start_beam(source, mask, constraints, beams, beams if early_stopping == "false" else results)
+    beam_state = _start_beam(source, mask, constraints, beams, beams if early_stopping == "no" else results)
     refill = early_stopping != "shrink"
     batch_trees: list[Tree] = [[] for _ in search.sentences]
     for length in range(1, 1 + search.max_steps):
@@ -234,15 +234,15 @@ def _cannot_improve(
     hypothesis with s ends with at most s / l ** length_penalty for some length l from the next to the maximum; that is
     largest at the maximum length if the penalty favours length (above 0), and at the next length if it does not.
 
-    With early_stopping = true the search is over after W have ended, and with false when the active ones are not better
+    With early_stopping = yes the search is over after W have ended, and with no when the active ones are not better
     at their present length than the W-th best.
     """
     active = candidates.totals.masked_fill(~candidates.active, NEVER).amax(1)
     worst: Tensor = beam_state.best[:, -1]
-    if early_stopping == "false":
+    if early_stopping == "no":
         is_over: Tensor = worst >= active / length**length_penalty
         return is_over
     lengths = beam_state.max_length if length_penalty > 0 else torch.full_like(beam_state.max_length, length + 1)
     bound: Tensor = active / lengths.pow(length_penalty)
     is_over = worst >= bound
-    return is_over | (beam_state.places <= 0) if early_stopping == "true" else is_over
+    return is_over | (beam_state.places <= 0) if early_stopping == "yes" else is_over

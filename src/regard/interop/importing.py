@@ -141,7 +141,8 @@ def _decode_config(place: Path, settings: dict[str, Any], target: Tokenizer, is_
     fields = {"num_beams": "beams", "length_penalty": "length_penalty", "no_repeat_ngram_size": "no_repeat_ngram"}
     chosen = {ours: values[theirs] for theirs, ours in fields.items() if values.get(theirs) is not None}
     if is_translator:
-        chosen["early_stopping"] = str(values.get("early_stopping") or False).lower()
+        stopping = values.get("early_stopping") or False
+        chosen["early_stopping"] = {True: "yes", False: "no"}[stopping] if isinstance(stopping, bool) else stopping
     first = values.get("forced_bos_token_id")
     if first is not None:
         if not isinstance(first, int) or not 0 <= first < target.size:

@@ -29,7 +29,7 @@ SENTENCES = 20
 MAX_TOKENS = 40  # of an output
 TOLERANCE = 1e-5  # of a logit, relative to the largest one
 BEAMS = 5
-THEIR_STOPPING: dict[str, bool | str] = {"true": True, "false": False, "never": "never"}
+THEIR_STOPPING: dict[str, bool | str] = {"yes": True, "no": False, "never": "never"}
 
 Ids = Sequence[Sequence[int]]
 
@@ -140,7 +140,7 @@ def proof_texts(folder: Path, tokenizers: Tokenizers, config: Config, count: int
 
 def exported_stopping(decode: DecodeConfig) -> EarlyStopping:
     """The value of early_stopping with which transformers searches: it has no beam that shrinks."""
-    return "true" if decode.early_stopping == "shrink" else decode.early_stopping
+    return "yes" if decode.early_stopping == "shrink" else decode.early_stopping
 
 
 def search(
@@ -241,7 +241,7 @@ def _generate(
     length: int,
     *,
     beams: int,
-    early_stopping: EarlyStopping = "true",
+    early_stopping: EarlyStopping = "yes",
 ) -> list[list[int]]:
     """The outputs of transformers with the limits of our search, without special tokens."""
     import transformers
