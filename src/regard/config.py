@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self, cast, get_args, get_origin, get_type_hints
 
-from regard.errors import ConfigError, FolderError, did_you_mean
+from regard.errors import ConfigError, FolderError, did_you_mean, other_tool_advice
 from regard.folders import read_json
 
 Family = Literal["rnn", "transformer", "bert", "gpt"]
@@ -504,7 +504,9 @@ def check_types(config: Any) -> None:
             raise ConfigError(f"{section}.{name} ({value}) must be a finite number")
         if get_origin(hint) is Literal:
             if value not in get_args(hint):
-                raise ConfigError(f"{section}.{name} ({value}) must be one of {', '.join(get_args(hint))}")
+                advice = other_tool_advice(f"{section}.{name}", str(value))
+                message = f"{section}.{name} ({value}) must be one of {', '.join(get_args(hint))}"
+                raise ConfigError(f"{message}.{advice}" if advice else message)
         elif hint is float and type(value) is int:
             object.__setattr__(config, name, float(value))
         elif type(value) is not hint:
