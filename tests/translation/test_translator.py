@@ -177,10 +177,9 @@ def test_sentences_that_fit_the_model_stay_together() -> None:
     assert not make().translate(["A bird. The sea."])[0].parts
 
 
-def test_a_text_longer_than_the_validation_texts_is_translated_by_sentence() -> None:
-    assert (
-        len(make(calibration=calibrated(Expected(max_source_length=10))).translate(["A bird. The sea."])[0].parts) == 2
-    )
+@pytest.mark.parametrize("expected", [Expected(max_source_length=10), Expected(max_source_sentences=1)])
+def test_a_text_longer_than_the_validation_texts_is_translated_by_sentence(expected: Expected) -> None:
+    assert len(make(calibration=calibrated(expected)).translate(["A bird. The sea."])[0].parts) == 2
 
 
 def test_lines_are_translated_one_by_one_and_keep_their_breaks() -> None:

@@ -22,6 +22,7 @@ from regard.documents import inline
 from regard.errors import DataError, FolderError
 from regard.folders import read_json
 from regard.text.scripts import RELATED_SCRIPTS, UNSPACED_SCRIPTS, script, script_of
+from regard.text.sentences import count_sentences
 
 CALIBRATION_FILE = "calibration.json"
 
@@ -61,6 +62,8 @@ class Expected:
     max_ratio: float = 2.5
     max_source_length: int = 0
     """Characters of the longest source; 0: unknown."""
+    max_source_sentences: int = 0
+    """The most sentences of a source; 0: unknown."""
 
     @classmethod
     def from_pairs(cls, pairs: Sequence[tuple[str, str]]) -> Expected:
@@ -75,6 +78,7 @@ class Expected:
             min_ratio=low / WIDENING,
             max_ratio=high * WIDENING,
             max_source_length=max(len(source) for source, _ in pairs),
+            max_source_sentences=max(count_sentences(source) for source, _ in pairs),
         )
 
 
@@ -314,7 +318,7 @@ class Calibration:
             raise FolderError(f"{path} is damaged: it is not a calibration") from error
         types = list(map(type, astuple(expected)))
         finite = all(map(math.isfinite, weights))
-        if len(weights) not in (0, 1 + FEATURES) or not finite or types != [str, float, float, int]:
+        if len(weights) not in (0, 1 + FEATURES) or not finite or types != [str, float, float, int, int]:
             raise FolderError(f"{path} is damaged: it is not a calibration")
         return cls(weights, expected)
 

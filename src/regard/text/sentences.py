@@ -61,6 +61,11 @@ def split_sentences(text: str) -> list[TextPart]:
     return _parts(text, (match for match in END.finditer(text) if _ends(text, match)))
 
 
+def count_sentences(text: str) -> int:
+    """The number of sentences of a text."""
+    return sum(part.text != "" for part in split_sentences(text))
+
+
 def split_long_sentence(text: str, measure: Measure, limit: int) -> list[TextPart]:
     """Parts of a sentence whose size is at most `limit`, split at clauses, else at spaces, else between characters."""
     parts = _fitting(text, measure, limit, [_clauses, _words, _characters])

@@ -26,13 +26,21 @@ from regard.decoding.glossary import (
 from regard.decoding.search import NotFiniteError
 from regard.errors import ConfigError, InputError, did_you_mean
 from regard.inspection import alignment
-from regard.inspection.quality import Calibration, QualityWarning, confidence, find_warnings
+from regard.inspection.quality import Calibration, Expected, QualityWarning, confidence, find_warnings
 from regard.inspection.trace import Trace, trace
 from regard.memory import in_halves, in_parts
 from regard.models import Generator
 from regard.models.folder import load_ensemble, load_model
 from regard.text.ordering import READ_AHEAD_CHARACTERS, READ_AHEAD_TEXTS, batch_by_length, read_ahead
-from regard.text.sentences import BREAKS, TextPart, join_parts, split_long_sentence, split_sentences, text_problem
+from regard.text.sentences import (
+    BREAKS,
+    TextPart,
+    count_sentences,
+    join_parts,
+    split_long_sentence,
+    split_sentences,
+    text_problem,
+)
 from regard.text.tokenizer import Tokenizers
 
 BATCH_TOKENS = {"cpu": 1024, "mps": 4096, "cuda": 16384}  # padded source tokens searched at once
@@ -253,7 +261,10 @@ class Translator:
     # Splitting.
 
     def _split(self, texts: Sequence[str], tag: str, prefix: str) -> dict[str, tuple[list[TextPart], list[Sentence]]]:
-        """The parts of each text, and its sentences to translate: the text itself unless it is too long."""
+        """The parts of each text, and its sentences to translate.
+
+        That is the text itself, unless it is too long, or has more sentences than any source of the validation set.
+        """
         tags, prefix = self.tokenizers.source.tags, prefix.strip()
         if tag and tag not in tags:
             known = did_you_mean(tag, tags) if tags else " It has no tags at all."
@@ -261,7 +272,7 @@ class Translator:
         prefix_tokens, positions = len(self.tokenizers.target.encode(prefix)), self.torch_engine.max_positions
         if positions is not None and prefix_tokens > positions:
             raise InputError(f"the prefix has {prefix_tokens} tokens; this model can write at most {positions}")
-        usual_length = self.calibration.expected.max_source_length if self.calibration else 0
+        expected = self.calibration.expected if self.calibration else Expected()
         tagged = []  # the tag with its space, and the text without its own tag: every part needs the tag
         for text in texts:
             own_tag = next((known for known in tags if text.lstrip().startswith(known)), "")
@@ -270,7 +281,9 @@ class Translator:
         split = {}
         for text, (tag_text, untagged), length in zip(texts, tagged, self._lengths(map("".join, tagged)), strict=True):
             parts = [TextPart("", untagged)]
-            unusual = usual_length and len(text) > usual_length
+            unusual = 0 < expected.max_source_length < len(text) or (
+                0 < expected.max_source_sentences < count_sentences(untagged)
+            )
             if length > self.max_length or unusual or any(mark in text for mark in BREAKS):
                 parts = [part for sentence in split_sentences(untagged) for part in self._fit(sentence, tag_text)]
             filled = [part.text for part in parts if part.text]
