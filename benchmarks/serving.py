@@ -35,8 +35,8 @@ CONNECTIONS = 64
 LUA = Path(__file__).with_suffix(".lua")
 SHORT = range(4, 8)  # words
 TEXTS_PER_REQUEST = 8  # under overload, so that few connections fill the queue
-OVERLOAD_CONNECTIONS = 128
-MAX_PAUSE = 4.0  # seconds between the requests of a connection: the server closes those that are silent for 5
+OVERLOAD_CONNECTIONS = 96
+MAX_PAUSE = 2.5  # seconds between the requests of a connection: the server closes those that are silent for 5
 NEAR_TIE = 1e-4  # of a score
 DISTINCT = 5120  # texts under overload: more than the server keeps answers for
 
