@@ -13,8 +13,8 @@ from regard.errors import RunError
 
 Answer = TypeVar("Answer")
 
-GATHER_SECONDS = 0.002  # a batch starts when no text arrived for this long
-MAX_GATHER_SECONDS = 0.05  # or this long after the batch before it
+GATHER_SECONDS = 0.005  # a batch starts when no text arrived for this long
+MAX_GATHER_SECONDS = 0.1  # or this long after the batch before it
 BATCH_TEXTS = 64
 BATCH_CHARACTERS = 8192
 
