@@ -13,7 +13,7 @@ from regard.decoding import Constraints, Encoded, Hypothesis, beam
 from regard.decoding import device as module
 from regard.decoding import graphs as graphs_module
 from regard.decoding.device import device_beam
-from regard.decoding.graphs import Graphs, adopt, copy_into
+from regard.decoding.graphs import Graphs, copy_into, fill_empty
 from regard.decoding.search import NotFiniteError
 from regard.memory import free_memory
 from regard.models import tree_map
@@ -77,13 +77,13 @@ def test_rows_and_columns_that_fill_the_batch_change_nothing() -> None:
     batch = Batch("transformer", lengths=(5, 3, 1, 4, 2))
     constraints = batch.constraints()
     expected = device_beam([batch.model], *batch.data, constraints=constraints, beams=3, results=2, length_penalty=1.0)
-    rules = module.Rules(3, 2, constraints.end, 0, 1.0)
+    settings = module.SearchSettings(3, 2, constraints.end, 0, 1.0)
     padded = module.pad_batch(*batch.data, limit=7)
     assert padded[0].shape == (6, 7)
-    given = module.prepare([batch.model], *padded, constraints, rules, capacity=32)
-    state = module.begin([batch.model], given, rules)
+    inputs = module.prepare([batch.model], *padded, constraints, settings, capacity=32)
+    state = module.begin([batch.model], inputs, settings)
     for _ in range(7):
-        state = module.advance([batch.model], state, rules)
+        state = module.advance([batch.model], state, settings)
     check_equal(module.collect(state, constraints, 7), expected)
 
 
@@ -91,19 +91,19 @@ def test_rows_and_columns_that_fill_the_batch_change_nothing() -> None:
 def test_a_search_in_place_can_be_started_again(name: str) -> None:
     batch = Batch(name)
     constraints = batch.constraints()
-    rules = module.Rules(3, 1, constraints.end, 0, 1.0)
+    settings = module.SearchSettings(3, 1, constraints.end, 0, 1.0)
     first, second = (
-        module.prepare([batch.model], source, batch.first, batch.mask, constraints, rules, 7)
+        module.prepare([batch.model], source, batch.first, batch.mask, constraints, settings, 7)
         for source in (batch.source.flip(0), batch.source)
     )
     with torch.inference_mode():
-        state = module.begin([batch.model], tree_map(torch.clone, first), rules)
-        state = adopt(state, module.advance([batch.model], state, rules))
-        for given in (first, second):  # as the graphs do
-            copy_into(state.given, given)
-            copy_into(state, module.begin([batch.model], state.given, rules))
+        state = module.begin([batch.model], tree_map(torch.clone, first), settings)
+        state = fill_empty(state, module.advance([batch.model], state, settings))
+        for inputs in (first, second):  # as the graphs do
+            copy_into(state.inputs, inputs)
+            copy_into(state, module.begin([batch.model], state.inputs, settings))
             for _ in range(7):
-                copy_into(state, module.advance([batch.model], state, rules))
+                copy_into(state, module.advance([batch.model], state, settings))
     expected = device_beam([batch.model], *batch.data, constraints=constraints, beams=3, results=1, length_penalty=1.0)
     check_equal(module.collect(state, constraints, 7), expected)
 
@@ -131,7 +131,7 @@ def test_a_search_stops_when_nothing_can_win(monkeypatch: pytest.MonkeyPatch) ->
         [batch.model], *batch.data, constraints=batch.constraints(max_length=100), beams=4, results=1,
         length_penalty=1.0,
     )  # fmt: skip
-    assert len(steps) == module.LOOK_EVERY
+    assert len(steps) == module.CHECK_EVERY
 
 
 def test_logits_that_are_not_finite_name_the_sentence() -> None:
@@ -150,7 +150,7 @@ def test_logits_that_are_not_finite_name_the_sentence() -> None:
 
 @pytest.mark.parametrize(("rows", "expected"), [(1, 1), (3, 3), (5, 6), (7, 8), (64, 64), (65, 96), (100, 128)])
 def test_batches_are_padded_to_few_numbers_of_rows(rows: int, expected: int) -> None:
-    assert module.usual_rows(rows) == expected
+    assert module.round_up_rows(rows) == expected
 
 
 def test_all_beams_of_a_greedy_search_are_one() -> None:

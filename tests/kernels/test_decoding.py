@@ -48,16 +48,16 @@ def test_attention_through_the_table_is_that_of_gathered_keys(
 
 
 def chosen(
-    logits: Tensor, allowed: Tensor, start: device.SearchState, rules: device.Rules, *, kernels: bool
+    logits: Tensor, allowed: Tensor, start: device.SearchState, settings: device.SearchSettings, *, kernels: bool
 ) -> tuple[Tensor, ...]:
     """Parents and tokens, the beam and the history after a step."""
     state = tree_map(torch.clone, start)
     if kernels:
-        best = decoding.best_tokens(logits, allowed, state.given.forced, state.step, beams=rules.beams)
-        penalties = state.given.divisors, state.given.limits
-        rows = decoding.choose(best, *penalties, state.step, state.beam, state.history, end=rules.end)
+        best = decoding.best_tokens(logits, allowed, state.inputs.forced, state.step, beams=settings.beams)
+        divisors = state.inputs.divisors, state.inputs.final_divisors
+        rows = decoding.choose(best, *divisors, state.step, state.beam, state.history, end=settings.end)
         return *rows, *state.beam, *state.history
-    parents, tokens, beam = device.choose(logits, allowed, state, rules)
+    parents, tokens, beam = device.choose(logits, allowed, state, settings)
     return parents, tokens, *beam, *state.history
 
 
@@ -65,15 +65,17 @@ def chosen(
 @pytest.mark.parametrize(("beams", "results"), [(1, 1), (2, 1), (4, 3)])
 def test_a_step_chooses_what_torch_chooses(beams: int, results: int, vocabulary: int) -> None:
     sentences, end = 5, 2
-    rules = device.Rules(beams, results, end, 0, 0.7)
+    settings = device.SearchSettings(beams, results, end, 0, 0.7)
     batch = Batch("transformer", vocabulary=vocabulary, lengths=(4,) * sentences)
     constraints = batch.constraints(max_length=3, forbidden=(0, 1, 5), prefixes=[[], [5], [4, 6], [], []])
-    given = device.prepare([batch.model.float()], *batch.data, constraints, rules, 4)
-    state = tree_map(lambda x: x.to(DEVICE), device.begin([batch.model], given, rules))
+    inputs = device.prepare([batch.model.float()], *batch.data, constraints, settings, 4)
+    state = tree_map(lambda x: x.to(DEVICE), device.begin([batch.model], inputs, settings))
     for step in range(4):
         logits = 3 * torch.randn(sentences * beams, vocabulary, device=DEVICE)
         logits[:, end] += step
-        ours, theirs = (chosen(logits, state.given.allowed, state, rules, kernels=kernels) for kernels in (True, False))
+        ours, theirs = (
+            chosen(logits, state.inputs.allowed, state, settings, kernels=kernels) for kernels in (True, False)
+        )
         active = theirs[2] > float("-inf")  # the others hold no hypothesis
         assert torch.equal(active, ours[2] > float("-inf"))
         for one, other in zip(ours[:2], theirs[:2], strict=True):
@@ -94,9 +96,9 @@ def test_a_step_chooses_what_torch_chooses(beams: int, results: int, vocabulary:
 def test_logits_that_are_not_finite_are_never_chosen() -> None:
     logits = torch.randn(2, 10, device=DEVICE)
     logits[0, 3] = float("nan")
-    rules = device.Rules(1, 1, 2, 0, 1.0)
+    settings = device.SearchSettings(1, 1, 2, 0, 1.0)
     batch = Batch("transformer", vocabulary=10, lengths=(4, 4))
-    given = device.prepare([batch.model.float()], *batch.data, batch.constraints(), rules, 7)
-    state = tree_map(lambda x: x.to(DEVICE), device.begin([batch.model], given, rules))
-    totals = chosen(logits, state.given.allowed, state, rules, kernels=True)[2]
+    inputs = device.prepare([batch.model.float()], *batch.data, batch.constraints(), settings, 7)
+    state = tree_map(lambda x: x.to(DEVICE), device.begin([batch.model], inputs, settings))
+    totals = chosen(logits, state.inputs.allowed, state, settings, kernels=True)[2]
     assert (totals > float("-inf")).tolist() == [[False], [True]]

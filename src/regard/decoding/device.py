@@ -2,8 +2,9 @@
 
 B sentences, n hypotheses of each, R = B·n rows, S source tokens, T steps, N results, V vocabulary.
 
-It finds what `beam` finds. There the host decides after every step; here it looks every few steps whether all sentences
-are done. So a GPU replays the step as one CUDA graph (`graphs.py`), and on a CPU the same code runs as it is.
+The results are those of `beam`, in which the host decides after every step. Here the host only checks every few steps
+whether all sentences are done, so that a GPU can replay the step as a CUDA graph (`graphs.py`). On a CPU the same code
+runs eagerly.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from regard.decoding.search import Encoded, Hypothesis, NotFiniteError, mean_pro
 from regard.models.cache import for_search, reorder
 from regard.models.contract import Generator, Record, State, tree_map
 
-LOOK_EVERY = 2  # steps between two looks of the host
-SOURCE_BUCKET, CAPACITY_BUCKET = 8, 32  # graphs are captured for multiples of so many source tokens and steps
+CHECK_EVERY = 2  # steps between two checks whether all sentences are done
+SOURCE_BUCKET, CAPACITY_BUCKET = 8, 32  # source tokens and steps of a graph are multiples of these
 
 decoding = kernels.find("decoding")
 
 
-class Given(NamedTuple):
-    """What a search is given."""
+class Inputs(NamedTuple):
+    """The inputs of a search."""
 
     source: Tensor
     """(B, S)"""
@@ -43,13 +44,13 @@ class Given(NamedTuple):
     is_sentence: Tensor
     """(B,) False for rows that only fill the batch."""
     allowed: Tensor
-    """(V,) tokens that may come next."""
+    """(V,) True for tokens that may come next."""
     forced: Tensor
-    """(B, T) the only token that may come at each step: of a prefix, or the end at the maximum length; -1: any."""
+    """(B, T) the only token that may come at each step (of a prefix, or the end at the maximum length), or -1."""
     divisors: Tensor
-    """(T,) length penalty of the hypotheses that end at each step."""
-    limits: Tensor
-    """(B,) length penalty at the maximum length."""
+    """(T,) length ** length_penalty, which divides the log-probability of a hypothesis that ends at each step."""
+    final_divisors: Tensor
+    """(B,) the divisor at the maximum length."""
 
 
 class History(NamedTuple):
@@ -57,19 +58,19 @@ class History(NamedTuple):
 
     tokens: Tensor
     parents: Tensor
-    """Places of the parents in the beam of the step before."""
+    """Places of the parents in the beam of the previous step."""
     log_probabilities: Tensor
     scores: Tensor
     """Scores of the hypotheses that ended in this step; -inf for all others."""
 
 
 class Beam(NamedTuple):
-    """The hypotheses between two steps."""
+    """The state of the beam, one row per sentence."""
 
     totals: Tensor
-    """(B, n) log-probabilities of the active hypotheses; -inf in all other places."""
+    """(B, n) log-probabilities of the active hypotheses; -inf in a free place."""
     places: Tensor
-    """(B,) places not taken by ended hypotheses."""
+    """(B,) number of places not taken by ended hypotheses."""
     best: Tensor
     """(B, N) scores of the best ended hypotheses."""
 
@@ -77,7 +78,7 @@ class Beam(NamedTuple):
 class SearchState(NamedTuple):
     """All tensors of a search."""
 
-    given: Given
+    inputs: Inputs
     memories: tuple[Any, ...]
     """The encoded source of each model, one row per sentence."""
     pasts: tuple[Any, ...]
@@ -90,7 +91,7 @@ class SearchState(NamedTuple):
     history: History
 
 
-class Rules(NamedTuple):
+class SearchSettings(NamedTuple):
     """The settings of a search."""
 
     beams: int
@@ -114,9 +115,9 @@ def device_beam(
     encoded: list[Encoded] | None = None,
     graphs: Graphs | None = None,
 ) -> list[list[Hypothesis]]:
-    """What `beam` finds, for a search without repeated n-grams, coverage penalty and trees.
+    """Beam search with the results of `beam`, without its coverage penalty, n-gram blocking, trees and early stopping.
 
-    With `graphs` the steps are captured, and the batch is padded to one of few shapes.
+    With `graphs`, the steps are captured as CUDA graphs, and the batch is padded to one of a few shapes.
     """
     if not len(source):
         return []
@@ -126,32 +127,32 @@ def device_beam(
             record: Record = {}
             real = None if mask is None else mask.to(device)
             encoded.append(Encoded(model.start(source.to(device), real, record), record))
-    rules = Rules(beams, results, constraints.end, constraints.min_length, length_penalty)
+    settings = SearchSettings(beams, results, constraints.end, constraints.min_length, length_penalty)
     steps = 1 + max(map(constraints.max_length, range(len(source))))
     if graphs is None:
-        state = begin(models, prepare(models, source, first, mask, constraints, rules, steps), rules)
+        state = begin(models, prepare(models, source, first, mask, constraints, settings, steps), settings)
         for step in range(1, 1 + steps):
-            state = advance(models, state, rules)
-            if step % LOOK_EVERY == 0 and not bool(is_active(state)):
+            state = advance(models, state, settings)
+            if step % CHECK_EVERY == 0 and not bool(is_active(state)):
                 break
         return collect(state, constraints, steps)
 
     capacity = -(-steps // CAPACITY_BUCKET) * CAPACITY_BUCKET
     padded = pad_batch(source.cpu(), first.cpu(), None if mask is None else mask.cpu(), source_limit(models))
-    given = prepare(models, *padded, constraints, rules, capacity)
+    inputs = prepare(models, *padded, constraints, settings, capacity)
     with graphs.lock, torch.cuda.device(device):
         captured = graphs.find(
-            (padded[0].shape, capacity, rules),
-            [lambda state: begin(models, state.given, rules), lambda state: advance(models, state, rules)],
-            lambda: begin(models, tree_map(lambda x: x.to(device), given), rules),
+            (padded[0].shape, capacity, settings),
+            [lambda state: begin(models, state.inputs, settings), lambda state: advance(models, state, settings)],
+            lambda: begin(models, tree_map(lambda x: x.to(device), inputs), settings),
             watch=is_active,
         )
-        copy_into(captured.state.given, given)
+        copy_into(captured.state.inputs, inputs)
         replay(captured, steps)
         try:
             return collect(captured.state, constraints, steps)
         except NotFiniteError:
-            graphs.free()  # there is NaN in the slots
+            graphs.free()  # its caches now contain NaN
             raise
 
 
@@ -164,10 +165,10 @@ def prepare(
     first: Tensor,
     mask: Tensor | None,
     constraints: Constraints,
-    rules: Rules,
+    settings: SearchSettings,
     capacity: int,
-) -> Given:
-    """What a search of at most `capacity` steps is given; rows beyond the sentences only fill the batch."""
+) -> Inputs:
+    """Prepare the inputs of a search of at most `capacity` steps; rows beyond the sentences only fill the batch."""
     count, rows, device = len(constraints.max_lengths), len(source), source.device
     model = cast(nn.Module, models[0])
     dtype = torch.promote_types(next(model.parameters()).dtype, torch.float32)
@@ -178,8 +179,8 @@ def prepare(
     forced = torch.full((rows, capacity), -1).masked_fill(steps >= longest[:, None], constraints.end)
     for sentence, prefix in enumerate(constraints.prefixes or ()):
         forced[sentence, : len(prefix)] = torch.tensor(prefix, dtype=torch.int64)
-    penalties = (steps.double() + 1) ** rules.length_penalty
-    return Given(
+    penalties = (steps.double() + 1) ** settings.length_penalty
+    return Inputs(
         source=source,
         mask=mask,
         first=first,
@@ -187,65 +188,67 @@ def prepare(
         allowed=allowed.to(device),
         forced=forced.to(device),
         divisors=penalties.to(device, dtype),
-        limits=penalties[longest].to(device, dtype),
+        final_divisors=penalties[longest].to(device, dtype),
     )
 
 
-def begin(models: Sequence[Generator], given: Given, rules: Rules) -> SearchState:
-    """Encode the sources: the state before the first step."""
-    states = [model.start(given.source, given.mask) for model in models]
-    rows, capacity = given.forced.shape
-    places = torch.arange(rules.beams, device=given.limits.device)
-    is_first = given.is_sentence[:, None] & (places == 0)
-    never = given.limits.new_full((rows, capacity, rules.beams), NEVER)
+def begin(models: Sequence[Generator], inputs: Inputs, settings: SearchSettings) -> SearchState:
+    """Encode the sources, and return the state before the first step."""
+    states = [model.start(inputs.source, inputs.mask) for model in models]
+    rows, capacity = inputs.forced.shape
+    places = torch.arange(settings.beams, device=inputs.final_divisors.device)
+    is_first = inputs.is_sentence[:, None] & (places == 0)
+    never = inputs.final_divisors.new_full((rows, capacity, settings.beams), NEVER)
     ids = torch.zeros_like(never, dtype=torch.int64)
     return SearchState(
-        given=given,
+        inputs=inputs,
         memories=tuple(state.memory for state in states),
-        pasts=tuple(for_search(state.past, rules.beams, capacity) for state in states),
-        step=given.forced.new_zeros(1),
-        next_tokens=given.first.repeat_interleave(rules.beams),
+        pasts=tuple(for_search(state.past, settings.beams, capacity) for state in states),
+        step=inputs.forced.new_zeros(1),
+        next_tokens=inputs.first.repeat_interleave(settings.beams),
         beam=Beam(
             totals=torch.where(is_first, 0.0, never[:, 0]),
-            places=given.forced.new_full((rows,), rules.beams),
-            best=given.limits.new_full((rows, rules.results), NEVER),
+            places=inputs.forced.new_full((rows,), settings.beams),
+            best=inputs.final_divisors.new_full((rows, settings.results), NEVER),
         ),
         history=History(ids, ids.clone(), never, never.clone()),
     )
 
 
-def advance(models: Sequence[Generator], state: SearchState, rules: Rules) -> SearchState:
-    """One step. The history and the slots of caches are written in place, by the kernels also the beam."""
+def advance(models: Sequence[Generator], state: SearchState, settings: SearchSettings) -> SearchState:
+    """Take one step. The history and the caches are updated in place; with Triton kernels, so is the beam."""
     pasts, logits = [], []
     for model, memory, past in zip(models, state.memories, state.pasts, strict=True):
         scores, after = model.step(state.next_tokens[:, None], State(memory, past))
         logits.append(scores[:, -1])
         pasts.append(after.past)
     scores = logits[0] if len(logits) == 1 else mean_probability([_log_softmax(scores) for scores in logits])
-    allowed = state.given.allowed
-    if rules.min_length:
-        is_end = torch.arange(len(allowed), device=allowed.device) == rules.end
-        allowed = allowed & ~(is_end & (state.step < rules.min_length))
-    if decoding is not None and decoding.can_choose(scores, rules.beams, rules.results):
-        best = decoding.best_tokens(scores, allowed, state.given.forced, state.step, beams=rules.beams)
-        penalties = state.given.divisors, state.given.limits
-        parents, tokens = decoding.choose(best, *penalties, state.step, state.beam, state.history, end=rules.end)
+    allowed = state.inputs.allowed
+    if settings.min_length:
+        is_end = torch.arange(len(allowed), device=allowed.device) == settings.end
+        allowed = allowed & ~(is_end & (state.step < settings.min_length))
+    if decoding is not None and decoding.can_choose(scores, settings.beams, settings.results):
+        best = decoding.best_tokens(scores, allowed, state.inputs.forced, state.step, beams=settings.beams)
+        divisors = state.inputs.divisors, state.inputs.final_divisors
+        parents, tokens = decoding.choose(best, *divisors, state.step, state.beam, state.history, end=settings.end)
         beam = state.beam
     else:
-        parents, tokens, beam = choose(scores, allowed, state, rules)
-    if rules.beams > 1:
+        parents, tokens, beam = choose(scores, allowed, state, settings)
+    if settings.beams > 1:
         pasts = [reorder(past, parents) for past in pasts]
     return state._replace(pasts=tuple(pasts), step=state.step + 1, next_tokens=tokens, beam=beam)
 
 
-def choose(scores: Tensor, allowed: Tensor, state: SearchState, rules: Rules) -> tuple[Tensor, Tensor, Beam]:
+def choose(
+    scores: Tensor, allowed: Tensor, state: SearchState, settings: SearchSettings
+) -> tuple[Tensor, Tensor, Beam]:
     """Choose the next hypotheses of each sentence: (R,) rows of their parents, (R,) tokens, and the beam.
 
-    Only the tokens of `allowed` (V,) may come after (R, V) logits or log-probabilities, or the one that is forced.
+    `scores` are (R, V) logits or log-probabilities. Only `allowed` (V,) tokens or a forced one are chosen.
     """
-    given, (totals, places, best) = state.given, state.beam
+    inputs, (totals, places, best) = state.inputs, state.beam
     sentences, beams = totals.shape
-    forced = given.forced.index_select(1, state.step).repeat_interleave(beams, 0)  # (R, 1)
+    forced = inputs.forced.index_select(1, state.step).repeat_interleave(beams, 0)  # (R, 1)
     is_forced = torch.arange(len(allowed), device=allowed.device) == forced
     logs = _log_softmax(scores).masked_fill(~torch.where(forced < 0, allowed, is_forced), NEVER)
 
@@ -255,13 +258,13 @@ def choose(scores: Tensor, allowed: Tensor, state: SearchState, rules: Rules) ->
     totals, order = (totals[:, :, None] + logs).flatten(1).topk(beams)
     parents, logs, tokens = order // options, logs.flatten(1).gather(1, order), tokens.flatten(1).gather(1, order)
     is_kept = (torch.arange(beams, device=order.device) < places[:, None]) & (totals > NEVER)
-    is_end = tokens == rules.end
-    ends = (totals / given.divisors[state.step]).masked_fill(~(is_kept & is_end), NEVER)
-    best = torch.cat([best, ends], 1).topk(rules.results).values
+    is_end = tokens == settings.end
+    ends = (totals / inputs.divisors[state.step]).masked_fill(~(is_kept & is_end), NEVER)
+    best = torch.cat([best, ends], 1).topk(settings.results).values
     totals = totals.masked_fill(is_end | ~is_kept, NEVER)
 
-    # As `_cannot_improve` of `beam`: drop the hypotheses of a sentence if none can beat its N-th best ended one.
-    cannot_improve = best[:, -1] >= totals.amax(1) / given.limits
+    # Like `_cannot_improve` in `beam.py`: drop the hypotheses of a sentence if none can beat its N-th best ended one.
+    cannot_improve = best[:, -1] >= totals.amax(1) / inputs.final_divisors
     totals = totals.masked_fill(cannot_improve[:, None], NEVER)
     for table, column in zip(state.history, (tokens, parents, logs, ends), strict=True):
         table.index_copy_(1, state.step, column[:, None])
@@ -278,43 +281,43 @@ def _log_softmax(logits: Tensor) -> Tensor:
     return torch.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
 
-# The host
+# On the host
 
 
 def pad_batch(source: Tensor, first: Tensor, mask: Tensor | None, limit: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The batch with a usual number of rows and columns; the first sentence fills the rows."""
+    """Pad a batch to one of a few shapes; the added rows repeat the first sentence."""
     rows, width = source.shape
     columns = max(min(-(-width // SOURCE_BUCKET) * SOURCE_BUCKET, limit), width)
     mask = torch.ones_like(source, dtype=torch.bool) if mask is None else mask
     source, mask = (F.pad(x, (0, columns - width)) for x in (source, mask))
-    filled = torch.arange(usual_rows(rows))
+    filled = torch.arange(round_up_rows(rows))
     filled = filled.where(filled < rows, 0)
     return source[filled], first[filled], mask[filled]
 
 
-def usual_rows(rows: int) -> int:
-    """The next number of rows that batches are padded to: 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, ..."""
+def round_up_rows(rows: int) -> int:
+    """Round a number of rows up to 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, ..."""
     power = 1 << (rows - 1).bit_length()
     return power * 3 // 4 if rows <= power * 3 // 4 else power
 
 
 def source_limit(models: Sequence[Generator]) -> int:
-    """The most source tokens by the position tables of all models."""
+    """The most source tokens that the position tables of all models allow."""
     configs = [cast(ModelConfig, cast(nn.Module, model).config) for model in models]
     return min((config.max_positions for config in configs if config.has_position_table), default=sys.maxsize)
 
 
 def replay(captured: CapturedSteps[SearchState], steps: int) -> None:
-    """Encode, and replay at most so many steps; while the host looks, the GPU is a few steps ahead."""
+    """Replay the encoder and at most `steps` steps; the GPU runs ahead while the host waits for a check."""
     events = torch.cuda.Event(), torch.cuda.Event()
     captured.replay(0)
     for step in range(steps):
         captured.replay(1)
-        if step % LOOK_EVERY == 0:
-            looks = step // LOOK_EVERY
-            events[looks % 2].record()
-            if looks:
-                events[(looks - 1) % 2].synchronize()
+        if step % CHECK_EVERY == 0:
+            checks = step // CHECK_EVERY
+            events[checks % 2].record()
+            if checks:
+                events[(checks - 1) % 2].synchronize()
                 if not captured.watched:
                     break
 
@@ -329,7 +332,7 @@ def collect(state: SearchState, constraints: Constraints, steps: int) -> list[li
     )
     lengths, places = np.divmod(ends, beams)
 
-    # From the end of each hypothesis back to its start, all of them together.
+    # Follow the parents of all hypotheses from their ends back to the start.
     rows, steps = np.arange(count)[:, None], int(lengths.max()) + 1
     all_tokens, all_logs = (
         np.zeros((steps, *lengths.shape), tokens.dtype),

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from regard.memory import hold_until_short
 
-MEMORY_SHARE = 0.25  # of the GPU, for the tensors of all graphs of one engine
-SPARE_BYTES = 1 << 28  # left free at a capture
+MEMORY_SHARE = 0.25  # of GPU memory, for the tensors of all graphs of one engine
+SPARE_BYTES = 1 << 28  # that stay free during a capture
 
 State = TypeVar("State", bound=tuple[Any, ...])
 Step = Callable[[State], State]
@@ -29,19 +29,20 @@ class CapturedSteps(Generic[State]):
         pool: Any = None,
         watch: Callable[[State], Tensor] | None = None,
     ) -> None:
-        """Capture the steps. The tensors of `state` become their own; where it has empty tuples, a step fills them.
+        """Capture the steps, which from then on read and write the tensors of `state`; steps fill its empty tuples.
 
-        After every step, what `watch` says of the state is copied to `watched`, in the memory of the host.
+        After every step, the result of `watch(state)` is copied to `watched` in host memory.
         """
         self.watched, self._watch = torch.ones((), dtype=torch.bool, pin_memory=watch is not None), watch
         self._device = next(leaves(state)).device
         with torch.cuda.device(self._device):
             for step in steps:
-                state = adopt(state, _warm_up(step, state))
+                state = fill_empty(state, _warm_up(step, state))
             self.state = state
             self._graphs = [self._capture(step, pool) for step in steps]
 
     def replay(self, step: int = 0) -> None:
+        """Replay one of the steps, by its index."""
         with torch.cuda.device(self._device):
             self._graphs[step].replay()
 
@@ -55,7 +56,7 @@ class CapturedSteps(Generic[State]):
 
 
 class Graphs:
-    """The captured steps of one engine. The oldest are freed when they take too much memory, all when it is short."""
+    """The captured steps of one engine; those not used for longest are freed first, and all when memory runs out."""
 
     def __init__(self, models: Sequence[nn.Module]) -> None:
         self._models = models
@@ -72,9 +73,9 @@ class Graphs:
         make_state: Callable[[], State],
         watch: Callable[[State], Tensor],
     ) -> CapturedSteps[State]:
-        """The captured steps of this key; captured now if there are none."""
+        """The captured steps with this key; they are captured if there are none."""
         weights = [parameter.data_ptr() for model in self._models for parameter in model.parameters()]
-        if weights != self._weights:  # a graph reads the weights where they were
+        if weights != self._weights:  # graphs read the weights at their old addresses
             self.free()
             self._weights = weights
         captured = self._captured.pop(key, None) or CapturedSteps(steps, make_state(), self._pool, watch)
@@ -84,7 +85,7 @@ class Graphs:
         return captured
 
     def free(self) -> None:
-        """Delete all graphs; the next search captures again."""
+        """Free all graphs; the next search captures new ones."""
         self._captured.clear()
 
     def _bytes(self) -> int:
@@ -94,8 +95,8 @@ class Graphs:
 def _warm_up(step: Step[State], state: State) -> State:
     """Run the step before its capture, so that libraries choose kernels and caches allocate their slots.
 
-    A capture that runs out of memory leaves torch's allocator locked. So the memory of a step is measured here, and an
-    out-of-memory error raised before the capture starts.
+    A capture that runs out of memory leaves torch's allocator locked. So this measures the memory of a step and raises
+    an out-of-memory error before the capture starts.
     """
     current, stream = torch.cuda.current_stream(), _side_stream()
     stream.wait_stream(current)
@@ -104,7 +105,7 @@ def _warm_up(step: Step[State], state: State) -> State:
             after = step(state)
             torch.cuda.reset_peak_memory_stats()
             before = torch.cuda.memory_allocated()
-            step(adopt(state, after))
+            step(fill_empty(state, after))
             needed = torch.cuda.max_memory_allocated() - before + SPARE_BYTES
     finally:
         current.wait_stream(stream)
@@ -121,12 +122,12 @@ def _stream(device: int) -> torch.cuda.Stream:
 
 
 def _side_stream() -> torch.cuda.Stream:
-    """One stream for all captures of a device: what is freed on a stream is only reused there."""
+    """One stream for all captures of a device: memory freed on a stream is only reused on that stream."""
     return _stream(torch.cuda.current_device())
 
 
 def copy_into(tree: Any, values: Any) -> None:
-    """Copy the tensors of one tree into those of another with the same shapes; empty tuples change nothing."""
+    """Copy the tensors of `values` into those of `tree`, which has the same shapes; empty tuples are skipped."""
     if isinstance(tree, Tensor):
         if tree is not values:
             tree.copy_(values)
@@ -144,11 +145,11 @@ def leaves(tree: Any) -> Iterator[Tensor]:
             yield from leaves(part)
 
 
-def adopt(tree: Any, values: Any) -> Any:
-    """The tree with the parts of another where it has empty tuples."""
+def fill_empty(tree: Any, values: Any) -> Any:
+    """Replace the empty tuples of a tree with the parts of `values` in the same positions."""
     if not isinstance(tree, tuple) or values == ():
         return tree
     if not tree:
         return values
-    parts = [adopt(*pair) for pair in zip(tree, values, strict=True)]
+    parts = [fill_empty(*pair) for pair in zip(tree, values, strict=True)]
     return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)

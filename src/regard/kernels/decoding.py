@@ -72,7 +72,7 @@ class Best(NamedTuple):
 
 
 def best_tokens(logits: Tensor, allowed: Tensor, forced: Tensor, step: Tensor, *, beams: int) -> Best:
-    """Of each row the `beams` best tokens of each part of the vocabulary that may come; see `device.Inputs`."""
+    """The `beams` best allowed tokens of each part of the vocabulary, for each row; arguments as in `device.Inputs`."""
     rows, vocabulary = logits.shape
     block = max(BLOCK, triton.next_power_of_2(triton.cdiv(vocabulary, MAX_PARTS)))
     parts = triton.cdiv(vocabulary, block)
@@ -93,7 +93,7 @@ def best_tokens(logits: Tensor, allowed: Tensor, forced: Tensor, step: Tensor, *
 def choose(
     best: Best,
     divisors: Tensor,
-    limits: Tensor,
+    final_divisors: Tensor,
     step: Tensor,
     state: Sequence[Tensor],
     history: Sequence[Tensor],
@@ -109,7 +109,8 @@ def choose(
     parents, tokens = (torch.empty(rows, dtype=torch.int64, device=step.device) for _ in range(2))
     with torch.cuda.device_of(step):
         _choose[(sentences,)](
-            *best, divisors, limits, step, *state, *history, parents, tokens, history[0].shape[1], candidates, parts,
+            *best, divisors, final_divisors, step, *state, *history, parents, tokens, history[0].shape[1], candidates,
+            parts,
             END=end, BEAMS=beams, RESULTS=results, ROWS=max(2, triton.next_power_of_2(beams)),
             WIDTH=max(2, triton.next_power_of_2(candidates)), PARTS=max(2, triton.next_power_of_2(parts)),
             SLOTS=max(2, triton.next_power_of_2(results)), num_warps=4 if beams > 1 else 1,
@@ -187,7 +188,7 @@ def _best(
 
 @triton.jit
 def _choose(
-    logits, tokens, sums, divisors, limits, step, totals, free_places, best,
+    logits, tokens, sums, divisors, final_divisors, step, totals, free_places, best,
     out_tokens, out_parents, out_log_probabilities, out_scores, out_rows, out_next, capacity, candidates, parts,
     END: tl.constexpr, BEAMS: tl.constexpr, RESULTS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
     PARTS: tl.constexpr, SLOTS: tl.constexpr,
@@ -205,10 +206,10 @@ def _choose(
     x = tl.load(logits + (first + beam)[:, None] * candidates + column[None, :], mask=inside, other=float("-inf"))
     parent_totals = tl.load(totals + first + beam, mask=is_beam, other=float("-inf"))
     x = parent_totals[:, None] + (x - log_sums[:, None])
-    x = tl.where(x == x, x, float("-inf"))  # NaN never comes
+    x = tl.where(x == x, x, float("-inf"))  # NaN is never chosen
 
     current, free_count = tl.load(step), tl.load(free_places + sentence)
-    divisor, limit = tl.load(divisors + current), tl.load(limits + sentence)
+    divisor, final_divisor = tl.load(divisors + current), tl.load(final_divisors + sentence)
     scores = tl.load(best + sentence * RESULTS + result, mask=result < RESULTS, other=float("inf"))
     new_totals = tl.full((ROWS,), float("-inf"), tl.float32)
     ended = 0
@@ -237,7 +238,7 @@ def _choose(
         x = tl.where((beam[:, None] == parent) & (column[None, :] == candidate), float("-inf"), x)
 
     # No active hypothesis can beat the worst of the best ended ones: the sentence is done.
-    if tl.min(scores, 0) >= tl.max(new_totals, 0) / limit:
+    if tl.min(scores, 0) >= tl.max(new_totals, 0) / final_divisor:
         new_totals = tl.full((ROWS,), float("-inf"), tl.float32)
     tl.store(totals + first + beam, new_totals, mask=is_beam)
     tl.store(free_places + sentence, free_count - ended)
