@@ -196,7 +196,7 @@ def choose(folder: Path, precision: str) -> tuple[str, list[str]]:
 def test_the_cost_of_int8_is_measured_once_and_said_every_time(tmp_path: Path) -> None:
     folder = measurable_folder(tmp_path / "model")
     (_, first), (_, again) = choose(folder, "auto"), choose(folder, "auto")
-    assert first[0] == "measuring int8 on 4 validation sentences, once for this model"
+    assert first[0] == "comparing int8 with fp32 on 4 validation sentences, once for this model"
     assert first[1:] == again
     assert re.match(r"int8: \d+\.\d BLEU on 4 validation sentences, fp32: \d+\.\d \(p = .*\); ", again[0])
 
@@ -223,7 +223,10 @@ def test_int8_is_chosen_if_too_few_translations_differ_for_a_test(
     monkeypatch.setattr(precision_module, "paired_tests", lambda *args, **options: (scores, {}))
     compute_type, said = choose(measurable_folder(tmp_path / "model"), "auto")
     assert compute_type.startswith("int8")
-    assert "31.2 BLEU on 4 validation sentences, fp32: 32.5; int8 is used" in said[-1]
+    assert (
+        "31.2 BLEU on 4 validation sentences, fp32: 32.5; int8 is used (for exact results: --precision fp32)"
+        in said[-1]
+    )
 
 
 def test_int8_is_not_chosen_for_a_folder_without_validation_sentences(tmp_path: Path) -> None:

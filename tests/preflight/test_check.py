@@ -328,7 +328,7 @@ def test_a_shift_of_a_whole_corpus_says_by_how_many_lines(corpus, shift):
 
 
 def test_a_shift_of_a_whole_corpus_comes_with_the_command_that_undoes_it(corpus):
-    assert "tail -n +6 TARGET > TARGET.mended" in check_pairs(shifted(corpus[0], 0, 5000, 5)).findings[0].commands
+    assert "tail -n +6 TARGET > TARGET.fixed" in check_pairs(shifted(corpus[0], 0, 5000, 5)).findings[0].commands
 
 
 def test_sides_of_one_length_are_not_called_unrelated():

@@ -1,4 +1,4 @@
-"""Precision: compare int8 with fp32 in CTranslate2, once for each model, on the validation sentences of its folder."""
+"""Precision: compare int8 with fp32 in CTranslate2 on the validation sentences of a model folder, once a model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from regard.models.folder import VALIDATION
 from regard.text.files import one_line
 from regard.translation.translator import Translator
 
-MAX_SENTENCES = 500  # the number that train writes
+MAX_SENTENCES = 500  # as many as `regard train` writes to validation.jsonl
 WINDOW = 100  # sentences translated together, after which the progress bar moves
 COST_FILE = "int8.json"  # in the folder of the converted model
 SIGNIFICANCE = 0.05
@@ -51,9 +51,9 @@ def use_engine(
     say: Callable[[str], None],
     progress: Progress | None = None,
 ) -> str:
-    """Choose engine and precision, and return the precision in use.
+    """Switch a translator to an engine and a precision, and return the precision in use.
 
-    For CTranslate2 on a CPU, `auto` is int8 unless that makes the translations significantly worse.
+    For CTranslate2 on a CPU, `auto` is int8 unless BLEU is significantly lower than with fp32.
     """
     measures = engine == "ctranslate2" and precision in ("auto", "int8") and translator.device.type == "cpu"
     translator.use(engine, "int8" if measures else precision, folder, token_scores=token_scores)
@@ -63,8 +63,8 @@ def use_engine(
         return precision
     cost = int8_cost(translator, Path(folder), say, progress)
     chosen = "int8" if precision == "int8" or (cost and not cost.is_significant) else "fp32"
-    alternative = "--precision fp32 is exact" if chosen == "int8" else "--precision int8 is faster"
-    say(f"int8: {cost or f'{folder} has no {VALIDATION} to measure it on'}; {chosen} is used; {alternative}")
+    alternative = "for exact results: --precision fp32" if chosen == "int8" else "faster: --precision int8"
+    say(f"int8: {cost or f'{folder} has no {VALIDATION} to measure it on'}; {chosen} is used ({alternative})")
     translator.use("ctranslate2", chosen, folder, token_scores=token_scores)
     return chosen
 
@@ -72,7 +72,7 @@ def use_engine(
 def int8_cost(
     translator: Translator, folder: Path, say: Callable[[str], None], progress: Progress | None
 ) -> Int8Cost | None:
-    """The cost of int8 for a translator that uses CTranslate2; None if its folder has no validation sentences."""
+    """Measure int8 for a translator that uses CTranslate2; None if its folder has no validation sentences."""
     from regard.interop.ctranslate2 import CTranslate2Engine  # it imports the built-in corpus
 
     assert isinstance(translator.engine, CTranslate2Engine)
@@ -82,7 +82,7 @@ def int8_cost(
     if not (folder / VALIDATION).is_file():
         return None
     pairs = list(islice(read_pairs(folder / VALIDATION), MAX_SENTENCES))
-    say(f"measuring int8 on {len(pairs):,} validation sentences, once for this model")
+    say(f"comparing int8 with fp32 on {len(pairs):,} validation sentences, once for this model")
     references = [pair.target for pair in pairs]
     translations: list[str] = []
     for precision in ("fp32", "int8"):

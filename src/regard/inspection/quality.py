@@ -42,7 +42,7 @@ MAX_COMPARED = 1_000_000  # pairs of words; longer texts are not searched for co
 
 
 class QualityWarning(NamedTuple):
-    """Something that a reader of a translation should know."""
+    """A sign that a translation may be wrong."""
 
     kind: str
     """repetition, copied, script, numbers, tags or length; a translator adds input, split and unfinished."""
@@ -58,7 +58,7 @@ class Expected:
     script: str = ""
     """Empty: the script of most letters of the translation."""
     min_ratio: float = 0.4
-    """Characters of the translation for each of the source's, LENGTH_SLACK added to both."""
+    """Length of the translation / length of the source, in characters, with LENGTH_SLACK added to both."""
     max_ratio: float = 2.5
     max_source_length: int = 0
     """Characters of the longest source; 0: unknown."""
@@ -83,7 +83,7 @@ class Expected:
 
 
 def find_warnings(source: str, target: str, *, expected: Expected | None = None) -> list[QualityWarning]:
-    """What a reader of this translation should be warned of."""
+    """Warnings about a translation, from its text and that of its source."""
     expected = expected or Expected()
     source_text, target_text = TAG.sub(" ", source), TAG.sub(" ", target)
     return [
@@ -121,7 +121,7 @@ def _repetition(source: str, target: str) -> Iterator[QualityWarning]:
 def _loop(text: str) -> tuple[str, int]:
     """The phrase that is repeated most often in a row, and how often.
 
-    Two or more words count if they are said twice, one word if it is said three times; characters need more.
+    Two or more words count if they occur twice in a row, one word if it occurs three times; characters need more.
     """
     units, unspaced = _units(text), script(text) in UNSPACED_SCRIPTS
     best: tuple[Sequence[str], int] = ((), 1)
@@ -238,7 +238,7 @@ NUMBER = re.compile(r"(?<![\d.,])\d{1,3}(?:[.,'’\u00a0\u202f ]\d{3})+(?!\d)|\d
 
 
 def number_differences(source: str, target: str) -> tuple[list[str], list[str]]:
-    """The numbers of a source that its translation lacks, and the other way round, as they are written.
+    """The numbers that only the source has and those that only the translation has, as they are written.
 
     Separators of thousands and decimals may differ, hours may be counted by 12 or 24, and years may be abbreviated. A
     number that may be spelled out in the other text is reported only if the other text has another number instead. A

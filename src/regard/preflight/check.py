@@ -37,8 +37,8 @@ from regard.text.scripts import CONTROL, damage, decomposed
 CHUNK_SIZE = 8192  # pairs processed together
 SAMPLE_SIZE = 20_000  # pairs of train from which languages are learned
 MAX_HELD_OUT = 200_000  # pairs of valid and of test that are read
-MAX_EXAMPLES = 5  # of a finding
-MAX_LINES = 10_000  # of a finding that are named
+MAX_EXAMPLES = 5  # shown for each finding
+MAX_LINES = 10_000  # line numbers listed for each finding
 MAX_CHARACTERS = 160  # of an example
 WHOLE_SHIFT = 0.8  # share of lines with one shift from which a whole file is shifted
 
@@ -67,7 +67,7 @@ def check(
 ) -> Report:
     """Report whether a corpus is fit to train on: a verdict, the findings behind it, and how to fix them.
 
-    `languages` and `fields` name the two sides of a file that holds both; `format` is needed if the name of a file
+    `languages` and `fields` select the two sides of a file that holds both; `format` is needed if the suffix of a file
     does not show it.
     """
     skipped: Counter[str] = Counter()
@@ -109,10 +109,10 @@ def check_pairs(
     unreadable: Mapping[str, Sequence[UnreadableLine]] | None = None,
     files: Mapping[str, tuple[str, str]] | None = None,
 ) -> Report:
-    """Check pairs, which are read once; `names` are those of the two sides.
+    """Check pairs in one pass; `names` are the names of the two sides in the report.
 
-    `unreadable` has the lines of each split that could not be read, after the pairs have been read. `files` are the
-    plain text files of a split, which commands name.
+    `unreadable` receives the lines of each split that cannot be read while the pairs are read. `files` are the plain
+    text files of each split, for the commands of the findings.
     """
     held_out = {
         name: list(islice(pairs, MAX_HELD_OUT))
@@ -129,7 +129,7 @@ def check_pairs(
         index.look_up(chunk_of_pairs)
     first_scripts, usual_scripts = usual_scripts, train_split.usual_scripts
     if any(set(usual) - set(first) for first, usual in zip(first_scripts, usual_scripts, strict=False) if first):
-        train_split.tallies.pop("wrong-script", None)  # that of the first chunk is not the only usual script
+        train_split.tallies.pop("wrong-script", None)  # the first chunk did not have all usual scripts
     for name, pairs in held_out.items():
         for chunk_of_pairs, columns in chunks(pairs):
             splits[name].add(chunk_of_pairs, Chunk.of(columns, usual_scripts))
@@ -185,7 +185,7 @@ class Split:
         self.random = np.random.default_rng(0)
 
     def tally(self, kind: str, *pairs: Pair, note: str = "", weight: float = 1) -> None:
-        """Count pairs with one problem; a sampled pair stands for `weight` pairs, and the first is an example."""
+        """Count pairs that have a problem, keeping the first as an example; a sampled pair counts `weight` times."""
         tally = self.tallies[kind]
         tally.count += weight * len(pairs)
         tally.lines += [pair.origin for pair in pairs[: MAX_LINES - len(tally.lines)]]
@@ -194,7 +194,7 @@ class Split:
 
     @property
     def usual_scripts(self) -> Scripts:
-        """The scripts that are common in the pairs so far."""
+        """The scripts of each side that are frequent in the pairs counted so far."""
         return tuple(cleaning.frequent_scripts(side.scripts) for side in (self.source, self.target))
 
     def add(self, pairs: Sequence[Pair], chunk: Chunk) -> None:
@@ -256,7 +256,7 @@ class Split:
         self.sampled_from += len(pairs)
 
     def findings(self, names: tuple[str, str], files: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
-        """The kinds of problems that are more frequent than in ordinary text."""
+        """The problems that are more frequent than in ordinary text."""
         for name, tally in self.tallies.items():
             kind, count, share = KINDS[name], round(tally.count), tally.count / max(self.pairs, 1)
             severity = kind.severity(count, share)
@@ -312,7 +312,7 @@ class Split:
 
 
 def find_wrong_languages(splits: dict[str, Split]) -> None:
-    """Tally the sampled pairs that are swapped, or have a side in the wrong language."""
+    """Count the sampled pairs that are swapped or have a side in the wrong language."""
     train = splits["train"]
     if not train.sample:
         return
@@ -335,7 +335,7 @@ def find_wrong_languages(splits: dict[str, Split]) -> None:
 
 
 def shift_phrase(shift: int) -> str:
-    """`2 lines later`."""
+    """A shift in words, such as `2 lines later`."""
     return f"{counted(abs(shift), 'line')} {'later' if shift > 0 else 'earlier'}"
 
 
@@ -344,12 +344,12 @@ def shift_fix(shift: int) -> tuple[str, tuple[str, ...]]:
     early, late = ("TARGET", "SOURCE") if shift > 0 else ("SOURCE", "TARGET")
     lines = counted(abs(shift), "line")
     return f"Delete the first {lines} of one side and the last {lines} of the other, then check again.", (
-        f"tail -n +{abs(shift) + 1} {early} > {early}.mended",
-        f"head -n -{abs(shift)} {late} > {late}.mended",
+        f"tail -n +{abs(shift) + 1} {early} > {early}.fixed",
+        f"head -n -{abs(shift)} {late} > {late}.fixed",
     )
 
 
 def shorten(text: str) -> str:
-    """A text short enough to show, with its control characters visible."""
+    """Cut a text to MAX_CHARACTERS, with its control characters made visible."""
     text = CONTROL.sub(lambda match: f"‹U+{ord(match.group()):04X}›", text)
     return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"

@@ -1,4 +1,4 @@
-"""Findings: for each kind the share of pairs from which it is reported, what it does to a model, and how to fix it."""
+"""Findings: for each kind of problem, from which share of pairs it is reported, its effect on a model, and its fix."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Kind:
     unfit: float = 2.0  # never
     min_count: int = 3  # one odd line is no finding
     commands: tuple[str, ...] = ()
-    """Shell commands for the fix; SOURCE and TARGET stand for the files of the split, FILE for one after the other."""
+    """Shell commands for the fix. SOURCE and TARGET stand for the files of the split, FILE for each of them in turn."""
 
     def severity(self, count: int, share: float) -> Severity | None:
         """The severity for this many pairs; None if ordinary text has as many."""
@@ -65,7 +65,7 @@ class Kind:
 DROP = "Leave these lines out on both sides. "
 AUTOMATIC = "`regard train` leaves them out and reports how many (`text.cleaning`). "
 HOLD_OUT = "Let `regard train` hold out a leak-free part (no `--valid`), or leave these lines out of {split}. "
-REPAIR = "Take the original text again, in its true encoding. If only the damaged file is left, repair it. "
+REPAIR = "Get the original text again and read it in its actual encoding. If only the damaged file is left, repair it. "
 TO_DROP = "sed 'LINES' FILE > FILE.clean"
 TO_LIST = (
     'regard check ALL --json | python -c "import json, sys; print(*(line for x in json.load(sys.stdin)'
@@ -75,13 +75,13 @@ TO_LIST = (
 TO_DROP_MANY = "awk 'NR==FNR {bad[$1]; next} !(FNR in bad)' KIND.lines FILE > FILE.clean"
 TO_REPAIR = (
     'python -c "import sys; from regard.text.scripts import repair; '
-    'sys.stdout.writelines(repair(line.rstrip(chr(10))) + chr(10) for line in sys.stdin)" < FILE > FILE.mended'
+    'sys.stdout.writelines(repair(line.rstrip(chr(10))) + chr(10) for line in sys.stdin)" < FILE > FILE.fixed'
 )
 TO_NORMALISE = (
     "python -c \"import sys, unicodedata; sys.stdout.writelines(unicodedata.normalize('NFC', line) for line in "
     'sys.stdin)" < FILE > FILE.nfc'
 )
-MAX_RANGES = 20  # of lines in one command
+MAX_RANGES = 20  # of line numbers in one command
 INCOMPLETE = (
     " `lines` names {named} of the {count} (`lines_complete` is false): fix these and check again, until none is left."
 )
@@ -103,7 +103,7 @@ KINDS = {
         "The model has seen a translation of {share} of the {split} sources; scores on them are too high.",
         HOLD_OUT,
         commands=(TO_DROP,),
-        care=0.02,  # short everyday sentences meet by chance: up to 0.1 % measured
+        care=0.02,  # short everyday sentences coincide: up to 0.1 % measured
         unfit=0.5,
     ),
     "target-leakage": Kind(
@@ -173,7 +173,7 @@ KINDS = {
         "{count} pairs of {split} have decomposed accents",
         "In {share} of the pairs a side is in Unicode form NFD (e and ´ for é). It looks the same, but the model sees "
         "other words, and users type NFC.",
-        "Write both files in Unicode form NFC, with `uconv -x any-nfc` or without it:",
+        "Convert both files to Unicode form NFC, with `uconv -x any-nfc` or with Python:",
         commands=(TO_NORMALISE,),
         care=0.005,
     ),
@@ -188,15 +188,15 @@ KINDS = {
     "escapes": Kind(
         "{count} pairs of {split} have escaped characters such as &apos; or \\u00e9",
         "{share} of the pairs were escaped by a tokenizer or a web page; what users type is not.",
-        "Take the text before it was escaped if there is one, else undo the escapes on both sides:",
+        "Use the text from before it was escaped, or undo the escapes on both sides:",
         commands=(TO_REPAIR,),
         care=0.005,
     ),
     "swapped": Kind(
         "{count} pairs of {split} have source and target swapped",
         "In {share} of the pairs the {source} side reads like {target} and the other way round.",
-        "If it is nearly all lines, name the files in the other order. Else swap the sides of these lines back, or "
-        "leave them out on both sides.",
+        "If nearly all lines are swapped, give the files in the other order. Otherwise swap the sides of these lines "
+        "or leave them out on both sides.",
         commands=(TO_DROP,),
         care=0.003,
         unfit=0.2,
@@ -218,7 +218,7 @@ KINDS = {
         unfit=0.3,
     ),
     "misaligned": Kind(
-        "{count} lines of {split} stand beside the wrong translation",
+        "{count} lines of {split} are misaligned",
         "In {share} of {split} line N of one side does not belong to line N of the other: a line was lost or added.",
         "Where a span begins, insert the missing line or delete the extra one, and check again. Where no shift fits, "
         "leave the lines of the span out on both sides.",
@@ -248,7 +248,7 @@ KINDS = {
 }
 FEW_PAIRS, TOO_FEW_PAIRS = 1000, 50  # of train: "care" and "unfit"
 
-# If the first is unfit, the others follow from it and are left out.
+# If the first finding is unfit, the others follow from it and are left out.
 EXPLAINS = {
     "unrelated": ("length-ratio", "misaligned", "too-long"),
     "swapped": ("wrong-language", "misaligned", "wrong-script"),
@@ -258,9 +258,9 @@ EXPLAINS = {
 def fill_commands(
     commands: Sequence[str], files: Mapping[str, tuple[str, str]], lines: Sequence[int], *, kind: str, split: str
 ) -> Iterator[str]:
-    """Commands with the names of the files and the line numbers; one for FILE is repeated for both files.
+    """Fill in the names of the files and the line numbers; a command with FILE is repeated for both files.
 
-    `files` are the two files of every split; without them, there are no commands.
+    `files` are the two files of each split; for a split without files there are no commands.
     """
     if split not in files:
         return
@@ -279,7 +279,7 @@ def fill_commands(
 
 
 def _ranges(lines: Sequence[int]) -> Iterator[str]:
-    """Line numbers as ranges: 3, 7 to 9 are `3` and `7,9`."""
+    """Line numbers as ranges of sed: 3, 7, 8, 9 become `3` and `7,9`."""
     for _, run in groupby(enumerate(sorted(lines)), lambda entry: entry[1] - entry[0]):
         numbers = [line for _, line in run]
         yield f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]},{numbers[-1]}"

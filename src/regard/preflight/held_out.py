@@ -27,10 +27,10 @@ class HeldOut:
         ]
         self.digests = leak_digests([pair for _, pair in self.pairs])
         self.matches: dict[str, dict[int, Pair]] = {kind: {} for kind in KINDS}
-        """For each kind and digest the first pair of train that has it."""
+        """By kind and digest, the first training pair that has it."""
 
     def look_up(self, pairs: Sequence[Pair]) -> None:
-        """Look up pairs of train."""
+        """Look up training pairs, and remember the first match of each kind."""
         if not self.pairs:
             return
         for kind, values in leak_digests(pairs).items():
@@ -38,7 +38,7 @@ class HeldOut:
                 self.matches[kind].setdefault(int(values[index]), pairs[index])
 
     def leaks(self) -> Iterator[tuple[str, str, Pair, Pair]]:
-        """The split, the kind, the held-out pair and the pair of train, by the closest match of each held-out pair."""
+        """Yield (split, kind, held-out pair, training pair) for the closest match of each held-out pair."""
         for index, (split, pair) in enumerate(self.pairs):
             for kind in KINDS:
                 if match := self.matches[kind].get(int(self.digests[kind][index])):
@@ -47,7 +47,7 @@ class HeldOut:
 
 
 def leak_digests(pairs: Sequence[Pair]) -> dict[str, Digests]:
-    """For each kind the digests of the pairs, ignoring case, spaces and punctuation."""
+    """The digests of the pairs by kind of leakage; case, spaces and punctuation are ignored."""
     source, target = (
         digests([PUNCTUATION.sub("", getattr(pair, side).casefold()) for pair in pairs])
         for side in ("source", "target")

@@ -1,4 +1,4 @@
-"""Languages: character trigrams learned from the corpus show lines that are in the wrong language.
+"""Languages: find lines in the wrong language with character trigrams that are learned from the corpus.
 
 Languages are not identified by name. Log-odds of trigrams tell the two sides apart; lines of one side that form a
 separate cluster are in a third language.
@@ -20,19 +20,21 @@ Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
 BUCKETS = 1 << 16  # of hashed trigrams
-MAX_CHARACTERS = 100  # of a line are read
+MAX_CHARACTERS = 100  # read of each line
 SMOOTHING = 2.0  # added to each count: a trigram of one line must not decide
 MAX_LOG_ODDS = 3.0  # of one trigram
 MIN_TRIGRAMS = 12  # a shorter line may be a name or a number
 MIN_TOTAL = 6.0  # log-odds of a whole line towards the other side
-POSITION = 0.75  # of the way from the median of its side to that of the other; beyond it a line is on the wrong side
-MIN_DISTANCE = 0.4  # between the medians; below it both sides are one language
+POSITION = (
+    0.75  # of the way from the median of the own side to that of the other; a line beyond it is in the wrong language
+)
+MIN_DISTANCE = 0.4  # between the medians; if they are closer, both sides are in one language
 CLUSTER_SHARES = (0.03, 0.1, 0.3)  # of the least likely lines, from which a third language may grow
 CLUSTER_ROUNDS = 10
 MIN_CLUSTER = 20  # lines
 MIN_CLUSTER_TRIGRAMS = 20  # of a line
-MAX_DEVIATIONS = 6.0  # robust deviations of the likelihood of a line below the median; beyond it is an outlier
-MAX_BETWEEN = 0.03  # share of lines between two clusters that are two languages; two domains overlap more
+MAX_DEVIATIONS = 6.0  # a line whose likelihood is more robust deviations below the median is an outlier
+MAX_BETWEEN = 0.03  # share of lines between two clusters if they are languages; two domains overlap more
 
 NUMBER = re.compile(r"\d[\d.,]*")
 
@@ -60,7 +62,7 @@ class Trigrams:
 
 
 def read_trigrams(texts: Sequence[str]) -> Trigrams:
-    """Hash the trigrams of each text; numbers are left out, they belong to no language."""
+    """Hash the trigrams of each text, without its numbers, which belong to no language."""
     lines = [NUMBER.sub("", normalized(normalize("NFC", text)))[:MAX_CHARACTERS] for text in texts]
     codes = np.frombuffer("\n".join([*lines, "\n\n"]).encode("utf-32-le", "surrogatepass"), dtype="<u4")
     lengths = np.fromiter((len(line) + 1 for line in lines), np.int64, len(lines))
@@ -71,7 +73,7 @@ def read_trigrams(texts: Sequence[str]) -> Trigrams:
 
 @dataclass(frozen=True)
 class SideModel:
-    """Log-odds of each trigram in favour of the source side, and the median of the lines of each side."""
+    """Log-odds of each trigram in favour of the source side, and the median line of each side by its mean log-odds."""
 
     table: Floats
     source_median: float
@@ -93,7 +95,7 @@ class SideModel:
 
 
 def learn_sides(source: Trigrams, target: Trigrams) -> SideModel:
-    """Learn to tell the sides apart; the second and third round correct for pairs that are swapped."""
+    """Learn to tell the sides apart; the second and third rounds count swapped pairs the right way round."""
     straight = np.ones(len(source.starts), np.bool_)
     for _ in range(3):
         table = log_odds(
@@ -107,9 +109,9 @@ def learn_sides(source: Trigrams, target: Trigrams) -> SideModel:
 
 
 def third_language(lines: Trigrams) -> Mask:
-    """Which lines are in a third language: outliers, and a minority cluster that is clearly separated from the rest.
+    """Which lines are in a third language.
 
-    A few lines of several languages are outliers; many lines of one language form a cluster.
+    A few lines in several languages are outliers; many lines in one language form a clearly separated minority cluster.
     """
     long = lines.lengths >= MIN_CLUSTER_TRIGRAMS
     counts = lines.counts(np.ones(len(long), np.bool_)) + 0.5
@@ -120,7 +122,7 @@ def third_language(lines: Trigrams) -> Mask:
     if long.sum() < 2 * MIN_CLUSTER:
         return outliers
     best, least_between = np.zeros(len(long), np.bool_), MAX_BETWEEN
-    train = np.arange(len(long)) % 2 == 0  # the held-out half shows whether the clusters are real
+    train = np.arange(len(long)) % 2 == 0  # the other half shows whether the clusters are real
     for share in CLUSTER_SHARES:
         minority = likelihood < np.quantile(likelihood[long], share)
         for _ in range(CLUSTER_ROUNDS):

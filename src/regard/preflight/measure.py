@@ -19,8 +19,8 @@ MAX_LENGTH = 1023  # longer lines share the last bin of a histogram
 RATIO_STEP = 0.05  # of a bin, in the natural logarithm of target length / source length
 RATIO_BINS = 121  # from 1:20 to 20:1
 RATIO_SMOOTHING = 3  # characters added to both lengths: "Yes." and "Oui, bien sûr." differ by chance
-# A ratio is unusual when it is this many robust deviations from the median and off by this factor as well: the first
-# alone would blame literal translations, the second alone free ones.
+# A ratio is unusual if it is more robust deviations from the median than MAX_DEVIATIONS and also off by MIN_FACTOR. The
+# first rule alone would report pairs of very literal corpora, the second alone pairs of free translations.
 MAX_DEVIATIONS = 5.0
 MIN_FACTOR = 2.2
 
@@ -36,22 +36,22 @@ class Side:
         self.scripts: Counter[str] = Counter()
         self.vocabulary, self.known_words = 0, DigestSet()
 
-    def add(self, lines: Sequence[str], plain: Sequence[str]) -> Integers:
-        """Count a chunk of lines, as written and in plain form; returns their lengths in characters."""
-        words = np.array([line.count(" ") + 1 if line else 0 for line in plain], np.int64)
-        characters = np.array([len(line) for line in plain], np.int64)
+    def add(self, lines: Sequence[str], normalized: Sequence[str]) -> Integers:
+        """Count a chunk of lines, as written and normalized; return their lengths in characters."""
+        words = np.array([line.count(" ") + 1 if line else 0 for line in normalized], np.int64)
+        characters = np.array([len(line) for line in normalized], np.int64)
         self.words += int(words.sum())
         self.characters += int(characters.sum())
         self.longest = max(self.longest, int(words.max(initial=0)))
         self.word_lengths += np.bincount(np.minimum(words, MAX_LENGTH), minlength=MAX_LENGTH + 1)
         self.character_lengths += np.bincount(np.minimum(characters, MAX_LENGTH), minlength=MAX_LENGTH + 1)
         self.alphabet.update("".join(lines))
-        self.vocabulary += int(self.known_words.add(digests(list(set(" ".join(plain).split())))).sum())
+        self.vocabulary += int(self.known_words.add(digests(list(set(" ".join(normalized).split())))).sum())
         return characters
 
     @property
     def unspaced(self) -> bool:
-        """Whether the script writes no spaces between words, so that lengths are counted in characters."""
+        """Whether the script has no spaces between words, so that lengths are counted in characters."""
         name = max(self.scripts, key=lambda name: (bool(name), self.scripts[name], name), default="")
         return name in UNSPACED_SCRIPTS and self.words < self.characters / 8
 
@@ -61,11 +61,11 @@ class Side:
         return self.character_lengths if self.unspaced else self.word_lengths
 
     def quantile(self, share: float) -> int:
-        """The length that this share of the lines does not exceed."""
+        """The smallest length that `share` of the lines do not exceed."""
         return int(np.searchsorted(np.cumsum(self.lengths), share * self.lengths.sum())) if self.lengths.any() else 0
 
     def to_dict(self) -> dict[str, Any]:
-        """The counts as plain values."""
+        """The counts as normalized values."""
         used = np.flatnonzero(self.lengths)
         return {
             "words": self.words,
@@ -98,7 +98,7 @@ class Ratios:
         return np.where(counted, bins, -1)
 
     def usual(self) -> tuple[int, int, int]:
-        """The first usual bin, the median and the last usual bin."""
+        """The bins of the lowest usual ratio, the median and the highest usual ratio."""
         if not self.counts.any():
             return 0, RATIO_BINS // 2, RATIO_BINS - 1
         half = self.counts.sum() / 2
@@ -110,7 +110,7 @@ class Ratios:
         return max(median - reach, 0), median, min(median + reach, RATIO_BINS - 1)
 
     def to_dict(self) -> dict[str, Any]:
-        """The median, the usual range and the histogram as plain values."""
+        """The median, the usual range and the histogram as normalized values."""
         low, median, high = (round(_ratio_at(bin_index), 3) for bin_index in self.usual())
         edges = [round(_ratio_at(bin_index - 0.5), 4) for bin_index in range(RATIO_BINS + 1)]
         return {"median": median, "low": low, "high": high, "edges": edges, "histogram": self.counts.tolist()}

@@ -31,13 +31,13 @@ BINS = 36  # of the histogram of a feature
 
 WINDOW = 32  # lines judged together
 SHIFTS = (0, -3, -2, -1, 1, 2, 3)  # always tried; larger ones where both sides correlate
-DISTANT = (41, 83)  # lines this far apart do not belong together
-ADVANTAGE = 0.5  # log-odds of no shift over the others: it is the most likely one
+DISTANT = (41, 83)  # lines this far apart serve as examples of unrelated pairs
+ADVANTAGE = 0.5  # log-odds added to shift 0, which is the most likely one
 RELATED = 1.7  # log-odds of a typical window of related texts: at least 2.3; of shuffled ones at most 1.4
 LOW = 0.7  # of the typical log-odds: windows below it are tried at other shifts
 CLEAR_GAIN = 0.4  # of the typical log-odds that another shift must add
-MIN_Z_SCORE = 5.0  # standard errors of a mean above zero that are taken as proof
-MIN_UNRELATED = 1000  # lines of a chunk that may be called unrelated as a whole
+MIN_Z_SCORE = 5.0  # a mean gain counts if it is this many standard errors above zero
+MIN_UNRELATED = 1000  # a chunk with fewer lines is never reported as unrelated
 MIN_CORRELATION = 0.3  # of both sides; chance reaches 0.14 among a thousand lines
 MAX_GAP = 256  # lines between two spans of the same shift that count as one
 
@@ -103,13 +103,13 @@ def _bucket(word: str) -> int:
 
 
 class AlignmentModel:
-    """Learns which lines belong together chunk by chunk, and finds the spans that do not."""
+    """Learns chunk by chunk which lines belong together, and finds the spans of lines that do not."""
 
     def __init__(self) -> None:
         self.median_log_ratio = 0.0
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self.cooccurrences = np.zeros((BUCKETS + 1) ** 2, np.float32)  # the last row and column mean "no word"
         self.source_counts = np.zeros(BUCKETS + 1, np.float32)
         self.target_counts = np.zeros(BUCKETS + 1, np.float32)
@@ -130,13 +130,13 @@ class AlignmentModel:
             self.median_log_ratio = float(np.median(target.length - source.length))
             self._learn(source, shifted)
             best = _best_shifts(self._log_odds(source, shifted, counted=1), starts)
-            self._forget()
+            self._reset()
             self._learn(source, [target.at(lines + np.take(shifts, best))])
         scores = self._log_odds(source, shifted, counted=int(is_first))
         typical = float(np.median(_window_means(scores, starts).max(0)))
         if typical < RELATED:
             if is_first:
-                self._forget()
+                self._reset()
             return [Span(0, len(lines) - 1, unrelated=True)] if len(lines) >= MIN_UNRELATED else []
         if not is_first:
             self._learn(source, [target.at(lines + np.take(shifts, _best_shifts(scores, starts)))])
@@ -247,7 +247,7 @@ def _best_run(gain: Floats) -> tuple[int, int]:
 
 
 def _join(spans: list[Span]) -> list[Span]:
-    """Join spans of one shift across short gaps; of spans that overlap the longest stays."""
+    """Join spans with the same shift across short gaps; of overlapping spans only the longest is kept."""
     joined: list[Span] = []
     for span in sorted(spans, key=lambda span: (span.shift, span.first)):
         if joined and span.shift == joined[-1].shift and span.first <= joined[-1].last + MAX_GAP:

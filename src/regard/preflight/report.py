@@ -24,10 +24,10 @@ from regard.results import counted
 
 VERDICTS = {
     "fit": ("Fit to train on", "It has no more problems than ordinary, well-kept text."),
-    "care": ("Fit with care", "You can train on it; the findings will cost quality or make scores too high."),
+    "care": ("Fit with care", "You can train on it, but the findings lower the quality or make scores too high."),
     "unfit": ("Not fit to train on", "The findings make scores meaningless, or the model learns to imitate them."),
 }
-STATISTICS = {  # of a side, and their names in the table
+STATISTICS = {  # keys of a side's statistics, and their labels in the table
     "pairs": "pairs",
     "words": "words",
     "characters": "characters",

@@ -1,4 +1,4 @@
-"""Scripts and encoding damage: the script of a line, mojibake, escapes and control characters, and their repair."""
+"""Scripts and damaged text: the script of a line; mojibake, escapes and control characters, and their repair."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import cache
 from html.entities import html5
 
 UNSPACED_SCRIPTS = ("Han", "Kana", "Thai", "Lao", "Khmer", "Myanmar")  # scripts without spaces between words
-RELATED_SCRIPTS = {"Kana": ("Han",), "Hangul": ("Han",), "Han": ("Bopomofo",)}  # that a language uses beside its own
+RELATED_SCRIPTS = {"Kana": ("Han",), "Hangul": ("Han",), "Han": ("Bopomofo",)}  # that texts in a script also use
 
 LATIN_ONLY = re.compile("[\0-\u024f\u1e00-\u1eff\u2000-\u206f\u20a0-\u20cf\u2100-\u214f]*")
 LETTER = re.compile(r"[^\W\d_]")
@@ -69,7 +69,7 @@ CP1252 = {
     bytes([byte]).decode("cp1252"): byte for byte in range(0x80, 0xA0) if byte not in (0x81, 0x8D, 0x8F, 0x90, 0x9D)
 }
 CONTINUATION = f"[\x80-\xbf{''.join(CP1252)}]"  # a UTF-8 continuation byte in the wrong code page
-SUSPECT = re.compile(f"[\xc2-\xf4]{CONTINUATION}")  # faster to search for
+SUSPECT = re.compile(f"[\xc2-\xf4]{CONTINUATION}")  # a fast test whether MOJIBAKE can match
 MOJIBAKE = re.compile(
     f"(?:[\xc4-\xdf]{CONTINUATION}){{2,}}|(?:[\xe0-\xef]{CONTINUATION}{{2}}){{2,}}"
     f"|\xe2[\x80\x82\x84\x86\x88€‚„†ˆ]{CONTINUATION}|\xef\xbb\xbf|\xef\xbf\xbd|\xf0[\x9fŸ]{CONTINUATION}{{2}}"
@@ -87,11 +87,11 @@ def mojibake(text: str) -> list[tuple[int, int, str]]:
         if is_plausible(repaired):
             repairs.append((*match.span(), repaired))
             proven = proven or not match["accent"] or stands_out(text, match)
-    return repairs if proven else []  # one certain sequence is enough to repair the doubtful ones of its line
+    return repairs if proven else []  # one certain sequence is enough to repair the doubtful ones in the same line
 
 
 def as_utf8(damaged: str) -> str:
-    """The characters whose UTF-8 bytes these are, or "" where they are not UTF-8."""
+    """Encode text as Windows-1252 or Latin-1 and decode the bytes as UTF-8; "" if they are not UTF-8."""
     try:
         return bytes(CP1252.get(character, ord(character)) for character in damaged).decode("utf-8")
     except ValueError:
@@ -99,7 +99,7 @@ def as_utf8(damaged: str) -> str:
 
 
 def is_plausible(repaired: str) -> bool:
-    """Whether a repaired text is plausible: assigned characters, letters of one script."""
+    """Whether a repaired text is plausible: it has only assigned characters, and letters of one script."""
     if not repaired or any(unicodedata.category(character) in ("Cn", "Co", "Cc") for character in repaired):
         return False
     scripts = {script_of(character) for character in repaired if character.isalpha()}
@@ -107,7 +107,7 @@ def is_plausible(repaired: str) -> bool:
 
 
 def stands_out(text: str, match: re.Match[str]) -> bool:
-    """Whether a suspicious sequence cannot be correct text, because of the characters beside it."""
+    """Whether the characters beside a suspicious sequence show that it is not correct text."""
     if match.group()[-1] not in MAY_FOLLOW_A_LETTER:
         return True
     before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
@@ -118,12 +118,14 @@ def stands_out(text: str, match: re.Match[str]) -> bool:
 
 BACKSLASH = re.compile(r"\\u[0-9a-fA-F]{4}|\\U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}|\\x[89a-fA-F][0-9a-fA-F]")
 ENTITY = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,30});")
-HALF_ENTITY = re.compile(r"&#(?:(5[5-7]\d{3})|[xX]([dD][89a-fA-F][0-9a-fA-F]{2}));")  # of an emoji as two UTF-16 units
+HALF_ENTITY = re.compile(
+    r"&#(?:(5[5-7]\d{3})|[xX]([dD][89a-fA-F][0-9a-fA-F]{2}));"
+)  # half of an emoji, written as two UTF-16 surrogates
 SPLIT_ENTITY = re.compile(r"& ?(#? ?(?:apos|quot|amp|lt|gt|nbsp|[0-9]{2,4})) ;|& (#[0-9]{2,4}|apos|quot|amp|nbsp);")
 
 
 def escape(text: str) -> re.Match[str] | None:
-    """The first escape of a tokenizer, a web page or a program: `&apos;`, `&#39;`, `\\u00e9`."""
+    """The first escape sequence of a tokenizer, a web page or a program, such as `&apos;`, `&#39;` or `\\u00e9`."""
     entities = (match for match in ENTITY.finditer(text) if match[1].startswith("#") or f"{match[1]};" in html5)
     return next(entities, None) or SPLIT_ENTITY.search(text) or BACKSLASH.search(text)
 

@@ -19,16 +19,17 @@ from regard.folders import atomic_file, clear_os_errors, delete, lock_folder, wr
 from regard.translation.lines import Line
 
 PART_LINES = 1024
-ATTEMPTS = 4  # a part whose workers die this often is reported
+ATTEMPTS = 4  # at a part whose worker dies, before the run fails
 
 TranslatePart = Callable[[int, list[Line]], tuple[list[str], Outcome]]
-"""From the number of lines before a part and the part to its output lines and their outcome."""
+"""(number of lines before a part, its lines) -> its output lines and their outcome"""
 
 
 class Part(NamedTuple):
-    """Lines that one actor translates at once, the number of lines before them, and the file for their translations."""
+    """Lines that one actor translates together, and the file for their translations."""
 
     before: int
+    """Number of lines before this part."""
     lines: list[Line]
     file: Path
 
@@ -44,13 +45,13 @@ def translate_parts(
     force: bool,
     progress: Callable[[int], object],
 ) -> Outcome:
-    """Write one output line for each line, in order, and return the outcome of all.
+    """Write one output line for each input line, in order, and return the outcome of all lines.
 
-    start: what each actor calls once; the result is called for every part.
-    identity: names model and options; parts that an earlier call with the same identity translated are not repeated.
+    start: called once in each actor; returns the function that translates a part.
+    identity: a text that identifies the model and the options; finished parts of an earlier call with it are reused.
     resources: num_cpus and num_gpus of each actor.
     """
-    kept, outcome, files, translated = out.with_name(f"{out.name}.parts"), Outcome(), list[Path](), 0
+    parts_folder, outcome, files, translated = out.with_name(f"{out.name}.parts"), Outcome(), list[Path](), 0
     pool: Any = None
 
     def count(number: int) -> None:
@@ -59,13 +60,13 @@ def translate_parts(
         progress(translated)
 
     def save_next() -> None:
-        file, number, content = _next(pool)
+        file, number, content = _next_result(pool)
         write_file(file, content, force=True)
         count(number)
 
-    with clear_os_errors(kept), lock_folder(kept):
+    with clear_os_errors(parts_folder), lock_folder(parts_folder):
         with ExitStack() as stack:
-            for part in _split(lines, kept, identity):
+            for part in _split(lines, parts_folder, identity):
                 files.append(part.file)
                 if part.file.exists():
                     count(len(part.lines))
@@ -82,16 +83,16 @@ def translate_parts(
                 saved = json.loads(path.read_text(encoding="utf-8"))
                 outcome.merge(Outcome.from_dict(saved["outcome"]))
                 file.writelines(f"{line}\n".encode() for line in saved["lines"])
-    delete(kept)
+    delete(parts_folder)
     return outcome
 
 
-def _split(lines: Iterable[Line], kept: Path, identity: str) -> Iterator[Part]:
-    """The parts of a text; the names of their files depend on their content."""
+def _split(lines: Iterable[Line], parts_folder: Path, identity: str) -> Iterator[Part]:
+    """Split lines into parts; the name of a part's file is a hash of its content."""
     remaining, before = iter(lines), 0
     while part := list(islice(remaining, PART_LINES)):
         content = json.dumps([identity, before, part], ensure_ascii=False).encode("utf-8", "surrogatepass")
-        yield Part(before, part, kept / f"{hashlib.sha256(content).hexdigest()}.json")
+        yield Part(before, part, parts_folder / f"{hashlib.sha256(content).hexdigest()}.json")
         before += len(part)
 
 
@@ -106,7 +107,7 @@ def _actors(start: Callable[[], TranslatePart], workers: int, resources: dict[st
         raise ConfigError("--cluster needs Ray: pip install 'regard[cluster]'") from None
 
     class Actor:
-        """Holds a loaded model."""
+        """Loads the model once and translates parts with it."""
 
         def __init__(self) -> None:
             self.run = start()
@@ -120,7 +121,7 @@ def _actors(start: Callable[[], TranslatePart], workers: int, resources: dict[st
     try:
         ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR, **local)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise RunError(f"Ray could not be started or reached: {error}") from None
+        raise RunError(f"Ray could not be started, or the cluster of RAY_ADDRESS not be reached: {error}") from None
     try:
         remote: Any = ray.remote(max_restarts=-1, max_task_retries=ATTEMPTS - 1, **resources)(Actor)
         yield ActorPool([remote.remote() for _ in range(workers)])
@@ -128,8 +129,8 @@ def _actors(start: Callable[[], TranslatePart], workers: int, resources: dict[st
         ray.shutdown()
 
 
-def _next(pool: Any) -> tuple[Path, int, str]:
-    """The file of the next finished part, its number of lines, and its content."""
+def _next_result(pool: Any) -> tuple[Path, int, str]:
+    """Wait for the next finished part: its file, its number of lines, and the content to write."""
     from ray.exceptions import RayError, RayTaskError
 
     try:
@@ -137,5 +138,5 @@ def _next(pool: Any) -> tuple[Path, int, str]:
     except RayTaskError as error:
         raise error.cause if isinstance(error.cause, RegardError) else error from None
     except RayError as error:
-        raise RunError(f"a part was given up after {ATTEMPTS} attempts: {error}") from None
+        raise RunError(f"a part failed {ATTEMPTS} times: {error}; the same command resumes") from None
     return done
