@@ -41,7 +41,7 @@ def main(*, seeds: int = 20, kind: str = "") -> bool:
 def _random_models(kinds: list[str], seeds: int) -> bool:
     failed = 0
     for kind in kinds:
-        proofs, bit_identical = [], 0
+        verifications, bit_identical = [], 0
         for seed in range(seeds):
             with tempfile.TemporaryDirectory() as place:
                 theirs, ours, out = (Path(place) / name for name in ("theirs", "ours", "out"))
@@ -56,11 +56,18 @@ def _random_models(kinds: list[str], seeds: int) -> bool:
                 one, two = (Path(place, name, "model.safetensors").read_bytes() for name in ("ours", "again"))
                 failed += one != two
                 bit_identical += one == two
-                proofs += [imported.proof, exported.proof]
-        difference = max(proof.difference / max(proof.largest, 1.0) for proof in proofs)
-        identical = {"greedy": [proof.greedy for proof in proofs], "beam": [proof.beam for proof in proofs]}
+                verifications += [imported.verification, exported.verification]
+        difference = max(verification.difference / max(verification.largest, 1.0) for verification in verifications)
+        identical = {
+            "greedy": [verification.greedy for verification in verifications],
+            "beam": [verification.beam for verification in verifications],
+        }
         counts = [f"{name} {sum(found)}" for name, found in identical.items() if None not in found]
-        of = f", {' and '.join(counts)} of {sum(proof.sentences for proof in proofs)} identical" if counts else ""
+        of = (
+            f", {' and '.join(counts)} of {sum(verification.sentences for verification in verifications)} identical"
+            if counts
+            else ""
+        )
         print(
             f"{kind:16} {seeds} models in and out, {bit_identical} after a round trip equal to the bit: largest "
             f"difference {difference:.1e} of the largest logit{of}"

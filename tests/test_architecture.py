@@ -50,8 +50,8 @@ HEAVY = {
     "ctranslate2": {"interop/ctranslate2.py"},
     "onnx": {"interop/onnx.py"},
     "onnxruntime": {"interop/onnx.py"},
-    "sacrebleu": {"evaluation", "interop/proof.py"},
-    "transformers": {"interop/proof.py"},
+    "sacrebleu": {"evaluation", "interop/verification.py"},
+    "transformers": {"interop/verification.py"},
     "huggingface_hub": {"interop/importing.py"},
     "safetensors": {"models/folder.py", "training", "inspection", "interop"},
 }  # fmt: skip

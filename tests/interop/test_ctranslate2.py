@@ -281,19 +281,21 @@ def folder_with_validation(folder: Path) -> Path:
 def test_an_exported_model_translates_in_plain_ctranslate2(quantization: str, tmp_path: Path) -> None:
     import ctranslate2
 
-    proof = export_ctranslate2(folder_with_validation(tmp_path / "model"), tmp_path / "out", quantization=quantization)
+    verification = export_ctranslate2(
+        folder_with_validation(tmp_path / "model"), tmp_path / "out", quantization=quantization
+    )
     translator = ctranslate2.Translator(str(tmp_path / "out"), "cpu")
     words = Tokenizers.load(tmp_path / "out").source.tokens([*TOKENIZER.encode("the cat"), END])
     assert translator.translate_batch([words], max_decoding_length=5)[0].hypotheses[0]
     card = (tmp_path / "out" / "card.md").read_text()
-    assert f"{proof.greedy} of 3 greedy outputs are identical; BLEU of the greedy outputs differs by" in card
+    assert f"{verification.greedy} of 3 greedy outputs are identical; BLEU of the greedy outputs differs by" in card
 
 
 def test_an_exported_model_in_float32_gives_the_same_translations(tmp_path: Path) -> None:
-    proof = export_ctranslate2(folder_with_validation(tmp_path / "model"), tmp_path / "out")
-    assert proof.greedy == proof.sentences == 3
-    assert proof.difference < 1e-3
-    assert proof.bleu == 0
+    verification = export_ctranslate2(folder_with_validation(tmp_path / "model"), tmp_path / "out")
+    assert verification.greedy == verification.sentences == 3
+    assert verification.difference < 1e-3
+    assert verification.bleu == 0
 
 
 def test_an_export_beyond_the_tolerance_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,12 +51,12 @@ def test_import_and_export_keep_logits_and_greedy_output_and_a_round_trip_every_
 ) -> None:
     publish(kind, seed, tmp_path / "theirs")
     imported = import_model(tmp_path / "theirs", tmp_path / "ours", sentences=3)
-    assert imported.proof.reason == ""
-    assert imported.proof.greedy in (3, None)
-    assert imported.proof.beam in (3, None)
+    assert imported.verification.reason == ""
+    assert imported.verification.greedy in (3, None)
+    assert imported.verification.beam in (3, None)
     exported = export(tmp_path / "ours", tmp_path / "exported", sentences=3)
-    assert exported.proof.greedy in (3, None)
-    assert exported.proof.beam in (3, None)
+    assert exported.verification.greedy in (3, None)
+    assert exported.verification.beam in (3, None)
     model_class = getattr(transformers, exported.what)
     _, info = model_class.from_pretrained(tmp_path / "exported", output_loading_info=True)
     assert not any(info.values()), info
@@ -90,7 +90,7 @@ def test_a_model_trained_here_is_exported(options: dict[str, Any], tmp_path: Pat
             parameter.add_(0.2 * torch.randn_like(parameter))
     save_model(tmp_path / "ours", model, config, Tokenizers(tokenizer, tokenizer).files(), force=False)
     exported = export(tmp_path / "ours", tmp_path / "theirs", sentences=3)
-    assert exported.proof.greedy in (3, None)
+    assert exported.verification.greedy in (3, None)
     auto = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
     assert tokenizer.encode("The old house") == auto("The old house", add_special_tokens=False)["input_ids"]
 
@@ -156,13 +156,13 @@ def test_a_beam_search_finds_what_that_of_transformers_finds(
         json.dumps(settings | {"early_stopping": early_stopping})
     )
     imported = import_model(tmp_path / "theirs", tmp_path / "ours", sentences=10)
-    assert imported.proof.beam == 10
+    assert imported.verification.beam == 10
     export(tmp_path / "ours", tmp_path / "again", sentences=0)
     exported = json.loads((tmp_path / "again" / "generation_config.json").read_text())
     assert exported["early_stopping"] == early_stopping
 
 
-def test_the_card_has_the_licence_the_origin_and_the_proof(marian: Path, tmp_path: Path) -> None:
+def test_the_card_has_the_licence_the_origin_and_the_verification(marian: Path, tmp_path: Path) -> None:
     folder = changed(marian, tmp_path / "opus-mt-en-fr")
     (folder / "README.md").write_text("---\nlicense: cc-by-4.0\ntags:\n- x\n---\n# The original\nIt translates.\n")
     import_model(folder, tmp_path / "ours", sentences=2)
@@ -226,7 +226,7 @@ def test_half_precision_weights_stay_as_they_are(dtype: torch.dtype, marian: Pat
     [
         ({"model_type": "marain"}, "model_type = marain is not supported. Did you mean marian"),
         ({"model_type": None, "architectures": None}, "model_type = None is not supported"),
-        ({"activation_function": "mish"}, "activation_function = mish is not supported: Regard has gelu"),
+        ({"activation_function": "mish"}, "activation_function = mish is not supported: Regard supports gelu"),
         ({"decoder_attention_heads": 1}, "decoder_attention_heads = 1 is not supported"),
         ({"sparse_attention": True}, "sparse_attention is not a setting of a marian that Regard knows"),
         ({"is_decoder": True}, "is_decoder = True is not supported in a marian, only False"),
@@ -315,9 +315,9 @@ def test_a_model_that_differs_from_the_original_is_not_imported(
     marian: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from regard.errors import RunError
-    from regard.interop import proof
+    from regard.interop import verification
 
-    monkeypatch.setattr(proof, "TOLERANCE", 0.0)
+    monkeypatch.setattr(verification, "TOLERANCE", 0.0)
     with pytest.raises(RunError, match=r"differs from .*nothing was written"):
         import_model(marian, tmp_path / "ours", sentences=2)
     assert not (tmp_path / "ours").exists()

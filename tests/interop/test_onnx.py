@@ -49,7 +49,7 @@ def folders(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """A model folder and its export."""
     place = tmp_path_factory.mktemp("onnx")
     folder = random_folder(place / "model", **OPTIONS[request.param])
-    assert export(folder, place / "out", to="onnx", sentences=3).proof.greedy == 3
+    assert export(folder, place / "out", to="onnx", sentences=3).verification.greedy == 3
     return folder, place / "out"
 
 

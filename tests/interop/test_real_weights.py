@@ -157,7 +157,7 @@ def test_stories15m_writes_its_story_with_the_logits_of_transformers(tmp_path: P
     (theirs / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", "eos_token": "</s>"}))
     write_llama2c_tokenizer(data[60_816_028:], theirs / "tokenizer.json")
     imported = import_model(theirs, tmp_path / "ours", sentences=2)
-    assert imported.proof.greedy == 2
+    assert imported.verification.greedy == 2
     story = regard.load(tmp_path / "ours", "cpu").generate("", tokens=40, temperature=0.0).text
     assert story.strip().startswith(
         "Once upon a time, there was a little girl named Lily. She loved to play outside in the sunshine."

@@ -258,7 +258,7 @@ def test_a_key_is_known_as_a_field_and_as_a_header_and_nothing_else_is(private: 
 def test_the_file_of_keys_does_not_hold_the_key(tmp_path: Path) -> None:
     key = new_key(tmp_path / "keys", "me")
     assert key not in (tmp_path / "keys").read_text()
-    assert Keys.load(tmp_path / "keys").knows(key)
+    assert Keys.load(tmp_path / "keys").is_valid(key)
 
 
 def test_other_origins_are_allowed_only_on_request(address: str, folders: dict[str, Path]) -> None:

@@ -62,7 +62,7 @@ def test_embeddings_are_those_of_the_reader(client: openai.OpenAI, folders: dict
 
 
 def test_an_unknown_model_names_those_there_are(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.BadRequestError, match="there is gpt"):
+    with pytest.raises(openai.BadRequestError, match="available: gpt"):
         client.completions.create(model="gpt-4", prompt=PROMPT)
 
 

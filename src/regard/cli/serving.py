@@ -16,14 +16,20 @@ from regard.errors import ConfigError
 def serve(
     folders: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FOLDER ...", help="Model folders; NAME=FOLDER, as en-fr=FOLDER, if a card is silent."),
+        typer.Argument(
+            metavar="FOLDER ...", help="Model folders. NAME=FOLDER sets the name and languages: en-fr=FOLDER."
+        ),
     ] = None,
-    host: Annotated[str, option("ADDRESS", "The address to listen on. By default only this machine.")] = "127.0.0.1",
+    host: Annotated[
+        str, option("ADDRESS", "The address to listen on; by default reachable only from this machine.")
+    ] = "127.0.0.1",
     port: Annotated[int, option("N", "The port to listen on.", min=1, max=65535)] = 5000,
     workers: Annotated[int, option("N", "Processes; each loads the models.", min=1)] = 1,
-    keys: Annotated[Path | None, option("KEYS", "A file of API keys: a request needs one of them.")] = None,
+    keys: Annotated[Path | None, option("KEYS", "A file of API keys; requests then need a key.")] = None,
     new_key: Annotated[str, option("NAME", "Make an API key, add its hash to --keys, print it and exit.")] = "",
-    allow_origin: Annotated[list[str] | None, option("URL", "Web pages from here may use the API (CORS).")] = None,
+    allow_origin: Annotated[
+        list[str] | None, option("URL", "Allow web pages of this origin to use the API (CORS).")
+    ] = None,
     log_texts: Annotated[bool, flag("--log-texts", "Log the texts of requests.")] = False,
     quiet: Annotated[bool, flag("--quiet", "Log no requests.")] = False,
     grace: Annotated[int, option("SECONDS", "After SIGTERM, wait this long for running requests.", min=1)] = 30,

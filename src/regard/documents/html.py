@@ -1,6 +1,6 @@
 """HTML: translate the text of a page or a fragment, and keep its markup.
 
-Markup ends where a browser sees its end, however malformed it is, and is copied character by character.
+Markup is found as browsers find it, even if it is malformed, and copied without changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INLINE = {
 }
 """Elements inside a sentence; all others end it."""
 FOREIGN = {"svg", "math"}
-"""Elements with a syntax of their own: CDATA sections, a slash that ends an element, and no raw elements."""
+"""Elements with the syntax of XML: CDATA sections, self-closing tags, and no raw elements."""
 UNTOUCHED = FOREIGN | {"pre", "code", "kbd", "samp", "var", "template"}
 """Elements whose content is not text to translate."""
 RAW = {"script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes", "noscript", "plaintext"}
@@ -39,7 +39,7 @@ MARKUP = re.compile(
 
 
 def translate_html(html: str, translate: Translate, outcome: Outcome) -> str:
-    """The HTML with its text translated; what the model writes is escaped, so that it never becomes markup."""
+    """Translate the text of HTML; the output of the model is escaped, so that it never becomes markup."""
     parts = _Splitter(html).parts
     texts = [part for part in parts if not isinstance(part, str)]
     translations = iter(translate_pieces(texts, translate, outcome))
@@ -56,7 +56,7 @@ class _Splitter:
     def __init__(self, html: str) -> None:
         self.parts: list[str | list[Piece]] = []
         self.text: list[Piece] = []
-        self.kept: list[str] = []  # the open elements whose content is kept, the outermost first
+        self.kept: list[str] = []  # open elements whose content is not translated, the outermost first
         at = 0
         while (match := MARKUP.search(html, at)) and match["unfinished"] is None:
             self._add_characters(html[at : match.start()])
@@ -81,7 +81,7 @@ class _Splitter:
         self.parts.append(raw)
 
     def _add_markup(self, html: str, match: re.Match[str]) -> int:
-        """Add markup, with its content if it is raw; return where the rest begins."""
+        """Add a tag or comment, with its content if it is a raw element; return the position after it."""
         foreign = bool(self.kept) and self.kept[0] in FOREIGN
         end, name = match.end(), (match["name"] or "").lower()
         if foreign and match[0].startswith("<![CDATA["):
@@ -121,7 +121,7 @@ def _is_kept(tag: re.Match[str]) -> bool:
 
 
 def _raw_end(html: str, name: str, start: int) -> int:
-    """Where the content of a raw element ends; a comment in a script may contain another script."""
+    """The end of the content of a raw element; a comment in a script may contain another script element."""
     commented = nested = False
     for match in re.compile(rf"<!--(?!-?>)|-->|<(/?){name}(?=[{SPACE}/>])", re.IGNORECASE).finditer(html, start):
         if match[1] is None:

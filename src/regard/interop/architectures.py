@@ -22,16 +22,16 @@ from regard.interop.names import POSITION_OFFSET
 
 
 class Setting(NamedTuple):
-    """A setting in their config.json and the field of `ModelConfig` that it sets."""
+    """A setting in the config.json of transformers, and the field of `ModelConfig` that it sets."""
 
     theirs: str
     ours: str
     default: Any
-    """Their value where config.json has none."""
+    """The value in transformers if config.json does not have the setting."""
     values: Mapping[Any, Any] | None = None
-    """Our value for each of theirs, if they differ; where two of theirs mean the same, the first is exported."""
+    """Our value for each of theirs, if they differ; of several that mean the same, the first is exported."""
     least: int = 0
-    """The smallest number that they can have."""
+    """The smallest number that transformers supports."""
 
     def read(self, value: Any) -> Any:
         """Our value for theirs."""
@@ -41,7 +41,7 @@ class Setting(NamedTuple):
             return value
         if value not in self.values:
             known = ", ".join(map(str, self.values))
-            raise FolderError(f"{self.theirs} = {value} is not supported: Regard has {known}")
+            raise FolderError(f"{self.theirs} = {value} is not supported: Regard supports {known}")
         return self.values[value]
 
     def write(self, value: Any) -> Any:
@@ -73,31 +73,31 @@ def _nothing(config: ModelConfig) -> Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
-    """How one architecture of transformers and a `ModelConfig` translate into each other."""
+    """How the config.json of one architecture of transformers and a `ModelConfig` are converted into each other."""
 
     model_type: str
     family: Family
     settings: tuple[Setting, ...]
-    """Settings that set a field of ours; those that begin with _ are made by `read_more` from others."""
+    """Settings with a field in `ModelConfig`; `read_more` makes those that begin with _ from others."""
     fixed: Mapping[str, Any]
-    """Fields of ours that every model of this architecture has."""
+    """Fields of `ModelConfig` that are the same for every model of this architecture."""
     required: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that must have this value, or are missing: Regard computes nothing else."""
+    """Settings that must be missing or have this value, the only one that Regard supports."""
     names: names.Names
     prefix: str = ""
-    """The names begin with it in a model with a head; files of a model without one leave it out."""
+    """Prefix of tensor names in a model with a head; files of a model without one do not have it."""
     detected: Mapping[str, str] = field(default_factory=dict)
-    """Fields of ours that are true if the file has a tensor."""
+    """Fields of `ModelConfig` that are true if the file has this tensor."""
     unused: str = ""
-    """A pattern of tensors that the architecture computes by itself or no longer uses."""
+    """A pattern of tensors that are computed, or no longer used, and so not read."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Patterns of tensors that Regard has no part for, and what they are; the card names them."""
+    """Patterns of tensors of parts that Regard does not have, with the names of these parts for the card."""
     read_more: Callable[[Settings], Settings] = dict
-    """Change settings, before they are read, into those of `settings`."""
+    """Converts settings into the ones that `settings` lists, before they are read."""
     write_more: Callable[[ModelConfig], Settings] = _nothing
     """Further settings of an exported model."""
     head: Callable[[ModelConfig], str]
-    """The class in transformers."""
+    """The name of the class in transformers."""
 
     def read(self, settings: Settings, tensors: Iterable[str]) -> ModelConfig:
         """Our config from their settings and the names of their tensors."""
@@ -132,11 +132,11 @@ class Architecture:
                 )
 
     def is_bare(self, config: ModelConfig) -> bool:
-        """Whether their class has no head, so that names lack the prefix."""
+        """Whether the class in transformers has no head, so that tensor names have no prefix."""
         return config.family == "bert" and not config.mlm_head
 
     def added(self, config: ModelConfig) -> dict[str, Tensor]:
-        """Tensors that their class has and ours has not: positions that we compute, and zeros."""
+        """Tensors that only the class in transformers has: positions, which Regard computes, and zeros."""
         added = {}
         if self.detected == _LOGITS_BIAS and not config.output_bias:
             added["final_logits_bias"] = torch.zeros(1, config.target_vocabulary_size)
@@ -149,7 +149,7 @@ class Architecture:
         return added
 
     def mismatches(self, config: ModelConfig, pad: int) -> list[str]:
-        """What the fields of a resolved config would have to be for this architecture, where they are not."""
+        """The values that fields of a resolved config would need for this architecture, where they differ."""
         wrong = [f"model.{name} = {value}" for name, value in self.fixed.items() if getattr(config, name) != value]
         for setting in self.settings:
             try:
@@ -162,7 +162,7 @@ class Architecture:
         return wrong
 
     def write(self, config: ModelConfig) -> Settings:
-        """Their settings for a config without mismatches."""
+        """The config.json for a config without mismatches."""
         pairs = ((setting.theirs, setting.write(_value(config, setting.ours))) for setting in self.settings)
         settings = {name: value for name, value in pairs if name[0] != "_"}
         settings |= {"architectures": [self.head(config)], "model_type": self.model_type, **self.required}
@@ -176,7 +176,7 @@ def _value(config: ModelConfig, name: str) -> Any:
 
 
 def resolved(config: ModelConfig) -> ModelConfig:
-    """The config with one of several values that mean the same."""
+    """Replace values that mean the same by one of them, so that configs can be compared."""
     changes: dict[str, Any] = {}
     if config.key_value_heads == config.heads:
         changes["key_value_heads"] = 0
@@ -203,7 +203,7 @@ HARMLESS = re.compile(
     |encoder|decoder|sinusoidal_pos_embds|adapters|quantization_config_none|attn_implementation|_attn_implementation""",
     re.VERBOSE,
 )
-"""Settings that do not change what a model computes: of training, of search, or descriptions."""
+"""Settings of training and search, and descriptions: they do not change what a model computes."""
 
 _TRANSLATOR = (
     Setting("vocab_size", "vocabulary", 50265),
@@ -263,7 +263,7 @@ def _write_marian(config: ModelConfig) -> Settings:
 
 
 def _shift_positions(by: int) -> Callable[[Settings], Settings]:
-    """Change max_position_embeddings where it counts the unused rows."""
+    """Correct max_position_embeddings where it includes unused rows."""
 
     def change(settings: Settings) -> Settings:
         return settings | {"_positions": settings.pop("max_position_embeddings", 512) + by}
@@ -552,11 +552,11 @@ ARCHITECTURES = {
     )
 }  # fmt: skip
 ALIASES = {"xlm-roberta": "roberta", "camembert": "roberta", "mistral": "llama"}
-"""Architectures whose models are exported as another one, which computes the same."""
+"""Architectures that are imported and exported as another one, which computes the same."""
 
 
 def find(settings: Settings) -> Architecture:
-    """The architecture of a config.json."""
+    """The architecture that a config.json names."""
     name = settings.get("model_type")
     architecture = ARCHITECTURES.get(ALIASES.get(str(name), str(name)))
     if architecture is None:
@@ -568,7 +568,7 @@ def find(settings: Settings) -> Architecture:
 def find_for_export(config: ModelConfig, pad: int) -> Architecture:
     """The architecture that computes what a model with this config does; the error names the closest one.
 
-    `pad` is the id of <pad>, after which RoBERTa counts positions.
+    `pad` is the id of <pad>: RoBERTa numbers positions from it.
     """
     same_family = [architecture for architecture in ARCHITECTURES.values() if architecture.family == config.family]
     if not same_family:

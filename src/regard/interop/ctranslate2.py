@@ -1,7 +1,7 @@
-"""CTranslate2: translate with a Transformer of ours in an engine made for fast inference.
+"""CTranslate2: translate with a library made for fast inference on CPUs and GPUs.
 
-Its output equals that of our own search on nearly all sentences. It refills its beams when hypotheses end and ours does
-not, which can matter where a model is unsure.
+Its output equals that of `TorchEngine` on nearly all sentences. CTranslate2 refills the beam when hypotheses end and
+`TorchEngine` does not, which can matter where a model is unsure.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from regard.decoding import Hypothesis, SearchOptions, SearchResult, TorchEngine
 from regard.decoding.engine import Ids
 from regard.errors import ConfigError, RegardError
 from regard.folders import atomic_folder, cache, checksum
-from regard.interop.proof import SENTENCES, Proof, Texts, bleu_difference, proof_texts, search
+from regard.interop.verification import SENTENCES, Texts, Verification, bleu_difference, search, verification_texts
 from regard.models.blocks import Block
 from regard.models.folder import MODEL, load_ensemble
 from regard.models.layers import Embedding, FeedForward, position_table
 from regard.models.transformer import Transformer
 from regard.text.tokenizer import Tokenizer, Tokenizers
 
-LAYOUT = 1  # version of what `convert` writes; a new number makes cached models obsolete
+LAYOUT = 1  # version of the files that `convert` writes; a new number makes cached models obsolete
 MAX_POSITIONS = 4096  # rows of the table of sinusoidal positions
 PATIENCE = 1.5  # of the beam search: with 1 it missed the best hypothesis in 11 of 1,000 sentences, with 1.5 in none
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH", "swiglu": "SWISH"}
@@ -40,23 +40,22 @@ QUANTIZATIONS = ("float32", "float16", "int8", "int8_float32")
 TOLERANCE = 1e-3  # of a log-probability in float32
 
 
-def why_not(model: ModelConfig, decode: DecodeConfig) -> str:
-    """Why CTranslate2 cannot run a model; empty if it can."""
+def unsupported_reason(model: ModelConfig, decode: DecodeConfig) -> str:
+    """Why CTranslate2 does not support a model; empty if it does."""
     if model.family != "transformer":
-        return f"it runs transformers, and this is a model of the family {model.family}"
+        return f"it supports only the family transformer, and this model is of the family {model.family}"
     if model.score_name not in SCORES:
         return f"it does not support model.score = {model.score_name}, only {' and '.join(SCORES)}"
     if decode.coverage_penalty:
-        return "its coverage penalty uses one layer, ours all of them: set decode.coverage_penalty=0"
+        return "its coverage penalty reads one layer, and Regard's all of them: set decode.coverage_penalty=0"
     return ""
 
 
 class CTranslate2Engine:
-    """A model folder, loaded by CTranslate2; `precision` is fp32, bf16 or int8, and auto is fp32 on a CPU.
+    """A model folder loaded by CTranslate2; `precision` is fp32, bf16, int8 or auto, which is fp32 on a CPU.
 
-    Sampling, traces and texts that are longer than its positions are left to the torch engine. With
-    `token_scores` the log-probability of every token is computed, which takes one more pass over the output; without,
-    their mean stands for each.
+    Sampling and texts longer than the position table are left to the torch engine. With `token_scores`, the
+    log-probability of every token is computed in one more pass over the output; without, every token gets their mean.
     """
 
     def __init__(
@@ -102,9 +101,9 @@ class CTranslate2Engine:
     def search(self, sources: Ids, options: SearchOptions) -> SearchResult:
         """The best hypotheses for each source, as `TorchEngine.search` returns them.
 
-        CTranslate2 divides the probability of forbidden tokens among the others and we do not, so they are forbidden
-        only where it would generate one. It has one maximum length for all: outputs that are too long are searched
-        again.
+        CTranslate2 renormalizes the probabilities when tokens are forbidden and `TorchEngine` does not, so tokens are
+        forbidden only in a second search of the sources where one was generated. CTranslate2 has one maximum length for
+        a batch, so sources with an output above their own maximum are searched again too.
         """
         max_lengths = self._torch_engine.max_lengths(sources)
         too_long = self._positions is not None and max(*map(len, sources), 1 + max(max_lengths)) > self._positions
@@ -166,7 +165,7 @@ class CTranslate2Engine:
     def _rescore(
         self, texts: list[list[str]], candidates: list[list[Hypothesis]], results: int, max_length: int
     ) -> list[list[Hypothesis]]:
-        """The hypotheses scored with the model's own probabilities: the best of them, each once."""
+        """Score hypotheses with the unconstrained model, and return the best distinct ones."""
         owners = [row for row, hypotheses in enumerate(candidates) for _ in hypotheses]
         ids = [hypothesis.tokens for hypotheses in candidates for hypothesis in hypotheses]
         words = [[self._target[number] for number in tokens] for tokens in ids]
@@ -187,7 +186,7 @@ class CTranslate2Engine:
 
 
 def _name(folder: Path, config: ModelConfig, tokenizers: Tokenizers) -> str:
-    """The name of a converted model in the cache: equal weights with another config are another model."""
+    """The name of a converted model in the cache, a hash of weights, tokenizers and config."""
     facts = [LAYOUT, checksum(folder / MODEL), tokenizers.fingerprint, asdict(config)]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
@@ -205,37 +204,37 @@ def _library() -> Any:
 
 def export_ctranslate2(
     folder: Path, out: Path, *, quantization: str = "float32", force: bool = False, sentences: int = SENTENCES
-) -> Proof:
+) -> Verification:
     """Write a folder that any program with CTranslate2 can load, and compare it with the model on `sentences`.
 
-    In float32 a larger difference than `TOLERANCE` is an error; in the other types the difference is that of the type.
+    In float32 a difference above `TOLERANCE` is an error; the other types differ by their rounding.
     """
     if quantization not in QUANTIZATIONS:
-        raise ConfigError(f"CTranslate2 export is in {', '.join(QUANTIZATIONS)}, not in {quantization}")
+        raise ConfigError(f"there is no CTranslate2 export in {quantization}, only in {', '.join(QUANTIZATIONS)}")
     (model,), tokenizers, config = load_ensemble(folder, "cpu", ("transformer",), "CTranslate2 does not run")
-    if reason := why_not(config.model, config.decode):
+    if reason := unsupported_reason(config.model, config.decode):
         raise ConfigError(f"{folder} cannot be exported to CTranslate2: {reason}")
     assert isinstance(model, Transformer)
     ctranslate2 = _library()
-    proof = Proof(reason="no sentences were asked for")
+    verification = Verification(reason="no sentences were asked for")
     with atomic_folder(out, force=force) as new:
         convert(model, tokenizers, new, quantization=quantization)
         tokenizers.save(new)
         if sentences:
             translator = ctranslate2.Translator(str(new), "cpu")  # in float32 where the CPU has no float16
-            texts = proof_texts(folder, tokenizers, config, sentences)
-            proof = _compare(model.float(), tokenizers, translator, texts)
-            if quantization == "float32" and proof.difference > TOLERANCE:
+            texts = verification_texts(folder, tokenizers, config, sentences)
+            verification = _compare(model.float(), tokenizers, translator, texts)
+            if quantization == "float32" and verification.difference > TOLERANCE:
                 raise RegardError(
-                    f"the exported model differs from {folder}: {proof}; the tolerance is {TOLERANCE:g}; "
+                    f"the exported model differs from {folder}: {verification}; the tolerance is {TOLERANCE:g}; "
                     "nothing was written"
                 )
-        (new / "card.md").write_text(_export_card(folder, quantization, proof), encoding="utf-8")
-    return proof
+        (new / "card.md").write_text(_export_card(folder, quantization, verification), encoding="utf-8")
+    return verification
 
 
-def _compare(model: Transformer, tokenizers: Tokenizers, translator: Any, texts: Texts) -> Proof:
-    """Greedy translations of both sides, and the largest difference of a token's log-probability."""
+def _compare(model: Transformer, tokenizers: Tokenizers, translator: Any, texts: Texts) -> Verification:
+    """Compare the greedy translations of both libraries and the log-probability of every token."""
     special, target = tokenizers.target.special, tokenizers.target
     ours = search(model, texts, special)
     words = [tokenizers.source.tokens(source) for source in texts.sources]
@@ -256,7 +255,7 @@ def _compare(model: Transformer, tokenizers: Tokenizers, translator: Any, texts:
         for row, answer in zip(ours, scored, strict=True)
         for a, b in zip(row.log_probabilities, answer.log_probs, strict=False)
     )
-    return Proof(
+    return Verification(
         len(ours),
         difference,
         greedy=sum(one == other for one, other in zip(outputs, theirs, strict=True)),
@@ -265,10 +264,10 @@ def _compare(model: Transformer, tokenizers: Tokenizers, translator: Any, texts:
     )
 
 
-def _export_card(folder: Path, quantization: str, proof: Proof) -> str:
+def _export_card(folder: Path, quantization: str, verification: Verification) -> str:
     card = folder / "card.md"
     return (
-        f"# {folder.resolve().name} for CTranslate2 ({quantization})\n\n## Proof of sameness\n\n{proof.sentence}\n"
+        f"# {folder.resolve().name} for CTranslate2 ({quantization})\n\n## Verification\n\n{verification.sentence}\n"
         + (f"\n{card.read_text(encoding='utf-8')}" if card.exists() else "")
     )
 
@@ -350,7 +349,7 @@ def _block(theirs: Any, ours: Block, config: ModelConfig) -> None:
 
 
 def _attention(theirs: Any, ours: MultiHead, config: ModelConfig, *, is_self: bool) -> None:
-    """CTranslate2 has one input matrix for self-attention, as we do, and for cross-attention queries apart."""
+    """CTranslate2 joins queries, keys and values in one matrix; in cross-attention the queries have their own."""
     weight, bias = ours.in_proj.weight, ours.in_proj.bias
     queries = ours.widths[0]
     parts = [slice(None)] if is_self else [slice(0, queries), slice(queries, None)]

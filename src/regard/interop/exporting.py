@@ -1,4 +1,4 @@
-"""Export: a model folder becomes a folder of another library, and is compared with the original."""
+"""Export: write a model folder in the format of another library, and compare it with the original."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from regard.errors import ConfigError, RunError
 from regard.folders import atomic_folder, check_free, read_bounded
 from regard.interop.architectures import Architecture, find_for_export, resolved
 from regard.interop.hf_tokenizer import export_tokenizer
-from regard.interop.proof import SENTENCES, THEIR_STOPPING, Proof, exported_stopping, prove
+from regard.interop.verification import SENTENCES, THEIR_STOPPING, Verification, exported_stopping, verify
 from regard.interop.weights import Converted, to_theirs, write_safetensors
 from regard.models.folder import MODEL, load_ensemble, load_weights
 from regard.models.transformer import Transformer
@@ -28,24 +28,29 @@ from regard.text.tokenizer import Tokenizers
 FORMATS = ("huggingface", "ctranslate2", "onnx")
 COLUMNS = ("token.weight", "in_proj.weight", "up_proj.weight", "output.weight")
 ROWS = ("out_proj.weight", "out_proj.bias", "down_proj.weight", "down_proj.bias", "norm.weight", "norm.bias")
-"""Ends of the names of tensors whose columns, or rows, are the dimensions of the hidden states."""
+"""Suffixes of the names of tensors whose columns, or rows, are the dimensions of the hidden states."""
 
 
 @dataclass(frozen=True)
 class Exported(Report):
-    """An exported model and the proof that it computes the same."""
+    """An exported model, and its comparison with the original."""
 
     folder: Path
     to: str
     what: str
     """The class of transformers, the precision for CTranslate2, or the names of the graphs."""
-    proof: Proof
+    verification: Verification
 
     def to_dict(self) -> dict[str, Any]:
-        return {"folder": str(self.folder), "to": self.to, "what": self.what, "proof": self.proof.to_dict()}
+        return {
+            "folder": str(self.folder),
+            "to": self.to,
+            "what": self.what,
+            "verification": self.verification.to_dict(),
+        }
 
     def tables(self) -> list[Table]:
-        rows = [["folder", str(self.folder)], ["proof", str(self.proof)]]
+        rows = [["folder", str(self.folder)], ["verification", str(self.verification)]]
         return [Table(["", ""], rows, f"exported to {self.to} ({self.what})")]
 
 
@@ -60,29 +65,29 @@ def export(
 ) -> Exported:
     """Write a model for another library: huggingface, ctranslate2 or onnx; `quantization` is for ctranslate2.
 
-    If that library is installed, `sentences` are computed on both sides; a difference above the tolerance is an error.
+    If that library is installed, both models compute `sentences`; a difference above the tolerance is an error.
     Nothing is written after an error.
     """
     folder, out = Path(folder), Path(out)
     if to not in FORMATS:
         raise ConfigError(f"there is no export to {to}, only to {', '.join(FORMATS)}")
     if quantization != "float32" and to != "ctranslate2":
-        raise ConfigError(f"a quantization is for ctranslate2, and this is an export to {to}")
+        raise ConfigError(f"quantization is only for ctranslate2, and this is an export to {to}")
     config = load_config(folder)
     if not force:
         check_free(out)
     if to == "ctranslate2":
         from regard.interop.ctranslate2 import export_ctranslate2
 
-        proof = export_ctranslate2(folder, out, quantization=quantization, force=force, sentences=sentences)
-        return Exported(out, to, quantization, proof)
+        verification = export_ctranslate2(folder, out, quantization=quantization, force=force, sentences=sentences)
+        return Exported(out, to, quantization, verification)
     if to == "onnx":
         return _export_onnx(folder, out, force=force, sentences=sentences)
     return _export_huggingface(folder, out, config, force=force, sentences=sentences)
 
 
 def _export_onnx(folder: Path, out: Path, *, force: bool, sentences: int) -> Exported:
-    from regard.interop.onnx import DECODER, ENCODER, prove_onnx, write_onnx
+    from regard.interop.onnx import DECODER, ENCODER, verify_onnx, write_onnx
 
     (model,), tokenizers, config = load_ensemble(folder, "cpu", ("transformer",), "is not exported to ONNX")
     assert isinstance(model, Transformer)
@@ -91,7 +96,7 @@ def _export_onnx(folder: Path, out: Path, *, force: bool, sentences: int) -> Exp
         write_onnx(model, new)
         _write_json(new / "generation_config.json", _generation(tokenizers, config))
         export_tokenizer(tokenizers, config.model, new)
-        compared = prove_onnx(model, folder, new, tokenizers, config, sentences)
+        compared = verify_onnx(model, folder, new, tokenizers, config, sentences)
         _check(compared, folder)
         (new / "README.md").write_text(_card(folder, out, "onnx", "onnxruntime", compared), encoding="utf-8")
     return Exported(out, "onnx", f"{ENCODER} and {DECODER}", compared)
@@ -111,22 +116,22 @@ def _export_huggingface(folder: Path, out: Path, config: Config, *, force: bool,
         if model.family != "bert":
             _write_json(new / "generation_config.json", _generation(tokenizers, config))
         export_tokenizer(tokenizers, model, new)
-        compared = prove(folder, new, class_name, tokenizers, config, sentences)
+        compared = verify(folder, new, class_name, tokenizers, config, sentences)
         _check(compared, folder)
         card = _card(folder, out, "transformers", f"`{class_name}`", compared)
         (new / "README.md").write_text(card, encoding="utf-8")
     return Exported(out, "huggingface", class_name, compared)
 
 
-def _check(compared: Proof, folder: Path) -> None:
+def _check(compared: Verification, folder: Path) -> None:
     if not compared.reason and not compared.holds:
         raise RunError(f"the exported model differs from {folder}: {compared}; nothing was written")
 
 
 def _sort_halves(tensors: Mapping[str, Tensor], size: int) -> dict[str, Tensor]:
-    """The same model with its hidden dimensions in another order, in which all sines of the positions come first.
+    """Reorder the hidden dimensions so that all sines of the positions come first.
 
-    Nothing else in a transformer depends on their order.
+    The model computes the same: nothing else in a transformer depends on the order of its hidden dimensions.
     """
     order = torch.cat([torch.arange(0, size, 2), torch.arange(1, size, 2)])
     changed = dict(tensors)
@@ -136,7 +141,7 @@ def _sort_halves(tensors: Mapping[str, Tensor], size: int) -> dict[str, Tensor]:
 
 
 def _tensors(architecture: Architecture, model: ModelConfig, tensors: Mapping[str, Tensor]) -> dict[str, Converted]:
-    """Their tensors, and those that their class has besides."""
+    """The tensors of the class in transformers: ours converted, and those that only that class has."""
     theirs = dict(to_theirs(architecture.names(model), tensors, model))
     dtype = next(iter(tensors.values())).dtype
     theirs |= {name: tensor.to(dtype) for name, tensor in architecture.added(model).items()}
@@ -157,7 +162,7 @@ def _special_ids(tokenizers: Tokenizers, model: ModelConfig) -> dict[str, Any]:
 
 
 def _generation(tokenizers: Tokenizers, config: Config) -> dict[str, Any]:
-    """The settings of the search; tokens that ours never chooses are suppressed."""
+    """The contents of generation_config.json; tokens that Regard never generates are suppressed."""
     decode, is_translator = config.decode, config.model.is_translator
     settings = _special_ids(tokenizers, config.model)
     settings["max_new_tokens"] = config.text.max_length if is_translator else config.text.context_length
@@ -176,11 +181,11 @@ def _write_json(path: Path, values: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(dict(sorted(values.items())), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _card(folder: Path, out: Path, library: str, what: str, compared: Proof) -> str:
+def _card(folder: Path, out: Path, library: str, what: str, compared: Verification) -> str:
     card = folder / "card.md"
     return (
         f"---\nlibrary_name: {library}\n---\n"
         f"# {out.name}\n\nExported with Regard {__version__} for {what}.\n\n"
-        f"## Proof of sameness\n\n{compared.sentence}\n"
+        f"## Verification\n\n{compared.sentence}\n"
         + (f"\n{read_bounded(card).decode(errors='replace')}" if card.is_file() else "")
     )

@@ -1,4 +1,4 @@
-"""Hugging Face tokenizers: the `tokenizer.json` of a folder with the same ids, from tokenizer.json or older files."""
+"""Hugging Face tokenizers: convert the tokenizer files of a folder to `tokenizer.json` and back, with the same ids."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NORMAL, USER_DEFINED, BYTE = 1, 4, 6  # types of SentencePiece tokens
 UNIGRAM = 1  # the type of a SentencePiece model that is not BPE
 FAIRSEQ_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 ENCODERS = ("bert", "roberta", "distilbert", "xlm-roberta", "camembert", "electra")
-ROLES = {  # the special tokens of a folder: their names in tokenizer_config.json, and what they usually are
+ROLES = {  # special tokens: the setting in tokenizer_config.json, and the usual tokens
     "<pad>": ("pad_token", ("<pad>", "[PAD]")),
     "<s>": ("bos_token", ("<s>", "<|endoftext|>", "<|begin_of_text|>")),
     "</s>": ("eos_token", ("</s>", "<|endoftext|>", "<|end_of_text|>")),
@@ -34,10 +34,10 @@ LANGUAGE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]{1,3}|__[a-z]{2,3}__|>>.+<<")  #
 
 
 def import_tokenizers(source: Path, config: dict[str, Any]) -> dict[str, str]:
-    """The tokenizer files of a folder from those of a Hugging Face folder with this config; all ids stay the same.
+    """Convert the tokenizer files of a Hugging Face folder to those of a model folder; all ids stay the same.
 
-    The post-processor of each names the special tokens: `<s>` is the token that a decoder starts with, or that comes
-    before a text that a bert reads.
+    The post-processor of each file names the special tokens: `<s>` is the token that a decoder starts with, or that a
+    bert reads before a text.
     """
     try:
         return _import_tokenizers(source, config, _special_names(source))
@@ -62,7 +62,7 @@ def _import_tokenizers(source: Path, config: dict[str, Any], names: dict[str, An
             engines[TARGET_FILE] = Engine.from_str(read_bounded(source / TARGET_FILE).decode())
     files = {name: _with_special_tokens(engine, config, names, source) for name, engine in engines.items()}
     for name in files:
-        if (source / name).exists():  # the library changes the last digit of scores
+        if (source / name).exists():  # the tokenizers library changes the last digit of scores
             model = parse_json(read_bounded(source / name))["model"]
             files[name] = _as_json(json.loads(files[name]) | {"model": model})
     return files
@@ -71,7 +71,7 @@ def _import_tokenizers(source: Path, config: dict[str, Any], names: dict[str, An
 def export_tokenizer(tokenizers: Tokenizers, model: ModelConfig, folder: Path) -> None:
     """Write the tokenizer files that `AutoTokenizer` of `transformers` reads; all ids stay the same.
 
-    The prompt of a gpt begins with <s>, unless the token is also the end of a text, and has no end.
+    The prompt of a gpt has no end token, and begins with <s> unless that is also the end token.
     """
     files, special = tokenizers.files(), tokenizers.source.special
     if model.family == "gpt":
@@ -98,7 +98,7 @@ def export_tokenizer(tokenizers: Tokenizers, model: ModelConfig, folder: Path) -
 
 
 def _engine(source: Path, config: dict[str, Any], names: dict[str, Any]) -> Engine:
-    """The tokenizer of a folder that has one for both sides."""
+    """The tokenizer of a folder that has one for source and target."""
     if (source / "tokenizer.json").exists():
         return Engine.from_str(read_bounded(source / "tokenizer.json").decode())
     if (source / "vocab.txt").exists():
@@ -114,19 +114,19 @@ def _engine(source: Path, config: dict[str, Any], names: dict[str, Any]) -> Engi
                 return _with_codes(_from_pieces(path, _fairseq_ids(path)), names)
             return _from_pieces(path, {piece.text: number for number, piece in enumerate(read_pieces(path).pieces)})
     raise FolderError(
-        f"{source} has no tokenizer that is known here: tokenizer.json, source.spm with target.spm and vocab.json, "
+        f"{source} has no supported tokenizer: tokenizer.json, source.spm with target.spm and vocab.json, "
         "vocab.txt, vocab.json with merges.txt, sentencepiece.bpe.model or tokenizer.model"
     )
 
 
 def _special_names(source: Path) -> dict[str, Any]:
-    """The settings of a tokenizer, with the content of special tokens as text."""
+    """The settings of a tokenizer, with special tokens as plain strings."""
     values = read_table(source / "special_tokens_map.json") | read_table(source / TRANSFORMERS_FILE)
     return {name: value["content"] if _is_token(value) else value for name, value in values.items()}
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """The settings of a JSON file; none without the file."""
+    """The settings of a JSON file; an empty dict if there is no file."""
     values = read_json(path, optional=True)
     if values is not None and not isinstance(values, dict):
         raise FolderError(f"{path} is damaged: it is not a table of settings")
@@ -147,7 +147,7 @@ def _vocabulary(path: Path) -> dict[str, int]:
 
 
 def _with_special_tokens(engine: Engine, config: dict[str, Any], names: dict[str, Any], source: Path) -> str:
-    """The tokenizer.json whose post-processor names the special tokens, with language codes as tags."""
+    """The tokenizer.json with a post-processor that names the special tokens; language codes are not special."""
     ids: dict[str, int | None] = {}
     for role, (setting, usual) in ROLES.items():
         candidates = [names.get(setting), *usual]
@@ -219,7 +219,7 @@ def _byte_level(source: Path, names: dict[str, Any]) -> Engine:
 
 
 def _with_added_tokens(engine: Engine, source: Path) -> Engine:
-    """The tokenizer with the tokens that were added to its vocabulary later."""
+    """Add the tokens of added_tokens.json, which must get the ids in that file."""
     path = source / "added_tokens.json"
     for token, number in sorted(_vocabulary(path).items(), key=lambda item: item[1]) if path.exists() else ():
         engine.add_tokens([AddedToken(token, normalized=False)])
@@ -240,7 +240,7 @@ class Piece(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """What a SentencePiece model holds."""
+    """The contents of a SentencePiece model."""
 
     pieces: list[Piece]
     type: int
@@ -251,7 +251,7 @@ class Pieces(NamedTuple):
 
 
 def read_pieces(path: Path) -> Pieces:
-    """Read a SentencePiece model, a protobuf message, without the library of that name."""
+    """Read a SentencePiece model, which is a protobuf message, without the sentencepiece library."""
     pieces: list[Piece] = []
     trainer: dict[int, Any] = {}
     normalizer: dict[int, Any] = {}
@@ -307,13 +307,13 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _fairseq_ids(path: Path) -> dict[str, int]:
-    """The ids of NLLB and mBART: four special tokens, and then the tokens of the model after its own three."""
+    """The ids of NLLB and mBART: four special tokens, then the pieces of the model after its first three."""
     tokens = [*FAIRSEQ_SPECIALS, *(piece.text for piece in read_pieces(path).pieces[3:])]
     return {token: number for number, token in enumerate(tokens)}
 
 
 def _with_codes(engine: Engine, names: dict[str, Any]) -> Engine:
-    """The tokenizer with language codes after its other tokens, as tokenizer_config.json lists them."""
+    """Add the language codes of tokenizer_config.json after the other tokens."""
     codes = names.get("extra_special_tokens") or names.get("additional_special_tokens") or []
     texts = [code["content"] if _is_token(code) else str(code) for code in codes]
     engine.add_tokens([AddedToken(code, special=False, normalized=False) for code in texts])
@@ -323,7 +323,7 @@ def _with_codes(engine: Engine, names: dict[str, Any]) -> Engine:
 
 
 def _from_pieces(path: Path, ids: dict[str, int]) -> Engine:
-    """The tokenizer of a SentencePiece model whose tokens have these ids; other tokens are unknown."""
+    """The tokenizer of a SentencePiece model with these ids; pieces without an id become <unk>."""
     if not path.exists():
         raise FolderError(f"{path} is missing: it has the tokens of one side")
     model = read_pieces(path)
@@ -356,7 +356,7 @@ def _from_pieces(path: Path, ids: dict[str, int]) -> Engine:
 
 
 def _unigram(model: Pieces, ids: dict[str, int], scores: dict[str, float]) -> models.Model:
-    """A token of the other side is marked, so that no text has it, or chosen only for a character unknown here."""
+    """A unigram model; tokens of the other language get a suffix that no text has, or the lowest score."""
     entries = []
     for token, _ in sorted(ids.items(), key=lambda item: item[1]):
         foreign = token not in scores and len(token) > 1 and token not in SPECIALS and not LANGUAGE.fullmatch(token)
@@ -365,7 +365,7 @@ def _unigram(model: Pieces, ids: dict[str, int], scores: dict[str, float]) -> mo
 
 
 def _bpe(model: Pieces, ids: dict[str, int], scores: dict[str, float]) -> models.Model:
-    """A merge for every way to make a token from two others; the best token is made first."""
+    """A BPE model with a merge for every way to make a token from two others, sorted by the score of the token."""
     merges: list[tuple[float, int, str, str]] = []
     for token, score in scores.items():
         for cut in range(1, len(token)):

@@ -11,14 +11,14 @@ POSITION_OFFSET = 2  # unused rows before the positions of RoBERTa, BART and mBA
 
 
 class Row(NamedTuple):
-    """A tensor of ours and the tensors of theirs that it consists of, one after the other."""
+    """The name of a tensor in Regard, and of the tensors in transformers that are concatenated into it."""
 
     ours: str
     theirs: tuple[str, ...]
     form: Literal["same", "transposed", "row", "offset"] = "same"
     """transposed: (inputs, outputs), as GPT-2's Conv1D; row: (1, n); offset: POSITION_OFFSET unused rows come first."""
     copies: tuple[str, ...] = ()
-    """Other names of the same tensor, which some files have instead of it or as well: its weights are tied."""
+    """Other names of the same tied weights, which some files have instead or in addition."""
 
 
 Names = Callable[[ModelConfig], Iterator[Row]]

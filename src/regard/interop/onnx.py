@@ -1,4 +1,4 @@
-"""ONNX: a transformer as two graphs, its encoder and its decoder with a key-value cache.
+"""ONNX: export a transformer as two graphs, the encoder and the decoder with a key-value cache.
 
 B rows, S source tokens, T new tokens, L tokens before them, G key-value heads, D head size, V vocabulary.
 """
@@ -20,7 +20,7 @@ from regard.attention import Memory
 from regard.attention.masks import over_queries
 from regard.config import Config
 from regard.errors import ConfigError
-from regard.interop.proof import Proof, bleu_difference, proof_texts, search
+from regard.interop.verification import Verification, bleu_difference, search, verification_texts
 from regard.models.cache import Cache
 from regard.models.contract import State
 from regard.models.transformer import Source, Transformer
@@ -103,10 +103,10 @@ def write_onnx(model: Transformer, folder: Path) -> None:
 
 
 def _write(path: Path, module: nn.Module, example: Any, shapes: Any, inputs: list[str], outputs: list[str]) -> None:
-    """Trace a module and write its graph, without what the exporter notes about the code it came from."""
+    """Trace a module and write its graph, without the metadata of the exporter about the source code."""
     import onnx
 
-    logger = logging.getLogger("torch.onnx")  # warns of libraries that are not needed here
+    logger = logging.getLogger("torch.onnx")  # it warns about libraries that are not needed here
     level, logger.level = logger.level, logging.ERROR
     try:
         with warnings.catch_warnings():
@@ -123,19 +123,19 @@ def _write(path: Path, module: nn.Module, example: Any, shapes: Any, inputs: lis
     onnx.save(graph, path)
 
 
-# Proof
+# Verification
 
 
-def prove_onnx(
+def verify_onnx(
     model: Transformer, folder: Path, out: Path, tokenizers: Tokenizers, config: Config, count: int
-) -> Proof:
-    """Compare a model with its graphs in onnxruntime on `count` sentences: logits and greedy outputs."""
+) -> Verification:
+    """Compare a model with its graphs in onnxruntime on `count` sentences, by logits and greedy outputs."""
     if not count:
-        return Proof(reason="no sentences were asked for")
+        return Verification(reason="no sentences were asked for")
     if importlib.util.find_spec("onnxruntime") is None:
-        return Proof(reason="onnxruntime is not installed (pip install regard[onnx])")
+        return Verification(reason="onnxruntime is not installed (pip install regard[onnx])")
     special = tokenizers.target.special
-    texts = proof_texts(folder, tokenizers, config, count)
+    texts = verification_texts(folder, tokenizers, config, count)
     ours = [hypothesis.tokens for hypothesis in search(model, texts, special)]
     tokens, mask = pad(texts.sources, torch.device("cpu"))
     before, _ = pad([[special.start, *output] for output in ours], torch.device("cpu"))
@@ -146,7 +146,7 @@ def prove_onnx(
     cross = runtime.encode(tokens.numpy(), real.numpy())
     expected, _ = runtime.decode(before.numpy(), cross, runtime.empty(len(tokens)))
     theirs = runtime.greedy(cross, special, texts.length)
-    return Proof(
+    return Verification(
         len(ours),
         float(np.abs(expected - logits.numpy()).max()),
         float(np.abs(expected).max()),
@@ -165,13 +165,13 @@ class Runtime:
         self.encoder, self.decoder = (onnxruntime.InferenceSession(folder / name) for name in (ENCODER, DECODER))
 
     def encode(self, source: Any, mask: Any) -> dict[str, Any]:
-        """The inputs of the decoder that stay the same for all steps."""
+        """Encode the source: the inputs of the decoder that are the same in all steps."""
         names = [output.name for output in self.encoder.get_outputs()]
         found = self.encoder.run(names, {"source": source, "mask": mask})
         return {"mask": mask, **dict(zip(names, found, strict=True))}
 
     def empty(self, rows: int) -> dict[str, Any]:
-        """The cache before the first token."""
+        """An empty cache, for the first token."""
         caches = [given for given in self.decoder.get_inputs() if given.name.startswith("past.")]
         return {cache.name: np.zeros((rows, cache.shape[1], 0, cache.shape[3]), np.float32) for cache in caches}
 
@@ -181,7 +181,7 @@ class Runtime:
         return logits, dict(zip(past, present, strict=True))
 
     def greedy(self, cross: dict[str, Any], special: SpecialIds, length: int) -> list[list[int]]:
-        """The most probable tokens of each row, one by one, up to the end token."""
+        """Greedy search: the tokens of each row up to the end token."""
         rows = len(cross["mask"])
         past, tokens = self.empty(rows), np.full((rows, 1), special.start)
         outputs: list[list[int]] = [[] for _ in range(rows)]

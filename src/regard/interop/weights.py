@@ -51,7 +51,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def _shards(index: Path) -> list[str]:
-    """The files that an index names, which must be in its folder."""
+    """The files that an index names; an error if one is not in its folder."""
     values = read_json(index)
     table = values.get("weight_map") if isinstance(values, dict) else None
     if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
@@ -78,7 +78,7 @@ def _read_file(path: Path) -> dict[str, Tensor]:
 
 
 def _read_bin(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file of torch.save, of which nothing but tensors is unpickled."""
+    """The tensors of a file written by torch.save; nothing but tensors is unpickled."""
     with open(path, "rb") as file:
         is_zip = file.read(2) == b"PK"  # files of old versions of torch cannot be memory-mapped
     try:
@@ -87,7 +87,7 @@ def _read_bin(path: Path) -> dict[str, Tensor]:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FolderError(f"{path} is damaged, or holds more than weights: {reason}") from error
     if not isinstance(values, dict) or not all(isinstance(value, Tensor) for value in values.values()):
-        raise FolderError(f"{path} holds something else than a table of tensors")
+        raise FolderError(f"{path} holds something other than a dict of tensors")
     return values
 
 
@@ -95,7 +95,7 @@ def _read_bin(path: Path) -> dict[str, Tensor]:
 
 
 class Converted(NamedTuple):
-    """A tensor to be made when it is written."""
+    """A tensor that is made only when it is written."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -103,14 +103,14 @@ class Converted(NamedTuple):
 
 
 class Source:
-    """Tensors of a Hugging Face folder under the names of the tables, whatever the file calls them."""
+    """The tensors of a Hugging Face folder, found by the names in `names.py` even if the file uses older names."""
 
     def __init__(self, tensors: Mapping[str, Tensor], prefix: str, where: Path) -> None:
         self.tensors, self.prefix, self.where = tensors, prefix, where
         self.used: set[str] = set()
 
     def find(self, name: str) -> Tensor | None:
-        """The tensor of a name, if there is one."""
+        """The tensor with a name, or None."""
         for candidate in (name, name.removeprefix(self.prefix)):
             for new, old in ((candidate, candidate), *OLD_NAMES.items()):
                 known = candidate.replace(new, old)
@@ -120,7 +120,7 @@ class Source:
         return None
 
     def parts(self, row: Row) -> list[Tensor]:
-        """The tensors of theirs in a row; other copies of a tied tensor must be equal to it."""
+        """The tensors that a row names in transformers; copies of a tied tensor must be equal to it."""
         parts = [self.find(name) for name in row.theirs]
         copies = {name: tensor for name in row.copies if (tensor := self.find(name)) is not None}
         if parts == [None] and copies:
@@ -138,7 +138,7 @@ class Source:
 def to_ours(
     rows: Iterable[Row], source: Source, shapes: Mapping[str, tuple[int, ...]], config: ModelConfig
 ) -> dict[str, Converted]:
-    """Our tensors from theirs, all in the widest of their types; `shapes` are those of our model."""
+    """Convert tensors of transformers to ours, all in the widest of their types; `shapes` are the shapes of ours."""
     found: dict[str, tuple[Row, list[Tensor]]] = {}
     for row in rows:
         found[row.ours] = row, (parts := source.parts(row))
@@ -163,7 +163,7 @@ def _name(dtype: torch.dtype) -> str:
 
 
 def _their_shapes(row: Row, shape: tuple[int, ...], config: ModelConfig) -> list[tuple[int, ...]]:
-    """The shapes of their tensors for that of ours."""
+    """The shapes of the tensors in transformers, from the shape of ours."""
     if row.form == "row":
         return [(1, *shape)]
     if row.form == "transposed":
@@ -184,7 +184,7 @@ def _join(row: Row, parts: list[Tensor]) -> Tensor:
 
 
 def to_theirs(rows: Iterable[Row], tensors: Mapping[str, Tensor], config: ModelConfig) -> Iterator[tuple[str, Tensor]]:
-    """Their tensors from ours, under the first name of each."""
+    """Convert our tensors to those of transformers; a tied tensor gets only its first name."""
     for row in rows:
         tensor = tensors[row.ours]
         if row.form == "row":
@@ -198,7 +198,7 @@ def to_theirs(rows: Iterable[Row], tensors: Mapping[str, Tensor], config: ModelC
 
 
 def _sizes(row: Row, length: int, config: ModelConfig) -> list[int]:
-    """The rows of our tensor that belong to each of theirs."""
+    """How many rows of our tensor belong to each tensor of transformers."""
     if len(row.theirs) == 3:  # queries, keys and values
         return [width * config.head_size for width in (config.heads, config.kv_heads, config.kv_heads)]
     return [length // len(row.theirs)] * len(row.theirs)
@@ -208,8 +208,8 @@ def _sizes(row: Row, length: int, config: ModelConfig) -> list[int]:
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, Converted]) -> None:
-    """Write tensors one after the other; each is made when its turn comes."""
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}  # transformers wants to know
+    """Write tensors one by one; each is made just before it is written."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}  # transformers requires it
     place = 0
     for name, tensor in tensors.items():
         size = math.prod(tensor.shape) * tensor.dtype.itemsize

@@ -23,7 +23,7 @@ from regard import __version__
 from regard.errors import RegardError
 from regard.server import generating, pages, translating
 from regard.server.batching import OverloadedError
-from regard.server.requests import App, ErrorAnswer, Receive, Scope, Send, error_answer
+from regard.server.requests import App, ErrorResponse, Receive, Scope, Send, error_response
 from regard.server.service import Service
 
 HEADERS = {
@@ -43,12 +43,12 @@ def serve(
     allow_origins: Sequence[str] = (),
     log_texts: bool = False,
 ) -> FastAPI:
-    """The ASGI app that serves model folders; a folder is FOLDER, or NAME=FOLDER such as en-fr=FOLDER.
+    """The ASGI app that serves model folders, each given as FOLDER or as NAME=FOLDER, such as en-fr=FOLDER.
 
-    engine, precision: what translators search with, as of `regard translate`.
+    engine, precision: of the translators, as in `regard translate`.
     keys: a file of API keys (regard serve --new-key); without it no key is needed.
     allow_origins: web origins whose pages may call the API (CORS).
-    log_texts: whether the log has the texts of requests.
+    log_texts: log the texts of requests.
     """
     service = Service(
         [str(folder) for folder in folders],
@@ -71,30 +71,30 @@ def serve(
     app = FastAPI(title="Regard", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.service = service
     app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(RequestValidationError, lambda request, error: error_answer(request, 400, str(error)))
-    app.add_exception_handler(RegardError, lambda request, error: error_answer(request, 400, str(error)))
+    app.add_exception_handler(RequestValidationError, lambda request, error: error_response(request, 400, str(error)))
+    app.add_exception_handler(RegardError, lambda request, error: error_response(request, 400, str(error)))
     app.add_exception_handler(
-        OverloadedError, lambda request, error: error_answer(request, 429, str(error), {"Retry-After": "1"})
+        OverloadedError, lambda request, error: error_response(request, 429, str(error), {"Retry-After": "1"})
     )
-    app.add_exception_handler(Exception, lambda request, error: error_answer(request, 500, "internal error"))
+    app.add_exception_handler(Exception, lambda request, error: error_response(request, 500, "internal error"))
     translating.add_routes(app, service)
     generating.add_routes(app, service)
     pages.add_routes(app)
-    stopping: dict[int | str, dict[str, Any]] = {503: {"model": ErrorAnswer}}
+    stopping: dict[int | str, dict[str, Any]] = {503: {"model": ErrorResponse}}
     app.get("/health", name="health", description=_health.__doc__)(partial(_health, service))
     app.get("/health/live", name="live", description=_live.__doc__)(_live)
     app.get("/health/ready", name="ready", description=_ready.__doc__, responses=stopping)(partial(_ready, service))
     app.get("/metrics", name="metrics", description=_metrics.__doc__, response_class=PlainTextResponse)(
         partial(_metrics, service)
     )
-    app.add_middleware(_Recorded, service=service)
+    app.add_middleware(_LogAndHeaders, service=service)
     if allow_origins:
         app.add_middleware(CORSMiddleware, allow_origins=list(allow_origins), allow_methods=["*"], allow_headers=["*"])
     return app
 
 
 async def _health(service: Service) -> dict[str, Any]:
-    """Status, whether requests are accepted, and the names of the models that were loaded and that failed to load."""
+    """Whether requests are accepted, the names of the models, and the folders that could not be loaded."""
     return {
         "status": "ok",
         "ready": not service.stopping,
@@ -104,7 +104,7 @@ async def _health(service: Service) -> dict[str, Any]:
 
 
 async def _live() -> dict[str, str]:
-    """Whether the process answers."""
+    """Always ok: the process is running."""
     return {"status": "ok"}
 
 
@@ -116,17 +116,17 @@ async def _ready(service: Service) -> dict[str, str]:
 
 
 async def _metrics(service: Service) -> Response:
-    """Metrics in Prometheus' format."""
+    """Metrics in the format of Prometheus."""
     return PlainTextResponse(generate_latest(service.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return error_answer(request, error.status_code, error.detail, dict(error.headers or {}))
+    return error_response(request, error.status_code, error.detail, dict(error.headers or {}))
 
 
-class _Recorded:
-    """Adds the security headers to every answer; counts and logs requests."""
+class _LogAndHeaders:
+    """Middleware that adds security headers to every response, and counts and logs requests."""
 
     def __init__(self, app: App, service: Service) -> None:
         self.app, self.service = app, service
@@ -140,9 +140,9 @@ class _Recorded:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                there = {name for name, _ in message["headers"]}  # the page has a policy of its own
+                present = {name for name, _ in message["headers"]}  # the page has its own policy
                 added = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] += [(name, value) for name, value in added if name not in there]
+                message["headers"] += [(name, value) for name, value in added if name not in present]
             await send(message)
 
         try:

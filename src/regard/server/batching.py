@@ -1,4 +1,4 @@
-"""Batching: a thread that owns a model and gathers waiting texts into batches of similar length."""
+"""Batching: threads that run models. `Worker` batches waiting texts, `SerialExecutor` runs one function at a time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from regard.errors import RunError
 
 Answer = TypeVar("Answer")
 
-GATHER_SECONDS = 0.005  # a batch starts when no text arrived for this long
-MAX_GATHER_SECONDS = 0.1  # or this long after the batch before it
+GATHER_SECONDS = 0.005  # a batch starts when no text has arrived for this long
+MAX_GATHER_SECONDS = 0.1  # or at the latest this long after the previous batch
 BATCH_TEXTS = 64
 BATCH_CHARACTERS = 8192
 
@@ -24,27 +24,27 @@ class OverloadedError(RunError):
 
 
 class Job(NamedTuple):
-    """A text with its options: equal jobs have equal answers, and texts with equal options can share a batch."""
+    """A text with its options. Equal jobs have equal answers; jobs with equal options can share a batch."""
 
     text: str
     options: Any
-    """Hashable."""
+    """Any hashable value."""
     cached: bool = True
     """Whether the answer is kept for the next equal job; answers with traces are large."""
 
 
 class Statistics(NamedTuple):
-    """What a worker did so far."""
+    """Counts of a worker since its start."""
 
     texts: int = 0
-    """Texts that were answered."""
+    """Texts that the model computed."""
     batches: int = 0
     cached: int = 0
     """Texts that were answered from the cache."""
 
 
 class Worker(Generic[Answer]):
-    """Answers texts from any thread in one thread of its own; equal texts in flight are computed once."""
+    """Computes texts in a thread of its own, in batches and with a cache; equal waiting texts are computed once."""
 
     def __init__(
         self, compute: Callable[[Sequence[str], Any], Sequence[Answer]], *, max_waiting: int, cache_size: int
@@ -55,26 +55,28 @@ class Worker(Generic[Answer]):
         self.running: dict[Job, list[Future[Answer]]] = {}
         self.cache: OrderedDict[Job, Answer] = OrderedDict()
         self.statistics = Statistics()
-        self.several = False  # whether the last batch had several texts: a text that comes alone need not wait
+        self.several = False  # whether the last batch had several texts; if not, the next text need not wait for others
         self.closed = False
         self.thread = threading.Thread(target=self._run, daemon=True, name="model")
         self.thread.start()
 
     def submit(self, jobs: Sequence[Job]) -> list[Future[Answer]]:
-        """A future for each text; all are accepted, or none and an OverloadedError is raised. Cancel to withdraw."""
+        """Queue all texts and return their futures, or raise OverloadedError. Cancel a future to withdraw its text."""
         with self.changed:
             if self.closed:
                 raise OverloadedError("the server is stopping")
             new = {job for job in jobs if job not in self.cache and not self._waiters(job)}
             if len(self.waiting) + len(new) > self.max_waiting:
-                raise OverloadedError(f"{len(self.waiting)} texts are waiting, and at most {self.max_waiting} may wait")
+                raise OverloadedError(
+                    f"too many texts are waiting ({len(self.waiting)} of {self.max_waiting}): try again later"
+                )
             futures = [self._add(job) for job in jobs]
             if new:
                 self.changed.notify()
         return futures
 
     def close(self) -> None:
-        """Finish what waits, refuse new texts, and end the thread."""
+        """Refuse new texts, finish the waiting ones, and end the thread."""
         with self.changed:
             self.closed = True
             self.changed.notify()
@@ -97,7 +99,7 @@ class Worker(Generic[Answer]):
         return future
 
     def _withdraw(self, job: Job, future: Future[Answer]) -> None:
-        """Free the place of a cancelled text that nobody else waits for."""
+        """Remove a cancelled text from the queue, unless another request waits for it."""
         with self.changed:
             waiters = self.waiting.get(job, [])
             if future in waiters:
@@ -159,26 +161,26 @@ def _answer(future: Future[Answer], answer: Answer | Exception) -> None:
         future.set_result(answer)
 
 
-class Turns:
-    """Runs functions one after the other in one thread; at most `max_waiting` wait."""
+class SerialExecutor:
+    """Runs functions one after the other in one thread; at most `max_waiting` functions wait."""
 
     def __init__(self, *, max_waiting: int) -> None:
         self.max_waiting = max_waiting
-        self.places = threading.BoundedSemaphore(max_waiting + 1)
+        self.slots = threading.BoundedSemaphore(max_waiting + 1)
         self.executor = ThreadPoolExecutor(1, "model")
 
     def submit(self, run: Callable[[], Answer]) -> Future[Answer]:
-        """The future of a function's result; raises OverloadedError if too many wait. Cancel to withdraw."""
-        if not self.places.acquire(blocking=False):
-            raise OverloadedError(f"{self.max_waiting} requests are waiting: no more may wait")
+        """Queue a function and return its future, or raise OverloadedError. Cancel the future to withdraw it."""
+        if not self.slots.acquire(blocking=False):
+            raise OverloadedError(f"too many requests are waiting ({self.max_waiting}): try again later")
         try:
             future = self.executor.submit(run)
         except RuntimeError:
-            self.places.release()
+            self.slots.release()
             raise OverloadedError("the server is stopping") from None
-        future.add_done_callback(lambda _: self.places.release())
+        future.add_done_callback(lambda _: self.slots.release())
         return future
 
     def close(self) -> None:
-        """Finish what waits, refuse new functions, and end the thread."""
+        """Refuse new functions, finish the waiting ones, and end the thread."""
         self.executor.shutdown()

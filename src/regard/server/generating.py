@@ -1,4 +1,4 @@
-"""Routes of gpt and bert models: OpenAI's completions, embeddings and models, and masks to fill."""
+"""Routes of gpt and bert models: OpenAI's completions, embeddings and models, and filling masks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from starlette.responses import Response
 from regard.server.batching import Job
 from regard.server.requests import (
     CLOSED_REQUEST,
-    ErrorAnswer,
+    ErrorResponse,
     OpenAIError,
     Text,
     Texts,
@@ -87,7 +87,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
     for path, route, body, error in (
         ("/v1/completions", partial(_complete, service), CompletionRequest, OpenAIError),
         ("/v1/embeddings", partial(_embed, service), EmbeddingRequest, OpenAIError),
-        ("/fill", partial(_fill, service), FillRequest, ErrorAnswer),
+        ("/fill", partial(_fill, service), FillRequest, ErrorResponse),
     ):
         app.post(
             path,
@@ -95,7 +95,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
             description=route.func.__doc__,
             responses={code: {"model": error} for code in ERRORS},
             response_model=None,
-            openapi_extra=body_schema(body, form=error is ErrorAnswer),
+            openapi_extra=body_schema(body, form=error is ErrorResponse),
         )(route)
     app.get("/v1/models", name="models", description=_models.__doc__, responses={401: {"model": OpenAIError}})(
         partial(_models, service)
@@ -117,7 +117,7 @@ async def _models(service: Service, request: Request) -> dict[str, Any]:
 
 
 async def _complete(service: Service, request: Request) -> Response | dict[str, Any]:
-    """Continue each prompt with a gpt, at once or as a stream of events."""
+    """Continue each prompt with a gpt; with `stream`, as server-sent events."""
     body = await read_body(service, request, CompletionRequest)
     prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
     request.state.texts = prompts
@@ -130,9 +130,9 @@ async def _complete(service: Service, request: Request) -> Response | dict[str, 
     identity |= {"model": model.name}
     if body.stream:
         if len(jobs) > 1:
-            raise HTTPException(400, "a stream has one prompt and one choice")
+            raise HTTPException(400, "stream supports only one prompt and n = 1")
         tokens = _generate(model, jobs[0][0], body, seed)
-        first = await anext(tokens)  # before the answer begins: an error has a status
+        first = await anext(tokens)  # before the response begins, so that an error has its own status
         return StreamingResponse(_events(identity, first, tokens, body), media_type="text/event-stream")
     choices, counted = [], 0
     for index, (prompt, choice) in enumerate(jobs):
@@ -167,8 +167,8 @@ async def _events(
 
 
 async def _generate(model: Served, prompt: str, body: CompletionRequest, seed: int) -> AsyncIterator[GeneratedToken]:
-    """The tokens that the model's thread generates; it stops when nobody reads them any more."""
-    assert model.turns is not None
+    """Generate tokens in the model's thread, until the end or until nobody reads them."""
+    assert model.executor is not None
     loop, queue = asyncio.get_running_loop(), asyncio.Queue[GeneratedToken | Exception | None]()
     unread = threading.Event()
 
@@ -192,7 +192,7 @@ async def _generate(model: Served, prompt: str, body: CompletionRequest, seed: i
             put(error)
         put(None)
 
-    future = model.turns.submit(run)
+    future = model.executor.submit(run)
     try:
         while (item := await queue.get()) is not None:
             if isinstance(item, Exception):

@@ -15,7 +15,7 @@ LINE = re.compile(r"(\S+) ([0-9a-f]{64})")
 
 
 class Keys:
-    """The known keys, by their hashes."""
+    """The valid keys, as hashes by name."""
 
     def __init__(self, hashes: dict[str, str]) -> None:
         self.hashes = hashes
@@ -27,7 +27,9 @@ class Keys:
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, ValueError) as error:
-            raise ConfigError(f"{path}: the API keys cannot be read ({error})") from None
+            raise ConfigError(
+                f"{path}: the API keys cannot be read ({error}); make a file with --keys FILE --new-key NAME"
+            ) from None
         for number, line in enumerate(lines, 1):
             match = LINE.fullmatch(line.strip())
             if match is None:
@@ -35,8 +37,8 @@ class Keys:
             hashes[match[1]] = match[2]
         return cls(hashes)
 
-    def knows(self, key: str) -> bool:
-        """Whether a key is known; the time does not depend on the key."""
+    def is_valid(self, key: str) -> bool:
+        """Whether a key is in the file; compared in constant time."""
         hashed = _hash(key)
         return sum(hmac.compare_digest(hashed, known) for known in self.hashes.values()) > 0
 
@@ -44,10 +46,10 @@ class Keys:
 def new_key(path: Path, name: str) -> str:
     """Make a key, add its hash to a file, and return the key."""
     if not re.fullmatch(r"\S{1,64}", name):
-        raise ConfigError(f"the name of a key has 1 to 64 characters and no spaces, unlike {name[:70]!r}")
+        raise ConfigError(f"the name of a key must have 1 to 64 characters and no spaces, not {name[:70]!r}")
     known = Keys.load(path).hashes if path.exists() else {}
     if name in known:
-        raise ConfigError(f"{path} has a key named {name} already")
+        raise ConfigError(f"{path} already has a key named {name}: choose another name, or delete its line")
     key = secrets.token_urlsafe(32)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8") as file:
         file.write(f"{name} {_hash(key)}\n")

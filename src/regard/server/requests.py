@@ -1,4 +1,4 @@
-"""Requests: read their bodies within limits, check API keys, wait for answers, and answer errors."""
+"""Requests: read bodies within limits, check API keys, wait for results, and make error responses."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ MAX_CHARACTERS = 20_000  # of all texts of a request
 MAX_TEXTS = 256
 MAX_SECONDS = 60.0
 BODY_SECONDS = 10.0  # for a client to send its request
-TYPE_ERRORS = {"string_type", "list_type"}  # where a text or a list may stand, another error says more
-CLOSED_REQUEST = 499  # the client has gone; nobody reads the answer
+TYPE_ERRORS = {"string_type", "list_type"}  # of a field that may be a text or a list; its other error is clearer
+CLOSED_REQUEST = 499  # the client has disconnected; nobody reads the response
 
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 Texts = Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)]
@@ -37,8 +37,8 @@ Receive = Callable[[], Awaitable[Scope]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class ErrorAnswer(BaseModel):
-    """An error."""
+class ErrorResponse(BaseModel):
+    """An error message."""
 
     error: str
 
@@ -50,7 +50,7 @@ class OpenAIError(BaseModel):
 
 
 async def read_body(service: Service, request: Request, model: type[Body]) -> Body:
-    """The body of a request, JSON or a form, after its API key is checked."""
+    """Read the body of a request, JSON or a form, and check its API key."""
     data = await _read_bytes(request, MAX_BODY)
     try:
         if "json" in request.headers.get("content-type", "json"):
@@ -73,7 +73,7 @@ async def read_body(service: Service, request: Request, model: type[Body]) -> Bo
 
 
 async def read_form(service: Service, request: Request) -> tuple[dict[str, str], dict[str, tuple[str, bytes]]]:
-    """The fields of a multipart form, and its files with their names."""
+    """Read the fields and files of a multipart form, and check its API key."""
     data = await _read_bytes(request, MAX_FILE)
 
     async def stream() -> AsyncGenerator[bytes, None]:
@@ -92,7 +92,7 @@ async def read_form(service: Service, request: Request) -> tuple[dict[str, str],
 
 
 async def _read_bytes(request: Request, most: int) -> bytes:
-    """The body of a request within the limits of size and time."""
+    """Read a body of at most `most` bytes within BODY_SECONDS."""
     chunks, size = [], 0
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -107,23 +107,27 @@ async def _read_bytes(request: Request, most: int) -> bytes:
 
 
 def check_key(service: Service, request: Request, api_key: Any = None) -> None:
-    """If keys are required, refuse a request without one, as a field or as `Authorization: Bearer`."""
+    """If keys are required, refuse a request without a valid one in `api_key` or `Authorization: Bearer`."""
     if service.keys is None:
         return
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     given = api_key if isinstance(api_key, str) else token if scheme.lower() == "bearer" else ""
-    if not service.keys.knows(given):
-        raise HTTPException(401, "an API key is needed: the field api_key, or the header Authorization: Bearer KEY")
+    if not service.keys.is_valid(given):
+        raise HTTPException(
+            401, "a valid API key is needed: the field api_key, or the header Authorization: Bearer KEY"
+        )
 
 
 def check_characters(texts: Sequence[str]) -> None:
-    """Refuse texts that are too long together."""
+    """Refuse texts that together have more than MAX_CHARACTERS."""
     if sum(map(len, texts)) > MAX_CHARACTERS:
-        raise HTTPException(413, f"the texts have more than {MAX_CHARACTERS:,} characters: send them in parts")
+        raise HTTPException(
+            413, f"the texts have more than {MAX_CHARACTERS:,} characters: send them in several requests"
+        )
 
 
 async def wait_for(request: Request, work: asyncio.Future[Value], seconds: float = MAX_SECONDS) -> Value:
-    """The result of some work, unless the client goes away or the time is up; then the work is cancelled."""
+    """The result of `work`; it is cancelled if the client disconnects or after `seconds`."""
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -138,15 +142,15 @@ async def wait_for(request: Request, work: asyncio.Future[Value], seconds: float
     if work in done:
         return work.result()
     work.cancel()
-    work.add_done_callback(lambda late: late.cancelled() or late.exception())  # nobody else looks at it
+    work.add_done_callback(lambda late: late.cancelled() or late.exception())  # nobody else retrieves its exception
     if done:
-        raise HTTPException(CLOSED_REQUEST, "the client has gone")
-    raise HTTPException(503, f"the answer took longer than {seconds:g} s", {"Retry-After": "1"})
+        raise HTTPException(CLOSED_REQUEST, "the client has disconnected")
+    raise HTTPException(503, f"the request took longer than {seconds:g} s", {"Retry-After": "1"})
 
 
-def error_answer(request: Request, status: int, message: str, headers: Any = None) -> JSONResponse:
+def error_response(request: Request, status: int, message: str, headers: Any = None) -> JSONResponse:
     """An error as JSON, in the form that the clients of its path expect."""
-    if get_route_path(request.scope).startswith("/v1/"):  # without the path where an outer app has this one
+    if get_route_path(request.scope).startswith("/v1/"):  # without the prefix under which an outer app mounts this one
         kind = "invalid_request_error" if status < 500 else "server_error"
         return JSONResponse({"error": {"message": message, "type": kind, "param": None, "code": None}}, status, headers)
     return JSONResponse({"error": message}, status, headers)

@@ -21,21 +21,21 @@ from regard.errors import ConfigError
 from regard.server.app import serve
 from regard.server.served import LOG
 
-LOAD_SECONDS = 300  # for a process to load the models, before SIGHUP keeps the process that it would replace
+LOAD_SECONDS = 300  # that a new process has to load the models; after SIGHUP the old one is kept if it takes longer
 HEADER_SECONDS = 10.0  # from the first byte of a request, or from the connection, to the end of its headers
 SETTINGS = "REGARD_SERVE"  # the environment variable that carries the options to worker processes
 
 
 def run(*, host: str, port: int, workers: int, grace: int, say: Callable[[str], None], **options: Any) -> None:
-    """Serve until a signal; the other options are those of `make_app`."""
+    """Serve until SIGTERM or Ctrl-C; `options` are those of `make_app`."""
     try:
         family, *_, address = socket.getaddrinfo(host, port)[0]
         socket.create_server(address[:2], family=family).close()
     except (OSError, OverflowError) as error:
         raise ConfigError(f"cannot listen on {host}:{port}: {error}") from None
     if options["keys"] is None and not ip_address(address[0]).is_loopback:
-        say(f"everyone who can reach {host}:{port} may use the models: --keys FILE asks for an API key")
-    app: FastAPI | str = "regard.server.run:app_of_environment"
+        say(f"anyone who can reach {host}:{port} can use the models; --keys FILE makes an API key necessary")
+    app: FastAPI | str = "regard.server.run:app_from_environment"
     if workers == 1:
         app = make_app(**options)
         models = app.state.service.models
@@ -65,7 +65,7 @@ def run(*, host: str, port: int, workers: int, grace: int, say: Callable[[str], 
 
 
 def make_app(*, folders: list[str], threads: int | None, quiet: bool, **options: Any) -> FastAPI:
-    """The app with its log on stderr."""
+    """Make the app, with its log on stderr."""
     use_threads(threads)
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s"))
@@ -74,13 +74,13 @@ def make_app(*, folders: list[str], threads: int | None, quiet: bool, **options:
     return serve(*folders, **options)
 
 
-def app_of_environment() -> FastAPI:
-    """The app of a worker process."""
+def app_from_environment() -> FastAPI:
+    """Make the app in a worker process, from the options in the environment."""
     return make_app(**json.loads(os.environ[SETTINGS]))
 
 
 class TimedProtocol(H11Protocol):
-    """Closes a connection whose request headers take too long; uvicorn itself waits for them forever."""
+    """HTTP/1.1 with a time limit for request headers, which uvicorn itself does not have."""
 
     header_timer: asyncio.TimerHandle | None = None
 

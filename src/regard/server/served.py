@@ -26,7 +26,7 @@ from regard.errors import ConfigError, InputError, RegardError
 from regard.evaluation.precision import use_engine
 from regard.interop.ctranslate2 import CTranslate2Engine
 from regard.models.folder import VALIDATION, read_languages
-from regard.server.batching import Turns, Worker
+from regard.server.batching import SerialExecutor, Worker
 from regard.translation.loading import load
 from regard.translation.reader import Reader
 from regard.translation.translator import Result, Translator
@@ -35,10 +35,10 @@ from regard.translation.writer import Writer
 LOG = logging.getLogger("regard.server")
 NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 PAIR = re.compile(r"([A-Za-z]{2,3}(?:_\w+)?)-([A-Za-z]{2,3}(?:_\w+)?)")
-MAX_WAITING = 512  # texts of one translator or bert
-MAX_WAITING_PROMPTS = 16  # of one gpt
-CACHED = 4096  # answers of one model
-DETECTOR_LINES = 2000  # of each language
+MAX_WAITING = 512  # texts that wait for one translator or bert
+MAX_WAITING_PROMPTS = 16  # that wait for one gpt
+CACHE_SIZE = 4096  # results kept for each model
+DETECTOR_LINES = 2000  # from which the detector learns each language
 
 Model = TypeVar("Model", Translator, Writer, Reader)
 
@@ -59,15 +59,15 @@ class TranslateOptions(NamedTuple):
 
 @dataclass(frozen=True)
 class Served:
-    """A loaded model with its name."""
+    """A loaded model with its name and its thread."""
 
     name: str
     model: Translator | Writer | Reader
     languages: tuple[str, str] = ("", "")
-    """Of a translator."""
+    """The language pair of a translator."""
     worker: Worker[Any] | None = None
     """The thread of a translator or a bert."""
-    turns: Turns | None = None
+    executor: SerialExecutor | None = None
     """The thread of a gpt."""
     pairs: Sequence[tuple[str, str]] = ()
     """Validation pairs of the folder, which the detector learns from."""
@@ -77,16 +77,16 @@ class Served:
         return self.model.config.model.family
 
     def close(self) -> None:
-        """Finish what waits."""
-        for thread in (self.worker, self.turns):
+        """Finish waiting requests and end the threads."""
+        for thread in (self.worker, self.executor):
             if thread is not None:
                 thread.close()
 
 
 def load_served(argument: str, device: str, engine: str, precision: str) -> Served:
-    """Load a folder, given as FOLDER or as NAME=FOLDER; a name such as en-fr says the languages.
+    """Load a folder, given as FOLDER or as NAME=FOLDER; a name such as en-fr is also the language pair.
 
-    Translators search with the engine in the precision (`Translator.use`).
+    `engine` and `precision` are for translators (`Translator.use`).
     """
     match = None if Path(argument).exists() else NAMED.fullmatch(argument)
     folder = match[2] if match else argument
@@ -94,23 +94,22 @@ def load_served(argument: str, device: str, engine: str, precision: str) -> Serv
     name = match[1] if match else first.resolve().name
     model = load(folder, device)
     if isinstance(model, Writer):
-        return Served(name, model, turns=Turns(max_waiting=MAX_WAITING_PROMPTS))
+        return Served(name, model, executor=SerialExecutor(max_waiting=MAX_WAITING_PROMPTS))
     if isinstance(model, Reader):
-        return Served(name, model, worker=Worker(reading(model), max_waiting=MAX_WAITING, cache_size=CACHED))
+        return Served(name, model, worker=Worker(reading(model), max_waiting=MAX_WAITING, cache_size=CACHE_SIZE))
     pair = PAIR.fullmatch(name)
     languages = (pair[1], pair[2]) if pair else read_languages(first)
     if languages is None:
         raise ConfigError(f"{folder} does not say which languages it translates: write en-fr={folder}")
     use_engine(model, engine, precision, folder, token_scores=True, say=LOG.warning)
-    worker = Worker(translating(model), max_waiting=MAX_WAITING, cache_size=CACHED)
+    worker = Worker(translating(model), max_waiting=MAX_WAITING, cache_size=CACHE_SIZE)
     return Served(name, model, languages, worker, pairs=_validation_pairs(first))
 
 
 def translating(translator: Translator) -> Callable[[Sequence[str], TranslateOptions], Sequence[Result]]:
     """The function that a translator's worker runs."""
-
     without_heads = copy.copy(translator)
-    without_heads.engine = translator.torch_engine  # another engine has weights of its own
+    without_heads.engine = translator.torch_engine  # CTranslate2 has its own copy of the weights
     without_scores = copy.copy(translator)
     if isinstance(translator.engine, CTranslate2Engine):
         without_scores.engine = translator.engine.without_token_scores()
@@ -142,7 +141,7 @@ def reading(reader: Reader) -> Callable[[Sequence[str], int], Sequence[Any]]:
 
 @contextmanager
 def switched_off(model: nn.Module, heads: Sequence[tuple[str, int, int]]) -> Iterator[None]:
-    """Within the context the given heads, as (kind, layer, head), add nothing: their part of W_O is zero."""
+    """Switch off attention heads, given as (kind, layer, head), inside a with block: their part of W_O is zero."""
     saved: list[tuple[torch.Tensor, torch.Tensor]] = []
     try:
         with torch.no_grad():
@@ -188,7 +187,7 @@ class Models:
 
     @classmethod
     def load(cls, arguments: Sequence[str], device: str, engine: str, precision: str) -> Models:
-        """Load folders; one that fails does not stop the others, unless all fail."""
+        """Load folders; the ones that fail are recorded in `failed`, and it is an error if all fail."""
         served: dict[str, Served] = {}
         failed = {}
         for argument in arguments:
@@ -209,26 +208,26 @@ class Models:
         return [model for model in self.served if isinstance(model.model, Translator)]
 
     def find_translator(self, source: str, target: str, name: str = "") -> Served:
-        """The translator of a language pair, or the one with a name."""
+        """The translator with a name or, without a name, of a language pair."""
         if name:
             return self.find(name, Translator)
         for model in self.translators:
             if same_language(model.languages[0], source) and same_language(model.languages[1], target):
                 return model
-        pairs = ", ".join("-".join(model.languages) for model in self.translators) or "no translator"
-        raise InputError(f"no model here translates from {source[:20]!r} to {target[:20]!r}; there is {pairs}")
+        pairs = ", ".join("-".join(model.languages) for model in self.translators) or "none"
+        raise InputError(f"no model translates from {source[:20]!r} to {target[:20]!r}; available: {pairs}")
 
     def find(self, name: str, kind: type | tuple[type, ...] = object) -> Served:
-        """The model with a name and of a kind."""
+        """The model with a name, of a type."""
         fitting = [model for model in self.served if isinstance(model.model, kind)]
         for model in fitting:
             if model.name == name:
                 return model
         names = ", ".join(model.name for model in fitting) or "none"
-        raise InputError(f"there is no model {name[:100]!r} for this request; there is {names}")
+        raise InputError(f"there is no model {name[:100]!r} for this request; available: {names}")
 
     def detect(self, text: str) -> list[dict[str, Any]]:
-        """The served languages by how well their character trigrams fit a text; confidences in percent."""
+        """The served languages of a text, the most probable first, by character trigrams; confidences in percent."""
         counted = _count_trigrams([text])
         scores = {}
         for language, known in self.trigrams.items():
@@ -241,7 +240,7 @@ class Models:
         return sorted(languages, key=lambda one: -cast(float, one["confidence"]))
 
     def close(self) -> None:
-        """Finish what waits."""
+        """Finish waiting requests and end the threads."""
         for model in self.served:
             model.close()
 

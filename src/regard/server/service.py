@@ -1,4 +1,4 @@
-"""The service: what all routes share. The served models, which `reload` replaces, API keys, metrics and the log."""
+"""The state that all routes share: the served models, which `reload` replaces, API keys, metrics and the log."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Service:
         counted = {
             name: CounterMetricFamily(f"regard_{name}", text, labels=["model"])
             for name, text in (
-                ("texts", "Texts that were answered."),
+                ("texts", "Texts that a model computed."),
                 ("batches", "Batches that were computed."),
                 ("cached", "Texts that were answered from the cache."),
             )
@@ -63,7 +63,7 @@ class Service:
         yield from counted.values()
 
     async def reload(self) -> None:
-        """Load keys and folders anew; requests that wait are answered by the models that they were sent to."""
+        """Reload keys and folders; waiting requests are finished by the models that they were sent to."""
         async with self.reloading:
             try:
                 keys = Keys.load(self.keys_file) if self.keys_file else None
@@ -77,7 +77,7 @@ class Service:
             await asyncio.to_thread(before.close)
 
     def record(self, method: str, path: str, status: int, start: float, texts: Sequence[str]) -> None:
-        """Count and log a request; the log has the texts only if that was asked for."""
+        """Count and log a request; texts are logged only with `log_texts`."""
         seconds = time.perf_counter() - start
         self.requests.labels(path, str(status)).inc()
         self.seconds.labels(path).observe(seconds)
@@ -96,6 +96,6 @@ class Service:
         LOG.info(json.dumps(entry, ensure_ascii=False))
 
     def close(self) -> None:
-        """Refuse new work and finish what waits."""
+        """Refuse new requests and finish the waiting ones."""
         self.stopping = True
         self.models.close()

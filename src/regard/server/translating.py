@@ -1,4 +1,4 @@
-"""Translation routes: LibreTranslate's contract, and traces."""
+"""Routes of translators: LibreTranslate's API, and traces."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from regard.server.requests import (
     CLOSED_REQUEST,
     MAX_CHARACTERS,
     MAX_FILE,
-    ErrorAnswer,
+    ErrorResponse,
     Text,
     Texts,
     body_schema,
@@ -47,8 +47,8 @@ from regard.translation.translator import Result
 MAX_ALTERNATIVES = 9
 MAX_TRACED = 2_000  # characters
 FILE_SECONDS = 600.0
-KEPT_FILES = 8  # translated files that wait for their download
-KEPT_SECONDS = 600.0
+MAX_DOWNLOADS = 8  # translated files that are kept for download
+DOWNLOAD_SECONDS = 600.0
 FILE_FORMATS = sorted({".txt", *EXTENSIONS} - {".tsv", ".jsonl", ".ndjson"})
 
 Glossary = Annotated[dict[str, str], Field(max_length=1000)]
@@ -66,9 +66,9 @@ class TranslationRequest(BaseModel):
     model: str = ""
     """The name of a model, if several have this language pair."""
     add: list[Literal["confidence", "warnings", "alignment"]] = []
-    """Fields to add to the answer."""
+    """Fields to add to the response."""
     glossary: Glossary = {}
-    """Source terms and their translations; they are plain words, not patterns."""
+    """Source terms and their translations, as plain words."""
 
 
 class Detection(BaseModel):
@@ -78,7 +78,7 @@ class Detection(BaseModel):
     confidence: float
 
 
-class WarningAnswer(BaseModel):
+class TranslationWarning(BaseModel):
     """A quality warning about a translation."""
 
     kind: str
@@ -86,14 +86,14 @@ class WarningAnswer(BaseModel):
     evidence: list[str]
 
 
-class TranslationAnswer(BaseModel):
-    """A translation, or a list of translations for a list of texts; the other fields are lists in the same way."""
+class TranslationResponse(BaseModel):
+    """A translation; for a list of texts, every field is a list."""
 
     translatedText: str | list[str]  # noqa: N815 - LibreTranslate's name
     alternatives: list[str] | list[list[str]] | None = None
     detectedLanguage: Detection | list[Detection] | None = None  # noqa: N815
     confidence: float | list[float | None] | None = None
-    warnings: list[WarningAnswer] | list[list[WarningAnswer]] | None = None
+    warnings: list[TranslationWarning] | list[list[TranslationWarning]] | None = None
     alignment: list[tuple[int, int]] | list[list[tuple[int, int]] | None] | None = None
 
 
@@ -113,7 +113,7 @@ class Head(BaseModel):
 
 
 class TraceRequest(BaseModel):
-    """A request for what a model attends to while it translates, continues (gpt) or reads (bert) a text."""
+    """A request for the attention of a model while it translates, continues (gpt) or reads (bert) a text."""
 
     q: Annotated[str, Field(max_length=MAX_TRACED)]
     source: str = "auto"
@@ -122,15 +122,15 @@ class TraceRequest(BaseModel):
     model: str = ""
     alternatives: Annotated[int, Field(ge=0, le=MAX_ALTERNATIVES)] = 0
     prefix: Annotated[str, Field(max_length=MAX_TRACED)] = ""
-    """The beginning of the translation, which the model continues."""
+    """The beginning of the translation; the model continues it."""
     without: Annotated[list[Head], Field(max_length=256)] = []
     """Attention heads to switch off."""
     glossary: Glossary = {}
     view: Literal["trace", "page"] = "trace"
-    """The Trace as JSON, or the values that the inspector's page draws."""
+    """trace: the Trace as JSON; page: the values that the inspector's page draws."""
 
 
-class LanguageAnswer(BaseModel):
+class LanguageResponse(BaseModel):
     """A source language with its target languages."""
 
     code: str
@@ -138,8 +138,8 @@ class LanguageAnswer(BaseModel):
     targets: list[str]
 
 
-class FileAnswer(BaseModel):
-    """Where the translated file is."""
+class TranslatedFile(BaseModel):
+    """The address of a translated file."""
 
     translatedFileUrl: str  # noqa: N815
 
@@ -147,11 +147,11 @@ class FileAnswer(BaseModel):
 def add_routes(app: FastAPI, service: Service) -> None:
     """Add the routes to an app."""
     errors: dict[int | str, dict[str, Any]] = {
-        code: {"model": ErrorAnswer} for code in (400, 401, 408, 413, 429, CLOSED_REQUEST, 503)
+        code: {"model": ErrorResponse} for code in (400, 401, 408, 413, 429, CLOSED_REQUEST, 503)
     }
-    files = Files()
+    downloads = Downloads()
     for path, route, body, answer in (
-        ("/translate", partial(_translate, service), TranslationRequest, TranslationAnswer),
+        ("/translate", partial(_translate, service), TranslationRequest, TranslationResponse),
         ("/detect", partial(_detect, service), DetectRequest, list[Detection]),
         ("/trace", partial(_trace, service), TraceRequest, None),
     ):
@@ -164,7 +164,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
             responses=errors,
             openapi_extra=body_schema(body),
         )(route)
-    app.get("/languages", name="languages", response_model=list[LanguageAnswer], description=_languages.__doc__)(
+    app.get("/languages", name="languages", response_model=list[LanguageResponse], description=_languages.__doc__)(
         partial(_languages, service)
     )
     app.get("/frontend/settings", name="settings", description=_settings.__doc__)(partial(_settings, service))
@@ -172,17 +172,17 @@ def add_routes(app: FastAPI, service: Service) -> None:
         "/translate_file",
         name="translate file",
         description=_translate_file.__doc__,
-        response_model=FileAnswer,
+        response_model=TranslatedFile,
         responses=errors,
         openapi_extra=_FILE_SCHEMA,
-    )(partial(_translate_file, service, files))
+    )(partial(_translate_file, service, downloads))
     app.get(
         "/download_file/{token}",
         name="download file",
         description=_download.__doc__,
-        responses={200: {"content": {"application/octet-stream": {}}}, 404: {"model": ErrorAnswer}},
+        responses={200: {"content": {"application/octet-stream": {}}}, 404: {"model": ErrorResponse}},
         response_class=Response,
-    )(partial(_download, files))
+    )(partial(_download, downloads))
 
 
 async def _translate(service: Service, request: Request) -> dict[str, Any]:
@@ -200,7 +200,7 @@ async def _translate(service: Service, request: Request) -> dict[str, Any]:
     )
     columns: dict[str, list[Any]]
     if body.format == "html":
-        waiting = WaitingTranslate(partial(_find, service.models, texts, body), options)
+        waiting = BackgroundTranslate(partial(_find, service.models, texts, body), options)
         columns = {"translatedText": await _in_thread(request, waiting, partial(_translate_html, texts, waiting))}
     else:
         results = await _submit(request, model, texts, options)
@@ -208,7 +208,7 @@ async def _translate(service: Service, request: Request) -> dict[str, Any]:
         if body.alternatives:
             columns["alternatives"] = [[other.text for other in result.alternatives] for result in results]
         for name in body.add:
-            columns[name] = [_added(result, name) for result in results]
+            columns[name] = [_extra_field(result, name) for result in results]
     single = isinstance(body.q, str)
     answer: dict[str, Any] = {name: values[0] if single else values for name, values in columns.items()}
     return answer | ({"detectedLanguage": detected if single else [detected] * len(texts)} if detected else {})
@@ -217,7 +217,7 @@ async def _translate(service: Service, request: Request) -> dict[str, Any]:
 def _find(
     models: Models, texts: Sequence[str], body: TranslationRequest | TraceRequest
 ) -> tuple[dict[str, Any] | None, Served]:
-    """The detected language, if it was asked for, and the model for a request."""
+    """The language detected for `source = auto`, and the model for a request."""
     if body.model:
         return None, models.find_translator("", "", body.model)
     detected = None
@@ -238,7 +238,7 @@ async def _submit(
             future.cancel()
 
 
-def _added(result: Result, name: str) -> Any:
+def _extra_field(result: Result, name: str) -> Any:
     return [warning._asdict() for warning in result.warnings] if name == "warnings" else getattr(result, name)
 
 
@@ -282,7 +282,7 @@ async def _settings(service: Service) -> dict[str, Any]:
 
 
 async def _trace(service: Service, request: Request) -> dict[str, Any]:
-    """What a model attends to: each sentence with its attention, probabilities and alternatives."""
+    """The attention, probabilities and alternatives of each sentence of a text."""
     body = await read_body(service, request, TraceRequest)
     request.state.texts = [body.q]
     view = inspector.contents if body.view == "page" else lambda trace: trace.as_json()
@@ -313,11 +313,11 @@ async def _trace(service: Service, request: Request) -> dict[str, Any]:
     }
 
 
-# Files and HTML.
+# Downloads and HTML.
 
 
-class WaitingTranslate:
-    """Translates texts for a thread other than the event loop's, in batches between which other requests come first."""
+class BackgroundTranslate:
+    """Translates the texts of a file or page in batches; runs in its own thread, and shorter requests come first."""
 
     def __init__(self, find: Any, options: TranslateOptions, seconds: float = FILE_SECONDS) -> None:
         self.find, self.options = find, options
@@ -334,79 +334,79 @@ class WaitingTranslate:
             try:
                 worker = self.find()[1].worker
                 futures = worker.submit([Job(text, options) for text in batch])
-            except OverloadedError:  # short requests come first
+            except OverloadedError:  # the queue is full of other requests
                 self.cancelled.wait(0.1)
                 continue
             results += [future.result() for future in futures]
         return results
 
 
-async def _in_thread(request: Request, waiting: WaitingTranslate, run: Any) -> Any:
+async def _in_thread(request: Request, waiting: BackgroundTranslate, run: Any) -> Any:
     try:
         return await wait_for(request, asyncio.ensure_future(asyncio.to_thread(run)), seconds=FILE_SECONDS)
     finally:
         waiting.cancelled.set()
 
 
-def _translate_html(texts: Sequence[str], translate: WaitingTranslate) -> list[str]:
+def _translate_html(texts: Sequence[str], translate: BackgroundTranslate) -> list[str]:
     return [translate_html(text, translate, Outcome()) for text in texts]
 
 
 class Download(NamedTuple):
-    """A translated file that waits for its download."""
+    """A translated file that can be downloaded."""
 
     content: bytes
     name: str
     time: float
 
 
-class Files:
-    """The translated files that wait for their download, in memory, by random tokens; old ones are dropped."""
+class Downloads:
+    """Translated files, kept in memory by random tokens until they are downloaded or too old."""
 
     def __init__(self) -> None:
-        self.downloads: OrderedDict[str, Download] = OrderedDict()
+        self.by_token: OrderedDict[str, Download] = OrderedDict()
 
     def add(self, content: bytes, name: str) -> str:
-        """Keep a file; return its token."""
+        """Keep a file, and return its token."""
         self.drop_old()
         token = secrets.token_urlsafe(24)
-        self.downloads[token] = Download(content, name, time.monotonic())
-        while len(self.downloads) > KEPT_FILES:
-            self.downloads.popitem(last=False)
+        self.by_token[token] = Download(content, name, time.monotonic())
+        while len(self.by_token) > MAX_DOWNLOADS:
+            self.by_token.popitem(last=False)
         return token
 
     def drop_old(self) -> None:
-        """Drop the files whose time is over."""
-        for token, download in list(self.downloads.items()):
-            if time.monotonic() - download.time > KEPT_SECONDS:
-                del self.downloads[token]
+        """Delete files older than DOWNLOAD_SECONDS."""
+        for token, download in list(self.by_token.items()):
+            if time.monotonic() - download.time > DOWNLOAD_SECONDS:
+                del self.by_token[token]
 
 
-async def _translate_file(service: Service, files: Files, request: Request) -> dict[str, str]:
-    """Translate a text, XLIFF, PO or TMX file; the answer says where the translated file can be downloaded once."""
+async def _translate_file(service: Service, downloads: Downloads, request: Request) -> dict[str, str]:
+    """Translate a text, XLIFF, PO or TMX file; the response has a URL from which the result can be downloaded once."""
     fields, uploads = await read_form(service, request)
     if "file" not in uploads:
-        raise HTTPException(400, "the form has no file")
+        raise HTTPException(400, "the form has no field named file")
     name, content = uploads["file"]
     suffix = PurePosixPath(name).suffix.lower()
     if suffix in UNSUPPORTED or suffix not in FILE_FORMATS:
-        raise InputError(f"files of type {suffix[:20] or 'unknown'} are not translated, only {', '.join(FILE_FORMATS)}")
+        raise InputError(f"files of type {suffix[:20] or 'unknown'} are not supported, only {', '.join(FILE_FORMATS)}")
     body = TranslationRequest(
         q="", source=fields.get("source", "auto"), target=fields.get("target", ""), model=fields.get("model", "")
     )
     sample = content[:2000].decode("utf-8", "replace")
     _, model = _find(service.models, [sample], body)
-    waiting = WaitingTranslate(lambda: _find(service.models, [sample], body), TranslateOptions())
+    waiting = BackgroundTranslate(lambda: _find(service.models, [sample], body), TranslateOptions())
     run = partial(_translate_content, content, suffix, waiting, model.languages)
     translated = await _in_thread(request, waiting, run)
     stem = PurePosixPath(name).stem[:100] or "file"
-    token = files.add(translated, f"{stem}_{model.languages[1]}{suffix}")
+    token = downloads.add(translated, f"{stem}_{model.languages[1]}{suffix}")
     path = f"{request.scope['root_path']}/download_file/{token}"
     return {"translatedFileUrl": str(request.url.replace(path=path, query=""))}
 
 
-def _translate_content(content: bytes, suffix: str, translate: WaitingTranslate, languages: Languages) -> bytes:
-    """The translation of a file, by the type that its suffix says."""
+def _translate_content(content: bytes, suffix: str, translate: BackgroundTranslate, languages: Languages) -> bytes:
+    """Translate the content of a file of the type that its suffix names."""
     if EXTENSIONS.get(suffix) not in DOCUMENTS:
         try:
             lines = content.decode("utf-8").split("\n")
@@ -423,12 +423,12 @@ def _translate_content(content: bytes, suffix: str, translate: WaitingTranslate,
         return target.read_bytes()
 
 
-async def _download(files: Files, token: str) -> Response:
+async def _download(downloads: Downloads, token: str) -> Response:
     """A translated file; it can be downloaded once, within ten minutes."""
-    files.drop_old()
-    download = files.downloads.pop(token, None)
+    downloads.drop_old()
+    download = downloads.by_token.pop(token, None)
     if download is None:
-        raise HTTPException(404, "there is no such file: files are kept for ten minutes and downloaded once")
+        raise HTTPException(404, "there is no such file: a file is kept for ten minutes and can be downloaded once")
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(download.name)}"}
     return Response(download.content, media_type="application/octet-stream", headers=headers)
 

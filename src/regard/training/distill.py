@@ -20,7 +20,7 @@ from regard.devices import find_device
 from regard.errors import ConfigError, FolderError
 from regard.evaluation.metrics import sentence_scores
 from regard.evaluation.precision import use_engine
-from regard.interop.ctranslate2 import why_not
+from regard.interop.ctranslate2 import unsupported_reason
 from regard.results import format_duration
 from regard.text.files import one_line
 from regard.training.data import Files
@@ -39,9 +39,9 @@ from regard.training.start_from import origin_checksums
 from regard.training.train import Run, restored_state, train
 from regard.translation.translator import Result, Translator
 
-TEXTS = "distilled-"  # with a hash of what they are made from, the name of the folder of the translations
-PART_LINES = 2000  # in a file of translations; a killed run loses at most one file
-WINDOW = 500  # lines translated together, after which the progress is shown
+TEXTS = "distilled-"  # the folder of the translations, followed by a hash of teacher, source, beam size and precision
+PART_LINES = 2000  # in a file of translations; a killed run repeats at most one file
+WINDOW = 500  # lines translated together; then the progress is shown
 
 Row = tuple[str, ...]
 """A source, or a source and its reference."""
@@ -75,9 +75,9 @@ def distill(
     The same call again resumes; Ctrl-C returns a Run that is not finished. The options are those of `train`, and:
 
     teacher: a model folder, or several joined by `+`.
-    target: references; each sentence gets the hypothesis of the beam whose chrF is best.
+    target: references; the student learns the hypothesis of the beam with the best chrF against them.
     beams: the beam size of the teacher, by default that of its config.
-    precision: of the teacher, which translates with CTranslate2 on a CPU, where it is installed and can run it.
+    precision: of the teacher. On a CPU it translates with CTranslate2, if that is installed and supports it.
     fresh: discard the translations and the run in the folder and start over.
     """
     say = say or (lambda line: print(line, file=sys.stderr))
@@ -88,10 +88,12 @@ def distill(
     files = text_files(settings, source, target, **options)
     teachers, out = split_folders(teacher), Path(out)
     if not settings.model.is_translator:
-        raise ConfigError(f"a student translates, and model.family is {settings.model.family}: choose another --recipe")
+        raise ConfigError(
+            f"the student must be a translator, and model.family is {settings.model.family}: choose another --recipe"
+        )
     valid_pair = (valid, None) if isinstance(valid, str | Path) else valid
     check_request(Request((), valid_pair and text_files(settings, *valid_pair, **options), out, settings, call=""))
-    lines = sum(1 for _ in files.read())  # finds errors now, not after hours
+    lines = sum(1 for _ in files.read())  # finds errors before the translation, not after hours
     beams = beams or load_config(teachers[0]).decode.beams
     identity = repr((origin_checksums(teachers), files.identity(), beams, precision))
     texts = out / f"{TEXTS}{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
@@ -99,7 +101,7 @@ def distill(
         with folders.lock_folder(out), restored_state(find_device(device), threads):
             _check_folder(out, texts, fresh=fresh)
             if valid is None:
-                say("without --valid the student is scored against translations of the teacher, not against references")
+                say("without --valid the student is scored against the teacher's translations, not against references")
             load_teacher = partial(_load_teacher, teacher, device, precision, say)
             _translate_parts(files, texts, load_teacher, beams, lines, observe)
     except KeyboardInterrupt:
@@ -123,7 +125,7 @@ def distill(
 
 
 def _check_folder(out: Path, texts: Path, *, fresh: bool) -> None:
-    """Raise a FolderError if a folder holds another run or other translations; with `fresh`, delete them."""
+    """Raise a FolderError if a folder holds another run or other translations; with `fresh`, delete them instead."""
     known = list(out.glob(TEXTS + "[0-9a-f]" * 16))
     check_folder(out, fresh=fresh)
     if fresh:
@@ -141,9 +143,9 @@ def _check_folder(out: Path, texts: Path, *, fresh: bool) -> None:
 
 
 def _load_teacher(folder: PathLike, device: str, precision: str, say: Say) -> Translator:
-    """The teacher; on a CPU it translates with CTranslate2, where that is installed and can run it."""
+    """Load the teacher; on a CPU it translates with CTranslate2, if that is installed and supports it."""
     translator = Translator.load(folder, device)
-    can_run = len(translator.models) == 1 and not why_not(translator.config.model, translator.config.decode)
+    can_run = len(translator.models) == 1 and not unsupported_reason(translator.config.model, translator.config.decode)
     fast = translator.device.type == "cpu" and precision != "bf16" and can_run and find_spec("ctranslate2")
     use_engine(translator, "ctranslate2" if fast else "torch", precision, folder, token_scores=False, say=say)
     return translator
@@ -152,7 +154,7 @@ def _load_teacher(folder: PathLike, device: str, precision: str, say: Say) -> Tr
 def _translate_parts(
     files: Files, texts: Path, load_teacher: Callable[[], Translator], beams: int, lines: int, observe: Observer
 ) -> None:
-    """Write the translations of all lines into a folder of files that each appear whole; existing ones are kept."""
+    """Write the translations of all lines as files that appear only when complete; existing files are kept."""
     rows, translator = files.read(), None
     for number in count():
         part = list(islice(rows, PART_LINES))
@@ -178,7 +180,7 @@ def _translate_parts(
 
 
 def _translate(translator: Translator, rows: Sequence[Row], beams: int) -> Iterator[tuple[str, str]]:
-    """The sources with their translations; where there is a reference, with the hypothesis whose chrF is best."""
+    """Sources and their translations; with a reference, the hypothesis with the best chrF."""
     has_reference = len(rows[0]) > 1
     for start in range(0, len(rows), WINDOW):
         window = rows[start : start + WINDOW]
@@ -189,7 +191,7 @@ def _translate(translator: Translator, rows: Sequence[Row], beams: int) -> Itera
 
 
 def _best(result: Result, reference: str | None = None) -> str:
-    """The text of a result or of the alternative whose chrF is best; of equal ones the most probable."""
+    """The text with the best chrF among a result and its alternatives; ties go to the most probable one."""
     texts = [result.text, *(other.text for other in result.alternatives)]
     if reference is None or len(texts) == 1:
         return result.text

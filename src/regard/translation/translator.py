@@ -172,7 +172,7 @@ class Translator:
 
             ensemble = "it runs one model, and this is an ensemble" if len(self.models) > 1 else ""
             config = cast(ModelConfig, self.model.config)
-            if reason := ensemble or ctranslate2.why_not(config, self.config.decode):
+            if reason := ensemble or ctranslate2.unsupported_reason(config, self.config.decode):
                 raise ConfigError(f"--engine ctranslate2 is not for {folder}: {reason}; --engine torch is")
             self.engine = ctranslate2.CTranslate2Engine(
                 Path(folder), self.torch_engine, self.tokenizers, precision=precision, token_scores=token_scores

@@ -1,4 +1,4 @@
-"""Proof of sameness: the same sentences through a model here and through the same model in another library."""
+"""Verification: run the same sentences through a model here and through its counterpart in another library."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ Ids = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Proof:
-    """What both sides gave; without the other library, the reason why nothing was compared."""
+class Verification:
+    """The result of a comparison of both models, or the reason why they were not compared."""
 
     sentences: int = 0
     difference: float = 0.0
@@ -44,17 +44,18 @@ class Proof:
     largest: float = 0.0
     """The largest logit, which gives the difference its scale."""
     greedy: int | None = None
-    """Identical outputs of greedy search; None for a bert."""
+    """Number of identical outputs of greedy search; None for a bert."""
     beam: int | None = None
-    """Identical outputs of the beam search of transformers; None if there was none."""
+    """Number of identical outputs of beam search; None unless both models were searched with beams."""
     bleu: float | None = None
-    """BLEU of the greedy outputs of the other side minus that of ours; None for a bert or gpt."""
+    """BLEU of the other library's greedy outputs minus BLEU of ours; None for a bert or gpt."""
     reason: str = ""
+    """Why nothing was compared; empty if it was."""
     library: str = "transformers"
 
     @property
     def holds(self) -> bool:
-        """Whether the difference is within the tolerance, and greedy outputs too but for near ties."""
+        """Whether the largest difference is within the tolerance."""
         return self.difference <= self.tolerance
 
     @property
@@ -63,7 +64,7 @@ class Proof:
 
     def __str__(self) -> str:
         if self.reason:
-            return f"not proven: {self.reason}"
+            return f"not verified: {self.reason}"
         difference = f"log-probability {self.difference:.2g}"
         if self.largest:
             difference = f"logit {self.difference:.2g} (the largest logit is {self.largest:.3g})"
@@ -78,34 +79,34 @@ class Proof:
 
     @property
     def sentence(self) -> str:
-        """For a card."""
+        """The result as a sentence for a model card."""
         return f"{str(self)[0].upper()}{str(self)[1:]}."
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         if self.reason:
-            return {"proven": False, "reason": self.reason}
+            return {"verified": False, "reason": self.reason}
         values = {"sentences": self.sentences, "largest_difference": self.difference, "largest_logit": self.largest}
         outputs = {"identical_greedy": self.greedy, "identical_beam": self.beam, "bleu_difference": self.bleu}
-        return {"proven": True, **values, **outputs}
+        return {"verified": True, **values, **outputs}
 
 
-def prove(
+def verify(
     folder: Path,
     theirs: Path,
     class_name: str,
     tokenizers: Tokenizers,
     config: Config,
     count: int,
-) -> Proof:
-    """Compare the model of a folder with that of a Hugging Face folder on `count` sentences, in float32 on the CPU."""
+) -> Verification:
+    """Compare a model folder with a Hugging Face folder on `count` sentences, in float32 on the CPU."""
     if not count:
-        return Proof(reason="no sentences were asked for")
+        return Verification(reason="no sentences were asked for")
     if importlib.util.find_spec("transformers") is None:
-        return Proof(reason="transformers is not installed (pip install transformers)")
-    texts = proof_texts(folder, tokenizers, config, count)
+        return Verification(reason="transformers is not installed (pip install transformers)")
+    texts = verification_texts(folder, tokenizers, config, count)
     ours = load_model(folder)[0].float()
-    other = load_theirs(theirs, class_name, config)
+    other = load_transformers_model(theirs, class_name, config)
     with torch.inference_mode():
         if isinstance(ours, BERT):
             return _compare_bert(ours, other, texts.sources)
@@ -115,16 +116,16 @@ def prove(
 
 
 class Texts(NamedTuple):
-    """What is computed on both sides."""
+    """The sentences that both models compute."""
 
     sources: Ids
-    """With the end token."""
+    """Token ids, with the end token."""
     references: list[str] | None
     length: int
     """Maximum tokens of an output."""
 
 
-def proof_texts(folder: Path, tokenizers: Tokenizers, config: Config, count: int) -> Texts:
+def verification_texts(folder: Path, tokenizers: Tokenizers, config: Config, count: int) -> Texts:
     """The first validation sentences of a model folder, or sentences of the built-in corpus if it has none."""
     path = folder / VALIDATION
     lines = read_bounded(path).decode().splitlines()[:count] if path.exists() else []
@@ -139,21 +140,21 @@ def proof_texts(folder: Path, tokenizers: Tokenizers, config: Config, count: int
 
 
 def exported_stopping(decode: DecodeConfig) -> EarlyStopping:
-    """The value of early_stopping with which transformers searches: it has no beam that shrinks."""
+    """The `early_stopping` of an exported model: transformers has no counterpart of `shrink`."""
     return "yes" if decode.early_stopping == "shrink" else decode.early_stopping
 
 
 def search(
     model: nn.Module, texts: Texts, special: SpecialIds, beams: int = 1, early_stopping: EarlyStopping = "shrink"
 ) -> list[Hypothesis]:
-    """What our own search finds for each text."""
+    """The best hypothesis of Regard's own search for each text."""
     settings = DecodeConfig(max_length_ratio=0.0, max_length_extra=texts.length, early_stopping=early_stopping)
     found = TorchEngine([model], settings, special).search(texts.sources, SearchOptions(beams=beams))
     return [hypotheses[0] for hypotheses in found.hypotheses]
 
 
 def bleu_difference(ours: Ids, theirs: Ids, references: list[str] | None, tokenizer: Tokenizer) -> float:
-    """BLEU of their outputs minus that of ours; without references, of theirs against ours minus 100."""
+    """BLEU of their outputs minus BLEU of ours; without references, BLEU of theirs against ours, minus 100."""
     from sacrebleu.metrics.bleu import BLEU
 
     texts = [[tokenizer.decode(ids) for ids in outputs] for outputs in (ours, theirs)]
@@ -162,8 +163,8 @@ def bleu_difference(ours: Ids, theirs: Ids, references: list[str] | None, tokeni
     return float(other - own)
 
 
-def load_theirs(folder: Path, class_name: str, config: Config) -> Any:
-    """The model of a Hugging Face folder in transformers."""
+def load_transformers_model(folder: Path, class_name: str, config: Config) -> Any:
+    """Load the model of a Hugging Face folder with transformers."""
     import transformers
 
     logging: Any = transformers.utils.logging
@@ -185,18 +186,18 @@ def _largest(ours: Tensor, theirs: Tensor, real: Tensor) -> tuple[float, float]:
     return float((ours - theirs)[real].abs().max()), float(theirs[real].abs().max())
 
 
-def _compare_bert(ours: BERT, other: Any, sources: Ids) -> Proof:
+def _compare_bert(ours: BERT, other: Any, sources: Ids) -> Verification:
     tokens, mask = pad(sources, torch.device("cpu"))
     real = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
     states = ours.encode(tokens, mask=mask)
     answer = other(tokens, attention_mask=real.long(), output_hidden_states=True)
     if ours.head is None:
-        return Proof(len(sources), *_largest(states, answer.hidden_states[-1], real))
+        return Verification(len(sources), *_largest(states, answer.hidden_states[-1], real))
     logits = answer.prediction_logits if hasattr(answer, "prediction_logits") else answer.logits
-    return Proof(len(sources), *_largest(ours.logits(states), logits, real))
+    return Verification(len(sources), *_largest(ours.logits(states), logits, real))
 
 
-def _compare_gpt(ours: GPT, other: Any, texts: Texts, config: Config, special: SpecialIds) -> Proof:
+def _compare_gpt(ours: GPT, other: Any, texts: Texts, config: Config, special: SpecialIds) -> Verification:
     prompts = [ids[:-1] or ids for ids in texts.sources]
     longest = max(map(len, prompts))
     length = min(MAX_TOKENS, config.model.max_positions - longest) if config.model.has_position_table else MAX_TOKENS
@@ -210,12 +211,12 @@ def _compare_gpt(ours: GPT, other: Any, texts: Texts, config: Config, special: S
         results.append(_largest(logits, other(whole).logits, torch.ones_like(whole, dtype=torch.bool)))
         identical += found.tokens == _generate(other, tokens, None, special, length, beams=1)[0]
     difference, largest = (max(values) for values in zip(*results, strict=True))
-    return Proof(len(prompts), difference, largest, identical)
+    return Verification(len(prompts), difference, largest, identical)
 
 
 def _compare_translator(
     ours: nn.Module, other: Any, texts: Texts, tokenizer: Tokenizer, early_stopping: EarlyStopping
-) -> Proof:
+) -> Verification:
     special = tokenizer.special
     tokens, mask = pad(texts.sources, torch.device("cpu"))
     real = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
@@ -230,7 +231,7 @@ def _compare_translator(
     compared = torch.ones_like(before, dtype=torch.bool) if before_mask is None else before_mask
     bleu = bleu_difference(*outputs[1], texts.references, tokenizer)
     same = {beams: sum(one == two for one, two in zip(*pair, strict=True)) for beams, pair in outputs.items()}
-    return Proof(len(texts.sources), *_largest(logits, expected, compared), same[1], same[BEAMS], bleu)
+    return Verification(len(texts.sources), *_largest(logits, expected, compared), same[1], same[BEAMS], bleu)
 
 
 def _generate(
@@ -243,7 +244,7 @@ def _generate(
     beams: int,
     early_stopping: EarlyStopping = "yes",
 ) -> list[list[int]]:
-    """The outputs of transformers with the limits of our search, without special tokens."""
+    """The outputs of `generate` with the limits of Regard's search, without special tokens."""
     import transformers
 
     make: Any = transformers.GenerationConfig
@@ -262,7 +263,7 @@ def _generate(
     mask = torch.ones_like(tokens) if mask is None else mask.long()
 
     def force_end(ids: Tensor, scores: Tensor) -> Tensor:
-        """Allow only the end token after `length` tokens, with its own probability: forced_eos_token_id makes it 1."""
+        """Allow only the end token after `length` tokens; unlike forced_eos_token_id this keeps its probability."""
         others = torch.arange(scores.shape[1]) != special.end
         return scores.masked_fill(others, -math.inf) if ids.shape[1] == first + length else scores
 
