@@ -245,7 +245,7 @@ def test_every_command_has_two_examples_whose_options_exist(name: str) -> None:
 
 def test_the_help_groups_the_commands_in_the_order_of_work() -> None:
     printed = regard("--help").stdout
-    groups = ("Prepare", "Train", "Measure", "Use", "Inspect", "Stories")
+    groups = ("Prepare", "Train", "Measure", "Use", "Inspect", "Demonstrations")
     places = [printed.index(f"─ {group} ") for group in groups]
     assert places == sorted(places)
 

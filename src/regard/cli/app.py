@@ -24,7 +24,7 @@ GROUPS: dict[str, list[Callable[..., None]]] = {
     "Use": [translating.translate, translating.generate, translating.fill, translating.embed, serving.serve],
     "Inspect": [inspecting.explain, inspecting.align],
     "Other libraries": [converting.import_, converting.export],
-    "Stories": [stories.demo, stories.lineage],
+    "Demonstrations": [stories.demo, stories.lineage],
 }
 EXAMPLES = ("regard demo", "regard train train.en train.fr --out runs/en-fr", "regard translate runs/en-fr letter.en")
 OUT_OF_MEMORY = "out of GPU memory: end other programs that use the GPU, or use --device cpu"

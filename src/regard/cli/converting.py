@@ -1,4 +1,4 @@
-"""The commands that bring models in from other libraries, and take them out: import and export."""
+"""The commands import and export, for models of other libraries."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from regard.cli.options import Force, Json, argument, examples, option
 
 @examples("regard import opus-mt-en-de runs/opus", "regard import Helsinki-NLP/opus-mt-en-de runs/opus")
 def import_(
-    source: Annotated[str, argument("MODEL", "A folder of Hugging Face transformers, or a name of its hub.")],
+    source: Annotated[str, argument("MODEL", "A Hugging Face model folder, or the name of a model on the hub.")],
     folder: Annotated[str, argument("OUT", "The model folder to write.")],
-    sentences: Annotated[
-        int, option("N", "Sentences that are computed here and in the other library.", min=0, max=10_000)
-    ] = 20,
+    sentences: Annotated[int, option("N", "Sentences on which both models are compared.", min=0, max=10_000)] = 20,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -30,14 +28,14 @@ def import_(
 def export(
     folder: Annotated[str, argument("FOLDER", "The model folder to export.")],
     out: Annotated[str, argument("OUT", "The folder to write.")],
-    to: Annotated[Literal["huggingface", "ctranslate2", "onnx"], option(None, "The other library.")] = "huggingface",
+    to: Annotated[
+        Literal["huggingface", "ctranslate2", "onnx"], option(None, "The library to export to.")
+    ] = "huggingface",
     quantization: Annotated[
         Literal["float32", "float16", "int8", "int8_float32"],
         option("PRECISION", "For CTranslate2: float32, float16, int8 or int8_float32."),
     ] = "float32",
-    sentences: Annotated[
-        int, option("N", "Sentences that are computed here and in the other library.", min=0, max=10_000)
-    ] = 20,
+    sentences: Annotated[int, option("N", "Sentences on which both models are compared.", min=0, max=10_000)] = 20,
     force: Force = False,
     as_json: Json = False,
 ) -> None:

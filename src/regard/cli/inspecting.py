@@ -103,7 +103,9 @@ def align(
     head: Annotated[Any, option("N or mean", "The head, counted from 0.", parser=_parse_number)] = None,
     shift: Annotated[
         bool | None,
-        typer.Option("--shift/--no-shift", help="Read the step whose input is the word, not the one that predicts it."),
+        typer.Option(
+            "--shift/--no-shift", help="Read the step whose input is the target word, not the one that predicts it."
+        ),
     ] = None,
     method: Annotated[Symmetrization | None, option(None, "The symmetrization. By default grow-diag-final.")] = None,
     tag: options.Tag = "",

@@ -143,7 +143,7 @@ Engine = Annotated[
 ]
 Precision = Annotated[
     Literal["auto", "fp32", "bf16", "int8"],
-    option(None, "int8 needs CTranslate2, where it is the default on a CPU unless it costs BLEU."),
+    option(None, "int8 needs CTranslate2, and is its default on a CPU unless it lowers BLEU."),
 ]
 Beams = Annotated[int | None, option("N", "Beam size. By default that of the folder's config.", min=1, max=100)]
 Values = Annotated[list[str], option("SECTION.FIELD=VALUE", "Set a field of the config; may be repeated.", "--set")]

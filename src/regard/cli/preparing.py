@@ -99,7 +99,9 @@ def _builtin(text: str, metavar: str | None = "N", **settings: Any) -> Any:
     return option(metavar, text, rich_help_panel="Options for builtin", **settings)
 
 
-data = typer.Typer(no_args_is_help=True, help="The built-in corpus and named public ones, with checksum and licence.")
+data = typer.Typer(
+    no_args_is_help=True, help="List and get corpora: the built-in one and public ones. Clean the cache."
+)
 
 
 @data.callback()

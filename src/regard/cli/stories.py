@@ -48,13 +48,13 @@ def demo(
 @examples("regard lineage --out race --minutes 40", "regard lineage --out race --updates 4000 --device cuda")
 def lineage(
     out: OutFolder,
-    minutes: Annotated[float | None, option("M", "Minutes for the whole race.", min=0.1)] = None,
+    minutes: Annotated[float | None, option("M", "Minutes for all models together.", min=0.1)] = None,
     updates: Annotated[int | None, option("N", "Updates per model. By default 4,000.", min=1)] = None,
     pairs: Annotated[int | None, option("N", "Sentence pairs to train on. By default 60,000.", min=1)] = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Race the families: BLEU against sentence length for RNNs without and with attention and a Transformer."""
+    """Train RNNs without and with attention and a Transformer, and compare their BLEU by sentence length."""
     from regard.devices import find_device
     from regard.stories.lineage import SIZES, run
 

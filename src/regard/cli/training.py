@@ -41,7 +41,7 @@ def train(
     ] = None,
     recipe: Annotated[
         str | None,
-        option("NAME or FILE", "A known-good config. By default the size is chosen from data and hardware."),
+        option("NAME or FILE", "A tested config. By default the size is chosen from data and hardware."),
     ] = None,
     updates: Annotated[int | None, option("N", "Train for N updates.", min=1)] = None,
     minutes: Annotated[float | None, option("M", "Train for M minutes, preparation and scoring included.")] = None,
@@ -108,11 +108,15 @@ def distill(
     recipe: Annotated[str, option("NAME or FILE", "The config of the student.")] = "fast",
     updates: Annotated[int | None, option("N", "Train the student for N updates.", min=1)] = None,
     minutes: Annotated[float | None, option("M", "Train the student for M minutes.")] = None,
-    beams: Annotated[int | None, option("N", "Beam size of the teacher. By default its own.", min=1, max=100)] = None,
+    beams: Annotated[
+        int | None, option("N", "Beam size of the teacher. By default that of its config.", min=1, max=100)
+    ] = None,
     precision: options.Precision = "auto",
     languages: options.Languages = None,
     fields: options.Fields = None,
-    fresh: Annotated[bool, flag("--fresh", "Discard translations and run in the folder and start over.")] = False,
+    fresh: Annotated[
+        bool, flag("--fresh", "Delete the translations and the run in the folder, and start over.")
+    ] = False,
     values: options.Values = [],  # noqa: B006 - typer copies it
     device: options.Device = "auto",
     seed: Annotated[int | None, option("N", "The random seed.", min=0)] = None,

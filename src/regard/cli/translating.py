@@ -67,7 +67,9 @@ def translate(
     everything: Annotated[
         bool, flag("--all", "In TMX, XLIFF and PO files, also replace existing translations.")
     ] = False,
-    trace: Annotated[Path | None, option("FILE.html", "Draw the attention of the first line; or .png, .svg.")] = None,
+    trace: Annotated[
+        Path | None, option("FILE.html", "Draw the attention of the first line (.html, .png or .svg).")
+    ] = None,
     engine: options.Engine = "auto",
     precision: options.Precision = "auto",
     values: options.Values = [],  # noqa: B006 - typer copies it

@@ -133,7 +133,7 @@ def train(
     valid: validation files; without them a part of the training text is held out.
     also: more corpora as (source, target, weight) or (source, target, weight, tag); each epoch has them weight times.
     start_from: a finished model folder to fine-tune, or two bert folders for a translator.
-    recipe: the name or file of a known-good config; without one, a size is chosen from data and hardware.
+    recipe: the name or file of a tested config; without one, a size is chosen from data and hardware.
     config: fields to set, such as {"model.size": 256}.
     languages, fields: the two languages or fields to read from a file that holds both sides.
     fresh: discard a run in the folder and start over.
