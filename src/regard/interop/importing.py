@@ -68,42 +68,42 @@ def import_model(
     folder = Path(folder)
     if not force:
         check_free(folder)
-    origin, original = str(source), _download(str(source)) if _is_hub_id(str(source)) else Path(source)
-    if not original.is_dir():
+    origin, place = str(source), _download(str(source)) if _is_hub_id(str(source)) else Path(source)
+    if not place.is_dir():
         raise FolderError(
-            f"There is no folder {original}. Give a Hugging Face folder, or the name of a model on its hub such as a/b"
+            f"There is no folder {place}. Give a Hugging Face folder, or the name of a model on its hub such as a/b"
         )
-    settings = read_json(original / CONFIG, optional=True)
+    settings = read_json(place / CONFIG, optional=True)
     if not isinstance(settings, dict):
-        raise FolderError(f"{original} is not a Hugging Face model: it has no {CONFIG} with settings")
+        raise FolderError(f"{place} is not a Hugging Face model: it has no {CONFIG} with settings")
     if not {"model_type", "architectures"} & set(settings):
-        raise FolderError(f"{original / CONFIG} names no model_type: it is not from Hugging Face transformers")
+        raise FolderError(f"{place / CONFIG} names no model_type: it is not from Hugging Face transformers")
     architecture = find(settings)
-    weights = Source(read_weights(original), architecture.prefix, original)
+    weights = Source(read_weights(place), architecture.prefix, place)
     try:
         model_config = resolved(architecture.read(settings, weights.tensors))
     except FolderError as error:
-        raise FolderError(f"{original / CONFIG}: {error}") from error
+        raise FolderError(f"{place / CONFIG}: {error}") from error
     except (AttributeError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise FolderError(f"{original / CONFIG}: a setting has a value of the wrong type: {error}") from error
+        raise FolderError(f"{place / CONFIG}: a setting has a value of the wrong type: {error}") from error
     shapes = {name: tuple(tensor.shape) for name, tensor in build(model_config, "meta").named_parameters()}
     tensors = to_ours(architecture.names(model_config), weights, shapes, model_config)
     assert set(tensors) == set(shapes)
     left_out = _check_unused(architecture, weights)
-    files = import_tokenizers(original, read_table(original / "generation_config.json") | settings)
+    files = import_tokenizers(place, read_table(place / "generation_config.json") | settings)
     tokenizers = _tokenizers(files)
     config = Config(
         model=model_config,
         text=_text_config(tokenizers, model_config.max_positions if model_config.has_position_table else 0),
-        decode=_decode_config(original, settings, tokenizers.target, model_config.is_translator),
+        decode=_decode_config(place, settings, tokenizers.target, model_config.is_translator),
     )
     total = count(config).total
     with atomic_folder(folder, force=force) as new:
         save_model(new, lambda path: write_safetensors(path, tensors), config, dict(files), force=True)
-        compared = verification.verify(new, original, architecture.head(model_config), tokenizers, config, sentences)
+        compared = verification.verify(new, place, architecture.head(model_config), tokenizers, config, sentences)
         if not compared.reason and not compared.holds:
             raise RunError(f"the imported model differs from {origin}: {compared}; nothing was written")
-        card = _card(folder, origin, original, architecture, total, left_out, compared)
+        card = _card(folder, origin, place, architecture, total, left_out, compared)
         (new / "card.md").write_text(card, encoding="utf-8")
     return Imported(folder, architecture.model_type, total, left_out, compared)
 
@@ -141,9 +141,9 @@ def _text_config(tokenizers: Tokenizers, positions: int) -> TextConfig:
     )
 
 
-def _decode_config(original: Path, settings: dict[str, Any], target: Tokenizer, is_translator: bool) -> DecodeConfig:
+def _decode_config(place: Path, settings: dict[str, Any], target: Tokenizer, is_translator: bool) -> DecodeConfig:
     """The decode settings, from generation_config.json or, in older folders, config.json."""
-    values = settings | read_table(original / "generation_config.json")
+    values = settings | read_table(place / "generation_config.json")
     fields = {"num_beams": "beams", "length_penalty": "length_penalty", "no_repeat_ngram_size": "no_repeat_ngram"}
     chosen = {ours: values[theirs] for theirs, ours in fields.items() if values.get(theirs) is not None}
     if is_translator:
@@ -152,28 +152,28 @@ def _decode_config(original: Path, settings: dict[str, Any], target: Tokenizer, 
     first = values.get("forced_bos_token_id")
     if first is not None:
         if not isinstance(first, int) or not 0 <= first < target.size:
-            raise FolderError(f"{original}: forced_bos_token_id = {first} is not the id of a token")
+            raise FolderError(f"{place}: forced_bos_token_id = {first} is not the id of a token")
         (chosen["first_token"],) = target.tokens([first])
     try:
         return DecodeConfig(**chosen)
     except ConfigError as error:
-        raise FolderError(f"{original}: {error}") from error
+        raise FolderError(f"{place}: {error}") from error
 
 
 def _card(
     folder: Path,
     origin: str,
-    original: Path,
+    place: Path,
     architecture: Architecture,
     total: int,
     left_out: tuple[str, ...],
     compared: verification.Verification,
 ) -> str:
-    licence, name = _licence(original), origin if _is_hub_id(origin) else original.resolve().name
+    licence, name = _licence(place), origin if _is_hub_id(origin) else place.resolve().name
     lines = [
         f"# {folder.name}",
         "",
-        f"A {architecture.model_type} of {total:,} parameters, {_languages(original)}imported from `{name}` with "
+        f"A {architecture.model_type} of {total:,} parameters, {_languages(place)}imported from `{name}` with "
         f"Regard {__version__}.",
         "",
         f"Licence of the original: {licence or 'its folder does not say'}.",
@@ -184,26 +184,26 @@ def _card(
     ]
     if left_out:
         lines += ["", f"Left out, because Regard has no part for it: {', '.join(left_out)}."]
-    readme = original / "README.md"
+    readme = place / "README.md"
     if readme.is_file():
         lines += ["", "## Card of the original", "", _body(read_bounded(readme).decode(errors="replace"))]
     return "\n".join(lines) + "\n"
 
 
-def _languages(original: Path) -> str:
+def _languages(place: Path) -> str:
     """The language pair of a model, in the words from which `regard serve` reads it; empty if unknown."""
-    values = read_table(original / TRANSFORMERS_FILE)
+    values = read_table(place / TRANSFORMERS_FILE)
     pair = [values.get(name) for name in ("source_lang", "target_lang")]
     return f"which translates from {pair[0]} to {pair[1]}, " if all(isinstance(name, str) for name in pair) else ""
 
 
-def _licence(original: Path) -> str:
-    readme = original / "README.md"
+def _licence(place: Path) -> str:
+    readme = place / "README.md"
     if readme.is_file():
         text = read_bounded(readme).decode(errors="replace")
         if found := re.match(r"---\n.*?^license: *([^\n]+)$.*?^---", text, re.S | re.M):
             return found[1].strip().strip("'\"")
-    return "in its file LICENSE" if (original / "LICENSE").is_file() else ""
+    return "in its file LICENSE" if (place / "LICENSE").is_file() else ""
 
 
 def _body(text: str) -> str:
