@@ -38,7 +38,7 @@ TEXTS_PER_REQUEST = 8  # under overload, so that few connections fill the queue
 OVERLOAD_CONNECTIONS = 96
 MAX_PAUSE = 2.5  # seconds between the requests of a connection: the server closes those that are silent for 5
 NEAR_TIE = 1e-4  # of a score
-DISTINCT = 5120  # texts under overload: more than the server keeps answers for
+DISTINCT = 5120  # texts under overload, and short texts: more than the server keeps answers for
 
 
 def main(
@@ -62,7 +62,7 @@ def main(
     torch.set_num_threads(1)
     translator = Translator.load(model, "cpu")
     lines = Path(data, "train.en").read_text(encoding="utf-8").splitlines()
-    short = [line for line in lines if len(line.split()) in SHORT][:400]
+    short = [line for line in lines[:-DISTINCT] if len(line.split()) in SHORT][-DISTINCT:]
     with server(server_core, ours(model)) as (address, process), tempfile.TemporaryDirectory() as folder:
         load = Load(address, load_core, Path(folder, "requests"))
         good = throughput(translator, lines, load, process, seconds, rounds)
