@@ -183,7 +183,9 @@ def test_a_glossary_tells_how_many_terms_come_out(files: dict[str, Path], tmp_pa
 def test_systems_are_compared_and_named_by_their_files(files: dict[str, Path], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     asked = ("--reference", files["reference"], "--report", page, "--json")
-    answer = reported("compare", files["one"], files["two"], *asked)
+    done = run("compare", files["one"], files["two"], *asked)
+    assert f"report: {page}" in done.stderr
+    answer = json.loads(done.stdout)
     assert [system["name"] for system in answer["systems"]] == ["one", "two"]
     assert answer["paths"]["one"] == str(files["one"])
     assert "two against one" in page.read_text()

@@ -42,6 +42,11 @@ def test_the_client_of_libretranslate_works(address: str, folders: dict[str, Pat
     assert client.detect("la vieille maison")[0]["language"] == "fr"
 
 
+def test_json_is_read_whatever_its_content_type(address: str) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}  # as `curl -d` sends it
+    assert post(f"{address}/translate", {"q": "the bird", **TO_FRENCH}, **form)[0] == 200
+
+
 def test_a_list_gives_a_list_with_what_was_asked_for(address: str) -> None:
     body = {"q": ["the bird", ""], "target": "fr", "alternatives": 1, "add": ["warnings", "alignment"]}
     status, answer = post(f"{address}/translate", body)

@@ -63,7 +63,7 @@ def evaluate(
         result = score(folder or None, source=source, reference=reference, progress=progress, **files, **settings)
         if report is not None and isinstance(result, Evaluation):
             result.save(report, force=force)
-    tables.show(result, as_json=as_json, **({"sentences": True} if sentences else {}))
+    tables.show(result, as_json=as_json, page=report, **({"sentences": True} if sentences else {}))
 
 
 @examples(
@@ -95,7 +95,7 @@ def compare(
         result = side_by_side(systems, source=source, reference=reference, progress=progress, **settings)
         if report is not None:
             result.save(report, force=force)
-    tables.show(result, as_json=as_json)
+    tables.show(result, as_json=as_json, page=report)
 
 
 def _settings(

@@ -48,7 +48,7 @@ def check(
         result.save(report, force=force)
     if result.skipped:
         tables.say(left_out(result.skipped))
-    tables.show(result, as_json=as_json)
+    tables.show(result, as_json=as_json, page=report)
     raise typer.Exit(1 if result.verdict == "unfit" else 0)
 
 

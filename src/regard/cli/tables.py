@@ -53,11 +53,13 @@ def print_json(values: Mapping[str, Any]) -> None:
     write(json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def show(report: Report, *, as_json: bool, **options: Any) -> None:
-    """Print a result as JSON or as text, and its messages on standard error; the options are those of `to_dict`."""
+def show(report: Report, *, as_json: bool, page: Path | None = None, **options: Any) -> None:
+    """Print a result as JSON or as text, and its messages and its page on standard error; options go to `to_dict`."""
     for message in report.messages:
         say(message)
     write(report.to_json(**options) if as_json else printable(report))
+    if page is not None:
+        say(f"report: {page}")
 
 
 @contextmanager

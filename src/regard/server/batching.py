@@ -13,7 +13,8 @@ from regard.errors import RunError
 
 Answer = TypeVar("Answer")
 
-GATHER_SECONDS = 0.005  # a batch starts when no text has arrived for this long
+GATHER_SECONDS = 0.005  # a batch starts when no text has arrived for this long,
+GATHER_SHARE = 0.05  # or for this share of the time of the previous batch, whose clients send their next texts,
 MAX_GATHER_SECONDS = 0.1  # or at the latest this long after the previous batch
 BATCH_TEXTS = 64
 BATCH_CHARACTERS = 8192
@@ -56,6 +57,7 @@ class Worker(Generic[Answer]):
         self.cache: OrderedDict[Job, Answer] = OrderedDict()
         self.statistics = Statistics()
         self.several = False  # whether the last batch had several texts; if not, the next text need not wait for others
+        self.seconds = 0.0  # that the last batch took
         self.closed = False
         self.thread = threading.Thread(target=self._run, daemon=True, name="model")
         self.thread.start()
@@ -109,11 +111,13 @@ class Worker(Generic[Answer]):
 
     def _run(self) -> None:
         while batch := self._next_batch():
+            start = time.monotonic()
             try:
                 results = self.compute([job.text for job in batch], batch[0].options)
                 answers: list[Answer | Exception] = list(results)
             except Exception as error:  # the thread must survive a text that cannot be computed
                 answers = [error] * len(batch)
+            self.seconds = time.monotonic() - start
             with self.changed:
                 texts, batches, _ = self.statistics
                 self.statistics = self.statistics._replace(texts=texts + len(batch), batches=batches + 1)
@@ -134,8 +138,9 @@ class Worker(Generic[Answer]):
             while not self.waiting and not self.closed:
                 self.changed.wait()
             deadline = time.monotonic() + (MAX_GATHER_SECONDS if self.several else 0)
+            pause = max(GATHER_SECONDS, GATHER_SHARE * self.seconds)
             while len(self.waiting) < BATCH_TEXTS and not self.closed and time.monotonic() < deadline:
-                if not self.changed.wait(GATHER_SECONDS):  # no text arrived
+                if not self.changed.wait(pause):  # no text arrived
                     break
             if not self.waiting:  # all were withdrawn
                 return [] if self.closed else self._next_batch()

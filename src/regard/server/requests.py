@@ -53,7 +53,7 @@ async def read_body(service: Service, request: Request, model: type[Body]) -> Bo
     """Read the body of a request, JSON or a form, and check its API key."""
     data = await _read_bytes(request, MAX_BODY)
     try:
-        if "json" in request.headers.get("content-type", "json"):
+        if "json" in request.headers.get("content-type", "json") or data[:1] == b"{":  # curl -d '{...}' says form
             content = json.loads(data)
         else:
             content = dict(parse_qsl(data.decode(), keep_blank_values=True))
