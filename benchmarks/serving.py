@@ -29,6 +29,7 @@ import regard
 from benchmarks.measure import report
 from regard.interop.ctranslate2 import export_ctranslate2
 from regard.server.batching import BATCH_TEXTS
+from regard.server.served import CACHED
 from regard.translation.translator import Translator
 
 CONNECTIONS = 64
@@ -38,7 +39,7 @@ TEXTS_PER_REQUEST = 8  # under overload, so that few connections fill the queue
 OVERLOAD_CONNECTIONS = 96
 MAX_PAUSE = 2.5  # seconds between the requests of a connection: the server closes those that are silent for 5
 NEAR_TIE = 1e-4  # of a score
-DISTINCT = 5120  # texts under overload, and short texts: more than the server keeps answers for
+DISTINCT = 4 * CACHED  # texts under overload: most are computed, as the server keeps answers for few of them
 
 
 def main(
@@ -62,7 +63,7 @@ def main(
     torch.set_num_threads(1)
     translator = Translator.load(model, "cpu")
     lines = Path(data, "train.en").read_text(encoding="utf-8").splitlines()
-    short = [line for line in lines[:-DISTINCT] if len(line.split()) in SHORT][-DISTINCT:]
+    short = [line for line in lines[:-DISTINCT] if len(line.split()) in SHORT]
     with server(server_core, ours(model)) as (address, process), tempfile.TemporaryDirectory() as folder:
         load = Load(address, load_core, Path(folder, "requests"))
         good = throughput(translator, lines, load, process, seconds, rounds)
