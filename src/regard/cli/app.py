@@ -115,7 +115,7 @@ def main() -> None:
     try:
         sys.exit(command_line()(prog_name="regard", standalone_mode=False))
     except (typer.Abort, KeyboardInterrupt):
-        raise SystemExit(130) from None
+        _end("stopped", 130)
     except USAGE_ERROR as error:
         _end(_usage_message(error), 2)
     except BrokenPipeError:  # the reader of the output has closed the pipe

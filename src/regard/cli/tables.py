@@ -114,6 +114,7 @@ def progress_bars(*, downloads: bool = False) -> Iterator[Callable[..., None]]:
 def counting_bar(description: str) -> Iterator[Callable[[int, int | None], None]]:
     """Yield a function `update(done, total)` for one progress bar; a `total` of None is unknown."""
     with progress_bars() as update:
+        update(description, 0, None)  # there is a bar before anything is done
         yield partial(update, description)
 
 

@@ -60,8 +60,9 @@ def train(
     if not start_from:  # a wrong value is reported before torch is imported
         base = find_config(recipe) if recipe else Config()
         base.with_values(run_values(config, updates=updates, minutes=minutes, seed=seed))
-    from regard.cli.live import viewing
-    from regard.training.train import train as train_model
+    with tables.working("starting"):
+        from regard.cli.live import viewing
+        from regard.training.train import train as train_model
 
     is_main = os.environ.get("RANK", "0") == "0"
     is_restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"  # by torchrun: it resumes

@@ -143,13 +143,15 @@ def _load(
     token_scores: bool,
 ) -> Translator:
     """Load a translator with its engine."""
-    from regard.devices import use_threads
-    from regard.evaluation.precision import use_engine
-    from regard.translation.translator import Translator
+    with tables.working("loading"):
+        from regard.devices import use_threads
+        from regard.evaluation.precision import use_engine
+        from regard.translation.translator import Translator
 
-    use_threads(threads)
-    translator = Translator.load(folder, device, values)
-    with tables.counting_bar("measuring int8") as progress:
+        use_threads(threads)
+        translator = Translator.load(folder, device, values)
+    with tables.progress_bars() as bars:
+        progress = partial(bars, "measuring int8")
         use_engine(translator, engine, precision, folder, token_scores=token_scores, say=tables.say, progress=progress)
     return translator
 
@@ -172,14 +174,14 @@ def _is_document(file: str, out: Path | None, *, has_extras: bool) -> bool:
                 f"{file}: {suffix} is not supported, because its markup would be translated as text. "
                 + (
                     "For one JSON object per line use --jsonl"
-                    if suffix == ".json"
+                    if suffix in (".json", ".jsonl", ".ndjson")
                     else "Convert it to XLIFF or PO, or give plain text (- reads it from standard input)"
                 )
             )
         return False
     if out is None or has_extras:
         problem = "needs --out FILE" if out is None else "has no place for --alternatives or --trace"
-        raise ConfigError(f"{file} is translated in place: it {problem}")
+        raise ConfigError(f"{file} is translated with its markup: it {problem}")
     return True
 
 

@@ -36,7 +36,21 @@ EXTENSIONS = {
 
 UNSUPPORTED = (  # their markup would be translated as text
     *(".srt", ".vtt", ".md", ".rst", ".tex", ".htm", ".html", ".xml", ".doc", ".docx", ".odt", ".rtf", ".pdf", ".pptx"),
-    *(".xlsx", ".epub", ".json", ".yml", ".yaml", ".properties", ".strings", ".resx", ".arb", ".ts", ".csv"),
+    *(
+        ".xlsx",
+        ".epub",
+        ".json",
+        ".jsonl",
+        ".ndjson",
+        ".yml",
+        ".yaml",
+        ".properties",
+        ".strings",
+        ".resx",
+        ".arb",
+        ".ts",
+        ".csv",
+    ),
 )
 
 Parser = Callable[[BinaryIO, str, Languages | None], tuple[str, Iterator[str | Entry]]]

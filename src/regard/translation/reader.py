@@ -55,7 +55,7 @@ class Reader:
         """Load a model folder."""
         if len(split_folders(folder)) > 1:
             raise FolderError(f"{folder} is an ensemble, which is not supported for a bert: give one folder")
-        models, tokenizers, config = load_ensemble(folder, device, ("bert",), "does not read texts with gaps", config)
+        models, tokenizers, config = load_ensemble(folder, device, ("bert",), "does not embed or fill texts", config)
         return cls(cast(BERT, models[0]), tokenizers.source, config)
 
     @property
