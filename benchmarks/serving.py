@@ -29,7 +29,7 @@ import regard
 from benchmarks.measure import report
 from regard.interop.ctranslate2 import export_ctranslate2
 from regard.server.batching import BATCH_TEXTS
-from regard.server.served import CACHED
+from regard.server.served import CACHE_SIZE
 from regard.translation.translator import Translator
 
 CONNECTIONS = 64
@@ -39,7 +39,7 @@ TEXTS_PER_REQUEST = 8  # under overload, so that few connections fill the queue
 OVERLOAD_CONNECTIONS = 96
 MAX_PAUSE = 2.5  # seconds between the requests of a connection: the server closes those that are silent for 5
 NEAR_TIE = 1e-4  # of a score
-DISTINCT = 4 * CACHED  # texts under overload: most are computed, as the server keeps answers for few of them
+DISTINCT = 4 * CACHE_SIZE  # texts under overload: most are computed, as the server keeps answers for few of them
 
 
 def main(
