@@ -1,6 +1,7 @@
 """Import and export: random models of every architecture through both sides, and time and memory for a model of 110 M.
 
 python -m benchmarks interop --seeds 20            # --kind llama: the random models of one architecture alone
+python -m benchmarks interop --lines 2000          # the ids of tokenizers alone, on the corpora of REGARD_DATA
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from pathlib import Path
 
 import transformers
 from tests.interop.published import MODELS, publish
+from tests.interop.tokenizers import TOKENIZERS, seven_languages
 
+from regard.evaluation.importing import import_model
 from regard.interop.exporting import export
-from regard.interop.importing import import_model
 
 MAX_SECONDS = 20.0
 MAX_MEMORY = 2.0  # times the weights
 PROGRAM = """
 import re, sys, time
 import regard
-from regard.interop import importing, exporting
+from regard.evaluation import importing
+from regard.interop import exporting
 def peak(): return int(re.search("VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
 before = peak()
 start = time.perf_counter()
@@ -30,8 +33,10 @@ print(time.perf_counter() - start, peak() - before)
 """
 
 
-def main(*, seeds: int = 20, kind: str = "") -> bool:
+def main(*, seeds: int = 20, kind: str = "", lines: int = 0) -> bool:
     """Print what was compared; whether all of it held."""
+    if lines:
+        return _tokenizers(lines)
     if kind:
         return _random_models([kind], seeds)
     same = _random_models(list(MODELS), seeds)
@@ -73,6 +78,19 @@ def _random_models(kinds: list[str], seeds: int) -> bool:
             f"difference {difference:.1e} of the largest logit{of}"
         )
     return not failed
+
+
+def _tokenizers(count: int) -> bool:
+    """Compare the ids of tokenizers on lines of seven languages, at most `count` of each."""
+    texts, same = seven_languages(count), True
+    for name, both in TOKENIZERS.items():
+        with tempfile.TemporaryDirectory() as place:
+            sides = both(texts, Path(place))
+        counts = [sum(one == two for one, two in zip(ours, theirs, strict=True)) for ours, theirs in sides]
+        totals = [len(ours) for ours, _ in sides]
+        same &= counts == totals
+        print(f"{name:16} the ids of {sum(counts):,} of {sum(totals):,} lines are those of the original", flush=True)
+    return same
 
 
 def _large() -> bool:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from regard.errors import RunError as RunError
     from regard.evaluation.compare import compare as compare
     from regard.evaluation.evaluate import evaluate as evaluate
+    from regard.evaluation.importing import import_model as import_model
     from regard.inspection.word_alignment import align as align
     from regard.interop.exporting import export as export
-    from regard.interop.importing import import_model as import_model
     from regard.models import build as build
     from regard.preflight.check import check as check
     from regard.results import Report as Report
@@ -51,9 +51,9 @@ _NAMES = {
     "errors": ("ConfigError", "DataError", "FolderError", "InputError", "RegardError", "RequestError", "RunError"),
     "evaluation.compare": ("compare",),
     "evaluation.evaluate": ("evaluate",),
+    "evaluation.importing": ("import_model",),
     "inspection.word_alignment": ("align",),
     "interop.exporting": ("export",),
-    "interop.importing": ("import_model",),
     "models": ("build",),
     "preflight.check": ("check",),
     "results": ("Report", "Table"),

@@ -141,6 +141,12 @@ def check_free(path: Path) -> None:
         raise FolderError(f"{path} already exists: choose another name, or replace it with --force")
 
 
+def check_apart(out: Path, source: Path) -> None:
+    """Raise a FolderError if replacing the folder `out` would delete the folder that is read."""
+    if source.resolve().is_relative_to(out.resolve()):
+        raise FolderError(f"{out} holds the model that is read: choose another folder to write")
+
+
 @contextlib.contextmanager
 def _temporary_folder(parent: Path) -> Iterator[Path]:
     delete_leftovers(parent)

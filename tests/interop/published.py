@@ -55,18 +55,23 @@ def _pieces(language: int) -> bytes:
     return model.getvalue()
 
 
-def _marian_files(folder: Path) -> dict[str, int]:
+def marian_files(folder: Path, *, shared: bool) -> tuple[dict[str, int], dict[str, int]]:
+    """Write SentencePiece models and one vocabulary, or one for each side; returns the vocabularies of both sides."""
     import sentencepiece
 
-    tokens = ["</s>", "<unk>"]
+    pieces: list[list[str]] = []
     for language, side in enumerate(("source", "target")):
         (folder / f"{side}.spm").write_bytes(_pieces(language))
         processor = sentencepiece.SentencePieceProcessor(model_proto=_pieces(language))
-        tokens += [processor.id_to_piece(number) for number in range(3, processor.vocab_size())]
-    ids = {token: number for number, token in enumerate(dict.fromkeys([*tokens, "<pad>"]))}
-    (folder / "vocab.json").write_text(json.dumps(ids))
+        pieces.append([processor.id_to_piece(number) for number in range(3, processor.vocab_size())])
+    sides = [[*pieces[0], *pieces[1]]] if shared else [pieces[0], [*pieces[1], "spare"]]
+    vocabularies = []
+    for name, tokens in zip(("vocab.json", "target_vocab.json"), sides, strict=False):
+        every = dict.fromkeys(["</s>", "<unk>", *tokens, "<pad>"])
+        vocabularies.append({token: number for number, token in enumerate(every)})
+        (folder / name).write_text(json.dumps(vocabularies[-1]))
     (folder / "tokenizer_config.json").write_text(json.dumps({"source_lang": "en", "target_lang": "fr"}))
-    return ids
+    return vocabularies[0], vocabularies[-1]
 
 
 def _stacks(pick: random.Random) -> Options:
@@ -87,13 +92,14 @@ def _stacks(pick: random.Random) -> Options:
 
 
 def marian(pick: random.Random, folder: Path) -> Any:
-    ids = _marian_files(folder)
     options = _stacks(pick)
-    options["share_encoder_decoder_embeddings"] = pick.choice((True, True, False))
+    options["share_encoder_decoder_embeddings"] = shared = pick.choice((True, True, False))
+    ids, target_ids = marian_files(folder, shared=shared)
     return transformers.MarianMTModel(
         transformers.MarianConfig(
-            vocab_size=len(ids), pad_token_id=ids["<pad>"], eos_token_id=ids["</s>"], forced_eos_token_id=ids["</s>"],
-            decoder_start_token_id=ids["<pad>"], **options,
+            vocab_size=len(ids), decoder_vocab_size=len(target_ids), pad_token_id=ids["<pad>"],
+            eos_token_id=ids["</s>"], forced_eos_token_id=ids["</s>"], decoder_start_token_id=target_ids["<pad>"],
+            **options,
         )
     )  # fmt: skip
 

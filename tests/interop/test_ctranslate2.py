@@ -235,6 +235,26 @@ def test_int8_is_not_chosen_for_a_folder_without_validation_sentences(tmp_path: 
     assert "has no validation.jsonl to measure it on; fp32 is used" in said[0]
 
 
+def test_weights_in_bf16_are_converted_without_a_copy_in_fp32(tmp_path: Path) -> None:
+    folder = random_folder(tmp_path / "wide")
+    model, config = load_model(folder)
+    model.bfloat16()
+    save_model(tmp_path / "narrow", model, config, {"tokenizer.json": TOKENIZER.text}, force=False)
+    save_model(tmp_path / "rounded", model.float(), config, {"tokenizer.json": TOKENIZER.text}, force=False)
+    (_, narrow), (_, rounded) = both(tmp_path / "narrow"), both(tmp_path / "rounded")
+    assert narrow == rounded
+    one, other = sorted(path.stat().st_size for path in (tmp_path / "cache").rglob("model.bin"))
+    assert one < 0.6 * other
+
+
+def test_weights_are_as_before_after_a_quantized_conversion(tmp_path: Path) -> None:
+    model, _ = load_model(random_folder(tmp_path / "model"))
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    interop.convert(model, SIDES, tmp_path / "model", quantization="int8")  # type: ignore[arg-type]
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, before[name])
+
+
 @pytest.mark.slow
 def test_ctranslate2_finds_a_translation_as_probable_as_ours_in_97_of_100_sentences(tmp_path: Path) -> None:
     write_corpus(tmp_path, lines=1500)

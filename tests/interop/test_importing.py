@@ -16,9 +16,9 @@ import regard
 from regard.config import Config, ModelConfig
 from regard.corpora.builtin.corpus import sentences
 from regard.errors import ConfigError, FolderError
+from regard.evaluation.importing import import_model
 from regard.evaluation.perplexity import measure
 from regard.interop.exporting import export
-from regard.interop.importing import import_model
 from regard.models import build
 from regard.models.folder import load_model, save_model
 from regard.text.tokenizer import Tokenizers, train
@@ -338,6 +338,18 @@ def test_a_name_of_the_hub_without_a_network_is_one_clear_line(tmp_path: Path, m
     monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
     with pytest.raises(FolderError, match="There is no folder a/b, and the hub could not be reached"):
         import_model("a/b", tmp_path / "ours")
+
+
+def test_a_model_never_replaces_the_folder_it_is_read_from(marian: Path, tmp_path: Path) -> None:
+    folder = changed(marian, tmp_path / "theirs")
+    for out in (folder, tmp_path):
+        with pytest.raises(FolderError, match="holds the model that is read"):
+            import_model(folder, out, force=True, sentences=0)
+    import_model(folder, tmp_path / "ours", sentences=0)
+    with pytest.raises(FolderError, match="holds the model that is read"):
+        export(tmp_path / "ours", tmp_path / "ours", force=True, sentences=0)
+    assert (folder / "source.spm").exists()
+    assert (tmp_path / "ours" / "model.safetensors").exists()
 
 
 CORPUS = list(sentences(60, seed=5))

@@ -23,8 +23,8 @@ from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models
 
 import regard
+from regard.evaluation.importing import import_model
 from regard.folders import cache, checksum
-from regard.interop.importing import import_model
 from regard.models import build
 from regard.models.contract import State
 

@@ -21,6 +21,7 @@ from regard import folders
 from regard.cli.app import main
 from regard.devices import find_device
 from regard.documents.formats import read_pairs
+from regard.evaluation.calibration import calibrate
 from regard.models import build
 from regard.text.batching import Batch
 from regard.training import loop
@@ -28,7 +29,7 @@ from regard.training.data import Files
 from regard.training.distributed import Runtime
 from regard.training.journal import read
 from regard.training.request import clear_folder
-from regard.training.validation import calibrate, final_scores, translate, valid_loss, validate, validation_set
+from regard.training.validation import final_scores, translate, valid_loss, validate, validation_set
 from tests.test_folders import HOLD, line, running
 from tests.training.runs import make_config, make_data, out_of_memory_above, write_corpus
 
@@ -397,7 +398,7 @@ def test_confidence_is_calibrated_by_the_validation_sentences(tmp_path: Path) ->
     config, data = make_data(write_corpus(tmp_path, lines=3000), make_config("transformer"))
     valid_set = validation_set(data, [Files(tmp_path / "a.txt", tmp_path / "b.txt", single=False)], None, print)
     results = translate(build(config.model).eval(), valid_set, range(len(valid_set.sources)))
-    calibration = calibrate(valid_set, results)
+    calibration = calibrate(valid_set.sources, valid_set.references, results)
     assert calibration is not None
     assert len(calibration.weights) == 4
     assert calibration.expected.max_source_length >= max(map(len, valid_set.references))

@@ -10,14 +10,13 @@ from typing import NamedTuple
 
 from regard.devices import bf16_warning
 from regard.documents.formats import read_pairs
+from regard.evaluation.calibration import MAX_SENTENCES, scored_texts
 from regard.evaluation.metrics import choose_tokenizer, paired_tests
 from regard.evaluation.systems import Progress
 from regard.folders import read_json, write_file
 from regard.models.folder import VALIDATION
-from regard.text.files import one_line
 from regard.translation.translator import Translator
 
-MAX_SENTENCES = 500  # as many as `regard train` writes to validation.jsonl
 WINDOW = 100  # sentences translated together, after which the progress bar moves
 COST_FILE = "int8.json"  # in the folder of the converted model
 SIGNIFICANCE = 0.05
@@ -88,7 +87,7 @@ def int8_cost(
     for precision in ("fp32", "int8"):
         translator.use("ctranslate2", precision, folder, token_scores=False)
         for result in translator.stream((pair.source for pair in pairs), lines=WINDOW, warn=False):
-            translations.append(one_line(result.text).rstrip())
+            translations += scored_texts([result])
             if progress is not None:
                 progress(len(translations), 2 * len(pairs))
     systems = translations[: len(pairs)], translations[len(pairs) :]

@@ -276,7 +276,12 @@ def _export_card(folder: Path, quantization: str, verification: Verification) ->
 
 
 def convert(model: Transformer, tokenizers: Tokenizers, folder: Path, *, quantization: str | None = None) -> None:
-    """Write a model in CTranslate2's format, in its own precision or quantized."""
+    """Write a model in CTranslate2's format, in its own precision or quantized.
+
+    The weights are shared with the model until they are written one by one.
+    """
+    if quantization in ("int8", "int8_float32") and next(model.parameters()).dtype == torch.float32:
+        model = copy.deepcopy(model)  # CTranslate2 multiplies weights in fp32 in place
     spec = _spec(model.config)
     config = model.config
     for side, embedding, stack in (("encoder", model.source, model.encoder), ("decoder", model.target, model.decoder)):
@@ -384,5 +389,5 @@ def _norm(theirs: Any, ours: nn.Module) -> None:
 
 
 def _plain(tensor: Any) -> Tensor:
-    copied: Tensor = tensor.detach().to("cpu", torch.float32).clone().contiguous()
-    return copied
+    plain: Tensor = tensor.detach().cpu().contiguous()
+    return plain.float() if plain.dtype == torch.float64 else plain

@@ -15,7 +15,7 @@ from torch import Tensor
 from regard import __version__
 from regard.config import CONFIG, Config, ModelConfig, load_config
 from regard.errors import ConfigError, RunError
-from regard.folders import atomic_folder, check_free, read_bounded
+from regard.folders import atomic_folder, check_apart, check_free, read_bounded
 from regard.interop.architectures import Architecture, find_for_export, resolved
 from regard.interop.hf_tokenizer import export_tokenizer
 from regard.interop.verification import SENTENCES, THEIR_STOPPING, Verification, exported_stopping, verify
@@ -74,6 +74,7 @@ def export(
     if quantization != "float32" and to != "ctranslate2":
         raise ConfigError(f"quantization is only for ctranslate2, and this is an export to {to}")
     config = load_config(folder)
+    check_apart(out, folder)
     if not force:
         check_free(out)
     if to == "ctranslate2":

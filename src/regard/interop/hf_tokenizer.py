@@ -60,7 +60,8 @@ def _import_tokenizers(source: Path, config: dict[str, Any], names: dict[str, An
         engines = {SOURCE_FILE: _engine(source, config, names)}
         if (source / TARGET_FILE).exists():  # exported by Regard
             engines[TARGET_FILE] = Engine.from_str(read_bounded(source / TARGET_FILE).decode())
-    files = {name: _with_special_tokens(engine, config, names, source) for name, engine in engines.items()}
+    target = engines.get(TARGET_FILE, engines[SOURCE_FILE])
+    files = {name: _with_special_tokens(engine, target, config, names, source) for name, engine in engines.items()}
     for name in files:
         if (source / name).exists():  # the tokenizers library changes the last digit of scores
             model = parse_json(read_bounded(source / name))["model"]
@@ -146,7 +147,9 @@ def _vocabulary(path: Path) -> dict[str, int]:
     return values
 
 
-def _with_special_tokens(engine: Engine, config: dict[str, Any], names: dict[str, Any], source: Path) -> str:
+def _with_special_tokens(
+    engine: Engine, target: Engine, config: dict[str, Any], names: dict[str, Any], source: Path
+) -> str:
     """The tokenizer.json with a post-processor that names the special tokens; language codes are not special."""
     ids: dict[str, int | None] = {}
     for role, (setting, usual) in ROLES.items():
@@ -160,9 +163,10 @@ def _with_special_tokens(engine: Engine, config: dict[str, Any], names: dict[str
             ids[role] = ids[role] if number is None else number
     elif config.get("is_encoder_decoder"):
         first = config.get("decoder_start_token_id")
-        if first is not None and (not isinstance(first, int) or not 0 <= first < engine.get_vocab_size()):
+        if first is not None and (not isinstance(first, int) or not 0 <= first < target.get_vocab_size()):
             raise FolderError(f"{source}: decoder_start_token_id = {first} is not the id of a token")
-        ids["<s>"] = ids["<s>"] if first is None else first
+        if first is not None and engine.id_to_token(first) == target.id_to_token(first):
+            ids["<s>"] = first
     if ids["</s>"] is None:
         raise FolderError(f"{source} does not say which token ends a text: add eos_token to {TRANSFORMERS_FILE}")
     ids["<s>"] = ids["</s>"] if ids["<s>"] is None else ids["<s>"]

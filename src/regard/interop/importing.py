@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard import __version__
 from regard.config import CONFIG, Config, DecodeConfig, TextConfig
 from regard.counting import count
-from regard.errors import ConfigError, FolderError, RunError
-from regard.folders import atomic_folder, check_free, read_bounded, read_json
+from regard.errors import ConfigError, FolderError, RunError, did_you_mean
+from regard.folders import atomic_folder, check_apart, check_free, read_bounded, read_json, write_checksums
 from regard.interop import verification
 from regard.interop.architectures import Architecture, find, resolved
 from regard.interop.hf_tokenizer import import_tokenizers, read_table
 from regard.interop.weights import Source, read_weights, to_ours, write_safetensors
 from regard.models import build
-from regard.models.folder import save_model
+from regard.models.folder import CARD, VALIDATION, save_model
 from regard.results import Report, Table
 from regard.text.tokenizer import SOURCE_FILE, TARGET_FILE, TRANSFORMERS_FILE, Tokenizer, Tokenizers
 
@@ -37,6 +38,10 @@ class Imported(Report):
     left_out: tuple[str, ...]
     """Parts of the original that Regard does not have, such as a next-sentence head."""
     verification: verification.Verification
+    scores: Mapping[str, Any] = field(default_factory=dict)
+    """bleu and chrf of the validation sentences, if there are any."""
+    confidence: str = ""
+    """Whether translations have a confidence; empty for a model that does not translate."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -45,6 +50,8 @@ class Imported(Report):
             "parameters": self.parameters,
             "left_out": list(self.left_out),
             "verification": self.verification.to_dict(),
+            "scores": dict(self.scores),
+            "confidence": self.confidence,
         }
 
     def tables(self) -> list[Table]:
@@ -54,17 +61,31 @@ class Imported(Report):
             ["verification", str(self.verification)],
         ]
         rows[2:2] = [["left out", part] for part in self.left_out]
+        rows += [[name, f"{score['score']:.1f}"] for name, score in self.scores.items()]
+        rows += [["confidence", self.confidence]] if self.confidence else []
         return [Table(["", ""], rows, f"imported {self.architecture}")]
 
 
-def import_model(
-    source: str | Path, folder: str | Path, *, force: bool = False, sentences: int = verification.SENTENCES
-) -> Imported:
-    """Import a Hugging Face folder, or a model of the hub by its name, into a new model folder.
+class Measured(NamedTuple):
+    """What a measurement found out about an imported translator."""
 
-    If transformers is installed, both models compute `sentences` of the built-in corpus, and a difference above the
-    tolerance is an error. Nothing is written after an error.
-    """
+    scores: Mapping[str, Any] = {}
+    confidence: str = "null: import with --valid SOURCE TARGET, which calibrates it"
+    card: str = ""
+    """The scores as text."""
+
+
+def convert(
+    source: str | Path,
+    folder: str | Path,
+    *,
+    first_token: str,
+    validation: str = "",
+    measure: Callable[[Path], Measured] = lambda _: Measured(),
+    force: bool,
+    sentences: int,
+) -> Imported:
+    """Import a model, compare it with the original, and measure it; `validation` is its validation.jsonl."""
     folder = Path(folder)
     if not force:
         check_free(folder)
@@ -73,6 +94,7 @@ def import_model(
         raise FolderError(
             f"There is no folder {place}. Give a Hugging Face folder, or the name of a model on its hub such as a/b"
         )
+    check_apart(folder, place)
     settings = read_json(place / CONFIG, optional=True)
     if not isinstance(settings, dict):
         raise FolderError(f"{place} is not a Hugging Face model: it has no {CONFIG} with settings")
@@ -92,20 +114,29 @@ def import_model(
     left_out = _check_unused(architecture, weights)
     files = import_tokenizers(place, read_table(place / "generation_config.json") | settings)
     tokenizers = _tokenizers(files)
+    decode = _decode_config(place, settings, tokenizers.target, model_config.is_translator)
+    if not model_config.is_translator and (first_token or validation):
+        raise ConfigError(f"{origin} is a {model_config.family}: --valid and --to are for models that translate")
+    if first_token and tokenizers.target.token_id(first_token) is None:
+        raise ConfigError(f"{origin} has no language {first_token}.{did_you_mean(first_token, tokenizers.target.tags)}")
     config = Config(
         model=model_config,
         text=_text_config(tokenizers, model_config.max_positions if model_config.has_position_table else 0),
-        decode=_decode_config(place, settings, tokenizers.target, model_config.is_translator),
+        decode=replace(decode, first_token=first_token or decode.first_token),
     )
     total = count(config).total
     with atomic_folder(folder, force=force) as new:
-        save_model(new, lambda path: write_safetensors(path, tensors), config, dict(files), force=True)
+        texts = files | ({VALIDATION: validation} if validation else {})
+        save_model(new, lambda path: write_safetensors(path, tensors), config, texts, force=True)
         compared = verification.verify(new, place, architecture.head(model_config), tokenizers, config, sentences)
         if not compared.reason and not compared.holds:
             raise RunError(f"the imported model differs from {origin}: {compared}; nothing was written")
-        card = _card(folder, origin, place, architecture, total, left_out, compared)
-        (new / "card.md").write_text(card, encoding="utf-8")
-    return Imported(folder, architecture.model_type, total, left_out, compared)
+        scores, confidence, scored = measure(new) if model_config.is_translator else Measured(confidence="")
+        if scored:
+            write_checksums(new, exclude=(CONFIG,))  # the measurement has written files
+        card = _card(folder, origin, place, architecture, total, left_out, compared, scored)
+        (new / CARD).write_text(card, encoding="utf-8")
+    return Imported(folder, architecture.model_type, total, left_out, compared, scores, confidence)
 
 
 def _check_unused(architecture: Architecture, weights: Source) -> tuple[str, ...]:
@@ -168,6 +199,7 @@ def _card(
     total: int,
     left_out: tuple[str, ...],
     compared: verification.Verification,
+    scored: str,
 ) -> str:
     licence, name = _licence(place), origin if _is_hub_id(origin) else place.resolve().name
     lines = [
@@ -184,6 +216,8 @@ def _card(
     ]
     if left_out:
         lines += ["", f"Left out, because Regard has no part for it: {', '.join(left_out)}."]
+    if scored:
+        lines += ["", "## Scores", "", scored]
     readme = place / "README.md"
     if readme.is_file():
         lines += ["", "## Card of the original", "", _body(read_bounded(readme).decode(errors="replace"))]

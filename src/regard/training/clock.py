@@ -8,9 +8,9 @@ from collections import deque
 from statistics import median
 
 from regard.config import Config, TrainConfig
+from regard.evaluation.calibration import MAX_SENTENCES
 from regard.training.data import Data
 from regard.training.events import Event, UpdateEvent, ValidationEvent
-from regard.training.validation import MAX_SENTENCES
 
 RECENT_UPDATES = 50  # the time of an update is the median over so many
 MIN_UPDATES = 4  # before the first estimate of the time left: the first updates are slow

@@ -5,26 +5,23 @@ Translations are scored against the text of the files, as `regard evaluate` does
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 import torch
 from torch import nn
 
-from regard.evaluation.metrics import choose_tokenizer, corpus_scores, sentence_scores
+from regard.evaluation.calibration import MAX_SENTENCES, calibrate, scored_texts, validation_lines
+from regard.evaluation.metrics import choose_tokenizer, corpus_scores
 from regard.evaluation.perplexity import negative_log_likelihood
 from regard.inspection import quality
-from regard.text.files import one_line
 from regard.training.data import Data, Files, find_texts
 from regard.training.distributed import Runtime
 from regard.training.events import Say
 from regard.translation.translator import Result, Translator
 
-MAX_SENTENCES = 500  # translated at each validation: enough to choose a checkpoint, few enough to be quick
 TIMED_SENTENCES = 16  # translated first to see how many fit into the time left (--minutes)
 SAMPLE_CHARACTERS = 80  # length of the sentence shown at every validation
 
@@ -68,10 +65,7 @@ class ValidationSet:
 
     def first_pairs(self) -> str:
         """The first pairs as JSON lines, for a model folder; empty for a language model."""
-        tag = f"{self.tag} " if self.tag else ""
-        pairs = islice(zip(self.sources, self.references, strict=True), MAX_SENTENCES)
-        rows = ({"source": tag + source, "target": target} for source, target in pairs)
-        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        return validation_lines(self.sources, self.references, tag=self.tag)
 
 
 def validation_set(data: Data, corpora: Sequence[Files], valid: Files | None, say: Say) -> ValidationSet:
@@ -98,7 +92,7 @@ def validate(model: nn.Module, valid_set: ValidationSet, runtime: Runtime, secon
         return Validation(-loss, loss)
     left = None if seconds is None else seconds - (time.perf_counter() - start)
     results = translate(model, valid_set, range(MAX_SENTENCES), left)
-    hypotheses, references = _texts(results), valid_set.references[: len(results)]
+    hypotheses, references = scored_texts(results), valid_set.references[: len(results)]
     score = corpus_scores(hypotheses, references, metrics=[metric], tokenize=valid_set.tokenize)[metric]
     metrics = {metric: score.score, "signature": score.signature, "sentences": len(hypotheses)}
     shown = min(range(len(references)), key=lambda place: abs(len(references[place]) - SAMPLE_CHARACTERS))
@@ -130,11 +124,6 @@ def translate(model: nn.Module, valid_set: ValidationSet, places: range, seconds
     return results + translator.translate(texts, tag=valid_set.tag, warn=False) if texts else results
 
 
-def _texts(results: Sequence[Result]) -> list[str]:
-    """The translations as `regard evaluate` scores them."""
-    return [one_line(result.text).rstrip() for result in results]
-
-
 # The finished model
 
 
@@ -162,21 +151,9 @@ def final_scores(
         left = None if seconds is None else seconds - (time.perf_counter() - start)
         if len(results) <= places.start and (left is None or left > 0 or not results):
             results += translate(model, valid_set, places, left)
-    calibration = calibrate(valid_set, results)
+    calibration = calibrate(valid_set.sources, valid_set.references, results)
     references = valid_set.references[: len(results)]
     options: dict[str, Any] = {"metrics": ["bleu", "chrf"], "tokenize": valid_set.tokenize}
-    for name, score in corpus_scores(_texts(results), references, **options).items():
+    for name, score in corpus_scores(scored_texts(results), references, **options).items():
         scores[name] = score.to_dict() | ({"sentences": len(results)} if len(results) < len(valid_set.sources) else {})
     return scores, calibration
-
-
-def calibrate(valid_set: ValidationSet, results: Sequence[Result]) -> quality.Calibration | None:
-    """Fit confidence to the chrF of the validation sentences; None if there are too few."""
-    references = valid_set.references[: len(results)]
-    chrf = sentence_scores(_texts(results), references, metrics=["chrf"])
-    examples = [
-        ((source, reference), result.log_probabilities, score["chrf"] >= quality.GOOD_CHRF)
-        for source, reference, score, result in zip(valid_set.sources, references, chrf, results, strict=False)
-        if result.log_probabilities
-    ]
-    return quality.calibrate(*zip(*examples, strict=True)) if len(examples) >= quality.MIN_SENTENCES else None
