@@ -27,7 +27,7 @@ LOCK = ".lock"
 LOCK_ATTEMPTS = 100  # each fails only if another run deletes the lock file meanwhile
 MAX_JSON_BYTES = 2**28  # more than a tokenizer of a million tokens has
 MAX_JSON_DEPTH = 100
-MAX_JSON_DIGITS = 20  # of an integer: enough for 64 bits
+MAX_JSON_DIGITS = 40  # of an integer: transformers writes one of 31 digits where there is no maximum length
 DAY = 24 * 3600.0
 
 _TEMPORARY = re.compile(r"\.regard-[0-9a-f]{16}")  # the name of what is being written or deleted

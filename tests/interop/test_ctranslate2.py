@@ -236,7 +236,7 @@ def test_int8_is_not_chosen_for_a_folder_without_validation_sentences(tmp_path: 
 
 
 def test_weights_in_bf16_are_converted_without_a_copy_in_fp32(tmp_path: Path) -> None:
-    folder = random_folder(tmp_path / "wide")
+    folder = random_folder(tmp_path / "wide", positions="learned")
     model, config = load_model(folder)
     model.bfloat16()
     save_model(tmp_path / "narrow", model, config, {"tokenizer.json": TOKENIZER.text}, force=False)

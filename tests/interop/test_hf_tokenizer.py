@@ -33,6 +33,16 @@ def test_the_post_processor_names_the_special_tokens_of_regard(tmp_path: Path) -
     assert special == {"<pad>": [0], "<s>": [2], "</s>": [3], "<unk>": [1], "<mask>": [4]}
 
 
+def test_tokens_that_were_added_later_are_recognized_in_text_and_special_tokens_are_not(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na")
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"<|user|>": 6}))
+    no_limit = {"model_max_length": int(1e30)}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(no_limit))
+    tokenizer = Tokenizer(import_tokenizers(tmp_path, {"model_type": "bert"})[SOURCE_FILE])
+    assert tokenizer.encode("a<|user|>") == [5, 6]
+    assert 3 not in tokenizer.encode("[SEP]")
+
+
 def test_the_first_token_of_a_decoder_is_one_of_the_target_vocabulary(tmp_path: Path) -> None:
     ids, target_ids = marian_files(tmp_path, shared=False)
     config = {"model_type": "marian", "is_encoder_decoder": True, "decoder_start_token_id": target_ids["<pad>"]}

@@ -156,7 +156,9 @@ def _tensors(architecture: Architecture, model: ModelConfig, tensors: Mapping[st
 
 def _special_ids(tokenizers: Tokenizers, model: ModelConfig) -> dict[str, Any]:
     special = tokenizers.target.special
-    ids: dict[str, Any] = {"pad_token_id": special.pad, "eos_token_id": special.end}
+    size = min(model.vocabulary, model.target_vocabulary_size)  # transformers has one id of <pad> for both sides
+    pad = next((side.special.pad for side in (tokenizers.target, tokenizers.source) if side.special.pad < size), 0)
+    ids: dict[str, Any] = {"pad_token_id": pad, "eos_token_id": special.end}
     if model.is_translator:
         return ids | {"bos_token_id": None, "decoder_start_token_id": special.start, "forced_eos_token_id": special.end}
     return ids | {"bos_token_id": special.start}

@@ -181,8 +181,9 @@ def _with_special_tokens(
     values = json.loads(engine.to_str())
     for entry in values["post_processor"]["special_tokens"].values():
         entry["tokens"] = [engine.id_to_token(entry["ids"][0])]
-    for token in values["added_tokens"]:
-        token["special"] = not LANGUAGE.fullmatch(token["content"])
+    named = {name for setting, usual in ROLES.values() for name in (names.get(setting), *usual)}
+    for token in values["added_tokens"]:  # others are recognized in text, such as language codes and <|user|>
+        token["special"] = token["id"] in ids.values() or token["content"] in named
     return _as_json(values)
 
 

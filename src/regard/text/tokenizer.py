@@ -179,7 +179,7 @@ class Tokenizer:
         new = [tag for tag in tags if tag not in self.tags]
         if not new:
             return self
-        check_tags([*self.tags, *new])
+        check_tags(new)
         engine = Engine.from_str(self.text)
         engine.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in new])
         return Tokenizer(json.dumps(json.loads(engine.to_str()), ensure_ascii=False, indent=1) + "\n")
