@@ -138,7 +138,9 @@ def delete_leftovers(folder: Path, *, min_age: float = DAY) -> None:
 def check_free(path: Path) -> None:
     """Raise a FolderError if a file or folder of this name exists."""
     if os.path.lexists(path):
-        raise FolderError(f"{path} already exists: choose another name, or replace it with --force")
+        raise FolderError(
+            f"{path} already exists: choose another name, or replace it with --force (in Python force=True)"
+        )
 
 
 def check_apart(out: Path, source: Path) -> None:

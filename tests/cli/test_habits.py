@@ -36,7 +36,7 @@ def answer(*words: str) -> str:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with two texts, a model folder in a folder of runs, and a Hugging Face folder."""
     monkeypatch.chdir(tmp_path)
-    for name in ("a.en", "a.fr", "pairs.json"):
+    for name in ("a.en", "a.fr", "pairs.json", "table.csv"):
         Path(name).write_text("one\n")
     Path("runs/first").mkdir(parents=True)
     Path("runs/first/config.json").write_text(to_json(preset("transformer-base")))
@@ -103,6 +103,8 @@ def test_too_many_arguments_are_answered(commands: str, line: str) -> None:
         ("translate runs/first hello", "Give a sentence on standard input: echo hello | regard translate FOLDER"),
         ("translate runs/first runs", "runs is a folder; a file is needed here"),
         ("check a.en", "a.en is one plain text, and pairs need two: give SOURCE and TARGET"),
+        ("train table.csv --out x", "one file that ends in .tsv, .jsonl"),
+        ("train table.csv --out x", "(save a table as .tsv)"),
         ("check pairs.json", "Give one JSON object per line, in a file that ends in .jsonl"),
         ("translate runs/first pairs.json", "For one JSON object per line use --jsonl"),
         ("train pairs.json --out x", "Give one JSON object per line, in a file that ends in .jsonl"),
@@ -118,3 +120,14 @@ def test_a_habit_is_answered(command: str, message: str) -> None:
 def test_a_sentence_in_place_of_a_file_is_answered() -> None:
     said = answer("translate", "runs/first", "The old house.")
     assert "Give a sentence on standard input: echo 'The old house.' | regard translate FOLDER" in said
+
+
+def test_a_sentence_without_quotes_is_suggested_whole() -> None:
+    said = answer("translate", "runs/first", "The", "old", "house.", "--beams", "5")
+    assert "Give a sentence on standard input: echo 'The old house.' | regard translate FOLDER" in said
+
+
+@pytest.mark.parametrize("words", ["--valid a.en --out x", "--out x --valid a.en"])
+def test_one_validation_file_is_answered_with_how_many_it_takes(words: str) -> None:
+    said = answer("train", "a.en", "a.fr", *words.split())
+    assert said == 'regard: --valid takes 2 files (--valid FILE "" for one text)\n'

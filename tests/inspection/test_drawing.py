@@ -115,7 +115,7 @@ def test_another_kind_of_file_is_refused(tmp_path: Path) -> None:
 
 def test_files_are_not_overwritten_without_force(tmp_path: Path) -> None:
     drawing.draw(drawn("the"), tmp_path / "x.svg")
-    with pytest.raises(FolderError, match="already exists"):
+    with pytest.raises(FolderError, match=r"already exists: .* with --force \(in Python force=True\)"):
         drawing.draw(drawn("the"), tmp_path / "x.svg")
     drawing.draw(drawn("the"), tmp_path / "x.svg", force=True)
 

@@ -132,6 +132,23 @@ def test_a_word_in_a_script_without_spaces_is_one_word(folder: Path, tag: str) -
     assert [tuple(part.shape) for part in weights] == [(3, 1), (3, 2)]
 
 
+def test_lines_without_spaces_between_words_are_reported(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "unspaced.zh").write_text("中国人民站起来了\n老房子很小的\n猫\n")
+    (tmp_path / "spaced.zh").write_text("中国 人民 站 起来 了\n老 房子 很 小 的\n猫\n")
+    (tmp_path / "en.txt").write_text("the people stood up\nthe old house is small\ncat\n")
+    said = [
+        regard.align(folder, tmp_path / f"{name}.zh", tmp_path / "en.txt", device="cpu").messages
+        for name in ("unspaced", "spaced")
+    ]
+    assert said == [
+        [
+            "2 lines in Han script have no spaces, so each is one word to align: put spaces between their words, as a "
+            "word segmenter does"
+        ],
+        [],
+    ]
+
+
 # Two directions.
 
 

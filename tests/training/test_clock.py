@@ -168,6 +168,11 @@ def test_nothing_is_timed_without_minutes(corpus: Path, monkeypatch: pytest.Monk
     assert len(lines) == 1
 
 
+def test_the_time_of_a_short_run_is_not_told(corpus: Path) -> None:
+    (line,) = completed(corpus, CHOSEN_FIELDS - {"train.updates"})[1]
+    assert re.search(r"12 updates of [\d,]+ tokens; --minutes limits the time", line)
+
+
 def test_a_run_of_days_is_told_beforehand_and_nothing_is_changed(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "_time", lambda *_: 2.0)
     monkeypatch.setattr(planning, "MIN_SECONDS_TO_TIME", 0.0)

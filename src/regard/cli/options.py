@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -43,13 +45,20 @@ def _check_input(metavar: str | None) -> Callable[[Any], Any] | None:
     if metavar not in INPUTS:
         return None
 
-    def check_all(value: Any) -> Any:
+    def check_all(param: typer.CallbackParam, value: Any) -> Any:
+        if isinstance(value, tuple) and any(str(path).startswith("--") for path in value):
+            raise ConfigError(too_few_files(param.opts[0], len(value)))
         for path in value if isinstance(value, list | tuple) else [value]:
             if path not in (None, ""):  # the command decides what an empty name means
                 INPUTS[metavar](path)
         return tuple(path or None for path in value) if isinstance(value, tuple) else value
 
     return check_all
+
+
+def too_few_files(name: str, count: int) -> str:
+    """The message about an option that was given fewer files than it takes."""
+    return f"{name} takes {count} files" + f' ({name} FILE "" for one text)' * (count == 2)
 
 
 def _check_file(name: str | Path) -> None:
@@ -61,7 +70,8 @@ def _check_file(name: str | Path) -> None:
 def _check_lines(name: str) -> None:
     is_text = " " in name or not re.search(r"[./\\]", name)
     if is_text and name != "-" and not os.path.exists(name):
-        example = f"echo {shlex.quote(name)} | regard translate FOLDER"
+        typed = takewhile(lambda word: not word.startswith("-"), sys.argv[sys.argv.index(name) :])
+        example = f"echo {shlex.quote(' '.join(typed))} | regard translate FOLDER"
         raise DataError(f"There is no file {name!r}. Give a sentence on standard input: {example}")
     if os.path.isdir(name):
         raise DataError(f"{name} is a folder; a file is needed here")

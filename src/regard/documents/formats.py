@@ -58,6 +58,7 @@ Parser = Callable[[BinaryIO, str, Languages | None], tuple[str, Iterator[str | E
 
 DOCUMENTS: dict[str, Parser] = {"tmx": parse_tmx, "xliff": parse_xliff, "po": parse_po}
 AS_TEXT = "rename plain text (or use --format text of regard check, in Python format='text')"
+TWO_SIDES = f"SOURCE and TARGET, or one file that ends in {', '.join(EXTENSIONS)} (save a table as .tsv)"
 NAME_FIELDS = (
     " Name the two fields with --fields, or with --languages where they are languages: --languages en,fr "
     "(in Python fields=('a', 'b') or languages=('en', 'fr'))"
@@ -128,8 +129,8 @@ def _find_reader(file: Path, known: str | None) -> Reader:
     known = known or format_of(file) or ("tsv" if str(file) == "-" else None)
     if known is None:
         raise DataError(
-            f"{file} is one plain text, and pairs need two: give SOURCE and TARGET, or one file whose name ends in "
-            f"{', '.join(EXTENSIONS)} (or use --format tsv of regard check, in Python format='tsv')"
+            f"{file} is one plain text, and pairs need two: give {TWO_SIDES} (or use --format tsv of regard check, in "
+            "Python format='tsv')"
         )
     return FORMATS[known]
 

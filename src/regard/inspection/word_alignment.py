@@ -34,10 +34,12 @@ from regard.models.folder import load_ensemble
 from regard.results import Report, Table
 from regard.text.alignments import Gold, Link, read_alignments_with_gold, read_gold
 from regard.text.ordering import batch_by_length
+from regard.text.scripts import UNSPACED_SCRIPTS, script
 from regard.text.tokenizer import END, SPECIALS, Tokenizers
 
 WINDOW = 512  # pairs that are read and sorted by length at once
 BATCH_TOKENS = {"cpu": 2048, "mps": 8192, "cuda": 32768}  # padded, of both sides
+LONG_WORD = 5  # characters; a longer line without spaces is probably a sentence
 SAMPLE = 1000  # pairs on which settings are chosen without gold alignments
 
 Texts = tuple[str, str]
@@ -150,7 +152,7 @@ def align(
         aligner.left_out.clear()  # counted while settings were chosen
     alignments: list[list[Link]] = []
     pairs = points = 0
-    counts = AlignmentCounts()
+    counts, one_word = AlignmentCounts(), Counter[str]()
     while window := list(islice(examples, WINDOW)):
         links = [
             symmetrize(*both, forward.settings.method)
@@ -159,9 +161,17 @@ def align(
         pairs, points = pairs + len(links), points + sum(map(len, links))
         for alignment in links:
             (write or alignments.append)(alignment)
+        lines = [line for texts, _ in window for line in texts]
+        one_word.update(script(line) for line in lines if len(line) > LONG_WORD and len(line.split()) == 1)
         if gold is not None:
             matches = count_matches(links, [cast(Gold, gold_links) for _, gold_links in window])
             counts = AlignmentCounts(*map(sum, zip(counts, matches, strict=True)))
+    messages += [
+        f"{one_word[name]:,} lines in {name} script have no spaces, so each is one word to align: put spaces between "
+        "their words, as a word segmenter does"
+        for name in UNSPACED_SCRIPTS
+        if one_word[name] > pairs / 2
+    ]
     left_out: Counter[str] = Counter()
     for aligner in aligners:
         left_out |= aligner.left_out

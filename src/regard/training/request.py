@@ -12,7 +12,7 @@ from typing import Any
 
 from regard import folders
 from regard.config import CONFIG, Config, find_config
-from regard.documents.formats import format_of
+from regard.documents.formats import TWO_SIDES, format_of
 from regard.errors import ConfigError, DataError, FolderError
 from regard.inspection import quality
 from regard.models.folder import MODEL, VALIDATION
@@ -117,9 +117,7 @@ def _check_texts(request: Request) -> None:
     for files in texts:
         if files.single != single:
             name = "--valid" if files is request.valid else "the training text"
-            expected = (
-                'one file (--valid FILE "")' if single else "SOURCE and TARGET (gpt and bert learn from one file)"
-            )
+            expected = 'one file (--valid FILE "")' if single else f"{TWO_SIDES}; gpt and bert learn from one text"
             raise ConfigError(f"model.family = {family}: {name} must be {expected}")
     for tag in (files.tag for files in request.corpora):
         if tag and tag.split() != [tag]:

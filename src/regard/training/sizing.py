@@ -274,5 +274,5 @@ def describe(config: Config, facts: Facts, time: str = "") -> str:
     if settings.minutes:
         minutes = f"{settings.minutes:g} minute{'s' * (settings.minutes != 1)}"
         return f"{data}, {place}, {minutes}: {size}, about {updates}"
-    about = "" if facts.has_gpu else f", about {time}"  # the formula is for a CPU
+    about = "" if facts.has_gpu or not time else f", about {time}"  # the formula is for a CPU
     return f"{data}, {place}: {size}, {updates}{about}; --minutes limits the time, --recipe sets the size"
