@@ -40,7 +40,7 @@ def option(metavar: str | None, text: str, *names: str, **settings: Any) -> Any:
     return typer.Option(*names, metavar=metavar, help=text, callback=_check_input(metavar), **settings)
 
 
-def _check_input(metavar: str | None) -> Callable[[Any], Any] | None:
+def _check_input(metavar: str | None) -> Callable[[typer.CallbackParam, Any], Any] | None:
     """A callback that checks the paths of a value before the command imports torch, which takes seconds."""
     if metavar not in INPUTS:
         return None
