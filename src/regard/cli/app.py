@@ -13,18 +13,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from regard.cli import (
-    converting,
-    evaluating,
-    inspecting,
-    options,
-    preparing,
-    serving,
-    stories,
-    tables,
-    training,
-    translating,
-)
+from regard.cli import converting, evaluating, inspecting, preparing, serving, stories, tables, training, translating
+from regard.cli.options import too_few_files
 from regard.errors import RegardError, other_tool_advice
 
 HELP = "Train, use, measure and inspect sequence models: RNN with attention, Transformer, BERT, GPT."
@@ -168,7 +158,7 @@ def _usage_message(error: Any) -> str:
         if advice := other_tool_advice(command, typed.lstrip("-").replace("_", "-")):
             return f"{typed} is not an option of {command}.{advice}"
     if few := re.fullmatch(r"Option '(.*)' requires (\d) arguments\.", message):
-        return options.too_few_files(few[1], int(few[2]))
+        return too_few_files(few[1], int(few[2]))
     if message.startswith("No such command"):
         problem, _, suggestion = message.partition(".")
         advice = other_tool_advice("commands", sys.argv[1]) or suggestion or " regard --help lists all commands."

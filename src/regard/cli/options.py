@@ -70,7 +70,8 @@ def _check_file(name: str | Path) -> None:
 def _check_lines(name: str) -> None:
     is_text = " " in name or not re.search(r"[./\\]", name)
     if is_text and name != "-" and not os.path.exists(name):
-        typed = takewhile(lambda word: not word.startswith("-"), sys.argv[sys.argv.index(name) :])
+        words = sys.argv[sys.argv.index(name) :] if name in sys.argv else [name]
+        typed = takewhile(lambda word: not word.startswith("-"), words)
         example = f"echo {shlex.quote(' '.join(typed))} | regard translate FOLDER"
         raise DataError(f"There is no file {name!r}. Give a sentence on standard input: {example}")
     if os.path.isdir(name):
