@@ -37,7 +37,7 @@ def shaken(model: nn.Module) -> nn.Module:
 def ours(config: ModelConfig, rows: Iterable[Row], theirs: nn.Module) -> nn.Module:
     model = build(config)
     shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
-    tensors = to_ours(rows, Source(theirs.state_dict(), "", Path("theirs")), shapes)
+    tensors = to_ours(rows, Source(theirs.state_dict(), "", Path("theirs")), shapes, config)
     missing, unexpected = model.load_state_dict({name: x.make() for name, x in tensors.items()}, strict=False)
     assert not unexpected
     assert all(name.startswith("target.") for name in missing)  # the second name of a tied table
