@@ -193,14 +193,14 @@ def compare(
                 with server(cores[0], command) as (address, process):
                     load = Load(address, cores[1], Path(folder, "requests"))
                     many, alone = ([(text, "") for text in part[turn::rounds]] for part in texts)
-                    load.run(alone, 1, 2)  # the first request loads the model
+                    load.run(alone[:50], 1, 2)  # the first request loads the model
                     cpu = _cpu_seconds(process.pid)
                     answered = load.run(many, CONNECTIONS, seconds)
                     rate = answered["wrong"] / (_cpu_seconds(process.pid) - cpu)
                     best[name]["per_cpu_second"] = max(best[name]["per_cpu_second"], rate)
                     rate = answered["wrong"] / answered["seconds"]
                     best[name]["per_second"] = max(best[name]["per_second"], rate)
-                    best[name]["p50_ms"] = min(best[name]["p50_ms"], 1000 * load.run(alone, 1, seconds)["p50"])
+                    best[name]["p50_ms"] = min(best[name]["p50_ms"], 1000 * load.run(alone[50:], 1, 2)["p50"])
     regards, theirs = best["regard"], best["libretranslate"]
     report("sentences/s against LibreTranslate's server", regards["per_second"] / theirs["per_second"], **best)
     report("p50 of a short request against LibreTranslate's server", regards["p50_ms"] / theirs["p50_ms"])
