@@ -184,7 +184,7 @@ def folder_cases(work: Path) -> Check:
     from regard.models.folder import MODEL
     from regard.training import train as training
 
-    training.draw = lambda _: None  # curves take most of the time of a small run
+    training.draw = lambda *_: None  # curves take most of the time of a small run
     copy = Path(tempfile.mkdtemp(dir=work)) / "model"
     weights = {family: checksum(work / family / MODEL) for family in FAMILIES}
 
