@@ -67,7 +67,7 @@ class Imported(Report):
 
 
 class Measured(NamedTuple):
-    """What a measurement found out about an imported translator."""
+    """The scores and the calibration of an imported translator."""
 
     scores: Mapping[str, Any] = {}
     confidence: str = "null: import with --valid SOURCE TARGET, which calibrates it"

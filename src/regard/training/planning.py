@@ -28,7 +28,7 @@ from regard.training.sizing import Facts, choose, describe, epoch_seconds, token
 TIMED_SECONDS = 1.5  # of updates with each number of threads
 MAX_TIMED_UPDATES = 60
 WARM_UPDATES = 4  # on a GPU not timed: they choose kernels, allocate memory and capture graphs
-MIN_SECONDS_TO_SAY = 60.0  # the formula knows no other programs and no start of one's own
+MIN_SECONDS_TO_SAY = 60.0  # shorter estimates are far off: they ignore start-up and other programs
 MIN_SECONDS_TO_TIME = 1800.0  # an update is timed if the FLOPs of a run with --updates suggest that it takes longer
 LONG_SECONDS = 3 * 3600.0  # a run that takes longer is announced with its time
 CPU_TIMED_TOKENS = 1024  # of an update that is timed on a CPU: enough to see its speed
