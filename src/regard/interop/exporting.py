@@ -51,7 +51,7 @@ class Exported(Report):
 
     def tables(self) -> list[Table]:
         rows = [["folder", str(self.folder)], ["verification", str(self.verification)]]
-        return [Table(["", ""], rows, f"exported to {self.to} ({self.what})")]
+        return [Table(["", ""], rows, f"exported to {self.to} ({self.what})", left=True)]
 
 
 def export(

@@ -63,7 +63,7 @@ class Imported(Report):
         rows[2:2] = [["left out", part] for part in self.left_out]
         rows += [[name, f"{score['score']:.1f}"] for name, score in self.scores.items()]
         rows += [["confidence", self.confidence]] if self.confidence else []
-        return [Table(["", ""], rows, f"imported {self.architecture}")]
+        return [Table(["", ""], rows, f"imported {self.architecture}", left=True)]
 
 
 class Measured(NamedTuple):
