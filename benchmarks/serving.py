@@ -128,10 +128,10 @@ class Load:
         result: dict[str, Any] = json.loads(output.rpartition("RESULT ")[2])
         return result
 
-    def differing(self, connections: int) -> list[tuple[str, str]]:
-        """The right and the received answers of the last run that differ."""
+    def differing(self, connections: int) -> list[list[str]]:
+        """Each wrong answer of the last run, and the right answers to the requests it may belong to."""
         files = [Path(f"{self.path}{number}.wrong").read_text(encoding="utf-8") for number in range(connections)]
-        return [tuple(line.split("\t")) for text in files for line in text.splitlines()]  # type: ignore[misc]
+        return [line.split("\t") for text in files for line in text.splitlines()]
 
 
 def _compact(value: Any) -> str:
@@ -246,7 +246,11 @@ def overload(
     growth = statistics.mean(memory[-quarter:]) / statistics.mean(memory[quarter : 2 * quarter])
     differing = load.differing(OVERLOAD_CONNECTIONS)
     sources = {_compact({"translatedText": right}): sources for sources, right in pairs}
-    strange = [pair for pair in differing if not _near_ties(translator, sources[pair[0]], *pair)]
+    strange = [
+        received
+        for received, *candidates in differing
+        if not any(_near_ties(translator, sources[right], right, received) for right in candidates)
+    ]
     facts = {**result, "capacity": capacity, "offered": size * sum(result[x] for x in ("right", "wrong", "busy")),
              "megabytes": max(memory), "near_ties": len(differing) - len(strange)}  # fmt: skip
     good = report("memory in the last quarter against the second", growth, at_most=1.05, **facts)

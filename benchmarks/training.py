@@ -47,6 +47,11 @@ SHAPES = {
         size=256, heads=4, feed_forward_size=1024, encoder_layers=3, decoder_layers=3, vocabulary=16384
     ),
     "base": ModelConfig(vocabulary=32768),
+    "big": ModelConfig(vocabulary=32768, size=1024, heads=16, feed_forward_size=4096, dropout=0.3),
+    "gpt": ModelConfig(
+        family="gpt", vocabulary=50304, size=768, heads=12, feed_forward_size=3072, decoder_layers=12,
+        max_positions=1024, positions="learned", activation="gelu_tanh", norm_placement="pre", scale_embeddings=False,
+    ),
 }  # fmt: skip
 BUDGET = 1536  # positions of source and target in an update
 WARM = 2  # updates before anything is timed

@@ -162,7 +162,7 @@ FIELDS = {
     "text": """tokenizer vocabulary shared lowercase bpe_dropout bpe_dropout_variants tags max_length
         max_length_ratio cleaning held_out continuous context_length isolate_texts mask_probability
         fingerprint""",
-    "train": """updates minutes batch_tokens gradient_accumulation batch_shapes compile sharded learning_rate
+    "train": """updates minutes batch_tokens gradient_accumulation batch_shapes packed compile sharded learning_rate
         schedule warmup weight_decay beta2 max_grad_norm label_smoothing r_drop guided_alignment freeze
         lora_rank precision ema_decay validate_every save_every keep_checkpoints
         patience metric film seed""",

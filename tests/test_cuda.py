@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard import InputError, attend
@@ -14,8 +16,10 @@ from regard.memory import free_memory
 from regard.models import build
 from regard.models.lora import add_lora
 from regard.models.rnn import RecurrentLayer
+from regard.text.batching import collate
 from regard.training.distributed import Runtime
 from regard.training.events import Event, ProblemEvent, UpdateEvent
+from regard.training.losses import batch_loss
 from tests.models.families import ALL, BERTS, GENERATORS, reorder
 from tests.training.runs import (
     compare_saves,
@@ -154,13 +158,38 @@ def test_updates_of_cuda_graphs_equal_eager_ones(family: str, tmp_path: Path) ->
     assert found[2] == pytest.approx(found[0], rel=1e-4)
 
 
-@pytest.mark.parametrize("shapes", [0, 2])
-def test_a_full_gpu_takes_its_batches_in_parts_and_learns_the_same(shapes: int, tmp_path: Path) -> None:
+def test_packed_updates_of_a_cuda_graph_equal_eager_and_compiled_ones(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path)
+    found = []
+    for graphs, compile_model in ((True, "no"), (False, "no"), (True, "yes")):
+        config = make_config("transformer", updates=12, packed=True, precision="bf16", compile=compile_model)
+        config = config.with_values(["model.dropout=0"])
+        folder = tmp_path / f"{graphs}-{compile_model}"
+        training = make_training(folder, corpus, config, Runtime(torch.device("cuda"), 0, 1))
+        training.gradients.uses_graphs = graphs
+        found.append([event.loss for event in (training.step() for _ in range(12)) if event])
+        assert len(training.gradients._graphs) == graphs
+    assert found[1] == pytest.approx(found[0], rel=1e-2)
+    assert found[2] == pytest.approx(found[0], rel=1e-2)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_packed_and_padded_losses_are_equal_on_a_gpu(heads: int, tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path)
+    config = make_config("transformer", packed=True, precision="fp32")
+    config = config.with_values(["model.dropout=0", "model.size=48", f"model.heads={heads}"])
+    training = make_training(tmp_path / "run", corpus, config, Runtime(torch.device("cuda"), 0, 1))
+    batch = next(training.batches)
+    padded = collate(training.data.train[0], batch.examples, shape=None).map_tensors(Tensor.cuda)
+    losses = [batch_loss(training.model, each, training.config.train).loss.item() for each in (batch, padded)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+@pytest.mark.parametrize("batches", [{}, {"batch_shapes": 2}, {"packed": True}], ids=["any", "few", "packed"])
+def test_a_full_gpu_takes_its_batches_in_parts_and_learns_the_same(batches: dict[str, Any], tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path, lines=3000)
     wide = ["model.dropout=0", "model.size=512", "model.feed_forward_size=2048", "model.heads=8"]
-    config = make_config(
-        "transformer", updates=6, batch_tokens=16000, batch_shapes=shapes, precision="fp32"
-    ).with_values(wide)
+    config = make_config("transformer", updates=6, batch_tokens=16000, precision="fp32", **batches).with_values(wide)
 
     def run(folder: str) -> tuple[list[float], int]:
         torch.cuda.empty_cache()

@@ -16,9 +16,9 @@ import sys
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from regard.kernels import short, single, vocabulary
+from regard.kernels import packed, single, vocabulary
 
-WHOLE = {"keys", "queries", "heads", "vocabulary"}
+WHOLE = {"sentences", "row_queries", "row_keys", "keys", "queries", "heads", "vocabulary"}
 
 
 def make(kernel, half, target, warps, given, **constants):
@@ -44,9 +44,11 @@ for additive in ({"ADDITIVE": True}, {"ADDITIVE": False, "v": None, "b": None}):
     shape = {"SIZE": 192, "WIDTH": 384, "TILE": 256, "BLOCK": single.BLOCK, **additive}
     make(single._forward, "fp32", target, 8, wide, MASKED=True, **shape)
     make(single._backward, "fp32", target, 8, wide, **shape)
-shape = {"CAUSAL": True, "MASKED": True, "SIZE": 64, "TILE": 64}
-for kernel in (short._forward, short._backward):
-    make(kernel, "bf16", target, 4, wide, **shape)
+packs = {"query_starts": "*i32", "key_starts": "*i32", "log_sum_exp": "*fp32"}
+for kernel in (packed._forward, packed._backward):
+    for tile, above, longest, warps in packed.LAUNCHES:
+        shape = {"CAUSAL": True, "SIZE": 64, "WIDTH": 64, "TILE": tile, "ABOVE": above, "LONGEST": longest}
+        make(kernel, "bf16", target, warps, packs, **shape)
 told = {"labels": "*i64", "loss": "*fp32", "plain": "*fp32", "whole": "*fp32", "given": "*fp32"}
 for kernel in (vocabulary._forward, vocabulary._backward):
     make(kernel, "bf16", target, 8, told, IGNORED=-1, BLOCK=vocabulary.BLOCK)

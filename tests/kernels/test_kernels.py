@@ -27,19 +27,19 @@ def complete(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPa
 
 def test_there_are_no_kernels_without_a_compiler(complete: pytest.MonkeyPatch) -> None:
     complete.setattr(shutil, "which", lambda _: None)
-    assert kernels.find("short") is None
+    assert kernels.find("packed") is None
 
 
 def test_there_are_no_kernels_without_pythons_headers(complete: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "Python.h").unlink()
-    assert kernels.find("short") is None
+    assert kernels.find("packed") is None
 
 
 def test_there_are_no_kernels_without_triton(complete: pytest.MonkeyPatch) -> None:
     complete.setattr(kernels.importlib.util, "find_spec", lambda _: None)
-    assert kernels.find("short") is None
+    assert kernels.find("packed") is None
 
 
 def test_there_are_no_kernels_without_cuda(complete: pytest.MonkeyPatch) -> None:
     complete.setattr(torch.version, "cuda", None)
-    assert kernels.find("short") is None
+    assert kernels.find("packed") is None

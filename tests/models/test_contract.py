@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.config import ModelConfig
 from regard.models import State, build, tree_map
 from regard.text.batching import Batch
-from tests.models.families import BERTS, GENERATORS, GPTS, reorder
+from tests.models.families import BERTS, GENERATORS, GPTS, TRANSFORMERS, reorder
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 LENGTHS = (7, 4, 1)
@@ -54,6 +54,31 @@ def test_a_sentence_alone_equals_the_same_sentence_in_a_padded_batch(name: str) 
     for row, length in enumerate(LENGTHS):
         alone, _ = model.step(target[row : row + 1], model.start(source[row : row + 1, :length]))
         torch.testing.assert_close(alone[0], together[row], **CLOSE)
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_packed_sentences_have_the_logits_of_each_sentence_alone(name: str) -> None:
+    model, source, target = made(name)
+    target_lengths = 2, 6, 3
+    rows = [row[:length] for row, length in zip(source, LENGTHS, strict=True)]
+    target_rows = [row[:length] for row, length in zip(target, target_lengths, strict=True)]
+    starts = [torch.tensor([[0, *np.cumsum(lengths)]]).int() for lengths in (LENGTHS, target_lengths)]
+    batch = Batch(
+        source=torch.cat(rows)[None],
+        mask=None,
+        target_in=torch.cat(target_rows)[None],
+        target_out=torch.cat(target_rows)[None],
+        segments=None,
+        target_tokens=11,
+        examples=np.arange(3),
+        source_starts=starts[0],
+        target_starts=starts[1],
+    )
+    alone = [
+        model.step(target_row[None], model.start(row[None]))[0]
+        for row, target_row in zip(rows, target_rows, strict=True)
+    ]
+    torch.testing.assert_close(model(batch), torch.cat(alone, dim=1), **CLOSE)
 
 
 @both_capacities

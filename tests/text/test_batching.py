@@ -18,13 +18,14 @@ from regard.text.batching import (
     Batch,
     Stream,
     collate,
+    collate_packed,
     packed,
     pairs,
     prefetch,
     split_batch,
 )
 from regard.text.dataset import Column, Dataset
-from regard.text.ordering import BatchPlan, Shape, plan_batches, plan_windows
+from regard.text.ordering import BatchPlan, Shape, packed_shape, plan_batches, plan_packed, plan_windows
 from regard.text.tokenizer import END, MASK, PAD, SPECIALS, START
 
 ALL = {"rank": 0, "world_size": 1}
@@ -121,6 +122,73 @@ def test_parts_of_a_batch_count_their_tokens() -> None:
 
 def test_a_batch_without_rows_is_not_split() -> None:
     assert len(split_batch(whole([]), 4)) == 1
+
+
+# Packed pairs
+
+
+def packed_pairs(examples: list[int], shape: Shape | None = None, slots: int = 0) -> Batch:
+    return collate_packed(PAIRS, np.array(examples, np.int64), shape=shape, slots=slots)
+
+
+def told(batch: Batch) -> dict[str, list[list[int]]]:
+    names = "source", "target_in", "target_out", "source_starts", "target_starts"
+    return {name: getattr(batch, name).tolist() for name in names}
+
+
+def test_packed_pairs_lie_one_after_the_other() -> None:
+    assert told(packed_pairs([0, 1])) == {
+        "source": [[7, 8, END, 9, END]],
+        "target_in": [[START, 10, START, 11, 12, 13]],
+        "target_out": [[10, END, 11, 12, 13, END]],
+        "source_starts": [[0, 3, 5]],
+        "target_starts": [[0, 2, 6]],
+    }
+
+
+def test_the_padding_of_a_packed_row_takes_the_place_of_sentences() -> None:
+    assert told(packed_pairs([0], Shape(1, 7, 3), slots=3)) == {
+        "source": [[7, 8, END, PAD, PAD, PAD, PAD]],
+        "target_in": [[START, 10, PAD]],
+        "target_out": [[10, END, IGNORE_INDEX]],
+        "source_starts": [[0, 3, 5, 7]],
+        "target_starts": [[0, 2, 2, 3]],
+    }
+
+
+def test_an_empty_packed_shard_is_one_token_of_padding() -> None:
+    batch = packed_pairs([], slots=5)
+    assert batch.target_tokens == 0
+    assert told(batch)["source"] == [[PAD]]
+    assert told(batch)["target_out"] == [[IGNORE_INDEX]]
+    assert told(batch)["source_starts"] == [[0, 1]]
+
+
+@pytest.mark.parametrize("parts", [2, 3, 8])
+def test_a_packed_batch_is_split_by_sentences(parts: int) -> None:
+    batch = packed_pairs([0, 1, 2], Shape(1, 12, 9), slots=4)
+    found = split_batch(batch, parts)
+    assert 1 < len(found) <= parts
+    assert sum(part.target_tokens for part in found) == batch.target_tokens
+    assert np.concatenate([part.examples for part in found]).tolist() == [0, 1, 2]
+    for name in ("source", "target_in", "target_out"):
+        assert torch.equal(torch.cat([getattr(part, name) for part in found], 1), getattr(batch, name)), name
+    for part in found:
+        assert part.source is not None
+        assert part.source_starts is not None
+        assert part.source_starts[0, [0, -1]].tolist() == [0, part.source.shape[1]]
+
+
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_a_packed_plan_gives_every_pair_once(world_size: int) -> None:
+    lengths = PAIRS.source.lengths, PAIRS.target.lengths
+    found = plan_packed(*lengths, packed_shape(*lengths, 14), seed=1, epoch=0)
+    makes = [pairs(PAIRS, found, rank=rank, world_size=world_size) for rank in range(world_size)]
+    examples = [make(number).examples for make in makes for number in range(len(found))]
+    assert sorted(np.concatenate(examples).tolist()) == [0, 1, 2]
+
+
+# Plans
 
 
 def test_a_plan_gives_every_pair_once() -> None:

@@ -20,7 +20,9 @@ from regard.text.ordering import (
     key,
     mix_corpora,
     noise,
+    packed_shape,
     plan_batches,
+    plan_packed,
     plan_shapes,
     plan_windows,
     shuffled,
@@ -99,6 +101,26 @@ def test_shards_of_a_fixed_shape_have_the_same_shape() -> None:
     source, target = random_lengths(200)
     found = plan_shapes(source, target, [Shape(10, 50, 50)], seed=1, epoch=0)
     assert found.shard_shape(0, world_size=4) == Shape(3, 50, 50)
+
+
+@pytest.mark.parametrize("batch_tokens", [600, 8000])
+def test_packed_batches_of_one_shape_are_nearly_full(batch_tokens: int) -> None:
+    source, target = random_lengths(20_000)
+    shape = packed_shape(source, target, batch_tokens)
+    found = plan_packed(source, target, shape, seed=1, epoch=0)
+    batches = [found.batch(number) for number in range(len(found))]
+    assert sorted(np.concatenate(batches).tolist()) == list(range(20_000))
+    assert max(source[batch].sum() for batch in batches) <= shape.source
+    assert max(target[batch].sum() for batch in batches) <= shape.target
+    assert max(map(len, batches)) < shape.slots
+    filled = (source + target).sum() / ((shape.source + shape.target) * len(batches))
+    assert filled > (0.97 if batch_tokens == 8000 else 0.85)
+
+
+def test_the_longest_sentences_fit_into_a_packed_batch() -> None:
+    source, target = np.array([500, 3, 4], np.int32), np.array([2, 300, 4], np.int32)
+    found = plan_packed(source, target, packed_shape(source, target, 100), seed=1, epoch=0)
+    assert sorted(found.examples.tolist()) == [0, 1, 2]
 
 
 def test_shards_have_about_as_many_tokens() -> None:

@@ -11,9 +11,11 @@ import torch
 
 from regard.config import Config
 from regard.models import build
+from regard.text.batching import collate
 from regard.training import compiled
 from regard.training.events import UpdateEvent
 from regard.training.gradients import uses_compile
+from regard.training.losses import batch_loss
 from tests.models.families import GENERATORS
 from tests.training.runs import ignore, make_config, make_training, no_validation, write_corpus
 
@@ -60,10 +62,31 @@ def test_a_compiled_model_decodes_and_records_as_before() -> None:
         return model.step(target, model.start(source, record=record), record)[0], record
 
     before, before_record = said()
-    compiled.compile_blocks(model)
+    compiled.compile_blocks(model, dynamic=True)
     after, after_record = said()
     assert torch.equal(before, after)
     assert before_record.keys() == after_record.keys()
+
+
+def test_a_packed_batch_has_the_loss_and_gradients_of_a_padded_one(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path)
+    config = make_config("transformer", packed=True).with_values(["model.dropout=0"])
+    training = make_training(tmp_path / "run", corpus, config)
+    packed = next(training.batches)
+    padded = collate(training.data.train[0], packed.examples, shape=None)
+    found = []
+    for batch in (packed, padded):
+        training.model.zero_grad()
+        loss, nll = batch_loss(training.model, batch, training.config.train)
+        loss.backward()
+        found.append([loss, nll, *(weight.grad for weight in training.model.parameters())])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+
+
+def test_packed_batches_have_one_shape(tmp_path: Path) -> None:
+    training = make_training(tmp_path / "run", write_corpus(tmp_path), make_config("transformer", packed=True))
+    assert len({next(training.batches).target_out.shape for _ in range(30)}) == 1
+    assert training.run(no_validation, ignore).update == 12
 
 
 @pytest.mark.parametrize("family", ["transformer", "rnn-input"])

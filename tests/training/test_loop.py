@@ -472,5 +472,5 @@ def test_an_example_that_does_not_fit_alone_ends_the_run_with_advice(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gradients, "batch_loss", out_of_memory_above(0, gradients.batch_loss))
-    with pytest.raises(RunError, match=r"one example of \d+ tokens does not fit into the GPU's memory"):
+    with pytest.raises(RunError, match="one example does not fit into the GPU's memory"):
         trained(tmp_path / "out", corpus, "transformer")

@@ -1,7 +1,7 @@
 """Attention: functions and modules on tensors, independent of models and text."""
 
 from regard.attention.core import attend
-from regard.attention.masks import causal, packed
+from regard.attention.masks import Packed, causal, packed, positions_in_sentences
 from regard.attention.multihead import Memory, MultiHead
 from regard.attention.positions import Learned, rotary, rotate, sinusoidal
 from regard.attention.scores import Additive, Cosine, General, Score, cosine, dot, make_score, scaled_dot
@@ -14,6 +14,7 @@ __all__ = [
     "Learned",
     "Memory",
     "MultiHead",
+    "Packed",
     "Score",
     "Slots",
     "attend",
@@ -22,6 +23,7 @@ __all__ = [
     "dot",
     "make_score",
     "packed",
+    "positions_in_sentences",
     "rotary",
     "rotate",
     "scaled_dot",

@@ -10,11 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard import kernels
+from regard.attention.masks import Packed, over_queries
 from regard.attention.masks import causal as causal_mask
 from regard.attention.scores import Additive, Score, as_product, find_score
 from regard.errors import InputError
 
-short = kernels.find("short")
+packed = kernels.find("packed")
 single = kernels.find("single")
 MAX_PLAIN_LENGTH = 128  # queries and keys up to which the compiled plain formula is faster; measured on an H200
 
@@ -64,13 +65,15 @@ def attend_unchecked(
     key: Tensor,
     value: Tensor,
     score: Score,
-    mask: Tensor | None,
+    mask: Tensor | Packed | None,
     weights: bool,
     *,
     causal: bool = False,
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor | None]:
-    """`attend` without checks of its arguments, for the models."""
+    """`attend` without checks of its arguments, for the models; over packed sentences without weights."""
+    if isinstance(mask, Packed):
+        return _attend_packed(query, key, value, score, mask, causal, dropout), None
     if not weights:
         fused = _attend_fused(query, key, value, score, mask, causal, dropout)
         if fused is not None:
@@ -86,27 +89,24 @@ def _attend_fused(
 ) -> Tensor | None:
     """The context by a kernel that forms no weights; None without such a kernel, or where the plain formula is faster.
 
-    The Triton kernels: `short` for short sentences, `single` for one query per sentence, as in a recurrent decoder.
-    torch.compile makes the plain formula faster than the fused kernel for short sentences.
+    The Triton kernel `single` is for one query per sentence, as in a recurrent decoder. torch.compile makes the plain
+    formula faster than the fused kernel for short sentences.
     """
     on_gpu = query.device.type == "cuda"
     has_kernels = _has_kernels(query) and not dropout
-    use_short = has_kernels and short is not None and short.applies(query, key, value, mask)
     use_single = has_kernels and single is not None and single.applies(query, key, value, mask)
     context: Tensor
     if use_single and isinstance(score, Additive) and query.shape[-1] == key.shape[-1] == score.v.numel():
         context = single.attend_single(query, key, value, mask, 1.0, (score.v, score.b))
         return context
     is_short = max(query.shape[-2], key.shape[-2]) <= MAX_PLAIN_LENGTH
-    if on_gpu and is_short and torch.compiler.is_compiling() and not (use_short or use_single):
+    if on_gpu and is_short and torch.compiler.is_compiling() and not use_single:
         return None
     product = as_product(score, query, key)
     if product is None:
         return None
     query, key, scale = product
-    if use_short:
-        context = short.attend_short(query, key, value, mask, causal=causal, scale=scale)
-    elif use_single and query.shape[-1] == key.shape[-1]:
+    if use_single and query.shape[-1] == key.shape[-1]:
         context = single.attend_single(query, key, value, mask, scale, None)
     elif causal and mask is None and query.shape[-2] == key.shape[-2]:
         context = F.scaled_dot_product_attention(query, key, value, None, dropout, is_causal=True, scale=scale)
@@ -124,6 +124,33 @@ def _attend_fused(
 
 def _has_kernels(query: Tensor) -> bool:
     return query.device.type == "cuda"
+
+
+def _attend_packed(
+    query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Packed, causal: bool, dropout: float
+) -> Tensor:
+    """The context over packed sentences, by a kernel on a GPU; without one they are padded for the attention."""
+    product = as_product(score, query, key)
+    fits = packed is not None and query.shape[-1] <= packed.MAX_HEAD_SIZE
+    if fits and product is not None and not dropout and _has_kernels(query):
+        query, key, scale = product
+        fused: Tensor = packed.attend_packed(query, key, value, tuple(mask), causal=causal, scale=scale)
+        return fused
+    query, is_query = _padded(query, mask.queries)
+    (key, is_key), (value, _) = _padded(key, mask.keys), _padded(value, mask.keys)
+    context, _ = attend_unchecked(query, key, value, score, over_queries(is_key), False, causal=causal, dropout=dropout)
+    tokens: Tensor = context.transpose(1, 2)[is_query]
+    return tokens.reshape(len(mask.queries), -1, *tokens.shape[1:]).transpose(1, 2)
+
+
+def _padded(x: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
+    """Packed sentences (B, H, T, D) as padded ones (B·N, H, longest, D), and where they are not padding."""
+    first, lengths = starts[:, :-1].long(), starts.diff()
+    first = first + x.shape[2] * torch.arange(len(starts), device=x.device)[:, None]
+    places = torch.arange(int(lengths.max()), device=x.device)
+    is_token = places < lengths.flatten()[:, None]
+    tokens = torch.where(is_token, first.flatten()[:, None] + places, 0)
+    return x.transpose(1, 2).flatten(0, 1)[tokens].transpose(1, 2), is_token
 
 
 def _softmax(scores: Tensor, visible: Tensor | None) -> Tensor:

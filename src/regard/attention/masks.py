@@ -5,8 +5,25 @@ B batch, Q queries, K keys.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
+
+
+class Packed(NamedTuple):
+    """Sentences that lie one after the other in a row: sentence n of the queries attends to sentence n of the keys."""
+
+    queries: Tensor
+    """(B, N + 1) int32: where each sentence begins, and where the last one ends."""
+    keys: Tensor
+    """(B, N + 1) int32: the same of the keys."""
+
+
+def positions_in_sentences(starts: Tensor, length: int) -> Tensor:
+    """(B, N + 1) starts of packed sentences -> (B, T) the position of each token in its sentence."""
+    tokens = torch.arange(length, device=starts.device, dtype=starts.dtype).repeat(len(starts), 1)
+    return tokens - starts.gather(1, torch.searchsorted(starts, tokens, right=True) - 1)
 
 
 def over_queries(visible: Tensor) -> Tensor:

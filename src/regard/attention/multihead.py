@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.core import attend_unchecked
+from regard.attention.masks import Packed
 from regard.attention.positions import rotate
 from regard.attention.prepacked import PrepackedLinear
 from regard.attention.scores import make_score
@@ -83,7 +84,7 @@ class MultiHead(nn.Module):
         query: Tensor,
         memory: Memory | Slots,
         *,
-        mask: Tensor | None = None,
+        mask: Tensor | Packed | None = None,
         causal: bool = False,
         weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
@@ -99,7 +100,7 @@ class MultiHead(nn.Module):
         if groups > 1 and single:  # one token: the heads of a group become queries of one head, and nothing is copied
             query = query.reshape(len(query), self.key_value_heads, groups, self.head)
             causal = False  # the last position sees all keys
-            if mask is not None and mask.dim() > 2 and mask.shape[-3] > 1:  # one mask for each head
+            if isinstance(mask, Tensor) and mask.dim() > 2 and mask.shape[-3] > 1:  # one mask for each head
                 mask = mask.unflatten(-3, (self.key_value_heads, groups)).squeeze(-2)
         elif groups > 1:
             key, value = (x.repeat_interleave(groups, dim=1) for x in (key, value))

@@ -92,21 +92,18 @@ def _forward(
         tl.store(nll + token, 0.0)
         tl.store(log_sum_exp_out + token, 0.0)
     else:
-        maximums = tl.full((BLOCK,), -1e30, tl.float32)  # an online softmax for each column of the block
-        sums = tl.zeros((BLOCK,), tl.float32)
-        logit_sums = tl.zeros((BLOCK,), tl.float32)
+        maximum, total, logit_sum = -1e30, 0.0, 0.0  # an online softmax
         for start in range(0, vocabulary, BLOCK):
             in_vocabulary = start + columns < vocabulary
             x = tl.load(row + start + columns, mask=in_vocabulary, other=0.0).to(tl.float32)
-            logit_sums += x
+            logit_sum += tl.sum(x, 0)
             x = tl.where(in_vocabulary, x, -1e30)
-            new_maximums = tl.maximum(maximums, x)
-            sums = sums * tl.exp(maximums - new_maximums) + tl.where(in_vocabulary, tl.exp(x - new_maximums), 0.0)
-            maximums = new_maximums
-        maximum = tl.max(maximums, 0)
-        log_sum_exp = maximum + tl.log(tl.sum(sums * tl.exp(maximums - maximum), 0))
+            new_maximum = tl.maximum(maximum, tl.max(x, 0))
+            total = total * tl.exp(maximum - new_maximum) + tl.sum(tl.exp(x - new_maximum), 0)
+            maximum = new_maximum
+        log_sum_exp = maximum + tl.log(total)
         token_nll = log_sum_exp - tl.load(row + label).to(tl.float32)
-        uniform_loss = log_sum_exp - tl.sum(logit_sums, 0) / vocabulary
+        uniform_loss = log_sum_exp - logit_sum / vocabulary
         tl.store(loss + token, (1 - smoothing) * token_nll + smoothing * uniform_loss)
         tl.store(nll + token, token_nll)
         tl.store(log_sum_exp_out + token, log_sum_exp)

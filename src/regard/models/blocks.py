@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from regard.attention import Memory, MultiHead, rotary
+from regard.attention import Memory, MultiHead, Packed, rotary
 from regard.attention.multihead import Rotation
 from regard.config import ModelConfig
 from regard.models.cache import Cache, NewTokens, SearchCache, extend
 from regard.models.contract import Record, note
 from regard.models.layers import FeedForward, make_norm
+
+Mask = Tensor | Packed
 
 
 class Block(nn.Module):
@@ -30,7 +32,7 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def encode(
-        self, x: Tensor, mask: Tensor | None, rotation: Rotation | None, record: Record | None, name: str
+        self, x: Tensor, mask: Mask | None, rotation: Rotation | None, record: Record | None, name: str
     ) -> Tensor:
         """An encoder layer: every token attends to every token that the mask shows."""
         query, memory = self.attention.queries_and_memory(self._before(x, self.attention_norm), rotation)
@@ -45,7 +47,7 @@ class Block(nn.Module):
         cache: Cache | SearchCache,
         new: NewTokens,
         source: Memory | None,
-        source_mask: Tensor | None,
+        source_mask: Mask | None,
         rotation: Rotation | None,
         record: Record | None,
         name: str,
@@ -79,7 +81,7 @@ class Block(nn.Module):
 
 
 def cross_attend(
-    cross: MultiHead, x: Tensor, source: Memory, mask: Tensor | None, weights: bool
+    cross: MultiHead, x: Tensor, source: Memory, mask: Mask | None, weights: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Cross-attention of (B·n, T, size) to B sentences: the n hypotheses of a sentence are queries of one row."""
     rows, width = x.shape[:2]
@@ -101,7 +103,7 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(Block(config, cross=cross) for _ in range(layers))
         self.norm = make_norm(config) if config.norm_placement == "pre" else None
 
-    def encode(self, x: Tensor, positions: Tensor, mask: Tensor | None, record: Record | None) -> Tensor:
+    def encode(self, x: Tensor, positions: Tensor, mask: Mask | None, record: Record | None) -> Tensor:
         """(B, S, size) embeddings -> (B, S, size)."""
         rotation = self._rotation(positions)
         note(record, f"{self.name}.embedding", x)
@@ -117,7 +119,7 @@ class Stack(nn.Module):
         new: NewTokens,
         record: Record | None,
         sources: tuple[Memory, ...] = (),
-        source_mask: Tensor | None = None,
+        source_mask: Mask | None = None,
     ) -> tuple[Tensor, tuple[Memory, ...]]:
         """(B, T, size) embeddings -> (B, T, size), and the caches of all layers, T tokens longer."""
         rotation = self._rotation(new.positions)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention import Memory, Slots
+from regard.attention import Memory, Packed, Slots
 from regard.errors import InputError
 from regard.models.contract import tree_map
 
@@ -72,8 +72,8 @@ class NewTokens(NamedTuple):
 
     positions: Tensor
     """(B, T)"""
-    mask: Tensor | None
-    """(B, 1, T, L), True where a new token may attend, or None."""
+    mask: Tensor | Packed | None
+    """(B, 1, T, L), True where a new token may attend, or None; in training, packed sentences."""
     causal: bool
     """The cache was empty and the new tokens attend to each other causally."""
 

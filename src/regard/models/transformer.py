@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Memory
+from regard.attention import Memory, Packed, positions_in_sentences
 from regard.attention.masks import over_queries
 from regard.config import ModelConfig
 from regard.models.blocks import Stack
-from regard.models.cache import advance, empty_cache
+from regard.models.cache import NewTokens, advance, empty_cache
 from regard.models.contract import Record, State, check_mask, check_tokens
 from regard.models.layers import Embedding, logits
 
@@ -71,7 +71,20 @@ class Transformer(nn.Module):
         """For training: the teacher-forced logits of the whole target; the decoder fills the record."""
         assert batch.source is not None
         assert batch.target_in is not None
+        if batch.source_starts is not None and batch.target_starts is not None:
+            return self._packed(batch.source, batch.target_in, batch.source_starts, batch.target_starts)
         return self.step(batch.target_in, self._start(batch.source, batch.mask), record)[0]
+
+    def _packed(self, source: Tensor, target: Tensor, source_starts: Tensor, target_starts: Tensor) -> Tensor:
+        """The logits of packed sentences: (B, S), (B, T) -> (B, T, V)."""
+        positions = positions_in_sentences(source_starts, source.shape[1])
+        x = self.encoder.encode(self.source(source, positions), positions, Packed(source_starts, source_starts), None)
+        memories = self.decoder.remember(x)
+        positions = positions_in_sentences(target_starts, target.shape[1])
+        new = NewTokens(positions, Packed(target_starts, target_starts), causal=True)
+        cache, cross = empty_cache(len(target), target.device), Packed(target_starts, source_starts)
+        x, _ = self.decoder.decode(self.target(target, positions), cache, new, None, memories, cross)
+        return logits(x, self.output, self.target.token, self.output_bias)
 
     def step(self, tokens: Tensor, state: State, record: Record | None = None) -> tuple[Tensor, State]:
         """Decode: (B, T) -> (B, T, V)."""

@@ -5,10 +5,11 @@ B rows, S source length, T target length.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ class Batch(NamedTuple):
     """A training batch of any model family.
 
     Pairs have a source and a target. A gpt has no source; a bert has a source, partly masked, and no target_in.
+    Packed pairs are a single row each of source and target (B = 1), whose sentences lie one after the other.
     """
 
     source: Tensor | None
@@ -51,6 +53,9 @@ class Batch(NamedTuple):
     """The indices of the examples; for packed rows, their starts in the stream."""
     alignment: Tensor | None = None
     """(B, T, S) target attention from word alignments; each row sums to 1, or to 0 for an unaligned token."""
+    source_starts: Tensor | None = None
+    """(B, N + 1) int32, of packed pairs: where each of the N sentences begins, and where the last one ends."""
+    target_starts: Tensor | None = None
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> Batch:
         """The batch with a function applied to its tensors."""
@@ -83,6 +88,8 @@ def split_batch(batch: Batch, parts: int) -> list[Batch]:
     """Split a batch into at most `parts` batches of about the same number of rows, to fit in the memory of a device."""
     if parts == 1:
         return [batch]
+    if batch.source_starts is not None:
+        return _split_packed(batch, parts)
 
     def rows_of(rows: slice) -> Batch:
         part = batch.map_tensors(lambda tensor: tensor[rows])
@@ -91,6 +98,33 @@ def split_batch(batch: Batch, parts: int) -> list[Batch]:
     rows = len(batch.target_out)
     size = -(-rows // parts)
     return [rows_of(slice(first, first + size)) for first in range(0, rows, size)]
+
+
+def _split_packed(batch: Batch, parts: int) -> list[Batch]:
+    """Packed pairs as parts of about the same number of tokens."""
+    assert batch.source is not None
+    assert batch.target_in is not None
+    assert batch.source_starts is not None
+    assert batch.target_starts is not None
+    ends = (batch.source_starts[0] + batch.target_starts[0])[1:].tolist()
+    bounds = [0, *sorted({1 + bisect_left(ends, ends[-1] * part / parts) for part in range(1, parts + 1)})]
+    found = []
+    for first, last in pairwise(bounds):
+        source, target = (
+            slice(*starts[0, [first, last]].tolist()) for starts in (batch.source_starts, batch.target_starts)
+        )
+        target_out = batch.target_out[:, target]
+        part = batch._replace(
+            source=batch.source[:, source],
+            target_in=batch.target_in[:, target],
+            target_out=target_out,
+            source_starts=batch.source_starts[:, first : last + 1] - source.start,
+            target_starts=batch.target_starts[:, first : last + 1] - target.start,
+            target_tokens=int((target_out != IGNORE_INDEX).sum()),
+            examples=batch.examples[first:last],
+        )
+        found.append(part)
+    return found
 
 
 # Pairs
@@ -105,6 +139,8 @@ def pairs(dataset: Dataset, plan: BatchPlan, *, rank: int, world_size: int, spec
     def make(number: int) -> Batch:
         examples = plan.shard(number, rank=rank, world_size=world_size)
         shape = plan.shard_shape(number, world_size=world_size)
+        if plan.slots:
+            return collate_packed(dataset, examples, shape=shape, slots=plan.slots, special=special)
         return collate(dataset, examples, shape=shape, special=special)
 
     return make
@@ -129,6 +165,49 @@ def collate(dataset: Dataset, examples: Indices, *, shape: Shape | None, special
         examples=examples,
         alignment=None if alignments is None else _attention_targets(alignments, examples, target_out, source),
     )
+
+
+def collate_packed(
+    dataset: Dataset, examples: Indices, *, shape: Shape | None, slots: int, special: Sides = OWN_SIDES
+) -> Batch:
+    """Pairs as one row, without padding between them; with a shape, padding at its end fills it up.
+
+    The padding takes the place of sentences: a shape has more `slots` for them than there are examples.
+    """
+    source, source_starts, _ = _pack(dataset.source, examples, special[0].pad, shape and shape.source, slots)
+    target_out, target_starts, length = _pack(dataset.target, examples, special[1].pad, shape and shape.target, slots)
+    target_in = np.roll(target_out, 1)
+    target_in[target_starts[target_starts < length]] = special[1].start
+    target_in[length:], target_out[length:] = special[1].pad, IGNORE_INDEX
+    tensors = (torch.from_numpy(array)[None] for array in (source, target_in, target_out, source_starts, target_starts))
+    source_row, target_row, labels, source_ends, target_ends = tensors
+    return Batch(
+        source=source_row,
+        mask=None,
+        target_in=target_row,
+        target_out=labels,
+        segments=None,
+        target_tokens=length,
+        examples=examples,
+        source_starts=source_ends,
+        target_starts=target_ends,
+    )
+
+
+def _pack(
+    column: Column, examples: Indices, padding: int, size: int | None, slots: int
+) -> tuple[Ids, NDArray[np.int32], int]:
+    """The ids of these examples one after the other, their starts and the end of the last, and their number of tokens.
+
+    A process without examples gets one token of padding, so that it takes part in the update.
+    """
+    lengths = column.lengths[examples]
+    length = int(lengths.sum())
+    size, empty = (size, slots - len(examples)) if size else (max(length, 1), int(not length))
+    ids = np.full(size, padding, np.int64)
+    ids[:length] = column.gather(examples)
+    ends = np.concatenate([[0], np.cumsum(lengths), np.linspace(length, size, empty + 1)[1:]])
+    return ids, ends.astype(np.int32), length
 
 
 def _attention_targets(column: Column, examples: Indices, target: Ids, source: Ids) -> Tensor:

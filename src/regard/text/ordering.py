@@ -44,7 +44,9 @@ class BatchPlan(NamedTuple):
     shapes: Indices
     """(B, 3) rows, source and target length of each padded batch."""
     fixed: bool = False
-    """Whether batches have a few fixed shapes, filled up with empty rows."""
+    """Whether batches have a few fixed shapes, filled up with padding."""
+    slots: int = 0
+    """The number of sentences that a packed row has room for, padding included; 0: batches are not packed."""
 
     def __len__(self) -> int:
         return len(self.shapes)
@@ -68,8 +70,10 @@ class BatchPlan(NamedTuple):
         return shard
 
     def shard_shape(self, number: int, *, world_size: int) -> Shape | None:
-        """The padded shape of every shard, if shapes are fixed."""
+        """The padded shape of every shard, if shapes are fixed; packed shards of several processes are not."""
         rows, source, target = self.shape(number)
+        if self.slots and world_size > 1:
+            return None
         return Shape(-(-rows // world_size), source, target) if self.fixed else None
 
 
@@ -178,7 +182,14 @@ def _band_width(source: Lengths, target: Lengths, batch_tokens: int) -> int:
 
 
 def _in_random_order(
-    chosen: Indices, source: Lengths, target: Lengths, bounds: Indices, shapes: Indices | None, seed: int, epoch: int
+    chosen: Indices,
+    source: Lengths,
+    target: Lengths,
+    bounds: Indices,
+    shapes: Indices | None,
+    seed: int,
+    epoch: int,
+    slots: int = 0,
 ) -> BatchPlan:
     """The plan of these batches; without fixed shapes they are as wide as their longest example."""
     counts = np.diff(bounds)
@@ -189,7 +200,7 @@ def _in_random_order(
         padded = shapes
     order = shuffled(len(counts), ORDER, seed, epoch)
     by_batch = np.lexsort((-(source + target), np.repeat(np.argsort(order), counts)))
-    return BatchPlan(chosen[by_batch], np.append(0, np.cumsum(counts[order])), padded[order], shapes is not None)
+    return BatchPlan(chosen[by_batch], np.append(0, np.cumsum(counts[order])), padded[order], shapes is not None, slots)
 
 
 # Batches of a few fixed shapes, for CUDA graphs
@@ -292,6 +303,47 @@ def plan_shapes(
     bounds = np.append(0, np.cumsum([len(batch) for _, batch in batches]))
     padded = np.array([shape for shape, _ in batches])
     return _in_random_order(chosen, source[chosen], target[chosen], bounds, padded, seed, epoch)
+
+
+# Packed batches of pairs
+
+
+class PackedShape(NamedTuple):
+    """The shape that all packed batches of a run have."""
+
+    source: int
+    target: int
+    slots: int
+    """Sentences, padding included."""
+
+
+def packed_shape(source: Lengths, target: Lengths, batch_tokens: int) -> PackedShape:
+    """Divide `batch_tokens` between source and target as the corpus does; at least the longest sentences fit."""
+    share = float(source.mean()) / float(source.mean() + target.mean())
+    size = max(round(batch_tokens * share / 64) * 64, 64)  # a multiple of the tiles of a GPU's matrix product
+    sentences = batch_tokens / float(source.mean() + target.mean())
+    return PackedShape(
+        max(size, int(source.max())), max(batch_tokens - size, 64, int(target.max())), int(sentences * 1.25) + 8
+    )
+
+
+def plan_packed(
+    source: Lengths, target: Lengths, shape: PackedShape, *, seed: int, epoch: int, examples: Indices | None = None
+) -> BatchPlan:
+    """Pairs in random order in batches of one shape, filled from one end; the order is a function of (seed, epoch)."""
+    chosen = np.arange(len(source)) if examples is None else examples
+    chosen = chosen[shuffled(len(chosen), SHUFFLE, seed, epoch)]
+    source, target = source[chosen].astype(np.int64), target[chosen].astype(np.int64)
+    ends = np.cumsum(source), np.cumsum(target)
+    bounds = [0]
+    while (start := bounds[-1]) < len(chosen):
+        full = [
+            int(np.searchsorted(end, size + end[start] - lengths[start], side="right"))
+            for end, size, lengths in ((ends[0], shape.source, source), (ends[1], shape.target, target))
+        ]
+        bounds.append(min(*full, start + shape.slots - 1))
+    shapes = np.tile([1, shape.source, shape.target], (len(bounds) - 1, 1))
+    return _in_random_order(chosen, source, target, np.array(bounds), shapes, seed, epoch, slots=shape.slots)
 
 
 # Windows of packed text

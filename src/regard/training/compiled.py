@@ -20,15 +20,20 @@ from regard.training.losses import LogitsLoss, logits_loss
 MAX_VARIANTS = 64  # with and without a mask, one row and many, two stacks: more than torch's default of 8
 
 
-def compile_blocks(model: nn.Module) -> None:
-    """Compile the blocks and embeddings of this model for training."""
+def compile_blocks(model: nn.Module, *, dynamic: bool) -> None:
+    """Compile the blocks and embeddings of this model for training.
+
+    Not `dynamic`, they are compiled for the shape of the first batch, and for any shape when another comes.
+    """
     torch._dynamo.config.cache_size_limit = MAX_VARIANTS
     # the compiled code must not assume equal lengths when a source and a target happen to have the same length
     torch.fx.experimental._config.use_duck_shape = False
     triton = torch._inductor.config.triton
     if hasattr(triton, "mix_order_reduction"):  # it would compile another kernel for small batches, a minute each
         triton.mix_order_reduction = False
-    encode, decode, embed = (torch.compile(part, dynamic=True) for part in (_encode, _decode, Embedding.forward))
+    encode, decode, embed = (
+        torch.compile(part, dynamic=dynamic or None) for part in (_encode, _decode, Embedding.forward)
+    )
     for module in model.modules():
         if isinstance(module, Block):
             _use(module, encode, decode)
@@ -36,9 +41,9 @@ def compile_blocks(model: nn.Module) -> None:
             module.forward = _embedding(module, embed)  # type: ignore[method-assign]
 
 
-def compiled_logits_loss() -> LogitsLoss:
+def compiled_logits_loss(*, dynamic: bool) -> LogitsLoss:
     """`logits_loss`, compiled: the softmax over the vocabulary is computed once."""
-    function: LogitsLoss = torch.compile(logits_loss, dynamic=True)
+    function: LogitsLoss = torch.compile(logits_loss, dynamic=dynamic or None)
     return function
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from regard.config import Config, TextConfig
 from regard.documents.formats import read_pairs
@@ -100,7 +101,9 @@ class Data:
             order |= shard | {"batch_tokens": settings.batch_tokens}
             return packed_epoch(dataset.text, ordering.in_passes(examples), self.config, self._special[0], **order)
         lengths = dataset.source.lengths, dataset.target.lengths
-        if settings.batch_shapes:
+        if settings.packed:
+            plan = ordering.plan_packed(*lengths, self._packed_shape, examples=examples, **order)
+        elif settings.batch_shapes:
             plan = ordering.plan_shapes(*lengths, self._shapes, examples=examples, **order)
         else:
             plan = ordering.plan_batches(*lengths, batch_tokens=settings.batch_tokens, examples=examples, **order)
@@ -122,12 +125,19 @@ class Data:
         return self.tokenizers.source.special, self.tokenizers.target.special
 
     @cached_property
+    def _packed_shape(self) -> ordering.PackedShape:
+        return ordering.packed_shape(*self._lengths, self.config.train.batch_tokens)
+
+    @cached_property
     def _shapes(self) -> list[ordering.Shape]:
-        """The shapes of all training batches; every BPE dropout variant fits them."""
-        source = np.concatenate([dataset.source.lengths for dataset in self.train])
-        target = np.concatenate([dataset.target.lengths for dataset in self.train])
         settings = self.config.train
-        return ordering.choose_shapes(source, target, batch_tokens=settings.batch_tokens, count=settings.batch_shapes)
+        return ordering.choose_shapes(*self._lengths, batch_tokens=settings.batch_tokens, count=settings.batch_shapes)
+
+    @property
+    def _lengths(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The lengths of sources and targets, of all BPE dropout variants together: each fits the same shapes."""
+        sources = np.concatenate([dataset.source.lengths for dataset in self.train])
+        return sources, np.concatenate([dataset.target.lengths for dataset in self.train])
 
 
 def make_tokenizers(corpora: Sequence[Files], text: TextConfig, say: Say) -> Tokenizers:

@@ -1,7 +1,8 @@
 """Gradients of a micro-batch: the forward and backward pass, eager, compiled or replayed as a CUDA graph.
 
 A small model on a GPU waits for Python, which launches thousands of kernels per update. A CUDA graph launches them all
-at once. A graph is captured for one shape of batch, so `train.batch_shapes` limits the number of shapes.
+at once. A graph is captured for one shape of batch: packed batches have a single shape, and `train.batch_shapes` limits
+the number of shapes of others.
 """
 
 from __future__ import annotations
@@ -47,11 +48,12 @@ class Gradients:
         self._parameters = [parameter for parameter in wrapped.parameters() if parameter.requires_grad]
         self._logits_loss: LogitsLoss | None = None
         if uses_compile(config, runtime.device):
-            compile_blocks(wrapped)
-            self._logits_loss = compiled_logits_loss()
+            dynamic = not config.train.packed
+            compile_blocks(wrapped, dynamic=dynamic)
+            self._logits_loss = compiled_logits_loss(dynamic=dynamic)
         # masked language modelling has as many labels as tokens were masked: its shapes are never the same
         self.uses_graphs = (
-            bool(config.train.batch_shapes)
+            bool(config.train.batch_shapes or (config.train.packed and kernels.is_available()))
             and runtime.device.type == "cuda"
             and runtime.world_size == 1
             and config.model.family != "bert"
@@ -97,7 +99,12 @@ class Gradients:
     def _backward(self, batch: Batch, scale: float | Tensor, *, last: bool) -> None:
         with self._runtime.no_sync(self._wrapped, enabled=not last), autocast(self._config, self._runtime.device):
             loss, nll = batch_loss(self._wrapped, batch, self._config, self._logits_loss)
-        (loss * scale).backward()
+        loss = loss * scale
+        if isinstance(scale, Tensor):  # a CUDA graph adds all gradients in a few kernels, not in one per parameter
+            gradients = torch.autograd.grad(loss, self._parameters, materialize_grads=True)
+            torch._foreach_add_([p.grad for p in self._parameters if p.grad is not None], list(gradients))
+        else:
+            loss.backward()
         self.nll += nll
 
     def _capture(self, batch: Batch) -> CapturedPass:

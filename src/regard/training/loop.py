@@ -141,12 +141,13 @@ class Training:
         lr = learning_rate(position, settings, self.config.model.size) * progress.lr_scale
         for group in self.optimizer.param_groups:
             group["lr"] = lr
+        read_sums = read_later(sums)
         if self._runs_ahead:
             self.optimizer.found_inf = 1 - sums.isfinite().all().float()  # type: ignore[attr-defined]
             self.optimizer.step()
             if position < settings.updates:
                 self._pending = self._compute_gradients(update + progress.skipped + 1)
-        nll, norm = sums.tolist()  # the only time that an update waits for the GPU
+        nll, norm = read_sums()  # the only time that an update waits for the GPU
         progress.epoch, progress.batch = pending.cursor
         if not math.isfinite(nll) or not math.isfinite(norm):
             progress.skipped += 1
@@ -203,6 +204,8 @@ class Training:
         progress, rank = self.progress, self.runtime.rank
         torch.manual_seed(_mix_seed(self.config.train.seed, attempt, rank))
         parts = [part for batch in batches for part in split_batch(batch, progress.split)]
+        if self.config.train.packed and progress.split > 1:
+            self.gradients.uses_graphs = False  # the parts of packed batches have any shape
         self.gradients.zero()
         try:
             for number, part in enumerate(parts, 1):
@@ -221,10 +224,9 @@ class Training:
     def _split_further(self, batches: list[Batch]) -> None:
         """Split batches into twice as many parts from now on."""
         progress = self.progress
-        rows, length = max((len(batch.target_out), batch.target_out.shape[1]) for batch in batches)
-        if progress.split >= rows:
+        if progress.split >= max(len(batch.examples) for batch in batches):
             raise RunError(
-                f"one example of {length} tokens does not fit into the GPU's memory: start over (--fresh) with a "
+                f"one example does not fit into the GPU's memory: start over (--fresh) with a "
                 f"smaller text.max_length ({self.config.text.max_length}) or model.size ({self.config.model.size})"
             )
         progress.split *= 2
@@ -538,6 +540,20 @@ class Training:
 def runs_ahead(config: Config, runtime: Runtime) -> bool:
     """Whether the next update is queued before this loss is read, so that the GPU does not wait for Python."""
     return runtime.device.type == "cuda" and not config.train.sharded
+
+
+def read_later(values: Tensor) -> Callable[[], list[float]]:
+    """A function that waits for the values of a GPU, but not for what is queued there after this call."""
+    if not values.is_cuda:
+        return values.tolist
+    on_host, copied = values.to("cpu", non_blocking=True), torch.cuda.Event()
+    copied.record()
+
+    def read() -> list[float]:
+        copied.synchronize()
+        return on_host.tolist()
+
+    return read
 
 
 def _mix_seed(*numbers: int) -> int:
