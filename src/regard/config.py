@@ -408,7 +408,7 @@ class Config:
         if self.train.packed and not self.can_pack:
             raise ConfigError(
                 "train.packed is for a transformer whose score is not additive, with heads of at most "
-                f"{MAX_PACKED_HEAD}, without model.attention_dropout and train.guided_alignment: set train.packed=no"
+                f"{MAX_PACKED_HEAD}, without model.attention_dropout and train.guided_alignment: set train.packed=false"
             )
         for name in ("film", "guided_alignment"):
             if getattr(self.train, name) and (not self.model.is_translator or self.model.score == "none"):

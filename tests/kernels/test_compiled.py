@@ -44,10 +44,10 @@ for additive in ({"ADDITIVE": True}, {"ADDITIVE": False, "v": None, "b": None}):
     shape = {"SIZE": 192, "WIDTH": 384, "TILE": 256, "BLOCK": single.BLOCK, **additive}
     make(single._forward, "fp32", target, 8, wide, MASKED=True, **shape)
     make(single._backward, "fp32", target, 8, wide, **shape)
-packs = {"query_starts": "*i32", "key_starts": "*i32", "log_sum_exp": "*fp32"}
+packs = {"causal": "i1", "query_starts": "*i32", "key_starts": "*i32", "log_sum_exp": "*fp32"}
 for kernel in (packed._forward, packed._backward):
     for tile, above, longest, warps in packed.LAUNCHES:
-        shape = {"CAUSAL": True, "SIZE": 64, "WIDTH": 64, "TILE": tile, "ABOVE": above, "LONGEST": longest}
+        shape = {"SIZE": 64, "WIDTH": 64, "TILE": tile, "ABOVE": above, "LONGEST": longest}
         make(kernel, "bf16", target, warps, packs, **shape)
 told = {"labels": "*i64", "loss": "*fp32", "plain": "*fp32", "whole": "*fp32", "given": "*fp32"}
 for kernel in (vocabulary._forward, vocabulary._backward):

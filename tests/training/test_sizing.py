@@ -139,3 +139,19 @@ def test_the_choice_is_described_with_its_reason() -> None:
         "29,000 pairs, 2 cores: a transformer of 4+4 layers of 256 (7.8 million parameters), 8,900 updates of 4,096 "
         "tokens, about 3 h 00 min; --minutes limits the time, --recipe sets the size"
     )
+
+
+@pytest.mark.parametrize(
+    ("facts", "asked", "packed"),
+    [
+        (MULTI30K, [], True),
+        (CPU, [], False),
+        (dataclasses.replace(MULTI30K, bf16=False), [], False),
+        (MULTI30K, ["train.precision=fp32"], False),
+        (MULTI30K, ["train.guided_alignment=0.1"], False),
+        (MULTI30K, ["train.batch_shapes=8"], False),
+        (MULTI30K, ["model.family=gpt"], False),
+    ],
+)
+def test_pairs_are_packed_where_there_is_a_kernel_for_it(facts: Facts, asked: list[str], packed: bool) -> None:
+    assert chosen(facts, *asked).train.packed is packed

@@ -131,7 +131,7 @@ def _attend_packed(
 ) -> Tensor:
     """The context over packed sentences, by a kernel on a GPU; without one they are padded for the attention."""
     product = as_product(score, query, key)
-    fits = packed is not None and query.shape[-1] <= packed.MAX_HEAD_SIZE
+    fits = packed is not None and packed.applies(query, value)
     if fits and product is not None and not dropout and _has_kernels(query):
         query, key, scale = product
         fused: Tensor = packed.attend_packed(query, key, value, tuple(mask), causal=causal, scale=scale)

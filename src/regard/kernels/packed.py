@@ -20,9 +20,14 @@ from regard.kernels import dense
 MAX_HEAD_SIZE = 128  # a larger tile does not fit the registers
 SHORT = 32
 LAUNCHES = (  # tile, the lengths of the sentences it is for (above the first, up to the second), warps
-    (SHORT, 0, SHORT, 2),
+    (SHORT, 0, SHORT, 1),
     (64, SHORT, 2**30, 4),
 )
+
+
+def applies(query: Tensor, value: Tensor) -> bool:
+    """Whether the kernels take these heads: in fp32 they would be slower than padding."""
+    return value.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] <= MAX_HEAD_SIZE
 
 
 def attend_packed(
@@ -50,7 +55,7 @@ def _attend(
         with torch.cuda.device_of(query):  # Triton uses the current device, not that of its arguments
             _forward[(rows * sentences * heads,)](
                 query, key, value, query_starts, key_starts, context, log_sum_exp, *_strides(query, key, value),
-                heads, sentences, queries, scale, CAUSAL=causal, SIZE=size, WIDTH=_width(size), TILE=tile, ABOVE=above,
+                heads, sentences, queries, scale, causal, SIZE=size, WIDTH=_width(size), TILE=tile, ABOVE=above,
                 LONGEST=longest, num_warps=warps, num_stages=1,
             )  # fmt: skip
     return context, log_sum_exp
@@ -86,7 +91,7 @@ def _attend_backward(
             _backward[(rows * sentences * heads,)](
                 query, key, value, query_starts, key_starts, context, log_sum_exp, grad, *gradients,
                 *_strides(query, key, value), grad.stride(0), grad.stride(2), grad.stride(1),
-                heads, sentences, queries, key.shape[2], scale, CAUSAL=causal, SIZE=size, WIDTH=_width(size),
+                heads, sentences, queries, key.shape[2], scale, causal, SIZE=size, WIDTH=_width(size),
                 TILE=tile, ABOVE=above, LONGEST=longest, num_warps=warps, num_stages=1,
             )  # fmt: skip
     return gradients[0], gradients[1], gradients[2]
@@ -132,11 +137,10 @@ def _tile(start, token_stride, tokens, count, dims, SIZE: tl.constexpr):
 
 
 @triton.jit
-def _scores(q, k, tokens, queries, columns, keys, scale, CAUSAL: tl.constexpr):
+def _scores(q, k, tokens, queries, columns, keys, scale, causal):
     """Scores, and where they count."""
-    visible = (tokens < queries)[:, None] & (columns < keys)[None, :]
-    if CAUSAL:
-        visible = visible & (columns[None, :] <= tokens[:, None])
+    last = tl.where(causal, tokens, keys - 1)  # the last key that each query sees
+    visible = (tokens < queries)[:, None] & (columns < keys)[None, :] & (columns[None, :] <= last[:, None])
     return tl.where(visible, tl.dot(q, tl.trans(k), input_precision="ieee") * scale, -1e30), visible
 
 
@@ -144,8 +148,8 @@ def _scores(q, k, tokens, queries, columns, keys, scale, CAUSAL: tl.constexpr):
 def _forward(
     query, key, value, query_starts, key_starts, context, log_sum_exp,
     q_row, q_head, q_token, k_row, k_head, k_token, v_row, v_head, v_token,
-    heads, sentences, row_queries, scale,
-    CAUSAL: tl.constexpr, SIZE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, ABOVE: tl.constexpr,
+    heads, sentences, row_queries, scale, causal,
+    SIZE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, ABOVE: tl.constexpr,
     LONGEST: tl.constexpr,
 ):  # fmt: skip
     head, sentence = tl.program_id(0) % heads, tl.program_id(0) // heads
@@ -167,14 +171,12 @@ def _forward(
             maximum = tl.full((TILE,), -1e30, tl.float32)
             total = tl.zeros((TILE,), tl.float32)
             output = tl.zeros((TILE, WIDTH), tl.float32)
-            seen = keys
-            if CAUSAL:
-                seen = tl.minimum(keys, first + TILE)
+            seen = tl.where(causal, tl.minimum(keys, first + TILE), keys)
             for key_first in range(0, seen, TILE):
                 columns = key_first + tl.arange(0, TILE)
                 k = _tile(k_start, k_token, columns, keys, dims, SIZE)
                 v = _tile(v_start, v_token, columns, keys, dims, SIZE)
-                scores, visible = _scores(q, k, tokens, queries, columns, keys, scale, CAUSAL)
+                scores, visible = _scores(q, k, tokens, queries, columns, keys, scale, causal)
                 new_maximum = tl.maximum(maximum, tl.max(scores, 1))
                 weights = tl.where(visible, tl.exp(scores - new_maximum[:, None]), 0.0)
                 rescale = tl.exp(maximum - new_maximum)
@@ -201,8 +203,8 @@ def _score_grads(weights, g, v, c, scale):
 def _backward(
     query, key, value, query_starts, key_starts, context, log_sum_exp, grad, query_grad, key_grad, value_grad,
     q_row, q_head, q_token, k_row, k_head, k_token, v_row, v_head, v_token, g_row, g_head, g_token,
-    heads, sentences, row_queries, row_keys, scale,
-    CAUSAL: tl.constexpr, SIZE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, ABOVE: tl.constexpr,
+    heads, sentences, row_queries, row_keys, scale, causal,
+    SIZE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, ABOVE: tl.constexpr,
     LONGEST: tl.constexpr,
 ):  # fmt: skip
     head, sentence = tl.program_id(0) % heads, tl.program_id(0) // heads
@@ -229,12 +231,12 @@ def _backward(
             v = _tile(v_start, v_token, columns, keys, dims, SIZE)
             k_sum = tl.zeros((TILE, WIDTH), tl.float32)
             v_sum = tl.zeros((TILE, WIDTH), tl.float32)
-            for first in range(key_first if CAUSAL else 0, queries, TILE):
+            for first in range(tl.where(causal, key_first, 0), queries, TILE):
                 tokens = first + tl.arange(0, TILE)
                 q = _tile(q_start, q_token, tokens, queries, dims, SIZE)
                 g = _tile(g_start, g_token, tokens, queries, dims, SIZE)
                 c = _tile(context + query_offset, width, tokens, queries, dims, SIZE)
-                scores, visible = _scores(q, k, tokens, queries, columns, keys, scale, CAUSAL)
+                scores, visible = _scores(q, k, tokens, queries, columns, keys, scale, causal)
                 sums = tl.load(sums_start + tokens, mask=tokens < queries, other=0.0)
                 weights = tl.where(visible, tl.exp(scores - sums[:, None]), 0.0)
                 score_grads = _score_grads(weights, g, v, c, scale)
@@ -256,14 +258,12 @@ def _backward(
                 c = _tile(context + query_offset, width, tokens, queries, dims, SIZE)
                 sums = tl.load(sums_start + tokens, mask=tokens < queries, other=0.0)
                 q_sum = tl.zeros((TILE, WIDTH), tl.float32)
-                seen = keys
-                if CAUSAL:
-                    seen = tl.minimum(keys, first + TILE)
+                seen = tl.where(causal, tl.minimum(keys, first + TILE), keys)
                 for key_first in range(0, seen, TILE):
                     columns = key_first + tl.arange(0, TILE)
                     k = _tile(k_start, k_token, columns, keys, dims, SIZE)
                     v = _tile(v_start, v_token, columns, keys, dims, SIZE)
-                    scores, visible = _scores(q, k, tokens, queries, columns, keys, scale, CAUSAL)
+                    scores, visible = _scores(q, k, tokens, queries, columns, keys, scale, causal)
                     weights = tl.where(visible, tl.exp(scores - sums[:, None]), 0.0)
                     q_sum += tl.dot(_score_grads(weights, g, v, c, scale), k, input_precision="ieee")
                 pointers = query_grad + query_offset + tokens[:, None] * width + dims[None, :]

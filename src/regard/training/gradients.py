@@ -51,9 +51,10 @@ class Gradients:
             dynamic = not config.train.packed
             compile_blocks(wrapped, dynamic=dynamic)
             self._logits_loss = compiled_logits_loss(dynamic=dynamic)
+        has_kernels = kernels.is_available() and uses_bf16(config.train, runtime.device)  # of packed sentences
         # masked language modelling has as many labels as tokens were masked: its shapes are never the same
         self.uses_graphs = (
-            bool(config.train.batch_shapes or (config.train.packed and kernels.is_available()))
+            bool(config.train.batch_shapes or (config.train.packed and has_kernels))
             and runtime.device.type == "cuda"
             and runtime.world_size == 1
             and config.model.family != "bert"
@@ -169,8 +170,13 @@ def uses_compile(config: Config, device: torch.device) -> bool:
     return device.type == "cuda" and kernels.is_available() and is_long and config.model.family != "rnn"
 
 
+def uses_bf16(config: TrainConfig, device: torch.device) -> bool:
+    """Whether training runs in mixed precision (AMP), bf16 products and fp32 weights; auto: on a GPU that has bf16."""
+    return config.precision == "bf16" or (
+        config.precision == "auto" and device.type == "cuda" and supports_bf16("cuda")
+    )
+
+
 def autocast(config: TrainConfig, device: torch.device) -> torch.autocast:
-    """Mixed precision (AMP): bf16 matrix products and fp32 weights; by default if the GPU supports it."""
-    supported = device.type == "cuda" and supports_bf16("cuda")
-    bf16 = config.precision == "bf16" or (config.precision == "auto" and supported)
-    return torch.autocast(device.type, torch.bfloat16, enabled=bf16)
+    """The context of mixed precision, if training uses it."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=uses_bf16(config, device))

@@ -16,6 +16,7 @@ from statistics import median
 import torch
 
 from regard.config import Config
+from regard.devices import supports_bf16
 from regard.memory import free_memory
 from regard.results import format_duration
 from regard.training.clock import RESERVE_SHARE, make_clock
@@ -99,6 +100,7 @@ def gather_facts(data: Data, runtime: Runtime) -> Facts:
         target_length=target,
         device=runtime.device.type,
         cores=torch.get_num_threads(),
+        bf16=supports_bf16(runtime.device.type),
     )
 
 

@@ -19,15 +19,8 @@ SCHEDULE_FIELDS = frozenset({"train.updates", "train.warmup", "train.validate_ev
 CHOSEN_FIELDS = SCHEDULE_FIELDS | {
     *("model.size", "model.heads", "model.feed_forward_size", "model.encoder_layers", "model.decoder_layers"),
     *("model.dropout", "model.norm_placement", "model.positions", "model.activation", "model.scale_embeddings"),
-    *(
-        "train.batch_tokens",
-        "train.batch_shapes",
-        "train.packed",
-        "train.learning_rate",
-        "train.schedule",
-        "train.r_drop",
-    ),
-    *("train.ema_decay", "train.patience"),
+    *("train.batch_tokens", "train.batch_shapes", "train.packed", "train.learning_rate", "train.schedule"),
+    *("train.r_drop", "train.ema_decay", "train.patience"),
 }
 """The config fields that are chosen if neither a recipe nor the user sets them."""
 
@@ -41,6 +34,7 @@ MAX_UPDATES = 100_000  # of the base Transformer of Vaswani et al. (2017)
 VALIDATIONS = 20  # of a run
 SAVES_IN_MINUTES = 10  # of a run with --minutes: a killed run loses a tenth of its updates
 VALIDATIONS_IN_MINUTES = 8  # of a run with --minutes, if they take less than a tenth of the time; at least 2
+GRAPH_SHAPES = 24, 48  # shapes of padded batches for CUDA graphs: of a small model, and of one of size 512 or more
 
 
 class ModelShape(NamedTuple):
@@ -99,6 +93,8 @@ class Facts:
     device: str
     """cpu, cuda or mps."""
     cores: int
+    bf16: bool = True
+    """Whether the device computes bf16 faster than fp32."""
     seconds: float | None = None
     """The time for updates; None for no limit."""
     validation_seconds: float = 0.0
@@ -174,8 +170,10 @@ def _with_model(config: Config, unset: frozenset[str], shape: ModelShape, facts:
         "ema_decay": 0.999,
     }
     config = _fill(config, unset, {"model": model, "train": train})
-    if facts.has_gpu and config.can_pack and not config.train.batch_shapes:
-        config = _fill(config, unset, {"train": {"packed": True}})
+    if facts.has_gpu and config.model.family == "transformer":
+        packs = config.can_pack and facts.bf16 and config.train.precision != "fp32" and not config.train.batch_shapes
+        batches = {"packed": True} if packs else {"batch_shapes": GRAPH_SHAPES[size >= 512]}
+        config = _fill(config, unset, {"train": batches})
     return config
 
 
