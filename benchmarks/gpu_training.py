@@ -6,8 +6,8 @@ import gc
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from statistics import mean
@@ -27,7 +27,7 @@ from regard.models import build
 from regard.text.batching import Batch
 from regard.text.dataset import Column, Dataset
 from regard.text.tokenizer import OWN_SPECIAL_IDS, SPECIALS, Tokenizers
-from regard.training import gradients, losses
+from regard.training import gradients
 from regard.training.data import Data
 from regard.training.distributed import Runtime
 from regard.training.events import Event, UpdateEvent
@@ -43,7 +43,6 @@ PARTS: dict[str, dict[str, Any]] = {
     "padded batches": PADDED,
     "without graphs": {"graphs": False},
     "without torch.compile": {"compile": "no"},
-    "without the kernel of the loss": {"loss_kernel": False},
 }
 
 
@@ -119,7 +118,6 @@ def regard(
     pairs: int,
     updates: int,
     graphs: bool = True,
-    loss_kernel: bool = True,
     **train: Any,
 ) -> dict[str, float]:
     """The loop as `regard train` runs it, batches, journal and optimizer included; stopped when it was measured."""
@@ -130,7 +128,7 @@ def regard(
     warm = 400 if train.get("batch_shapes", 0) > 1 else 30
     marks: list[tuple[float, int, int]] = []
     started = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder, suppress(EnoughError), _changed(graphs, loss_kernel):
+    with tempfile.TemporaryDirectory() as folder, suppress(EnoughError), _without_graphs(not graphs):
         training = Training(
             Path(folder), lambda config: build(config.model), config, data, Runtime(find_device(device), 0, 1)
         )
@@ -159,13 +157,9 @@ def regard(
     }
 
 
-@contextmanager
-def _changed(graphs: bool, loss_kernel: bool) -> Iterator[None]:
-    """Without CUDA graphs, or without the kernel of the loss."""
-    kernel = losses.vocabulary_kernel if loss_kernel else None
-    most = gradients.MAX_GRAPHS if graphs else 0
-    with mock.patch.object(losses, "vocabulary_kernel", kernel), mock.patch.object(gradients, "MAX_GRAPHS", most):
-        yield
+def _without_graphs(without: bool) -> Any:
+    """A context in which no CUDA graphs are captured."""
+    return mock.patch.object(gradients, "MAX_GRAPHS", 0) if without else nullcontext()
 
 
 def flops_per_token(data: Data) -> float:

@@ -16,9 +16,9 @@ import sys
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from regard.kernels import packed, single, vocabulary
+from regard.kernels import packed, single
 
-WHOLE = {"sentences", "row_queries", "row_keys", "keys", "queries", "heads", "vocabulary"}
+WHOLE = {"sentences", "row_queries", "row_keys", "keys", "queries", "heads"}
 
 
 def make(kernel, half, target, warps, given, **constants):
@@ -26,7 +26,7 @@ def make(kernel, half, target, warps, given, **constants):
     for name in kernel.arg_names:
         if name in constants:
             kinds[name] = "constexpr"
-        elif name in ("scale", "smoothing"):
+        elif name == "scale":
             kinds[name] = "fp32"
         elif name in WHOLE or name.rpartition("_")[2] in ("row", "head", "token"):
             kinds[name] = "i32"
@@ -49,9 +49,6 @@ for kernel in (packed._forward, packed._backward):
     for tile, above, longest, warps in packed.LAUNCHES:
         shape = {"SIZE": 64, "WIDTH": 64, "TILE": tile, "ABOVE": above, "LONGEST": longest}
         make(kernel, "bf16", target, warps, packs, **shape)
-told = {"labels": "*i64", "loss": "*fp32", "plain": "*fp32", "whole": "*fp32", "given": "*fp32"}
-for kernel in (vocabulary._forward, vocabulary._backward):
-    make(kernel, "bf16", target, 8, told, IGNORED=-1, BLOCK=vocabulary.BLOCK)
 """
 
 

@@ -112,11 +112,12 @@ def no_validation(model: nn.Module) -> Validation:
 
 
 def out_of_memory_above(rows: int, batch_loss: Callable[..., Any]) -> Callable[..., Any]:
-    """The loss on a device whose memory holds so many rows."""
+    """The loss on a device whose memory holds so many rows, or so many packed sentences."""
     import torch
 
     def limited(model: nn.Module, batch: Batch, *rest: Any) -> Any:
-        if len(batch.target_out) > rows:
+        sentences = len(batch.target_out) if batch.target_starts is None else batch.target_starts.shape[1] - 1
+        if sentences > rows:
             raise torch.cuda.OutOfMemoryError("as if a GPU were full")
         return batch_loss(model, batch, *rest)
 

@@ -389,10 +389,10 @@ def test_the_average_follows_the_weights(corpus: Path, tmp_path: Path) -> None:
 # Too little memory
 
 
-def trained_plainly(folder: Path, corpus: Path, family: str) -> tuple[list[float], int]:
+def trained_plainly(folder: Path, corpus: Path, family: str, packed: bool) -> tuple[list[float], int]:
     """The losses of a run without dropout, and how often it split its batches."""
     folder.mkdir()
-    training = make_training(folder, corpus, make_config(family).with_values(["model.dropout=0"]))
+    training = make_training(folder, corpus, make_config(family, packed=packed).with_values(["model.dropout=0"]))
     events: list[Event] = []
     training.run(no_validation, events.append)
     losses = [event.loss for event in events if isinstance(event, UpdateEvent)]
@@ -400,13 +400,16 @@ def trained_plainly(folder: Path, corpus: Path, family: str) -> tuple[list[float
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["transformer", "rnn-input", "gpt", "bert"])
+@pytest.mark.parametrize(
+    ("family", "packed"),
+    [("transformer", False), ("transformer", True), ("rnn-input", False), ("gpt", False), ("bert", False)],
+)
 def test_a_run_that_is_out_of_memory_splits_its_batches_and_learns_the_same(
-    family: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    family: str, packed: bool, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, _ = trained_plainly(tmp_path / "whole", corpus, family)
+    whole, _ = trained_plainly(tmp_path / "whole", corpus, family, packed)
     monkeypatch.setattr(gradients, "batch_loss", out_of_memory_above(6, gradients.batch_loss))
-    split, said = trained_plainly(tmp_path / "split", corpus, family)
+    split, said = trained_plainly(tmp_path / "split", corpus, family, packed)
     assert said
     assert [line["parts"] for line in read(tmp_path / "split" / "journal.jsonl") if line["kind"] == "split"][-1] > 1
     assert split == pytest.approx(whole, rel=1e-4)

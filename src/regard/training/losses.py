@@ -14,12 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard import kernels
 from regard.config import TrainConfig
 from regard.models import Record
 from regard.text.batching import IGNORE_INDEX, Batch
-
-vocabulary_kernel = kernels.find("vocabulary")
 
 
 class BatchLoss(NamedTuple):
@@ -82,9 +79,6 @@ def cross_entropy(logits: Tensor, labels: Tensor, label_smoothing: float) -> tup
             logits, labels, label_smoothing
         )
         return losses
-    if logits.device.type == "cuda" and vocabulary_kernel is not None:
-        loss, nll = vocabulary_kernel.token_losses(logits, labels, label_smoothing)
-        return loss.sum(), nll.sum()
     log_p = logits.float().log_softmax(-1)
     nll = F.nll_loss(log_p, labels, reduction="sum", ignore_index=IGNORE_INDEX)
     if not label_smoothing:
