@@ -112,12 +112,12 @@ def no_validation(model: nn.Module) -> Validation:
 
 
 def out_of_memory_above(rows: int, batch_loss: Callable[..., Any]) -> Callable[..., Any]:
-    """The loss on a device whose memory holds so many rows, or so many packed sentences."""
+    """The loss on a device whose memory holds so many rows, or ten times as many packed tokens."""
     import torch
 
     def limited(model: nn.Module, batch: Batch, *rest: Any) -> Any:
-        sentences = len(batch.target_out) if batch.target_starts is None else batch.target_starts.shape[1] - 1
-        if sentences > rows:
+        needed = len(batch.target_out) if batch.target_starts is None else batch.target_out.shape[1] / 10
+        if needed > rows:
             raise torch.cuda.OutOfMemoryError("as if a GPU were full")
         return batch_loss(model, batch, *rest)
 
