@@ -120,7 +120,7 @@ def test_a_tied_output_matrix_is_counted_once() -> None:
 def test_a_count_prints_converts_and_shows_itself() -> None:
     counted = count("bert-base", hardware="h200")
     assert "12 × 7,087,872" in str(counted)
-    assert "at 30% of the peak of 1 × h200" in str(counted)
+    assert f"at {counted.time.utilisation:.0%} of the peak of 1 × h200" in str(counted)
     assert counted.to_dict()["parameters"]["parts"]["pooler"] == 590_592
     assert "<table>" in counted._repr_html_()
 
@@ -228,9 +228,12 @@ def test_the_cache_grows_by_the_estimated_bytes(name: str) -> None:
     assert held(5) - held(4) == estimate_memory(config, 1, 1, 3, 3, "fp32").cache_per_token
 
 
-def test_time_is_flops_over_speed() -> None:
-    counted = count("gpt2", hardware="h200", tokens=10**9, utilisation=0.5, devices=8, price=2.0)
-    assert counted.time.seconds == pytest.approx(10**9 * counted.flops.training / 1024 / (989e12 * 0.5 * 8))
+def test_time_is_that_of_matrix_products_and_of_moving_activations() -> None:
+    counted = count("gpt2", hardware="h200", tokens=10**9, batch=4, devices=8, price=2.0)
+    products = counted.flops.training / 1024 / (0.73 * 989e12)
+    moving = 8.3 * counted.memory.activations / (4 * 1024) / 4.8e12
+    assert counted.time.seconds == pytest.approx(10**9 * (products + moving) / 8)
+    assert counted.time.utilisation == pytest.approx(0.73 * products / (products + moving))
     assert counted.time.cost == pytest.approx(counted.time.device_hours * 2)
 
 
@@ -242,7 +245,6 @@ def test_time_is_flops_over_speed() -> None:
         ({"tokens": math.inf}, r"tokens \(inf\) must be from 1 to 1e\+30"),
         ({"tokens": 0}, r"tokens \(0\) must be from 1 to 1e\+30"),
         ({"price": math.inf}, r"price \(inf\) must be from 0 to 1e\+09"),
-        ({"utilisation": 1.5}, r"utilisation \(1.5\) must be from 1e-06 to 1"),
         ({"devices": 0}, r"devices \(0\) must be from 1 to 1e\+06"),
         ({"price": 2.0, "hardware": None}, "price needs hardware, to know how fast a device is"),
         ({"target": 2000}, r"a sentence of 2000 tokens is longer than model.max_positions \(1024\)"),

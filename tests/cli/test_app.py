@@ -65,7 +65,7 @@ def test_count_takes_changes_to_the_config() -> None:
 
 
 def test_count_says_time_and_cost_on_hardware() -> None:
-    asked = ("--hardware", "h200", "--tokens", "1e9", "--utilisation", "0.4", "--devices", "8", "--price", "3")
+    asked = ("--hardware", "h200", "--tokens", "1e9", "--devices", "8", "--price", "3")
     answer = json.loads(regard("count", "gpt2", *asked, "--json").stdout)["time"]
     assert answer["seconds"] > 0
     assert answer["cost"] == pytest.approx(3 * answer["device_hours"])

@@ -70,9 +70,6 @@ def count(
     tokens: Annotated[
         float, option("N", "Target tokens to train on. By default a billion.", min=1, show_default=False)
     ] = counting.TRAINING_TOKENS,
-    utilisation: Annotated[
-        float, option("SHARE", "Model FLOPs utilisation (MFU): the share of peak FLOP/s that is reached.")
-    ] = counting.UTILISATION,
     devices: Annotated[int, option("N", "The number of devices.", min=1, max=10**6)] = 1,
     price: Annotated[float | None, option("PRICE", "The price of one device per hour.", min=0)] = None,
     as_json: options.Json = False,
@@ -87,7 +84,6 @@ def count(
         precision=precision,
         hardware=hardware,
         tokens=tokens,
-        utilisation=utilisation,
         devices=devices,
         price=price,
     )
