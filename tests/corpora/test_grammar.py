@@ -16,9 +16,10 @@ import pytest
 
 from regard.corpora.builtin import function_words, lexicon
 from regard.corpora.builtin.corpus import Pair, punctuated, sentences, to_pair
-from regard.corpora.builtin.derivation import Derivation, NounPhrase
 from regard.corpora.builtin.function_words import ADVERBS
 from regard.corpora.builtin.grammar import (
+    Derivation,
+    NounPhrase,
     complement,
     noun_phrase,
     object_relative,

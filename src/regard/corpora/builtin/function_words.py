@@ -36,16 +36,6 @@ class VerbForm(NamedTuple):
     dated: bool  # a date may follow
 
 
-class Conjunction(NamedTuple):
-    """A conjunction, with the time frame of its clause by that of the sentence."""
-
-    english: str
-    french: str
-    comma: bool
-    opens: bool
-    frames: dict[str, str]
-
-
 # Determiners
 
 
@@ -162,11 +152,11 @@ for times, expressions in WORDS["times"].items():
 PATTERN_WORDS = {name: entry["words"] for name, entry in WORDS["patterns"].items()}  # the fewest after the subject
 PATTERNS = tuple(name for name, entry in WORDS["patterns"].items() for _ in range(entry["weight"]))
 FRAMES = ("past", "past", "past", "present", "present", "future")  # time frames of a sentence
-CONJUNCTIONS = []
-for english, entry in WORDS["conjunctions"].items():
-    frames = entry.get("clauses", {frame: frame for frame in FRAMES})
-    conjunction = Conjunction(english, entry["french"], "comma" in entry, "opens" in entry, frames)
-    CONJUNCTIONS += [conjunction] * entry.get("weight", 1)
-COORDINATING = [conjunction for conjunction in CONJUNCTIONS if conjunction.comma]
-JOINING = {frame: [c for c in CONJUNCTIONS if frame in c.frames] for frame in FRAMES}
-OPENING = {frame: [c for c in JOINING[frame] if c.opens] for frame in FRAMES}
+CONJUNCTIONS: list[dict[str, Any]] = [
+    {"english": english, "clauses": {frame: frame for frame in FRAMES}, **entry}
+    for english, entry in WORDS["conjunctions"].items()
+    for _ in range(entry.get("weight", 1))
+]
+COORDINATING = [conjunction for conjunction in CONJUNCTIONS if "comma" in conjunction]
+JOINING = {frame: [c for c in CONJUNCTIONS if frame in c["clauses"]] for frame in FRAMES}
+OPENING = {frame: [c for c in JOINING[frame] if "opens" in c] for frame in FRAMES}
