@@ -35,15 +35,7 @@ def check(
 
     options.check_page(report, source, target, *(valid or ()), *(test or ()), force=force)
     with tables.working("reading"):
-        result = check_data(
-            source,
-            target,
-            valid=valid,
-            test=test,
-            languages=languages,
-            fields=fields,
-            format=format,
-        )
+        result = check_data(source, target, valid=valid, test=test, languages=languages, fields=fields, format=format)
     if report is not None:
         result.save(report, force=force)
     if result.skipped:

@@ -139,10 +139,7 @@ class Glossary:
                     "more tabs"
                 )
             terms.append((source.strip(), forms))
-        try:
-            return cls.make(terms, [line.strip() for line, _ in _content_lines(keep)], ignore_case=ignore_case)
-        except InputError as error:
-            raise DataError(f"{glossary if keep is None else keep}: {error}") from error
+        return cls.make(terms, [line.strip() for line, _ in _content_lines(keep)], ignore_case=ignore_case)
 
     def find(self, text: str) -> list[Match]:
         """Find the terms in a text, in order; of overlapping terms, the longest."""

@@ -45,14 +45,7 @@ from regard.text.cleaning import (
 )
 from regard.text.dataset import DIGESTS_FILE, FORMAT, RECORD_FILE, Ids, column_files
 from regard.text.ordering import Indices, noise
-from regard.text.tokenizer import (
-    DROPOUT_TABLES,
-    CorpusEncoder,
-    Tokenizer,
-    drop_merges,
-    fingerprint_of,
-    take,
-)
+from regard.text.tokenizer import DROPOUT_TABLES, CorpusEncoder, Tokenizer, drop_merges, fingerprint_of, take
 
 if sys.platform != "win32":
     import fcntl

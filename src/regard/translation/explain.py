@@ -29,11 +29,10 @@ from regard.text.sentences import text_problem
 from regard.text.tokenizer import Tokenizers
 from regard.translation.loading import load
 from regard.translation.reader import GAP, Reader
-from regard.translation.translator import Translator
+from regard.translation.translator import TOP, Translator
 from regard.translation.writer import Writer
 
 GPT_TOKENS = 24  # tokens that a gpt generates after the prompt
-TOP = 5  # most probable tokens recorded for every step
 
 
 @dataclass(frozen=True, eq=False)
