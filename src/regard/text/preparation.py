@@ -45,7 +45,7 @@ from regard.text.cleaning import (
 )
 from regard.text.dataset import DIGESTS_FILE, FORMAT, RECORD_FILE, Ids, column_files
 from regard.text.ordering import Indices, noise
-from regard.text.tokenizer import DROPOUT_TABLES, CorpusEncoder, Tokenizer, drop_merges, fingerprint_of, take
+from regard.text.tokenizer import DROPOUT_TABLES, CorpusEncoder, Tokenizer, drop_merges, take
 
 if sys.platform != "win32":
     import fcntl
@@ -109,7 +109,7 @@ def prepare(
     The ids do not depend on the number of `workers`. With `damaged` an existing folder is verified first; `damaged` is
     called with a message before a damaged corpus is prepared again.
     """
-    variants = variants if bpe_dropout else 0
+    variants, seed = (variants, seed) if bpe_dropout else (0, 0)
     assert not (alignments and variants)
     columns = {
         name: "uint16" if tokenizer.size <= 1 << 16 else "uint32"
@@ -119,10 +119,8 @@ def prepare(
         columns["alignment"] = "uint32"
     texts = tuple(tokenizer.text for tokenizer in tokenizers)
     settings = Settings(texts, columns, cleaning, bpe_dropout, variants, seed, tag)
-    fingerprint = fingerprint_of(tokenizers)
-    dropout = (bpe_dropout, variants, seed) if bpe_dropout else ()
-    made_from = (FORMAT, identity, len(tokenizers), fingerprint, asdict(cleaning), dropout, tag, alignments)
-    name = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:20]
+    made_from = json.dumps((FORMAT, identity, *settings), default=asdict)
+    name = hashlib.sha256(made_from.encode()).hexdigest()[:20]
     folder = cache / name
     if _is_prepared(folder, check=damaged is not None):
         return folder

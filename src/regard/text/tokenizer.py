@@ -256,8 +256,8 @@ class Tokenizers(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of both tokenizers."""
-        return fingerprint_of(self)
+        """A hash of both tokenizers; a shared one counts once."""
+        return "+".join(dict.fromkeys(tokenizer.fingerprint for tokenizer in self))
 
     def files(self) -> dict[str, str]:
         """The text of `tokenizer.json`, and of a second file if the target has its own tokenizer.
@@ -281,11 +281,6 @@ class Tokenizers(NamedTuple):
         source = Tokenizer.load(folder / SOURCE_FILE)
         separate = folder / TARGET_FILE
         return cls(source, Tokenizer.load(separate) if separate.exists() else source)
-
-
-def fingerprint_of(tokenizers: Sequence[Tokenizer]) -> str:
-    """A hash of several tokenizers; a shared one counts once."""
-    return "+".join(dict.fromkeys(tokenizer.fingerprint for tokenizer in tokenizers))
 
 
 def check_fingerprint(fingerprint: str, expected: str, where: str | Path) -> None:
