@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
-from rich.text import Text
 from torch import nn
 
-from regard.cli.live import View, fit
+from regard.cli.live import View
 from regard.config import TrainConfig
 from regard.training.clock import Clock
 from regard.training.events import ActivityEvent, ProblemEvent, StartEvent, UpdateEvent, ValidationEvent
@@ -91,13 +90,6 @@ def test_a_chart_has_its_name_its_first_and_last_value_and_its_scale() -> None:
     assert "BLEU        40.00 ▁█ 50.00  updates 10 to 20, scale 40.00 to 50.00" in lines
 
 
-@pytest.mark.parametrize("width", [1, 7, 12, 20, 40, 80])
-def test_a_word_is_shown_whole_or_not_at_all(width: int) -> None:
-    whole = {word for line in drawn(300).splitlines() for word in line.split()}
-    words = {word for line in drawn(width).splitlines() for word in line.split() if word.isascii()}
-    assert words <= whole
-
-
 def test_a_validation_loss_that_is_not_finite_is_left_out_of_its_chart() -> None:
     place = console()
     view = View(place, live=True)
@@ -106,10 +98,6 @@ def test_a_validation_loss_that_is_not_finite_is_left_out_of_its_chart() -> None
         view.observe(ValidationEvent(update, {"valid_loss": loss}, {}, True, 1.0, nn.Identity()))
     view.stop()
     assert "valid loss   3.00 █▁ 2.00  updates 1 to 3, scale 2.00 to 3.00" in written(place)
-
-
-def test_chinese_text_is_cut_between_characters() -> None:
-    assert fit(Text("一个房子一个房子"), 8).plain == "一个房 …"
 
 
 def test_messages_are_wrapped_between_words() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import socket
 import threading
@@ -15,7 +14,6 @@ from itertools import pairwise
 from math import isfinite, nan
 from statistics import fmean
 
-from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
@@ -30,7 +28,6 @@ BAR_WIDTH = 40  # columns of the progress bar and of a chart
 MIN_BARS = 8  # of a chart; if even these do not fit, its right end is cut off
 BLOCKS = "▁▂▃▄▅▆▇█"
 NAME_WIDTH = 11  # columns
-WORD_ENDS = re.compile(r"(?=\s)|(?<=[\u2e80-\uffef])|$")  # Chinese and Japanese have no spaces
 STYLES = {"model": "bold"}  # of a sample: its source, its reference and the output of the model
 STOPPING = "stopping: a checkpoint is saved first; Ctrl-C again stops at once. The same command resumes the run"
 PROBLEMS = {
@@ -116,7 +113,8 @@ class View:
                 for name, text in sample.items()
             ),
         ):
-            yield fit(line, options.max_width)
+            line.truncate(options.max_width, overflow="ellipsis")
+            yield line
 
     def _bar(self, start: StartEvent, activity: str, width: int) -> Text:
         update, settings = self._statistics.update, start.clock.settings
@@ -138,17 +136,6 @@ class View:
         if statistics.best_update:
             parts.append(f"best at update {statistics.best_update:,}")
         return Text(", ".join(parts))
-
-
-def fit(line: Text, width: int) -> Text:
-    """The line, or as many of its words as fit into the width."""
-    if line.cell_len <= width:
-        return line
-    ends = [match.start() for match in WORD_ENDS.finditer(line.plain) if match.start()]
-    end = max((end for end in ends if cell_len(line.plain[:end].rstrip()) + 2 <= width), default=0)
-    short = line[:end]
-    short.rstrip()
-    return short.append(" …" if short.plain else "…")
 
 
 def chart(name: str, points: Mapping[int, float], width: int) -> Text:
