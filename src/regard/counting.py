@@ -8,15 +8,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from regard.config import Config, ModelConfig, find_config
 from regard.errors import ConfigError, did_you_mean
-from regard.results import Report, Table, format_duration, with_unit
+from regard.results import Report, Table, counted, format_duration, with_unit
 
 SENTENCE_TOKENS = 32  # default length of source and target
 BATCH_SENTENCES = 32
@@ -310,6 +313,40 @@ HARDWARE = {
 # Both fit the measured speed of transformer-base, transformer-big and gpt2 on an H200 within 6 % (RECORDS.md).
 MATRIX_SHARE = 0.73  # of the peak FLOP/s that matrix products reach
 ACTIVATION_PASSES = 8.3  # how often the activations of a batch move through memory in an update
+CPU_MATRIX, CPU_COPY, CPU_ROUNDS = (
+    1024,
+    16_000_000,
+    6,
+)  # to measure a CPU: rows, numbers, and the first round is not timed
+
+
+def find_hardware(name: str) -> Hardware:
+    """A device of the table, or `cpu`: this machine, measured in about a second."""
+    if name not in HARDWARE and name != "cpu":
+        raise ConfigError(f"There is no hardware {name}.{did_you_mean(name, [*HARDWARE, 'cpu'])}")
+    return _measure_cpu() if name == "cpu" else HARDWARE[name]
+
+
+@functools.cache
+def _measure_cpu() -> Hardware:
+    """The speed of a large matrix product and of a large copy on this machine, with the threads that PyTorch uses."""
+    import torch
+
+    def fastest(run: Callable[[], object]) -> float:
+        seconds = []
+        for _ in range(CPU_ROUNDS):
+            start = time.perf_counter()
+            run()
+            seconds.append(time.perf_counter() - start)
+        return min(seconds[1:])
+
+    square, numbers = torch.ones(CPU_MATRIX, CPU_MATRIX), torch.ones(CPU_COPY)
+    half, copy = square.bfloat16(), torch.empty_like(numbers)
+    work = 2 * CPU_MATRIX**3 / MATRIX_SHARE / 1e12  # a peak of which training reaches the measured speed
+    fp32, bf16 = (work / fastest(partial(torch.mm, matrix, matrix)) for matrix in (square, half))
+    bandwidth = 8 * CPU_COPY / fastest(lambda: copy.copy_(numbers)) / 1e12  # each number is read and written
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    return Hardware(fp32, bf16, memory, bandwidth, f"measured with {counted(torch.get_num_threads(), 'thread')}")
 
 
 @dataclass(frozen=True)
@@ -366,7 +403,7 @@ class Count(Report):
     def time(self) -> Time | None:
         if self.hardware is None:
             return None
-        device, work = HARDWARE[self.hardware], self.flops.training_per_token
+        device, work = find_hardware(self.hardware), self.flops.training_per_token
         peak: float = getattr(device, self.precision) * 1e12
         activations = self.memory.activations / (self.batch * self.flops.target)
         moving = ACTIVATION_PASSES * activations / (device.bandwidth * 1e12)
@@ -414,7 +451,7 @@ class Count(Report):
     def _time_rows(self) -> list[tuple[str, str]]:
         if self.time is None or self.hardware is None:
             return []
-        card = HARDWARE[self.hardware]
+        card = find_hardware(self.hardware)
         speed = f"{self.time.utilisation:.0%} of the peak of {self.devices} × {self.hardware}"
         fits = "fits" if self.memory.training <= card.memory * 1e9 else "does not fit"
         rows = [
@@ -447,8 +484,8 @@ def count(
     """
     if price and not hardware:
         raise ConfigError("price needs hardware, to know how fast a device is")
-    if hardware and hardware not in HARDWARE:
-        raise ConfigError(f"There is no hardware {hardware}.{did_you_mean(hardware, HARDWARE)}")
+    if hardware:
+        find_hardware(hardware)
     if precision not in PRECISIONS:
         raise ConfigError(f"There is no precision {precision}.{did_you_mean(precision, PRECISIONS)}")
     numbers = [("batch", batch, 1, 1e9), ("tokens", tokens, 1, 1e30)]

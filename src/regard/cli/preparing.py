@@ -56,8 +56,8 @@ def count(
     batch: Annotated[int, option("N", "Sentences in a batch.", min=1, max=10**9)] = counting.BATCH_SENTENCES,
     precision: Annotated[Literal["fp32", "bf16"], option(None, "The precision of matrix products.")] = "bf16",
     hardware: Annotated[
-        Literal["h200", "h100", "a100", "l4", "v100", "t4", "rtx4090", "rtx3090"] | None,
-        option(None, "Estimate the time on this device."),
+        Literal["h200", "h100", "a100", "l4", "v100", "t4", "rtx4090", "rtx3090", "cpu"] | None,
+        option(None, "Estimate the time on this device. cpu measures this machine."),
     ] = None,
     tokens: Annotated[
         float, option("N", "Target tokens to train on. By default a billion.", min=1, show_default=False)
