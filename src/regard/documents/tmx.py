@@ -97,11 +97,11 @@ def _find_gap(unit: Unit, source: Variant, target: Variant | None, language: str
         new = f"<{unit.prefix}seg>{write_pieces(translations[0])}</{unit.prefix}seg>"
         if target is not None:
             _, old, old_segment = target
-            tag = with_attributes(unit.text(old.start, unit.inside(old)), {"creationtool": "regard"})
-            return unit.edited((old.start, unit.inside(old), tag), (old_segment.start, unit.end(old_segment), new))
+            tag = with_attributes(unit.text(old.start, old.inside), {"creationtool": "regard"})
+            return unit.edited((old.start, old.inside, tag), (old_segment.start, old_segment.end, new))
         attribute = "xml:lang" if "xml:lang" in variant.attributes else "lang"
         tag = f'<{unit.prefix}tuv {attribute}={quoteattr(language)} creationtool="regard">'
-        end = unit.end(variant)
+        end = variant.end
         return unit.edited((end, end, f"{unit.indentation(variant)}{tag}{new}</{unit.prefix}tuv>"))
 
     return Gap([list(read_pieces(unit, segment))], write)

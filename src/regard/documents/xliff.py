@@ -99,20 +99,20 @@ def _find_gap(unit: Unit, source: Element, target: Element | None, segments: Seq
     def write(translations: list[list[Piece]]) -> str:
         new, filled = map(write_pieces, translations), []
         for segment, translation in segments:
-            text = next(new) if translation is None else unit.text(unit.inside(translation), translation.close)
-            filled.append((unit.inside(segment), segment.close, text))
-        body = unit.edited(*filled, start=unit.inside(source), end=source.close)
+            text = next(new) if translation is None else unit.text(translation.inside, translation.close)
+            filled.append((segment.inside, segment.close, text))
+        body = unit.edited(*filled, start=source.inside, end=source.close)
         first_version = unit.element.name == "trans-unit"
         tag = f"<{unit.prefix}target>"
-        start = end = unit.end(source)
+        start = end = source.end
         if target is not None:
-            start, end = target.start, unit.end(target)
-            tag = unit.text(start, unit.inside(target)).removesuffix("/>").removesuffix(">").rstrip() + ">"
+            start, end = target.start, target.end
+            tag = unit.text(start, target.inside).removesuffix("/>").removesuffix(">").rstrip() + ">"
         indent = unit.indentation(source) if target is None else ""
         tag = with_attributes(tag, REVIEW) if first_version else tag
         edits = [(start, end, f"{indent}{tag}{body}</{unit.prefix}target>")]
         if not first_version or unit.element.attributes.get("approved") == "yes":
-            opening = unit.inside(unit.element)
+            opening = unit.element.inside
             values = {"approved": "no"} if first_version else {"state": "translated", "subState": None}
             edits.append((0, opening, with_attributes(unit.text(0, opening), values)))
         return unit.edited(*edits)

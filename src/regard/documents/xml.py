@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import BinaryIO, Literal, NamedTuple
@@ -38,19 +38,6 @@ CLOSING = {"ept": ("rid", "id", "i"), "ex": ("rid", "id"), "ec": ("startRef", "i
 PARTNERS = {"ept": "bpt", "ex": "bx", "ec": "sc", "em": "sm"}
 
 
-def tag_end(text: bytes, start: int) -> int:
-    """Where a start tag ends."""
-    tag = START_TAG.match(text, start)
-    assert tag is not None
-    return tag.end()
-
-
-def element_end(text: bytes, start: int, close: int) -> int:
-    """Where an element ends, from its start tag and its end tag; an empty element has only one tag."""
-    inside = tag_end(text, start)
-    return inside if text.endswith(b"/>", 0, inside) else text.index(b">", close) + 1
-
-
 @dataclass(slots=True)
 class Element:
     """An element with its position in a unit; a comment is an element without a name."""
@@ -58,9 +45,12 @@ class Element:
     name: str
     attributes: dict[str, str]
     start: int
-    close: int
+    inside: int
+    """Where its start tag ends."""
+    close: int = 0
     """Where its end tag starts; the end of an element without one."""
-    children: list[Element | str]
+    end: int = 0
+    children: list[Element | str] = field(default_factory=list)
 
     def find(self, name: str) -> Element | None:
         """The first child with a name."""
@@ -76,13 +66,8 @@ class Element:
         return one_line(self._words())
 
     def _words(self) -> str:
-        parts = []
-        for child in self.children:
-            if isinstance(child, str):
-                parts.append(child)
-            elif child.name not in NATIVE_CODE:
-                parts.append(child._words())
-        return "".join(parts)
+        words = (child if isinstance(child, str) else child._words() for child in self.children)
+        return "" if self.name in NATIVE_CODE else "".join(words)
 
 
 class Unit(NamedTuple):
@@ -95,14 +80,6 @@ class Unit(NamedTuple):
     origin: Origin
     prefix: str
     """The namespace prefix of the format, such as `x:`."""
-
-    def inside(self, element: Element) -> int:
-        """Where the start tag of an element ends."""
-        return tag_end(self.raw, element.start)
-
-    def end(self, element: Element) -> int:
-        """Where an element ends."""
-        return element_end(self.raw, element.start, element.close) if element.name else element.close
 
     def text(self, start: int, end: int) -> str:
         """A part of the source text."""
@@ -220,9 +197,16 @@ class _Parser:
         if end > 0:
             self.parts.append(self._take(end).decode())
 
-    def _add_unit(self, element: Element, end: int) -> None:
+    def _add_unit(self, element: Element) -> None:
         origin = Origin(self.name, self.unit_line)
-        self.parts.append(Unit(element, self._take(end), self._inherited, origin, self.prefix))
+        self.parts.append(Unit(element, self._take(element.end), self._inherited, origin, self.prefix))
+
+    def _element(self, name: str, attributes: dict[str, str]) -> Element:
+        """The element that starts here."""
+        start = self.here
+        tag = START_TAG.match(self.buffer, self.done + start)
+        assert tag is not None
+        return Element(name, attributes, start, tag.end() - self.done)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         if not self.ancestors:
@@ -234,7 +218,7 @@ class _Parser:
             self.prefix = f"{prefix}:" if prefix else ""
         name = name.removeprefix(self.prefix)  # elements of another namespace keep their prefix
         if self.open:
-            element = Element(name, attributes, self.here, 0, [])
+            element = self._element(name, attributes)
             self.open[-1].children.append(element)
             self.open.append(element)
             if len(self.open) > MAX_DEPTH:
@@ -246,10 +230,12 @@ class _Parser:
             self._take_text(self.here)
             self.unit_line = self.line
         if name in self.units:
-            self.open.append(Element(name, attributes, 0, 0, []))
+            self.open.append(self._element(name, attributes))
             return
         if name in self.tags:
-            self._add_unit(Element(name, attributes, 0, 0, []), tag_end(self.buffer, self.done) - self.done)
+            element = self._element(name, attributes)
+            element.end = element.inside
+            self._add_unit(element)
         self.ancestors.append({**self._inherited, **attributes})
 
     def _end(self, name: str) -> None:
@@ -257,9 +243,11 @@ class _Parser:
             self.ancestors.pop()
             return
         element = self.open.pop()
-        element.close = self.here
+        element.close = element.end = self.here
+        if not self.buffer.endswith(b"/>", 0, self.done + element.inside):
+            element.end = self.buffer.index(b">", self.done + element.close) + 1 - self.done
         if not self.open:
-            self._add_unit(element, element_end(self.buffer, self.done, self.done + element.close) - self.done)
+            self._add_unit(element)
 
     def _data(self, text: str) -> None:
         if self.open:
@@ -267,9 +255,8 @@ class _Parser:
 
     def _comment(self, end: bytes, *_: str) -> None:
         if self.open:
-            start = self.here
-            close = self.buffer.index(end, self.done + start) + len(end) - self.done
-            self.open[-1].children.append(Element("", {}, start, close, []))
+            close = self.buffer.index(end, self.done + self.here) + len(end) - self.done
+            self.open[-1].children.append(Element("", {}, self.here, close, close, close))
 
     def _refuse_entity(self, name: str, *_: object) -> None:
         raise DataError(
@@ -310,7 +297,7 @@ def read_pieces(unit: Unit, element: Element) -> Iterator[Piece]:
         text = ""
         if child is not None and child.name == "sm" and child.attributes.get("translate") == "no":
             end = next((other for other in children if _ends(other, child)), None)
-            yield Tag(unit.text(child.start, unit.end(end) if isinstance(end, Element) else element.close))
+            yield Tag(unit.text(child.start, end.end if isinstance(end, Element) else element.close))
         elif child is not None:
             yield from _element_pieces(unit, child)
 
@@ -322,7 +309,7 @@ def _ends(child: Element | str | None, start: Element) -> bool:
 
 def _element_pieces(unit: Unit, element: Element) -> Iterator[Piece]:
     """An element as one tag, or as a pair of tags around its content."""
-    name, attributes, start, end = element.name, element.attributes, element.start, unit.end(element)
+    name, attributes, start, end = element.name, element.attributes, element.start, element.end
     protected = attributes.get("mtype") == "protected" or attributes.get("translate") == "no"
     if keys := OPENING.get(name) or CLOSING.get(name):
         key = next((attributes[key] for key in keys if key in attributes), "")
@@ -331,6 +318,6 @@ def _element_pieces(unit: Unit, element: Element) -> Iterator[Piece]:
     elif not name or name in PLACEHOLDERS or protected or element.close == end:
         yield Tag(unit.text(start, end))
     else:
-        yield Tag(unit.text(start, unit.inside(element)), "open", f"<{name}")
+        yield Tag(unit.text(start, element.inside), "open", f"<{name}")
         yield from read_pieces(unit, element)
         yield Tag(unit.text(element.close, end), "close", f"<{name}")
