@@ -82,7 +82,7 @@ def inspector_page() -> str:
 
 def film_page() -> str:
     sides = {"source": trace().source._asdict(), "target": trace().target._asdict()}
-    frames = {"0": film.to_bytes(torch.rand(2, 3, 4, 4))}
+    frames = {"0": torch.randint(256, (2, 3, 4, 4), dtype=torch.uint8)}
     with TemporaryDirectory() as folder:
         root = Path(folder)
         (root / film.FILM).mkdir()

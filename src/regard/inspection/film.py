@@ -8,7 +8,6 @@ F frames, L layers, H heads, T target words, S source words.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
@@ -16,13 +15,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
-from torch import Tensor, nn
+from safetensors.torch import load_file, save
+from torch import nn
 
 from regard import folders
 from regard.decoding import Hypothesis
-from regard.errors import FolderError
 from regard.inspection import inspector, pages
 from regard.inspection.attribution import Map, default_layer
 from regard.inspection.trace import Side, make_side, split_punctuation, trace
@@ -34,7 +31,6 @@ FILM = "film"  # the folder in a run's folder
 SENTENCES = "sentences.json"
 MIN_TOKENS, MAX_TOKENS = 6, 24  # of a filmed sentence
 MAX_FRAMES = 60  # of a page; a longer film is thinned out evenly
-_FRAME = re.compile(r"update-(\d{8,})\.safetensors")
 
 
 class Film:
@@ -70,16 +66,9 @@ class Film:
         traces = trace(model, self._sources, hypotheses, self._tokenizers, top=0)
         model.train(training)
         if self._folder is not None:
-            frame = {
-                str(number): to_bytes(traced.split_punctuation().by_word("cross"))
-                for number, traced in enumerate(traces)
-            }
+            weights = [traced.split_punctuation().by_word("cross") for traced in traces]
+            frame = {str(n): (255 * x).round().to(torch.uint8).contiguous() for n, x in enumerate(weights)}
             folders.write_file(self._folder / f"update-{update:08d}.safetensors", save(frame), force=True)
-
-
-def to_bytes(weights: Tensor) -> Tensor:
-    """Weights from 0 to 1 with 8 bits each."""
-    return (weights * 255).round().to(torch.uint8).contiguous()
 
 
 def choose(dataset: Dataset, number: int) -> list[int]:
@@ -92,21 +81,18 @@ def choose(dataset: Dataset, number: int) -> list[int]:
 
 def frames(root: Path) -> dict[int, Path]:
     """The frames of a run by update, in order."""
-    paths = {int(name[1]): path for path in (root / FILM).glob("update-*") if (name := _FRAME.fullmatch(path.name))}
-    return dict(sorted(paths.items()))
+    paths = (root / FILM).glob("update-*.safetensors")
+    return dict(sorted((int(path.stem.removeprefix("update-")), path) for path in paths))
 
 
 def page(root: Path, scores: Mapping[int, str], *, title: str, languages: tuple[str, str] = ("", "")) -> str:
     """The film as one self-contained HTML page; `scores` are shown beside their updates, the last one is its title."""
     paths = frames(root)
-    if not paths:
-        raise FolderError(f"{root} has no film: train with --set train.film=4")
     chosen = list(paths)
     if len(chosen) > MAX_FRAMES:
         chosen = [chosen[round(i * (len(chosen) - 1) / (MAX_FRAMES - 1))] for i in range(MAX_FRAMES)]
-    frame_weights = [read_frame(paths[update]) for update in chosen]
-    with folders.clear_os_errors(root / FILM / SENTENCES, "read"):
-        sentences: list[dict[str, Any]] = json.loads((root / FILM / SENTENCES).read_bytes())
+    frame_weights = [load_file(paths[update]) for update in chosen]
+    sentences: list[dict[str, Any]] = folders.read_json(root / FILM / SENTENCES)
     parts = []
     for number, sentence in enumerate(sentences):
         source, target = Side(**sentence["source"]), Side(**sentence["target"])
@@ -127,13 +113,3 @@ def page(root: Path, scores: Mapping[int, str], *, title: str, languages: tuple[
     about = f"{title}: attention to the source for every word of the reference, at every validation."
     headline = f"{score} after {update}" if score else f"Attention after {update}"
     return pages.page(headline, parts, kind="film", about=about, scripts=inspector.SCRIPTS)
-
-
-def read_frame(path: Path) -> dict[str, Tensor]:
-    """The attention matrix of each sentence, by the number of the sentence."""
-    with folders.clear_os_errors(path, "read"):
-        data = path.read_bytes()
-    try:
-        return load(data)
-    except SafetensorError as error:
-        raise FolderError(f"{path} is damaged or truncated: {error}") from error
