@@ -18,8 +18,8 @@ from regard.inspection.quality import (
     Calibration,
     Expected,
     _logistic_regression,
-    calibrate,
     confidence,
+    features,
     find_warnings,
     fit,
     number_differences,
@@ -187,7 +187,7 @@ def test_confidence_is_the_share_of_good_translations() -> None:
 
 def test_translations_that_were_good_before_are_likely_to_be_good() -> None:
     steps = [[-0.1 * number] * 3 for number in range(60)]
-    found = calibrate([("a b", "x y")] * 60, steps, [number < 21 for number in range(60)])
+    found = calibrated(list(map(features, steps)), [number < 21 for number in range(60)])
     assert confidence(steps[0], found) > 0.9 > 0.1 > confidence(steps[-1], found)
 
 

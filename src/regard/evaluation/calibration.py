@@ -19,11 +19,14 @@ def calibrate(
     """Fit confidence to the translations of the first of these sources; None if they are too few."""
     chrf = sentence_scores(scored_texts(results), references[: len(results)], metrics=["chrf"])
     examples = [
-        ((source, reference), result.log_probabilities, score["chrf"] >= quality.GOOD_CHRF)
+        ((source, reference), quality.features(result.log_probabilities), score["chrf"] >= quality.GOOD_CHRF)
         for source, reference, score, result in zip(sources, references, chrf, results, strict=False)
         if result.log_probabilities
     ]
-    return quality.calibrate(*zip(*examples, strict=True)) if len(examples) >= quality.MIN_SENTENCES else None
+    if len(examples) < quality.MIN_SENTENCES:
+        return None
+    pairs, rows, good = zip(*examples, strict=True)
+    return quality.Calibration(quality.fit(rows, good), quality.Expected.from_pairs(pairs))
 
 
 def scored_texts(results: Sequence[Result]) -> list[str]:

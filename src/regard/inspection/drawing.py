@@ -19,7 +19,6 @@ from regard.folders import write_file
 from regard.inspection import inspector, pages
 from regard.inspection.attribution import MEANINGS, UNITS, Map, explain
 from regard.inspection.charts import log_ticks
-from regard.inspection.quality import QualityWarning
 from regard.inspection.trace import Side, Trace
 
 if TYPE_CHECKING:
@@ -65,13 +64,13 @@ def draw(
     layer: int | None = None,
     head: int | None = None,
     title: str = "",
-    warned: Sequence[QualityWarning] | None = None,
-    languages: tuple[str, str] = ("", ""),
     force: bool = False,
+    **options: Any,
 ) -> None:
     """Write a figure of the first map, or a page with all maps; by default of the attention.
 
-    Letters that no installed font has are drawn as boxes, with a warning.
+    The options are further ones of a page (`inspector.contents`). Letters that no installed font has are drawn as
+    boxes, with a warning.
     """
     path = Path(path)
     check_suffix(path)
@@ -79,8 +78,7 @@ def draw(
     if not maps:
         trace = trace.split_punctuation()
     if path.suffix.lower() == ".html":
-        options: dict[str, Any] = {"layer": layer, "head": head, "warned": warned, "languages": languages}
-        page = inspector.page(trace, maps, title=title, **options)
+        page = inspector.page(trace, maps, title=title, layer=layer, head=head, **options)
         return write_file(path, page, force=force)
     shown = maps[0] if maps else explain(trace, "attention")
     return write_file(path, heat_map(shown, path.suffix[1:].lower(), layer=layer, head=head, title=title), force=force)

@@ -22,18 +22,9 @@ RIVAL = 0.1  # from this share of the probability of the chosen word on, another
 COVERED = 0.2  # a source word with less attention in all is marked
 
 
-def page(
-    trace: Trace,
-    maps: Sequence[Map] = (),
-    *,
-    title: str,
-    layer: int | None = None,
-    head: int | None = None,
-    warned: Sequence[quality.QualityWarning] | None = None,
-    languages: tuple[str, str] = ("", ""),
-) -> str:
-    """One HTML file under its summary; it opens with the first map and the given layer and head."""
-    body, result = embed(trace, maps, layer=layer, head=head, warned=warned, languages=languages), summary(trace)
+def page(trace: Trace, maps: Sequence[Map] = (), *, title: str, **options: Any) -> str:
+    """One HTML file under its summary; it opens with the first map. The options are those of `contents`."""
+    body, result = embed(trace, maps, **options), summary(trace)
     return pages.page(result or title, [body], kind="attention", about=title * bool(result), scripts=SCRIPTS)
 
 
@@ -53,7 +44,7 @@ def contents(
 ) -> dict[str, Any]:
     """The trace as plain values for the script; by default with the maps and warnings that the trace alone gives.
 
-    `languages` are the codes of source and target, if they are known.
+    `layer` and `head` are shown first. `languages` are the codes of source and target, if they are known.
     """
     maps = maps or attribution.explain_all(trace)
     if warned is None and trace.family not in ("gpt", "bert"):

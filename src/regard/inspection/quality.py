@@ -337,11 +337,6 @@ def confidence(steps: Sequence[float], calibration: Calibration) -> float | None
     return 1 / (1 + math.exp(-max(min(logit, 30.0), -30.0)))
 
 
-def calibrate(pairs: Sequence[tuple[str, str]], steps: Sequence[Sequence[float]], good: Sequence[bool]) -> Calibration:
-    """Fit a calibration to sources with references, the log-probabilities of translations, and which are good."""
-    return Calibration(fit(list(map(features, steps)), good), Expected.from_pairs(pairs))
-
-
 def fit(rows: Sequence[Sequence[float]], good: Sequence[bool]) -> tuple[float, ...]:
     """The weights of a calibration from the features of translations and whether each of them is good.
 
@@ -353,14 +348,10 @@ def fit(rows: Sequence[Sequence[float]], good: Sequence[bool]) -> tuple[float, .
     return tuple(_logistic_regression(x, torch.tensor([*good, *added], dtype=torch.float64)).tolist())
 
 
-def _with_ones(x: Tensor) -> Tensor:
-    return torch.cat([torch.ones(len(x), 1, dtype=x.dtype), x], 1)
-
-
 def _logistic_regression(x: Tensor, y: Tensor) -> Tensor:
     """(1 + F,) weights by Newton's method on standardized features, with an L2 penalty of 1."""
     mean, scale = x.mean(0), x.std(0).clamp(min=1e-6)
-    rows = _with_ones((x - mean) / scale)
+    rows = torch.cat([torch.ones(len(x), 1, dtype=x.dtype), (x - mean) / scale], 1)
     weights = torch.zeros(rows.shape[1], dtype=x.dtype)
     penalty = torch.ones_like(weights)
     for _ in range(50):
