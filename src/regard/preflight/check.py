@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -71,32 +72,22 @@ def check(
     does not show it.
     """
     skipped: Counter[str] = Counter()
-    unreadable: dict[str, list[UnreadableLine]] = {"train": [], "valid": [], "test": []}
-
-    def pairs(split: str, files: Files) -> Iterator[Pair]:
+    pairs: dict[str, Iterator[Pair]] = {}
+    unreadable: dict[str, list[UnreadableLine]] = {}
+    plain: dict[str, tuple[str, str]] = {}  # files that sed and awk can read
+    for split, files in (("train", (source, target)), ("valid", valid), ("test", test)):
+        if files is None:
+            continue
         one, other = files if isinstance(files, tuple) else (files, None)
-        known = format if other is None or files == (source, target) or format == "text" else None
-        options: dict[str, Any] = {"format": known, "languages": languages, "fields": fields, "skipped": skipped}
-        return read_pairs(one, other, **options, unreadable=unreadable[split])
-
-    train = pairs("train", (source, target))
-    held_out = [None if files is None else pairs(name, files) for name, files in (("valid", valid), ("test", test))]
-    splits = {"train": (source, target), "valid": valid, "test": test}
-    plain = {name: files for name, files in splits.items() if isinstance(files, tuple) and all(map(is_plain, files))}
-    report = check_pairs(
-        train,
-        *held_out,
-        names=languages or ("source", "target"),
-        skipped=skipped,
-        unreadable=unreadable,
-        files={name: (str(one), str(other)) for name, (one, other) in plain.items()},
-    )
+        known = format if other is None or split == "train" or format == "text" else None
+        unreadable[split] = []
+        options: dict[str, Any] = {"languages": languages, "fields": fields, "skipped": skipped}
+        pairs[split] = read_pairs(one, other, format=known, unreadable=unreadable[split], **options)
+        if other is not None and all(Path(x).is_file() and Path(x).suffix not in SUFFIXES for x in (one, other)):
+            plain[split] = str(one), str(other)
+    names = languages or ("source", "target")
+    report = check_pairs(**pairs, names=names, skipped=skipped, unreadable=unreadable, files=plain)
     return replace(report, languages=languages or (language_of(source), language_of(target)))
-
-
-def is_plain(path: str | Path | None) -> bool:
-    """Whether a file can be read by sed and awk."""
-    return path is not None and Path(path).is_file() and Path(path).suffix not in SUFFIXES
 
 
 def check_pairs(
@@ -182,7 +173,7 @@ class Split:
         self.seen = cleaning.DigestSet()
         self.sample: list[Pair] = []  # of pairs that no rule leaves out
         self.sampled_from = 0
-        self.random = np.random.default_rng(0)
+        self.random = Random(0)
 
     def tally(self, kind: str, *pairs: Pair, note: str = "", weight: float = 1) -> None:
         """Count pairs that have a problem, keeping the first as an example; a sampled pair counts `weight` times."""
@@ -246,14 +237,12 @@ class Split:
     def _add_to_sample(self, pairs: list[Pair]) -> None:
         """Reservoir sampling; all pairs of valid and test are kept."""
         size = SAMPLE_SIZE if self.name == "train" else MAX_HELD_OUT
-        start = size - len(self.sample)
-        self.sample += pairs[:start]
-        rest = pairs[start:]
-        slots = self.random.integers(0, np.arange(len(rest)) + self.sampled_from + start + 1)
-        for pair, slot in zip(rest, slots.tolist(), strict=True):
-            if slot < size:
-                self.sample[slot] = pair
-        self.sampled_from += len(pairs)
+        for pair in pairs:
+            self.sampled_from += 1
+            if len(self.sample) < size:
+                self.sample.append(pair)
+            elif (place := self.random.randrange(self.sampled_from)) < size:
+                self.sample[place] = pair
 
     def findings(self, names: tuple[str, str], files: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
         """The problems that are more frequent than in ordinary text."""
