@@ -136,23 +136,24 @@ def test_a_race_is_trained_scored_and_drawn_and_not_repeated(tmp_path: Path, mon
 
 @pytest.mark.parametrize("changed", [{"updates": 5}, {"sizes": {**SMALL, "train": 300}}])
 def test_a_folder_with_another_race_is_refused(tmp_path: Path, changed: dict[str, Any]) -> None:
-    settings: dict[str, Any] = {"minutes": None, "updates": 4, "device": torch.device("cpu")}
-    settings |= {"sizes": SMALL, "say": lambda _: None}
-    assert lineage._plan(tmp_path, **settings) == lineage._plan(tmp_path, **settings | {"updates": None}) == 4
+    settings: dict[str, Any] = {"minutes": None, "updates": 4, "sizes": SMALL}
+    race = lineage.Race(tmp_path, torch.device("cpu"), lambda _: None)
+    assert race.plan(**settings) == race.plan(**settings | {"updates": None}) == 4
     with pytest.raises(FolderError, match="holds a race of 4 updates on 200 pairs"):
-        lineage._plan(tmp_path, **settings | changed)
+        race.plan(**settings | changed)
 
 
 @pytest.mark.slow
-def test_a_model_that_fails_is_reported_with_its_last_line(tmp_path: Path) -> None:
-    entry = lineage.Racer("transformer", tmp_path / "runs" / "transformer")
+def test_a_model_that_fails_is_reported_with_its_last_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lineage, "RECIPES", {"transformer": lineage.RECIPES["transformer"]})
+    race = lineage.Race(tmp_path, torch.device("cpu"), lambda _: None)
     with pytest.raises(RunError, match=r"transformer did not finish: .*does not exist"):
-        lineage._train([entry], tmp_path / "nowhere", 4, torch.device("cpu"), lambda _: None, lambda *_: None)
+        race.train(4, lambda *_: None)
 
 
 def test_on_a_gpu_all_models_use_larger_batches_of_few_shapes(tmp_path: Path) -> None:
-    entries = [lineage.Racer(name, tmp_path / name) for name in lineage.RECIPES]
-    commands = [" ".join(lineage._command(entry, tmp_path, 100, torch.device("cuda"))) for entry in entries]
+    race = lineage.Race(tmp_path, torch.device("cuda"), lambda _: None)
+    commands = [" ".join(race.command(name, 100)) for name in lineage.RECIPES]
     assert all("train.batch_tokens=3072" in command and "train.batch_shapes=24" in command for command in commands)
 
 

@@ -12,9 +12,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -28,6 +29,7 @@ from regard.evaluation.pages import by_length as length_chart
 from regard.inspection import charts, pages
 from regard.inspection.attribution import Map, attention
 from regard.models import build
+from regard.models.folder import MODEL
 from regard.training import journal
 from regard.training.data import Files, make_tokenizers, prepare
 from regard.training.distributed import Runtime
@@ -58,21 +60,154 @@ TRAINING_SHARE = 0.8  # of --minutes; the rest is for the corpus, scores and the
 POLL_SECONDS = 0.5
 
 
-class Racer(NamedTuple):
-    """A model and its folder."""
+@dataclass(frozen=True)
+class Race:
+    """The folder of a race, the device that it runs on, and how it reports what it does."""
 
-    name: str
-    folder: Path
-
-    @property
-    def update(self) -> int:
-        """The last update in its journal."""
-        entries = journal.read(self.folder / journal.FILE)
-        return int(entries[-1]["update"]) if entries else 0
+    out: Path
+    device: torch.device
+    say: Say
 
     @property
-    def finished(self) -> bool:
-        return (self.folder / "model.safetensors").exists()
+    def data(self) -> Path:
+        return self.out / "data"
+
+    @property
+    def at_once(self) -> int:
+        """The number of models trained at the same time: one per CPU core, or all on one GPU."""
+        return {"cpu": max(1, os.cpu_count() or 1), "cuda": len(RECIPES)}.get(self.device.type, 1)
+
+    def folder(self, name: str) -> Path:
+        """The folder of a model."""
+        return self.out / "runs" / name.replace(" ", "-")
+
+    def journal(self, name: str) -> list[dict[str, Any]]:
+        """The journal of a model so far."""
+        return journal.read(self.folder(name) / journal.FILE)
+
+    def settings(self, name: str) -> list[str]:
+        """Settings that override a recipe on a GPU; the recipes are for a CPU."""
+        if self.device.type != "cuda":
+            return []
+        batch_tokens = GPU_BATCH_FACTOR * find_config(RECIPES[name]).train.batch_tokens
+        return [f"train.batch_tokens={batch_tokens}", f"train.batch_shapes={GPU_BATCH_SHAPES}"]
+
+    def config(self, name: str) -> Config:
+        return find_config(RECIPES[name]).with_values(self.settings(name))
+
+    def plan(self, sizes: Mapping[str, int], minutes: float | None, updates: int | None) -> int:
+        """Write the corpus; return the updates of each model, as many as fit into the minutes; later calls use them."""
+        path, corpus = self.out / "plan.json", {"sizes": dict(sizes), **CORPUS}
+        if plan := folders.read_json(path, optional=True):
+            if plan["corpus"] != corpus or (updates or plan["updates"]) != plan["updates"]:
+                raise FolderError(
+                    f"{self.out} holds a race of {plan['updates']:,} updates on {plan['corpus']['sizes']['train']:,}"
+                    " pairs: choose another --out, or leave --updates and --pairs out"
+                )
+            return int(plan["updates"])
+        self.say(f"writing {sum(sizes.values()):,} sentence pairs of 2 to {CORPUS['max_length']} words")
+        catalog.write_builtin(self.data, force=True, sizes=sizes, **CORPUS)
+        planned = updates or UPDATES
+        if minutes:
+            seconds = self.time_updates()
+            self.say(", ".join(f"{name} {1000 * value:.0f}" for name, value in seconds.items()) + " ms per update")
+            processes = self.at_once if self.device.type == "cpu" else 1  # on a GPU they take turns
+            round_seconds = max(sum(seconds.values()) / processes, max(seconds.values()))  # one update of each
+            planned = max(20, int(TRAINING_SHARE * 60 * minutes / round_seconds))
+        batch_tokens = self.config(BASELINE).train.batch_tokens
+        self.say(f"{planned:,} updates of {batch_tokens:,} tokens for each of {len(RECIPES)} models")
+        folders.write_file(path, json.dumps({"corpus": corpus, "updates": planned}) + "\n", force=True)
+        return planned
+
+    def time_updates(self) -> dict[str, float]:
+        """The seconds of an update of each model, with one CPU thread."""
+        files, valid = (Files(self.data / f"{part}.en", self.data / f"{part}.fr", False) for part in ("train", "valid"))
+        tokenizers = make_tokenizers([files], self.config(BASELINE).text, lambda _: None)
+        seconds = {}
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            for name in RECIPES:
+                config = self.config(name).with_values([f"model.vocabulary={tokenizers.source.size}"])
+                prepared = prepare([files], valid, config, tokenizers, lambda _: None)
+                runtime = Runtime(self.device, 0, 1)
+                full = config.train.batch_tokens
+                seconds[name] = time_update(config, prepared, runtime, lambda c: build(c.model), cpu_tokens=full)
+        finally:
+            torch.set_num_threads(threads)
+        return seconds
+
+    def command(self, name: str, updates: int) -> list[str]:
+        """The command that trains a model."""
+        source, target, *valid = (str(self.data / file) for file in ("train.en", "train.fr", "valid.en", "valid.fr"))
+        every = max(1, updates // 8)
+        settings = ["train.metric=loss", f"train.validate_every={every}", f"train.save_every={every}"]
+        values = [word for value in settings + self.settings(name) for word in ("--set", value)]
+        return [
+            sys.executable, "-m", "regard", "train", source, target, "--valid", *valid, "--recipe", RECIPES[name],
+            "--out", str(self.folder(name)), "--updates", str(updates), "--seed", "1", "--threads", "1",
+            "--device", self.device.type, *values,
+        ]  # fmt: skip
+
+    def train(self, updates: int, progress: Callable[[int, int], None]) -> None:
+        """Train the unfinished models, several at once. If this process is interrupted, each saves a checkpoint."""
+        waiting = [name for name in RECIPES if not (self.folder(name) / MODEL).exists()]
+        running: dict[str, subprocess.Popen[bytes]] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < self.at_once:
+                    name = waiting.pop(0)
+                    self.say(f"{name}: running")
+                    self.folder(name).parent.mkdir(parents=True, exist_ok=True)
+                    with self.folder(name).with_suffix(".log").open("wb") as log:
+                        command = self.command(name, updates)
+                        running[name] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
+                time.sleep(POLL_SECONDS)
+                made = sum(entries[-1]["update"] for entries in map(self.journal, RECIPES) if entries)
+                progress(made, updates * len(RECIPES))
+                for name, process in list(running.items()):
+                    code = process.poll()
+                    if code is None:
+                        continue
+                    del running[name]
+                    if code:
+                        lines = _lines(self.folder(name).with_suffix(".log"))
+                        raise RunError(f"{name} did not finish: {lines[-1] if lines else f'exit code {code}'}")
+                    self.say(f"{name}: finished")
+        finally:
+            for process in running.values():
+                process.terminate()
+            for process in running.values():
+                process.wait()
+
+    def score(self) -> dict[str, Any]:
+        """The scores, parameters and losses of all models."""
+        sources, references = _lines(self.data / "test.en"), _lines(self.data / "test.fr")
+        results = []
+        for name in RECIPES:
+            self.say(f"scoring {name}")
+            translated = Translator.load(self.folder(name), self.device).translate(sources, beams=1, warn=False)
+            texts = [result.text for result in translated]
+            score = corpus_scores(texts, references, metrics=["bleu"])["bleu"]
+            results.append(
+                {
+                    "name": name,
+                    "bleu": score.score,
+                    "signature": score.signature,
+                    "by_length": [bucket.to_dict() for bucket in by_length(texts, references, lengths=LENGTHS)],
+                    "parameters": count(self.folder(name)).total,
+                    "curve": [(x["update"], x["valid_loss"]) for x in self.journal(name) if x["kind"] == "validation"],
+                }
+            )
+        return {"racers": results, "sentences": len(sources)}
+
+    def attention_maps(self) -> dict[str, Map | str]:
+        """Each model's attention for the same sentence; for the model without attention, its translation."""
+        maps: dict[str, Map | str] = {}
+        for name in RECIPES:
+            trace = explain(self.folder(name), SENTENCE, device=self.device).trace
+            maps[name] = attention(trace, "cross") if "cross" in trace.attention else trace.target.text
+        return maps
 
 
 def run(
@@ -89,180 +224,23 @@ def run(
 
     `progress` is called with the updates made and planned, of all models together.
     """
-    start = time.perf_counter()
+    start, race = time.perf_counter(), Race(out, device, say)
     with folders.lock_folder(out):
-        planned = _plan(out, sizes, minutes, updates, device, say)
-        racers = [Racer(name, out / "runs" / name.replace(" ", "-")) for name in RECIPES]
+        planned = race.plan(sizes, minutes, updates)
         results: dict[str, Any] = folders.read_json(out / "race.json", optional=True)
         if results:
             return results
-        _train(racers, out / "data", planned, device, say, progress)
-        results = _score(racers, out / "data", device, say)
+        race.train(planned, progress)
+        results = race.score()
         results |= {"updates": planned, "seconds": time.perf_counter() - start, "device": device.type}
         results["verdicts"] = verdicts(results)
-        folders.write_file(out / "index.html", page(results, _attention_maps(racers, device)), force=True)
+        folders.write_file(out / "index.html", page(results, race.attention_maps()), force=True)
         folders.write_file(out / "race.json", json.dumps(results, indent=2) + "\n", force=True)
     return results
 
 
-def _plan(
-    out: Path,
-    sizes: Mapping[str, int],
-    minutes: float | None,
-    updates: int | None,
-    device: torch.device,
-    say: Say,
-) -> int:
-    """Write the corpus; return the updates of each model, as many as fit into the minutes. Later calls use the same."""
-    path, data, corpus = out / "plan.json", out / "data", {"sizes": dict(sizes), **CORPUS}
-    if plan := folders.read_json(path, optional=True):
-        if plan["corpus"] != corpus or (updates or plan["updates"]) != plan["updates"]:
-            raise FolderError(
-                f"{out} holds a race of {plan['updates']:,} updates on {plan['corpus']['sizes']['train']:,}"
-                " pairs: choose another --out, or leave --updates and --pairs out"
-            )
-        return int(plan["updates"])
-    say(f"writing {sum(sizes.values()):,} sentence pairs of 2 to {CORPUS['max_length']} words")
-    catalog.write_builtin(data, force=True, sizes=sizes, **CORPUS)
-    planned = updates or UPDATES
-    if minutes:
-        seconds = _time_updates(data, device)
-        say(", ".join(f"{name} {1000 * value:.0f}" for name, value in seconds.items()) + " ms per update")
-        processes = _processes(device) if device.type == "cpu" else 1  # on a GPU they take turns
-        round_seconds = max(sum(seconds.values()) / processes, max(seconds.values()))  # one update of each
-        planned = max(20, int(TRAINING_SHARE * 60 * minutes / round_seconds))
-    batch_tokens = _config(BASELINE, device).train.batch_tokens
-    say(f"{planned:,} updates of {batch_tokens:,} tokens for each of {len(RECIPES)} models")
-    folders.write_file(path, json.dumps({"corpus": corpus, "updates": planned}) + "\n", force=True)
-    return planned
-
-
-# Training
-
-
-def _settings(name: str, device: torch.device) -> list[str]:
-    """Settings that override a recipe on a GPU; the recipes are for a CPU."""
-    if device.type != "cuda":
-        return []
-    batch_tokens = GPU_BATCH_FACTOR * find_config(RECIPES[name]).train.batch_tokens
-    return [f"train.batch_tokens={batch_tokens}", f"train.batch_shapes={GPU_BATCH_SHAPES}"]
-
-
-def _config(name: str, device: torch.device) -> Config:
-    return find_config(RECIPES[name]).with_values(_settings(name, device))
-
-
-def _time_updates(data: Path, device: torch.device) -> dict[str, float]:
-    """The seconds of an update of each model, with one CPU thread."""
-    files = Files(data / "train.en", data / "train.fr", False)
-    valid = Files(data / "valid.en", data / "valid.fr", False)
-    tokenizers = make_tokenizers([files], _config(BASELINE, device).text, lambda _: None)
-    seconds = {}
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for name in RECIPES:
-            config = _config(name, device).with_values([f"model.vocabulary={tokenizers.source.size}"])
-            prepared = prepare([files], valid, config, tokenizers, lambda _: None)
-            runtime = Runtime(device, 0, 1)
-            full = config.train.batch_tokens
-            seconds[name] = time_update(config, prepared, runtime, lambda c: build(c.model), cpu_tokens=full)
-    finally:
-        torch.set_num_threads(threads)
-    return seconds
-
-
-def _processes(device: torch.device) -> int:
-    """The number of models trained at once: one per CPU core, or all on one GPU."""
-    return {"cpu": max(1, os.cpu_count() or 1), "cuda": len(RECIPES)}.get(device.type, 1)
-
-
-def _command(racer: Racer, data: Path, updates: int, device: torch.device) -> list[str]:
-    source, target, *valid = (str(data / f"{part}.{side}") for part in ("train", "valid") for side in ("en", "fr"))
-    every = max(1, updates // 8)
-    settings = ["train.metric=loss", f"train.validate_every={every}", f"train.save_every={every}"]
-    values = [word for value in settings + _settings(racer.name, device) for word in ("--set", value)]
-    return [
-        sys.executable, "-m", "regard", "train", source, target, "--valid", *valid, "--recipe", RECIPES[racer.name],
-        "--out", str(racer.folder), "--updates", str(updates), "--seed", "1", "--threads", "1",
-        "--device", device.type, *values,
-    ]  # fmt: skip
-
-
-def _train(
-    racers: Sequence[Racer],
-    data: Path,
-    updates: int,
-    device: torch.device,
-    say: Say,
-    progress: Callable[[int, int], None],
-) -> None:
-    """Train the unfinished models, several at once. If this process is interrupted, each saves a checkpoint."""
-    waiting = [racer for racer in racers if not racer.finished]
-    running: dict[Racer, subprocess.Popen[bytes]] = {}
-    try:
-        while waiting or running:
-            while waiting and len(running) < _processes(device):
-                racer = waiting.pop(0)
-                say(f"{racer.name}: running")
-                racer.folder.parent.mkdir(parents=True, exist_ok=True)
-                with racer.folder.with_suffix(".log").open("wb") as log:
-                    command = _command(racer, data, updates, device)
-                    running[racer] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
-            time.sleep(POLL_SECONDS)
-            progress(sum(racer.update for racer in racers), updates * len(racers))
-            for racer, process in list(running.items()):
-                code = process.poll()
-                if code is None:
-                    continue
-                del running[racer]
-                if code:
-                    lines = _lines(racer.folder.with_suffix(".log"))
-                    raise RunError(f"{racer.name} did not finish: {lines[-1] if lines else f'exit code {code}'}")
-                say(f"{racer.name}: finished")
-    finally:
-        for process in running.values():
-            process.terminate()
-        for process in running.values():
-            process.wait()
-
-
 def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
-
-
-# Scores
-
-
-def _score(racers: Sequence[Racer], data: Path, device: torch.device, say: Say) -> dict[str, Any]:
-    sources, references = _lines(data / "test.en"), _lines(data / "test.fr")
-    results = []
-    for racer in racers:
-        say(f"scoring {racer.name}")
-        translated = Translator.load(racer.folder, device).translate(sources, beams=1, warn=False)
-        texts = [result.text for result in translated]
-        entries = journal.read(racer.folder / journal.FILE)
-        score = corpus_scores(texts, references, metrics=["bleu"])["bleu"]
-        results.append(
-            {
-                "name": racer.name,
-                "bleu": score.score,
-                "signature": score.signature,
-                "by_length": [bucket.to_dict() for bucket in by_length(texts, references, lengths=LENGTHS)],
-                "parameters": count(racer.folder).total,
-                "curve": [(x["update"], x["valid_loss"]) for x in entries if x["kind"] == "validation"],
-            }
-        )
-    return {"racers": results, "sentences": len(sources)}
-
-
-def _attention_maps(racers: Sequence[Racer], device: torch.device) -> dict[str, Map | str]:
-    """Each model's attention for the same sentence; for the model without attention, its translation."""
-    maps: dict[str, Map | str] = {}
-    for racer in racers:
-        trace = explain(racer.folder, SENTENCE, device=device).trace
-        maps[racer.name] = attention(trace, "cross") if "cross" in trace.attention else trace.target.text
-    return maps
 
 
 def verdicts(results: Mapping[str, Any]) -> list[dict[str, Any]]:
