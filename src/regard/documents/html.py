@@ -85,7 +85,8 @@ class _Splitter:
         foreign = bool(self.kept) and self.kept[0] in FOREIGN
         end, name = match.end(), (match["name"] or "").lower()
         if foreign and match[0].startswith("<![CDATA["):
-            end = _after(html, "]]>", match.start())
+            close = html.find("]]>", match.start())
+            end = len(html) if close < 0 else close + len("]]>")
         raw = html[match.start() : end]
         if match["close"] and name in self.kept:
             self._keep(raw)
@@ -134,8 +135,3 @@ def _raw_end(html: str, name: str, start: int) -> int:
         elif name != "plaintext":
             return match.start()
     return len(html)
-
-
-def _after(html: str, mark: str, start: int) -> int:
-    place = html.find(mark, start)
-    return len(html) if place < 0 else place + len(mark)

@@ -125,10 +125,10 @@ class Comparison(Report):
                 ]
                 cells = f"{score.score:z.2f}", format_interval(score), *p_values
                 rows.append([title if name == first else "", name, *cells])
-        lengths = [
-            [format_range(row[0].first, row[0].last), f"{row[0].sentences:,}", *map(_bucket_text, row)]
-            for row in zip(*self.by_length.values(), strict=True)
-        ]
+        lengths = []
+        for row in zip(*self.by_length.values(), strict=True):
+            bleu = [f"{x.bleu:z.1f} ({format_interval(x).replace(' to ', '–')})" + " few" * x.small for x in row]
+            lengths.append([format_range(row[0].first, row[0].last), f"{row[0].sentences:,}", *bleu])
         notes = [f"p: probability of such a difference from {first} by chance (sacreBLEU); * below 0.05"]
         if any("–" in cell for row in rows for cell in row[-2:]):
             notes.append(f"–: fewer than {metrics.MIN_DIFFERING} sentences differ, too few for a test")
@@ -144,10 +144,6 @@ class Comparison(Report):
         from regard.evaluation.pages import comparison_page
 
         write_file(Path(path), comparison_page(self), force=force)
-
-
-def _bucket_text(bucket: Bucket) -> str:
-    return f"{bucket.bleu:z.1f} ({format_interval(bucket).replace(' to ', '–')})" + " few" * bucket.small
 
 
 def _contrast_table(contrast: Contrast) -> Table:

@@ -40,11 +40,6 @@ def drawn(kind: str, values: Any) -> str:
     return f'<div class="{kind}"><script type="application/json">{text}</script></div>'
 
 
-def link_back(html: str, target: str, text: str) -> str:
-    """A page with a link to another page above its title."""
-    return html.replace('<p class="kind">', f'<p class="kind"><a href="{target}">← {escape(text)}</a> · ', 1)
-
-
 def card(title: str, note: str, *content: str) -> str:
     """A section with a title, a note and HTML."""
     shown = f"<p>{escape(note)}</p>" if note else ""
@@ -82,7 +77,7 @@ def signature(text: str) -> str:
     return f'<p class="signature">{"|<wbr>".join(map(escape, text.split("|")))}</p>'
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], foot: Iterable[Sequence[str]] = ()) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of HTML cells; the first cell of a row is its heading, and a single cell spans all columns."""
 
     def line(cells: Sequence[str]) -> str:
@@ -91,10 +86,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], foot: Iterable[Seq
         return f'<tr><th scope="row">{cells[0]}</th>{"".join(f"<td>{cell}</td>" for cell in cells[1:])}</tr>'
 
     top = "".join(f'<th scope="col">{cell}</th>' for cell in head)
-    body, end = ("".join(map(line, part)) for part in (rows, foot))
+    body = "".join(map(line, rows))
     return (
         '<div class="scroll" tabindex="0" role="group" aria-label="table"><table class="data">'
-        f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody><tfoot>{end}</tfoot></table></div>"
+        f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 

@@ -91,8 +91,9 @@ def run(out: Path, *, updates: int | None, device: str, say: Say, observe: Obser
         ],
     }
     for name in PAGES[1:]:
-        linked = pages.link_back((out / name).read_text(encoding="utf-8"), "index.html", "the demo")
-        folders.write_file(out / name, linked, force=True)
+        html = (out / name).read_text(encoding="utf-8")
+        link = '<p class="kind"><a href="index.html">← the demo</a> · '
+        folders.write_file(out / name, html.replace('<p class="kind">', link, 1), force=True)
     traces = [explanation.trace for explanation in explanations]
     page = _page(results, scores.to_dict(), traces, journal.read(model / journal.FILE), out)
     folders.write_file(out / "index.html", page, force=True)
