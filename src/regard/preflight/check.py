@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import regex
 
 from regard.config import TextConfig
 from regard.documents.formats import read_pairs
@@ -24,14 +25,13 @@ from regard.preflight.findings import (
     Finding,
     fill_commands,
 )
-from regard.preflight.held_out import HeldOut
 from regard.preflight.languages import learn_sides, read_trigrams, third_language
 from regard.preflight.measure import Ratios, Side
 from regard.preflight.misalignment import AlignmentModel, extract_features
 from regard.preflight.report import Report, percent
 from regard.results import counted
 from regard.text import cleaning
-from regard.text.cleaning import Chunk, Scripts
+from regard.text.cleaning import Chunk, Digests, Scripts, digests, pair_digests
 from regard.text.files import SUFFIXES, Origin, Pair, UnreadableLine, language_of
 from regard.text.scripts import CONTROL, damage, decomposed
 
@@ -42,6 +42,10 @@ MAX_EXAMPLES = 5  # shown for each finding
 MAX_LINES = 10_000  # line numbers listed for each finding
 MAX_CHARACTERS = 160  # of an example
 WHOLE_SHIFT = 0.8  # share of lines with one shift from which a whole file is shifted
+
+LEAKS = ("leakage", "source-leakage", "target-leakage")  # the closest match first
+MIN_LEAK_CHARACTERS = 24  # of both sides: "Thank you." is in every text and leaks nothing
+PUNCTUATION = regex.compile(r"[\p{P}\p{S}\s]+")
 
 RULES = cleaning.Cleaning.from_config(TextConfig())
 KIND_OF_RULE = {
@@ -149,6 +153,46 @@ def chunks(pairs: Iterable[Pair]) -> Iterator[tuple[list[Pair], cleaning.Columns
     stream = iter(pairs)
     while chunk := list(islice(stream, CHUNK_SIZE)):
         yield chunk, ([pair.source for pair in chunk], [pair.target for pair in chunk])
+
+
+class HeldOut:
+    """An index of the validation and test pairs by their hashes, to look up training pairs in."""
+
+    def __init__(self, held_out: Mapping[str, Sequence[Pair]]) -> None:
+        self.pairs = [
+            (split, pair)
+            for split, pairs in held_out.items()
+            for pair in pairs
+            if len(pair.source) + len(pair.target) >= MIN_LEAK_CHARACTERS
+        ]
+        self.digests = leak_digests([pair for _, pair in self.pairs])
+        self.matches: dict[str, dict[int, Pair]] = {kind: {} for kind in LEAKS}
+        """By kind and digest, the first training pair that has it."""
+
+    def look_up(self, pairs: Sequence[Pair]) -> None:
+        """Look up training pairs, and remember the first match of each kind."""
+        if not self.pairs:
+            return
+        for kind, values in leak_digests(pairs).items():
+            for index in np.flatnonzero(np.isin(values, self.digests[kind])).tolist():
+                self.matches[kind].setdefault(int(values[index]), pairs[index])
+
+    def leaks(self) -> Iterator[tuple[str, str, Pair, Pair]]:
+        """Yield (split, kind, held-out pair, training pair) for the closest match of each held-out pair."""
+        for index, (split, pair) in enumerate(self.pairs):
+            for kind in LEAKS:
+                if match := self.matches[kind].get(int(self.digests[kind][index])):
+                    yield split, kind, pair, match
+                    break
+
+
+def leak_digests(pairs: Sequence[Pair]) -> dict[str, Digests]:
+    """The digests of the pairs by kind of leakage; case, spaces and punctuation are ignored."""
+    source, target = (
+        digests([PUNCTUATION.sub("", getattr(pair, side).casefold()) for pair in pairs])
+        for side in ("source", "target")
+    )
+    return dict(zip(LEAKS, (pair_digests(source, target), source, target), strict=True))
 
 
 @dataclass
