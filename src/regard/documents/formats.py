@@ -34,24 +34,11 @@ EXTENSIONS = {
     ".pot": "po",
 }
 
-UNSUPPORTED = (  # their markup would be translated as text
+UNSUPPORTED = {  # their markup would be translated as text
     *(".srt", ".vtt", ".md", ".rst", ".tex", ".htm", ".html", ".xml", ".doc", ".docx", ".odt", ".rtf", ".pdf", ".pptx"),
-    *(
-        ".xlsx",
-        ".epub",
-        ".json",
-        ".jsonl",
-        ".ndjson",
-        ".yml",
-        ".yaml",
-        ".properties",
-        ".strings",
-        ".resx",
-        ".arb",
-        ".ts",
-        ".csv",
-    ),
-)
+    *(".xlsx", ".epub", ".json", ".jsonl", ".ndjson", ".yml", ".yaml", ".properties", ".strings", ".resx", ".arb"),
+    *(".ts", ".csv"),
+}
 
 Parser = Callable[[BinaryIO, str, Languages | None], tuple[str, Iterator[str | Entry]]]
 """Takes a stream, its name and the languages; returns the encoding, and the entries with the text between them."""

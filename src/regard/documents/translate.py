@@ -55,7 +55,10 @@ def translate_file(
         progress(name, bytes_read, total)
         while window := list(islice(entries, READ_AHEAD_TEXTS)):
             parts = [part if isinstance(part, str) else _find_gap(part, everything, outcome) for part in window]
-            for text in _fill(parts, translate, outcome):
+            segments = [segment for part in parts if isinstance(part, Gap) for segment in part.segments]
+            translations = iter(translate_pieces(segments, translate, outcome))
+            for part in parts:
+                text = part if isinstance(part, str) else part.write([next(translations) for _ in part.segments])
                 file.write(text.encode(encoding, "xmlcharrefreplace"))
             raw = "".join(part if isinstance(part, str) else part.raw for part in window)
             bytes_read += len(raw.encode(encoding, "replace"))
@@ -77,14 +80,6 @@ def _find_gap(entry: Entry, everything: bool, outcome: Outcome) -> str | Gap:
         assert entry.gap is not None
         return entry.gap(everything)
     return entry.raw
-
-
-def _fill(parts: Sequence[str | Gap], translate: Translate, outcome: Outcome) -> Iterator[str]:
-    """Some parts of a document as text, with their gaps filled."""
-    segments = [segment for part in parts if isinstance(part, Gap) for segment in part.segments]
-    translations = iter(translate_pieces(segments, translate, outcome))
-    for part in parts:
-        yield part if isinstance(part, str) else part.write([next(translations) for _ in part.segments])
 
 
 def translate_pieces(texts: Sequence[Sequence[Piece]], translate: Translate, outcome: Outcome) -> list[list[Piece]]:
