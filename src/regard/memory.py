@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 import torch
@@ -17,17 +17,11 @@ Result = TypeVar("Result")
 Item = TypeVar("Item")
 
 
-class Freeable(Protocol):
-    """Holds GPU memory it can do without."""
-
-    def free(self) -> None: ...
+_held: WeakSet[Any] = WeakSet()
 
 
-_held: WeakSet[Freeable] = WeakSet()
-
-
-def hold_until_short(holder: Freeable) -> None:
-    """Let the holder keep its memory until `free_memory`."""
+def hold_until_short(holder: Any) -> None:
+    """Let an object keep GPU memory that it can do without, until `free_memory` calls its method `free`."""
     _held.add(holder)
 
 
