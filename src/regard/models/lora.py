@@ -12,8 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from regard.errors import ConfigError
-
 # The linear layers that get LoRA, by the last part of their name: four of transformer blocks, four of an rnn.
 TARGETS = ("in_proj", "out_proj", "up_proj", "down_proj", "query_proj", "key_proj", "bridge", "deep_output")
 PARAMETRIZED = "parametrizations.weight."  # torch puts this into the names of parametrized weights
@@ -36,24 +34,13 @@ class LoRA(nn.Module):
 
 def add_lora(model: nn.Module, rank: int, new: Collection[str]) -> None:
     """Freeze all but the new parameters, and add LoRA to the linear layers that are not new."""
-    named = dict(model.named_parameters())
-    new_ids = {id(named[name]) for name in new}
-    targets = [
-        module
-        for name, module in model.named_modules()
-        if name.rpartition(".")[2] in TARGETS and isinstance(module, nn.Linear) and id(module.weight) not in new_ids
-    ]
-    for module in targets:
-        if rank > min(module.weight.shape):
-            shape = " × ".join(map(str, module.weight.shape))
-            raise ConfigError(
-                f"train.lora_rank ({rank}) must be at most {min(module.weight.shape)} for a {shape} matrix"
-            )
-    for name, parameter in named.items():
+    for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in new)
-    for module in targets:
-        # unsafe: torch does not run it once to check, which would fail on the meta device
-        parametrize.register_parametrization(module, "weight", LoRA(module.weight, rank), unsafe=True)
+    for name, module in list(model.named_modules()):
+        is_new = f"{name}.weight" in new
+        if name.rpartition(".")[2] in TARGETS and isinstance(module, nn.Linear) and not is_new:
+            # unsafe: torch does not run it once to check, which would fail on the meta device
+            parametrize.register_parametrization(module, "weight", LoRA(module.weight, rank), unsafe=True)
 
 
 def merge_lora(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
