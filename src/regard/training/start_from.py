@@ -22,11 +22,9 @@ from regard.models.warm_start import FIXED, SAME, warm_config, warm_weights
 from regard.text.tokenizer import Tokenizer, Tokenizers
 from regard.training.events import Say
 
-TOKEN_ROWS = {
-    "source.token.weight": 0, "source.weight": 0, "head.bias": 0,
-    "target.token.weight": 1, "target.weight": 1, "output.weight": 1, "output_bias": 1,
-}  # fmt: skip
-"""Tensors with one row per token; 0: of the source vocabulary, 1: of the target vocabulary."""
+SOURCE_ROWS = ("source.token.weight", "source.weight", "head.bias")
+TARGET_ROWS = ("target.token.weight", "target.weight", "output.weight", "output_bias")
+"""The tensors with one row for each token of the source vocabulary, and of the target vocabulary."""
 TOKENIZER_FIELDS = ("tokenizer", "vocabulary", "shared", "lowercase")  # of the text section
 MAX_NAMES_SHOWN = 4
 
@@ -136,14 +134,14 @@ def load_start(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers
         stored, origin_names = warm_weights(*map(load_weights, origins))
     else:
         stored, origin_names = load_weights(origins[0]), _stored_names(origins[0])
-    old_rows = [_old_rows(*pair) for pair in zip(old, tokenizers, strict=True)]
+    source_rows, target_rows = (_old_rows(*pair) for pair in zip(old, tokenizers, strict=True))
     used: set[str] = set()
     missing: list[str] = []
     with_new_rows: set[str] = set()
     parameters = dict(model.named_parameters())
     for name, parameter in parameters.items():
         tensor = stored.get(origin_names.get(name, ""))
-        rows = old_rows[TOKEN_ROWS[name]] if name in TOKEN_ROWS else None
+        rows = source_rows if name in SOURCE_ROWS else target_rows if name in TARGET_ROWS else None
         if tensor is not None and rows is not None:
             tensor = _map_rows(tensor, rows)
         if tensor is None or tensor.shape != parameter.shape:
@@ -157,7 +155,7 @@ def load_start(model: nn.Module, origins: Sequence[Path], tokenizers: Tokenizers
     if len(missing) == len(parameters):
         raise FolderError(f"no weights of {_join(origins)} fit this model: use the model section of that folder")
     report = [f"from {_join(origins)}: copied {len(parameters) - len(missing):,} of {len(parameters):,} tensors"]
-    report += _describe_tokens(old, tokenizers, old_rows)
+    report += _describe_tokens(old, tokenizers, (source_rows, target_rows))
     report += [f"new: {_shorten(missing)}"] if missing else []
     report += [f"not used: {_shorten(unused)}"] if (unused := sorted(stored.keys() - used)) else []
     return "; ".join(report), with_new_rows.union(missing)
