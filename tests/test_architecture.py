@@ -160,8 +160,7 @@ FIELDS = {
         norm_placement norm_epsilon embedding_norm scale_embeddings activation bias output_bias
         tie_embeddings dropout attention_dropout token_types pooler mlm_head cell bidirectional score feed""",
     "text": """tokenizer vocabulary shared lowercase bpe_dropout bpe_dropout_variants tags max_length
-        max_length_ratio cleaning held_out continuous context_length isolate_texts mask_probability
-        fingerprint""",
+        max_length_ratio cleaning held_out continuous context_length isolate_texts mask_probability""",
     "train": """updates minutes batch_tokens gradient_accumulation batch_shapes packed compile sharded learning_rate
         schedule warmup weight_decay beta2 max_grad_norm label_smoothing r_drop guided_alignment freeze
         lora_rank precision ema_decay validate_every save_every keep_checkpoints

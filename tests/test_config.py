@@ -67,7 +67,6 @@ def test_a_value_that_toml_cannot_read_is_text(text: str) -> None:
         ({"decode": {"max_length_extra": 10**18}}, "must be from 0 to 100,000"),
         ({"text": {"continuous": True}}, "text.continuous is for model.family = gpt or bert: a transformer learns"),
         ({"text": {"continuous": True, "tokenizer": "words"}}, "set text.tokenizer to bpe or unigram or characters"),
-        ({"text": {"continuous": True, "isolate_texts": True}}, "text.isolate_texts keeps its lines apart: choose one"),
     ],
 )
 def test_unknown_names_and_wrong_combinations_are_refused_with_a_fix(values: dict[str, object], message: str) -> None:

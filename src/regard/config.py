@@ -253,8 +253,6 @@ class TextConfig:
     """Packed texts do not attend to each other."""
     mask_probability: float = 0.15
     """Fraction of the tokens that are masked and predicted (bert)."""
-    fingerprint: str = ""
-    """Hash of the tokenizer the model was trained with. Written by training; another tokenizer is refused."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -268,10 +266,6 @@ class TextConfig:
             raise ConfigError(
                 f"text.continuous keeps line ends, and text.tokenizer = {self.tokenizer} does not: "
                 f"set text.tokenizer to {' or '.join(EXACT_TOKENIZERS)}"
-            )
-        if self.continuous and self.isolate_texts:
-            raise ConfigError(
-                "text.continuous makes one text of a file, and text.isolate_texts keeps its lines apart: choose one"
             )
         if not self.max_length_ratio >= 1:
             raise ConfigError(f"text.max_length_ratio ({self.max_length_ratio}) must be at least 1")

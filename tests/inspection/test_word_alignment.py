@@ -63,9 +63,7 @@ def make_folder(folder: Path, family: str = "transformer", *, seed: int = 1, **t
         {"model": {**SHAPE, "decoder_layers": 2, **FAMILIES[family]}, "text": {"tags": "<2fr>", **text}}
     )
     shape = dataclasses.replace(config.model, vocabulary=tokenizer.size)
-    config = dataclasses.replace(
-        config, model=shape, text=dataclasses.replace(config.text, fingerprint=tokenizer.fingerprint)
-    )
+    config = dataclasses.replace(config, model=shape)
     torch.manual_seed(seed)
     save_model(folder, build(shape), config, {"tokenizer.json": tokenizer.text}, force=True)
     return folder

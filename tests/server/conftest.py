@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import threading
 import time
@@ -25,8 +24,7 @@ PAIRS = [{"source": "the old house sees a bird", "target": "la vieille maison vo
 
 
 def save(folder: Path, model: Any, config: Config, tokenizer: Any) -> Path:
-    text = dataclasses.replace(config.text, fingerprint=tokenizer.fingerprint)
-    save_model(folder, model, dataclasses.replace(config, text=text), {"tokenizer.json": tokenizer.text}, force=False)
+    save_model(folder, model, config, {"tokenizer.json": tokenizer.text}, force=False)
     return folder
 
 

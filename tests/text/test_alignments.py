@@ -43,7 +43,7 @@ def stored(folder: Path, tokenizer: Tokenizer, tag: str = "") -> Dataset:
 def linked(store: Dataset, tokenizer: Tokenizer, example: int) -> set[tuple[str, str]]:
     """The words that the links of a batch join."""
     batch = collate(store, np.arange(len(store)), shape=None)
-    source, target = store.source.ids(example), store.target.ids(example)
+    source, target = store.pair(example)
     words = []
     for ids in (source, target):
         text = tokenizer.decode(ids)

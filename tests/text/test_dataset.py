@@ -19,7 +19,7 @@ from regard.config import CLEANING
 from regard.errors import DataError, FolderError, InputError, RunError
 from regard.text import cleaning, preparation
 from regard.text.cleaning import Cleaning
-from regard.text.dataset import Column, Dataset, Ids, group_by_text, join, split
+from regard.text.dataset import Column, Dataset, group_by_text, join, split
 from regard.text.preparation import identity_of, prepare
 from regard.text.tokenizer import END, Tokenizer, train
 
@@ -45,14 +45,9 @@ def make(tokenizer: Tokenizer, tmp_path: Path) -> Callable[..., Path]:
     return made
 
 
-def pair(store: Dataset, example: int) -> tuple[Ids, Ids]:
-    """Source and target ids of an example, each with </s>."""
-    return store.source.ids(example), store.target.ids(example)
-
-
 def test_pairs_can_be_decoded(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
     store = Dataset.open(make())
-    assert [tuple(tokenizer.decode(side) for side in pair(store, n)) for n in range(len(store))] == PAIRS
+    assert [tuple(tokenizer.decode(side) for side in store.pair(n)) for n in range(len(store))] == PAIRS
 
 
 @pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1] + b"?")])
@@ -75,18 +70,18 @@ def test_a_damaged_corpus_is_prepared_again_when_it_is_verified(
 
 def test_every_text_ends_with_the_end_token(make: Callable[..., Path]) -> None:
     store = Dataset.open(make())
-    assert all(side[-1] == END for n in range(len(store)) for side in pair(store, n))
+    assert all(side[-1] == END for n in range(len(store)) for side in store.pair(n))
 
 
 def test_ids_are_views_of_the_memory_map(make: Callable[..., Path]) -> None:
     store = Dataset.open(make())
-    source, _ = pair(store, 7)
+    source, _ = store.pair(7)
     assert np.shares_memory(source, store.source.arrays[0])
 
 
 def test_lengths_are_those_of_the_ids(make: Callable[..., Path]) -> None:
     store = Dataset.open(make())
-    assert store.target.lengths.tolist() == [len(pair(store, n)[1]) for n in range(len(store))]
+    assert store.target.lengths.tolist() == [len(store.pair(n)[1]) for n in range(len(store))]
 
 
 @pytest.mark.parametrize(("size", "kind"), [(65536, np.uint16), (65537, np.uint32)])
@@ -113,7 +108,7 @@ def test_the_record_counts_what_was_left_out(make: Callable[..., Path]) -> None:
 
 def test_only_kept_pairs_are_stored(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
     store = Dataset.open(make([PAIRS[0], ("", "rien"), PAIRS[0], PAIRS[1], ("red " * 40, "a"), PAIRS[2]]))
-    assert [tokenizer.decode(pair(store, n)[1]) for n in range(len(store))] == [target for _, target in PAIRS[:3]]
+    assert [tokenizer.decode(store.pair(n)[1]) for n in range(len(store))] == [target for _, target in PAIRS[:3]]
 
 
 def test_a_corpus_whose_script_changes_after_the_first_chunk_is_kept(
@@ -255,7 +250,7 @@ def test_a_worker_that_dies_is_noticed(make: Callable[..., Path], monkeypatch: p
 def test_variants_have_the_same_text_in_other_tokens(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
     folder = make(bpe_dropout=0.4, variants=2)
     plain, one, two = (Dataset.open(folder, variant=variant) for variant in range(3))
-    texts = [[tokenizer.decode(pair(store, n)[0]) for n in range(len(store))] for store in (plain, one, two)]
+    texts = [[tokenizer.decode(store.pair(n)[0]) for n in range(len(store))] for store in (plain, one, two)]
     assert texts[0] == texts[1] == texts[2]
     assert len({int(store.source.lengths.sum()) for store in (plain, one, two)}) == 3
 
@@ -283,12 +278,12 @@ def test_no_variant_is_longer_than_allowed(make: Callable[..., Path]) -> None:
 
 def test_examples_are_taken_in_the_given_order(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
     store = Dataset.open(make()).take(np.array([5, 2]))
-    assert [tokenizer.decode(pair(store, n)[0]) for n in range(2)] == [PAIRS[5][0], PAIRS[2][0]]
+    assert [tokenizer.decode(store.pair(n)[0]) for n in range(2)] == [PAIRS[5][0], PAIRS[2][0]]
 
 
 def test_joined_datasets_are_numbered_consecutively(make: Callable[..., Path], tokenizer: Tokenizer) -> None:
     store = join([Dataset.open(make(PAIRS[:3])), Dataset.open(make(PAIRS[10:12]))])
-    assert [tokenizer.decode(pair(store, n)[1]) for n in range(5)] == [t for _, t in [*PAIRS[:3], *PAIRS[10:12]]]
+    assert [tokenizer.decode(store.pair(n)[1]) for n in range(5)] == [t for _, t in [*PAIRS[:3], *PAIRS[10:12]]]
 
 
 def test_ids_of_joined_corpora_are_gathered_from_both(make: Callable[..., Path]) -> None:

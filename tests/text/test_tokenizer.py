@@ -29,7 +29,6 @@ from regard.text.tokenizer import (
     CorpusEncoder,
     Tokenizer,
     Tokenizers,
-    check_fingerprint,
     drop_merges,
     train,
 )
@@ -285,11 +284,6 @@ def test_shared_tokenizers_are_one_object(tmp_path: Path) -> None:
 def test_a_fingerprint_does_not_depend_on_the_layout_of_the_file(tokenizers: dict[str, Tokenizer]) -> None:
     tokenizer = tokenizers["bpe"]
     assert Tokenizer(tokenizer.text.replace("\n", "")).fingerprint == tokenizer.fingerprint
-
-
-def test_another_tokenizer_is_refused(tokenizers: dict[str, Tokenizer]) -> None:
-    with pytest.raises(FolderError, match="another tokenizer"):
-        check_fingerprint(tokenizers["bpe"].fingerprint, tokenizers["words"].fingerprint, "runs/en-fr")
 
 
 def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:

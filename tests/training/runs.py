@@ -17,7 +17,7 @@ from regard.devices import find_device
 from regard.models import build
 from regard.text.batching import Batch
 from regard.text.tokenizer import Tokenizer, Tokenizers, train
-from regard.training.checkpoint import CheckpointWriter, checkpoints, load_checkpoint
+from regard.training.checkpoint import CheckpointWriter, checkpoints, load_tensors
 from regard.training.data import Data, Files, prepare
 from regard.training.distributed import Runtime
 from regard.training.events import ActivityEvent, Event
@@ -148,7 +148,7 @@ def compare_saves(training: Training) -> None:
 
     training.run(no_validation, observe)
     for path, state in zip(checkpoints(training.folder), states.values(), strict=True):
-        saved = load_checkpoint(path).tensors
+        saved = load_tensors(path)
         for group, named in state.items():
             for name, tensor in named.items():
                 assert torch.equal(saved[group][name], tensor.cpu()), f"{path.name}, {group}: {name}"

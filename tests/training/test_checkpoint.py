@@ -25,7 +25,7 @@ from regard.training import checkpoint
 from regard.training.checkpoint import (
     CheckpointWriter,
     latest_checkpoint,
-    load_checkpoint,
+    load_tensors,
     prune,
     save_checkpoint,
     verify_checkpoint,
@@ -195,16 +195,11 @@ def test_a_broken_config_is_named(text: str, tmp_path: Path) -> None:
         load_model(tmp_path / "m")
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "held"), [("decoder_layers", 1000, "tensors"), ("vocabulary", 9_999_999, "numbers")]
-)
-def test_a_size_that_the_weights_cannot_have_is_refused_before_the_model_is_built(
-    field: str, value: int, held: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("field", "value"), [("decoder_layers", 1000), ("vocabulary", 9_999_999)])
+def test_a_size_that_the_weights_do_not_have_is_refused(field: str, value: int, tmp_path: Path) -> None:
     save_model(tmp_path / "m", build(TINY.model), TINY, FILES, force=False)
     (tmp_path / "m" / "config.json").write_text(json.dumps(TINY.with_values({f"model.{field}": value}).values()))
-    monkeypatch.setattr("regard.models.folder.build", None)
-    with pytest.raises(FolderError, match=rf"config.json: model.{field} is {value:,}, and .* has only [\d,]+ {held}"):
+    with pytest.raises(FolderError, match="does not fit its config"):
         load_model(tmp_path / "m")
 
 
@@ -321,33 +316,32 @@ def test_a_checkpoint_is_loaded_as_it_was_saved(tmp_path: Path) -> None:
     path = save_checkpoint(tmp_path, 100, saved, progress)
     assert path == tmp_path / "checkpoints" / "update-00000100"
     assert names(path) == sorted(PARTS)
-    loaded = load_checkpoint(path)
-    assert loaded.update == 100
-    assert loaded.progress == progress
-    assert {group: list(named) for group, named in loaded.tensors.items()} == {
+    loaded = load_tensors(path)
+    assert folders.read_json(path / "progress.json") == progress
+    assert {group: list(named) for group, named in loaded.items()} == {
         "model": ["b", "w"],
         "optimizer": ["w.mean"],
     }
     for group, named in saved.items():
         for name, tensor in named.items():
-            assert torch.equal(loaded.tensors[group][name], tensor)
+            assert torch.equal(loaded[group][name], tensor)
 
 
 def test_changing_loaded_tensors_does_not_change_the_checkpoint(tmp_path: Path) -> None:
     path = save_checkpoint(tmp_path, 1, groups(1.0), {})
-    load_checkpoint(path).tensors["model"]["w"].add_(1)
-    assert load_checkpoint(path).tensors["model"]["w"][0] == 1
+    load_tensors(path)["model"]["w"].add_(1)
+    assert load_tensors(path)["model"]["w"][0] == 1
 
 
 def test_an_empty_optimizer_state_is_saved(tmp_path: Path) -> None:
     path = save_checkpoint(tmp_path, 0, {"model": {"w": torch.zeros(2)}, "optimizer": {}}, {})
-    assert load_checkpoint(path).tensors["optimizer"] == {}
+    assert load_tensors(path)["optimizer"] == {}
 
 
 def test_the_same_update_can_be_saved_again(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, 1, groups(1), {})
     path = save_checkpoint(tmp_path, 1, groups(2), {})
-    assert load_checkpoint(path).tensors["model"]["b"] == 2
+    assert load_tensors(path)["model"]["b"] == 2
     assert names(tmp_path / "checkpoints") == ["update-00000001"]
 
 
@@ -423,7 +417,7 @@ def test_killed_while_pruning_no_partial_checkpoint_is_left(tmp_path: Path, monk
 def test_a_model_is_filled_from_a_checkpoint(tmp_path: Path) -> None:
     model, other = build(TINY.model).eval(), build(TINY.model).eval()
     path = save_checkpoint(tmp_path, 1, {"model": named_tensors(model)}, {})
-    copy_weights(other, load_checkpoint(path).tensors["model"], path)
+    copy_weights(other, load_tensors(path)["model"], path)
     assert torch.equal(logits(other, TINY.model), logits(model, TINY.model))
 
 
@@ -477,9 +471,8 @@ def test_changes_after_the_copy_are_not_saved(tmp_path: Path, monkeypatch: pytes
         changed.set()
         path = saver.wait()
     assert path is not None
-    loaded = load_checkpoint(path)
-    assert loaded.tensors["model"]["w"].tolist() == [1, 1, 1]
-    assert loaded.progress == {"epoch": 1}
+    assert load_tensors(path)["model"]["w"].tolist() == [1, 1, 1]
+    assert folders.read_json(path / "progress.json") == {"epoch": 1}
 
 
 def test_only_wait_for_copy_waits_for_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -513,7 +506,7 @@ def test_a_failed_copy_is_a_run_error(tmp_path: Path, monkeypatch: pytest.Monkey
     def lacking(*_: object, **__: object) -> None:
         raise MemoryError("nothing left")
 
-    monkeypatch.setattr(checkpoint, "_buffer", lacking)
+    monkeypatch.setattr(torch, "_foreach_copy_", lacking)
     with CheckpointWriter(tmp_path, keep=1) as saver:
         saver.save(1, groups(1), {})
         with pytest.raises(RunError, match="the checkpoint of update 1 could not be copied: nothing left"):
@@ -530,7 +523,7 @@ def test_tensors_of_several_dtypes_are_saved_unchanged(tmp_path: Path) -> None:
         saver.save(1, {"model": tensors | {"count": torch.tensor(7)}}, {})
         path = saver.wait()
     assert path is not None
-    saved = load_checkpoint(path).tensors["model"]
+    saved = load_tensors(path)["model"]
     assert saved.pop("count").item() == 7
     for name, tensor in tensors.items():
         assert saved[name].dtype == tensor.dtype
@@ -541,7 +534,7 @@ def test_reused_buffers_do_not_mix_checkpoints(tmp_path: Path) -> None:
     with CheckpointWriter(tmp_path, keep=9) as saver:
         for update in range(4):
             saver.save(update, groups(update, size=3 + update // 2), {})
-    values = [load_checkpoint(path).tensors["model"]["w"].tolist() for path in checkpoint.checkpoints(tmp_path)]
+    values = [load_tensors(path)["model"]["w"].tolist() for path in checkpoint.checkpoints(tmp_path)]
     assert values == [[0] * 3, [1] * 3, [2] * 4, [3] * 4]
 
 
@@ -598,7 +591,7 @@ def test_gpu_weights_may_change_after_the_copy(name: str, tmp_path: Path) -> Non
                 parameter.zero_()
         path = saver.wait()
     assert path is not None
-    saved = load_checkpoint(path).tensors["model"]
+    saved = load_tensors(path)["model"]
     save_model(tmp_path, saved, config, FILES, force=False)
     loaded, _ = load_model(tmp_path, "cuda")
     for key, parameter in loaded.named_parameters():
@@ -614,7 +607,7 @@ KILLED = """
 import json, os, random, signal, sys, time
 from pathlib import Path
 import torch
-from regard.training.checkpoint import CheckpointWriter, checkpoints, load_checkpoint, latest_checkpoint
+from regard.training.checkpoint import CheckpointWriter, checkpoints, read_progress, latest_checkpoint
 from regard.training.checkpoint import verify_checkpoint
 from regard.folders import lock_folder
 
@@ -648,7 +641,7 @@ for _ in range(rounds):
         reported = [int(line) for line in lines]
     for path in checkpoints(root):
         verify_checkpoint(path)
-    sound = [load_checkpoint(path).progress["update"] for path in checkpoints(root)]
+    sound = [read_progress(path).update for path in checkpoints(root)]
     path, remarks = latest_checkpoint(root)
     print(json.dumps({"status": status, "reported": reported[-1:], "sound": sound, "remarks": remarks}), flush=True)
 with lock_folder(root):

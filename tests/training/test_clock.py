@@ -16,7 +16,7 @@ from regard.devices import find_device
 from regard.models import build
 from regard.training import clock as clocks
 from regard.training import gradients, journal, loop, planning
-from regard.training.checkpoint import checkpoints, load_checkpoint
+from regard.training.checkpoint import checkpoints, read_progress
 from regard.training.clock import Clock, make_clock
 from regard.training.distributed import Runtime
 from regard.training.events import ActivityEvent, Event, UpdateEvent, ValidationEvent
@@ -142,11 +142,11 @@ def test_minutes_that_are_used_up_end_a_run_after_one_update(corpus: Path, tmp_p
 @pytest.mark.slow
 def test_two_processes_follow_the_clock_of_the_first(corpus: Path, tmp_path: Path) -> None:
     ((losses,), _), _ = launch(tmp_path, corpus, [{"folder": "run", "minutes": 0.25, "updates": 100}])
-    progress = load_checkpoint(checkpoints(tmp_path / "run")[-1]).progress
-    assert progress["finished"]
-    assert progress["position"] == 100
-    assert progress["update"] == len(losses) > 1
-    assert progress["elapsed"] < 1.2 * 15
+    progress = read_progress(checkpoints(tmp_path / "run")[-1])
+    assert progress.finished
+    assert progress.position == 100
+    assert progress.update == len(losses) > 1
+    assert progress.elapsed < 1.2 * 15
 
 
 # Before a run

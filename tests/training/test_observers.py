@@ -15,6 +15,7 @@ from torch import nn
 from regard.inspection import film
 from regard.training import observers
 from regard.training.card import describe_machine, languages, model_card
+from regard.training.checkpoint import Progress
 from regard.training.data import Files, prepare
 from regard.training.distributed import Runtime
 from regard.training.events import (
@@ -27,7 +28,6 @@ from regard.training.events import (
 )
 from regard.training.loop import Training
 from regard.training.observers import BOARD, Board
-from regard.training.progress import Progress
 from regard.training.validation import Validation
 from tests.training.runs import make_config, make_training, write_corpus
 

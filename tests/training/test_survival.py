@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from regard import folders
 from regard.errors import FolderError, RequestError, RunError
@@ -107,51 +106,16 @@ def test_a_run_resumes_from_the_checkpoint_before_a_damaged_one(
     same(whole, training)
 
 
-def resume_changed(stopped: Path, corpus: Path, folder: Path, name: str, change: Callable[[Any], Any]) -> None:
-    """Resume from a checkpoint with a changed file and right checksums, as a stranger could make one."""
-    shutil.copytree(stopped, folder, dirs_exist_ok=True)
-    path = checkpoints(folder)[-1]
-    if name == PROGRESS:
-        (path / name).write_text(json.dumps(change(json.loads((path / name).read_text()))))
-    else:
-        save_file(change(load_file(path / name)), path / name)
+@pytest.mark.parametrize("change", [lambda values: values | {"unknown": 1}, lambda values: []])
+def test_the_progress_of_another_version_is_refused(
+    change: Callable[[Any], Any], corpus: Path, stopped_at_9: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(stopped_at_9, tmp_path, dirs_exist_ok=True)
+    path = checkpoints(tmp_path)[-1]
+    (path / PROGRESS).write_text(json.dumps(change(json.loads((path / PROGRESS).read_text()))))
     folders.write_checksums(path)
-    make_training(folder, corpus, make_config("transformer")).resume()
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda values: values | {"update": 10**18},
-        lambda values: values | {"epoch": -1},
-        lambda values: values | {"tokens": "many"},
-        lambda values: values | {"saved": None},
-        lambda values: values | {"best_loss": []},
-        lambda values: values | {"unknown": 1},
-        lambda values: [],
-    ],
-)
-def test_progress_with_impossible_values_is_refused(
-    change: Callable[[Any], Any], corpus: Path, stopped_at_9: Path, tmp_path: Path
-) -> None:
     with pytest.raises(FolderError, match="update-00000009"):
-        resume_changed(stopped_at_9, corpus, tmp_path, PROGRESS, change)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda tensors: {key + "x": tensor for key, tensor in tensors.items()},
-        lambda tensors: {"x:" + key: tensor for key, tensor in tensors.items()},
-        lambda tensors: {key: tensor for key, tensor in tensors.items() if not key.endswith(":step")},
-        lambda tensors: {key: tensor[None] for key, tensor in tensors.items()},
-    ],
-)
-def test_optimizer_state_of_another_model_is_refused(
-    change: Callable[[Any], Any], corpus: Path, stopped_at_9: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(FolderError, match=r"update-00000009 is damaged: .* is not optimizer state of the model"):
-        resume_changed(stopped_at_9, corpus, tmp_path, "optimizer.safetensors", change)
+        make_training(tmp_path, corpus, make_config("transformer")).resume()
 
 
 def test_a_checkpoint_without_the_average_of_its_config_is_refused(
@@ -480,7 +444,7 @@ from typing import Any
 import torch
 torch.set_num_threads(1)
 from regard.models.folder import MODEL
-from regard.training.checkpoint import checkpoints, load_checkpoint, verify_checkpoint
+from regard.training.checkpoint import checkpoints, read_progress, verify_checkpoint
 from tests.training.test_survival import start
 
 corpus, folder, rounds, chance = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), random.Random(3)
@@ -510,7 +474,7 @@ while kills < rounds or status:  # the last one is brought to its end
     _, status = life(out, chance.uniform(0, length) if kills < rounds else 600)
     for path in checkpoints(out):
         verify_checkpoint(path)
-    updates = [load_checkpoint(path).progress["update"] for path in checkpoints(out)]
+    updates = [read_progress(path).update for path in checkpoints(out)]
     assert max(updates, default=0) >= before, (updates, before)
     assert status in (0, signal.SIGKILL), status
     before = max(updates, default=0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import random
@@ -59,11 +58,9 @@ def make(
 
 
 def save(folder: Path, translator: Translator) -> Path:
-    config = dataclasses.replace(
-        translator.config,
-        text=dataclasses.replace(translator.config.text, fingerprint=translator.tokenizers.fingerprint),
+    save_model(
+        folder, translator.model, translator.config, {"tokenizer.json": translator.tokenizers.source.text}, force=False
     )
-    save_model(folder, translator.model, config, {"tokenizer.json": translator.tokenizers.source.text}, force=False)
     return folder
 
 

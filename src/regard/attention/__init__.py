@@ -3,7 +3,7 @@
 from regard.attention.core import attend
 from regard.attention.masks import Packed, causal, packed, positions_in_sentences
 from regard.attention.multihead import Memory, MultiHead
-from regard.attention.positions import Learned, rotary, rotate, sinusoidal
+from regard.attention.positions import rotary, rotate, sinusoidal
 from regard.attention.scores import Additive, Cosine, General, Score, cosine, dot, make_score, scaled_dot
 from regard.attention.slots import Slots
 
@@ -11,7 +11,6 @@ __all__ = [
     "Additive",
     "Cosine",
     "General",
-    "Learned",
     "Memory",
     "MultiHead",
     "Packed",

@@ -1,4 +1,4 @@
-"""Positions: sinusoidal, learned and rotary position encodings.
+"""Positions: sinusoidal and rotary position encodings; learned ones are an embedding.
 
 B batch, T tokens, D size.
 """
@@ -32,18 +32,6 @@ def sinusoidal_fairseq(positions: Tensor, size: int) -> Tensor:
     steps = torch.arange(half, device=positions.device, dtype=torch.float32)
     angle = (positions + 2)[..., None] * torch.pow(10000.0, -steps / max(half - 1, 1))
     return nn.functional.pad(torch.cat([angle.sin(), angle.cos()], dim=-1), (0, size % 2))
-
-
-class Learned(nn.Module):
-    """A table of `length` positions, learned like the embeddings."""
-
-    def __init__(self, length: int, size: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(length, size))
-        nn.init.normal_(self.weight, std=0.02)
-
-    def forward(self, positions: Tensor) -> Tensor:
-        return nn.functional.embedding(positions, self.weight)
 
 
 def rotary(positions: Tensor, size: int, base: float) -> tuple[Tensor, Tensor]:

@@ -168,7 +168,6 @@ def _text_config(tokenizers: Tokenizers, positions: int) -> TextConfig:
         shared=tokenizers.shared,
         max_length=min(longest, positions - 1) if positions else longest,
         context_length=min(TextConfig().context_length, positions) if positions else TextConfig().context_length,
-        fingerprint=tokenizers.fingerprint,
     )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import nn
 
@@ -16,7 +14,6 @@ from regard.models.transformer import Transformer
 
 __all__ = [
     "BERT",
-    "FAMILIES",
     "GPT",
     "RNN",
     "Generator",
@@ -27,11 +24,9 @@ __all__ = [
     "tree_map",
 ]
 
-FAMILIES: dict[str, Any] = {"rnn": RNN, "transformer": Transformer, "bert": BERT, "gpt": GPT}
-
 
 def build(config: ModelConfig, device: torch.device | str = "cpu") -> nn.Module:
     """Build a new model; on the device "meta" its parameters have shapes but no data."""
+    families: dict[str, type[nn.Module]] = {"rnn": RNN, "transformer": Transformer, "bert": BERT, "gpt": GPT}
     with torch.device(device):
-        model: nn.Module = FAMILIES[config.family](config)
-    return model
+        return families[config.family](config)

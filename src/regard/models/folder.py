@@ -5,7 +5,6 @@ model.safetensors  config.json  tokenizer.json  card.md  checksums.json
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import re
@@ -18,13 +17,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard import folders
-from regard.config import CONFIG, Config, ModelConfig, load_config, split_folders, to_json
+from regard.config import CONFIG, Config, load_config, split_folders, to_json
 from regard.devices import find_device
 from regard.errors import FolderError
 from regard.folders import CHECKSUMS, clear_os_errors
 from regard.models import build
 from regard.text.tokenizer import FILES as TOKENIZER_FILES
-from regard.text.tokenizer import Tokenizers, check_fingerprint
+from regard.text.tokenizer import Tokenizers
 
 MODEL = "model.safetensors"
 VALIDATION = "validation.jsonl"  # the first validation pairs
@@ -73,7 +72,6 @@ def load_model(
     """The model of a folder in eval mode and in the precision of its file, and its config."""
     config = load_config(folder) if config is None else config
     tensors = load_weights(folder)
-    _check_sizes(config.model, tensors, folder)
     model = build(config.model, "meta")
     check_shapes(model, tensors, folder / MODEL)
     dtype = functools.reduce(torch.promote_types, [tensor.dtype for tensor in tensors.values()])
@@ -101,9 +99,8 @@ def load_ensemble(
     for path, config in zip(paths, configs, strict=True):
         if config.model.family not in families:
             raise FolderError(f"{path} holds a {config.model.family}, which {limitation}: {USE[config.model.family]}")
+        folders.verify(path, only=TOKENIZER_FILES)
         tokenizers.append(Tokenizers.load(path))
-        if config.text.fingerprint:
-            check_fingerprint(tokenizers[-1].fingerprint, config.text.fingerprint, path)
         if tokenizers[-1].fingerprint != tokenizers[0].fingerprint:
             raise FolderError(
                 f"{path} has another tokenizer than {paths[0]}: only models with the same tokenizer work together, "
@@ -146,18 +143,6 @@ def copy_weights(model: nn.Module, tensors: Mapping[str, Tensor], origin: Path) 
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(tensors[name])
-
-
-def _check_sizes(config: ModelConfig, tensors: Mapping[str, Tensor], folder: Path) -> None:
-    """Raise a FolderError for sizes that are too large for the weights, before a model of these sizes is built."""
-    numbers = sum(tensor.numel() for tensor in tensors.values())
-    defaults = dataclasses.asdict(ModelConfig())  # fields that a family does not use keep their default
-    for name, value in dataclasses.asdict(config).items():
-        limit, unit = (len(tensors), "tensors") if name.endswith("_layers") else (numbers, "numbers")
-        if type(value) is int and value > max(limit, defaults[name]):
-            raise FolderError(
-                f"{folder / CONFIG}: model.{name} is {value:,}, and {folder / MODEL} has only {limit:,} {unit}"
-            )
 
 
 def check_shapes(model: nn.Module, tensors: Mapping[str, Tensor], origin: Path) -> None:

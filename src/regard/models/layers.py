@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import Learned, sinusoidal
+from regard.attention import sinusoidal
 from regard.attention.positions import sinusoidal_fairseq
 from regard.attention.prepacked import PrepackedLinear
 from regard.config import ModelConfig
@@ -78,7 +78,10 @@ class Embedding(nn.Module):
         self.token = nn.Embedding(vocabulary, config.size)
         # Scaled by sqrt(size) they start with unit variance; unscaled, as output matrix, small enough for a softmax.
         nn.init.normal_(self.token.weight, std=config.size**-0.5 if config.scale_embeddings else 0.02)
-        self.position = Learned(config.max_positions, config.size) if config.positions == "learned" else None
+        self.position = None
+        if config.positions == "learned":
+            table = nn.init.normal_(torch.empty(config.max_positions, config.size), std=0.02)
+            self.position = nn.Embedding(config.max_positions, config.size, _weight=table)
         self.types = nn.Embedding(types, config.size) if types else None
         if self.types is not None:
             nn.init.normal_(self.types.weight, std=0.02)

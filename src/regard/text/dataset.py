@@ -126,6 +126,10 @@ class Dataset:
         """The only column of a corpus for language models."""
         return self.columns["text"]
 
+    def pair(self, example: int) -> tuple[Ids, Ids]:
+        """Source and target ids of an example, each with </s>, not copied."""
+        return self.source.ids(example), self.target.ids(example)
+
     def take(self, examples: Indices) -> Dataset:
         """A selection of examples, in the given order; no ids are read."""
         columns = {name: column.take(examples) for name, column in self.columns.items()}

@@ -283,15 +283,6 @@ class Tokenizers(NamedTuple):
         return cls(source, Tokenizer.load(separate) if separate.exists() else source)
 
 
-def check_fingerprint(fingerprint: str, expected: str, where: str | Path) -> None:
-    """Raise a FolderError for ids or weights that were made with another tokenizer."""
-    if fingerprint != expected:
-        raise FolderError(
-            f"{where} was made with another tokenizer (fingerprint {expected[:12]}, here {fingerprint[:12]}): "
-            "use the tokenizer.json it was made with, or prepare it again"
-        )
-
-
 def check_texts(texts: Sequence[str]) -> None:
     """Raise an InputError for lone surrogates, which some versions of the library replace by another character."""
     try:

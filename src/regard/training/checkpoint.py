@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: write in the background, load, verify, prune.
+"""Checkpoints and the progress of a training run: write in the background, load, verify, prune.
 
 checkpoints/update-00000100/   model.safetensors  optimizer.safetensors  progress.json  checksums.json
 
@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -35,12 +36,43 @@ Place = Callable[[str, Tensor], Tensor]
 """Takes the name of a saved tensor and the tensor; returns it or, if it is sharded, the shard of this process."""
 
 
-class Checkpoint(NamedTuple):
-    """Everything a run needs to resume after an update."""
+@dataclass
+class Progress:
+    """The state of a run besides its tensors."""
 
-    update: int
-    tensors: dict[str, dict[str, Tensor]]
-    progress: dict[str, Any]
+    update: int = 0
+    position: float = 0
+    """The update or, with train.minutes, the share of the time used, times train.updates."""
+    next_validation: float = 0
+    """The position at which the next validation is due."""
+    next_save: float = 0
+    """The position at which the next checkpoint is due."""
+    saved: list[int] = field(default_factory=list)
+    """The updates of the last checkpoints by train.save_every, oldest first."""
+    epoch: int = 0
+    batch: int = 0
+    """Global batches of the epoch that were trained on."""
+    tokens: int = 0
+    """Target tokens trained on."""
+    skipped: int = 0
+    """Updates skipped because the loss or gradient was NaN or inf."""
+    nan_in_a_row: int = 0
+    lr_scale: float = 1.0
+    """Factor of the learning rate; below 1 after a rollback."""
+    split: int = 1
+    """Number of parts that a batch is split into because GPU memory is short."""
+    best_score: float | None = None
+    best_loss: float | None = None
+    """Ties go to the lower validation loss."""
+    best_update: int = 0
+    validations_since_best: int = 0
+    seconds: float = 0.0
+    """Seconds of updates."""
+    prepared: float = 0.0
+    """Seconds before the first update, with train.minutes."""
+    elapsed: float = 0.0
+    """Seconds of the whole run so far, with train.minutes."""
+    finished: bool = False
 
 
 def checkpoint_path(root: Path, update: int) -> Path:
@@ -71,8 +103,8 @@ def save_checkpoint(root: Path, update: int, tensors: Groups, progress: Mapping[
     return path
 
 
-def load_checkpoint(path: Path, place: Place = lambda name, tensor: tensor) -> Checkpoint:
-    """Load a checkpoint without verifying it; `place` is called with every tensor."""
+def load_tensors(path: Path, place: Place = lambda name, tensor: tensor) -> dict[str, dict[str, Tensor]]:
+    """The tensors of a checkpoint, which is not verified; `place` is called with each of them."""
     tensors: dict[str, dict[str, Tensor]] = {}
     for name in [name for name in folders.read_checksums(path) if name.endswith(SUFFIX)]:
         try:
@@ -81,7 +113,15 @@ def load_checkpoint(path: Path, place: Place = lambda name, tensor: tensor) -> C
         except SafetensorError as error:
             raise FolderError(f"{path / name} is damaged or truncated: {error}") from error
         tensors[name.removesuffix(SUFFIX)] = named
-    return Checkpoint(update_number(path), tensors, folders.read_json(path / PROGRESS))
+    return tensors
+
+
+def read_progress(path: Path) -> Progress:
+    """The progress of a checkpoint."""
+    try:
+        return Progress(**folders.read_json(path / PROGRESS))
+    except TypeError as error:
+        raise FolderError(f"{path} was written by another version of Regard: {error}") from error
 
 
 def verify_checkpoint(path: Path) -> None:
@@ -211,10 +251,11 @@ class CheckpointWriter:
         try:
             if stream is not None:
                 torch.cuda.set_device(stream.device)  # the device of this thread, otherwise the first GPU
+            on_gpu = stream is not None  # it copies to pinned memory asynchronously
             if [buffer.shape for buffer in self._buffers] != [tensor.shape for tensor in tensors]:
-                self._buffers = [_buffer(tensor, pinned=stream is not None) for tensor in tensors]
-            with torch.no_grad(), nullcontext() if stream is None else torch.cuda.stream(stream):
-                torch._foreach_copy_(self._buffers, tensors, non_blocking=stream is not None)
+                self._buffers = [torch.empty(x.shape, dtype=x.dtype, pin_memory=on_gpu) for x in tensors]
+            with torch.no_grad(), torch.cuda.stream(stream) if on_gpu else nullcontext():
+                torch._foreach_copy_(self._buffers, tensors, non_blocking=on_gpu)
             if stream is not None:
                 stream.synchronize()
         except (RuntimeError, MemoryError) as error:
@@ -229,8 +270,3 @@ class CheckpointWriter:
         except RegardError as error:
             raise RunError(str(error)) from error
         return path
-
-
-def _buffer(tensor: Tensor, *, pinned: bool) -> Tensor:
-    """CPU memory for a copy; a GPU copies to pinned memory asynchronously."""
-    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=pinned)

@@ -25,10 +25,12 @@ from regard.text.batching import Batch, prefetch, split_batch
 from regard.training import journal
 from regard.training.checkpoint import (
     CheckpointWriter,
+    Progress,
     checkpoint_path,
     delete_after,
     latest_checkpoint,
-    load_checkpoint,
+    load_tensors,
+    read_progress,
     update_number,
 )
 from regard.training.clock import Clock, make_clock
@@ -44,8 +46,7 @@ from regard.training.events import (
 )
 from regard.training.gradients import Gradients
 from regard.training.interrupt import StopSignal, stop_signal
-from regard.training.optimizer import allocate_state, check_state, learning_rate, make_optimizer
-from regard.training.progress import Progress, read_progress
+from regard.training.optimizer import allocate_state, learning_rate, make_optimizer
 from regard.training.validation import Validation
 
 MAX_NAN_IN_A_ROW = 5  # updates with a non-finite loss or gradient, before training is rolled back
@@ -454,20 +455,19 @@ class Training:
     def _load(self, path: Path) -> None:
         named = dict(self.model.named_parameters())
         # EMA and optimizer state (NAME:KIND) are sharded like their weight
-        checkpoint = load_checkpoint(path, lambda name, saved: shard_like(named.get(name.partition(":")[0]), saved))
-        copy_weights(self.model, checkpoint.tensors["model"], path)
-        optimizer = checkpoint.tensors.get("optimizer", {})
-        check_state(optimizer, named, path)
+        tensors = load_tensors(path, lambda name, saved: shard_like(named.get(name.partition(":")[0]), saved))
+        copy_weights(self.model, tensors["model"], path)
+        optimizer = tensors.get("optimizer", {})
         self.optimizer.state.clear()
         for key, value in optimizer.items():
             name, _, kind = key.rpartition(":")
             device = "cpu" if kind == "step" and self.runtime.device.type == "cpu" else self.runtime.device
             self.optimizer.state[named[name]][kind] = value.to(device)
         if self.average is not None:
-            saved = checkpoint.tensors.get("average", {})
+            saved = tensors.get("average", {})
             check_shapes(self.model, saved, path)
             self.average = {name: saved[name].to(self.runtime.device) for name in named_tensors(self.model)}
-        self.progress = read_progress(checkpoint, path)
+        self.progress = read_progress(path)
         self._restart_batches()
 
     def _restart(self) -> None:

@@ -8,7 +8,7 @@ B rows, H heads, T target tokens, S source tokens, N tokens of a batch, V vocabu
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,26 +18,16 @@ from regard.config import TrainConfig
 from regard.models import Record
 from regard.text.batching import IGNORE_INDEX, Batch
 
-
-class BatchLoss(NamedTuple):
-    """The loss of a batch, summed over its tokens."""
-
-    loss: Tensor
-    """The training loss, with label smoothing and penalties; it is minimised."""
-    nll: Tensor
-    """The negative log-likelihood, without label smoothing or penalties; exp(nll / tokens) is the perplexity."""
-
-
-LogitsLoss = Callable[[Tensor, Tensor, float, float], BatchLoss]
+LogitsLoss = Callable[[Tensor, Tensor, float, float], tuple[Tensor, Tensor]]
 
 
 def batch_loss(
     model: nn.Module, batch: Batch, config: TrainConfig, logits_loss_function: LogitsLoss | None = None
-) -> BatchLoss:
-    """The loss of a batch for translation, next-token prediction (gpt) or masked language modelling (bert).
+) -> tuple[Tensor, Tensor]:
+    """The training loss of a batch, with label smoothing and penalties, and its negative log-likelihood without them.
 
-    With R-Drop the batch passes through the model twice, with different dropout. `logits_loss_function` is a compiled
-    version of `logits_loss`.
+    Both are sums over its tokens; exp(negative log-likelihood / tokens) is the perplexity. With R-Drop the batch passes
+    through the model twice, with different dropout. `logits_loss_function` is a compiled version of `logits_loss`.
     """
     if config.r_drop:
         batch = batch.map_tensors(lambda tensor: torch.cat([tensor, tensor]))
@@ -53,15 +43,15 @@ def batch_loss(
         assert batch.alignment is not None
         passes = 2 if config.r_drop else 1
         loss = loss + config.guided_alignment * guided_alignment_loss(weights, batch.alignment) / passes
-    return BatchLoss(loss, nll)
+    return loss, nll
 
 
-def logits_loss(logits: Tensor, labels: Tensor, label_smoothing: float, r_drop: float) -> BatchLoss:
+def logits_loss(logits: Tensor, labels: Tensor, label_smoothing: float, r_drop: float) -> tuple[Tensor, Tensor]:
     """Cross-entropy and, if `r_drop` is above 0, the R-Drop penalty; the batch then holds every row twice."""
     loss, nll = cross_entropy(logits, labels, label_smoothing)
     if not r_drop:
-        return BatchLoss(loss, nll)
-    return BatchLoss(loss / 2 + r_drop * r_drop_divergence(logits, labels) / 4, nll / 2)
+        return loss, nll
+    return loss / 2 + r_drop * r_drop_divergence(logits, labels) / 4, nll / 2
 
 
 # Cross-entropy

@@ -35,7 +35,7 @@ FILES = ("training.png", "training.svg", "film.html", film.FILM, BOARD)
 """The files and folders that observers write in a run's folder."""
 RECENT_UPDATES = 50  # updates over which the displayed loss and speed are averaged
 LINE_EVERY = 60.0  # seconds between two plain lines without a validation
-SCORE_FORMATS = {"bleu": ("BLEU", "{:.2f}"), "chrf": ("chrF", "{:.2f}"), "valid_loss": ("valid loss", "{:.3f}")}
+SCORE_FORMATS = {"bleu": ("BLEU", ".2f"), "chrf": ("chrF", ".2f"), "valid_loss": ("valid loss", ".3f")}
 
 
 @contextmanager
@@ -180,7 +180,7 @@ class PlainLines:
         update = statistics.update.update if statistics.update else 0
         parts = [f"update {update:>7,}", f"loss {statistics.loss:.3f}", f"{statistics.tokens_per_second:,.0f} tokens/s"]
         if validation:
-            parts += [f"{name} {text}" for name, text in format_scores(validation.scores)]
+            parts += format_scores(validation.scores)
         if seconds := statistics.seconds_left:
             parts.append(f"{format_duration(seconds)} left")
         if validation and validation.best:
@@ -190,9 +190,9 @@ class PlainLines:
             self._say(f"    {name:<11} {' '.join(text.split())}")
 
 
-def format_scores(scores: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Names and values of a validation's scores, the metric first."""
-    return [(name, form.format(scores[key])) for key, (name, form) in SCORE_FORMATS.items() if key in scores]
+def format_scores(scores: Mapping[str, Any]) -> list[str]:
+    """The scores of a validation with their names, the metric first."""
+    return [f"{name} {scores[key]:{digits}}" for key, (name, digits) in SCORE_FORMATS.items() if key in scores]
 
 
 def draw(training: Training, languages: tuple[str, str] = ("", "")) -> None:
@@ -203,8 +203,6 @@ def draw(training: Training, languages: tuple[str, str] = ("", "")) -> None:
     for name, data in drawing.draw_training(entries, best=training.progress.best_update, title=title).items():
         folders.write_file(folder / name, data, force=True)
     if film.frames(folder):
-        captions = {
-            entry["update"]: " ".join(format_scores(entry)[0]) for entry in entries if entry["kind"] == "validation"
-        }
+        captions = {entry["update"]: format_scores(entry)[0] for entry in entries if entry["kind"] == "validation"}
         page = film.page(folder, captions, title=title, languages=languages)
         folders.write_file(folder / "film.html", page, force=True)

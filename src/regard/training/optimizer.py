@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from regard.attention.positions import Learned
 from regard.config import TrainConfig
-from regard.errors import FolderError
-
-STATE = ("step", "exp_avg", "exp_avg_sq")
 
 
 def learning_rate(update: float, config: TrainConfig, size: int) -> float:
@@ -39,7 +33,7 @@ def learning_rate(update: float, config: TrainConfig, size: int) -> float:
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     """Fused AdamW with weight decay on matrices only: not on biases, norms or embeddings."""
-    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding | Learned)}
+    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     decayed: list[nn.Parameter] = []
     not_decayed: list[nn.Parameter] = []
     for parameter in model.parameters():
@@ -54,16 +48,6 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
         eps=1e-9,
         fused=True,
     )
-
-
-def check_state(tensors: Mapping[str, Tensor], parameters: Mapping[str, Tensor], path: Path) -> None:
-    """Raise a FolderError unless the tensors (NAME:KIND) are AdamW's state of some of these parameters."""
-    for key, tensor in tensors.items():
-        name, _, kind = key.rpartition(":")
-        shape = parameters[name].shape if name in parameters else None
-        complete = all(f"{name}:{other}" in tensors for other in STATE)
-        if kind not in STATE or tensor.shape != (torch.Size() if kind == "step" else shape) or not complete:
-            raise FolderError(f"{path} is damaged: {key} {tuple(tensor.shape)} is not optimizer state of the model")
 
 
 def allocate_state(optimizer: torch.optim.Optimizer) -> None:

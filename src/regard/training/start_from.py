@@ -36,7 +36,7 @@ def base_config(origins: Sequence[Path]) -> Config:
     configs = [load_config(folder) for folder in origins]
     if len(configs) > 2:
         raise ConfigError(f"--from takes one folder, or two bert folders, and {len(configs)} were given")
-    text = replace(configs[0].text, fingerprint="")
+    text = configs[0].text
     if len(configs) == 1:
         return Config(model=configs[0].model, text=text, decode=configs[0].decode)
     model = warm_config(configs[0].model, configs[1].model)

@@ -22,6 +22,7 @@ from regard.config import CONFIG, Config, load_config, run_values, to_json
 from regard.counting import count
 from regard.devices import bf16_warning, busy_warning, use_threads
 from regard.errors import FolderError
+from regard.evaluation.calibration import validation_lines
 from regard.evaluation.metrics import METRICS
 from regard.inspection import quality
 from regard.models import build
@@ -31,7 +32,7 @@ from regard.results import Report, Table, counted
 from regard.text.tokenizer import Tokenizers
 from regard.training import journal
 from regard.training.card import languages, model_card
-from regard.training.checkpoint import checkpoints, latest_checkpoint, load_checkpoint, update_number
+from regard.training.checkpoint import checkpoints, latest_checkpoint, load_tensors, update_number
 from regard.training.clock import make_clock
 from regard.training.data import Data, check_positions, make_tokenizers, prepare
 from regard.training.distributed import Runtime, init_runtime
@@ -291,20 +292,15 @@ def _start(request: Request, runtime: Runtime, say: Say) -> tuple[Data, float]:
 
 
 def _with_vocabulary(config: Config, tokenizers: Tokenizers) -> Config:
-    """The config with the sizes and the fingerprint of the tokenizers."""
+    """The config with the sizes of the tokenizers."""
     target = 0 if tokenizers.shared else tokenizers.target.size
-    return config.over(
-        {
-            "model": {"vocabulary": tokenizers.source.size, "target_vocabulary": target},
-            "text": {"fingerprint": tokenizers.fingerprint},
-        }
-    )
+    return config.over({"model": {"vocabulary": tokenizers.source.size, "target_vocabulary": target}})
 
 
 def _identity(request: Request, data: Data) -> str:
-    """The text of data.sha256: the hash of the data and, for a fine-tuned model, the checksums of its start."""
+    """The text of data.sha256: hashes of data and tokenizers and, of a fine-tuned model, the checksums of its start."""
     origin = f"\nfrom {origin_checksums(request.origins)}" if request.origins else ""
-    return "+".join(data.identities) + origin
+    return "+".join([*data.identities, data.tokenizers.fingerprint]) + origin
 
 
 def _check_identity(request: Request, data: Data) -> None:
@@ -314,7 +310,10 @@ def _check_identity(request: Request, data: Data) -> None:
         before = path.read_text(encoding="utf-8", errors="replace").splitlines()
     now = _identity(request, data).splitlines()
     if before != now:
-        difference = "on other data" if before[:1] != now[:1] else "that starts from another model (--from)"
+        other_data = before[:1] != now[:1]
+        difference = (
+            "on other data or with another tokenizer" if other_data else "that starts from another model (--from)"
+        )
         raise FolderError(f"{request.out} holds a run {difference}: choose another --out, or start over with --fresh")
 
 
@@ -371,8 +370,8 @@ def _finish(request: Request, training: Training, valid_set: ValidationSet, say:
     )
     if calibration:
         files[quality.CALIBRATION_FILE] = calibration.as_text()
-    if pairs := valid_set.first_pairs():
-        files[VALIDATION] = pairs
+    if valid_set.sources:
+        files[VALIDATION] = validation_lines(valid_set.sources, valid_set.references, tag=valid_set.tag)
     if config.train.minutes:
         config = config.over({"train": {"updates": training.progress.update}})
     save_model(out, model, config, files, force=True)
@@ -392,4 +391,4 @@ def _final_weights(training: Training, say: Say) -> tuple[dict[str, Tensor], int
     path = path or latest_checkpoint(folder)[0]
     if path is None:
         return dict(training.state()[group]), progress.update
-    return load_checkpoint(path).tensors[group], update_number(path)
+    return load_tensors(path)[group], update_number(path)

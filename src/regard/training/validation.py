@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.evaluation.calibration import MAX_SENTENCES, calibrate, scored_texts, validation_lines
+from regard.evaluation.calibration import MAX_SENTENCES, calibrate, scored_texts
 from regard.evaluation.metrics import choose_tokenizer, corpus_scores
 from regard.evaluation.perplexity import negative_log_likelihood
 from regard.inspection import quality
@@ -59,14 +59,6 @@ class ValidationSet:
     tokenize: str | None = None
     """The tokenizer of BLEU."""
 
-    @property
-    def is_translation(self) -> bool:
-        return self.data.config.model.is_translator
-
-    def first_pairs(self) -> str:
-        """The first pairs as JSON lines, for a model folder; empty for a language model."""
-        return validation_lines(self.sources, self.references, tag=self.tag)
-
 
 def validation_set(data: Data, corpora: Sequence[Files], valid: Files | None, say: Say) -> ValidationSet:
     """The validation set of a run, as text: the `valid` files, or the held-out pairs of the training corpora."""
@@ -88,7 +80,7 @@ def validate(model: nn.Module, valid_set: ValidationSet, runtime: Runtime, secon
     model.eval()
     metric = valid_set.data.config.train.metric
     loss = valid_loss(model, valid_set.data, runtime)
-    if not valid_set.is_translation or metric == "loss":
+    if not valid_set.sources or metric == "loss":
         return Validation(-loss, loss)
     left = None if seconds is None else seconds - (time.perf_counter() - start)
     results = translate(model, valid_set, range(MAX_SENTENCES), left)
@@ -144,7 +136,7 @@ def final_scores(
         scores: dict[str, Any] = {"loss": validated.loss}
     else:
         scores = {"loss": valid_loss(model, valid_set.data, runtime)}
-    if not valid_set.is_translation:
+    if not valid_set.sources:
         return scores, None
     results = [*(validated.results if validated else ())]
     for places in (range(MAX_SENTENCES), range(MAX_SENTENCES, len(valid_set.sources))):
