@@ -298,8 +298,13 @@ class Hardware:
     memory: float
     bandwidth: float
     source: str
+    matrix_share: float = 0.73
+    """The share of the peak that matrix products reach."""
+    activation_passes: float = 8.3
+    """How often the activations of a batch move through memory in an update."""
 
 
+# The defaults fit the measured speed of transformer-base, transformer-big and gpt2 on an H200 within 9 % (RECORDS.md).
 HARDWARE = {
     "h200": Hardware(67, 989, 141, 4.8, "NVIDIA H200 SXM data sheet"),
     "h100": Hardware(67, 989, 80, 3.35, "NVIDIA H100 SXM data sheet"),
@@ -310,14 +315,9 @@ HARDWARE = {
     "rtx4090": Hardware(82.6, 165.2, 24, 1.008, "NVIDIA Ada whitepaper"),
     "rtx3090": Hardware(35.6, 71, 24, 0.936, "NVIDIA Ampere GA102 whitepaper"),
 }
-# Both fit the measured speed of transformer-base, transformer-big and gpt2 on an H200 within 6 % (RECORDS.md).
-MATRIX_SHARE = 0.73  # of the peak FLOP/s that matrix products reach
-ACTIVATION_PASSES = 8.3  # how often the activations of a batch move through memory in an update
-CPU_MATRIX, CPU_COPY, CPU_ROUNDS = (
-    1024,
-    16_000_000,
-    6,
-)  # to measure a CPU: rows, numbers, and the first round is not timed
+CPU_PASSES = 26.0  # on a CPU, where the steps of a layer are not compiled into one; fits two cores (RECORDS.md)
+CPU_MATRIX, CPU_COPY = 2048, 32_000_000  # rows of the matrices and numbers of the copy that measure a CPU
+CPU_ROUNDS = 6  # of each; the first is not timed
 
 
 def find_hardware(name: str) -> Hardware:
@@ -342,11 +342,12 @@ def _measure_cpu() -> Hardware:
 
     square, numbers = torch.ones(CPU_MATRIX, CPU_MATRIX), torch.ones(CPU_COPY)
     half, copy = square.bfloat16(), torch.empty_like(numbers)
-    work = 2 * CPU_MATRIX**3 / MATRIX_SHARE / 1e12  # a peak of which training reaches the measured speed
+    work = 2 * CPU_MATRIX**3 / 1e12
     fp32, bf16 = (work / fastest(partial(torch.mm, matrix, matrix)) for matrix in (square, half))
     bandwidth = 8 * CPU_COPY / fastest(lambda: copy.copy_(numbers)) / 1e12  # each number is read and written
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    return Hardware(fp32, bf16, memory, bandwidth, f"measured with {counted(torch.get_num_threads(), 'thread')}")
+    source = f"measured with {counted(torch.get_num_threads(), 'thread')}"
+    return Hardware(fp32, bf16, memory, bandwidth, source, matrix_share=1.0, activation_passes=CPU_PASSES)
 
 
 @dataclass(frozen=True)
@@ -406,8 +407,8 @@ class Count(Report):
         device, work = find_hardware(self.hardware), self.flops.training_per_token
         peak: float = getattr(device, self.precision) * 1e12
         activations = self.memory.activations / (self.batch * self.flops.target)
-        moving = ACTIVATION_PASSES * activations / (device.bandwidth * 1e12)
-        rate = self.devices / (work / (MATRIX_SHARE * peak) + moving)
+        moving = device.activation_passes * activations / (device.bandwidth * 1e12)
+        rate = self.devices / (work / (device.matrix_share * peak) + moving)
         hours = self.devices * self.tokens / rate / 3600
         utilisation = rate * work / (self.devices * peak)
         return Time(self.tokens / rate, rate, utilisation, hours, hours * self.price if self.price else None)
