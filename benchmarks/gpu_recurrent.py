@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu_training import regard
+from benchmarks.gpu_training import timed_run
 from benchmarks.measure import report
 from benchmarks.training import configured, synthetic
 from regard.attention import core
@@ -34,9 +34,9 @@ def main(
         settings = {"batch_tokens": 3072, "batch_shapes": 24, "updates": 100_000, **train}
         config = configured(model, **settings)
         data = synthetic(config, pairs)
-        ours = regard(config, data, device, warm=warm, updates=updates)
+        ours = timed_run(config, data, device, warm=warm, updates=updates)
         with torchs_kernels():
-            theirs = regard(config, data, device, warm=warm, updates=updates)
+            theirs = timed_run(config, data, device, warm=warm, updates=updates)
         ratio = theirs["milliseconds"] / ours["milliseconds"]
         name = f"an update with {score} attention in one kernel against torch's"
         wanted = 1.0 if device == "cuda" else None

@@ -37,7 +37,7 @@ WANTED_TOKENS = 750_000  # target tokens/s of base
 WANTED_FLOPS = 400e12  # of big
 WANTED_CEILING = 0.45  # share of the fastest matrix product, of gpt
 MAX_WINDOW = 60.0  # seconds
-PADDED = {"packed": False, "batch_shapes": 48}  # as `regard train` chose before it packed
+PADDED = {"packed": False, "batch_shapes": 48}  # what `regard train` chooses where it does not pack
 PARTS: dict[str, dict[str, Any]] = {
     "all": {},
     "padded batches": PADDED,
@@ -68,9 +68,9 @@ def main(
     torch.set_float32_matmul_precision("high")
     run = partial(regard, device=device, pairs=pairs, updates=updates, batch_tokens=batch_tokens)
     if parts:
-        shape, names = shapes.split(",")[0], list(PARTS) if parts == "every" else parts.split(",")
+        shape, names = shapes.split(",")[0], list(PARTS) if parts == "every" else ["all", *parts.split(",")]
         found = {name: run(shape, **train, **PARTS[name]) for name in names}
-        first = found[names[0]]["tokens_per_second"]
+        first = found["all"]["tokens_per_second"]
         for name, result in found.items():
             report(f"training {shape} on a GPU, {name}", result["tokens_per_second"] / first, device=device, **result)
         return True
@@ -120,15 +120,21 @@ def regard(
     graphs: bool = True,
     **train: Any,
 ) -> dict[str, float]:
-    """The loop as `regard train` runs it, batches, journal and optimizer included; stopped when it was measured."""
+    """The speed of a shape in the loop of `regard train`."""
     torch.manual_seed(0)
     train = {"updates": 100_000, "precision": "bf16", "packed": shape != "gpt", **train}
     config = configured(SHAPES[shape], **train).over({"text": {"context_length": 1024}})
     data = texts(config) if shape == "gpt" else synthetic(config, pairs)
     warm = 400 if train.get("batch_shapes", 0) > 1 else 30
+    with _without_graphs(not graphs):
+        return timed_run(config, data, device, warm=warm, updates=updates)
+
+
+def timed_run(config: Config, data: Data, device: str, *, warm: int, updates: int) -> dict[str, float]:
+    """The loop as `regard train` runs it, batches, journal and optimizer included; stopped after the timed updates."""
     marks: list[tuple[float, int, int]] = []
     started = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder, suppress(EnoughError), _without_graphs(not graphs):
+    with tempfile.TemporaryDirectory() as folder, suppress(EnoughError):
         training = Training(
             Path(folder), lambda config: build(config.model), config, data, Runtime(find_device(device), 0, 1)
         )
@@ -173,7 +179,7 @@ def flops_per_token(data: Data) -> float:
 
 
 class EnoughError(Exception):
-    """The window is over."""
+    """Enough updates were timed."""
 
 
 def their_training(config: Config, data: Data, device: str, *, updates: int, compiled: bool) -> dict[str, float]:

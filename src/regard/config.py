@@ -413,7 +413,7 @@ class Config:
 
     @property
     def can_pack(self) -> bool:
-        """Whether the attention of packed sentences has a kernel."""
+        """Whether train.packed is allowed: packed sentences have an attention kernel, which gives no weights."""
         model = self.model
         has_kernel = model.score != "additive" and not model.attention_dropout and model.head_size <= MAX_PACKED_HEAD
         return model.family == "transformer" and has_kernel and not self.train.guided_alignment

@@ -291,7 +291,7 @@ def _rnn_activations(config: ModelConfig, source: int, target: int) -> tuple[int
 
 @dataclass(frozen=True)
 class Hardware:
-    """One device from its data sheet: dense peak in TFLOP/s, memory in GB, and memory bandwidth in TB/s."""
+    """A device from its data sheet, or a CPU as measured: dense peak in TFLOP/s, memory in GB, bandwidth in TB/s."""
 
     fp32: float
     bf16: float
@@ -301,7 +301,7 @@ class Hardware:
     matrix_share: float = 0.73
     """The share of the peak that matrix products reach."""
     activation_passes: float = 8.3
-    """How often the activations of a batch move through memory in an update."""
+    """How many times an update reads or writes all activations of a batch."""
 
 
 # The defaults fit the measured speed of transformer-base, transformer-big and gpt2 on an H200 within 9 % (RECORDS.md).
@@ -345,7 +345,9 @@ def _measure_cpu() -> Hardware:
     work = 2 * CPU_MATRIX**3 / 1e12
     fp32, bf16 = (work / fastest(partial(torch.mm, matrix, matrix)) for matrix in (square, half))
     bandwidth = 8 * CPU_COPY / fastest(lambda: copy.copy_(numbers)) / 1e12  # each number is read and written
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    memory = math.inf  # on Windows, which does not tell
+    if hasattr(os, "sysconf"):
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     source = f"measured with {counted(torch.get_num_threads(), 'thread')}"
     return Hardware(fp32, bf16, memory, bandwidth, source, matrix_share=1.0, activation_passes=CPU_PASSES)
 
@@ -452,13 +454,13 @@ class Count(Report):
     def _time_rows(self) -> list[tuple[str, str]]:
         if self.time is None or self.hardware is None:
             return []
-        card = find_hardware(self.hardware)
+        device = find_hardware(self.hardware)
         speed = f"{self.time.utilisation:.0%} of the peak of {self.devices} × {self.hardware}"
-        fits = "fits" if self.memory.training <= card.memory * 1e9 else "does not fit"
+        fits = "fits" if self.memory.training <= device.memory * 1e9 else "does not fit"
         rows = [
             (f"time for {self.tokens:,.0f} target tokens at {speed}", format_duration(self.time.seconds)),
             ("target tokens per second", f"{self.time.tokens_per_second:,.0f}"),
-            (f"memory of one {self.hardware}, which this batch {fits} ({card.source})", f"{card.memory:g} GB"),
+            (f"memory of one {self.hardware}, which this batch {fits} ({device.source})", f"{device.memory:g} GB"),
         ]
         if self.time.cost is not None:
             rows.append((f"cost at {self.price:g} per device and hour", f"{self.time.cost:,.2f}"))

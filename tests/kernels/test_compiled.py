@@ -16,7 +16,7 @@ import sys
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from regard.kernels import packed, single
+from regard.kernels import packed, short, single
 
 WHOLE = {"sentences", "row_queries", "row_keys", "keys", "queries", "heads"}
 
@@ -44,6 +44,9 @@ for additive in ({"ADDITIVE": True}, {"ADDITIVE": False, "v": None, "b": None}):
     shape = {"SIZE": 192, "WIDTH": 384, "TILE": 256, "BLOCK": single.BLOCK, **additive}
     make(single._forward, "fp32", target, 8, wide, MASKED=True, **shape)
     make(single._backward, "fp32", target, 8, wide, **shape)
+shape = {"CAUSAL": True, "MASKED": True, "SIZE": 64, "TILE": 64}
+for kernel in (short._forward, short._backward):
+    make(kernel, "bf16", target, 4, wide, **shape)
 packs = {"causal": "i1", "query_starts": "*i32", "key_starts": "*i32", "log_sum_exp": "*fp32"}
 for kernel in (packed._forward, packed._backward):
     for tile, above, longest, warps in packed.LAUNCHES:

@@ -56,21 +56,25 @@ def test_a_sentence_alone_equals_the_same_sentence_in_a_padded_batch(name: str) 
         torch.testing.assert_close(alone[0], together[row], **CLOSE)
 
 
+@pytest.mark.parametrize("lengths", [(LENGTHS, (2, 6, 3)), ((1,), (1,))], ids=["sentences", "one token"])
 @pytest.mark.parametrize("name", TRANSFORMERS)
-def test_packed_sentences_have_the_logits_of_each_sentence_alone(name: str) -> None:
+def test_packed_sentences_have_the_logits_of_each_sentence_alone(
+    name: str, lengths: tuple[tuple[int, ...], tuple[int, ...]]
+) -> None:
     model, source, target = made(name)
-    target_lengths = 2, 6, 3
-    rows = [row[:length] for row, length in zip(source, LENGTHS, strict=True)]
-    target_rows = [row[:length] for row, length in zip(target, target_lengths, strict=True)]
-    starts = [torch.tensor([[0, *np.cumsum(lengths)]]).int() for lengths in (LENGTHS, target_lengths)]
+    rows, target_rows = (
+        [row[:length] for row, length in zip(side, side_lengths, strict=False)]
+        for side, side_lengths in zip((source, target), lengths, strict=True)
+    )
+    starts = [torch.tensor([[0, *np.cumsum(side_lengths)]]).int() for side_lengths in lengths]
     batch = Batch(
         source=torch.cat(rows)[None],
         mask=None,
         target_in=torch.cat(target_rows)[None],
         target_out=torch.cat(target_rows)[None],
         segments=None,
-        target_tokens=11,
-        examples=np.arange(3),
+        target_tokens=sum(lengths[1]),
+        examples=np.arange(len(rows)),
         source_starts=starts[0],
         target_starts=starts[1],
     )

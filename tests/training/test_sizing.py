@@ -146,12 +146,15 @@ def test_the_choice_is_described_with_its_reason() -> None:
     [
         (MULTI30K, [], True),
         (CPU, [], False),
-        (dataclasses.replace(MULTI30K, bf16=False), [], False),
+        (dataclasses.replace(MULTI30K, has_packed_kernels=False), [], False),
         (MULTI30K, ["train.precision=fp32"], False),
         (MULTI30K, ["train.guided_alignment=0.1"], False),
         (MULTI30K, ["train.batch_shapes=8"], False),
+        (MULTI30K, ["train.packed=false"], False),
         (MULTI30K, ["model.family=gpt"], False),
     ],
 )
 def test_pairs_are_packed_where_there_is_a_kernel_for_it(facts: Facts, asked: list[str], packed: bool) -> None:
-    assert chosen(facts, *asked).train.packed is packed
+    found = chosen(facts, *asked).train
+    assert found.packed is packed
+    assert (found.batch_shapes > 0) is (facts.device == "cuda" and not packed and "model.family=gpt" not in asked)

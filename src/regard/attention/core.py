@@ -16,6 +16,7 @@ from regard.attention.scores import Additive, Score, as_product, find_score
 from regard.errors import InputError
 
 packed = kernels.find("packed")
+short = kernels.find("short")
 single = kernels.find("single")
 MAX_PLAIN_LENGTH = 128  # queries and keys up to which the compiled plain formula is faster; measured on an H200
 
@@ -71,8 +72,9 @@ def attend_unchecked(
     causal: bool = False,
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor | None]:
-    """`attend` without checks of its arguments, for the models; over packed sentences without weights."""
+    """`attend` without checks of its arguments, for the models; packed sentences have no weights."""
     if isinstance(mask, Packed):
+        assert not weights
         return _attend_packed(query, key, value, score, mask, causal, dropout), None
     if not weights:
         fused = _attend_fused(query, key, value, score, mask, causal, dropout)
@@ -89,24 +91,27 @@ def _attend_fused(
 ) -> Tensor | None:
     """The context by a kernel that forms no weights; None without such a kernel, or where the plain formula is faster.
 
-    The Triton kernel `single` is for one query per sentence, as in a recurrent decoder. torch.compile makes the plain
-    formula faster than the fused kernel for short sentences.
+    The Triton kernels: `short` for short sentences, `single` for one query per sentence, as in a recurrent decoder.
+    torch.compile makes the plain formula faster than the fused kernel for short sentences.
     """
     on_gpu = query.device.type == "cuda"
     has_kernels = _has_kernels(query) and not dropout
+    use_short = has_kernels and short is not None and short.applies(query, key, value, mask)
     use_single = has_kernels and single is not None and single.applies(query, key, value, mask)
     context: Tensor
     if use_single and isinstance(score, Additive) and query.shape[-1] == key.shape[-1] == score.v.numel():
         context = single.attend_single(query, key, value, mask, 1.0, (score.v, score.b))
         return context
     is_short = max(query.shape[-2], key.shape[-2]) <= MAX_PLAIN_LENGTH
-    if on_gpu and is_short and torch.compiler.is_compiling() and not use_single:
+    if on_gpu and is_short and torch.compiler.is_compiling() and not (use_short or use_single):
         return None
     product = as_product(score, query, key)
     if product is None:
         return None
     query, key, scale = product
-    if use_single and query.shape[-1] == key.shape[-1]:
+    if use_short:
+        context = short.attend_short(query, key, value, mask, causal=causal, scale=scale)
+    elif use_single and query.shape[-1] == key.shape[-1]:
         context = single.attend_single(query, key, value, mask, scale, None)
     elif causal and mask is None and query.shape[-2] == key.shape[-2]:
         context = F.scaled_dot_product_attention(query, key, value, None, dropout, is_causal=True, scale=scale)
@@ -129,12 +134,11 @@ def _has_kernels(query: Tensor) -> bool:
 def _attend_packed(
     query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Packed, causal: bool, dropout: float
 ) -> Tensor:
-    """The context over packed sentences, by a kernel on a GPU; without one they are padded for the attention."""
-    product = as_product(score, query, key)
-    fits = packed is not None and packed.applies(query, value)
-    if fits and product is not None and not dropout and _has_kernels(query):
+    """The context over packed sentences, by a Triton kernel where there is one, else as padded sentences."""
+    applies = packed is not None and _has_kernels(query) and packed.applies(query, value) and not dropout
+    if applies and (product := as_product(score, query, key)) is not None:
         query, key, scale = product
-        fused: Tensor = packed.attend_packed(query, key, value, tuple(mask), causal=causal, scale=scale)
+        fused: Tensor = packed.attend_packed(query, key, value, mask, causal=causal, scale=scale)
         return fused
     query, is_query = _padded(query, mask.queries)
     (key, is_key), (value, _) = _padded(key, mask.keys), _padded(value, mask.keys)

@@ -96,7 +96,7 @@ class MultiHead(nn.Module):
         else:
             key, value = memory
         groups = self.heads // self.key_value_heads
-        single = query.shape[2] == 1
+        single = query.shape[2] == 1 and not isinstance(mask, Packed)
         if groups > 1 and single:  # one token: the heads of a group become queries of one head, and nothing is copied
             query = query.reshape(len(query), self.key_value_heads, groups, self.head)
             causal = False  # the last position sees all keys

@@ -1,13 +1,15 @@
 """Attention over packed sentences on a GPU: the sentences of a row lie one after the other, without padding.
 
-Kernels for long texts leave their tiles nearly empty on sentences. Here one program computes one head of one sentence,
-tile by tile, forward and backward. Sentences of at most SHORT tokens are computed by programs with smaller tiles.
+FlashAttention's tiles are made for long texts; a sentence fills only a small part of one. Here one program computes one
+head of one sentence, tile by tile, forward and backward. Sentences of at most SHORT tokens get smaller tiles. Every
+token belongs to a sentence. Causal attention needs the same starts for queries and keys.
 
 B rows, H heads, Q queries, K keys, D size of a query and of a key, N sentences of a row.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,23 +17,23 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from regard.config import MAX_PACKED_HEAD
 from regard.kernels import dense
 
-MAX_HEAD_SIZE = 128  # a larger tile does not fit the registers
 SHORT = 32
-LAUNCHES = (  # tile, the lengths of the sentences it is for (above the first, up to the second), warps
+LAUNCHES = (  # tile size; shortest (exclusive) and longest sentence; warps. Each skips the sentences of the other.
     (SHORT, 0, SHORT, 1),
     (64, SHORT, 2**30, 4),
 )
 
 
 def applies(query: Tensor, value: Tensor) -> bool:
-    """Whether the kernels take these heads: in fp32 they would be slower than padding."""
-    return value.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] <= MAX_HEAD_SIZE
+    """Whether the kernels take these heads: for fp32 they take minutes to compile."""
+    return value.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] <= MAX_PACKED_HEAD
 
 
 def attend_packed(
-    query: Tensor, key: Tensor, value: Tensor, starts: tuple[Tensor, Tensor], *, causal: bool, scale: float
+    query: Tensor, key: Tensor, value: Tensor, starts: Sequence[Tensor], *, causal: bool, scale: float
 ) -> Tensor:
     """The context of each query: (B, H, Q, D), stored as (B, Q, H, D), as the output projection reads it.
 
@@ -138,10 +140,10 @@ def _tile(start, token_stride, tokens, count, dims, SIZE: tl.constexpr):
 
 @triton.jit
 def _scores(q, k, tokens, queries, columns, keys, scale, causal):
-    """Scores, and where they count."""
+    """Scaled scores, -1e30 where hidden, and where they are visible."""
     last = tl.where(causal, tokens, keys - 1)  # the last key that each query sees
     visible = (tokens < queries)[:, None] & (columns < keys)[None, :] & (columns[None, :] <= last[:, None])
-    return tl.where(visible, tl.dot(q, tl.trans(k), input_precision="ieee") * scale, -1e30), visible
+    return tl.where(visible, tl.dot(q, tl.trans(k)) * scale, -1e30), visible
 
 
 @triton.jit
@@ -152,8 +154,11 @@ def _forward(
     SIZE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, ABOVE: tl.constexpr,
     LONGEST: tl.constexpr,
 ):  # fmt: skip
-    head, sentence = tl.program_id(0) % heads, tl.program_id(0) // heads
-    row, place = (sentence // sentences).to(tl.int64), sentence + sentence // sentences
+    head, index = tl.program_id(0) % heads, tl.program_id(0) // heads
+    row, place = (
+        (index // sentences).to(tl.int64),
+        index + index // sentences,
+    )  # a row has one more start than sentences
     q_first, k_first = tl.load(query_starts + place).to(tl.int64), tl.load(key_starts + place).to(tl.int64)
     queries = tl.load(query_starts + place + 1) - q_first.to(tl.int32)
     keys = tl.load(key_starts + place + 1) - k_first.to(tl.int32)
@@ -164,7 +169,7 @@ def _forward(
         k_start = key + row * k_row + head * k_head + k_first * k_token
         v_start = value + row * v_row + head * v_head + k_first * v_token
         output_start = context + ((row * row_queries + q_first) * heads + head) * SIZE
-        sums_start = log_sum_exp + (row * heads + head) * row_queries + q_first
+        lse_start = log_sum_exp + (row * heads + head) * row_queries + q_first
         for first in range(0, queries, TILE):
             tokens = first + tl.arange(0, TILE)
             q = _tile(q_start, q_token, tokens, queries, dims, SIZE)
@@ -181,22 +186,22 @@ def _forward(
                 weights = tl.where(visible, tl.exp(scores - new_maximum[:, None]), 0.0)
                 rescale = tl.exp(maximum - new_maximum)
                 total = total * rescale + tl.sum(weights, 1)
-                output = output * rescale[:, None] + tl.dot(weights.to(v.dtype), v, input_precision="ieee")
+                output = output * rescale[:, None] + tl.dot(weights.to(v.dtype), v)
                 maximum = new_maximum
             total = tl.maximum(total, 1e-30)
             output = output / total[:, None]
             pointers = output_start + tokens[:, None] * heads * SIZE + dims[None, :]
             is_query = tokens < queries
             tl.store(pointers, output.to(q.dtype), mask=is_query[:, None] & (dims < SIZE)[None, :])
-            tl.store(sums_start + tokens, maximum + tl.log(total), mask=is_query)
+            tl.store(lse_start + tokens, maximum + tl.log(total), mask=is_query)
 
 
 @triton.jit
 def _score_grads(weights, g, v, c, scale):
-    """The gradients of the scores before scaling; the gradient of the softmax needs the context `c`."""
-    weight_grads = tl.dot(g, tl.trans(v), input_precision="ieee")
-    mean = tl.sum(g.to(tl.float32) * c.to(tl.float32), 1)
-    return (weights * (weight_grads - mean[:, None]) * scale).to(g.dtype)
+    """The gradients of the products q·k; the gradient of the softmax needs the context `c`."""
+    weight_grads = tl.dot(g, tl.trans(v))
+    delta = tl.sum(g.to(tl.float32) * c.to(tl.float32), 1)  # as in FlashAttention
+    return (weights * (weight_grads - delta[:, None]) * scale).to(g.dtype)
 
 
 @triton.jit
@@ -207,8 +212,11 @@ def _backward(
     SIZE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, ABOVE: tl.constexpr,
     LONGEST: tl.constexpr,
 ):  # fmt: skip
-    head, sentence = tl.program_id(0) % heads, tl.program_id(0) // heads
-    row, place = (sentence // sentences).to(tl.int64), sentence + sentence // sentences
+    head, index = tl.program_id(0) % heads, tl.program_id(0) // heads
+    row, place = (
+        (index // sentences).to(tl.int64),
+        index + index // sentences,
+    )  # a row has one more start than sentences
     q_first, k_first = tl.load(query_starts + place).to(tl.int64), tl.load(key_starts + place).to(tl.int64)
     queries = tl.load(query_starts + place + 1) - q_first.to(tl.int32)
     keys = tl.load(key_starts + place + 1) - k_first.to(tl.int32)
@@ -223,7 +231,7 @@ def _backward(
         g_start = grad + row * g_row + head * g_head + q_first * g_token
         query_offset = (row * row_queries + q_first) * width + head * SIZE
         key_offset = (row * row_keys + k_first) * width + head * SIZE
-        sums_start = log_sum_exp + (row * heads + head) * row_queries + q_first
+        lse_start = log_sum_exp + (row * heads + head) * row_queries + q_first
         is_one_tile = (keys <= TILE) & (keys > 0)
         for key_first in range(0, keys, TILE):
             columns = key_first + tl.arange(0, TILE)
@@ -237,13 +245,13 @@ def _backward(
                 g = _tile(g_start, g_token, tokens, queries, dims, SIZE)
                 c = _tile(context + query_offset, width, tokens, queries, dims, SIZE)
                 scores, visible = _scores(q, k, tokens, queries, columns, keys, scale, causal)
-                sums = tl.load(sums_start + tokens, mask=tokens < queries, other=0.0)
-                weights = tl.where(visible, tl.exp(scores - sums[:, None]), 0.0)
+                lse = tl.load(lse_start + tokens, mask=tokens < queries, other=0.0)
+                weights = tl.where(visible, tl.exp(scores - lse[:, None]), 0.0)
                 score_grads = _score_grads(weights, g, v, c, scale)
-                v_sum += tl.dot(tl.trans(weights.to(g.dtype)), g, input_precision="ieee")
-                k_sum += tl.dot(tl.trans(score_grads), q, input_precision="ieee")
+                v_sum += tl.dot(tl.trans(weights.to(g.dtype)), g)
+                k_sum += tl.dot(tl.trans(score_grads), q)
                 if is_one_tile:
-                    q_sum = tl.dot(score_grads, k, input_precision="ieee")
+                    q_sum = tl.dot(score_grads, k)
                     pointers = query_grad + query_offset + tokens[:, None] * width + dims[None, :]
                     tl.store(pointers, q_sum.to(q.dtype), mask=(tokens < queries)[:, None] & in_head)
             pointers = key_offset + columns[:, None] * width + dims[None, :]
@@ -256,7 +264,7 @@ def _backward(
                 q = _tile(q_start, q_token, tokens, queries, dims, SIZE)
                 g = _tile(g_start, g_token, tokens, queries, dims, SIZE)
                 c = _tile(context + query_offset, width, tokens, queries, dims, SIZE)
-                sums = tl.load(sums_start + tokens, mask=tokens < queries, other=0.0)
+                lse = tl.load(lse_start + tokens, mask=tokens < queries, other=0.0)
                 q_sum = tl.zeros((TILE, WIDTH), tl.float32)
                 seen = tl.where(causal, tl.minimum(keys, first + TILE), keys)
                 for key_first in range(0, seen, TILE):
@@ -264,7 +272,7 @@ def _backward(
                     k = _tile(k_start, k_token, columns, keys, dims, SIZE)
                     v = _tile(v_start, v_token, columns, keys, dims, SIZE)
                     scores, visible = _scores(q, k, tokens, queries, columns, keys, scale, causal)
-                    weights = tl.where(visible, tl.exp(scores - sums[:, None]), 0.0)
-                    q_sum += tl.dot(_score_grads(weights, g, v, c, scale), k, input_precision="ieee")
+                    weights = tl.where(visible, tl.exp(scores - lse[:, None]), 0.0)
+                    q_sum += tl.dot(_score_grads(weights, g, v, c, scale), k)
                 pointers = query_grad + query_offset + tokens[:, None] * width + dims[None, :]
                 tl.store(pointers, q_sum.to(q.dtype), mask=(tokens < queries)[:, None] & in_head)

@@ -81,7 +81,7 @@ class Embedding(nn.Module):
         self.position = None
         if config.positions == "learned":
             table = nn.init.normal_(torch.empty(config.max_positions, config.size), std=0.02)
-            self.position = nn.Embedding(config.max_positions, config.size, _weight=table)
+            self.position = nn.Embedding.from_pretrained(table, freeze=False)
         self.types = nn.Embedding(types, config.size) if types else None
         if self.types is not None:
             nn.init.normal_(self.types.weight, std=0.02)

@@ -72,6 +72,7 @@ class Transformer(nn.Module):
         assert batch.source is not None
         assert batch.target_in is not None
         if batch.source_starts is not None and batch.target_starts is not None:
+            assert record is None
             return self._packed(batch.source, batch.target_in, batch.source_starts, batch.target_starts)
         return self.step(batch.target_in, self._start(batch.source, batch.mask), record)[0]
 

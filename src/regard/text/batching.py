@@ -34,15 +34,15 @@ class Batch(NamedTuple):
     """A training batch of any model family.
 
     Pairs have a source and a target. A gpt has no source; a bert has a source, partly masked, and no target_in.
-    Packed pairs are a single row each of source and target (B = 1), whose sentences lie one after the other.
+    Packed pairs are a single row of sources and one of targets (B = 1; 2 with R-Drop), one sentence after the other.
     """
 
     source: Tensor | None
-    """(B, S) ids, each row ended by </s>."""
+    """(B, S) ids, each sentence ended by </s>."""
     mask: Tensor | None
-    """(B, S) True for real tokens; None if there is no padding."""
+    """(B, S) True for real tokens; None if there is no padding, and for packed pairs."""
     target_in: Tensor | None
-    """(B, T) ids, beginning with <s>."""
+    """(B, T) ids, each sentence beginning with <s>."""
     target_out: Tensor
     """(B, T) the ids to predict, ended by </s>; IGNORE_INDEX where there is nothing to predict. (B, S) for a bert."""
     segments: Tensor | None
@@ -50,12 +50,13 @@ class Batch(NamedTuple):
     target_tokens: int
     """Number of tokens to predict."""
     examples: Indices
-    """The indices of the examples; for packed rows, their starts in the stream."""
+    """The indices of the examples; for windows of text, their starts in the stream."""
     alignment: Tensor | None = None
     """(B, T, S) target attention from word alignments; each row sums to 1, or to 0 for an unaligned token."""
     source_starts: Tensor | None = None
     """(B, N + 1) int32, of packed pairs: where each of the N sentences begins, and where the last one ends."""
     target_starts: Tensor | None = None
+    """The same of the targets; sentence n of the sources belongs to sentence n of the targets."""
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> Batch:
         """The batch with a function applied to its tensors."""
@@ -85,7 +86,7 @@ def pad(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Te
 
 
 def split_batch(batch: Batch, parts: int) -> list[Batch]:
-    """Split a batch into at most `parts` batches of about the same number of rows, to fit in the memory of a device."""
+    """Split a batch into at most `parts` batches of about the same size, to fit in the memory of a device."""
     if parts == 1:
         return [batch]
     if batch.source_starts is not None:
@@ -98,6 +99,11 @@ def split_batch(batch: Batch, parts: int) -> list[Batch]:
     rows = len(batch.target_out)
     size = -(-rows // parts)
     return [rows_of(slice(first, first + size)) for first in range(0, rows, size)]
+
+
+def row_count(batch: Batch) -> int:
+    """The number of rows or packed pairs, which is the largest number of parts of a batch."""
+    return len(batch.target_out) if batch.source_starts is None else max(len(batch.examples), 1)
 
 
 def _split_packed(batch: Batch, parts: int) -> list[Batch]:
@@ -172,7 +178,7 @@ def collate_packed(
 ) -> Batch:
     """Pairs as one row, without padding between them; with a shape, padding at its end fills it up.
 
-    The padding takes the place of sentences: a shape has more `slots` for them than there are examples.
+    Padding is divided into the unused `slots`, as if it were sentences.
     """
     source, source_starts, _ = _pack(dataset.source, examples, special[0].pad, shape and shape.source, slots)
     target_out, target_starts, length = _pack(dataset.target, examples, special[1].pad, shape and shape.target, slots)
@@ -180,7 +186,7 @@ def collate_packed(
     target_in[target_starts[target_starts < length]] = special[1].start
     target_in[length:], target_out[length:] = special[1].pad, IGNORE_INDEX
     tensors = (torch.from_numpy(array)[None] for array in (source, target_in, target_out, source_starts, target_starts))
-    source_row, target_row, labels, source_ends, target_ends = tensors
+    source_row, target_row, labels, source_bounds, target_bounds = tensors
     return Batch(
         source=source_row,
         mask=None,
@@ -189,8 +195,8 @@ def collate_packed(
         segments=None,
         target_tokens=length,
         examples=examples,
-        source_starts=source_ends,
-        target_starts=target_ends,
+        source_starts=source_bounds,
+        target_starts=target_bounds,
     )
 
 
@@ -206,8 +212,8 @@ def _pack(
     size, empty = (size, slots - len(examples)) if size else (max(length, 1), int(not length))
     ids = np.full(size, padding, np.int64)
     ids[:length] = column.gather(examples)
-    ends = np.concatenate([[0], np.cumsum(lengths), np.linspace(length, size, empty + 1)[1:]])
-    return ids, ends.astype(np.int32), length
+    bounds = np.concatenate([[0], np.cumsum(lengths), np.linspace(length, size, empty + 1)[1:]])
+    return ids, bounds.astype(np.int32), length
 
 
 def _attention_targets(column: Column, examples: Indices, target: Ids, source: Ids) -> Tensor:

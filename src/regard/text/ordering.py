@@ -42,7 +42,7 @@ class BatchPlan(NamedTuple):
     bounds: Indices
     """(B + 1,) where each batch begins in `examples`."""
     shapes: Indices
-    """(B, 3) rows, source and target length of each padded batch."""
+    """(B, 3) rows, source and target length of each batch, padding included."""
     fixed: bool = False
     """Whether batches have a few fixed shapes, filled up with padding."""
     slots: int = 0
@@ -70,7 +70,7 @@ class BatchPlan(NamedTuple):
         return shard
 
     def shard_shape(self, number: int, *, world_size: int) -> Shape | None:
-        """The padded shape of every shard, if shapes are fixed; packed shards of several processes are not."""
+        """The shape of every shard if shapes are fixed; None for packed shards of several processes."""
         rows, source, target = self.shape(number)
         if self.slots and world_size > 1:
             return None
@@ -317,20 +317,26 @@ class PackedShape(NamedTuple):
     """Sentences, padding included."""
 
 
-def packed_shape(source: Lengths, target: Lengths, batch_tokens: int) -> PackedShape:
-    """Divide `batch_tokens` between source and target as the corpus does; at least the longest sentences fit."""
-    share = float(source.mean()) / float(source.mean() + target.mean())
-    size = max(round(batch_tokens * share / 64) * 64, 64)  # a multiple of the tiles of a GPU's matrix product
-    sentences = batch_tokens / float(source.mean() + target.mean())
-    return PackedShape(
-        max(size, int(source.max())), max(batch_tokens - size, 64, int(target.max())), int(sentences * 1.25) + 8
-    )
+def packed_shape(
+    source: Lengths, target: Lengths, batch_tokens: int, weights: NDArray[np.float64] | None = None
+) -> PackedShape:
+    """Divide `batch_tokens` between source and target as the corpus does; at least the longest sentences fit.
+
+    `weights` say how often an epoch has each example, by default once.
+    """
+    means = float(np.average(source, weights=weights)), float(np.average(target, weights=weights))
+    size = max(round(batch_tokens * means[0] / sum(means) / 64) * 64, 64)  # products of multiples of 64 are faster
+    slots = int(1.25 * batch_tokens / sum(means)) + 8
+    return PackedShape(max(size, int(source.max())), max(batch_tokens - size, 64, int(target.max())), slots)
 
 
 def plan_packed(
     source: Lengths, target: Lengths, shape: PackedShape, *, seed: int, epoch: int, examples: Indices | None = None
 ) -> BatchPlan:
-    """Pairs in random order in batches of one shape, filled from one end; the order is a function of (seed, epoch)."""
+    """Pairs in random order in batches of one shape, each filled until the next pair does not fit.
+
+    The order is a function of (seed, epoch).
+    """
     chosen = np.arange(len(source)) if examples is None else examples
     chosen = chosen[shuffled(len(chosen), SHUFFLE, seed, epoch)]
     source, target = source[chosen].astype(np.int64), target[chosen].astype(np.int64)

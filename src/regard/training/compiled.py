@@ -23,7 +23,7 @@ MAX_VARIANTS = 64  # with and without a mask, one row and many, two stacks: more
 def compile_blocks(model: nn.Module, *, dynamic: bool) -> None:
     """Compile the blocks and embeddings of this model for training.
 
-    Not `dynamic`, they are compiled for the shape of the first batch, and for any shape when another comes.
+    Unless `dynamic`, they are compiled for the shape of the first batch, and for all shapes once another comes.
     """
     torch._dynamo.config.cache_size_limit = MAX_VARIANTS
     # the compiled code must not assume equal lengths when a source and a target happen to have the same length
@@ -31,7 +31,7 @@ def compile_blocks(model: nn.Module, *, dynamic: bool) -> None:
     triton = torch._inductor.config.triton
     if hasattr(triton, "mix_order_reduction"):  # it would compile another kernel for small batches, a minute each
         triton.mix_order_reduction = False
-    encode, decode, embed = (
+    encode, decode, embed = (  # None: first for one shape
         torch.compile(part, dynamic=dynamic or None) for part in (_encode, _decode, Embedding.forward)
     )
     for module in model.modules():

@@ -126,7 +126,9 @@ class Data:
 
     @cached_property
     def _packed_shape(self) -> ordering.PackedShape:
-        return ordering.packed_shape(*self._lengths, self.config.train.batch_tokens)
+        sizes, weights = zip(*self.shares, strict=True)
+        often = np.tile(np.repeat(weights, sizes), len(self.train))
+        return ordering.packed_shape(*self._lengths, self.config.train.batch_tokens, often)
 
     @cached_property
     def _shapes(self) -> list[ordering.Shape]:

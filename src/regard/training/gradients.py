@@ -51,10 +51,11 @@ class Gradients:
             dynamic = not config.train.packed
             compile_blocks(wrapped, dynamic=dynamic)
             self._logits_loss = compiled_logits_loss(dynamic=dynamic)
-        has_kernels = kernels.is_available() and uses_bf16(config.train, runtime.device)  # of packed sentences
+        has_packed_kernels = kernels.is_available() and uses_bf16(config.train, runtime.device)
+        has_few_shapes = has_packed_kernels if config.train.packed else config.train.batch_shapes > 0
         # masked language modelling has as many labels as tokens were masked: its shapes are never the same
         self.uses_graphs = (
-            bool(config.train.batch_shapes or (config.train.packed and has_kernels))
+            has_few_shapes
             and runtime.device.type == "cuda"
             and runtime.world_size == 1
             and config.model.family != "bert"
@@ -171,7 +172,7 @@ def uses_compile(config: Config, device: torch.device) -> bool:
 
 
 def uses_bf16(config: TrainConfig, device: torch.device) -> bool:
-    """Whether training runs in mixed precision (AMP), bf16 products and fp32 weights; auto: on a GPU that has bf16."""
+    """Whether training uses mixed precision (AMP): bf16 products, fp32 weights. auto: if the GPU has bf16."""
     return config.precision == "bf16" or (
         config.precision == "auto" and device.type == "cuda" and supports_bf16("cuda")
     )

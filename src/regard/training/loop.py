@@ -21,7 +21,7 @@ from regard.config import Config, TrainConfig
 from regard.errors import RunError
 from regard.memory import free_memory, in_parts, is_out_of_memory
 from regard.models.folder import check_shapes, copy_weights, named_tensors
-from regard.text.batching import Batch, prefetch, split_batch
+from regard.text.batching import Batch, prefetch, row_count, split_batch
 from regard.training import journal
 from regard.training.checkpoint import (
     CheckpointWriter,
@@ -206,7 +206,7 @@ class Training:
         torch.manual_seed(_mix_seed(self.config.train.seed, attempt, rank))
         parts = [part for batch in batches for part in split_batch(batch, progress.split)]
         if self.config.train.packed and progress.split > 1:
-            self.gradients.uses_graphs = False  # the parts of packed batches have any shape
+            self.gradients.uses_graphs = False  # the parts of a packed batch differ in shape
         self.gradients.zero()
         try:
             for number, part in enumerate(parts, 1):
@@ -225,7 +225,7 @@ class Training:
     def _split_further(self, batches: list[Batch]) -> None:
         """Split batches into twice as many parts from now on."""
         progress = self.progress
-        if progress.split >= max(len(batch.examples) for batch in batches):
+        if progress.split >= max(row_count(batch) for batch in batches):
             raise RunError(
                 f"one example does not fit into the GPU's memory: start over (--fresh) with a "
                 f"smaller text.max_length ({self.config.text.max_length}) or model.size ({self.config.model.size})"
@@ -543,7 +543,7 @@ def runs_ahead(config: Config, runtime: Runtime) -> bool:
 
 
 def read_later(values: Tensor) -> Callable[[], list[float]]:
-    """A function that waits for the values of a GPU, but not for what is queued there after this call."""
+    """Start copying values to the host; the returned function waits for that copy alone."""
     if not values.is_cuda:
         return values.tolist
     on_host, copied = values.to("cpu", non_blocking=True), torch.cuda.Event()

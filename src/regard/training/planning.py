@@ -15,6 +15,7 @@ from statistics import median
 
 import torch
 
+from regard import kernels
 from regard.config import Config
 from regard.devices import supports_bf16
 from regard.memory import free_memory
@@ -100,7 +101,7 @@ def gather_facts(data: Data, runtime: Runtime) -> Facts:
         target_length=target,
         device=runtime.device.type,
         cores=torch.get_num_threads(),
-        bf16=supports_bf16(runtime.device.type),
+        has_packed_kernels=kernels.is_available() and supports_bf16(runtime.device.type),
     )
 
 

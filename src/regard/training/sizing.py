@@ -1,7 +1,7 @@
 """Sizing: choose a model size and a schedule from data and hardware; pure functions that measure nothing.
 
-If the number of updates is given, the choice depends only on the data and the kind of device (cpu, cuda), so that two
-machines choose the same.
+If the number of updates is given, the choice depends only on the data, the kind of device (cpu, cuda) and whether it
+has kernels for packed pairs, so that two such machines choose the same.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class Facts:
     device: str
     """cpu, cuda or mps."""
     cores: int
-    bf16: bool = True
-    """Whether the device computes bf16 faster than fp32."""
+    has_packed_kernels: bool = True
+    """Whether a GPU has kernels for packed pairs: with bf16 and Triton."""
     seconds: float | None = None
     """The time for updates; None for no limit."""
     validation_seconds: float = 0.0
@@ -171,7 +171,9 @@ def _with_model(config: Config, unset: frozenset[str], shape: ModelShape, facts:
     }
     config = _fill(config, unset, {"model": model, "train": train})
     if facts.has_gpu and config.model.family == "transformer":
-        packs = config.can_pack and facts.bf16 and config.train.precision != "fp32" and not config.train.batch_shapes
+        is_free = "train.packed" in unset and not config.train.batch_shapes
+        has_kernels = facts.has_packed_kernels and config.train.precision != "fp32"
+        packs = config.train.packed or (is_free and has_kernels and config.can_pack)
         batches = {"packed": True} if packs else {"batch_shapes": GRAPH_SHAPES[size >= 512]}
         config = _fill(config, unset, {"train": batches})
     return config
