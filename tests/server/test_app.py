@@ -12,8 +12,9 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,9 +25,11 @@ import regard
 from regard.errors import ConfigError
 from regard.server import requests as limits
 from regard.server import run
-from regard.server.batching import Job
+from regard.server.batching import TEXT_CHARACTERS, Job, OverloadedError, Pace
 from regard.server.keys import Keys, new_key
 from regard.server.served import LOG, TranslateOptions
+from regard.server.translating import BackgroundTranslate
+from regard.translation.translator import Result
 from tests.server.conftest import running
 from tests.server.requests import get, post, upload
 from tests.translation import test_translator
@@ -89,6 +92,25 @@ def test_a_file_is_translated_and_can_be_downloaded_once(address: str, name: str
         assert f"a_fr{Path(name).suffix}" in download.headers["Content-Disposition"]
         assert len(download.read()) >= len(content) - 20
     assert get(answer["translatedFileUrl"])[0] == 404
+
+
+def test_texts_of_a_file_that_were_refused_are_sent_again() -> None:
+    attempts = 0
+
+    def submit(jobs: list[Job]) -> list[Future[Result]]:
+        nonlocal attempts
+        attempts += 1
+        futures: list[Future[Result]] = [Future() for _ in jobs]
+        for job, future in zip(jobs, futures, strict=True):
+            future.set_result(Result(job.text.upper()))
+        if attempts == 1:
+            futures[1] = Future()
+            futures[1].set_exception(OverloadedError("the server has become slower"))
+        return futures
+
+    model = SimpleNamespace(worker=SimpleNamespace(submit=submit))
+    results = BackgroundTranslate(lambda: (None, model), TranslateOptions())(["one", "two"])
+    assert [result.text for result in results] == ["ONE", "TWO"]
 
 
 def test_a_file_of_a_type_that_is_not_supported_is_refused(address: str) -> None:
@@ -162,14 +184,16 @@ def test_a_list_that_is_too_long_is_named_as_such(address: str) -> None:
 
 def test_a_full_queue_is_answered_with_429_and_the_time_to_wait(address: str, app: Any) -> None:
     worker = app.state.service.models.find("translator").worker
-    worker.max_waiting, before = 0, worker.max_waiting
+    worker.max_waiting, before = 0, (worker.max_waiting, worker.pace)
+    worker.pace = Pace()
+    worker.pace.record(TEXT_CHARACTERS, 6.5, full=True)
     body = json.dumps({"q": "a text too many", **TO_FRENCH}).encode()
     with pytest.raises(urllib.error.HTTPError) as error:
         urllib.request.urlopen(
             urllib.request.Request(f"{address}/translate", body, {"Content-Type": "application/json"})
         )
-    worker.max_waiting = before
-    assert (error.value.code, error.value.headers["Retry-After"]) == (429, "1")
+    worker.max_waiting, worker.pace = before
+    assert (error.value.code, error.value.headers["Retry-After"]) == (429, "7")
     error.value.close()
 
 

@@ -73,9 +73,7 @@ def serve(
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, lambda request, error: error_response(request, 400, str(error)))
     app.add_exception_handler(RegardError, lambda request, error: error_response(request, 400, str(error)))
-    app.add_exception_handler(
-        OverloadedError, lambda request, error: error_response(request, 429, str(error), {"Retry-After": "1"})
-    )
+    app.add_exception_handler(OverloadedError, _overloaded)
     app.add_exception_handler(Exception, lambda request, error: error_response(request, 500, "internal error"))
     translating.add_routes(app, service)
     generating.add_routes(app, service)
@@ -118,6 +116,11 @@ async def _ready(service: Service) -> dict[str, str]:
 async def _metrics(service: Service) -> Response:
     """Metrics in the format of Prometheus."""
     return PlainTextResponse(generate_latest(service.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _overloaded(request: Request, error: Exception) -> Response:
+    assert isinstance(error, OverloadedError)
+    return error_response(request, 429, str(error), {"Retry-After": str(error.retry_after)})
 
 
 def _http_error(request: Request, error: Exception) -> Response:

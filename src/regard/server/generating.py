@@ -186,13 +186,14 @@ async def _generate(model: Served, prompt: str, body: CompletionRequest, seed: i
                 stop=[body.stop] if isinstance(body.stop, str) else body.stop or [],
             ):
                 if unread.is_set():
-                    return
+                    raise InterruptedError("nobody reads the tokens")
                 put(token)
         except Exception as error:
             put(error)
+            raise  # what was not finished does not count in the rate
         put(None)
 
-    future = model.executor.submit(run)
+    future = model.executor.submit(run, body.max_tokens)
     try:
         while (item := await queue.get()) is not None:
             if isinstance(item, Exception):

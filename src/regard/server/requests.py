@@ -16,13 +16,13 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 
+from regard.server.served import MAX_SECONDS
 from regard.server.service import Service
 
 MAX_BODY = 1 << 20  # bytes
 MAX_FILE = 10 << 20  # bytes
 MAX_CHARACTERS = 20_000  # of all texts of a request
 MAX_TEXTS = 256
-MAX_SECONDS = 60.0
 BODY_SECONDS = 10.0  # for a client to send its request
 TYPE_ERRORS = {"string_type", "list_type"}  # of a field that may be a text or a list; its other error is clearer
 CLOSED_REQUEST = 499  # the client has disconnected; nobody reads the response

@@ -37,6 +37,7 @@ NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 PAIR = re.compile(r"([A-Za-z]{2,3}(?:_\w+)?)-([A-Za-z]{2,3}(?:_\w+)?)")
 MAX_WAITING = 512  # texts that wait for one translator or bert
 MAX_WAITING_PROMPTS = 16  # that wait for one gpt
+MAX_SECONDS = 60.0  # for the texts of a request to be answered
 CACHE_SIZE = 4096  # results kept for each model
 DETECTOR_LINES = 2000  # from which the detector learns each language
 
@@ -94,16 +95,19 @@ def load_served(argument: str, device: str, engine: str, precision: str) -> Serv
     name = match[1] if match else first.resolve().name
     model = load(folder, device)
     if isinstance(model, Writer):
-        return Served(name, model, executor=SerialExecutor(max_waiting=MAX_WAITING_PROMPTS))
+        return Served(name, model, executor=SerialExecutor(max_waiting=MAX_WAITING_PROMPTS, max_seconds=MAX_SECONDS))
     if isinstance(model, Reader):
-        return Served(name, model, worker=Worker(reading(model), max_waiting=MAX_WAITING, cache_size=CACHE_SIZE))
+        return Served(name, model, worker=_worker(reading(model)))
     pair = PAIR.fullmatch(name)
     languages = (pair[1], pair[2]) if pair else read_languages(first)
     if languages is None:
         raise ConfigError(f"{folder} does not say which languages it translates: write en-fr={folder}")
     use_engine(model, engine, precision, folder, token_scores=True, say=LOG.warning)
-    worker = Worker(translating(model), max_waiting=MAX_WAITING, cache_size=CACHE_SIZE)
-    return Served(name, model, languages, worker, pairs=_validation_pairs(first))
+    return Served(name, model, languages, _worker(translating(model)), pairs=_validation_pairs(first))
+
+
+def _worker(compute: Callable[[Sequence[str], Any], Sequence[Any]]) -> Worker[Any]:
+    return Worker(compute, max_waiting=MAX_WAITING, max_seconds=MAX_SECONDS, cache_size=CACHE_SIZE)
 
 
 def translating(translator: Translator) -> Callable[[Sequence[str], TranslateOptions], Sequence[Result]]:

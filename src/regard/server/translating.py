@@ -334,10 +334,9 @@ class BackgroundTranslate:
             try:
                 worker = self.find()[1].worker
                 futures = worker.submit([Job(text, options) for text in batch])
+                results += [future.result() for future in futures]
             except OverloadedError:  # the queue is full of other requests
                 self.cancelled.wait(0.1)
-                continue
-            results += [future.result() for future in futures]
         return results
 
 
