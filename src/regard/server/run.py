@@ -23,6 +23,9 @@ from regard.server.served import LOG
 
 LOAD_SECONDS = 300  # that a new process has to load the models; after SIGHUP the old one is kept if it takes longer
 HEADER_SECONDS = 10.0  # from the first byte of a request, or from the connection, to the end of its headers
+KEEP_ALIVE_SECONDS = (
+    75  # of silence after an answer; a load balancer keeps connections for 60 and must close them first
+)
 SETTINGS = "REGARD_SERVE"  # the environment variable that carries the options to worker processes
 
 
@@ -58,6 +61,7 @@ def run(*, host: str, port: int, workers: int, grace: int, say: Callable[[str], 
         http=TimedProtocol,
         log_level="warning",
         server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=grace,
         timeout_worker_healthcheck=LOAD_SECONDS,
         ws="none",
