@@ -25,9 +25,9 @@ function init(arguments)
       table.insert(answers, line:sub(tab + 1))
    end
    pause = tonumber(arguments[2])
-   due = now() + pause * math.random()
-   math.randomseed(id)
-   right, wrong, busy, other = 0, 0, 0, 0
+   math.randomseed(id)  -- before the first number, or all threads begin at the same time
+   due = now() + math.min(pause, 5) * math.random()  -- the server closes a connection without a request after 10 s
+   right, wrong, busy, other, statuses = 0, 0, 0, 0, ""
    differing = io.open(arguments[1] .. id .. ".wrong", "w")
 end
 
@@ -60,17 +60,23 @@ function response(status, headers, body)
       busy = busy + 1
    else
       other = other + 1
+      statuses = statuses .. status .. " "
    end
 end
 
 function done(summary, latency)
-   local total = { right = 0, wrong = 0, busy = 0, other = 0 }
+   local total, statuses = { right = 0, wrong = 0, busy = 0, other = 0 }, ""
    for _, thread in ipairs(threads) do
       for name in pairs(total) do total[name] = total[name] + thread:get(name) end
+      statuses = statuses .. thread:get("statuses")
    end
    local errors = summary.errors
+   if total.other + errors.connect + errors.read + errors.write + errors.timeout > 0 then
+      io.stderr:write(string.format("statuses: %s; errors of connecting: %d, reading: %d, writing: %d; late: %d\n",
+         statuses, errors.connect, errors.read, errors.write, errors.timeout))
+   end
    io.write(string.format(
       '\nRESULT {"right": %d, "wrong": %d, "busy": %d, "other": %d, "broken": %d, "seconds": %.3f, "p50": %.6f, "p99": %.6f}\n',
-      total.right, total.wrong, total.busy, total.other, errors.connect + errors.read + errors.write,
+      total.right, total.wrong, total.busy, total.other, errors.connect + errors.read + errors.write + errors.timeout,
       summary.duration / 1e6, latency:percentile(50) / 1e6, latency:percentile(99) / 1e6))
 end

@@ -37,9 +37,11 @@ LUA = Path(__file__).with_suffix(".lua")
 SHORT = range(4, 8)  # words
 TEXTS_PER_REQUEST = 8  # under overload, so that few connections fill the queue
 OVERLOAD_CONNECTIONS = 256
-MAX_PAUSE = 2.5  # seconds between the requests of a connection: the server closes those that are silent for 5
+MAX_PAUSE = 60.0  # seconds between the requests of a connection: the server closes those that are silent for 75
 NEAR_TIE = 1e-4  # of a score
-DISTINCT = 4 * CACHE_SIZE  # texts under overload: most are computed, as the server keeps answers for few of them
+DISTINCT = (
+    2 * CACHE_SIZE
+)  # texts for each time of the capacity: the server no longer has an answer when one comes again
 
 
 def main(
@@ -48,10 +50,12 @@ def main(
     seconds: int = 24,
     rounds: int = 2,
     minutes: float = 10.0,
+    times: float = 2.0,
     libretranslate: str = "",
 ) -> bool:
-    """Throughput and latency against the engine in the same run, then `minutes` at twice the capacity.
+    """Throughput and latency against the engine in the same run, then `minutes` at `times` the capacity.
 
+    rounds: of throughput; with 0 only the overload is measured.
     libretranslate: the python of an environment with libretranslate, tokenizers and safetensors, whose server is given
     the same CTranslate2 model and the same requests.
     """
@@ -63,18 +67,19 @@ def main(
     torch.set_num_threads(1)
     translator = Translator.load(model, "cpu")
     lines = Path(data, "train.en").read_text(encoding="utf-8").splitlines()
-    short = [line for line in lines[:-DISTINCT] if len(line.split()) in SHORT]
+    distinct = int(times * DISTINCT)
+    short = [line for line in lines[:-distinct] if len(line.split()) in SHORT]
     with server(server_core, ours(model)) as (address, process), tempfile.TemporaryDirectory() as folder:
         load = Load(address, load_core, Path(folder, "requests"))
-        good = throughput(translator, lines, load, process, seconds, rounds)
-        good &= latency(translator, short, load, seconds)
-        good &= overload(translator, lines[-DISTINCT:], load, process, minutes)
+        good = rounds == 0 or throughput(translator, lines, load, process, seconds, rounds)
+        good &= rounds == 0 or latency(translator, short, load, seconds)
+        good &= overload(translator, lines[-distinct:], load, process, minutes, times)
     if libretranslate:
         compare(
             model,
             translator.config.decode.beams,
             libretranslate,
-            [lines[:-DISTINCT], short],
+            [lines[:-distinct], short],
             (server_core, load_core),
             seconds,
             rounds,
@@ -229,9 +234,14 @@ def latency(translator: Translator, short: Sequence[str], load: Load, seconds: i
 
 
 def overload(
-    translator: Translator, texts: Sequence[str], load: Load, process: subprocess.Popen[bytes], minutes: float
+    translator: Translator,
+    texts: Sequence[str],
+    load: Load,
+    process: subprocess.Popen[bytes],
+    minutes: float,
+    times: float,
 ) -> bool:
-    """Twice as many texts as the engine can translate: memory, and answers other than the right ones and 429."""
+    """More texts than the engine can translate: memory, and answers other than the right ones and 429."""
     started, translations = time.perf_counter(), []
     for first in range(0, len(texts), BATCH_TEXTS):
         translations += [result.text for result in translator.translate(texts[first : first + BATCH_TEXTS])]
@@ -239,7 +249,7 @@ def overload(
     size = TEXTS_PER_REQUEST
     pairs = [(list(texts[i : i + size]), translations[i : i + size]) for i in range(0, len(texts), size)]
     memory, seconds = [], 60 * minutes
-    pause = min(OVERLOAD_CONNECTIONS * size / (2 * capacity), MAX_PAUSE)
+    pause = min(OVERLOAD_CONNECTIONS * size / (times * capacity), MAX_PAUSE)
     with _sampled(process.pid, memory):
         result = load.run(pairs, OVERLOAD_CONNECTIONS, seconds, pause=pause)
     quarter = len(memory) // 4
@@ -251,7 +261,8 @@ def overload(
         for received, *candidates in differing
         if not any(_near_ties(translator, sources[right], right, received) for right in candidates)
     ]
-    facts = {**result, "capacity": capacity, "offered": size * sum(result[x] for x in ("right", "wrong", "busy")),
+    offered = size * sum(result[x] for x in ("right", "wrong", "busy", "other")) / result["seconds"]
+    facts = {**result, "capacity": capacity, "offered": offered, "times": offered / capacity,
              "megabytes": max(memory), "near_ties": len(differing) - len(strange)}  # fmt: skip
     good = report("memory in the last quarter against the second", growth, at_most=1.05, **facts)
     failures = len(strange) + result["other"] + result["broken"]
