@@ -42,7 +42,7 @@ def pair() -> tuple[nn.Module, nn.Module]:
     with torch.no_grad():
         theirs.final_logits_bias[:, END] = -100.0
     shapes = {name: tuple(parameter.shape) for name, parameter in ours.named_parameters()}
-    converted = to_ours(names.seq2seq(config), Source(theirs.state_dict(), "", Path("theirs")), shapes)
+    converted = to_ours(names.seq2seq(config), Source(theirs.state_dict(), "", Path("theirs")), shapes, config)
     missing = ours.load_state_dict({name: tensor.make() for name, tensor in converted.items()}, strict=False)
     assert not missing.unexpected_keys
     return ours, theirs

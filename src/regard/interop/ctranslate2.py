@@ -80,9 +80,10 @@ class CTranslate2Engine:
         if not self.converted.is_dir():
             with atomic_folder(self.converted, force=True) as new:
                 convert(model, tokenizers, new)
-        threads = torch.get_num_threads()
+        # Each thread translates a part of a batch: threads that share every matrix product wait for each other.
+        self._threads = torch.get_num_threads() if device == "cpu" else 1
         self._translator = ctranslate2.Translator(
-            str(self.converted), device, compute_type=compute_type, intra_threads=threads
+            str(self.converted), device, compute_type=compute_type, inter_threads=self._threads, intra_threads=1
         )
         self._torch_engine, self._settings = torch_engine, torch_engine.settings
         self._source = _vocabulary(tokenizers.source, model.config.vocabulary)
@@ -148,6 +149,7 @@ class CTranslate2Engine:
             max_decoding_length=max(max_length, 1),  # without the end token, which scoring adds where it is missing
             min_decoding_length=settings.min_length,
             return_scores=True,
+            max_batch_size=-(-len(texts) // self._threads),
         )
         candidates = []
         for answer in answers:
@@ -169,7 +171,10 @@ class CTranslate2Engine:
         owners = [row for row, hypotheses in enumerate(candidates) for _ in hypotheses]
         ids = [hypothesis.tokens for hypotheses in candidates for hypothesis in hypotheses]
         words = [[self._target[number] for number in tokens] for tokens in ids]
-        scored = self._translator.score_batch([texts[row] for row in owners], words, max_input_length=0)
+        size = -(-len(owners) // self._threads)
+        scored = self._translator.score_batch(
+            [texts[row] for row in owners], words, max_input_length=0, max_batch_size=size
+        )
         rescored: list[dict[tuple[int, ...], Hypothesis]] = [{} for _ in candidates]
         for row, tokens, answer in zip(owners, ids, scored, strict=True):
             logs = [float(value) for value in answer.log_probs]
