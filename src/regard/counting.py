@@ -10,10 +10,8 @@ import functools
 import math
 import os
 import re
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -316,8 +314,6 @@ HARDWARE = {
     "rtx3090": Hardware(35.6, 71, 24, 0.936, "NVIDIA Ampere GA102 whitepaper"),
 }
 CPU_PASSES = 26.0  # on a CPU, where the steps of a layer are not compiled into one; fits two cores (RECORDS.md)
-CPU_MATRIX, CPU_COPY = 2048, 32_000_000  # rows of the matrices and numbers of the copy that measure a CPU
-CPU_ROUNDS = 6  # of each; the first is not timed
 
 
 def find_hardware(name: str) -> Hardware:
@@ -329,27 +325,15 @@ def find_hardware(name: str) -> Hardware:
 
 @functools.cache
 def _measure_cpu() -> Hardware:
-    """The speed of a large matrix product and of a large copy on this machine, with the threads that PyTorch uses."""
-    import torch
+    from regard.devices import measure_cpu  # torch is imported only when something is counted
 
-    def fastest(run: Callable[[], object]) -> float:
-        seconds = []
-        for _ in range(CPU_ROUNDS):
-            start = time.perf_counter()
-            run()
-            seconds.append(time.perf_counter() - start)
-        return min(seconds[1:])
-
-    square, numbers = torch.ones(CPU_MATRIX, CPU_MATRIX), torch.ones(CPU_COPY)
-    half, copy = square.bfloat16(), torch.empty_like(numbers)
-    work = 2 * CPU_MATRIX**3 / 1e12
-    fp32, bf16 = (work / fastest(partial(torch.mm, matrix, matrix)) for matrix in (square, half))
-    bandwidth = 8 * CPU_COPY / fastest(lambda: copy.copy_(numbers)) / 1e12  # each number is read and written
+    speed = measure_cpu()
     memory = math.inf  # on Windows, which does not tell
     if hasattr(os, "sysconf"):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    source = f"measured with {counted(torch.get_num_threads(), 'thread')}"
-    return Hardware(fp32, bf16, memory, bandwidth, source, matrix_share=1.0, activation_passes=CPU_PASSES)
+    source = f"measured with {counted(speed.threads, 'thread')}"
+    peaks = speed.fp32 / 1e12, speed.bf16 / 1e12, memory, speed.bandwidth / 1e12
+    return Hardware(*peaks, source, matrix_share=1.0, activation_passes=CPU_PASSES)
 
 
 @dataclass(frozen=True)

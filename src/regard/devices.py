@@ -1,8 +1,12 @@
-"""Devices: choose the CPU or GPU to compute on and the number of CPU threads; warn if bf16 or many threads are slow."""
+"""Devices: choose the CPU or GPU and the number of CPU threads; warn if they are slow; measure a CPU."""
 
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import torch
 
@@ -59,3 +63,32 @@ def bf16_warning(device_type: str) -> str:
     if device_type != "cpu" or supports_bf16("cpu"):
         return ""
     return "bf16 is much slower than fp32 on this CPU, which has no bf16 instructions (AVX512-BF16 or AMX): use fp32"
+
+
+class CPUSpeed(NamedTuple):
+    """What the CPU of this machine reaches with the threads that PyTorch uses."""
+
+    fp32: float
+    """FLOP/s of a large matrix product."""
+    bf16: float
+    bandwidth: float
+    """Bytes per second of a large copy, read and written."""
+    threads: int
+
+
+def measure_cpu(rows: int = 2048, numbers: int = 32_000_000, rounds: int = 5) -> CPUSpeed:
+    """Measure matrix products of `rows` x `rows` and a copy of `numbers`; the fastest of several rounds counts."""
+
+    def fastest(run: Callable[[], object]) -> float:
+        seconds = []
+        for _ in range(1 + rounds):
+            start = time.perf_counter()
+            run()
+            seconds.append(time.perf_counter() - start)
+        return min(seconds[1:])  # the first warms up
+
+    square, values = torch.ones(rows, rows), torch.ones(numbers)
+    half, copy = square.bfloat16(), torch.empty_like(values)
+    fp32, bf16 = (2 * rows**3 / fastest(partial(torch.mm, matrix, matrix)) for matrix in (square, half))
+    bandwidth = 8 * numbers / fastest(partial(copy.copy_, values))
+    return CPUSpeed(fp32, bf16, bandwidth, torch.get_num_threads())

@@ -17,9 +17,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.config import MAX_PACKED_HEAD
 from regard.kernels import dense
 
+MAX_HEAD_SIZE = 128  # a larger tile does not fit the registers
 SHORT = 32
 LAUNCHES = (  # tile size; shortest (exclusive) and longest sentence; warps. Each skips the sentences of the other.
     (SHORT, 0, SHORT, 1),
@@ -29,7 +29,7 @@ LAUNCHES = (  # tile size; shortest (exclusive) and longest sentence; warps. Eac
 
 def applies(query: Tensor, value: Tensor) -> bool:
     """Whether the kernels take these heads: for fp32 they take minutes to compile."""
-    return value.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] <= MAX_PACKED_HEAD
+    return value.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] <= MAX_HEAD_SIZE
 
 
 def attend_packed(
