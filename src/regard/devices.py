@@ -66,7 +66,7 @@ def bf16_warning(device_type: str) -> str:
 
 
 class CPUSpeed(NamedTuple):
-    """What the CPU of this machine reaches with the threads that PyTorch uses."""
+    """The speed of this machine's CPU with the threads that PyTorch uses."""
 
     fp32: float
     """FLOP/s of a large matrix product."""
