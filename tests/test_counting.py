@@ -238,7 +238,8 @@ def test_time_is_that_of_matrix_products_and_of_moving_activations() -> None:
 
 
 def test_the_cpu_of_this_machine_is_measured() -> None:
-    counted = count("transformer-base", hardware="cpu", precision="fp32")
+    counted = count("transformer-base", hardware="cpu")
+    assert counted.precision == "fp32"
     assert "measured with" in str(counted)
     assert counted.time.tokens_per_second == pytest.approx(1e9 / counted.time.seconds)
     assert 0 < counted.time.utilisation < 1
@@ -249,6 +250,7 @@ def test_the_cpu_of_this_machine_is_measured() -> None:
     [
         ({"hardware": "h20"}, "There is no hardware h20. Did you mean h200?"),
         ({"precision": "fp8"}, "There is no precision fp8"),
+        ({"precision": "bf16", "hardware": "cpu"}, "hardware cpu is measured in fp32"),
         ({"tokens": math.inf}, r"tokens \(inf\) must be from 1 to 1e\+30"),
         ({"tokens": 0}, r"tokens \(0\) must be from 1 to 1e\+30"),
         ({"price": math.inf}, r"price \(inf\) must be from 0 to 1e\+09"),

@@ -332,8 +332,8 @@ def _measure_cpu() -> Hardware:
     if hasattr(os, "sysconf"):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     source = f"measured with {counted(speed.threads, 'thread')}"
-    peaks = speed.fp32 / 1e12, speed.bf16 / 1e12, memory, speed.bandwidth / 1e12
-    return Hardware(*peaks, source, matrix_share=1.0, activation_passes=CPU_PASSES)
+    fp32, bandwidth = speed.fp32 / 1e12, speed.bandwidth / 1e12
+    return Hardware(fp32, math.nan, memory, bandwidth, source, matrix_share=1.0, activation_passes=CPU_PASSES)
 
 
 @dataclass(frozen=True)
@@ -458,7 +458,7 @@ def count(
     source: int | None = None,
     target: int | None = None,
     batch: int = BATCH_SENTENCES,
-    precision: str = "bf16",
+    precision: str | None = None,
     hardware: str | None = None,
     tokens: float = TRAINING_TOKENS,
     devices: int = 1,
@@ -467,12 +467,16 @@ def count(
     """Count the parameters of a preset, recipe, model folder or config, and estimate FLOPs, memory, time and cost.
 
     `values` are `section.field=value` or a mapping. By default a sentence has 32 source and 32 target tokens; a text
-    fills the context of a bert or gpt. Time and cost (`price` per device and hour) need `hardware`.
+    fills the context of a bert or gpt. The precision is bf16, or fp32 on a CPU. Time and cost (`price` per device and
+    hour) need `hardware`.
     """
     if price and not hardware:
         raise ConfigError("price needs hardware, to know how fast a device is")
     if hardware:
         find_hardware(hardware)
+    precision = precision or ("fp32" if hardware == "cpu" else "bf16")
+    if hardware == "cpu" and precision != "fp32":
+        raise ConfigError(f"hardware cpu is measured in fp32, as models are trained there, not in {precision}")
     if precision not in PRECISIONS:
         raise ConfigError(f"There is no precision {precision}.{did_you_mean(precision, PRECISIONS)}")
     numbers = [("batch", batch, 1, 1e9), ("tokens", tokens, 1, 1e30)]

@@ -70,7 +70,6 @@ class CPUSpeed(NamedTuple):
 
     fp32: float
     """FLOP/s of a large matrix product."""
-    bf16: float
     bandwidth: float
     """Bytes per second of a large copy, read and written."""
     threads: int
@@ -88,7 +87,7 @@ def measure_cpu(rows: int = 2048, numbers: int = 32_000_000, rounds: int = 5) ->
         return min(seconds[1:])  # the first warms up
 
     square, values = torch.ones(rows, rows), torch.ones(numbers)
-    half, copy = square.bfloat16(), torch.empty_like(values)
-    fp32, bf16 = (2 * rows**3 / fastest(partial(torch.mm, matrix, matrix)) for matrix in (square, half))
+    copy = torch.empty_like(values)
+    fp32 = 2 * rows**3 / fastest(partial(torch.mm, square, square))
     bandwidth = 8 * numbers / fastest(partial(copy.copy_, values))
-    return CPUSpeed(fp32, bf16, bandwidth, torch.get_num_threads())
+    return CPUSpeed(fp32, bandwidth, torch.get_num_threads())

@@ -54,7 +54,10 @@ def count(
         option("N", "Target tokens per sentence. By default 32; for a bert or gpt its context.", min=1, max=10**6),
     ] = None,
     batch: Annotated[int, option("N", "Sentences in a batch.", min=1, max=10**9)] = counting.BATCH_SENTENCES,
-    precision: Annotated[Literal["fp32", "bf16"], option(None, "The precision of matrix products.")] = "bf16",
+    precision: Annotated[
+        Literal["fp32", "bf16"] | None,
+        option(None, "The precision of matrix products. By default bf16, or fp32 with --hardware cpu."),
+    ] = None,
     hardware: Annotated[
         Literal["h200", "h100", "a100", "l4", "v100", "t4", "rtx4090", "rtx3090", "cpu"] | None,
         option(None, "Estimate the time on this device. cpu measures this machine."),
