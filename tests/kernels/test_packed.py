@@ -10,23 +10,13 @@ pytest.importorskip("triton", reason="there is no Triton on this system")
 
 from regard.attention import attend
 from regard.kernels.packed import _attend, attend_packed
-
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-HALVES = [torch.float16, torch.bfloat16] if DEVICE == "cuda" else [torch.float16]  # no interpreter knows bfloat16
+from tests.kernels.halves import DEVICE, HALVES, apart, heads_of
 
 
 def starts_of(*rows: list[int]) -> Tensor:
     """The starts of sentences of these lengths, row by row."""
     lengths = torch.tensor(rows, device=DEVICE)
     return torch.cat([torch.zeros_like(lengths[:, :1]), lengths.cumsum(1)], 1).int()
-
-
-def heads_of(x: Tensor, size: int) -> Tensor:
-    return x.unflatten(-1, (-1, size)).transpose(1, 2)
-
-
-def apart(one: Tensor, other: Tensor) -> float:
-    return float((one.double() - other.double()).norm() / other.double().norm().clamp_min(1e-9))
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)

@@ -10,21 +10,11 @@ pytest.importorskip("triton", reason="there is no Triton on this system")
 
 from regard.attention import attend
 from regard.kernels.short import _attend, applies, attend_short
-
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-HALVES = [torch.float16, torch.bfloat16] if DEVICE == "cuda" else [torch.float16]  # no interpreter knows bfloat16
+from tests.kernels.halves import DEVICE, HALVES, apart, heads_of
 
 
 def projected(rows: int, tokens: int, parts: int, heads: int, size: int, dtype: torch.dtype) -> Tensor:
     return torch.randn(rows, tokens, parts * heads * size, device=DEVICE, dtype=dtype)
-
-
-def heads_of(x: Tensor, size: int) -> Tensor:
-    return x.unflatten(-1, (-1, size)).transpose(1, 2)
-
-
-def apart(one: Tensor, other: Tensor) -> float:
-    return float((one.double() - other.double()).norm() / other.double().norm().clamp_min(1e-9))
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
