@@ -28,7 +28,7 @@ LAUNCHES = (  # tile size; shortest (exclusive) and longest sentence; warps. Eac
 
 
 def applies(query: Tensor, value: Tensor) -> bool:
-    """Whether the kernels take these heads: for fp32 they take minutes to compile."""
+    """Whether the kernels take these heads; not in fp32, where a small run was not done in 100 s (docs/log.md)."""
     return value.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] <= MAX_HEAD_SIZE
 
 
