@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import io
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -68,20 +70,6 @@ def test_the_name_of_a_config_is_printed_without_markup_and_controls(tmp_path: P
     assert RED not in done.stdout
 
 
-@pytest.mark.parametrize("command", [["count"], ["check"], ["count", "gpt2", "--precision"], ["explain", "x", "--out"]])
-def test_a_value_of_100_kilobytes_is_cut(command: list[str]) -> None:
-    done = regard(*command, "x" * 50_000 + " " + "y" * 50_000)
-    assert done.returncode == 2
-    assert len(done.stderr) < 1.1 * tables.MAX_LINE
-
-
-def test_a_cut_line_keeps_both_ends() -> None:
-    line = tables.printable("There is no file " + "x" * 100_000 + ". Did you mean y?")
-    assert line.startswith("There is no file xxx")
-    assert line.endswith("xxx. Did you mean y?")
-    assert "x ... x" in line
-
-
 class Texts(Report):
     """A result that holds text of a file."""
 
@@ -107,3 +95,22 @@ def test_data_is_exact_except_on_a_terminal(monkeypatch: pytest.MonkeyPatch, ter
     monkeypatch.setattr(sys, "stdout", stream)
     tables.write(f"{RED}red")
     assert stream.getvalue() == expected
+
+
+WRITE_LINES = """
+from regard.cli.tables import output_lines
+with output_lines(None, "translating", force=False) as (write, progress):
+    for number in range(3):
+        write(f"line {number}")
+        progress(number + 1, 3)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX terminals")
+def test_lines_go_to_a_pipe_also_while_a_bar_is_on_the_terminal() -> None:
+    import pty
+
+    terminal, end = pty.openpty()
+    done = subprocess.run([sys.executable, "-c", WRITE_LINES], stdout=subprocess.PIPE, stderr=end, text=True)
+    assert done.stdout == "line 0\nline 1\nline 2\n"
+    assert b"translating" in os.read(terminal, 100_000)

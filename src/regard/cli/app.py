@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from io import TextIOWrapper
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
 from regard.cli import converting, evaluating, inspecting, preparing, serving, stories, tables, training, translating
-from regard.cli.options import too_few_files
+from regard.cli.options import examples
 from regard.errors import RegardError, other_tool_advice
 
 HELP = "Train, use, measure and inspect sequence models: RNN with attention, Transformer, BERT, GPT."
@@ -26,15 +25,6 @@ GROUPS: dict[str, list[Callable[..., None]]] = {
     "Inspect": [inspecting.explain, inspecting.align],
     "Other libraries": [converting.import_, converting.export],
     "Demonstrations": [stories.demo, stories.lineage],
-}
-EXAMPLES = ("regard demo", "regard train train.en train.fr --out runs/en-fr", "regard translate runs/en-fr letter.en")
-OUT_OF_MEMORY = "out of GPU memory: end other programs that use the GPU, or use --device cpu"
-PYDANTIC_WORDS = {
-    "Value error, ": "",
-    "Input should be a valid integer.*": "it must be a whole number.",
-    "Input should be a valid number.*": "it must be a number.",
-    "Input should be greater than or equal to (.*)": r"it must be at least \1.",
-    "Input should be less than or equal to (.*)": r"it must be at most \1.",
 }
 USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click may be vendored in typer
 
@@ -50,6 +40,7 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback()
+@examples("regard demo", "regard train train.en train.fr --out runs/en-fr", "regard translate runs/en-fr letter.en")
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
@@ -66,10 +57,9 @@ app.add_typer(preparing.data, name="data", rich_help_panel="Prepare")
 def command_line() -> Any:
     """The root command, with examples in the help and without type names next to flags and arguments."""
     program: Any = typer.main.get_command(app)
-    program.callback.__dict__["examples"] = EXAMPLES
-    for command in _commands(program):
-        if lines := getattr(command.callback, "examples", ()):
-            command.epilog = "\n".join(["Examples:", *(f"$ {line}" for line in lines)]).replace("[", "\\[")
+    for command in [program, *program.commands.values(), *program.commands["data"].commands.values()]:
+        lines = ["Examples:", *(f"$ {line}" for line in command.callback.examples)]
+        command.epilog = "\n".join(lines).replace("[", "\\[")
         context = typer.Context(command, help_option_names=["--help", "-h"])
         for parameter in [*command.params, command.get_help_option(context)]:
             if getattr(parameter, "is_flag", False):
@@ -77,13 +67,6 @@ def command_line() -> Any:
             elif parameter.param_type_name == "argument":
                 parameter.display_type_rich = lambda ctx: None
     return program
-
-
-def _commands(command: Any) -> Iterator[Any]:
-    """A command and all commands below it."""
-    yield command
-    for name in getattr(command, "commands", ()):
-        yield from _commands(command.commands[name])
 
 
 signals: list[int] = []
@@ -116,19 +99,21 @@ def main() -> None:
     try:
         sys.exit(command_line()(prog_name="regard", standalone_mode=False))
     except (typer.Abort, KeyboardInterrupt):
-        _end("stopped", 130)
+        message, code = "stopped", 130
     except USAGE_ERROR as error:
-        _end(_usage_message(error), 2)
+        message, code = _usage_message(error), 2
     except BrokenPipeError:  # the reader of the output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     except Exception as error:
-        # Python's locks and some libraries raise an error of their own when a signal interrupts them.
-        if signals or isinstance(error.__context__, KeyboardInterrupt):
-            raise SystemExit(128 + (signals or [signal.SIGINT])[0]) from None
+        if signals:  # Python's locks and some libraries raise an error of their own when a signal interrupts them
+            raise SystemExit(128 + signals[0]) from None
         if os.environ.get("REGARD_DEBUG"):
             raise
-        _end(_message(error), error.exit_code if isinstance(error, RegardError) else 1)
+        message, code = _message(error), error.exit_code if isinstance(error, RegardError) else 1
+    if message:  # a usage error has none if the help was shown
+        tables.say("regard: " + message.replace("\n", "\\n"))
+    raise SystemExit(code)
 
 
 def _message(error: Exception) -> str:
@@ -141,7 +126,7 @@ def _message(error: Exception) -> str:
         from regard.memory import is_out_of_memory
 
         if is_out_of_memory(error):
-            return OUT_OF_MEMORY
+            return "out of GPU memory: end other programs that use the GPU, or use --device cpu"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return f"an unexpected error, which REGARD_DEBUG=1 shows in full: {type(error).__name__}: {error}"
@@ -149,29 +134,16 @@ def _message(error: Exception) -> str:
 
 def _usage_message(error: Any) -> str:
     """The message of a usage error; for an option or command of another tool, with what to type here."""
-    message: str = error.format_message()
-    for words, plain in PYDANTIC_WORDS.items():
-        message = re.sub(words, plain, message)
+    message: str = error.format_message().replace("Value error, ", "")  # pydantic's words
     command = error.ctx.info_name if error.ctx is not None else ""
     if name := getattr(error, "option_name", None):
         typed = next((word for word in sys.argv if word.startswith(name)), name).partition("=")[0]
         if advice := other_tool_advice(command, typed.lstrip("-").replace("_", "-")):
             return f"{typed} is not an option of {command}.{advice}"
-    if few := re.fullmatch(r"Option '(.*)' requires (\d) arguments\.", message):
-        return too_few_files(few[1], int(few[2]))
     if message.startswith("No such command"):
         problem, _, suggestion = message.partition(".")
         advice = other_tool_advice("commands", sys.argv[1]) or suggestion or " regard --help lists all commands."
         return f"{problem}.{advice}"
     if "unexpected extra argument" in message:
-        is_setting = "=" in message.rpartition("(")[2]
-        return (
-            f"{message}.{' Use --set section.field=value' if is_setting else other_tool_advice('arguments', command)}"
-        )
+        return f"{message}.{other_tool_advice('arguments', command)}"
     return message
-
-
-def _end(message: str, code: int) -> NoReturn:
-    if message:  # a usage error has none if the help was shown
-        tables.say("regard: " + message.replace("\n", "\\n"))
-    raise SystemExit(code) from None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from regard.cli import tables
-from regard.cli.options import Force, Json, Tag, argument, examples, option
+from regard.cli import options, tables
+from regard.cli.options import argument, examples, option
+
+Sentences = Annotated[int, option("N", "Sentences on which both models are compared.", min=0, max=10_000)]
 
 
 @examples(
@@ -17,20 +19,20 @@ def import_(
     folder: Annotated[str, argument("OUT", "The model folder to write.")],
     *,
     valid: Annotated[
-        tuple[str, str] | None,
-        option("SOURCE TARGET", "Validation files: their translations are scored, and calibrate confidence."),
+        options.Pair, option("SOURCE TARGET", "Validation files, to score and calibrate the model.")
     ] = None,
-    tag: Tag = "",
+    tag: options.Tag = "",
     to: Annotated[str, option("TOKEN", "The language code that every translation starts with, such as fra_Latn.")] = "",
-    sentences: Annotated[int, option("N", "Sentences on which both models are compared.", min=0, max=10_000)] = 20,
-    force: Force = False,
-    as_json: Json = False,
+    sentences: Sentences = 20,
+    force: options.Force = False,
+    as_json: options.Json = False,
 ) -> None:
     """Import a model of Hugging Face transformers, and compare it with the original."""
+    arguments = options.without(locals(), "as_json")
     from regard.evaluation.importing import import_model
 
     with tables.working("importing"):
-        imported = import_model(source, folder, valid=valid, tag=tag, to=to, force=force, sentences=sentences)
+        imported = import_model(**arguments)
     tables.show(imported, as_json=as_json)
 
 
@@ -38,20 +40,20 @@ def import_(
 def export(
     folder: Annotated[str, argument("FOLDER", "The model folder to export.")],
     out: Annotated[str, argument("OUT", "The folder to write.")],
-    to: Annotated[
-        Literal["huggingface", "ctranslate2", "onnx"], option(None, "The library to export to.")
-    ] = "huggingface",
+    *,
+    to: Annotated[Literal["huggingface", "ctranslate2", "onnx"], option(None, "The other library.")] = "huggingface",
     quantization: Annotated[
         Literal["float32", "float16", "int8", "int8_float32"],
         option("PRECISION", "For CTranslate2: float32, float16, int8 or int8_float32."),
     ] = "float32",
-    sentences: Annotated[int, option("N", "Sentences on which both models are compared.", min=0, max=10_000)] = 20,
-    force: Force = False,
-    as_json: Json = False,
+    sentences: Sentences = 20,
+    force: options.Force = False,
+    as_json: options.Json = False,
 ) -> None:
     """Export a model to another library, and compare it with the original."""
+    arguments = options.without(locals(), "as_json")
     from regard.interop import exporting
 
     with tables.working("exporting"):
-        exported = exporting.export(folder, out, to=to, quantization=quantization, sentences=sentences, force=force)
+        exported = exporting.export(**arguments)
     tables.show(exported, as_json=as_json)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from regard.cli import options, tables
 from regard.cli.options import argument, examples, flag, option
@@ -22,22 +22,18 @@ Tokenize = Annotated[
     "regard evaluate --hypothesis mine.fr --reference test.fr --json",
 )
 def evaluate(
-    folder: Annotated[str | None, argument("FOLDER", "A model folder, or several joined by +.")] = None,
-    source: Annotated[
-        str | None, option("FILE", "The text to translate; for a gpt or bert, the text to score.")
-    ] = None,
+    model: Annotated[str | None, argument("FOLDER", "A model folder, or several joined by +.")] = None,
+    source: Annotated[str | None, option("FILE", "The text to translate; for a gpt or bert, to score.")] = None,
     reference: Reference = [],  # noqa: B006 - typer copies it
     hypothesis: Annotated[str | None, option("FILE", "Score these translations instead of a model folder.")] = None,
     train: Annotated[str | None, option("FILE", "Target-language training text, for scores by word frequency.")] = None,
-    glossary: Annotated[
-        str | None, option("TSV", "Report how many terms are translated as the glossary requires.")
-    ] = None,
+    glossary: Annotated[str | None, option("TSV", "Count the terms that are translated as the glossary says.")] = None,
     lowercase: Lowercase = False,
     tokenize: Tokenize = None,
     report: options.Page = None,
     sentences: Annotated[bool, flag("--sentences", "With --json: add the scores of every line.")] = False,
     beams: options.Beams = None,
-    values: options.Values = [],  # noqa: B006 - typer copies it
+    config: options.Values = [],  # noqa: B006 - typer copies it
     force: options.Force = False,
     device: options.Device = "auto",
     threads: options.Threads = None,
@@ -47,20 +43,19 @@ def evaluate(
 
     A gpt or bert folder is scored by its perplexity on the source text.
     """
-    options.check_page(report, source, hypothesis, train, glossary, *reference, force=force)
+    arguments = options.without(locals(), "report", "sentences", "force", "threads", "as_json")
+    options.check_output(report, source, hypothesis, train, glossary, *reference, force=force)
     from regard.devices import use_threads
     from regard.evaluation.evaluate import Evaluation, is_language_model
     from regard.evaluation.evaluate import evaluate as score
 
-    if folder and is_language_model(folder):
-        refuse_options(
-            {"--report": report, "--sentences": sentences}, f"is for translations, and {folder} is a language model"
-        )
+    if model and is_language_model(model):
+        refused = {"--report": report, "--sentences": sentences}
+        refuse_options(refused, f"is for translations, and {model} is a language model")
     use_threads(threads)
-    settings = _settings(lowercase, tokenize, beams, values, device)
-    files: dict[str, Any] = {"hypothesis": hypothesis, "train": train, "glossary": glossary}
+    arguments["config"] = parse_assignments(config)
     with tables.counting_bar("evaluating") as progress:
-        result = score(folder or None, source=source, reference=reference, progress=progress, **files, **settings)
+        result = score(**arguments, progress=progress)
         if report is not None and isinstance(result, Evaluation):
             result.save(report, force=force)
     tables.show(result, as_json=as_json, page=report, **({"sentences": True} if sentences else {}))
@@ -78,34 +73,22 @@ def compare(
     tokenize: Tokenize = None,
     report: options.Page = None,
     beams: options.Beams = None,
-    values: options.Values = [],  # noqa: B006 - typer copies it
+    config: options.Values = [],  # noqa: B006 - typer copies it
     force: options.Force = False,
     device: options.Device = "auto",
     threads: options.Threads = None,
     as_json: options.Json = False,
 ) -> None:
     """Compare systems side by side: scores, paired significance tests against the first one, and where they differ."""
-    options.check_page(report, source, *reference, *systems, force=force)
+    arguments = options.without(locals(), "report", "force", "threads", "as_json")
+    options.check_output(report, source, *reference, *systems, force=force)
     from regard.devices import use_threads
     from regard.evaluation.compare import compare as side_by_side
 
     use_threads(threads)
-    settings = _settings(lowercase, tokenize, beams, values, device)
+    arguments["config"] = parse_assignments(config)
     with tables.counting_bar("comparing") as progress:
-        result = side_by_side(systems, source=source, reference=reference, progress=progress, **settings)
+        result = side_by_side(**arguments, progress=progress)
         if report is not None:
             result.save(report, force=force)
     tables.show(result, as_json=as_json, page=report)
-
-
-def _settings(
-    lowercase: bool, tokenize: str | None, beams: int | None, values: list[str], device: str
-) -> dict[str, Any]:
-    """The arguments that evaluate and compare share."""
-    return {
-        "lowercase": lowercase,
-        "tokenize": tokenize,
-        "beams": beams,
-        "config": parse_assignments(values),
-        "device": device,
-    }

@@ -17,13 +17,7 @@ if TYPE_CHECKING:
     from regard.text.alignments import Link
 
 Attribution = Literal["attention", "rollout", "value", "gradient", "ablation"]
-
-
-def _parse_number(text: str) -> int | str:
-    """A layer or head as a number, or "mean"."""
-    return int(text) if text.isdecimal() else text
-
-
+Kind = Literal["cross", "encoder", "decoder"]
 Symmetrization = Literal["one", "intersection", "union", "grow", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
 
 
@@ -38,10 +32,7 @@ def explain(
     out: Annotated[Path, output("FILE", "A page (.html), a figure (.png, .svg) or .json.")],
     target: Annotated[str | None, option("TEXT", "Explain this translation instead of the model's output.")] = None,
     method: Annotated[Attribution, option(None, "The method; an .html page shows all of them.")] = "attention",
-    kind: Annotated[
-        Literal["cross", "encoder", "decoder"] | None,
-        option(None, "The attention to show. By default cross; for a bert encoder, for a gpt decoder."),
-    ] = None,
+    kind: Annotated[Kind | None, option(None, "By default cross; for a bert encoder, for a gpt decoder.")] = None,
     layer: Annotated[int | None, option("N", "The layer, from 0. By default the second-to-last.", min=0)] = None,
     head: Annotated[int | None, option("N", "The head, from 0. By default all combined.", min=0)] = None,
     beams: options.Beams = None,
@@ -51,6 +42,7 @@ def explain(
     as_json: options.Json = False,
 ) -> None:
     """Show what the model attended to and what its output depends on, as a page, a figure or numbers."""
+    arguments = options.without(locals(), "folder", "sentence", "out", "force", "threads", "as_json")
     options.check_output(out, force=force)
     from regard.devices import use_threads
     from regard.inspection import drawing
@@ -60,23 +52,18 @@ def explain(
     use_threads(threads)
     with tables.working("explaining"), warnings.catch_warnings(record=True) as missing_fonts:
         warnings.simplefilter("always", UserWarning)
-        view = explain_sentence(
-            folder,
-            sentence,
-            target=target,
-            method=method,
-            kind=kind,
-            layer=layer,
-            head=head,
-            beams=beams,
-            device=device,
-        )
+        view = explain_sentence(folder, sentence, **arguments)
         view.save(out, force=force)
-    for message in [*(warning.message for warning in view.warnings), *(warning.message for warning in missing_fonts)]:
+    for message in [*(note.message for note in view.warnings), *(warning.message for warning in missing_fonts)]:
         tables.say(f"regard: {message}")
     if as_json:
-        return tables.print_json({"out": str(out), **view.to_dict()})
-    return tables.write("\n".join(map(str, filter(None, [view.trace.target.text, out]))))
+        tables.print_json({"out": str(out), **view.to_dict()})
+    else:
+        tables.write("\n".join(map(str, filter(None, [view.trace.target.text, out]))))
+
+
+def _parse_number(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
 
 
 @examples(
@@ -89,12 +76,8 @@ def align(
     source: Annotated[str | None, argument("SOURCE", "A text file, or a file with both sides.")] = None,
     target: options.Target = None,
     hypothesis: Annotated[Path | None, option("FILE", "Score these alignments instead of a model folder's.")] = None,
-    reverse: Annotated[
-        Path | None, option("FOLDER", "A model of the opposite direction; the alignments of both are symmetrized.")
-    ] = None,
-    gold: Annotated[
-        Path | None, option("FILE", "Gold alignments, line by line: i-j sure, ipj possible. Prints the AER.")
-    ] = None,
+    reverse: Annotated[Path | None, option("FOLDER", "A model of the opposite direction, to align in both.")] = None,
+    gold: Annotated[Path | None, option("FILE", "Gold alignments: i-j sure, ipj possible. Prints the AER.")] = None,
     dev: Annotated[
         tuple[str, str, str] | None,
         option("SOURCE TARGET GOLD", "Choose layer, head, shift and method on these files and save them."),
@@ -116,9 +99,10 @@ def align(
     as_json: options.Json = False,
 ) -> None:
     """Align the words of sentence pairs: one line of i-j per pair (words counted from 0). --gold prints the AER."""
+    arguments = options.without(locals(), "out", "force", "threads", "as_json")
     if hypothesis is not None:
         refuse_options({"--out": out}, "is for the alignments of a model, and --hypothesis is already aligned")
-    if as_json and out is None and hypothesis is None:
+    elif as_json and out is None:
         raise ConfigError("--json prints to standard output, where the alignments go: give --out FILE too")
     options.check_output(out, source, target, gold, *(dev or ()), force=force)
     from regard.devices import use_threads
@@ -126,35 +110,16 @@ def align(
     from regard.inspection.word_alignment import pharaoh
 
     use_threads(threads)
-    with tables.output_lines(out, force=force) as write_line, tables.counting_bar("aligning") as progress:
+    with tables.output_lines(out, "aligning", force=force) as (write_line, progress):
         pairs = itertools.count(1)
 
         def write(alignment: list[Link]) -> None:
             write_line(pharaoh(alignment))
             progress(next(pairs), None)
 
-        result = align_files(
-            folder,
-            source,
-            target,
-            hypothesis=hypothesis,
-            reverse=reverse,
-            gold=gold,
-            dev=dev,
-            layer=layer,
-            head=head,
-            shift=shift,
-            method=method,
-            tag=tag,
-            device=device,
-            write=write,
-        )
-    if hypothesis is not None:
+        result = align_files(**arguments, write=write)
+    if hypothesis is not None or as_json:
         return tables.show(result, as_json=as_json)
-    for message in result.messages:
+    for message in [*result.messages, *(f"no alignment for {n:,} pairs: {why}" for why, n in result.left_out.items())]:
         tables.say(message)
-    if as_json:
-        return tables.write(result.to_json())
-    for reason, number in result.left_out.items():
-        tables.say(f"{number:,} pairs have no alignment: {reason}")
     return tables.say(result.counts) if result.counts is not None else None

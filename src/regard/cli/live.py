@@ -7,10 +7,8 @@ import signal
 import socket
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from math import isfinite, nan
 from statistics import fmean
 
@@ -18,23 +16,15 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
-from regard.cli.tables import printable
+from regard.cli.tables import escape
 from regard.results import format_duration
-from regard.training.events import Event, ProblemEvent, StartEvent
+from regard.training.events import Event, StartEvent
 from regard.training.observers import SCORE_FORMATS, PlainLines, Statistics
 
-REFRESH_PER_SECOND = 2
-BAR_WIDTH = 40  # columns of the progress bar and of a chart
-MIN_BARS = 8  # of a chart; if even these do not fit, its right end is cut off
+BAR_WIDTH = 30  # columns of the progress bar and of a chart
 BLOCKS = "▁▂▃▄▅▆▇█"
 NAME_WIDTH = 11  # columns
-STYLES = {"model": "bold"}  # of a sample: its source, its reference and the output of the model
 STOPPING = "stopping: a checkpoint is saved first; Ctrl-C again stops at once. The same command resumes the run"
-PROBLEMS = {
-    "skipped": "updates skipped: loss or gradient was NaN",
-    "rollback": "times rolled back, learning rate halved",
-    "split": "times batches were split to fit into memory",
-}
 
 
 class View:
@@ -43,28 +33,18 @@ class View:
     def __init__(self, console: Console, *, live: bool) -> None:
         self._console, self._begin = console, time.monotonic()
         self._statistics, self._lines = Statistics(), PlainLines(self.say)
-        self._problems: Counter[str] = Counter()
         self._signals: set[int] = set()
-        self._live = (
-            Live(self, console=console, refresh_per_second=REFRESH_PER_SECOND, vertical_overflow="crop")
-            if live
-            else None
-        )
+        self._live = Live(self, console=console, refresh_per_second=2, vertical_overflow="crop") if live else None
         if self._live is not None:
             self._live.start()
 
     def say(self, line: str) -> None:
         """Print a line above the live view; on a terminal it is wrapped between words."""
-        self._console.print(Text(printable(line)), soft_wrap=not self._console.is_terminal)
+        self._console.print(Text(escape(line)), soft_wrap=not self._console.is_terminal)
 
     def observe(self, event: Event) -> None:
         """Update the view with an event."""
-        if self._live is None:
-            self._lines.observe(event)
-            return
-        self._statistics.observe(event)
-        if isinstance(event, ProblemEvent):
-            self._problems[event.kind] += 1
+        (self._lines if self._live is None else self._statistics).observe(event)
 
     def receive(self, number: int) -> None:
         """Print a message for SIGINT or SIGTERM; if the same signal comes again, end the process.
@@ -95,38 +75,32 @@ class View:
             yield Text(f"{activity}, {format_duration(time.monotonic() - self._begin)}", "dim")
             return
         validations = dict(statistics.validations)  # copies: this is another thread
+        charts = {"loss": list(dict(statistics.losses).values())}
+        for key, (name, _) in SCORE_FORMATS.items():
+            charts[name] = [entry[key] for entry in validations.values() if isfinite(entry.get(key, nan))]
         sample: dict[str, str] = next(reversed(validations.values()), {}).get("sample", {})
-        charts = {"loss": dict(statistics.losses)} | {
-            name: {update: entry[key] for update, entry in validations.items() if isfinite(entry.get(key, nan))}
-            for key, (name, _) in SCORE_FORMATS.items()
-        }
         for line in (
-            Text.assemble((printable(start.folder), "bold"), (f"  {start.description}", "dim")),
-            self._bar(start, activity, options.max_width),
+            Text.assemble((escape(start.folder), "bold"), (f"  {start.description}", "dim")),
+            self._progress(start, activity),
             self._speed(),
-            *(Text(f"{number} {PROBLEMS[kind]}", "magenta") for kind, number in self._problems.items()),
-            *(chart(name, points, options.max_width) for name, points in charts.items() if points),
+            *(chart(name, values) for name, values in charts.items() if values),
             *(
-                Text.assemble(
-                    (name.ljust(NAME_WIDTH), "dim"), (printable(" ".join(text.split())), STYLES.get(name, ""))
-                )
+                Text.assemble((name.ljust(NAME_WIDTH), "dim"), escape(" ".join(text.split())))
                 for name, text in sample.items()
             ),
         ):
             line.truncate(options.max_width, overflow="ellipsis")
             yield line
 
-    def _bar(self, start: StartEvent, activity: str, width: int) -> Text:
+    def _progress(self, start: StartEvent, activity: str) -> Text:
         update, settings = self._statistics.update, start.clock.settings
         done = update.update if update else start.update
         share = start.clock.elapsed() / (60 * settings.minutes) if settings.minutes else done / settings.updates
-        share = min(share, 1.0)
-        label = f"update {done:,}  " if settings.minutes else f"update {done:,} of {settings.updates:,}  "
-        label = f"{activity}, {label}" if activity else label
-        columns = max(0, min(BAR_WIDTH, width - len(label) - 6))
-        bar = "━" * round(columns * share)
-        rest = "━" * (columns - len(bar))
-        return Text.assemble((label, "bold"), (bar, "green"), (rest, "bright_black"), f"  {share:4.0%}")
+        total = "" if settings.minutes else f" of {settings.updates:,}"
+        label = f"{activity}, update {done:,}{total}  " if activity else f"update {done:,}{total}  "
+        bar = "━" * round(BAR_WIDTH * min(share, 1.0))
+        rest = "━" * (BAR_WIDTH - len(bar))
+        return Text.assemble((label, "bold"), (bar, "green"), (rest, "bright_black"), f"  {min(share, 1.0):4.0%}")
 
     def _speed(self) -> Text:
         statistics = self._statistics
@@ -138,22 +112,16 @@ class View:
         return Text(", ".join(parts))
 
 
-def chart(name: str, points: Mapping[int, float], width: int) -> Text:
-    """One line: name, first value, bars, last value, and the ranges of the updates and of the values.
-
-    A bar is the mean of neighbouring points.
-    """
-    updates = [*points]
-    first, last = f"{points[updates[0]]:6.2f}", f"{points[updates[-1]]:.2f}"
-    low, high = min(points.values()), max(points.values())
-    axes = f"  updates {updates[0]:,} to {updates[-1]:,}, scale {low:.2f} to {high:.2f}"
-    room = width - len(axes) - len(first) - len(last) - NAME_WIDTH - 2
-    columns = min(BAR_WIDTH, len(points), max(room, MIN_BARS))
-    bounds = [len(updates) * column // columns for column in range(columns + 1)]
-    means = [fmean(points[update] for update in updates[i:j]) for i, j in pairwise(bounds)]
-    heights = [round((mean - low) / ((high - low) or 1.0) * (len(BLOCKS) - 1)) for mean in means]
-    bars = "".join(BLOCKS[height] for height in heights)
-    return Text.assemble((name.ljust(NAME_WIDTH), "dim"), first, (f" {bars} ", "cyan"), last, (axes, "dim"))
+def chart(name: str, values: Sequence[float]) -> Text:
+    """One line: name, first value, bars, last value. A bar is the mean of neighbouring values."""
+    columns = min(BAR_WIDTH, len(values))
+    bounds = [len(values) * column // columns for column in range(columns + 1)]
+    means = [fmean(values[bounds[i] : bounds[i + 1]]) for i in range(columns)]
+    low, high = min(means), max(means)
+    bars = "".join(BLOCKS[round((mean - low) / ((high - low) or 1.0) * (len(BLOCKS) - 1))] for mean in means)
+    return Text.assemble(
+        (name.ljust(NAME_WIDTH), "dim"), f"{values[0]:6.2f}", (f" {bars} ", "cyan"), f"{values[-1]:.2f}"
+    )
 
 
 @contextmanager

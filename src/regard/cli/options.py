@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-import shlex
-import sys
-from collections.abc import Callable
-from itertools import takewhile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -31,34 +27,44 @@ def examples(*lines: str) -> Callable[[Command], Command]:
 
 
 def argument(metavar: str, text: str) -> Any:
-    """A positional argument; `text` is its help. If its metavar is in INPUTS, its paths are checked."""
-    return typer.Argument(metavar=metavar, help=text, callback=_check_input(metavar))
+    """A positional argument; `text` is its help. If its metavar is in CHECKS, its value is checked."""
+    return typer.Argument(metavar=metavar, help=text, callback=_check(metavar))
 
 
 def option(metavar: str | None, text: str, *names: str, **settings: Any) -> Any:
-    """An option with a value; `text` is its help. If its metavar is in INPUTS, its paths are checked."""
-    return typer.Option(*names, metavar=metavar, help=text, callback=_check_input(metavar), **settings)
+    """An option with a value; `text` is its help. If its metavar is in CHECKS, its value is checked."""
+    return typer.Option(*names, metavar=metavar, help=text, callback=_check(metavar), **settings)
 
 
-def _check_input(metavar: str | None) -> Callable[[typer.CallbackParam, Any], Any] | None:
+def flag(name: str, text: str) -> Any:
+    """An option without a value; `text` is its help."""
+    return typer.Option(name, help=text)
+
+
+def output(metavar: str, text: str, **settings: Any) -> Any:
+    """The option --out. An empty value, which would mean the current folder, is an error."""
+    return typer.Option("--out", "-o", parser=_parse_path, metavar=metavar, help=text, **settings)
+
+
+def without(arguments: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """The arguments of a command other than these, to pass to the function that it calls."""
+    return {name: value for name, value in arguments.items() if name not in names}
+
+
+def _check(metavar: str | None) -> Callable[[typer.CallbackParam, Any], Any] | None:
     """A callback that checks the paths of a value before the command imports torch, which takes seconds."""
-    if metavar not in INPUTS:
+    if metavar not in CHECKS:
         return None
 
     def check_all(param: typer.CallbackParam, value: Any) -> Any:
         if isinstance(value, tuple) and any(str(path).startswith("--") for path in value):
-            raise ConfigError(too_few_files(param.opts[0], len(value)))
+            raise ConfigError(f"Option '{param.opts[0]}' requires {len(value)} arguments.")
         for path in value if isinstance(value, list | tuple) else [value]:
             if path not in (None, ""):  # the command decides what an empty name means
-                INPUTS[metavar](path)
+                CHECKS[metavar](path)
         return tuple(path or None for path in value) if isinstance(value, tuple) else value
 
     return check_all
-
-
-def too_few_files(name: str, count: int) -> str:
-    """The message about an option that was given fewer files than it takes."""
-    return f"{name} takes {count} files" + f' ({name} FILE "" for one text)' * (count == 2)
 
 
 def _check_file(name: str | Path) -> None:
@@ -68,21 +74,10 @@ def _check_file(name: str | Path) -> None:
 
 
 def _check_lines(name: str) -> None:
-    is_text = " " in name or not re.search(r"[./\\]", name)
-    if is_text and name != "-" and not os.path.exists(name):
-        words = sys.argv[sys.argv.index(name) :] if name in sys.argv else [name]
-        typed = takewhile(lambda word: not word.startswith("-"), words)
-        example = f"echo {shlex.quote(' '.join(typed))} | regard translate FOLDER"
-        raise DataError(f"There is no file {name!r}. Give a sentence on standard input: {example}")
-    if os.path.isdir(name):
-        raise DataError(f"{name} is a folder; a file is needed here")
+    if os.path.isdir(name) or not (name == "-" or os.path.exists(name) or Path(name).suffix):
+        example = 'echo "The old house." | regard translate FOLDER'
+        raise DataError(f"There is no file {name!r}. Sentences are read from a file or standard input: {example}")
     _check_file(name)
-
-
-def _check_text(name: str) -> None:
-    _check_file(name)
-    if name.lower().endswith(".json"):
-        raise DataError(f"{name}: .json is not supported. Give one JSON object per line, in a file that ends in .jsonl")
 
 
 def _check_corpus(corpus: tuple[str, str | None, float, str]) -> None:
@@ -100,26 +95,21 @@ def _check_system(name: str) -> None:
     (_check_model if is_model else _check_file)(name)
 
 
-INPUTS: dict[str, Callable[[Any], object]] = {
-    **dict.fromkeys(("FILE", "TSV", "SOURCE TARGET GOLD"), _check_file),
-    **dict.fromkeys(("SOURCE", "TARGET", "SOURCE TARGET"), _check_text),
+def _check_page(path: Path) -> None:
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f"{path} will be a web page: give it a name that ends in .html")
+
+
+CHECKS: dict[str | None, Callable[[Any], object]] = {
+    **dict.fromkeys(("FILE", "TSV", "SOURCE", "TARGET", "SOURCE TARGET", "SOURCE TARGET GOLD"), _check_file),
     "FILE or -": _check_lines,
     "SOURCE,TARGET,WEIGHT[,TAG]": _check_corpus,
     **dict.fromkeys(("FOLDER", "TEACHER"), _check_model),
     "A B ...": _check_system,
     "NAME or FILE": find_values,
+    "FILE.html": _check_page,
 }
-"""The metavars of input paths, and the functions that raise an error if a path is missing or of the wrong kind."""
-
-
-def flag(name: str, text: str) -> Any:
-    """An option without a value; `text` is its help."""
-    return typer.Option(name, help=text)
-
-
-def output(metavar: str, text: str, **settings: Any) -> Any:
-    """The option --out. An empty value, which would mean the current folder, is an error."""
-    return typer.Option("--out", "-o", parser=_parse_path, metavar=metavar, help=text, **settings)
+"""Functions by metavar that raise an error if a path is missing or of the wrong kind."""
 
 
 def _parse_path(text: str) -> Path:
@@ -135,15 +125,13 @@ def _parse_two(text: str) -> tuple[str, str]:
     return words[0], words[1]
 
 
-def _parse_corpus(text: str) -> tuple[str, str | None, float, str]:
-    source, target, weight, tag, *rest = [*text.split(","), "", "", ""]
+def parse_corpus(text: str) -> tuple[str, str | None, float, str]:
     try:
-        number = float(weight)
+        source, target, weight, *rest = text.split(",")
+        (tag,) = rest or [""]
+        return source, target or None, float(weight), tag
     except ValueError:
-        source = ""
-    if not source or any(rest):
-        raise typer.BadParameter(f"{text} must be SOURCE,TARGET,WEIGHT, such as back.en,back.fr,0.5.")
-    return source, target or None, number, tag
+        raise typer.BadParameter(f"{text} must be SOURCE,TARGET,WEIGHT, such as back.en,back.fr,0.5.") from None
 
 
 Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], option(None, "The device; auto uses a GPU if there is one.")]
@@ -158,6 +146,7 @@ Precision = Annotated[
 ]
 Beams = Annotated[int | None, option("N", "Beam size. By default that of the folder's config.", min=1, max=100)]
 Values = Annotated[list[str], option("SECTION.FIELD=VALUE", "Set a field of the config; may be repeated.", "--set")]
+Seed = Annotated[int | None, option("N", "The random seed.", min=0)]
 Tag = Annotated[str, option("<2fr>", "A tag to put before every source sentence, as in training.")]
 
 Folder = Annotated[str, argument("FOLDER", "A model folder, or an ensemble of several joined by +.")]
@@ -165,18 +154,8 @@ OneFolder = Annotated[str, argument("FOLDER", "A model folder.")]
 Lines = Annotated[str, argument("FILE or -", "One text per line.")]
 Source = Annotated[str, argument("SOURCE", "A text file, a file with both sides, a folder, or - for standard input.")]
 Target = Annotated[str | None, argument("TARGET", "The target side: one line for each line of SOURCE.")]
-Valid = Annotated[
-    tuple[str, str] | None,
-    option("SOURCE TARGET", "Validation files; the best checkpoint is chosen on them."),
-]
-Also = Annotated[
-    list[Any],
-    option(
-        "SOURCE,TARGET,WEIGHT[,TAG]",
-        "More training files, seen WEIGHT times per epoch; may be repeated.",
-        parser=_parse_corpus,
-    ),
-]
+Pair = tuple[str, str] | None
+Valid = Annotated[Pair, option("SOURCE TARGET", "Validation files; the best checkpoint is chosen on them.")]
 Languages = Annotated[Any, option("EN,FR", "The two languages to read from a file with both sides.", parser=_parse_two)]
 Fields = Annotated[Any, option("A,B", "The two fields to read from a JSONL file.", parser=_parse_two)]
 
@@ -194,15 +173,7 @@ def check_output(out: Path | None, *inputs: str | Path | None, force: bool) -> N
     """Raise a FolderError if an output file exists and --force is not given, or if it is an input file."""
     if out is None or not out.exists():
         return
-    for name in inputs:
-        if name not in (None, "", "-") and Path(name).exists() and out.samefile(name):
-            raise FolderError(f"{out} is an input file: choose another output file")
+    if any(name and os.path.exists(name) and out.samefile(name) for name in inputs):
+        raise FolderError(f"{out} is an input file: choose another output file")
     if not force:
         check_free(out)
-
-
-def check_page(page: Path | None, *inputs: str | Path | None, force: bool) -> None:
-    """Check the output file of a web page."""
-    check_output(page, *inputs, force=force)
-    if page is not None and page.suffix.lower() not in (".html", ".htm"):
-        raise ConfigError(f"--report ({page}) is a web page: give it a name that ends in .html")

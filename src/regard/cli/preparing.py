@@ -12,30 +12,31 @@ from regard.cli.options import argument, examples, flag, option
 from regard.errors import ConfigError
 from regard.results import Table
 
+Format = Literal["tsv", "jsonl", "tmx", "xliff", "po", "text"]
+Hardware = Literal["h200", "h100", "a100", "l4", "v100", "t4", "rtx4090", "rtx3090", "cpu"]
+
 
 @examples("regard check train.en train.fr", "regard check corpus.tmx --languages en,fr --report check.html")
 def check(
     source: options.Source,
     target: options.Target = None,
-    valid: Annotated[tuple[str, str] | None, option("SOURCE TARGET", "Validation files.")] = None,
-    test: Annotated[tuple[str, str] | None, option("SOURCE TARGET", "Test files.")] = None,
+    valid: Annotated[options.Pair, option("SOURCE TARGET", "Validation files.")] = None,
+    test: Annotated[options.Pair, option("SOURCE TARGET", "Test files.")] = None,
     languages: options.Languages = None,
     fields: options.Fields = None,
-    format: Annotated[  # noqa: A002 - the word of the field
-        Literal["tsv", "jsonl", "tmx", "xliff", "po", "text"] | None,
-        option(None, "The file format, if the file name does not show it."),
-    ] = None,
+    format: Annotated[Format | None, option(None, "The format, if the file name does not show it.")] = None,  # noqa: A002
     report: options.Page = None,
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Check whether data is fit to train on: verdict, findings with examples, fixes. Exits 1 if it is unfit."""
+    arguments = options.without(locals(), "report", "force", "as_json")
     from regard.documents.formats import left_out
     from regard.preflight.check import check as check_data
 
-    options.check_page(report, source, target, *(valid or ()), *(test or ()), force=force)
+    options.check_output(report, source, target, *(valid or ()), *(test or ()), force=force)
     with tables.working("reading"):
-        result = check_data(source, target, valid=valid, test=test, languages=languages, fields=fields, format=format)
+        result = check_data(**arguments)
     if report is not None:
         result.save(report, force=force)
     if result.skipped:
@@ -47,42 +48,22 @@ def check(
 @examples("regard count bert-base", "regard count transformer-big --hardware h200 --tokens 1e9")
 def count(
     model: Annotated[str, argument("PRESET, RECIPE or FOLDER", "The model to count.")],
+    *,
     values: options.Values = [],  # noqa: B006 - typer copies it
     source: Annotated[int | None, option("N", "Source tokens per sentence. By default 32.", min=1, max=10**6)] = None,
     target: Annotated[
-        int | None,
-        option("N", "Target tokens per sentence. By default 32; for a bert or gpt its context.", min=1, max=10**6),
+        int | None, option("N", "By default 32; for a bert or gpt its context.", min=1, max=10**6)
     ] = None,
     batch: Annotated[int, option("N", "Sentences in a batch.", min=1, max=10**9)] = counting.BATCH_SENTENCES,
-    precision: Annotated[
-        Literal["fp32", "bf16"] | None,
-        option(None, "The precision of matrix products. By default bf16, or fp32 with --hardware cpu."),
-    ] = None,
-    hardware: Annotated[
-        Literal["h200", "h100", "a100", "l4", "v100", "t4", "rtx4090", "rtx3090", "cpu"] | None,
-        option(None, "Estimate the time on this device. cpu measures this machine."),
-    ] = None,
-    tokens: Annotated[
-        float, option("N", "Target tokens to train on. By default a billion.", min=1, show_default=False)
-    ] = counting.TRAINING_TOKENS,
+    precision: Annotated[Literal["fp32", "bf16"] | None, option(None, "By default bf16; fp32 on a CPU.")] = None,
+    hardware: Annotated[Hardware | None, option(None, "Estimate the time on it. cpu measures this machine.")] = None,
+    tokens: Annotated[float, option("N", "Target tokens to train on.", min=1)] = counting.TRAINING_TOKENS,
     devices: Annotated[int, option("N", "The number of devices.", min=1, max=10**6)] = 1,
     price: Annotated[float | None, option("PRICE", "The price of one device per hour.", min=0)] = None,
     as_json: options.Json = False,
 ) -> None:
     """Count parameters by part, FLOPs, memory and training time; no weights are allocated."""
-    result = counting.count(
-        model,
-        values=values,
-        source=source,
-        target=target,
-        batch=batch,
-        precision=precision,
-        hardware=hardware,
-        tokens=tokens,
-        devices=devices,
-        price=price,
-    )
-    tables.show(result, as_json=as_json)
+    tables.show(counting.count(**options.without(locals(), "as_json")), as_json=as_json)
 
 
 def _builtin(text: str, metavar: str | None = "N", **settings: Any) -> Any:
@@ -118,6 +99,7 @@ def data_list(as_json: options.Json = False) -> None:
 def data_get(
     name: Annotated[str, argument("NAME", "A name that `regard data list` prints.")],
     out: options.OutFolder,
+    *,
     force: options.Force = False,
     train: Annotated[int | None, _builtin("Training pairs; 50,000 by default.", min=1)] = None,
     valid: Annotated[int | None, _builtin("Validation pairs; 1,000 by default.", min=1)] = None,
@@ -132,11 +114,10 @@ def data_get(
     as_json: options.Json = False,
 ) -> None:
     """Write a corpus as plain text files. It is looked up in REGARD_DATA, then in the cache, then downloaded."""
+    settings = options.without(locals(), "name", "out", "force", "as_json")
     from regard.corpora import catalog
 
     entry = catalog.find(name)
-    sampling = {"seed": seed, "min_length": min_length, "max_length": max_length, "lengths": lengths}
-    settings: dict[str, Any] = {"train": train, "valid": valid, "test": test, **sampling}
     given = {name: value for name, value in settings.items() if value is not None}
     if name == "builtin":
         sizes = {part: given.pop(part, size) for part, size in catalog.BUILTIN_SIZES.items()}

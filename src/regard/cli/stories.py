@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,18 +31,15 @@ def demo(
     with viewing(quiet=False) as view:
         results = run(out, updates=updates, device=device, say=view.say, observe=view.observe)
     if not results["finished"]:
-        view.say(STOPPED)
+        tables.say(STOPPED)
         raise typer.Exit(128 + results["signal"])
     if as_json:
         return tables.print_json(results)
     score, sentences, seconds = results["bleu"]["score"], results["sentences"], results["seconds"]
-    view.say(f"BLEU {score:.1f} on {sentences:,} unseen sentences, after {seconds:.0f} s in all")
-    for pair in results["translations"]:
-        view.say(f"    {pair['source']}\n    {pair['text']}")
-    view.say(f"\nOpen {out / 'index.html'} in a browser. Then try:")
-    for line in next_commands(out):
-        view.say(f"    {line}")
-    return None
+    lines = [f"BLEU {score:.1f} on {sentences:,} unseen sentences, after {seconds:.0f} s in all"]
+    lines += [f"    {pair[key]}" for pair in results["translations"] for key in ("source", "text")]
+    lines += ["", f"Open {out / 'index.html'} in a browser. Then try:"]
+    return tables.say("\n".join(lines + [f"    {command}" for command in next_commands(out)]))
 
 
 @examples("regard lineage --out race --minutes 40", "regard lineage --out race --updates 4000 --device cuda")
@@ -60,18 +57,10 @@ def lineage(
 
     if updates and minutes:
         raise ConfigError("--updates and --minutes both say how long to train: give one of them")
-    sizes = {**SIZES, "train": pairs} if pairs else SIZES
+    settings: dict[str, Any] = {"device": find_device(device), "sizes": {**SIZES, "train": pairs or SIZES["train"]}}
     try:
         with tables.counting_bar("training") as progress:
-            results = run(
-                out,
-                minutes=minutes,
-                updates=updates,
-                device=find_device(device),
-                sizes=sizes,
-                say=tables.say,
-                progress=progress,
-            )
+            results = run(out, minutes=minutes, updates=updates, **settings, say=tables.say, progress=progress)
     except (KeyboardInterrupt, SystemExit):  # Ctrl-C and SIGTERM
         tables.say(STOPPED)
         raise

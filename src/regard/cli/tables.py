@@ -13,39 +13,28 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from regard.folders import atomic_file
 from regard.results import Report
 
-if TYPE_CHECKING:
-    from rich.progress import TaskID
-
-MAX_LINE = 2000  # characters of a line of a message or a table
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters other than tab and newline, and those that change the direction of text."""
 
 
-def escape(text: str) -> str:
+def escape(text: object) -> str:
     """Replace control characters by escapes such as \\u001b."""
-    return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-def printable(text: object) -> str:
-    """Escape the control characters of a message, and shorten long lines in the middle."""
-    lines = str(text).split("\n")
-    tail = MAX_LINE // 4
-    return escape("\n".join(x if len(x) <= MAX_LINE else f"{x[: MAX_LINE - tail]} ... {x[-tail:]}" for x in lines))
+    return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", str(text))
 
 
 def say(message: object) -> None:
     """Print a message on standard error."""
-    print(printable(message), file=sys.stderr, flush=True)
+    print(escape(message), file=sys.stderr, flush=True)
 
 
 def write(data: object, end: str = "\n") -> None:
     """Print data on standard output; on a terminal, its control characters are escaped."""
-    print(escape(str(data)) if sys.stdout.isatty() else data, end=end, flush=True)
+    print(escape(data) if sys.stdout.isatty() else data, end=end, flush=True)
 
 
 def print_json(values: Mapping[str, Any]) -> None:
@@ -57,19 +46,9 @@ def show(report: Report, *, as_json: bool, page: Path | None = None, **options: 
     """Print a result as JSON or as text, and its messages and its page on standard error; options go to `to_dict`."""
     for message in report.messages:
         say(message)
-    write(report.to_json(**options) if as_json else printable(report))
+    write(report.to_json(**options) if as_json else escape(report))
     if page is not None:
         say(f"report: {page}")
-
-
-@contextmanager
-def output_lines(out: Path | None, *, force: bool) -> Iterator[Callable[[str], object]]:
-    """Yield a function that writes lines to standard output, or to a file that appears when it is complete."""
-    if out is None:
-        yield write
-        return
-    with atomic_file(out, force=force) as file:
-        yield lambda line: file.write(line.encode() + b"\n")
 
 
 @contextmanager
@@ -82,7 +61,7 @@ def working(description: str) -> Iterator[None]:
 
 
 @contextmanager
-def progress_bars(*, downloads: bool = False) -> Iterator[Callable[..., None]]:
+def progress_bars(*, downloads: bool = False, shown: bool = True) -> Iterator[Callable[[str, int, int | None], None]]:
     """Yield a function `update(name, done, total)` that shows a progress bar for every name, on a terminal only.
 
     A bar shows the rate and the time left; a `total` of None is unknown.
@@ -90,20 +69,19 @@ def progress_bars(*, downloads: bool = False) -> Iterator[Callable[..., None]]:
     from rich import progress
     from rich.console import Console
 
-    console = Console(stderr=True)
+    console, start = Console(stderr=True), perf_counter()
     columns: list[progress.ProgressColumn] = [progress.DownloadColumn(), progress.TransferSpeedColumn()]
     if not downloads:
         columns = [progress.MofNCompleteColumn(), progress.TextColumn("{task.fields[rate]}")]
     columns = [progress.TextColumn("{task.description}", markup=False), progress.BarColumn(), *columns]
-    start = perf_counter()
-    with progress.Progress(
-        *columns, progress.TimeRemainingColumn(), console=console, disable=not console.is_terminal, transient=True
-    ) as bars:
-        tasks: dict[str, TaskID] = {}
+    shown = shown and console.is_terminal
+    settings: dict[str, Any] = {"console": console, "disable": not shown, "transient": True, "redirect_stdout": False}
+    with progress.Progress(*columns, progress.TimeRemainingColumn(), **settings) as bars:
+        tasks: dict[str, Any] = {}
 
         def update(name: str, done: int, total: int | None) -> None:
             if name not in tasks:
-                tasks[name] = bars.add_task(printable(name), total=total, rate="")
+                tasks[name] = bars.add_task(escape(name), total=total, rate="")
             rate = f"{done / max(perf_counter() - start, 1e-3):,.0f} per second"
             bars.update(tasks[name], completed=done, total=total, rate=rate)
 
@@ -111,16 +89,24 @@ def progress_bars(*, downloads: bool = False) -> Iterator[Callable[..., None]]:
 
 
 @contextmanager
-def counting_bar(description: str) -> Iterator[Callable[[int, int | None], None]]:
+def counting_bar(description: str, *, shown: bool = True) -> Iterator[Callable[[int, int | None], None]]:
     """Yield a function `update(done, total)` for one progress bar; a `total` of None is unknown."""
-    with progress_bars() as update:
+    with progress_bars(shown=shown) as update:
         update(description, 0, None)  # there is a bar before anything is done
         yield partial(update, description)
 
 
-def scores_line(scores: Mapping[str, Any]) -> str:
-    """`BLEU 41.2, chrF 63.0, loss 1.43`"""
-    from regard.evaluation.metrics import METRICS
+@contextmanager
+def output_lines(
+    out: Path | None, description: str, *, force: bool
+) -> Iterator[tuple[Callable[[str], object], Callable[[int, int | None], None]]]:
+    """Yield a function that writes lines to a file or to standard output, and one that updates a progress bar.
 
-    values = {name: score["score"] if isinstance(score, Mapping) else score for name, score in scores.items()}
-    return ", ".join(f"{METRICS.get(name, name)} {value:.4g}" for name, value in reversed(values.items()))
+    The file appears when it is complete. There is no bar where it would mix with the lines on the terminal.
+    """
+    with counting_bar(description, shown=out is not None or not sys.stdout.isatty()) as progress:
+        if out is None:
+            yield write, progress
+        else:
+            with atomic_file(out, force=force) as file:
+                yield (lambda line: file.write(line.encode() + b"\n")), progress

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -16,23 +15,22 @@ from regard import __version__
 from regard.cli import options, tables
 from regard.cli.options import argument, examples, flag, option, output
 from regard.config import Config, split_folders
-from regard.errors import ConfigError, did_you_mean
+from regard.errors import ConfigError
 from regard.results import counted
 
 if TYPE_CHECKING:
     from regard.documents.outcome import Outcome, Problems
     from regard.translation.cluster import TranslatePart
     from regard.translation.lines import Line, LineJob
-    from regard.translation.translator import Result, Translator
+    from regard.translation.translator import Translator
 
 ADDABLE_FIELDS = ("score", "confidence", "warnings", "alignment")  # of --add
 
 
-def _parse_fields(text: str) -> list[str]:
+def _parse_names(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in ADDABLE_FIELDS:
-            raise typer.BadParameter(f"there is no {name}.{did_you_mean(name, ADDABLE_FIELDS)}")
+    if unknown := set(names).difference(ADDABLE_FIELDS):
+        raise typer.BadParameter(f"there is no {min(unknown)}; the fields are {', '.join(ADDABLE_FIELDS)}")
     return names
 
 
@@ -54,7 +52,7 @@ def translate(
     jsonl: Annotated[bool, flag("--jsonl", "Read JSON objects and add their translations.")] = False,
     field: Annotated[str, option("NAME", "With --jsonl: the field with the text.")] = "text",
     add: Annotated[
-        Any, option("NAMES", "With --jsonl: also add score,confidence,warnings,alignment.", parser=_parse_fields)
+        Any, option("NAMES", "With --jsonl: also add score,confidence,warnings,alignment.", parser=_parse_names)
     ] = "",
     glossary: Annotated[Path | None, option("TSV", "Source terms and, after tabs or |, their target terms.")] = None,
     keep: Annotated[Path | None, option("FILE", "Words and /regular expressions/ to copy, one per line.")] = None,
@@ -64,12 +62,8 @@ def translate(
         option(None, "Keep <tags> and {placeholders} in place; auto: in lines that have tags."),
     ] = "auto",
     languages: options.Languages = None,
-    everything: Annotated[
-        bool, flag("--all", "In TMX, XLIFF and PO files, also replace existing translations.")
-    ] = False,
-    trace: Annotated[
-        Path | None, option("FILE.html", "Draw the attention of the first line (.html, .png or .svg).")
-    ] = None,
+    everything: Annotated[bool, flag("--all", "In a document, also replace existing translations.")] = False,
+    trace: Annotated[Path | None, option("X.html", "Draw the attention of the first line (.html, .png, .svg).")] = None,
     engine: options.Engine = "auto",
     precision: options.Precision = "auto",
     values: options.Values = [],  # noqa: B006 - typer copies it
@@ -87,18 +81,23 @@ def translate(
     """
     if add and not jsonl:
         raise ConfigError("--add writes into the objects of --jsonl: give --jsonl too")
-    document = not jsonl and _is_document(file, out, has_extras=bool(alternatives) or trace is not None)
+    document = not jsonl and _is_document(file)
+    if document and (out is None or alternatives or trace is not None):
+        raise ConfigError(f"{file} is translated in place: it needs --out FILE, without --alternatives and --trace")
     if cluster and (document or trace is not None or file == "-" or out is None):
         raise ConfigError("--cluster translates the lines of a file, not a document, with --out and without --trace")
     if as_json and out is None:
         raise ConfigError("--json reports on standard output, where the translations go: give --out FILE too")
     options.check_output(out, file, force=force)
+    options.check_output(trace, file, out, force=force)
     Config().with_values(values)  # a wrong field is reported before torch is imported
     from regard.decoding.glossary import Glossary
     from regard.devices import find_device
+    from regard.inspection.drawing import check_suffix
     from regard.translation.lines import LineJob
 
-    _check_trace(trace, file, out, force=force)
+    if trace is not None:
+        check_suffix(trace)
     search: dict[str, Any] = {
         "beams": beams,
         "seed": seed if sample else None,
@@ -133,14 +132,7 @@ def translate(
 
 
 def _load(
-    folder: str,
-    device: str,
-    values: Sequence[str],
-    engine: str,
-    precision: str,
-    *,
-    threads: int | None,
-    token_scores: bool,
+    folder: str, device: str, values: Sequence[str], engine: str, precision: str, *, threads: int | None, **options: Any
 ) -> Translator:
     """Load a translator with its engine."""
     with tables.working("loading"):
@@ -152,41 +144,26 @@ def _load(
         translator = Translator.load(folder, device, values)
     with tables.progress_bars() as bars:
         progress = partial(bars, "measuring int8")
-        use_engine(translator, engine, precision, folder, token_scores=token_scores, say=tables.say, progress=progress)
+        use_engine(translator, engine, precision, folder, **options, say=tables.say, progress=progress)
     return translator
 
 
-def _check_trace(trace: Path | None, *inputs: str | Path | None, force: bool) -> None:
-    if trace is not None:
-        from regard.inspection.drawing import check_suffix
-
-        options.check_output(trace, *inputs, force=force)
-        check_suffix(trace)
-
-
-def _is_document(file: str, out: Path | None, *, has_extras: bool) -> bool:
+def _is_document(file: str) -> bool:
     """Whether a file is a document that is translated in place."""
     from regard.documents.formats import DOCUMENTS, UNSUPPORTED, format_of
 
-    if format_of(file) not in DOCUMENTS:
-        if (suffix := Path(file).suffix.lower()) in UNSUPPORTED:
-            raise ConfigError(
-                f"{file}: {suffix} is not supported, because its markup would be translated as text. "
-                + (
-                    "For one JSON object per line use --jsonl"
-                    if suffix in (".json", ".jsonl", ".ndjson")
-                    else "Convert it to XLIFF or PO, or give plain text (- reads it from standard input)"
-                )
-            )
-        return False
-    if out is None or has_extras:
-        problem = "needs --out FILE" if out is None else "has no place for --alternatives or --trace"
-        raise ConfigError(f"{file} is translated with its markup: it {problem}")
-    return True
+    if format_of(file) in DOCUMENTS:
+        return True
+    if (suffix := Path(file).suffix.lower()) in UNSUPPORTED:
+        raise ConfigError(
+            f"{file}: {suffix} is not supported, because its markup would be translated as text. For one JSON object "
+            "per line use --jsonl; convert other files to XLIFF or PO, or give plain text"
+        )
+    return False
 
 
 def _translate_document(
-    translate: Callable[..., list[Result]], file: str, out: Path, **choices: Any
+    translate: Callable[..., Any], file: str, out: Path, **choices: Any
 ) -> tuple[Outcome, dict[str, Any]]:
     """Translate a TMX, XLIFF or PO file; return the outcome and the counts to report."""
     from regard.documents.formats import left_out
@@ -194,47 +171,12 @@ def _translate_document(
 
     with tables.progress_bars(downloads=True) as progress:
         outcome = translate_file(file, out, translate, **choices, progress=progress)
-    _print_outcome(outcome, file, "it is left as it was", "")
+    _print_outcome(outcome, file, "it is left as it was")
     kept = f"; kept {outcome.kept:,} that had a translation" if outcome.kept else ""
     skipped = f"; {left_out(outcome.skipped)}" if outcome.skipped else ""
     tables.say(f"{out}: translated {outcome.translated:,}{kept}{skipped}")
     counts = {"translated": outcome.translated, "kept": outcome.kept, "left_out": dict(outcome.skipped)}
     return outcome, {**counts, "unaligned": outcome.unaligned}
-
-
-# Messages.
-
-
-def _print_outcome(outcome: Outcome, file: str, consequence: str, place: str) -> None:
-    """Print on standard error which lines failed, which terms are missing, and which tags may be misplaced."""
-    _print_failed(outcome.failed, file, consequence)
-    if outcome.split:
-        tables.say(f"{counted(outcome.split, 'line')} had a sentence that was too long for the model and was split")
-    for where, term in outcome.missing.first:
-        tables.say(f"regard: glossary: term {term} not placed in {place}{where}")
-    if total := outcome.terms.total():
-        counts = ", ".join(f"{count:,} {status}" for status, count in outcome.terms.items())
-        tables.say(f"glossary: {counted(total, 'term')}: {counts}")
-    if outcome.unaligned:
-        tags = f"in {counted(outcome.unaligned, 'text')} tags are placed in proportion to the length"
-        tables.say(f"regard: this model has no attention to align words by: {tags}; check them")
-
-
-def _print_failed(failed: Problems, file: str, consequence: str) -> None:
-    from regard.text.files import display_name
-
-    for line, problem in failed.first:
-        tables.say(f"regard: {display_name(file)}:{line}: {problem}; {consequence}")
-    if more := failed.count - len(failed.first):
-        tables.say(f"regard: and {counted(more, 'more such line')}")
-
-
-def _failures(failed: Problems) -> dict[str, Any]:
-    """The number of failed lines and the first of them, for --json."""
-    return {"failures": failed.count, "failed": [{"line": line, "problem": problem} for line, problem in failed.first]}
-
-
-# Lines.
 
 
 def _translate_lines(
@@ -244,16 +186,14 @@ def _translate_lines(
     from regard.text.files import open_text
 
     window = {"lines": 1} if job.file == "-" and sys.stdin.isatty() else {}  # translate each line as it is typed
-    with ExitStack() as stack:
-        stream = stack.enter_context(open_text(job.file))
-        write = stack.enter_context(tables.output_lines(out, force=force))
-        hidden = out is None and sys.stdout.isatty()  # a progress bar would mix with the translations
-        progress = None if hidden else stack.enter_context(tables.counting_bar("translating"))
+    with (
+        open_text(job.file) as stream,
+        tables.output_lines(out, "translating", force=force) as (write, progress),
+    ):
         total = _count_lines(job.file)
         for text in job.translate(job.read(stream), translator, **window):
             write(text)
-            if progress:
-                progress(job.lines, total)
+            progress(job.lines, total)
     _print_outcome(job.outcome, job.file, "its translation is empty", "line ")
     if trace is not None and job.first_text:
         (result,) = job.results([job.first_text], translator, trace=True)
@@ -308,7 +248,33 @@ def _count_lines(file: str) -> int | None:
         return sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
 
 
-# Language models.
+def _print_outcome(outcome: Outcome, file: str, consequence: str, place: str = "") -> None:
+    """Print on standard error which lines failed, which terms are missing, and which tags may be misplaced."""
+    _print_failed(outcome.failed, file, consequence)
+    if outcome.split:
+        tables.say(f"{counted(outcome.split, 'line')} had a sentence that was too long for the model and was split")
+    for where, term in outcome.missing.first:
+        tables.say(f"regard: glossary: term {term} not placed in {place}{where}")
+    if total := outcome.terms.total():
+        counts = ", ".join(f"{count:,} {status}" for status, count in outcome.terms.items())
+        tables.say(f"glossary: {counted(total, 'term')}: {counts}")
+    if outcome.unaligned:
+        tags = f"in {counted(outcome.unaligned, 'text')} tags are placed in proportion to the length"
+        tables.say(f"regard: this model has no attention to align words by: {tags}; check them")
+
+
+def _print_failed(failed: Problems, file: str, consequence: str) -> None:
+    from regard.text.files import display_name
+
+    for line, problem in failed.first:
+        tables.say(f"regard: {display_name(file)}:{line}: {problem}; {consequence}")
+    if more := failed.count - len(failed.first):
+        tables.say(f"regard: and {counted(more, 'more such line')}")
+
+
+def _failures(failed: Problems) -> dict[str, Any]:
+    """The number of failed lines and the first of them, for --json."""
+    return {"failures": failed.count, "failed": [{"line": line, "problem": problem} for line, problem in failed.first]}
 
 
 @examples(
@@ -320,12 +286,9 @@ def generate(
     prompt: Annotated[str, argument("PROMPT", "The beginning of the text; may be empty.")] = "",
     tokens: Annotated[int, option("N", "The maximum number of tokens.", min=1)] = 200,
     greedy: Annotated[bool, flag("--greedy/--sample", "Take the most probable token every time.")] = False,
-    temperature: Annotated[
-        float | None, option("T", "Sampling temperature. By default that of the config.", min=0)
-    ] = None,
+    temperature: Annotated[float | None, option("T", "By default that of the config.", min=0)] = None,
     top_p: Annotated[
-        float | None,
-        option("P", "Nucleus sampling: use the most probable tokens whose probabilities sum to P.", min=0, max=1),
+        float | None, option("P", "Sample from the most probable tokens that sum to P (nucleus).", min=0, max=1)
     ] = None,
     seed: Annotated[int, option("N", "The random seed.", min=0)] = 1,
     stop: Annotated[list[str], option("TEXT", "End before this text; may be repeated.")] = [],  # noqa: B006
@@ -334,22 +297,17 @@ def generate(
     as_json: options.Json = False,
 ) -> None:
     """Generate text with a gpt: print the prompt and its continuation as it is generated."""
+    settings = options.without(locals(), "folder", "greedy", "device", "threads", "as_json")
     from regard.devices import use_threads
     from regard.translation.writer import Writer
 
     use_threads(threads)
     writer = Writer.load(folder, device)
-    temperature = 0.0 if greedy else temperature
-    settings: dict[str, Any] = {
-        "tokens": tokens,
-        "temperature": temperature,
-        "top_p": top_p,
-        "seed": seed,
-        "stop": stop,
-    }
+    if greedy:
+        settings["temperature"] = 0.0
     if as_json:
-        return tables.print_json({"prompt": prompt, **writer.generate(prompt, **settings)._asdict(), "seed": seed})
-    stream = writer.stream(prompt, **settings)
+        return tables.print_json({"prompt": prompt, **writer.generate(**settings)._asdict(), "seed": seed})
+    stream = writer.stream(**settings)
     tables.write(prompt, end="")
     for token in stream:
         tables.write(token.text, end="")
@@ -374,12 +332,11 @@ def fill(
     if as_json:
         gaps = [[guess._asdict() for guess in guesses] for guesses in filled.gaps]
         return tables.print_json({"text": filled.text, "gaps": gaps})
-    tables.write(filled.text)
+    lines = [filled.text]
     for number, guesses in enumerate(filled.gaps, 1):
-        tables.write(f"\ngap {number}" if len(filled.gaps) > 1 else "")
-        for guess in guesses:
-            tables.write(f"{guess.probability:7.1%}  {guess.text}")
-    return None
+        lines.append(f"\ngap {number}" if len(filled.gaps) > 1 else "")
+        lines += [f"{guess.probability:7.1%}  {guess.text}" for guess in guesses]
+    return tables.write("\n".join(lines))
 
 
 @examples("regard embed runs/bert lines.txt -o lines.npy", "regard embed runs/bert lines.txt -o lines.npy --pool first")
@@ -407,28 +364,21 @@ def embed(
 
     use_threads(threads)
     reader, failed = Reader.load(folder, device), Problems()
-    total = _count_lines(file)
-
-    def texts(lines: Iterable[Line]) -> Iterator[str]:
-        for number, line in enumerate(lines, 1):
-            if line.problem:
-                failed.add(number, line.problem)
-            yield line.text
-
-    with (
-        open_text(file) as stream,
-        atomic_file(out, force=force) as saved,
-        tables.counting_bar("embedding") as progress,
-    ):
-        rows = [np.zeros((0, reader.model.config.size), np.float32)]
-        for window in reader.stream(texts(read_lines(stream, file)), pool=pool):
-            rows.append(window)
-            progress(sum(map(len, rows)), total)
-        embeddings = np.concatenate(rows)
+    with open_text(file) as stream:
+        lines = list(read_lines(stream, file))
+    for number, line in enumerate(lines, 1):
+        if line.problem:
+            failed.add(number, line.problem)
+    size, done = reader.model.config.size, 0
+    embeddings = np.zeros((len(lines), size), np.float32)
+    with atomic_file(out, force=force) as saved, tables.counting_bar("embedding") as progress:
+        for window in reader.stream((line.text for line in lines), pool=pool):
+            embeddings[done : done + len(window)] = window
+            done += len(window)
+            progress(done, len(lines))
         np.save(saved, embeddings)
     _print_failed(failed, file, "its embedding is zero")
     if as_json:
-        lines, size = embeddings.shape
-        tables.print_json({"out": str(out), "lines": lines, "size": size, **_failures(failed)})
+        tables.print_json({"out": str(out), "lines": len(lines), "size": size, **_failures(failed)})
     if failed.count:
         raise typer.Exit(1)
