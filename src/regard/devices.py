@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
+import timeit
 from functools import partial
 from typing import NamedTuple
 
@@ -68,26 +67,15 @@ def bf16_warning(device_type: str) -> str:
 class CPUSpeed(NamedTuple):
     """The speed of this machine's CPU with the threads that PyTorch uses."""
 
-    fp32: float
-    """FLOP/s of a large matrix product."""
-    bandwidth: float
-    """Bytes per second of a large copy, read and written."""
+    fp32: float  # FLOP/s of a large matrix product
+    bandwidth: float  # bytes per second of a large copy, read and written
     threads: int
 
 
-def measure_cpu(rows: int = 2048, numbers: int = 32_000_000, rounds: int = 5) -> CPUSpeed:
+def measure_cpu(rows: int = 2048, numbers: int = 32_000_000, rounds: int = 6) -> CPUSpeed:
     """Measure matrix products of `rows` x `rows` and a copy of `numbers`; the fastest of several rounds counts."""
-
-    def fastest(run: Callable[[], object]) -> float:
-        seconds = []
-        for _ in range(1 + rounds):
-            start = time.perf_counter()
-            run()
-            seconds.append(time.perf_counter() - start)
-        return min(seconds[1:])  # the first warms up
-
     square, values = torch.ones(rows, rows), torch.ones(numbers)
     copy = torch.empty_like(values)
-    fp32 = 2 * rows**3 / fastest(partial(torch.mm, square, square))
-    bandwidth = 8 * numbers / fastest(partial(copy.copy_, values))
-    return CPUSpeed(fp32, bandwidth, torch.get_num_threads())
+    product_seconds = min(timeit.repeat(partial(torch.mm, square, square), number=1, repeat=rounds))
+    copy_seconds = min(timeit.repeat(partial(copy.copy_, values), number=1, repeat=rounds))
+    return CPUSpeed(2 * rows**3 / product_seconds, 8 * numbers / copy_seconds, torch.get_num_threads())

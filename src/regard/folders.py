@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO
 
 from regard.errors import FolderError, RunError
 
@@ -24,9 +24,7 @@ if sys.platform != "win32":
 
 CHECKSUMS = "checksums.json"
 LOCK = ".lock"
-LOCK_ATTEMPTS = 100  # each fails only if another run deletes the lock file meanwhile
 MAX_JSON_BYTES = 2**28  # more than a tokenizer of a million tokens has
-MAX_JSON_DEPTH = 100
 MAX_JSON_DIGITS = 40  # of an integer: transformers writes one of 31 digits where there is no maximum length
 DAY = 24 * 3600.0
 
@@ -57,23 +55,18 @@ def atomic_folder(path: Path, *, force: bool) -> Iterator[Path]:
 @contextlib.contextmanager
 def atomic_files(folder: Path, names: Sequence[str], *, force: bool) -> Iterator[Path]:
     """A temporary folder to write files into; if the block succeeds, they move to `folder` in the order of `names`."""
-    if not force:
+    if not folder.exists():
+        with atomic_folder(folder, force=force) as new:
+            yield new
+        return
+    for name in names if not force else ():
+        check_free(folder / name)
+    with clear_os_errors(folder), _temporary_folder(folder) as new:
+        yield new
+        _fsync_folder(new)
         for name in names:
-            check_free(folder / name)
-    is_new = not folder.exists()
-    try:
-        with clear_os_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            with _temporary_folder(folder) as new:
-                yield new
-                _fsync_folder(new)
-                for name in names:
-                    os.replace(new / name, folder / name)
-                fsync(folder)
-    finally:
-        if is_new:
-            with contextlib.suppress(OSError):
-                folder.rmdir()  # only if it is empty, because the block failed
+            os.replace(new / name, folder / name)
+        fsync(folder)
 
 
 @contextlib.contextmanager
@@ -203,7 +196,7 @@ def fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-# JSON. A folder may be untrusted, so size, depth and integers are limited.
+# JSON. A folder may be untrusted, so size and integers are limited.
 
 
 def read_json(path: Path, *, optional: bool = False) -> Any:
@@ -229,16 +222,9 @@ def read_bounded(path: Path) -> bytes:
 def parse_json(text: str | bytes) -> Any:
     """Parse JSON; deep nesting and long integers raise a ValueError too."""
     try:
-        value = json.loads(text, parse_int=_parse_int)
+        return json.loads(text, parse_int=_parse_int)
     except RecursionError as error:
-        raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} levels deep") from error
-    level = [value]
-    for _ in range(MAX_JSON_DEPTH):
-        containers = [outer for outer in level if isinstance(outer, dict | list)]
-        level = [inner for outer in containers for inner in (outer.values() if isinstance(outer, dict) else outer)]
-    if level:
-        raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} levels deep")
-    return value
+        raise ValueError("it is nested too deep") from error
 
 
 def _parse_int(digits: str) -> int:
@@ -285,10 +271,8 @@ def verify(folder: Path, only: Collection[str] | None = None) -> list[str]:
             with clear_os_errors(path, "read"):
                 actual = checksum(path)
             if actual != expected:
-                raise FolderError(
-                    f"{path} is damaged: its SHA-256 begins {actual[:8]}, and {CHECKSUMS} has {expected[:8]}"
-                    f" (if you changed it on purpose, remove its line from {CHECKSUMS})"
-                )
+                advice = f"if you changed it on purpose, remove its line from {CHECKSUMS}"
+                raise FolderError(f"{path} is damaged: its SHA-256 is not the one in {CHECKSUMS} ({advice})")
     return list(checksums)
 
 
@@ -303,42 +287,23 @@ def lock_folder(folder: Path) -> Iterator[str]:
     At the end the lock file is deleted, and the folder if it was created here and is empty.
     Yields a warning for the user on Windows and on file systems without locks, else an empty string.
     """
-    created = not folder.exists()
+    created, path = not folder.exists(), folder / LOCK
     with clear_os_errors(folder):
-        lock, locked = _open_lock(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(path, "a")  # noqa: SIM115
     with lock:
-        if locked is False:
+        locked = _try_lock(lock.fileno())
+        if locked is False or os.fstat(lock.fileno()).st_nlink == 0:  # deleted by a run that has just ended
             raise FolderError(f"another run is writing to {folder}: wait until it ends, or choose another folder")
         try:
-            with clear_os_errors(folder, "read"):
-                below = [path for path in folder.iterdir() if path.is_dir() and not (path / LOCK).exists()]
-            for place in (folder, *below):
+            for place in (folder, *(below for below in folder.glob("*/") if not (below / LOCK).exists())):
                 delete_leftovers(place, min_age=0.0)
             yield "" if locked else f"there are no locks on this file system: let no other run write to {folder}"
         finally:
             with contextlib.suppress(OSError):  # the file does no harm, and the folder may not be empty
-                (folder / LOCK).unlink()
+                path.unlink()
                 if created:
                     folder.rmdir()
-
-
-def _open_lock(folder: Path) -> tuple[TextIO, bool | None]:
-    """Create the folder and its lock file if necessary; return the open file and whether it is locked (see _try_lock).
-
-    A run that ends meanwhile may delete both; then they are created again.
-    """
-    for attempt in range(LOCK_ATTEMPTS):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = open(folder / LOCK, "a")  # noqa: SIM115
-            locked = _try_lock(lock.fileno())
-            if not locked or os.path.samestat(os.fstat(lock.fileno()), os.stat(folder / LOCK)):
-                return lock, locked
-            lock.close()  # the lock of a deleted file locks nothing
-        except (FileNotFoundError, FileExistsError):
-            if attempt == LOCK_ATTEMPTS - 1:
-                raise
-    return lock, False
 
 
 def _try_lock(descriptor: int) -> bool | None:
@@ -370,9 +335,7 @@ def clear_os_errors(path: Path, done: str = "written") -> Iterator[None]:
             raise RunError(f"{path} could not be {done}: the disk is full; existing files are unchanged") from error
         if code in (errno.ENOTDIR, errno.EEXIST):
             files = (part for part in (path, *path.parents) if os.path.lexists(part) and not part.is_dir())
-            blocking = next(files, path)
-            kind = "a file" if blocking.exists() else "a broken symbolic link"
-            raise FolderError(f"{path} cannot be {done}: {blocking} is {kind}; a folder is needed") from error
+            raise FolderError(f"{path} cannot be {done}: {next(files, path)} is not a folder") from error
         if code in _FIXABLE:
             raise FolderError(f"{path} cannot be {done}: {reason}") from error
         raise RunError(f"{path} could not be {done}: {reason}") from error

@@ -241,7 +241,7 @@ def test_force_writes_over_its_own_files_and_leaves_the_others(local, tmp_path):
 
 def test_a_file_is_not_a_folder_to_write_into(local, tmp_path):
     (tmp_path / "out").write_text("mine")
-    with pytest.raises(FolderError, match="out is a file; a folder is needed"):
+    with pytest.raises(FolderError, match="out is not a folder"):
         catalog.get("tiny", tmp_path / "out", force=True)
 
 

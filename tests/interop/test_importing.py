@@ -262,7 +262,7 @@ def test_an_extra_or_missing_tensor_is_named(change: str, marian: Path, tmp_path
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("config.json", "[" * 9999, "nested more than"),
+        ("config.json", "[" * 9999, "nested too deep"),
         ("config.json", '{"model_type": "marian", "d_model": ' + "9" * 400 + "}", "whole number of 400 digits"),
         ("config.json", '{"model_type": "marian", "d_model": "16"}', "must be a whole number"),
         ("config.json", '{"model_type": "llama", "rope_parameters": "x"}', "a setting has a value of the wrong type"),

@@ -248,7 +248,7 @@ def test_a_model_is_saved_into_the_folder_of_its_training(tmp_path: Path) -> Non
 @pytest.mark.parametrize("force", [False, True])
 def test_a_file_in_place_of_a_folder_is_refused(force: bool, tmp_path: Path) -> None:
     (tmp_path / "m").write_text("mine")
-    with pytest.raises(FolderError, match="m is a file; a folder is needed"):
+    with pytest.raises(FolderError, match="m is not a folder"):
         save_model(tmp_path / "m", build(TINY.model), TINY, FILES, force=force)
     assert content(tmp_path) == {"m": b"mine"}
 
