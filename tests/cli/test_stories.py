@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from regard.cli import stories
+from regard.cli import training
 from regard.stories import lineage
 
 
@@ -21,5 +21,5 @@ def test_a_stopped_race_says_once_how_to_resume(
 
     monkeypatch.setattr(lineage, "run", stopped)
     with pytest.raises(type(stop)):
-        stories.lineage(tmp_path)
+        training.lineage(tmp_path)
     assert capsys.readouterr().err == "stopped; the same command resumes\n"

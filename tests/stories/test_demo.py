@@ -73,7 +73,7 @@ def test_the_commands_to_try_next_exist(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "demo").touch()
     said: list[str] = []
-    with pytest.raises(FolderError, match="a folder is needed"):
+    with pytest.raises(FolderError, match="is not a folder"):
         run_demo(tmp_path / "demo", said.append)
     assert not said
 

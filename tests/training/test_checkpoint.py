@@ -559,7 +559,7 @@ def test_a_folder_that_cannot_be_written_is_a_run_error(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").touch()
     with CheckpointWriter(tmp_path, keep=1) as saver:
         saver.save(1, groups(1), {})
-        with pytest.raises(RunError, match="checkpoints is a file; a folder is needed"):
+        with pytest.raises(RunError, match="checkpoints is not a folder"):
             saver.wait()
 
 
@@ -573,7 +573,7 @@ def test_the_error_that_ended_the_run_comes_before_a_background_error(tmp_path: 
 
     with pytest.raises(KeyboardInterrupt) as caught:
         interrupted()
-    assert "is a file; a folder is needed" in caught.value.__notes__[0]
+    assert "is not a folder" in caught.value.__notes__[0]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli import converting, evaluating, inspecting, preparing, serving, stories, tables, training, translating
+from regard.cli import converting, inspecting, preparing, tables, training, translating
 from regard.cli.options import examples
 from regard.errors import RegardError, other_tool_advice
 
@@ -20,11 +20,11 @@ HELP = "Train, use, measure and inspect sequence models: RNN with attention, Tra
 GROUPS: dict[str, list[Callable[..., None]]] = {
     "Prepare": [preparing.check, preparing.count],  # and the group of commands `data`
     "Train": [training.train, training.distill],
-    "Measure": [evaluating.evaluate, evaluating.compare],
-    "Use": [translating.translate, translating.generate, translating.fill, translating.embed, serving.serve],
+    "Measure": [inspecting.evaluate, inspecting.compare],
+    "Use": [translating.translate, translating.generate, translating.fill, translating.embed, translating.serve],
     "Inspect": [inspecting.explain, inspecting.align],
     "Other libraries": [converting.import_, converting.export],
-    "Demonstrations": [stories.demo, stories.lineage],
+    "Demonstrations": [training.demo, training.lineage],
 }
 USAGE_ERROR: Any = typer.BadParameter.__bases__[0]  # click may be vendored in typer
 
@@ -43,7 +43,7 @@ def _print_version(wanted: bool) -> None:
 @examples("regard demo", "regard train train.en train.fr --out runs/en-fr", "regard translate runs/en-fr letter.en")
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None: ...
 

@@ -7,20 +7,18 @@ from typing import Annotated, Literal
 from regard.cli import options, tables
 from regard.cli.options import argument, examples, option
 
+Quantization = Literal["float32", "float16", "int8", "int8_float32"]
 Sentences = Annotated[int, option("N", "Sentences on which both models are compared.", min=0, max=10_000)]
 
 
 @examples(
-    "regard import opus-mt-en-de runs/opus",
-    "regard import Helsinki-NLP/opus-mt-en-de runs/opus --valid valid.en valid.de",
+    "regard import opus-mt-en-de runs/opus", "regard import Helsinki-NLP/opus-mt-en-de runs/opus --valid v.en v.de"
 )
 def import_(
     source: Annotated[str, argument("MODEL", "A Hugging Face model folder, or the name of a model on the hub.")],
     folder: Annotated[str, argument("OUT", "The model folder to write.")],
     *,
-    valid: Annotated[
-        options.Pair, option("SOURCE TARGET", "Validation files, to score and calibrate the model.")
-    ] = None,
+    valid: Annotated[options.Pair, option("SOURCE TARGET", "Files to score and calibrate it.")] = None,
     tag: options.Tag = "",
     to: Annotated[str, option("TOKEN", "The language code that every translation starts with, such as fra_Latn.")] = "",
     sentences: Sentences = 20,
@@ -43,8 +41,7 @@ def export(
     *,
     to: Annotated[Literal["huggingface", "ctranslate2", "onnx"], option(None, "The other library.")] = "huggingface",
     quantization: Annotated[
-        Literal["float32", "float16", "int8", "int8_float32"],
-        option("PRECISION", "For CTranslate2: float32, float16, int8 or int8_float32."),
+        Quantization, option("PRECISION", "For CTranslate2: float32, float16, int8 or int8_float32.")
     ] = "float32",
     sentences: Sentences = 20,
     force: options.Force = False,

@@ -136,14 +136,8 @@ def parse_corpus(text: str) -> tuple[str, str | None, float, str]:
 
 Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], option(None, "The device; auto uses a GPU if there is one.")]
 Threads = Annotated[int | None, option("N", "CPU threads. By default all cores.", min=1, max=1024)]
-Engine = Annotated[
-    Literal["auto", "torch", "ctranslate2"],
-    option(None, "auto is torch; ctranslate2 is faster on a CPU but supports only transformers."),
-]
-Precision = Annotated[
-    Literal["auto", "fp32", "bf16", "int8"],
-    option(None, "int8 needs CTranslate2, and is its default on a CPU unless it lowers BLEU."),
-]
+Engine = Annotated[Literal["auto", "torch", "ctranslate2"], option(None, "auto: torch. ctranslate2: faster on a CPU.")]
+Precision = Annotated[Literal["auto", "fp32", "bf16", "int8"], option(None, "int8: ctranslate2, its default on a CPU.")]
 Beams = Annotated[int | None, option("N", "Beam size. By default that of the folder's config.", min=1, max=100)]
 Values = Annotated[list[str], option("SECTION.FIELD=VALUE", "Set a field of the config; may be repeated.", "--set")]
 Seed = Annotated[int | None, option("N", "The random seed.", min=0)]

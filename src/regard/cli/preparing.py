@@ -13,6 +13,7 @@ from regard.errors import ConfigError
 from regard.results import Table
 
 Format = Literal["tsv", "jsonl", "tmx", "xliff", "po", "text"]
+Lengths = Literal["natural", "uniform"]
 Hardware = Literal["h200", "h100", "a100", "l4", "v100", "t4", "rtx4090", "rtx3090", "cpu"]
 
 
@@ -52,7 +53,7 @@ def count(
     values: options.Values = [],  # noqa: B006 - typer copies it
     source: Annotated[int | None, option("N", "Source tokens per sentence. By default 32.", min=1, max=10**6)] = None,
     target: Annotated[
-        int | None, option("N", "By default 32; for a bert or gpt its context.", min=1, max=10**6)
+        int | None, option("N", "Target tokens per sentence. By default 32, or the context.", min=1, max=10**6)
     ] = None,
     batch: Annotated[int, option("N", "Sentences in a batch.", min=1, max=10**9)] = counting.BATCH_SENTENCES,
     precision: Annotated[Literal["fp32", "bf16"] | None, option(None, "By default bf16; fp32 on a CPU.")] = None,
@@ -88,10 +89,9 @@ def data_list(as_json: options.Json = False) -> None:
     from regard.corpora import catalog
 
     corpora = catalog.table()
-    if as_json:
-        return tables.print_json({"corpora": corpora})
     columns = ["name", "languages", "where", "size", "checksum", "licence"]
-    return tables.write(Table(columns, [[row[name] for name in columns] for row in corpora], left=True))
+    table = Table(columns, [[row[name] for name in columns] for row in corpora], left=True)
+    tables.answer({"corpora": corpora}, table, as_json=as_json)
 
 
 @data.command("get")
@@ -107,10 +107,7 @@ def data_get(
     seed: Annotated[int | None, _builtin("The random seed; 1 by default.")] = None,
     min_length: Annotated[int | None, _builtin("Minimum words in a sentence; 2 by default.", min=2, max=80)] = None,
     max_length: Annotated[int | None, _builtin("Maximum words in a sentence; 80 by default.", min=2, max=80)] = None,
-    lengths: Annotated[
-        Literal["natural", "uniform"] | None,
-        _builtin("Sentence lengths as in ordinary text, or uniformly distributed.", None),
-    ] = None,
+    lengths: Annotated[Lengths | None, _builtin("As in ordinary text, or uniformly distributed.", None)] = None,
     as_json: options.Json = False,
 ) -> None:
     """Write a corpus as plain text files. It is looked up in REGARD_DATA, then in the cache, then downloaded."""
@@ -130,9 +127,8 @@ def data_get(
         with tables.progress_bars(downloads=True) as progress:
             paths = catalog.get(name, out, force=force, progress=progress)
     tables.say(f"licence: {entry.licence}; source: {entry.source}")
-    if as_json:
-        return tables.print_json({"name": name, "files": [str(path) for path in paths]})
-    return tables.write("\n".join(map(str, paths)))
+    files = list(map(str, paths))
+    tables.answer({"name": name, "files": files}, "\n".join(files), as_json=as_json)
 
 
 @data.command("clean")

@@ -37,9 +37,12 @@ def write(data: object, end: str = "\n") -> None:
     print(escape(data) if sys.stdout.isatty() else data, end=end, flush=True)
 
 
-def print_json(values: Mapping[str, Any]) -> None:
-    """Print one JSON object."""
-    write(json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False))
+def answer(values: Mapping[str, Any], text: object = None, *, as_json: bool) -> None:
+    """Print the values as one JSON object, or the text if there is one."""
+    if as_json:
+        write(json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False))
+    elif text is not None:
+        write(text)
 
 
 def show(report: Report, *, as_json: bool, page: Path | None = None, **options: Any) -> None:

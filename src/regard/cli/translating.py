@@ -1,4 +1,4 @@
-"""The commands that use a model: translate, generate, fill, embed."""
+"""The commands that use a model: translate, generate, fill, embed and serve."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from regard.cli import options, tables
 from regard.cli.options import argument, examples, flag, option, output
 from regard.config import Config, split_folders
 from regard.errors import ConfigError
+from regard.folders import atomic_file, checksum, read_checksums
 from regard.results import counted
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from regard.translation.lines import Line, LineJob
     from regard.translation.translator import Translator
 
+Tags = Literal["auto", "on", "off"]
 ADDABLE_FIELDS = ("score", "confidence", "warnings", "alignment")  # of --add
 
 
@@ -34,10 +36,7 @@ def _parse_names(text: str) -> list[str]:
     return names
 
 
-@examples(
-    "regard translate runs/en-fr text.en -o text.fr",
-    "echo 'The old house.' | regard translate runs/en-fr --glossary terms.tsv",
-)
+@examples("regard translate runs/en-fr text.en -o text.fr", "echo 'Hello.' | regard translate runs/en-fr --beams 5")
 def translate(
     folder: options.Folder,
     file: options.Lines = "-",
@@ -51,25 +50,18 @@ def translate(
     to: Annotated[str, option("TOKEN", "Start every translation with this language code, such as fra_Latn.")] = "",
     jsonl: Annotated[bool, flag("--jsonl", "Read JSON objects and add their translations.")] = False,
     field: Annotated[str, option("NAME", "With --jsonl: the field with the text.")] = "text",
-    add: Annotated[
-        Any, option("NAMES", "With --jsonl: also add score,confidence,warnings,alignment.", parser=_parse_names)
-    ] = "",
+    add: Annotated[Any, option("NAMES", "For --jsonl: score,confidence,warnings,alignment.", parser=_parse_names)] = "",
     glossary: Annotated[Path | None, option("TSV", "Source terms and, after tabs or |, their target terms.")] = None,
     keep: Annotated[Path | None, option("FILE", "Words and /regular expressions/ to copy, one per line.")] = None,
     ignore_case: Annotated[bool, flag("--ignore-case", "Ignore case in --glossary.")] = False,
-    tags: Annotated[
-        Literal["auto", "on", "off"],
-        option(None, "Keep <tags> and {placeholders} in place; auto: in lines that have tags."),
-    ] = "auto",
+    tags: Annotated[Tags, option(None, "Keep <tags> and {placeholders}; auto: in lines with tags.")] = "auto",
     languages: options.Languages = None,
     everything: Annotated[bool, flag("--all", "In a document, also replace existing translations.")] = False,
     trace: Annotated[Path | None, option("X.html", "Draw the attention of the first line (.html, .png, .svg).")] = None,
     engine: options.Engine = "auto",
     precision: options.Precision = "auto",
     values: options.Values = [],  # noqa: B006 - typer copies it
-    cluster: Annotated[
-        int | None, option("N", "Translate with N Ray actors, on the cluster of RAY_ADDRESS or this machine.", min=1)
-    ] = None,
+    cluster: Annotated[int | None, option("N", "Translate with N Ray actors, here or at RAY_ADDRESS.", min=1)] = None,
     force: options.Force = False,
     device: options.Device = "auto",
     threads: options.Threads = None,
@@ -98,17 +90,9 @@ def translate(
 
     if trace is not None:
         check_suffix(trace)
-    search: dict[str, Any] = {
-        "beams": beams,
-        "seed": seed if sample else None,
-        "alternatives": alternatives,
-        "prefix": prefix,
-        "tag": tag,
-        "to": to,
-        "align": "alignment" in add,
-        "warn": "warnings" in add,
-        "glossary": Glossary.read(glossary, keep, ignore_case=ignore_case) if glossary or keep else None,
-    }
+    search: dict[str, Any] = {"beams": beams, "alternatives": alternatives, "prefix": prefix, "tag": tag, "to": to}
+    search |= {"seed": seed if sample else None, "align": "alignment" in add, "warn": "warnings" in add}
+    search["glossary"] = Glossary.read(glossary, keep, ignore_case=ignore_case) if glossary or keep else None
     load = partial(_load, folder, device, values, engine, precision, threads=threads, token_scores="confidence" in add)
     if document and out is not None:
         run = partial(load().translate, **search)
@@ -118,15 +102,16 @@ def translate(
         job = LineJob(file, jsonl=jsonl, field=field, names=names, tags=tags, search=search)
         if cluster and out is not None:
             inputs = [*split_folders(folder), *filter(None, (glossary, keep))]
-            identity = _identity(inputs, engine, precision, values, jsonl, field, names, tags, ignore_case, search)
+            checksums = [read_checksums(path) if path.is_dir() else checksum(path) for path in inputs]
+            choices = [engine, precision, values, jsonl, field, names, tags, ignore_case, {**search, "glossary": None}]
+            identity = json.dumps([__version__, checksums, choices])  # differs where translations may differ
             resources = {"num_cpus": threads or 1, "num_gpus": int(find_device(device).type == "cuda")}
             _translate_on_cluster(job, load, out, identity=identity, workers=cluster, resources=resources, force=force)
         else:
             _translate_lines(job, load(), out, trace=trace, force=force)
         outcome, report = job.outcome, {"lines": job.lines}
-    if as_json:
-        terms = dict(outcome.terms)
-        tables.print_json({"out": str(out), **report, **_failures(outcome.failed), "terms": terms})
+    counts = {**report, **_failures(outcome.failed), "terms": dict(outcome.terms)}
+    tables.answer({"out": str(out), **counts}, as_json=as_json)
     if outcome.failed.count:
         raise typer.Exit(1)
 
@@ -219,14 +204,6 @@ def _translate_on_cluster(job: LineJob, load: Callable[[], Translator], out: Pat
     _print_outcome(job.outcome, job.file, "its translation is empty", "line ")
 
 
-def _identity(inputs: Sequence[Path], *settings: Any) -> str:
-    """A text that differs where translations may differ: checksums of model and glossary, and settings."""
-    from regard.folders import checksum, read_checksums
-
-    files = [read_checksums(path) if path.is_dir() else checksum(path) for path in inputs]
-    return json.dumps([__version__, files, *settings], default=lambda glossary: "its file is an input")
-
-
 def _start_actor(load: Callable[[], Translator], job: LineJob) -> TranslatePart:
     """Load the model in an actor; the result translates one part of the file after another."""
     translator = load()
@@ -277,19 +254,14 @@ def _failures(failed: Problems) -> dict[str, Any]:
     return {"failures": failed.count, "failed": [{"line": line, "problem": problem} for line, problem in failed.first]}
 
 
-@examples(
-    'regard generate runs/gpt "Once upon a time" --tokens 100',
-    'regard generate runs/gpt "The old house" --greedy --stop "."',
-)
+@examples('regard generate runs/gpt "Once upon a time" --tokens 100', 'regard generate runs/gpt "The house" --greedy')
 def generate(
     folder: options.Folder,
     prompt: Annotated[str, argument("PROMPT", "The beginning of the text; may be empty.")] = "",
     tokens: Annotated[int, option("N", "The maximum number of tokens.", min=1)] = 200,
     greedy: Annotated[bool, flag("--greedy/--sample", "Take the most probable token every time.")] = False,
     temperature: Annotated[float | None, option("T", "By default that of the config.", min=0)] = None,
-    top_p: Annotated[
-        float | None, option("P", "Sample from the most probable tokens that sum to P (nucleus).", min=0, max=1)
-    ] = None,
+    top_p: Annotated[float | None, option("P", "Sample only the most probable share P.", min=0, max=1)] = None,
     seed: Annotated[int, option("N", "The random seed.", min=0)] = 1,
     stop: Annotated[list[str], option("TEXT", "End before this text; may be repeated.")] = [],  # noqa: B006
     device: options.Device = "auto",
@@ -306,7 +278,8 @@ def generate(
     if greedy:
         settings["temperature"] = 0.0
     if as_json:
-        return tables.print_json({"prompt": prompt, **writer.generate(**settings)._asdict(), "seed": seed})
+        values = {"prompt": prompt, **writer.generate(**settings)._asdict(), "seed": seed}
+        return tables.answer(values, as_json=True)
     stream = writer.stream(**settings)
     tables.write(prompt, end="")
     for token in stream:
@@ -315,8 +288,7 @@ def generate(
 
 
 @examples(
-    'regard fill runs/bert "Paris is the [MASK] of France."',
-    'regard fill runs/bert "The [MASK] sees a [MASK]." --top 3 --json',
+    'regard fill runs/bert "Paris is the [MASK] of France."', 'regard fill runs/bert "The [MASK] sees it." --json'
 )
 def fill(
     folder: options.OneFolder,
@@ -329,14 +301,12 @@ def fill(
     from regard.translation.reader import Reader
 
     filled = Reader.load(folder, device).fill(text, top=top)
-    if as_json:
-        gaps = [[guess._asdict() for guess in guesses] for guesses in filled.gaps]
-        return tables.print_json({"text": filled.text, "gaps": gaps})
     lines = [filled.text]
     for number, guesses in enumerate(filled.gaps, 1):
         lines.append(f"\ngap {number}" if len(filled.gaps) > 1 else "")
         lines += [f"{guess.probability:7.1%}  {guess.text}" for guess in guesses]
-    return tables.write("\n".join(lines))
+    gaps = [[guess._asdict() for guess in guesses] for guesses in filled.gaps]
+    tables.answer({"text": filled.text, "gaps": gaps}, "\n".join(lines), as_json=as_json)
 
 
 @examples("regard embed runs/bert lines.txt -o lines.npy", "regard embed runs/bert lines.txt -o lines.npy --pool first")
@@ -357,7 +327,6 @@ def embed(
 
     from regard.devices import use_threads
     from regard.documents.outcome import Problems
-    from regard.folders import atomic_file
     from regard.text.files import open_text
     from regard.translation.lines import read_lines
     from regard.translation.reader import Reader
@@ -378,7 +347,44 @@ def embed(
             progress(done, len(lines))
         np.save(saved, embeddings)
     _print_failed(failed, file, "its embedding is zero")
-    if as_json:
-        tables.print_json({"out": str(out), "lines": len(lines), "size": size, **_failures(failed)})
+    tables.answer({"out": str(out), "lines": len(lines), "size": size, **_failures(failed)}, as_json=as_json)
     if failed.count:
         raise typer.Exit(1)
+
+
+@examples("regard serve runs/en-fr", "regard serve en-fr=runs/a fr-en=runs/b --port 8000 --keys keys.txt")
+def serve(
+    folders: Annotated[
+        list[str] | None, argument("FOLDER ...", "Models; en-fr=FOLDER sets name and languages.")
+    ] = None,
+    *,
+    host: Annotated[str, option("ADDRESS", "The address; by default only for this machine.")] = "127.0.0.1",
+    port: Annotated[int, option("N", "The port to listen on.", min=1, max=65535)] = 5000,
+    workers: Annotated[int, option("N", "Processes; each loads the models.", min=1)] = 1,
+    keys: Annotated[str | None, option("KEYS", "A file of API keys; requests then need a key.")] = None,
+    new_key: Annotated[str, option("NAME", "Make an API key, add its hash to --keys, print it and exit.")] = "",
+    allow_origins: Annotated[list[str], option("URL", "Allow web pages of this origin (CORS).", "--allow-origin")] = [],  # noqa: B006 - typer copies it
+    log_texts: Annotated[bool, flag("--log-texts", "Log the texts of requests.")] = False,
+    quiet: Annotated[bool, flag("--quiet", "Log no requests.")] = False,
+    grace: Annotated[int, option("SECONDS", "After SIGTERM, wait this long for running requests.", min=1)] = 30,
+    engine: options.Engine = "auto",
+    precision: options.Precision = "auto",
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+) -> None:
+    """Serve models over HTTP: a page, and the APIs of LibreTranslate and OpenAI."""
+    arguments = options.without(locals(), "new_key")
+    if new_key:
+        if keys is None:
+            raise ConfigError("--new-key needs --keys FILE, where the hash of the key is added")
+        from regard.server.keys import new_key as make_key
+
+        return tables.write(make_key(Path(keys), new_key))
+    if not folders:
+        raise ConfigError("give at least one model folder: regard serve runs/en-fr")
+    try:
+        from regard.server.run import run
+    except ImportError as error:
+        raise ConfigError(f"{error.name} is missing: pip install 'regard[serve]'") from error
+
+    return run(**arguments, say=tables.say)
