@@ -182,12 +182,6 @@ def test_an_invalid_trace_file_is_refused_before_translating(folders: Path, tmp_
     assert not (tmp_path / "out").exists()
 
 
-def test_without_a_translated_line_there_is_no_trace_and_a_message(folders: Path, tmp_path: Path) -> None:
-    done = regard("translate", folders / "translator", "--trace", tmp_path / "a.html", text="\n\n")
-    assert done.stdout == "\n\n"
-    assert "no line was translated, so there is nothing to draw" in done.stderr
-
-
 PO = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "the%s bird"\nmsgstr ""\n'
 
 

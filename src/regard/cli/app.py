@@ -58,8 +58,8 @@ def command_line() -> Any:
     """The root command, with examples in the help and without type names next to flags and arguments."""
     program: Any = typer.main.get_command(app)
     for command in [program, *program.commands.values(), *program.commands["data"].commands.values()]:
-        lines = ["Examples:", *(f"$ {line}" for line in command.callback.examples)]
-        command.epilog = "\n".join(lines).replace("[", "\\[")
+        if lines := getattr(command.callback, "examples", ()):
+            command.epilog = "\n$ ".join(["Examples:", *lines]).replace("[", "\\[")
         context = typer.Context(command, help_option_names=["--help", "-h"])
         for parameter in [*command.params, command.get_help_option(context)]:
             if getattr(parameter, "is_flag", False):

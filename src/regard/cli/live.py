@@ -79,18 +79,17 @@ class View:
         for key, (name, _) in SCORE_FORMATS.items():
             charts[name] = [entry[key] for entry in validations.values() if isfinite(entry.get(key, nan))]
         sample: dict[str, str] = next(reversed(validations.values()), {}).get("sample", {})
-        for line in (
+        lines = [
             Text.assemble((escape(start.folder), "bold"), (f"  {start.description}", "dim")),
             self._progress(start, activity),
             self._speed(),
             *(chart(name, values) for name, values in charts.items() if values),
-            *(
-                Text.assemble((name.ljust(NAME_WIDTH), "dim"), escape(" ".join(text.split())))
-                for name, text in sample.items()
-            ),
-        ):
+        ]
+        for name, text in sample.items():
+            lines.append(Text.assemble((name.ljust(NAME_WIDTH), "dim"), escape(" ".join(text.split()))))
+        for line in lines:
             line.truncate(options.max_width, overflow="ellipsis")
-            yield line
+        yield from lines
 
     def _progress(self, start: StartEvent, activity: str) -> Text:
         update, settings = self._statistics.update, start.clock.settings

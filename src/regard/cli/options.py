@@ -80,11 +80,6 @@ def _check_lines(name: str) -> None:
     _check_file(name)
 
 
-def _check_corpus(corpus: tuple[str, str | None, float, str]) -> None:
-    for name in filter(None, corpus[:2]):
-        _check_file(name)
-
-
 def _check_model(name: str | Path) -> None:
     for folder in split_folders(name):
         load_config(folder)
@@ -103,7 +98,7 @@ def _check_page(path: Path) -> None:
 CHECKS: dict[str | None, Callable[[Any], object]] = {
     **dict.fromkeys(("FILE", "TSV", "SOURCE", "TARGET", "SOURCE TARGET", "SOURCE TARGET GOLD"), _check_file),
     "FILE or -": _check_lines,
-    "SOURCE,TARGET,WEIGHT[,TAG]": _check_corpus,
+    "SOURCE,TARGET,WEIGHT[,TAG]": lambda corpus: list(map(_check_file, filter(None, corpus[:2]))),
     **dict.fromkeys(("FOLDER", "TEACHER"), _check_model),
     "A B ...": _check_system,
     "NAME or FILE": find_values,

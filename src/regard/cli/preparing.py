@@ -72,14 +72,7 @@ def _builtin(text: str, metavar: str | None = "N", **settings: Any) -> Any:
     return option(metavar, text, rich_help_panel="Options for builtin", **settings)
 
 
-data = typer.Typer(
-    no_args_is_help=True, help="List and get corpora: the built-in one and public ones. Clean the cache."
-)
-
-
-@data.callback()
-@examples("regard data list", "regard data get builtin -o corpus")
-def _data() -> None: ...
+data = typer.Typer(no_args_is_help=True, help="List and get corpora: the built-in and public ones. Clean the cache.")
 
 
 @data.command("list")

@@ -20,8 +20,6 @@ from regard.errors import ConfigError
 if TYPE_CHECKING:
     from regard.training.train import Run
 
-STOPPED = "stopped; the same command resumes"
-
 Also = Annotated[
     list[Any],
     option("SOURCE,TARGET,WEIGHT[,TAG]", "More files, seen WEIGHT times per epoch.", parser=options.parse_corpus),
@@ -111,9 +109,9 @@ def _run(verb: Callable[..., Run], arguments: dict[str, Any], *, as_json: bool) 
     from regard.cli.live import viewing
 
     is_main = os.environ.get("RANK", "0") == "0"
+    arguments["call"] = "regard " + shlex.join(sys.argv[1:])
     with viewing(quiet=not is_main) as view:
-        call = "regard " + shlex.join(sys.argv[1:])
-        run = verb(**arguments, say=view.say, observe=view.observe, call=call)
+        run = verb(**arguments, say=view.say, observe=view.observe)
     if not is_main:
         return
     if run.finished and not run.is_new:
@@ -143,7 +141,7 @@ def demo(
     with viewing(quiet=False) as view:
         results = run(out, updates=updates, device=device, say=view.say, observe=view.observe)
     if not results["finished"]:
-        tables.say(STOPPED)
+        tables.say("stopped; the same command resumes")
         raise typer.Exit(128 + results["signal"])
     score, sentences, seconds = results["bleu"]["score"], results["sentences"], results["seconds"]
     lines = [f"BLEU {score:.1f} on {sentences:,} unseen sentences, after {seconds:.0f} s in all"]
@@ -169,12 +167,8 @@ def lineage(
     if updates and minutes:
         raise ConfigError("--updates and --minutes both say how long to train: give one of them")
     settings: dict[str, Any] = {"device": find_device(device), "sizes": {**SIZES, "train": pairs or SIZES["train"]}}
-    try:
-        with tables.counting_bar("training") as progress:
-            results = run(out, minutes=minutes, updates=updates, **settings, say=tables.say, progress=progress)
-    except (KeyboardInterrupt, SystemExit):  # Ctrl-C and SIGTERM
-        tables.say(STOPPED)
-        raise
+    with tables.counting_bar("training") as progress:
+        results = run(out, minutes=minutes, updates=updates, **settings, say=tables.say, progress=progress)
     lines = []
     for verdict in results["verdicts"]:
         claim = "as the papers say" if verdict["holds"] else "not as the papers say"

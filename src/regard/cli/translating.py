@@ -85,6 +85,7 @@ def translate(
     Config().with_values(values)  # a wrong field is reported before torch is imported
     from regard.decoding.glossary import Glossary
     from regard.devices import find_device
+    from regard.documents.translate import translate_file
     from regard.inspection.drawing import check_suffix
     from regard.translation.lines import LineJob
 
@@ -95,8 +96,10 @@ def translate(
     search["glossary"] = Glossary.read(glossary, keep, ignore_case=ignore_case) if glossary or keep else None
     load = partial(_load, folder, device, values, engine, precision, threads=threads, token_scores="confidence" in add)
     if document and out is not None:
-        run = partial(load().translate, **search)
-        outcome, report = _translate_document(run, file, out, languages=languages, everything=everything, force=force)
+        how: dict[str, Any] = {"languages": languages, "everything": everything, "force": force}
+        with tables.progress_bars(downloads=True) as progress:
+            outcome = translate_file(file, out, partial(load().translate, **search), **how, progress=progress)
+        report = _report(outcome, file, out)
     else:
         names = [*add, "alternatives"] if jsonl and alternatives else add
         job = LineJob(file, jsonl=jsonl, field=field, names=names, tags=tags, search=search)
@@ -109,9 +112,8 @@ def translate(
             _translate_on_cluster(job, load, out, identity=identity, workers=cluster, resources=resources, force=force)
         else:
             _translate_lines(job, load(), out, trace=trace, force=force)
-        outcome, report = job.outcome, {"lines": job.lines}
-    counts = {**report, **_failures(outcome.failed), "terms": dict(outcome.terms)}
-    tables.answer({"out": str(out), **counts}, as_json=as_json)
+        outcome, report = job.outcome, _report(job.outcome, file, out, lines=job.lines)
+    tables.answer(report, as_json=as_json)
     if outcome.failed.count:
         raise typer.Exit(1)
 
@@ -147,23 +149,6 @@ def _is_document(file: str) -> bool:
     return False
 
 
-def _translate_document(
-    translate: Callable[..., Any], file: str, out: Path, **choices: Any
-) -> tuple[Outcome, dict[str, Any]]:
-    """Translate a TMX, XLIFF or PO file; return the outcome and the counts to report."""
-    from regard.documents.formats import left_out
-    from regard.documents.translate import translate_file
-
-    with tables.progress_bars(downloads=True) as progress:
-        outcome = translate_file(file, out, translate, **choices, progress=progress)
-    _print_outcome(outcome, file, "it is left as it was")
-    kept = f"; kept {outcome.kept:,} that had a translation" if outcome.kept else ""
-    skipped = f"; {left_out(outcome.skipped)}" if outcome.skipped else ""
-    tables.say(f"{out}: translated {outcome.translated:,}{kept}{skipped}")
-    counts = {"translated": outcome.translated, "kept": outcome.kept, "left_out": dict(outcome.skipped)}
-    return outcome, {**counts, "unaligned": outcome.unaligned}
-
-
 def _translate_lines(
     job: LineJob, translator: Translator, out: Path | None, *, trace: Path | None, force: bool
 ) -> None:
@@ -171,20 +156,14 @@ def _translate_lines(
     from regard.text.files import open_text
 
     window = {"lines": 1} if job.file == "-" and sys.stdin.isatty() else {}  # translate each line as it is typed
-    with (
-        open_text(job.file) as stream,
-        tables.output_lines(out, "translating", force=force) as (write, progress),
-    ):
+    with open_text(job.file) as stream, tables.output_lines(out, "translating", force=force) as (write, progress):
         total = _count_lines(job.file)
         for text in job.translate(job.read(stream), translator, **window):
             write(text)
             progress(job.lines, total)
-    _print_outcome(job.outcome, job.file, "its translation is empty", "line ")
     if trace is not None and job.first_text:
         (result,) = job.results([job.first_text], translator, trace=True)
         next(iter(result.parts), result).draw(trace, force=force)
-    elif trace is not None:
-        tables.say(f"regard: no line was translated, so there is nothing to draw in {trace}")
 
 
 def _translate_on_cluster(job: LineJob, load: Callable[[], Translator], out: Path, **settings: Any) -> None:
@@ -201,7 +180,6 @@ def _translate_on_cluster(job: LineJob, load: Callable[[], Translator], out: Pat
 
         start = partial(_start_actor, load, job)
         job.outcome = translate_parts(job.read(stream), out, start=start, progress=progress, **settings)
-    _print_outcome(job.outcome, job.file, "its translation is empty", "line ")
 
 
 def _start_actor(load: Callable[[], Translator], job: LineJob) -> TranslatePart:
@@ -225,32 +203,38 @@ def _count_lines(file: str) -> int | None:
         return sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
 
 
-def _print_outcome(outcome: Outcome, file: str, consequence: str, place: str = "") -> None:
-    """Print on standard error which lines failed, which terms are missing, and which tags may be misplaced."""
-    _print_failed(outcome.failed, file, consequence)
+def _report(outcome: Outcome, file: str, out: Path | None, *, lines: int | None = None) -> dict[str, Any]:
+    """Print what needs attention on standard error; return the report for --json. A document has no `lines`."""
+    failures = _report_failed(outcome.failed, file, "its translation is empty" if lines else "it is left as it was")
     if outcome.split:
         tables.say(f"{counted(outcome.split, 'line')} had a sentence that was too long for the model and was split")
     for where, term in outcome.missing.first:
-        tables.say(f"regard: glossary: term {term} not placed in {place}{where}")
+        tables.say(f"regard: glossary: term {term} not placed in {'line ' if lines else ''}{where}")
     if total := outcome.terms.total():
         counts = ", ".join(f"{count:,} {status}" for status, count in outcome.terms.items())
         tables.say(f"glossary: {counted(total, 'term')}: {counts}")
     if outcome.unaligned:
         tags = f"in {counted(outcome.unaligned, 'text')} tags are placed in proportion to the length"
         tables.say(f"regard: this model has no attention to align words by: {tags}; check them")
+    if lines is not None:
+        return {"out": str(out), "lines": lines, **failures, "terms": dict(outcome.terms)}
+    from regard.documents.formats import left_out
+
+    kept = f"; kept {outcome.kept:,} that had a translation" if outcome.kept else ""
+    skipped = f"; {left_out(outcome.skipped)}" if outcome.skipped else ""
+    tables.say(f"{out}: translated {outcome.translated:,}{kept}{skipped}")
+    entries = {"translated": outcome.translated, "kept": outcome.kept, "left_out": dict(outcome.skipped)}
+    return {"out": str(out), **entries, "unaligned": outcome.unaligned, **failures, "terms": dict(outcome.terms)}
 
 
-def _print_failed(failed: Problems, file: str, consequence: str) -> None:
+def _report_failed(failed: Problems, file: str, consequence: str) -> dict[str, Any]:
+    """Print the first lines that failed, and return their number and the first of them for --json."""
     from regard.text.files import display_name
 
     for line, problem in failed.first:
         tables.say(f"regard: {display_name(file)}:{line}: {problem}; {consequence}")
     if more := failed.count - len(failed.first):
         tables.say(f"regard: and {counted(more, 'more such line')}")
-
-
-def _failures(failed: Problems) -> dict[str, Any]:
-    """The number of failed lines and the first of them, for --json."""
     return {"failures": failed.count, "failed": [{"line": line, "problem": problem} for line, problem in failed.first]}
 
 
@@ -346,8 +330,8 @@ def embed(
             done += len(window)
             progress(done, len(lines))
         np.save(saved, embeddings)
-    _print_failed(failed, file, "its embedding is zero")
-    tables.answer({"out": str(out), "lines": len(lines), "size": size, **_failures(failed)}, as_json=as_json)
+    failures = _report_failed(failed, file, "its embedding is zero")
+    tables.answer({"out": str(out), "lines": len(lines), "size": size, **failures}, as_json=as_json)
     if failed.count:
         raise typer.Exit(1)
 
