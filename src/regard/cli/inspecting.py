@@ -54,8 +54,8 @@ def evaluate(
     arguments = options.without(locals(), "report", "sentences", "force", "threads", "as_json")
     options.check_output(report, source, hypothesis, train, glossary, *reference, force=force)
     from regard.devices import use_threads
-    from regard.evaluation.evaluate import Evaluation, is_language_model
     from regard.evaluation.evaluate import evaluate as score
+    from regard.evaluation.evaluate import is_language_model
 
     if model and is_language_model(model):
         refused = {"--report": report, "--sentences": sentences}
@@ -64,9 +64,8 @@ def evaluate(
     arguments["config"] = parse_assignments(config)
     with tables.counting_bar("evaluating") as progress:
         result = score(**arguments, progress=progress)
-        if report is not None and isinstance(result, Evaluation):
-            result.save(report, force=force)
-    tables.show(result, as_json=as_json, page=report, **({"sentences": True} if sentences else {}))
+    more = {"sentences": True} if sentences else {}
+    tables.show(result, as_json=as_json, page=report, force=force, **more)
 
 
 @examples(
@@ -97,9 +96,7 @@ def compare(
     arguments["config"] = parse_assignments(config)
     with tables.counting_bar("comparing") as progress:
         result = side_by_side(**arguments, progress=progress)
-        if report is not None:
-            result.save(report, force=force)
-    tables.show(result, as_json=as_json, page=report)
+    tables.show(result, as_json=as_json, page=report, force=force)
 
 
 @examples(

@@ -79,10 +79,16 @@ class View:
         for key, (name, _) in SCORE_FORMATS.items():
             charts[name] = [entry[key] for entry in validations.values() if isfinite(entry.get(key, nan))]
         sample: dict[str, str] = next(reversed(validations.values()), {}).get("sample", {})
+        seconds = statistics.seconds_left if statistics.activity else None
+        speed, left = (
+            f"{statistics.tokens_per_second:,.0f} tokens/s",
+            f"{format_duration(seconds)} left" if seconds else "",
+        )
+        best = f"best at update {statistics.best_update:,}" if statistics.best_update else ""
         lines = [
             Text.assemble((escape(start.folder), "bold"), (f"  {start.description}", "dim")),
             self._progress(start, activity),
-            self._speed(),
+            Text(", ".join(filter(None, [speed, left, best]))),
             *(chart(name, values) for name, values in charts.items() if values),
         ]
         for name, text in sample.items():
@@ -100,15 +106,6 @@ class View:
         bar = "━" * round(BAR_WIDTH * min(share, 1.0))
         rest = "━" * (BAR_WIDTH - len(bar))
         return Text.assemble((label, "bold"), (bar, "green"), (rest, "bright_black"), f"  {min(share, 1.0):4.0%}")
-
-    def _speed(self) -> Text:
-        statistics = self._statistics
-        parts = [f"{statistics.tokens_per_second:,.0f} tokens/s"]
-        if statistics.activity and statistics.seconds_left is not None:
-            parts.append(f"{format_duration(statistics.seconds_left)} left")
-        if statistics.best_update:
-            parts.append(f"best at update {statistics.best_update:,}")
-        return Text(", ".join(parts))
 
 
 def chart(name: str, values: Sequence[float]) -> Text:

@@ -38,11 +38,9 @@ def check(
     options.check_output(report, source, target, *(valid or ()), *(test or ()), force=force)
     with tables.working("reading"):
         result = check_data(**arguments)
-    if report is not None:
-        result.save(report, force=force)
     if result.skipped:
         tables.say(left_out(result.skipped))
-    tables.show(result, as_json=as_json, page=report)
+    tables.show(result, as_json=as_json, page=report, force=force)
     raise typer.Exit(1 if result.verdict == "unfit" else 0)
 
 

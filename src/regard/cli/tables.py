@@ -16,7 +16,6 @@ from time import perf_counter
 from typing import Any
 
 from regard.folders import atomic_file
-from regard.results import Report
 
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters other than tab and newline, and those that change the direction of text."""
@@ -45,13 +44,14 @@ def answer(values: Mapping[str, Any], text: object = None, *, as_json: bool) -> 
         write(text)
 
 
-def show(report: Report, *, as_json: bool, page: Path | None = None, **options: Any) -> None:
-    """Print a result as JSON or as text, and its messages and its page on standard error; options go to `to_dict`."""
+def show(report: Any, *, as_json: bool, page: Path | None = None, force: bool = False, **options: Any) -> None:
+    """Write the page of a Report if it has one, and print it as text or JSON; `options` are those of its `to_dict`."""
     for message in report.messages:
         say(message)
-    write(report.to_json(**options) if as_json else escape(report))
     if page is not None:
+        report.save(page, force=force)
         say(f"report: {page}")
+    write(report.to_json(**options) if as_json else escape(report))
 
 
 @contextmanager
