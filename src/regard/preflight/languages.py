@@ -25,11 +25,9 @@ SMOOTHING = 2.0  # added to each count: a trigram of one line must not decide
 MAX_LOG_ODDS = 3.0  # of one trigram
 MIN_TRIGRAMS = 12  # a shorter line may be a name or a number
 MIN_TOTAL = 6.0  # log-odds of a whole line towards the other side
-POSITION = (
-    0.75  # of the way from the median of the own side to that of the other; a line beyond it is in the wrong language
-)
+POSITION = 0.75  # of the way from the median of a line's own side to that of the other; beyond it is the wrong language
 MIN_DISTANCE = 0.4  # between the medians; if they are closer, both sides are in one language
-CLUSTER_SHARES = (0.03, 0.1, 0.3)  # of the least likely lines, from which a third language may grow
+CLUSTER_SHARE = 0.2  # of the least likely lines, from which a third language grows
 CLUSTER_ROUNDS = 10
 MIN_CLUSTER = 20  # lines
 MIN_CLUSTER_TRIGRAMS = 20  # of a line
@@ -119,35 +117,25 @@ def third_language(lines: Trigrams) -> Mask:
     median = np.median(likelihood)
     deviation = 1.4826 * np.median(np.abs(likelihood - median))
     outliers: Mask = long & (likelihood < median - MAX_DEVIATIONS * deviation)
-    if long.sum() < 2 * MIN_CLUSTER:
+    if long.sum() < 10 * MIN_CLUSTER:
         return outliers
-    best, least_between = np.zeros(len(long), np.bool_), MAX_BETWEEN
-    train = np.arange(len(long)) % 2 == 0  # the other half shows whether the clusters are real
-    for share in CLUSTER_SHARES:
-        minority = likelihood < np.quantile(likelihood[long], share)
-        for _ in range(CLUSTER_ROUNDS):
-            table = log_odds(lines.counts(train & long & ~minority), lines.counts(train & long & minority))
-            score = lines.means(table)
-            previous, minority = minority, score < 0
-            if (previous == minority).all():
-                break
-        most, few = long & ~train & ~minority, long & ~train & minority
-        if few.sum() < MIN_CLUSTER / 2 or few.sum() > most.sum():
-            continue
-        medians = np.median(score[most]), np.median(score[few])
-        middle, distance = sum(medians) / 2, medians[0] - medians[1]
-        between = float(np.mean(np.abs(score[most | few] - middle) < distance / 4))
-        if between < least_between:
-            best, least_between = long & (score < middle), between
-    return best | outliers
+    minority = likelihood < np.quantile(likelihood[long], CLUSTER_SHARE)
+    for _ in range(CLUSTER_ROUNDS):
+        score = lines.means(log_odds(lines.counts(long & ~minority), lines.counts(long & minority)))
+        minority = score < 0
+    few, most = score[long & minority], score[long & ~minority]
+    if not MIN_CLUSTER <= len(few) <= len(most):
+        return outliers
+    middle, distance = (np.median(most) + np.median(few)) / 2, np.median(most) - np.median(few)
+    between = np.mean(np.abs(score[long] - middle) < distance / 4)
+    return outliers | (long & (score < middle)) if between < MAX_BETWEEN else outliers
 
 
 def log_odds(one: Floats, other: Floats) -> Floats:
     """Log-odds of each trigram in favour of the first of two counts, smoothed and clipped."""
     first, second = one + SMOOTHING, other + SMOOTHING
     odds = np.log(first / first.sum()) - np.log(second / second.sum())
-    clipped: Floats = np.clip(odds, -MAX_LOG_ODDS, MAX_LOG_ODDS).astype(np.float32)
-    return clipped
+    return np.clip(odds, -MAX_LOG_ODDS, MAX_LOG_ODDS).astype(np.float32, copy=False)
 
 
 def reads_like_source(texts: Sequence[str], sources: Sequence[str], targets: Sequence[str]) -> bool:
@@ -156,7 +144,6 @@ def reads_like_source(texts: Sequence[str], sources: Sequence[str], targets: Seq
     lines = [text for text in texts if text.strip()]
     if not pairs or not lines:
         return False
-    sides = learn_sides(*map(read_trigrams, zip(*pairs, strict=True)))
     trigrams = read_trigrams(lines)
-    _, wrong, _ = sides.judge(trigrams, trigrams)
+    _, wrong, _ = learn_sides(*map(read_trigrams, zip(*pairs, strict=True))).judge(trigrams, trigrams)
     return bool(wrong.sum() > (trigrams.lengths >= MIN_TRIGRAMS).sum() / 2)
