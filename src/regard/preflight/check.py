@@ -209,7 +209,7 @@ class Split:
         self.pairs = 0
         self.sides = Side(), Side()
         self.ratios = Ratios()
-        self.tallies: defaultdict[str, Tally] = defaultdict(Tally, {"length-ratio": Tally()})
+        self.tallies: defaultdict[str, Tally] = defaultdict(Tally)
         self.seen = cleaning.DigestSet()
         self.sample: list[Pair] = []  # of pairs that no rule leaves out
         self.sampled_from = 0
@@ -226,16 +226,13 @@ class Split:
     def add(self, pairs: Sequence[Pair], chunk: Chunk) -> None:
         """Count a chunk of pairs."""
         self.pairs += len(pairs)
-        sides = list(zip(self.sides, chunk.columns, chunk.normalized, strict=True))
-        for side, scripts in zip(self.sides, chunk.scripts, strict=True):
-            side.scripts.update(scripts)
-        bins = self.ratios.add(*(side.add(column, lines) for side, column, lines in sides))
-        low, _, high = self.ratios.usual()
-        for index in np.flatnonzero((bins >= 0) & ((bins < low) | (bins > high))).tolist():
+        sides = list(zip(self.sides, chunk.normalized, chunk.scripts, strict=True))
+        lengths = [side.add(lines, scripts) for side, lines, scripts in sides]
+        for index in np.flatnonzero(self.ratios.unusual(*lengths)).tolist():
             pair = pairs[index]
             self.tally("length-ratio", pair, note=f"{len(pair.source):,} and {len(pair.target):,} characters")
         self._apply_rules(pairs, chunk)
-        features = [extract_features(lines, unspaced=side.unspaced) for side, _, lines in sides]
+        features = [extract_features(lines, unspaced=side.unspaced) for side, lines, _ in sides]
         for span in self.model.find(*features):
             lines = pairs[span.first : span.last + 1]
             shift = f"{counted(abs(span.shift), 'line')} {'later' if span.shift > 0 else 'earlier'}"

@@ -27,7 +27,6 @@ STATISTICS = {  # keys of a side's statistics, and their labels in the table
     "words": "words",
     "characters": "characters",
     "vocabulary": "distinct words",
-    "alphabet": "distinct characters",
     "median": "median length",
     "most": "95 % within",
     "longest": "longest",

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from regard.corpora.builtin.grammar import derive
+from regard.corpora.builtin.grammar import sentence
 from regard.corpora.builtin.morphology import Word, elide_and_contract
 from regard.errors import ConfigError
 
@@ -58,14 +58,14 @@ def _draw(size: int, generator: random.Random, part: str, weights: dict[int, flo
     while len(seen) < size and weights:
         (length,) = generator.choices(list(weights), list(weights.values()))
         while failures[length] < MAX_FAILURES:
-            english, french = derive(generator.random, length)
-            source = punctuated(english)
+            derived = sentence(generator.random, length)
+            source = punctuated(derived.english)
             digest = hashlib.sha256(source.encode()).digest()
             mine = PARTS[bisect(PART_BOUNDS, digest[8])] == part
-            if mine and len(english) in lengths and digest[:8] not in seen:
+            if mine and len(derived.english) in lengths and digest[:8] not in seen:
                 seen.add(digest[:8])
                 failures[length] = 0
-                yield to_pair(source, french)
+                yield to_pair(source, derived.french)
                 break
             failures[length] += 1
         else:
