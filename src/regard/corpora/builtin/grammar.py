@@ -267,7 +267,8 @@ def verb_form(d: Derivation, n: int, verb: Verb) -> VerbForm:
         for form in words.VERB_FORMS[verb.pattern if verb.pattern in AGREEING else "active"][d.frame]
         if form.form not in excluded and not (affirmative and form.negation)
     ]
-    return d.pick([form for form in forms if form.length <= max(n, 1)] or forms)
+    room = max(n, 1)
+    return d.pick([form for form in forms if form.length <= room] or forms)
 
 
 def verb_group(
@@ -404,7 +405,8 @@ def attributed_subject(d: Derivation, n: int, kinds: tuple[str, ...]) -> NounPhr
 
 def unused(d: Derivation, nouns: Sequence[Noun]) -> Noun:
     """One of the nouns, if possible not one of the most recent ones."""
-    noun = d.pick([noun for noun in nouns if noun.english[0] not in d.used[-8:]] or nouns)
+    recent = d.used[-8:]
+    noun = d.pick([noun for noun in nouns if noun.english[0] not in recent] or nouns)
     d.used.append(noun.english[0])
     return noun
 
@@ -455,8 +457,8 @@ def adjectives_of(d: Derivation, noun: Noun, n: int) -> tuple[list[Adjective], b
 
 def adjective(d: Derivation, options: Sequence[Adjective]) -> Adjective:
     """An adjective that does not repeat or contradict the most recent nouns and adjectives, if there is one."""
-    for recent in (8, 1):
-        fitting = [a for a in options if lexicon.CONTRADICTIONS[a.english].isdisjoint(d.used[-recent:])]
+    for recent in (d.used[-8:], d.used[-1:]):
+        fitting = [a for a in options if lexicon.CONTRADICTIONS[a.english].isdisjoint(recent)]
         if fitting:
             break
     chosen = d.pick(fitting or options)
