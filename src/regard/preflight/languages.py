@@ -39,19 +39,15 @@ NUMBER = re.compile(r"\d[\d.,]*")
 
 @dataclass(frozen=True)
 class Trigrams:
-    """Hashed character trigrams of many lines, with the start and the length of each line."""
+    """Hashed character trigrams of many lines, and the number of trigrams of each line."""
 
     ids: NDArray[np.int64]
-    starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
-
-    def totals(self, table: Floats) -> Floats:
-        """The sum over each line of a value per trigram."""
-        return np.add.reduceat(table[self.ids], self.starts).astype(np.float32)
 
     def means(self, table: Floats) -> Floats:
         """The mean over each line of a value per trigram."""
-        return (self.totals(table) / self.lengths).astype(np.float32)
+        totals = np.add.reduceat(table[self.ids], np.cumsum(self.lengths) - self.lengths)
+        return (totals / self.lengths).astype(np.float32)
 
     def counts(self, lines: Mask) -> Floats:
         """How often each trigram occurs in the chosen lines."""
@@ -66,7 +62,7 @@ def read_trigrams(texts: Sequence[str]) -> Trigrams:
     lengths = np.fromiter((len(line) + 1 for line in lines), np.int64, len(lines))
     mixed = codes[:-2] * np.uint32(0x9E3779B1) ^ codes[1:-1] * np.uint32(0x85EBCA6B) ^ codes[2:] * np.uint32(0xC2B2AE35)
     ids = ((mixed * np.uint32(0x27D4EB2F)) >> np.uint32(16)).astype(np.int64)
-    return Trigrams(ids, np.cumsum(lengths) - lengths, lengths)
+    return Trigrams(ids, lengths)
 
 
 @dataclass(frozen=True)
@@ -81,11 +77,11 @@ class SideModel:
         """Which source lines read like the target side, which target lines like the source, which pairs are swapped."""
         distance = self.source_median - self.target_median
         if distance <= MIN_DISTANCE:
-            return (np.zeros(len(source.starts), np.bool_),) * 3
+            return (np.zeros(len(source.lengths), np.bool_),) * 3
         middle = (self.source_median + self.target_median) / 2
         margin = (POSITION - 0.5) * distance
         left, right = source.means(self.table), target.means(self.table)
-        left_total, right_total = source.totals(self.table), target.totals(self.table)
+        left_total, right_total = left * source.lengths, right * target.lengths
         wrong_source = (left < middle - margin) & (left_total < -MIN_TOTAL) & (source.lengths >= MIN_TRIGRAMS)
         wrong_target = (right > middle + margin) & (right_total > MIN_TOTAL) & (target.lengths >= MIN_TRIGRAMS)
         swapped = (left < middle) & (right > middle) & (left - right < -distance / 2)
@@ -94,7 +90,7 @@ class SideModel:
 
 def learn_sides(source: Trigrams, target: Trigrams) -> SideModel:
     """Learn to tell the sides apart; the second and third rounds count swapped pairs the right way round."""
-    straight = np.ones(len(source.starts), np.bool_)
+    straight = np.ones(len(source.lengths), np.bool_)
     for _ in range(3):
         table = log_odds(
             source.counts(straight) + target.counts(~straight), target.counts(straight) + source.counts(~straight)
@@ -134,8 +130,8 @@ def third_language(lines: Trigrams) -> Mask:
 def log_odds(one: Floats, other: Floats) -> Floats:
     """Log-odds of each trigram in favour of the first of two counts, smoothed and clipped."""
     first, second = one + SMOOTHING, other + SMOOTHING
-    odds = np.log(first / first.sum()) - np.log(second / second.sum())
-    return np.clip(odds, -MAX_LOG_ODDS, MAX_LOG_ODDS).astype(np.float32, copy=False)
+    odds: Floats = np.log(first / first.sum()) - np.log(second / second.sum())
+    return odds.clip(-MAX_LOG_ODDS, MAX_LOG_ODDS)
 
 
 def reads_like_source(texts: Sequence[str], sources: Sequence[str], targets: Sequence[str]) -> bool:

@@ -46,14 +46,10 @@ END_MARKS = {mark: kind for kind, marks in enumerate(["?？؟;", "!！", ":：",
 class Features(NamedTuple):
     """Features of each line of one side that are compared with the other side."""
 
-    words: Integers
-    """(N, W), BUCKETS where a line has fewer"""
-    length: Floats
-    """(N,) logarithm of the number of characters"""
-    numbers: Integers
-    """(N,) hash of the numbers in the line, 0 without any"""
-    mark: Integers
-    """(N,) kind of the final punctuation"""
+    words: Integers  # (N, W), BUCKETS where a line has fewer
+    length: Floats  # (N,) logarithm of the number of characters
+    numbers: Integers  # (N,) hash of the numbers in the line, 0 without any
+    mark: Integers  # (N,) kind of the final punctuation
 
     def at(self, rows: Integers) -> Features:
         """The features of the given lines; rows outside the chunk become its first or last."""
@@ -62,15 +58,12 @@ class Features(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Pairs first..last of a chunk whose target is `shift` lines later; shift 0: no shift fits.
-
-    `unrelated` marks a whole chunk whose sides show no relation at any shift.
-    """
+    """Pairs first..last of a chunk whose target is elsewhere."""
 
     first: int
     last: int
-    shift: int = 0
-    unrelated: bool = False
+    shift: int = 0  # lines from the source to its target; 0: no shift fits
+    unrelated: bool = False  # the sides of the whole chunk show no relation
 
 
 def extract_features(lines: Sequence[str], *, unspaced: bool) -> Features:
@@ -146,18 +139,7 @@ class AlignmentModel:
         return np.stack([np.take_along_axis(aligned - distant, x, axis=1).sum(0) for x in bins]).astype(np.float32)
 
     def _bins(self, source: Features, target: Features, *, counted: int) -> Integers:
-        """(FEATURES, N): the histogram bin of each feature of each pair."""
-        association = self._association(source, target, counted=counted)
-        surprise = np.abs(target.length - source.length - self.median_log_ratio)
-        left, right = source.numbers > 0, target.numbers > 0
-        same = source.numbers == target.numbers
-        numbers = np.where(left & right, np.where(same, 1, 3), np.where(left | right, 2, 0))
-        marks = source.mark * 6 + target.mark
-        bins = [np.minimum(association * 6, BINS - 1), np.minimum(surprise * 10, BINS - 1), numbers, marks]
-        return np.stack(bins).astype(np.int64)
-
-    def _association(self, source: Features, target: Features, *, counted: int) -> Floats:
-        """(N,): mean log association of the words of each pair.
+        """(FEATURES, N): the histogram bin of each feature of each pair.
 
         `counted` is 1 if the pairs themselves are in the counts, else 0: a pair is no evidence for itself.
         """
@@ -166,9 +148,15 @@ class AlignmentModel:
         together[together < MIN_COOCCURRENCES] = 0
         together *= (max(self.pairs, 1) / np.maximum(self.target_counts, 1))[target.words][:, None, :]
         best = together.max(axis=2) / np.maximum(self.source_counts, 1)[source.words]  # (N, W)
-        total = np.log(np.clip(best, 1, MAX_ASSOCIATION)).sum(1)
-        mean: Floats = total / np.maximum((source.words < BUCKETS).sum(1), 1)
-        return mean
+        association = np.log(np.clip(best, 1, MAX_ASSOCIATION)).sum(1)
+        association /= np.maximum((source.words < BUCKETS).sum(1), 1)
+        surprise = np.abs(target.length - source.length - self.median_log_ratio)
+        left, right = source.numbers > 0, target.numbers > 0
+        same = source.numbers == target.numbers
+        numbers = np.where(left & right, np.where(same, 1, 3), np.where(left | right, 2, 0))
+        marks = source.mark * 6 + target.mark
+        bins = [np.minimum(association * 6, BINS - 1), np.minimum(surprise * 10, BINS - 1), numbers, marks]
+        return np.stack(bins).astype(np.int64)
 
     def _learn(self, source: Features, targets: Sequence[Features]) -> None:
         """Count the words and the features of aligned pairs, and the features of distant lines."""
@@ -180,16 +168,13 @@ class AlignmentModel:
             self.pairs += len(source.words)
         table = self.cooccurrences.reshape(BUCKETS + 1, -1)
         table[-1], table[:, -1] = 0, 0
-        for target in targets:
-            self._count(self.aligned, source, target)
         lines = np.arange(min(len(source.length), 2048))
-        for distance in DISTANT:
-            rows = (lines + distance) % len(source.length)
-            self._count(self.distant, source.at(lines), targets[0].at(rows))
-
-    def _count(self, histograms: NDArray[np.float64], source: Features, target: Features) -> None:
-        for histogram, bins in zip(histograms, self._bins(source, target, counted=1), strict=True):
-            histogram += np.bincount(bins, minlength=BINS)
+        others = [targets[0].at((lines + distance) % len(source.length)) for distance in DISTANT]
+        examples = [(self.aligned, source, target) for target in targets]
+        examples += [(self.distant, source.at(lines), target) for target in others]
+        for histograms, *sides in examples:
+            for histogram, bins in zip(histograms, self._bins(*sides, counted=1), strict=True):
+                histogram += np.bincount(bins, minlength=BINS)
 
 
 def _best_shifts(scores: Floats) -> tuple[Integers, float]:
@@ -212,23 +197,21 @@ def _best_shifts(scores: Floats) -> tuple[Integers, float]:
 
 
 def _correlated_shift(source: Features, target: Features) -> int:
-    """The shift of the target, in lines, with the highest cross-correlation of both sides; 0 if there is no peak."""
+    """The shift of the target, in lines, with the highest cross-correlation of both sides; 0 if there is no peak.
+
+    The lengths, plus one for questions, are compared with the eight lines before and after. Where sentences are sorted by
+    length (Tatoeba), only the question marks correlate.
+    """
     size = 1 << (2 * len(source.length) - 1).bit_length()
-    spectra = [np.fft.rfft(_signal(side), size) for side in (source, target)]
+    kernel = np.ones(17)
+    spectra = []
+    for side in (source, target):
+        values = side.length + (side.mark == END_MARKS["?"])
+        values = values - np.convolve(values, kernel, "same") / np.convolve(np.ones(len(values)), kernel, "same")
+        values = np.clip(values, -3 * values.std(), 3 * values.std())
+        spectra.append(np.fft.rfft((values - values.mean()) / max(values.std(), 1e-6), size))
     correlation = np.fft.irfft(np.conj(spectra[0]) * spectra[1], size) / len(source.length)
     peak = int(correlation.argmax())
     if correlation[peak] < MIN_CORRELATION:
         return 0
     return peak if peak < size // 2 else peak - size
-
-
-def _signal(side: Features) -> NDArray[np.float64]:
-    """Lengths, and one more for questions, relative to the eight lines before and after; clipped and standardised.
-
-    Where sentences are sorted by length (Tatoeba), only the question marks correlate.
-    """
-    values = side.length + (side.mark == END_MARKS["?"])
-    kernel = np.ones(17)
-    values = values - np.convolve(values, kernel, "same") / np.convolve(np.ones(len(values)), kernel, "same")
-    values = np.clip(values, -3 * values.std(), 3 * values.std())
-    return np.asarray((values - values.mean()) / max(values.std(), 1e-6), np.float64)
