@@ -112,18 +112,10 @@ def table() -> list[dict[str, str]]:
     rows = []
     for entry in ENTRIES:
         form = _usable_form(entry)
-        verified = form is None or all(file.sha256 for file in form.files)
-        row = {
-            "name": entry.name,
-            "languages": " ".join(entry.languages),
-            "size": entry.size,
-            "licence": entry.licence,
-            "where": locate(entry),
-            "checksum": ("sha256" if verified else "not verified") if entry.forms else "none needed",
-            "description": entry.description,
-            "source": entry.source,
-        }
-        rows.append(row)
+        verified = "sha256" if form is None or all(file.sha256 for file in form.files) else "not verified"
+        checks = {"where": locate(entry), "checksum": verified if entry.forms else "none needed"}
+        texts = {key: getattr(entry, key) for key in ("name", "size", "licence", "description", "source")}
+        rows.append({**texts, "languages": " ".join(entry.languages), **checks})
     return rows
 
 

@@ -199,8 +199,8 @@ def _best_shifts(scores: Floats) -> tuple[Integers, float]:
 def _correlated_shift(source: Features, target: Features) -> int:
     """The shift of the target, in lines, with the highest cross-correlation of both sides; 0 if there is no peak.
 
-    The lengths, plus one for questions, are compared with the eight lines before and after. Where sentences are sorted by
-    length (Tatoeba), only the question marks correlate.
+    The lengths, plus one for questions, are relative to those of the eight lines before and after. Where sentences are
+    sorted by length (Tatoeba), only the question marks correlate.
     """
     size = 1 << (2 * len(source.length) - 1).bit_length()
     kernel = np.ones(17)
