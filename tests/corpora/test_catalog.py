@@ -466,14 +466,3 @@ def test_alignments_of_the_built_in_corpus_are_within_both_sentences(tmp_path):
         for i, j in (link.split("-") for link in links.split()):
             assert int(i) < len(english.split())
             assert int(j) < len(french.split())
-
-
-def test_a_file_without_a_published_checksum_must_not_change_after_its_download(site, tmp_path, monkeypatch):
-    site.files.update({"/train.en.gz": ENGLISH, "/train.fr.gz": FRENCH})
-    form = tiny(site.url)
-    offer(monkeypatch, form._replace(files=tuple(file._replace(sha256=None) for file in form.files)))
-    catalog.get("tiny", tmp_path / "one")
-    kept = next((tmp_path / "cache").rglob("train.en.gz"))
-    kept.write_bytes(FRENCH)
-    with pytest.raises(DataError, match=rf"train\.en\.gz .* {sha256(FRENCH)}, expected {sha256(ENGLISH)}"):
-        catalog.get("tiny", tmp_path / "two")

@@ -145,7 +145,7 @@ def test_lengths_stay_within_bounds() -> None:
 )
 def test_a_wrong_argument_is_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        sentences(**{"size": 1, **options})  # type: ignore[arg-type]
+        next(sentences(**{"size": 1, **options}))  # type: ignore[arg-type]
 
 
 def test_every_word_is_aligned_and_alignments_stay_inside_the_sentence(many: list[Pair], spread: list[Pair]) -> None:

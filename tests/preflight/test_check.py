@@ -11,7 +11,6 @@ import re
 import shlex
 import subprocess
 import sys
-import unicodedata
 from functools import cache
 from pathlib import Path
 
@@ -21,7 +20,7 @@ import regard
 from regard.errors import FolderError
 from regard.preflight.check import check_pairs
 from regard.preflight.findings import KINDS, TO_DROP, Example, Finding, fill_commands
-from regard.preflight.report import Report, headline
+from regard.preflight.report import Report
 from regard.text.files import Origin, Pair
 
 FIRST = ["the", "wo", "sha", "lin", "gar", "nou", "ki", "smo", "thry", "en", "wick", "ald", "ough", "ster", "ham"]
@@ -143,7 +142,6 @@ PROBLEMS = {
     "empty": (every(100), target_as(lambda text: "  ")),
     "length-ratio": (every(50), target_as(lambda text: text[: len(text) // 5])),
     "too-long": (every(100), lambda pair: pair._replace(source=pair.source * 80, target=pair.target * 80)),
-    "normalisation": (every(50), target_as(lambda text: unicodedata.normalize("NFD", "é" + text))),
     "wrong-script": (every(100), target_as(lambda text: "Маленький дом стоял на краю большого леса.")),
 }
 
@@ -174,7 +172,7 @@ def test_an_incomplete_list_of_lines_is_marked_as_incomplete():
     train = changed(make_corpus(25_000), every(50, 25_000), swap)
     finding = json.loads(check_pairs(train).to_json())["findings"][0]
     assert (finding["kind"], finding["lines_complete"]) == ("swapped", False)
-    assert f"names {sum(map(len, finding['lines'].values())):,} of the {finding['count']:,}" in finding["fix"]
+    assert f"Only {sum(map(len, finding['lines'].values())):,} of the {finding['count']:,}" in finding["fix"]
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -324,11 +322,8 @@ def test_a_shift_of_a_whole_corpus_says_by_how_many_lines(corpus, shift):
     report = check_pairs(shifted(corpus[0], 0, 5000, shift))
     way = "later" if shift > 0 else "earlier"
     assert (report.verdict, found(report)) == ("unfit", [("misaligned", "train")])
-    assert f"{abs(shift)} line{'s' * (abs(shift) > 1)} {way}" in report.findings[0].title
-
-
-def test_a_shift_of_a_whole_corpus_comes_with_the_command_that_undoes_it(corpus):
-    assert "tail -n +6 TARGET > TARGET.fixed" in check_pairs(shifted(corpus[0], 0, 5000, 5)).findings[0].commands
+    notes = [example.note for example in report.findings[0].examples]
+    assert any(note.endswith(f"{abs(shift)} line{'s' * (abs(shift) > 1)} {way}") for note in notes)
 
 
 def test_sides_of_one_length_are_not_called_unrelated():
@@ -434,47 +429,35 @@ def run_on(command, text, folder):
     return (folder / command.split()[-1]).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("kind", "damaged"), [("mojibake", misread("élan\n")), ("normalisation", "e\u0301lan\n")])
-def test_the_command_of_a_fix_repairs_the_text(kind, damaged, tmp_path):
-    (command,) = KINDS[kind].commands
-    assert run_on(command, damaged, tmp_path) == "élan\n"
-
-
-FILES = {"train": ("my train.en", "train.fr"), "valid": ("valid.en", "valid.fr")}
-
-
-def filled(commands, lines, split="train"):
-    return list(fill_commands(commands, FILES, lines, kind="copies", split=split))
+def test_the_command_of_a_fix_repairs_the_text(tmp_path):
+    (command,) = KINDS["mojibake"].commands
+    assert run_on(command, misread("élan\n"), tmp_path) == "élan\n"
 
 
 def test_a_command_names_the_files_and_lines():
-    assert filled((TO_DROP,), [3, 7, 8, 9]) == [
+    assert list(fill_commands((TO_DROP,), ("my train.en", "train.fr"), [3, 7, 8, 9])) == [
         "sed '3d;7,9d' 'my train.en' > 'my train.en'.clean",
         "sed '3d;7,9d' train.fr > train.fr.clean",
     ]
 
 
-def test_a_command_for_many_lines_reads_them_from_the_report():
-    first, *others = filled((TO_DROP,), list(range(1, 99, 2)), split="valid")
-    assert first.startswith("regard check 'my train.en' train.fr --valid valid.en valid.fr --json |")
-    assert others[0].endswith("copies.lines valid.en > valid.en.clean")
-    assert len(others) == 2
+def test_there_is_no_command_for_many_lines():
+    assert not list(fill_commands((TO_DROP,), ("train.en", "train.fr"), list(range(1, 99, 2))))
 
 
-def test_the_commands_for_many_lines_leave_them_out(corpus, tmp_path):
-    pairs = changed(corpus[0], every(50), swap)
+def test_the_commands_leave_the_lines_out(corpus, tmp_path):
+    pairs = changed(corpus[0], every(300), swap)
     files = write_corpus(tmp_path, pairs)
     (finding,) = regard.check(*files).findings
     bad = set(finding.lines[str(files[0])])
     for command in finding.commands:
-        command = command.replace("regard check", f"{shlex.quote(sys.executable)} -m regard check")
         subprocess.run(command, shell=True, check=True, cwd=tmp_path)
     cleaned = Path(f"{files[0]}.clean").read_text().splitlines()
     assert cleaned == [pair.source for pair in pairs if pair.origin.line not in bad]
 
 
 def test_without_plain_files_there_are_no_commands():
-    assert not list(fill_commands((TO_DROP,), {}, [1], kind="copies", split="train"))
+    assert report_on("swapped").findings[0].commands == ()
 
 
 def test_the_json_has_what_the_interface_promises():
@@ -544,9 +527,10 @@ def nasty_report():
         ((), "No problems found"),
     ],
 )
-def test_the_headline_counts_the_findings(severities, title):
-    finding = nasty_report().findings[0]
-    assert headline([dataclasses.replace(finding, severity=severity) for severity in severities]) == title
+def test_the_title_counts_the_findings(severities, title):
+    report = nasty_report()
+    findings = [dataclasses.replace(report.findings[0], severity=severity) for severity in severities]
+    assert f">{title}</h1>" in dataclasses.replace(report, findings=findings).to_html()
 
 
 def test_the_page_links_to_each_finding():
@@ -560,7 +544,7 @@ def test_the_page_escapes_text_from_the_corpus():
 
 
 def test_the_page_lets_each_text_choose_its_direction():
-    assert '<p dir="auto">بيت صغير</p>' in nasty_report().to_html()
+    assert re.search('<p dir="auto"[^>]*>بيت صغير</p>', nasty_report().to_html())
 
 
 def test_the_page_needs_no_network():
@@ -572,11 +556,6 @@ def test_the_page_stays_small(corpus):
     for start, (_, change) in enumerate(PROBLEMS.values()):
         train = changed(train, every(100, start=start), change)
     assert len(check_pairs(train, *others).to_html().encode()) < 300_000
-
-
-def test_every_chart_has_a_text_alternative():
-    page = clean_report().to_html()
-    assert all("aria-label=" in drawing for drawing in re.findall(r"<svg[^>]*>", page))
 
 
 def test_the_text_begins_with_the_verdict():
@@ -674,7 +653,7 @@ def test_a_shift_of_a_whole_real_corpus_says_by_how_many_lines(data, folder):
     train = splits(data / folder, "de", ["train"])[0][:29_000]
     report = check_pairs(shifted(train, 0, len(train), 5))
     assert (report.verdict, found(report)) == ("unfit", [("misaligned", "train")])
-    assert "5 lines later" in report.findings[0].title
+    assert report.findings[0].examples[0].note.endswith("5 lines later")
 
 
 @pytest.mark.slow
@@ -724,13 +703,6 @@ def test_a_few_lines_of_two_other_languages_are_found(data):
     report = check_pairs(train)
     assert found(report) == [("wrong-language", "train")]
     assert report.findings[0].count > 140  # of 200
-
-
-@pytest.mark.slow
-def test_decomposed_accents_in_half_of_the_targets_are_found(data):
-    train = splits(data / "multi30k", "fr", ["train"])[0][:10_000]
-    report = check_pairs(changed(train, every(2, 10_000), target_as(lambda text: unicodedata.normalize("NFD", text))))
-    assert (report.verdict, found(report)) == ("care", [("normalisation", "train")])
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regard.text.scripts import damage, decomposed, escape, mojibake, repair, script
+from regard.text.scripts import damage, escape, mojibake, repair, script
 
 
 @pytest.mark.parametrize(
@@ -159,10 +159,3 @@ def test_signs_that_are_no_escapes_are_text(text):
 )
 def test_repair_resolves_escapes_and_drops_controls(damaged, sound):
     assert repair(damaged) == sound
-
-
-@pytest.mark.parametrize(
-    ("text", "pieces"), [("e\u0301lan", True), ("élan", False), ("elan", False), ("\u0958", False)]
-)
-def test_letters_in_pieces_are_told_from_whole_ones(text, pieces):
-    assert decomposed(text) == pieces

@@ -21,8 +21,7 @@ class Entry:
     kind: str
     path: Path
     bytes: int
-    modified: float
-    """Seconds since 1970."""
+    modified: float  # seconds since 1970
 
 
 @dataclass(frozen=True)
@@ -55,21 +54,14 @@ class CacheReport(Report):
 
 def clean_cache(*, dry_run: bool) -> CacheReport:
     """Delete everything in the cache, or only list it. Files that a running process is writing are kept."""
-    entries = [entry for kind in KINDS for entry in _entries(kind)]
-    if not dry_run:
-        for entry in entries:
-            delete(entry.path)
-        for kind in KINDS:
+    entries = []
+    for kind in KINDS:
+        with clear_os_errors(cache(kind), "read"):
+            for path in sorted(cache(kind).glob("[!.]*")):
+                size = sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file())
+                entries.append(Entry(kind, path, size, path.stat().st_mtime))
+        if not dry_run:
+            for path in [entry.path for entry in entries if entry.kind == kind]:
+                delete(path)
             delete_leftovers(cache(kind))
     return CacheReport(cache(""), entries, deleted=not dry_run)
-
-
-def _entries(kind: str) -> list[Entry]:
-    with clear_os_errors(cache(kind), "read"):
-        paths = [path for path in sorted(cache(kind).glob("*")) if not path.name.startswith(".")]
-        return [Entry(kind, path, _bytes(path), path.stat().st_mtime) for path in paths]
-
-
-def _bytes(path: Path) -> int:
-    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files)

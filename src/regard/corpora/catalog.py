@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import lzma
 import os
 import re
 import tarfile
@@ -25,13 +24,12 @@ from regard.folders import cache, checksum, clear_os_errors
 from regard.text.files import decompress, open_text
 
 BUILTIN_SIZES = {"train": 50_000, "valid": 1_000, "test": 1_000}  # pairs of the built-in corpus by default
-
-Progress = Callable[[str, int, int | None], None]
-"""Called during a download with the file's name, the bytes so far, and the total if it is known."""
-
-CHECKSUM_SUFFIX = ".sha256"  # beside a download without a published checksum: the checksum of the downloaded bytes
 CHUNK_BYTES = 2**20
 TIMEOUT = 30  # seconds without a byte
+
+Selection = Callable[[Iterable[bytes]], Iterator[bytes]]
+Progress = Callable[[str, int, int | None], None]
+"""Called during a download with the file's name, the bytes so far, and the total if it is known."""
 
 
 class File(NamedTuple):
@@ -114,18 +112,10 @@ def table() -> list[dict[str, str]]:
     rows = []
     for entry in ENTRIES:
         form = _usable_form(entry)
-        verified = form is None or all(file.sha256 for file in form.files)
-        row = {
-            "name": entry.name,
-            "languages": " ".join(entry.languages),
-            "size": entry.size,
-            "licence": entry.licence,
-            "where": locate(entry),
-            "checksum": ("sha256" if verified else "not verified") if entry.forms else "none needed",
-            "description": entry.description,
-            "source": entry.source,
-        }
-        rows.append(row)
+        verified = "sha256" if form is None or all(file.sha256 for file in form.files) else "not verified"
+        checks = {"where": locate(entry), "checksum": verified if entry.forms else "none needed"}
+        texts = {key: getattr(entry, key) for key in ("name", "size", "licence", "description", "source")}
+        rows.append({**texts, "languages": " ".join(entry.languages), **checks})
     return rows
 
 
@@ -142,9 +132,16 @@ def get(name: str, out: str | Path, *, force: bool = False, progress: Progress |
         stored = _stored(form)
         for file in form.files:
             if file.name in stored:
-                _verify(stored[file.name], file.sha256)
-            else:
-                stored[file.name] = _download(form, file, progress)
+                with clear_os_errors(stored[file.name], "read"):
+                    _verify(str(stored[file.name]), file, checksum(stored[file.name]))
+                continue
+            stored[file.name] = cache("corpora") / form.folder / file.name
+            digest = hashlib.sha256()
+            with folders.atomic_file(stored[file.name], force=True) as copy:  # kept if it is complete and verified
+                for chunk in _download(form, file, progress):
+                    digest.update(chunk)
+                    copy.write(chunk)
+                _verify(str(file.url), file, digest.hexdigest())
         counts: dict[str, tuple[str, int]] = {}
         for output in form.outputs:
             count = _write(folder / output.name, output, stored)
@@ -176,11 +173,9 @@ def write_builtin(out: str | Path, *, sizes: Mapping[str, int], force: bool = Fa
 def _local() -> Path | None:
     """The user's folder of corpora."""
     folder = os.environ.get("REGARD_DATA")
-    if not folder:
-        return None
-    if not Path(folder).is_dir():
+    if folder and not Path(folder).is_dir():
         raise DataError(f"REGARD_DATA ({folder}) is not a folder; it should contain a folder for each corpus")
-    return Path(folder)
+    return Path(folder) if folder else None
 
 
 def _stored(form: Form) -> dict[str, Path]:
@@ -206,44 +201,20 @@ def _instructions(form: Form) -> str:
     return f"Put {missing} into {folder} (REGARD_DATA may name a folder of corpora)"
 
 
-def _verify(path: Path, expected: str | None) -> None:
-    """Compare the checksum of a file with the published one, or with the one it had when it was downloaded."""
-    with clear_os_errors(path, "read"):
-        checksum_file = path.with_name(path.name + CHECKSUM_SUFFIX)
-        if expected is None and checksum_file.is_file():
-            expected = checksum_file.read_text(encoding="utf-8", errors="replace").strip()
-        if expected is not None:
-            _compare(str(path), expected, checksum(path))
+def _verify(place: str, file: File, computed: str) -> None:
+    """Compare the checksum of a file with the published one, if there is one."""
+    if file.sha256 and computed != file.sha256:
+        raise DataError(f"{place} is not the expected file: its SHA-256 is {computed}, expected {file.sha256}")
 
 
-def _compare(name: str, expected: str, computed: str) -> None:
-    if computed != expected:
-        raise DataError(f"{name} is not the expected file: its SHA-256 is {computed}, expected {expected}")
-
-
-def _download(form: Form, file: File, progress: Progress | None) -> Path:
-    """Download a file into the cache, where it appears only if it is complete and has its checksum."""
-    path = cache("corpora") / form.folder / file.name
-    digest = hashlib.sha256()
-    with folders.atomic_file(path, force=True) as copy:
-        for chunk in _receive(form, file, progress):
-            digest.update(chunk)
-            copy.write(chunk)
-        if file.sha256:
-            _compare(str(file.url), file.sha256, digest.hexdigest())
-        else:
-            folders.write_file(path.with_name(path.name + CHECKSUM_SUFFIX), digest.hexdigest() + "\n", force=True)
-    return path
-
-
-def _receive(form: Form, file: File, progress: Progress | None) -> Iterator[bytes]:
+def _download(form: Form, file: File, progress: Progress | None) -> Iterator[bytes]:
     """The content of a file at its address, in chunks."""
     received = 0
     try:
         request = urllib.request.Request(str(file.url), headers={"User-Agent": "regard"})  # some servers want one
         with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
-            length = response.headers.get("Content-Length")
-            total = int(length) if length and length.isdigit() else None
+            length = response.headers.get("Content-Length", "")
+            total = int(length) if length.isdigit() else None
             while chunk := response.read(CHUNK_BYTES):
                 received += len(chunk)
                 if progress:
@@ -261,20 +232,18 @@ def _receive(form: Form, file: File, progress: Progress | None) -> Iterator[byte
 
 def _write(path: Path, output: Output, stored: Mapping[str, Path]) -> int:
     """Write an output and return its number of lines."""
-    count, last = 0, b"\n"
+    count = 0
     with path.open("xb") as file:
         for part in output.parts:
             name, _, member = part.partition("/")
-            for data in _read(stored[name], member, output.lines):
-                file.write(data)
-                count += data.count(b"\n")
-                last = data[-1:]
-    return count + (last != b"\n")
+            for line in _read(stored[name], member, SELECTIONS[output.lines]):
+                file.write(line)
+                count += 1
+    return count
 
 
-def _read(path: Path, member: str, selection: str) -> Iterator[bytes]:
-    """The content of a file or archive member. Archives are never unpacked, so a member's name is never a path."""
-    select = SELECTIONS[selection]
+def _read(path: Path, member: str, select: Selection) -> Iterator[bytes]:
+    """Lines of a file or archive member. Archives are never unpacked, so a member's name is never a path."""
     if not member:
         with open_text(path) as stream:
             yield from select(stream)
@@ -292,16 +261,11 @@ def _read(path: Path, member: str, selection: str) -> Iterator[bytes]:
             if file is None:
                 raise DataError(f"{path} has no file {member} in it: this is not the expected archive")
             yield from select(stack.enter_context(decompress(cast(Any, file), f"{path}, {member}")))
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, zlib.error, lzma.LZMAError, RuntimeError) as error:
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, zlib.error) as error:
         raise DataError(f"{path} is damaged or not an archive ({error}); delete it and get it again") from error
 
 
 # Selecting lines
-
-
-def _chunks(stream: IO[bytes]) -> Iterator[bytes]:
-    while data := stream.read(CHUNK_BYTES):
-        yield data
 
 
 def _segments(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -331,8 +295,8 @@ def _column(lines: Iterable[bytes], index: int) -> Iterator[bytes]:
         yield columns[index] + b"\n"
 
 
-SELECTIONS: dict[str, Callable[[Any], Iterator[bytes]]] = {
-    "": _chunks,
+SELECTIONS: dict[str, Selection] = {
+    "": iter,
     "segments": _segments,
     "talks_to_train": partial(_talks, valid=False),
     "talks_to_validate": partial(_talks, valid=True),

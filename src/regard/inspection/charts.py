@@ -1,4 +1,4 @@
-"""Charts: points with intervals, curves and histograms as SVG, in the colours of the page."""
+"""Charts: points with intervals and curves as SVG, in the colours of the page."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Frame(NamedTuple):
         )
 
 
-WIDE, SMALL = Frame(640, 300, "wide"), Frame(260, 180)
+WIDE = Frame(640, 300, "wide")
 
 
 class Point(NamedTuple):
@@ -237,41 +237,3 @@ def round_ticks(low: float, high: float) -> Iterator[float]:
     power = 10.0 ** math.floor(math.log10(span))
     step = next(step for share in (0.1, 0.2, 0.5, 1, 2) if span / (step := share * power) < MAX_TICKS)
     yield from (step * number for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1))
-
-
-# Histograms.
-
-
-class Histogram(NamedTuple):
-    """The share of pairs in every bar; `places` are labels by their share of the axis, `band` a shaded range of it."""
-
-    title: str
-    axis: str
-    shares: Sequence[float]
-    places: Mapping[float, str]
-    series: int
-    band: tuple[float, float] = (0.0, 0.0)
-
-
-def draw_histograms(histograms: Sequence[Histogram]) -> list[str]:
-    """Histograms with the same vertical scale."""
-    highest = max((max(histogram.shares) for histogram in histograms), default=0.0) or 1.0
-    heights = {value / highest: f"{value:.0%}" for value in round_ticks(0.0, highest)}
-    return [_histogram(histogram, highest, heights) for histogram in histograms]
-
-
-def _histogram(histogram: Histogram, highest: float, heights: Mapping[float, str]) -> str:
-    x, y, colour, width = SMALL.x, SMALL.y, f"s{histogram.series}", 1 / len(histogram.shares)
-    first, last = map(x, histogram.band)
-    marks = [
-        f'<rect class="band {colour}" x="{first}" y="{y(1)}" width="{last - first:.1f}" height="{y(0) - y(1):.1f}"/>'
-    ]
-    for place, share in enumerate(histogram.shares):
-        if share:
-            top = min(y(share / highest), y(0) - 0.8)
-            size = f'width="{x(width) - x(0) - 0.8:.1f}" height="{y(0) - top:.1f}"'
-            corner = f'x="{x(place * width) + 0.4:.1f}" y="{top}"'
-            marks.append(f'<rect class="bar {colour}" {corner} {size} data-hint="{share:.1%}"/>')
-    places = [(share, label, "") for share, label in histogram.places.items()]
-    chart = SMALL.draw(marks, "share of pairs", histogram.axis, heights, places)
-    return f"<figure><figcaption>{escape(histogram.title)}</figcaption>{chart}</figure>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -24,26 +24,24 @@ from regard.preflight.findings import (
     Example,
     Finding,
     fill_commands,
+    percent,
 )
 from regard.preflight.languages import learn_sides, read_trigrams, third_language
 from regard.preflight.measure import Ratios, Side
 from regard.preflight.misalignment import AlignmentModel, extract_features
-from regard.preflight.report import Report, percent
+from regard.preflight.report import Report
 from regard.results import counted
 from regard.text import cleaning
 from regard.text.cleaning import Chunk, Digests, Scripts, digests, pair_digests
 from regard.text.files import SUFFIXES, Origin, Pair, UnreadableLine, language_of
-from regard.text.scripts import CONTROL, damage, decomposed
+from regard.text.scripts import CONTROL, damage
 
 CHUNK_SIZE = 8192  # pairs processed together
-SAMPLE_SIZE = 20_000  # pairs of train from which languages are learned
+SAMPLE_SIZE = 20_000  # pairs of a split from which languages are learned and judged
 MAX_HELD_OUT = 200_000  # pairs of valid and of test that are read
 MAX_EXAMPLES = 5  # shown for each finding
 MAX_LINES = 10_000  # line numbers listed for each finding
 MAX_CHARACTERS = 160  # of an example
-WHOLE_SHIFT = 0.8  # share of lines with one shift from which a whole file is shifted
-
-LEAKS = ("leakage", "source-leakage", "target-leakage")  # the closest match first
 MIN_LEAK_CHARACTERS = 24  # of both sides: "Thank you." is in every text and leaks nothing
 PUNCTUATION = regex.compile(r"[\p{P}\p{S}\s]+")
 
@@ -89,9 +87,9 @@ def check(
         pairs[split] = read_pairs(one, other, format=known, unreadable=unreadable[split], **options)
         if other is not None and all(Path(x).is_file() and Path(x).suffix not in SUFFIXES for x in (one, other)):
             plain[split] = str(one), str(other)
-    names = languages or ("source", "target")
-    report = check_pairs(**pairs, names=names, skipped=skipped, unreadable=unreadable, files=plain)
-    return replace(report, languages=languages or (language_of(source), language_of(target)))
+    names = languages or (language_of(source), language_of(target))
+    names = names if all(names) else ("source", "target")
+    return check_pairs(**pairs, names=names, skipped=skipped, unreadable=unreadable, files=plain)
 
 
 def check_pairs(
@@ -117,17 +115,17 @@ def check_pairs(
     model = AlignmentModel()  # learned from train, used for valid and test too
     splits = {name: Split(name, model) for name in ("train", *held_out)}
     train_split, index = splits["train"], HeldOut(held_out)
-    usual_scripts: Scripts = ()
-    for chunk_of_pairs, columns in chunks(train):
-        usual_scripts = usual_scripts or cleaning.usual_scripts(columns)
-        train_split.add(chunk_of_pairs, Chunk.of(columns, usual_scripts))
-        index.look_up(chunk_of_pairs)
-    first_scripts, usual_scripts = usual_scripts, train_split.usual_scripts
+    first_scripts: Scripts = ()
+    for pairs, columns in chunks(train):
+        first_scripts = first_scripts or cleaning.usual_scripts(columns)
+        train_split.add(pairs, Chunk.of(columns, first_scripts))
+        index.look_up(pairs)
+    usual_scripts = tuple(cleaning.frequent_scripts(side.scripts) for side in train_split.sides)
     if any(set(usual) - set(first) for first, usual in zip(first_scripts, usual_scripts, strict=False) if first):
         train_split.tallies.pop("wrong-script", None)  # the first chunk did not have all usual scripts
-    for name, pairs in held_out.items():
-        for chunk_of_pairs, columns in chunks(pairs):
-            splits[name].add(chunk_of_pairs, Chunk.of(columns, usual_scripts))
+    for name, all_pairs in held_out.items():
+        for pairs, columns in chunks(all_pairs):
+            splits[name].add(pairs, Chunk.of(columns, usual_scripts))
     for name, kind, pair, other in index.leaks():
         texts = "" if kind == "leakage" else f": {shorten(other.source)} | {shorten(other.target)}"
         splits[name].tally(kind, pair, note=f"in train at {other.origin}{texts}")
@@ -138,8 +136,9 @@ def check_pairs(
     if train_split.pairs < FEW_PAIRS:
         train_split.tallies["too-few"] = Tally(train_split.pairs)
     find_wrong_languages(splits)
-    files = dict.fromkeys(splits, ("SOURCE", "TARGET")) if files is None else files
-    findings = [finding for split in splits.values() for finding in split.findings(names, files)]
+    findings = [
+        finding for split in splits.values() for finding in split.findings(names, (files or {}).get(split.name))
+    ]
     unfit = [finding for finding in findings if finding.severity == "unfit"]
     explained = {(kind, finding.split) for finding in unfit for kind in EXPLAINS.get(finding.kind, ())}
     findings = [finding for finding in findings if (finding.kind, finding.split) not in explained]
@@ -166,33 +165,31 @@ class HeldOut:
             if len(pair.source) + len(pair.target) >= MIN_LEAK_CHARACTERS
         ]
         self.digests = leak_digests([pair for _, pair in self.pairs])
-        self.matches: dict[str, dict[int, Pair]] = {kind: {} for kind in LEAKS}
+        self.matches: dict[str, dict[int, Pair]] = {kind: {} for kind in self.digests}
         """By kind and digest, the first training pair that has it."""
 
     def look_up(self, pairs: Sequence[Pair]) -> None:
         """Look up training pairs, and remember the first match of each kind."""
-        if not self.pairs:
-            return
-        for kind, values in leak_digests(pairs).items():
+        for kind, values in leak_digests(pairs).items() if self.pairs else ():
             for index in np.flatnonzero(np.isin(values, self.digests[kind])).tolist():
                 self.matches[kind].setdefault(int(values[index]), pairs[index])
 
     def leaks(self) -> Iterator[tuple[str, str, Pair, Pair]]:
         """Yield (split, kind, held-out pair, training pair) for the closest match of each held-out pair."""
         for index, (split, pair) in enumerate(self.pairs):
-            for kind in LEAKS:
-                if match := self.matches[kind].get(int(self.digests[kind][index])):
+            for kind, matches in self.matches.items():
+                if match := matches.get(int(self.digests[kind][index])):
                     yield split, kind, pair, match
                     break
 
 
 def leak_digests(pairs: Sequence[Pair]) -> dict[str, Digests]:
-    """The digests of the pairs by kind of leakage; case, spaces and punctuation are ignored."""
+    """The digests of the pairs by kind of leakage, the closest first; case, spaces and punctuation are ignored."""
     source, target = (
         digests([PUNCTUATION.sub("", getattr(pair, side).casefold()) for pair in pairs])
         for side in ("source", "target")
     )
-    return dict(zip(LEAKS, (pair_digests(source, target), source, target), strict=True))
+    return {"leakage": pair_digests(source, target), "source-leakage": source, "target-leakage": target}
 
 
 @dataclass
@@ -210,10 +207,9 @@ class Split:
     def __init__(self, name: str, model: AlignmentModel) -> None:
         self.name, self.model = name, model
         self.pairs = 0
-        self.source, self.target = Side(), Side()
+        self.sides = Side(), Side()
         self.ratios = Ratios()
-        self.tallies: defaultdict[str, Tally] = defaultdict(Tally, {"length-ratio": Tally()})
-        self.shifts: Counter[int] = Counter()  # misaligned lines
+        self.tallies: defaultdict[str, Tally] = defaultdict(Tally)
         self.seen = cleaning.DigestSet()
         self.sample: list[Pair] = []  # of pairs that no rule leaves out
         self.sampled_from = 0
@@ -227,36 +223,27 @@ class Split:
         if len(tally.examples) < MAX_EXAMPLES:
             tally.examples.append((pairs[0], note))
 
-    @property
-    def usual_scripts(self) -> Scripts:
-        """The scripts of each side that are frequent in the pairs counted so far."""
-        return tuple(cleaning.frequent_scripts(side.scripts) for side in (self.source, self.target))
-
     def add(self, pairs: Sequence[Pair], chunk: Chunk) -> None:
         """Count a chunk of pairs."""
         self.pairs += len(pairs)
-        sides = list(zip((self.source, self.target), chunk.columns, chunk.normalized, strict=True))
-        self.source.scripts.update(chunk.scripts[0])
-        self.target.scripts.update(chunk.scripts[1])
-        bins = self.ratios.add(*(side.add(column, lines) for side, column, lines in sides))
-        low, _, high = self.ratios.usual()
-        for index in np.flatnonzero((bins >= 0) & ((bins < low) | (bins > high))).tolist():
+        sides = list(zip(self.sides, chunk.normalized, chunk.scripts, strict=True))
+        lengths = [side.add(lines, scripts) for side, lines, scripts in sides]
+        for index in np.flatnonzero(self.ratios.unusual(*lengths)).tolist():
             pair = pairs[index]
             self.tally("length-ratio", pair, note=f"{len(pair.source):,} and {len(pair.target):,} characters")
         self._apply_rules(pairs, chunk)
-        features = [extract_features(lines, unspaced=side.unspaced) for side, _, lines in sides]
+        features = [extract_features(lines, unspaced=side.unspaced) for side, lines, _ in sides]
         for span in self.model.find(*features):
             lines = pairs[span.first : span.last + 1]
-            fits = shift_phrase(span.shift) if span.shift else "no nearby line"
+            shift = f"{counted(abs(span.shift), 'line')} {'later' if span.shift > 0 else 'earlier'}"
+            fits = shift if span.shift else "no nearby line"
             note = f"from here to line {lines[-1].origin.line:,} the target fits {fits}"
             self.tally("unrelated" if span.unrelated else "misaligned", *lines, note=note)
-            self.shifts[span.shift] += len(lines)
 
     def _apply_rules(self, pairs: Sequence[Pair], chunk: Chunk) -> None:
         """Apply the cleaning rules of `regard train`, look for damaged text, and sample the sound pairs."""
         reasons = cleaning.find_duplicates(cleaning.judge_texts(chunk, RULES), chunk.digests, RULES, self.seen)
         names = ("", *cleaning.RULES)
-        sound = []
         for pair, number, scripts in zip(pairs, reasons.tolist(), zip(*chunk.scripts, strict=True), strict=True):
             rule = names[number]
             kind, note = KIND_OF_RULE.get(rule, ""), ""
@@ -272,38 +259,20 @@ class Split:
             problem, part = next(filter(any, map(damage, pair[:2])), ("", ""))
             if problem:
                 self.tally(problem, pair, note=f"… {part} …")
-            if any(map(decomposed, pair[:2])):
-                self.tally("normalisation", pair)
             if rule in ("", "duplicate") and problem in ("", "escapes"):
-                sound.append(pair)
-        self._add_to_sample(sound)
+                self.sampled_from += 1  # reservoir sampling
+                if len(self.sample) < SAMPLE_SIZE:
+                    self.sample.append(pair)
+                elif (place := self.random.randrange(self.sampled_from)) < SAMPLE_SIZE:
+                    self.sample[place] = pair
 
-    def _add_to_sample(self, pairs: list[Pair]) -> None:
-        """Reservoir sampling; all pairs of valid and test are kept."""
-        size = SAMPLE_SIZE if self.name == "train" else MAX_HELD_OUT
-        for pair in pairs:
-            self.sampled_from += 1
-            if len(self.sample) < size:
-                self.sample.append(pair)
-            elif (place := self.random.randrange(self.sampled_from)) < size:
-                self.sample[place] = pair
-
-    def findings(self, names: tuple[str, str], files: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
+    def findings(self, names: tuple[str, str], files: tuple[str, str] | None) -> Iterator[Finding]:
         """The problems that are more frequent than in ordinary text."""
         for name, tally in self.tallies.items():
             kind, count, share = KINDS[name], round(tally.count), tally.count / max(self.pairs, 1)
-            severity = kind.severity(count, share)
-            if severity is None:
+            if count < kind.min_count or share < kind.care:
                 continue
-            if name == "too-few" and count < TOO_FEW_PAIRS:
-                severity = "unfit"
             complete = len(tally.lines) == count
-            title, commands = kind.title, kind.commands
-            fix = kind.fix + (INCOMPLETE if not complete and "lines" in kind.fix else "")
-            shift, shifted = next(iter(self.shifts.most_common(1)), (0, 0))
-            if name == "misaligned" and shift and shifted >= WHOLE_SHIFT * self.pairs:
-                title += f": nearly all targets fit {shift_phrase(shift)}"
-                fix, commands = shift_fix(shift)
             text = {"count": f"{count:,}", "share": percent(share), "split": self.name}
             text |= {"source": names[0], "target": names[1], "named": f"{len(tally.lines):,}"}
             text |= {"lines": counted(count, "line"), "pairs": counted(count, "pair")}
@@ -313,32 +282,29 @@ class Split:
             yield Finding(
                 kind=name,
                 split=self.name,
-                severity=severity,
+                severity="unfit" if share >= kind.unfit or (name == "too-few" and count < TOO_FEW_PAIRS) else "care",
                 count=count,
                 share=round(share, 6),
-                title=title.format(**text),
+                title=kind.title.format(**text),
                 explanation=kind.explanation.format(**text),
-                fix=fix.format(**text),
+                fix=(kind.fix + INCOMPLETE * (not complete and bool(tally.lines))).format(**text),
                 examples=tuple(
                     Example(str(pair.origin), shorten(pair.source), shorten(pair.target), shorten(note))
                     for pair, note in sorted(tally.examples, key=lambda example: example[0].origin)
                 ),
                 lines=lines,
                 lines_complete=complete,
-                commands=tuple(
-                    fill_commands(
-                        commands, files, sorted(origin.line for origin in tally.lines), kind=name, split=self.name
-                    )
-                ),
+                commands=tuple(fill_commands(kind.commands, files, next(iter(lines.values()), []))) if files else (),
             )
 
     def statistics(self) -> dict[str, object]:
         """The counts as plain values."""
+        source, target = (side.to_dict() for side in self.sides)
         counts = {kind: round(tally.count) for kind, tally in sorted(self.tallies.items()) if kind != "too-few"}
         return {
             "pairs": self.pairs,
-            "source": self.source.to_dict(),
-            "target": self.target.to_dict(),
+            "source": source,
+            "target": target,
             "ratio": self.ratios.to_dict(),
             "counts": counts,
         }
@@ -346,40 +312,28 @@ class Split:
 
 def find_wrong_languages(splits: dict[str, Split]) -> None:
     """Count the sampled pairs that are swapped or have a side in the wrong language."""
-    train = splits["train"]
-    if not train.sample:
+    if not splits["train"].sample:
         return
-    sides = [[getattr(pair, side) for pair in train.sample] for side in ("source", "target")]
-    model = learn_sides(*map(read_trigrams, sides))
-    for split in splits.values():
-        if not split.sample:
-            continue
-        source = read_trigrams([pair.source for pair in split.sample])
-        target = read_trigrams([pair.target for pair in split.sample])
-        wrong_source, wrong_target, swapped = model.judge(source, target)
-        if split is train:  # valid and test may be of another domain
-            wrong_source, wrong_target = wrong_source | third_language(source), wrong_target | third_language(target)
+    trigrams = {
+        name: [read_trigrams([getattr(pair, side) for pair in split.sample]) for side in ("source", "target")]
+        for name, split in splits.items()
+        if split.sample
+    }
+    model = learn_sides(*trigrams["train"])
+    for name, sides in trigrams.items():
+        split = splits[name]
+        wrong_source, wrong_target, swapped = model.judge(*sides)
+        if name == "train":  # valid and test may be of another domain
+            wrong_source, wrong_target = (
+                wrong_source | third_language(sides[0]),
+                wrong_target | third_language(sides[1]),
+            )
         weight = split.sampled_from / len(split.sample)
         for i in np.flatnonzero(swapped).tolist():
             split.tally("swapped", split.sample[i], weight=weight)
         for i in np.flatnonzero((wrong_source | wrong_target) & ~swapped).tolist():
-            wrong = [name for name, mask in (("source", wrong_source), ("target", wrong_target)) if mask[i]]
+            wrong = [side for side, mask in (("source", wrong_source), ("target", wrong_target)) if mask[i]]
             split.tally("wrong-language", split.sample[i], note=" and ".join(wrong), weight=weight)
-
-
-def shift_phrase(shift: int) -> str:
-    """A shift in words, such as `2 lines later`."""
-    return f"{counted(abs(shift), 'line')} {'later' if shift > 0 else 'earlier'}"
-
-
-def shift_fix(shift: int) -> tuple[str, tuple[str, ...]]:
-    """How to undo the shift of a whole file, and the commands for it."""
-    early, late = ("TARGET", "SOURCE") if shift > 0 else ("SOURCE", "TARGET")
-    lines = counted(abs(shift), "line")
-    return f"Delete the first {lines} of one side and the last {lines} of the other, then check again.", (
-        f"tail -n +{abs(shift) + 1} {early} > {early}.fixed",
-        f"head -n -{abs(shift)} {late} > {late}.fixed",
-    )
 
 
 def shorten(text: str) -> str:

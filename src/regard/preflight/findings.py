@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, NamedTuple
@@ -34,67 +34,47 @@ class Finding:
     explanation: str
     fix: str
     examples: tuple[Example, ...]
-    lines: dict[str, list[int]]
-    """Line numbers by file of the affected pairs, up to a limit."""
-    lines_complete: bool = True
-    """Whether `lines` has all of them."""
-    commands: tuple[str, ...] = ()
-    """Shell commands that fix it, with the names of the files."""
+    lines: dict[str, list[int]]  # line numbers by file of the affected pairs, up to a limit
+    lines_complete: bool = True  # whether `lines` has all of them
+    commands: tuple[str, ...] = ()  # shell commands that fix it, with the names of the files
 
 
-@dataclass(frozen=True)
-class Kind:
-    """The texts of one kind of finding, and the shares of pairs from which it is reported."""
-
-    title: str
-    explanation: str
-    fix: str
-    care: float
-    unfit: float = 2.0  # never
-    min_count: int = 3  # one odd line is no finding
-    commands: tuple[str, ...] = ()
-    """Shell commands for the fix. SOURCE and TARGET stand for the files of the split, FILE for each of them in turn."""
-
-    def severity(self, count: int, share: float) -> Severity | None:
-        """The severity for this many pairs; None if ordinary text has as many."""
-        if count < self.min_count or share < self.care:
-            return None
-        return "unfit" if share >= self.unfit else "care"
-
-
-DROP = "Leave these lines out on both sides. "
-AUTOMATIC = "`regard train` leaves them out and reports how many (`text.cleaning`). "
-HOLD_OUT = "Let `regard train` hold out a leak-free part (no `--valid`), or leave these lines out of {split}. "
-REPAIR = "Get the original text again and read it in its actual encoding. If only the damaged file is left, repair it. "
 TO_DROP = "sed 'LINES' FILE > FILE.clean"
-TO_LIST = (
-    'regard check ALL --json | python -c "import json, sys; print(*(line for x in json.load(sys.stdin)'
-    "['findings'] if (x['kind'], x['split']) == ('KIND', 'SPLIT') for lines in x['lines'].values() for line in lines),"
-    " sep='\\n')\" > KIND.lines"
-)
-TO_DROP_MANY = "awk 'NR==FNR {bad[$1]; next} !(FNR in bad)' KIND.lines FILE > FILE.clean"
 TO_REPAIR = (
     'python -c "import sys; from regard.text.scripts import repair; '
     'sys.stdout.writelines(repair(line.rstrip(chr(10))) + chr(10) for line in sys.stdin)" < FILE > FILE.fixed'
 )
-TO_NORMALISE = (
-    "python -c \"import sys, unicodedata; sys.stdout.writelines(unicodedata.normalize('NFC', line) for line in "
-    'sys.stdin)" < FILE > FILE.nfc'
-)
-MAX_RANGES = 20  # of line numbers in one command
-INCOMPLETE = (
-    " `lines` names {named} of the {count} (`lines_complete` is false): fix these and check again, until none is left."
-)
+DROP = "Leave these lines out on both sides; `--json` lists them. "
+AUTOMATIC = "`regard train` leaves them out and reports how many (`text.cleaning`). "
+HOLD_OUT = "Let `regard train` hold out a leak-free part (no `--valid`), or leave these lines out of {split}. "
+REPAIR = "Get the original text again and read it in its actual encoding. If only the damaged file is left, repair it. "
+INCOMPLETE = " Only {named} of the {count} lines are known: fix these and check again, until none is left."
+MAX_RANGES = 20  # of line numbers in one command; a longer command is left out
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The texts of one kind of finding, and the shares of pairs from which it is reported.
+
+    In commands SOURCE and TARGET stand for the files of the split, FILE for each of them in turn.
+    """
+
+    title: str
+    explanation: str
+    fix: str
+    care: float = 0.0
+    unfit: float = 2.0  # never
+    min_count: int = 3  # one odd line is no finding
+    commands: tuple[str, ...] = (TO_DROP,)
+
 
 # "care" starts above what well-kept corpora have (measured on Multi30k, Tatoeba, IWSLT and Hansards) and below what is
 # known to hurt. "unfit" is for problems that make a score meaningless or that the model learns to imitate.
 KINDS = {
     "leakage": Kind(
         "{count} pairs of {split} are also in train",
-        "{share} of {split} can be memorised in training, so scores on it are too high. Case, spaces and punctuation "
-        "are ignored.",
+        "{share} of {split} can be memorised in training, so scores are too high. Case and punctuation are ignored.",
         HOLD_OUT,
-        commands=(TO_DROP,),
         care=0.005,  # Multi30k: 0.1 % by chance
         unfit=0.1,  # a tenth of the set decides a score
     ),
@@ -102,7 +82,6 @@ KINDS = {
         "{count} {source} lines of {split} are also in train, with another translation",
         "The model has seen a translation of {share} of the {split} sources; scores on them are too high.",
         HOLD_OUT,
-        commands=(TO_DROP,),
         care=0.02,  # short everyday sentences coincide: up to 0.1 % measured
         unfit=0.5,
     ),
@@ -110,7 +89,6 @@ KINDS = {
         "{count} {target} lines of {split} are also in train, for another source",
         "The model has learned to write {share} of the {split} targets word for word.",
         HOLD_OUT,
-        commands=(TO_DROP,),
         care=0.02,
         unfit=0.5,
     ),
@@ -126,7 +104,6 @@ KINDS = {
         "{count} pairs of {split} have an unusual length ratio",
         "In {share} of the pairs one side is far too long for the other: cut off, padded, or not a translation.",
         "`regard train` leaves the worst out (`text.max_length_ratio`). " + DROP,
-        commands=(TO_DROP,),
         care=0.01,  # free translations: up to 0.4 % in Hansards
         unfit=0.3,
     ),
@@ -147,17 +124,13 @@ KINDS = {
         "{count} pairs of {split} are written in another script than train",
         "{share} of the pairs have a side whose letters do not belong to its language.",
         AUTOMATIC + DROP,
-        commands=(TO_DROP,),
         care=0.003,
         unfit=0.3,
     ),
     "unreadable": Kind(
         "{lines} of {split} cannot be read",
         "`regard train` stops at the first of them.",
-        "Convert the file to UTF-8; the encoding named with a line is a guess: `iconv -f ENCODING -t UTF-8 FILE > "
-        "FILE.utf8`. A few odd lines can be left out on both sides instead.",
-        commands=(TO_DROP,),
-        care=0.0,
+        "Convert it (`iconv -f ENCODING -t UTF-8 FILE > FILE.utf8`; the named encoding is a guess) or drop lines.",
         unfit=0.0,
         min_count=1,
     ),
@@ -168,14 +141,6 @@ KINDS = {
         commands=(TO_REPAIR,),
         care=0.001,
         unfit=0.1,
-    ),
-    "normalisation": Kind(
-        "{count} pairs of {split} have decomposed accents",
-        "In {share} of the pairs a side is in Unicode form NFD (e and ´ for é). It looks the same, but the model sees "
-        "other words, and users type NFC.",
-        "Convert both files to Unicode form NFC, with `uconv -x any-nfc` or with Python:",
-        commands=(TO_NORMALISE,),
-        care=0.005,
     ),
     "control-characters": Kind(
         "{count} pairs of {split} have control or replacement characters",
@@ -195,18 +160,14 @@ KINDS = {
     "swapped": Kind(
         "{count} pairs of {split} have source and target swapped",
         "In {share} of the pairs the {source} side reads like {target} and the other way round.",
-        "If nearly all lines are swapped, give the files in the other order. Otherwise swap the sides of these lines "
-        "or leave them out on both sides.",
-        commands=(TO_DROP,),
+        "If nearly all lines are swapped, give the files in the other order. Otherwise swap or leave out these lines.",
         care=0.003,
         unfit=0.2,
     ),
     "wrong-language": Kind(
         "{count} pairs of {split} have a side in the wrong language",
-        "In {share} of the pairs a side reads like the other side's language, or like neither: perhaps it was not "
-        "translated.",
+        "In {share} of the pairs a side reads like the other language or a third one: perhaps it was not translated.",
         DROP,
-        commands=(TO_DROP,),
         care=0.01,  # names and quotations: up to 0.5 % in Hansards
         unfit=0.3,
     ),
@@ -220,29 +181,23 @@ KINDS = {
     "misaligned": Kind(
         "{count} lines of {split} are misaligned",
         "In {share} of {split} line N of one side does not belong to line N of the other: a line was lost or added.",
-        "Where a span begins, insert the missing line or delete the extra one, and check again. Where no shift fits, "
-        "leave the lines of the span out on both sides.",
-        commands=("paste SOURCE TARGET | sed -n 'AROUND'", TO_DROP),
-        care=0.0,
+        "Where a span begins, insert the missing line or delete the extra one. If no shift fits, leave the span out.",
         unfit=0.1,
         min_count=24,
     ),
     "unrelated": Kind(
         "source and target of {split} are unrelated",
-        "In {share} of {split} ({count} lines) words and lengths of line N agree no better than those of other lines: "
-        "there is nothing to learn.",
-        "Check that the two files belong together and that neither was sorted or shuffled alone; get them again from "
-        "their origin.",
-        care=0.0,
+        "In {share} of {split} words and lengths of line N agree no better than those of other lines.",
+        "Get the files again from their origin: they do not belong together, or one was sorted or shuffled alone.",
+        commands=(),
         unfit=0.05,
         min_count=24,
     ),
     "too-few": Kind(
         "only {pairs} to train on",
         "A translator learns words it has seen several times; so few pairs can only be memorised.",
-        "Add pairs. Public corpora are listed by:",
-        commands=("regard data list",),
-        care=0.0,
+        "Add pairs; `regard data list` names public corpora.",
+        commands=(),
         min_count=0,
     ),
 }
@@ -255,31 +210,21 @@ EXPLAINS = {
 }
 
 
-def fill_commands(
-    commands: Sequence[str], files: Mapping[str, tuple[str, str]], lines: Sequence[int], *, kind: str, split: str
-) -> Iterator[str]:
-    """Fill in the names of the files and the line numbers; a command with FILE is repeated for both files.
-
-    `files` are the two files of each split; for a split without files there are no commands.
-    """
-    if split not in files:
-        return
-    ranges = list(_ranges(lines))
-    if len(ranges) > MAX_RANGES:
-        commands = [part for x in commands for part in ((TO_LIST, TO_DROP_MANY) if x == TO_DROP else (x,))]
-    quoted = {name: [shlex.quote(file) for file in pair] for name, pair in files.items()}
-    splits = " ".join(" ".join([f"--{name}"] * (name != "train") + pair) for name, pair in quoted.items())
-    around = f"{max(lines[0] - 2, 1)},{lines[0] + 3}p" if lines else ""
-    words = {"LINES": ";".join(f"{part}d" for part in ranges), "AROUND": around, "KIND": kind, "SPLIT": split}
-    words |= {"SOURCE": quoted[split][0], "TARGET": quoted[split][1], "ALL": splits}
-    for command in commands:
-        for file in quoted[split] if "FILE" in command else [""]:
-            values = {**words, "FILE": file}
-            yield re.sub(r"\b[A-Z]+\b", lambda match: values.get(match[0], match[0]), command)  # noqa: B023
+def percent(share: float) -> str:
+    """A share in percent."""
+    return f"{share:.0%}" if share >= 0.1 else f"{share:.1%}" if share >= 0.001 else "under 0.1%"
 
 
-def _ranges(lines: Sequence[int]) -> Iterator[str]:
-    """Line numbers as ranges of sed: 3, 7, 8, 9 become `3` and `7,9`."""
-    for _, run in groupby(enumerate(sorted(lines)), lambda entry: entry[1] - entry[0]):
+def fill_commands(commands: Sequence[str], files: tuple[str, str], lines: Sequence[int]) -> Iterator[str]:
+    """Fill in the names of the two files and the sorted line numbers; FILE repeats a command for both files."""
+    ranges = []  # of sed: 3, 7, 8, 9 become `3d` and `7,9d`
+    for _, run in groupby(enumerate(lines), lambda entry: entry[1] - entry[0]):
         numbers = [line for _, line in run]
-        yield f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]},{numbers[-1]}"
+        ranges.append(f"{numbers[0]}d" if len(numbers) == 1 else f"{numbers[0]},{numbers[-1]}d")
+    source, target = map(shlex.quote, files)
+    for command in commands:
+        if "LINES" in command and len(ranges) > MAX_RANGES:
+            continue
+        for file in (source, target) if "FILE" in command else ("",):
+            words = {"LINES": ";".join(ranges), "SOURCE": source, "TARGET": target, "FILE": file}
+            yield re.sub("|".join(words), lambda match: words[match[0]], command)  # noqa: B023

@@ -25,11 +25,9 @@ SMOOTHING = 2.0  # added to each count: a trigram of one line must not decide
 MAX_LOG_ODDS = 3.0  # of one trigram
 MIN_TRIGRAMS = 12  # a shorter line may be a name or a number
 MIN_TOTAL = 6.0  # log-odds of a whole line towards the other side
-POSITION = (
-    0.75  # of the way from the median of the own side to that of the other; a line beyond it is in the wrong language
-)
+POSITION = 0.75  # of the way from the median of a line's own side to that of the other; beyond it is the wrong language
 MIN_DISTANCE = 0.4  # between the medians; if they are closer, both sides are in one language
-CLUSTER_SHARES = (0.03, 0.1, 0.3)  # of the least likely lines, from which a third language may grow
+CLUSTER_SHARE = 0.2  # of the least likely lines, from which a third language grows
 CLUSTER_ROUNDS = 10
 MIN_CLUSTER = 20  # lines
 MIN_CLUSTER_TRIGRAMS = 20  # of a line
@@ -41,19 +39,15 @@ NUMBER = re.compile(r"\d[\d.,]*")
 
 @dataclass(frozen=True)
 class Trigrams:
-    """Hashed character trigrams of many lines, with the start and the length of each line."""
+    """Hashed character trigrams of many lines, and the number of trigrams of each line."""
 
     ids: NDArray[np.int64]
-    starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
-
-    def totals(self, table: Floats) -> Floats:
-        """The sum over each line of a value per trigram."""
-        return np.add.reduceat(table[self.ids], self.starts).astype(np.float32)
 
     def means(self, table: Floats) -> Floats:
         """The mean over each line of a value per trigram."""
-        return (self.totals(table) / self.lengths).astype(np.float32)
+        totals = np.add.reduceat(table[self.ids], np.cumsum(self.lengths) - self.lengths)
+        return (totals / self.lengths).astype(np.float32)
 
     def counts(self, lines: Mask) -> Floats:
         """How often each trigram occurs in the chosen lines."""
@@ -68,7 +62,7 @@ def read_trigrams(texts: Sequence[str]) -> Trigrams:
     lengths = np.fromiter((len(line) + 1 for line in lines), np.int64, len(lines))
     mixed = codes[:-2] * np.uint32(0x9E3779B1) ^ codes[1:-1] * np.uint32(0x85EBCA6B) ^ codes[2:] * np.uint32(0xC2B2AE35)
     ids = ((mixed * np.uint32(0x27D4EB2F)) >> np.uint32(16)).astype(np.int64)
-    return Trigrams(ids, np.cumsum(lengths) - lengths, lengths)
+    return Trigrams(ids, lengths)
 
 
 @dataclass(frozen=True)
@@ -83,11 +77,11 @@ class SideModel:
         """Which source lines read like the target side, which target lines like the source, which pairs are swapped."""
         distance = self.source_median - self.target_median
         if distance <= MIN_DISTANCE:
-            return (np.zeros(len(source.starts), np.bool_),) * 3
+            return (np.zeros(len(source.lengths), np.bool_),) * 3
         middle = (self.source_median + self.target_median) / 2
         margin = (POSITION - 0.5) * distance
         left, right = source.means(self.table), target.means(self.table)
-        left_total, right_total = source.totals(self.table), target.totals(self.table)
+        left_total, right_total = left * source.lengths, right * target.lengths
         wrong_source = (left < middle - margin) & (left_total < -MIN_TOTAL) & (source.lengths >= MIN_TRIGRAMS)
         wrong_target = (right > middle + margin) & (right_total > MIN_TOTAL) & (target.lengths >= MIN_TRIGRAMS)
         swapped = (left < middle) & (right > middle) & (left - right < -distance / 2)
@@ -96,7 +90,7 @@ class SideModel:
 
 def learn_sides(source: Trigrams, target: Trigrams) -> SideModel:
     """Learn to tell the sides apart; the second and third rounds count swapped pairs the right way round."""
-    straight = np.ones(len(source.starts), np.bool_)
+    straight = np.ones(len(source.lengths), np.bool_)
     for _ in range(3):
         table = log_odds(
             source.counts(straight) + target.counts(~straight), target.counts(straight) + source.counts(~straight)
@@ -119,35 +113,25 @@ def third_language(lines: Trigrams) -> Mask:
     median = np.median(likelihood)
     deviation = 1.4826 * np.median(np.abs(likelihood - median))
     outliers: Mask = long & (likelihood < median - MAX_DEVIATIONS * deviation)
-    if long.sum() < 2 * MIN_CLUSTER:
+    if long.sum() < 10 * MIN_CLUSTER:
         return outliers
-    best, least_between = np.zeros(len(long), np.bool_), MAX_BETWEEN
-    train = np.arange(len(long)) % 2 == 0  # the other half shows whether the clusters are real
-    for share in CLUSTER_SHARES:
-        minority = likelihood < np.quantile(likelihood[long], share)
-        for _ in range(CLUSTER_ROUNDS):
-            table = log_odds(lines.counts(train & long & ~minority), lines.counts(train & long & minority))
-            score = lines.means(table)
-            previous, minority = minority, score < 0
-            if (previous == minority).all():
-                break
-        most, few = long & ~train & ~minority, long & ~train & minority
-        if few.sum() < MIN_CLUSTER / 2 or few.sum() > most.sum():
-            continue
-        medians = np.median(score[most]), np.median(score[few])
-        middle, distance = sum(medians) / 2, medians[0] - medians[1]
-        between = float(np.mean(np.abs(score[most | few] - middle) < distance / 4))
-        if between < least_between:
-            best, least_between = long & (score < middle), between
-    return best | outliers
+    minority = likelihood < np.quantile(likelihood[long], CLUSTER_SHARE)
+    for _ in range(CLUSTER_ROUNDS):
+        score = lines.means(log_odds(lines.counts(long & ~minority), lines.counts(long & minority)))
+        minority = score < 0
+    few, most = score[long & minority], score[long & ~minority]
+    if not MIN_CLUSTER <= len(few) <= len(most):
+        return outliers
+    middle, distance = (np.median(most) + np.median(few)) / 2, np.median(most) - np.median(few)
+    between = np.mean(np.abs(score[long] - middle) < distance / 4)
+    return outliers | (long & (score < middle)) if between < MAX_BETWEEN else outliers
 
 
 def log_odds(one: Floats, other: Floats) -> Floats:
     """Log-odds of each trigram in favour of the first of two counts, smoothed and clipped."""
     first, second = one + SMOOTHING, other + SMOOTHING
-    odds = np.log(first / first.sum()) - np.log(second / second.sum())
-    clipped: Floats = np.clip(odds, -MAX_LOG_ODDS, MAX_LOG_ODDS).astype(np.float32)
-    return clipped
+    odds: Floats = np.log(first / first.sum()) - np.log(second / second.sum())
+    return odds.clip(-MAX_LOG_ODDS, MAX_LOG_ODDS)
 
 
 def reads_like_source(texts: Sequence[str], sources: Sequence[str], targets: Sequence[str]) -> bool:
@@ -156,7 +140,6 @@ def reads_like_source(texts: Sequence[str], sources: Sequence[str], targets: Seq
     lines = [text for text in texts if text.strip()]
     if not pairs or not lines:
         return False
-    sides = learn_sides(*map(read_trigrams, zip(*pairs, strict=True)))
     trigrams = read_trigrams(lines)
-    _, wrong, _ = sides.judge(trigrams, trigrams)
+    _, wrong, _ = learn_sides(*map(read_trigrams, zip(*pairs, strict=True))).judge(trigrams, trigrams)
     return bool(wrong.sum() > (trigrams.lengths >= MIN_TRIGRAMS).sum() / 2)

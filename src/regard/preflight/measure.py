@@ -1,4 +1,4 @@
-"""Measure: counts, length histograms, scripts and length ratios of a corpus, in constant memory."""
+"""Measure: words, lengths and scripts of one side of a corpus, and the usual length ratios of both."""
 
 from __future__ import annotations
 
@@ -9,113 +9,81 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.text.cleaning import DigestSet, digests
+from regard.text.cleaning import DigestSet, digests, frequent_scripts
 from regard.text.scripts import UNSPACED_SCRIPTS
 
 Integers = NDArray[np.int64]
 
-MAX_LENGTH = 1023  # longer lines share the last bin of a histogram
-
-RATIO_STEP = 0.05  # of a bin, in the natural logarithm of target length / source length
-RATIO_BINS = 121  # from 1:20 to 20:1
+MAX_LENGTH = 1023  # longer lines share the last bin of the histogram
 RATIO_SMOOTHING = 3  # characters added to both lengths: "Yes." and "Oui, bien sûr." differ by chance
 # A ratio is unusual if it is more robust deviations from the median than MAX_DEVIATIONS and also off by MIN_FACTOR. The
 # first rule alone would report pairs of very literal corpora, the second alone pairs of free translations.
 MAX_DEVIATIONS = 5.0
+MIN_DEVIATION = 0.05  # of the natural logarithm of a ratio
 MIN_FACTOR = 2.2
+MIN_PAIRS = 1000  # a chunk with fewer pairs is judged by the range of the chunk before it
 
 
 class Side:
     """Counts of one side of a split."""
 
     def __init__(self) -> None:
-        self.words = self.characters = self.longest = 0
-        self.word_lengths = np.zeros(MAX_LENGTH + 1, np.int64)
-        self.character_lengths = np.zeros(MAX_LENGTH + 1, np.int64)
-        self.alphabet: set[str] = set()
+        self.words = self.characters = self.longest = self.vocabulary = 0
+        self.known_words = DigestSet()
+        self.lengths = np.zeros(MAX_LENGTH + 1, np.int64)
         self.scripts: Counter[str] = Counter()
-        self.vocabulary, self.known_words = 0, DigestSet()
+        self.unspaced = False  # no spaces between words, so that lengths are counted in characters
 
-    def add(self, lines: Sequence[str], normalized: Sequence[str]) -> Integers:
-        """Count a chunk of lines, as written and normalized; return their lengths in characters."""
-        words = np.array([line.count(" ") + 1 if line else 0 for line in normalized], np.int64)
-        characters = np.array([len(line) for line in normalized], np.int64)
+    def add(self, lines: Sequence[str], scripts: Sequence[str]) -> Integers:
+        """Count a chunk of normalized lines; return their lengths in characters."""
+        words = np.array([line.count(" ") + 1 if line else 0 for line in lines], np.int64)
+        characters = np.array([len(line) for line in lines], np.int64)
+        if not self.characters:
+            main = frequent_scripts(Counter(scripts))[:1]
+            self.unspaced = bool({*main} & {*UNSPACED_SCRIPTS}) and words.sum() < characters.sum() / 8
+        lengths = characters if self.unspaced else words
+        self.scripts.update(scripts)
         self.words += int(words.sum())
         self.characters += int(characters.sum())
-        self.longest = max(self.longest, int(words.max(initial=0)))
-        self.word_lengths += np.bincount(np.minimum(words, MAX_LENGTH), minlength=MAX_LENGTH + 1)
-        self.character_lengths += np.bincount(np.minimum(characters, MAX_LENGTH), minlength=MAX_LENGTH + 1)
-        self.alphabet.update("".join(lines))
-        self.vocabulary += int(self.known_words.add(digests(list(set(" ".join(normalized).split())))).sum())
+        self.longest = max(self.longest, int(lengths.max(initial=0)))
+        self.lengths += np.bincount(np.minimum(lengths, MAX_LENGTH), minlength=MAX_LENGTH + 1)
+        self.vocabulary += int(self.known_words.add(digests(list(set(" ".join(lines).split())))).sum())
         return characters
 
-    @property
-    def unspaced(self) -> bool:
-        """Whether the script has no spaces between words, so that lengths are counted in characters."""
-        name = max(self.scripts, key=lambda name: (bool(name), self.scripts[name], name), default="")
-        return name in UNSPACED_SCRIPTS and self.words < self.characters / 8
-
-    @property
-    def lengths(self) -> Integers:
-        """The histogram of lengths, in words or, in an unspaced script, in characters."""
-        return self.character_lengths if self.unspaced else self.word_lengths
-
-    def quantile(self, share: float) -> int:
-        """The smallest length that `share` of the lines do not exceed."""
-        return int(np.searchsorted(np.cumsum(self.lengths), share * self.lengths.sum())) if self.lengths.any() else 0
-
     def to_dict(self) -> dict[str, Any]:
-        """The counts as normalized values."""
-        used = np.flatnonzero(self.lengths)
+        """The counts as plain values."""
+        total = np.cumsum(self.lengths)
         return {
             "words": self.words,
             "characters": self.characters,
             "vocabulary": self.vocabulary,
-            "alphabet": len(self.alphabet),
             "scripts": {name or "no letters": count for name, count in self.scripts.most_common()},
             "lengths": {
                 "unit": "characters" if self.unspaced else "words",
-                "median": self.quantile(0.5),
-                "most": self.quantile(0.95),
+                "median": int(np.searchsorted(total, 0.5 * total[-1])),
+                "most": int(np.searchsorted(total, 0.95 * total[-1])),
                 "longest": self.longest,
-                "histogram": self.lengths[: used[-1] + 1].tolist() if len(used) else [],
             },
         }
 
 
 class Ratios:
-    """The histogram of target length / source length, and which ratios are unusual in it."""
+    """The usual range of target length / source length, on a logarithmic scale."""
 
     def __init__(self) -> None:
-        self.counts = np.zeros(RATIO_BINS, np.int64)
+        self.median, self.reach = 0.0, float(np.log(MIN_FACTOR))
 
-    def add(self, source: Integers, target: Integers) -> Integers:
-        """Count the ratios of a chunk; returns the bin of each pair, -1 where a side is empty."""
-        ratio = np.log((target + RATIO_SMOOTHING) / (source + RATIO_SMOOTHING))
-        bins = np.clip(np.rint(ratio / RATIO_STEP).astype(np.int64) + RATIO_BINS // 2, 0, RATIO_BINS - 1)
-        counted = (source > 0) & (target > 0)
-        self.counts += np.bincount(bins[counted], minlength=RATIO_BINS)
-        return np.where(counted, bins, -1)
+    def unusual(self, source: Integers, target: Integers) -> NDArray[np.bool_]:
+        """Which pairs of a chunk have an unusual ratio; pairs with an empty side have none."""
+        full = (source > 0) & (target > 0)
+        ratios = np.log((target + RATIO_SMOOTHING) / (source + RATIO_SMOOTHING))
+        if full.any() and (full.sum() >= MIN_PAIRS or not self.median):
+            self.median = float(np.median(ratios[full]))
+            deviation = max(1.4826 * float(np.median(np.abs(ratios[full] - self.median))), MIN_DEVIATION)
+            self.reach = max(MAX_DEVIATIONS * deviation, float(np.log(MIN_FACTOR)))
+        return full & (np.abs(ratios - self.median) > self.reach)
 
-    def usual(self) -> tuple[int, int, int]:
-        """The bins of the lowest usual ratio, the median and the highest usual ratio."""
-        if not self.counts.any():
-            return 0, RATIO_BINS // 2, RATIO_BINS - 1
-        half = self.counts.sum() / 2
-        median = int(np.searchsorted(np.cumsum(self.counts), half))
-        distance = np.abs(np.arange(RATIO_BINS) - median)
-        order = np.argsort(distance, kind="stable")
-        absolute_deviation = int(distance[order[np.searchsorted(np.cumsum(self.counts[order]), half)]])
-        reach = round(max(MAX_DEVIATIONS * 1.4826 * max(absolute_deviation, 1), np.log(MIN_FACTOR) / RATIO_STEP))
-        return max(median - reach, 0), median, min(median + reach, RATIO_BINS - 1)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The median, the usual range and the histogram as normalized values."""
-        low, median, high = (round(_ratio_at(bin_index), 3) for bin_index in self.usual())
-        edges = [round(_ratio_at(bin_index - 0.5), 4) for bin_index in range(RATIO_BINS + 1)]
-        return {"median": median, "low": low, "high": high, "edges": edges, "histogram": self.counts.tolist()}
-
-
-def _ratio_at(bin_index: float) -> float:
-    """The ratio at the middle of a bin."""
-    return float(np.exp((bin_index - RATIO_BINS // 2) * RATIO_STEP))
+    def to_dict(self) -> dict[str, float]:
+        """The median and the usual range."""
+        logs = {"median": self.median, "low": self.median - self.reach, "high": self.median + self.reach}
+        return {name: round(float(np.exp(value)), 3) for name, value in logs.items()}

@@ -13,6 +13,7 @@ import re
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -29,17 +30,13 @@ MAX_ASSOCIATION = 150.0  # times more often together than by chance
 FEATURES = 4
 BINS = 36  # of the histogram of a feature
 
-WINDOW = 32  # lines judged together
+WINDOW = 32  # lines whose mean log-odds are compared with those of other lines
 SHIFTS = (0, -3, -2, -1, 1, 2, 3)  # always tried; larger ones where both sides correlate
 DISTANT = (41, 83)  # lines this far apart serve as examples of unrelated pairs
-ADVANTAGE = 0.5  # log-odds added to shift 0, which is the most likely one
 RELATED = 1.7  # log-odds of a typical window of related texts: at least 2.3; of shuffled ones at most 1.4
-LOW = 0.7  # of the typical log-odds: windows below it are tried at other shifts
-CLEAR_GAIN = 0.4  # of the typical log-odds that another shift must add
-MIN_Z_SCORE = 5.0  # a mean gain counts if it is this many standard errors above zero
+SHIFT_LINES, UNRELATED_LINES = 10, 40  # typical lines whose log-odds another shift, or no shift, must outweigh
 MIN_UNRELATED = 1000  # a chunk with fewer lines is never reported as unrelated
 MIN_CORRELATION = 0.3  # of both sides; chance reaches 0.14 among a thousand lines
-MAX_GAP = 256  # lines between two spans of the same shift that count as one
 
 PUNCTUATION_AROUND = re.compile(r"^[\W_]+|[\W_]+$")
 DIGITS = re.compile(r"\d+")
@@ -49,14 +46,10 @@ END_MARKS = {mark: kind for kind, marks in enumerate(["?？؟;", "!！", ":：",
 class Features(NamedTuple):
     """Features of each line of one side that are compared with the other side."""
 
-    words: Integers
-    """(N, W), BUCKETS where a line has fewer"""
-    length: Floats
-    """(N,) logarithm of the number of characters"""
-    numbers: Integers
-    """(N,) hash of the numbers in the line, 0 without any"""
-    mark: Integers
-    """(N,) kind of the final punctuation"""
+    words: Integers  # (N, W), BUCKETS where a line has fewer
+    length: Floats  # (N,) logarithm of the number of characters
+    numbers: Integers  # (N,) hash of the numbers in the line, 0 without any
+    mark: Integers  # (N,) kind of the final punctuation
 
     def at(self, rows: Integers) -> Features:
         """The features of the given lines; rows outside the chunk become its first or last."""
@@ -65,15 +58,12 @@ class Features(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Pairs first..last of a chunk whose target is `shift` lines later; shift 0: no shift fits.
-
-    `unrelated` marks a whole chunk whose sides show no relation at any shift.
-    """
+    """Pairs first..last of a chunk whose target is elsewhere."""
 
     first: int
     last: int
-    shift: int = 0
-    unrelated: bool = False
+    shift: int = 0  # lines from the source to its target; 0: no shift fits
+    unrelated: bool = False  # the sides of the whole chunk show no relation
 
 
 def extract_features(lines: Sequence[str], *, unspaced: bool) -> Features:
@@ -124,23 +114,22 @@ class AlignmentModel:
             return []
         shifts = list(dict.fromkeys([*SHIFTS, _correlated_shift(source, target)]))
         shifted = [target.at(lines + shift) for shift in shifts]
-        starts = np.unique(np.append(np.arange(0, len(lines) - WINDOW + 1, WINDOW // 2), len(lines) - WINDOW))
         is_first = not self.pairs
         if is_first:  # nothing is known yet: learn from all shifts, then only from the best ones
             self.median_log_ratio = float(np.median(target.length - source.length))
             self._learn(source, shifted)
-            best = _best_shifts(self._log_odds(source, shifted, counted=1), starts)
+            best, _ = _best_shifts(self._log_odds(source, shifted, counted=1))
             self._reset()
-            self._learn(source, [target.at(lines + np.take(shifts, best))])
-        scores = self._log_odds(source, shifted, counted=int(is_first))
-        typical = float(np.median(_window_means(scores, starts).max(0)))
+            self._learn(source, [target.at(lines + np.take([*shifts, 0], best))])
+        best, typical = _best_shifts(self._log_odds(source, shifted, counted=int(is_first)))
         if typical < RELATED:
             if is_first:
                 self._reset()
             return [Span(0, len(lines) - 1, unrelated=True)] if len(lines) >= MIN_UNRELATED else []
         if not is_first:
-            self._learn(source, [target.at(lines + np.take(shifts, _best_shifts(scores, starts)))])
-        return _join(_misaligned(scores, starts, shifts, typical))
+            self._learn(source, [target.at(lines + np.take([*shifts, 0], best))])
+        edges = [0, *(np.flatnonzero(np.diff(best)) + 1).tolist(), len(lines)]
+        return [Span(i, j - 1, [*shifts, 0][best[i]]) for i, j in pairwise(edges) if best[i]]
 
     def _log_odds(self, source: Features, shifted: Sequence[Features], *, counted: int) -> Floats:
         """(S, N): log-odds that each source line belongs to the target line at each shift."""
@@ -150,18 +139,7 @@ class AlignmentModel:
         return np.stack([np.take_along_axis(aligned - distant, x, axis=1).sum(0) for x in bins]).astype(np.float32)
 
     def _bins(self, source: Features, target: Features, *, counted: int) -> Integers:
-        """(FEATURES, N): the histogram bin of each feature of each pair."""
-        association = self._association(source, target, counted=counted)
-        surprise = np.abs(target.length - source.length - self.median_log_ratio)
-        left, right = source.numbers > 0, target.numbers > 0
-        same = source.numbers == target.numbers
-        numbers = np.where(left & right, np.where(same, 1, 3), np.where(left | right, 2, 0))
-        marks = source.mark * 6 + target.mark
-        bins = [np.minimum(association * 6, BINS - 1), np.minimum(surprise * 10, BINS - 1), numbers, marks]
-        return np.stack(bins).astype(np.int64)
-
-    def _association(self, source: Features, target: Features, *, counted: int) -> Floats:
-        """(N,): mean log association of the words of each pair.
+        """(FEATURES, N): the histogram bin of each feature of each pair.
 
         `counted` is 1 if the pairs themselves are in the counts, else 0: a pair is no evidence for itself.
         """
@@ -170,9 +148,15 @@ class AlignmentModel:
         together[together < MIN_COOCCURRENCES] = 0
         together *= (max(self.pairs, 1) / np.maximum(self.target_counts, 1))[target.words][:, None, :]
         best = together.max(axis=2) / np.maximum(self.source_counts, 1)[source.words]  # (N, W)
-        total = np.log(np.clip(best, 1, MAX_ASSOCIATION)).sum(1)
-        mean: Floats = total / np.maximum((source.words < BUCKETS).sum(1), 1)
-        return mean
+        association = np.log(np.clip(best, 1, MAX_ASSOCIATION)).sum(1)
+        association /= np.maximum((source.words < BUCKETS).sum(1), 1)
+        surprise = np.abs(target.length - source.length - self.median_log_ratio)
+        left, right = source.numbers > 0, target.numbers > 0
+        same = source.numbers == target.numbers
+        numbers = np.where(left & right, np.where(same, 1, 3), np.where(left | right, 2, 0))
+        marks = source.mark * 6 + target.mark
+        bins = [np.minimum(association * 6, BINS - 1), np.minimum(surprise * 10, BINS - 1), numbers, marks]
+        return np.stack(bins).astype(np.int64)
 
     def _learn(self, source: Features, targets: Sequence[Features]) -> None:
         """Count the words and the features of aligned pairs, and the features of distant lines."""
@@ -184,101 +168,50 @@ class AlignmentModel:
             self.pairs += len(source.words)
         table = self.cooccurrences.reshape(BUCKETS + 1, -1)
         table[-1], table[:, -1] = 0, 0
-        for target in targets:
-            self._count(self.aligned, source, target)
         lines = np.arange(min(len(source.length), 2048))
-        for distance in DISTANT:
-            rows = (lines + distance) % len(source.length)
-            self._count(self.distant, source.at(lines), targets[0].at(rows))
-
-    def _count(self, histograms: NDArray[np.float64], source: Features, target: Features) -> None:
-        for histogram, bins in zip(histograms, self._bins(source, target, counted=1), strict=True):
-            histogram += np.bincount(bins, minlength=BINS)
-
-
-def _best_shifts(scores: Floats, starts: Integers) -> Integers:
-    """(N,): the index of the shift with the highest log-odds in the window of each line."""
-    means = _window_means(scores, starts)
-    means[0] += ADVANTAGE
-    best = np.zeros(scores.shape[1], np.int64)
-    for start, index in zip(starts.tolist(), means.argmax(0).tolist(), strict=True):
-        best[start : start + WINDOW] = index
-    return best
+        others = [targets[0].at((lines + distance) % len(source.length)) for distance in DISTANT]
+        examples = [(self.aligned, source, target) for target in targets]
+        examples += [(self.distant, source.at(lines), target) for target in others]
+        for histograms, *sides in examples:
+            for histogram, bins in zip(histograms, self._bins(*sides, counted=1), strict=True):
+                histogram += np.bincount(bins, minlength=BINS)
 
 
-def _misaligned(scores: Floats, starts: Integers, shifts: Sequence[int], typical: float) -> list[Span]:
-    """The misaligned spans, from windows that have low log-odds and higher ones at another shift, or none at all."""
-    low = starts[_window_means(scores, starts)[0] < LOW * typical]
-    gains = np.concatenate([-scores[:1], scores[1:] - scores[0]])  # what a shift adds; first: no shift fits
-    means = _window_means(gains, low)
-    candidates: list[tuple[int, int, int]] = []
-    for start, window in zip(low.tolist(), means.T, strict=True):
-        end, best = start + WINDOW, 1 + int(window[1:].argmax())
-        if window[best] <= CLEAR_GAIN * typical:
-            best = 0
-            if window[best] <= 0:
-                continue
-        if candidates and candidates[-1][2] == best and start <= candidates[-1][1] + 2 * WINDOW:
-            start = candidates.pop()[0]
-        candidates.append((start, end, best))
-    spans = []
-    for start, end, best in candidates:
-        start = max(start - WINDOW, 0)
-        first, last = _best_run(gains[best, start : end + WINDOW])
-        gain = gains[best, start + first : start + last + 1]
-        proven = gain.mean() * np.sqrt(len(gain)) > MIN_Z_SCORE * gain.std()
-        if proven and len(gain) >= (WINDOW // 2 if best else 2 * WINDOW):
-            spans.append(Span(start + first, start + last, shifts[best]))
-    return spans
+def _best_shifts(scores: Floats) -> tuple[Integers, float]:
+    """(N,): the index of the shift of each line on the best path through (S, N) log-odds; S where no shift fits.
 
-
-def _window_means(scores: Floats, starts: Integers) -> Floats:
-    """(S, windows): the means of (S, N) scores."""
-    total = np.cumsum(np.pad(scores, ((0, 0), (1, 0))), axis=1, dtype=np.float64)
-    means: Floats = ((total[:, starts + WINDOW] - total[:, starts]) / WINDOW).astype(np.float32)
-    return means
-
-
-def _best_run(gain: Floats) -> tuple[int, int]:
-    """The first and the last line of the run with the greatest sum."""
-    total = np.concatenate([[0], np.cumsum(gain, dtype=np.float64)])
-    stop = 1 + int((total[1:] - np.minimum.accumulate(total[:-1])).argmax())
-    return int(total[:stop].argmin()), stop - 1
-
-
-def _join(spans: list[Span]) -> list[Span]:
-    """Join spans with the same shift across short gaps; of overlapping spans only the longest is kept."""
-    joined: list[Span] = []
-    for span in sorted(spans, key=lambda span: (span.shift, span.first)):
-        if joined and span.shift == joined[-1].shift and span.first <= joined[-1].last + MAX_GAP:
-            joined[-1] = joined[-1]._replace(last=max(joined[-1].last, span.last))
-        else:
-            joined.append(span)
-    kept: list[Span] = []
-    for span in sorted(joined, key=lambda span: span.first - span.last):
-        if all(span.last < other.first or span.first > other.last for other in kept):
-            kept.append(span)
-    return sorted(kept)
+    A path (Viterbi's) pays for leaving the first shift. Also returns the log-odds of a line in a typical window.
+    """
+    sums = np.cumsum(np.pad(scores, ((0, 0), (1, 0))), axis=1, dtype=np.float64)[:, :: WINDOW // 2]
+    typical = float(np.median((sums[:, 2:] - sums[:, :-2]).max(0))) / WINDOW
+    costs = max(typical, 0) * np.array([0, *[SHIFT_LINES] * (len(scores) - 1), UNRELATED_LINES])
+    total, previous = -costs, []
+    for values in np.pad(scores, ((0, 1), (0, 0))).T:
+        jump = total.max() - costs
+        previous.append(np.where(total >= jump, np.arange(len(total)), total.argmax()))
+        total = np.maximum(total, jump) + values
+    path = [int(total.argmax())]
+    for origin in reversed(previous[1:]):
+        path.append(int(origin[path[-1]]))
+    return np.array(path[::-1]), typical
 
 
 def _correlated_shift(source: Features, target: Features) -> int:
-    """The shift of the target, in lines, with the highest cross-correlation of both sides; 0 if there is no peak."""
+    """The shift of the target, in lines, with the highest cross-correlation of both sides; 0 if there is no peak.
+
+    The lengths, plus one for questions, are relative to those of the eight lines before and after. Where sentences are
+    sorted by length (Tatoeba), only the question marks correlate.
+    """
     size = 1 << (2 * len(source.length) - 1).bit_length()
-    spectra = [np.fft.rfft(_signal(side), size) for side in (source, target)]
+    kernel = np.ones(17)
+    spectra = []
+    for side in (source, target):
+        values = side.length + (side.mark == END_MARKS["?"])
+        values = values - np.convolve(values, kernel, "same") / np.convolve(np.ones(len(values)), kernel, "same")
+        values = np.clip(values, -3 * values.std(), 3 * values.std())
+        spectra.append(np.fft.rfft((values - values.mean()) / max(values.std(), 1e-6), size))
     correlation = np.fft.irfft(np.conj(spectra[0]) * spectra[1], size) / len(source.length)
     peak = int(correlation.argmax())
     if correlation[peak] < MIN_CORRELATION:
         return 0
     return peak if peak < size // 2 else peak - size
-
-
-def _signal(side: Features) -> NDArray[np.float64]:
-    """Lengths, and one more for questions, relative to the eight lines before and after; clipped and standardised.
-
-    Where sentences are sorted by length (Tatoeba), only the question marks correlate.
-    """
-    values = side.length + (side.mark == END_MARKS["?"])
-    kernel = np.ones(17)
-    values = values - np.convolve(values, kernel, "same") / np.convolve(np.ones(len(values)), kernel, "same")
-    values = np.clip(values, -3 * values.std(), 3 * values.std())
-    return np.asarray((values - values.mean()) / max(values.std(), 1e-6), np.float64)

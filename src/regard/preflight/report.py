@@ -8,18 +8,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
-from math import log
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from regard import results
 from regard.folders import write_file
-from regard.inspection import charts, pages
-from regard.preflight.findings import Example, Finding
-from regard.preflight.measure import RATIO_STEP
+from regard.inspection import pages
+from regard.preflight.findings import Example, Finding, percent
 from regard.results import counted
 
 VERDICTS = {
@@ -32,13 +27,10 @@ STATISTICS = {  # keys of a side's statistics, and their labels in the table
     "words": "words",
     "characters": "characters",
     "vocabulary": "distinct words",
-    "alphabet": "distinct characters",
     "median": "median length",
     "most": "95 % within",
     "longest": "longest",
 }
-MAX_BARS = 40  # of a histogram of lengths
-RATIO_REACH = 32.5  # steps of the length ratio from the middle of its axis to an end: from 1/5 to 5
 CODE = re.compile(r"`([^`]+)`")
 
 
@@ -49,16 +41,8 @@ class Report(results.Report):
     verdict: Literal["fit", "care", "unfit"]
     findings: Sequence[Finding]
     statistics: dict[str, dict[str, Any]]
-    names: tuple[str, str]
-    skipped: Counter[str] = field(default_factory=Counter)
-    """Skipped entries of the files by reason."""
-    languages: tuple[str, str] = ("", "")
-    """The language codes of the two sides; empty if unknown."""
-
-    @property
-    def sides(self) -> tuple[str, str]:
-        """The names of the two sides: their languages, if both are known."""
-        return self.languages if all(self.languages) else self.names
+    names: tuple[str, str]  # of the two sides: their languages if they are known
+    skipped: Counter[str] = field(default_factory=Counter)  # entries of the files that were left out, by reason
 
     def tables(self) -> list[results.Table]:
         """The findings, and the statistics of each side of each split."""
@@ -67,7 +51,7 @@ class Report(results.Report):
         sides = {
             f"{split} {name}": {**numbers, **numbers[side], **numbers[side]["lengths"]}
             for split, numbers in self.statistics.items()
-            for side, name in zip(("source", "target"), self.sides, strict=True)
+            for side, name in zip(("source", "target"), self.names, strict=True)
         }
         rows = [(label, *(f"{side[key]:,}" for side in sides.values())) for key, label in STATISTICS.items()]
         return [
@@ -95,13 +79,8 @@ class Report(results.Report):
         for finding in self.findings:
             lines = [f"{finding.severity:>5}  {finding.title}", _indented(finding.explanation)]
             for example in finding.examples[:3]:
-                lines.append(
-                    _indented(
-                        f"{example.where}  {example.source}  |  {example.target}"
-                        if example.source or example.target
-                        else example.where
-                    )
-                )
+                texts = f"  {example.source}  |  {example.target}" if example.source or example.target else ""
+                lines.append(_indented(example.where + texts))
                 lines += [_indented(example.note, 11)] if example.note else []
             lines.append(_indented("Fix: " + CODE.sub(r"\1", finding.fix)))
             parts.append("\n".join([*lines, *(f"         {command}" for command in finding.commands)]))
@@ -112,144 +91,61 @@ class Report(results.Report):
         write_file(Path(path), self.to_html(), force=force)
 
     def to_html(self) -> str:
-        """The report as one HTML page, with its styles and charts inside."""
-        pairs = ", ".join(
-            f"{counted(numbers['pairs'], 'pair')} in {split}" for split, numbers in self.statistics.items()
-        )
-        about = " ".join(
-            [*(f"{part.rstrip('.')}." for part in VERDICTS[self.verdict]), f"{' – '.join(self.sides)}: {pairs}."]
-        )
+        """The report as one HTML page, with its styles inside."""
+        severities = Counter(finding.severity for finding in self.findings)
+        numbers = [(severities["unfit"], "blocking problem"), (severities["care"], "warning")]
+        title = ", ".join(counted(number, noun) for number, noun in numbers if number) or "No problems found"
+        verdict, meaning = VERDICTS[self.verdict]
+        pairs = ", ".join(f"{counted(values['pairs'], 'pair')} in {split}" for split, values in self.statistics.items())
+        about = f"{verdict}. {meaning} {' – '.join(self.names)}: {pairs}."
         index = "".join(
-            f'<li>{_badge(finding)} <a href="#{_anchor(finding)}">{escape(finding.title)}</a></li>'
+            f'<li>{_badge(finding)} <a href="#{finding.kind}-{finding.split}">{escape(finding.title)}</a></li>'
             for finding in self.findings
         )
         checked = "Leakage, duplicates, lengths, scripts, encodings, languages and alignment were checked."
         statistics = self.tables()[1]
-        scripts = [
-            ", ".join(
-                f"{script} {percent(number / max(sum(counts.values()), 1))}"
-                for script, number in list(counts.items())[:3]
-            )
-            for numbers in self.statistics.values()
-            for counts in (numbers["source"]["scripts"], numbers["target"]["scripts"])
-        ]
+        rows = [list(map(escape, row)) for row in statistics.rows]
         parts = [
             pages.card("Findings", "" if index else checked, f'<ul class="index">{index}</ul>' * bool(index)),
-            *(_finding_html(finding, self.languages) for finding in self.findings),
-            _lengths(self),
-            pages.card(
-                "Statistics",
-                "",
-                pages.table(
-                    list(map(escape, statistics.columns)),
-                    [list(map(escape, row)) for row in (*statistics.rows, ["scripts", *scripts])],
-                ),
-            ),
+            *map(self._finding_html, self.findings),
+            pages.card("Statistics", "", pages.table(list(map(escape, statistics.columns)), rows)),
         ]
-        return pages.page(headline(self.findings), parts, kind="data check", about=about, scripts=("page.js",))
+        return pages.page(title, parts, kind="data check", about=about, scripts=("page.js",))
 
+    def _finding_html(self, finding: Finding) -> str:
+        """A finding with its share of the split as a bar, examples, and commands to fix it."""
+        share = escape(f"{percent(finding.share)} of {finding.split}")
+        bar = f'<i style="--share:{min(max(finding.share * 100, 0.6), 100):.1f}%"></i>'
+        explanation, fix = (
+            CODE.sub(r"<code>\1</code>", escape(text, quote=False)) for text in (finding.explanation, finding.fix)
+        )
+        examples = "".join(map(self._example_html, finding.examples))
+        return "".join(
+            [
+                f'<section class="card finding {finding.severity}" id="{finding.kind}-{finding.split}">',
+                f"<h2>{_badge(finding)}{escape(finding.title)}</h2>",
+                f'<div class="meter">{bar}{share}</div>' * (finding.kind != "too-few"),
+                f"<p>{explanation}</p>",
+                f'<ol class="examples" aria-label="Examples">{examples}</ol>' * bool(examples),
+                f"<p><strong>Fix.</strong> {fix}</p>",
+                *map(pages.command, finding.commands),
+                "</section>",
+            ]
+        )
 
-def headline(findings: Sequence[Finding]) -> str:
-    """The number of blocking problems and of warnings."""
-    severities = Counter(finding.severity for finding in findings)
-    numbers = [(severities["unfit"], "blocking problem"), (severities["care"], "warning")]
-    return ", ".join(counted(number, noun) for number, noun in numbers if number) or "No problems found"
-
-
-def percent(share: float) -> str:
-    """A share in percent."""
-    return f"{share:.0%}" if share >= 0.1 else f"{share:.1%}" if share >= 0.001 else "under 0.1%"
-
-
-def _indented(text: str, columns: int = 7) -> str:
-    indent = " " * columns
-    options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.fill(text, 80, initial_indent=indent, subsequent_indent=indent, **options)
-
-
-# The HTML page
+    def _example_html(self, example: Example) -> str:
+        languages = ("", "") if self.names == ("source", "target") else self.names
+        texts = zip((example.source, example.target), languages, strict=True)
+        sides = "".join(pages.text("p", escape(text), escape(language)) for text, language in texts)
+        note = f'<p class="note" dir="auto">{escape(example.note)}</p>' * bool(example.note)
+        return f'<li><p class="place">{escape(example.where)}</p><div class="sides">{sides}</div>{note}</li>'
 
 
 def _badge(finding: Finding) -> str:
     return f'<span class="badge {finding.severity}">{"blocking" if finding.severity == "unfit" else "warning"}</span>'
 
 
-def _anchor(finding: Finding) -> str:
-    return f"{finding.kind}-{finding.split}"
-
-
-def _finding_html(finding: Finding, languages: tuple[str, str]) -> str:
-    """A finding with its share of the split as a bar, examples, and commands to fix it."""
-    share = min(finding.share, 1.0)
-    bar = f'<i style="--share:{max(share * 100, 0.6):.1f}%"></i>'
-    meter = f'<div class="meter">{bar}{escape(f"{percent(share)} of {finding.split}")}</div>'
-    examples = "".join(_example_html(example, languages) for example in finding.examples)
-    return "".join(
-        [
-            f'<section class="card finding {finding.severity}" id="{_anchor(finding)}">',
-            f"<h2>{_badge(finding)}{escape(finding.title)}</h2>",
-            "" if finding.kind == "too-few" else meter,
-            f"<p>{_prose_html(finding.explanation)}</p>",
-            f'<ol class="examples" aria-label="Examples">{examples}</ol>' if examples else "",
-            f"<p><strong>Fix.</strong> {_prose_html(finding.fix)}</p>",
-            *map(pages.command, finding.commands),
-            "</section>",
-        ]
-    )
-
-
-def _example_html(example: Example, languages: tuple[str, str]) -> str:
-    texts = zip((example.source, example.target), languages, strict=True)
-    sides = "".join(pages.text("p", escape(text), language) for text, language in texts)
-    note = f'<p class="note" dir="auto">{escape(example.note)}</p>' if example.note else ""
-    return f'<li><p class="place">{escape(example.where)}</p><div class="sides">{sides}</div>{note}</li>'
-
-
-def _prose_html(text: str) -> str:
-    """Escaped text with `code` set as code."""
-    return CODE.sub(r"<code>\1</code>", escape(text, quote=False))
-
-
-def _lengths(report: Report) -> str:
-    """The lengths of both sides of every split and their ratio; all splits share one scale."""
-    longest = Counter[str]()  # by unit
-    for numbers in report.statistics.values():
-        for lengths in (numbers["source"]["lengths"], numbers["target"]["lengths"]):
-            longest[lengths["unit"]] = max(longest[lengths["unit"]], 8, 2 * int(lengths["most"]))
-    sides, ratios = [], []
-    for numbers in report.statistics.values():
-        for series, (side, name) in enumerate(zip(("source", "target"), report.sides, strict=True)):
-            lengths = numbers[side]["lengths"]
-            unit, last = lengths["unit"], longest[lengths["unit"]]
-            bars = -(-last // -(-last // MAX_BARS))
-            end = bars * -(-last // MAX_BARS)
-            shares = _shares(np.arange(len(lengths["histogram"])), lengths["histogram"], (0, end, bars))
-            places = {value / end: f"{value:g}" for value in charts.round_ticks(0, last)}
-            axis = f"length in {unit}; median length {lengths['median']}"
-            sides.append(charts.Histogram(name, axis, shares, places, series))
-        ratio = numbers["ratio"]
-        edges = np.log(ratio["edges"])
-        reach = RATIO_REACH * RATIO_STEP
-        shares = _shares((edges[:-1] + edges[1:]) / 2, ratio["histogram"], (-reach, reach, int(2 * RATIO_REACH)))
-        places = {_ratio_place(value): f"{value:g}" for value in (0.25, 0.5, 1, 2, 4)}
-        axis = f"length ratio; median {ratio['median']}; shaded: the usual range"
-        band = _ratio_place(ratio["low"]), _ratio_place(ratio["high"])
-        ratios.append(charts.Histogram(" / ".join(report.sides[::-1]), axis, shares, places, 2, band))
-    drawn, drawn_ratios = charts.draw_histograms(sides), charts.draw_histograms(ratios)
-    content = "".join(
-        f'<h3>{escape(split)}</h3><div class="charts">{"".join(drawn[2 * place : 2 * place + 2])}{ratio}</div>'
-        for place, (split, ratio) in enumerate(zip(report.statistics, drawn_ratios, strict=True))
-    )
-    return pages.card("Lengths", "All splits share one scale; the last bar holds everything longer.", content)
-
-
-def _shares(values: NDArray[Any], counts: list[int], axis: tuple[float, float, int]) -> list[float]:
-    """The share of each bar on an axis (first, last, bars); values beyond it fall into the outer bars."""
-    first, last, number = axis
-    bars, _ = np.histogram(np.clip(values, first, last), number, (first, last), weights=counts)
-    return list((bars / max(bars.sum(), 1)).tolist())
-
-
-def _ratio_place(ratio: float) -> float:
-    """The place of a length ratio on its axis, which is logarithmic, as a share of it."""
-    return float(min(max(log(ratio) / (2 * RATIO_REACH * RATIO_STEP) + 0.5, 0.0), 1.0))
+def _indented(text: str, columns: int = 7) -> str:
+    indent = " " * columns
+    options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.fill(text, 80, initial_indent=indent, subsequent_indent=indent, **options)

@@ -143,13 +143,6 @@ def repair(text: str) -> str:
     return CONTROL.sub("", text)
 
 
-def decomposed(text: str) -> bool:
-    """Whether letters are decomposed (NFD) that have a composed form (NFC)."""
-    if text.isascii() or unicodedata.is_normalized("NFC", text):
-        return False
-    return len(unicodedata.normalize("NFC", text)) < len(text)  # some Indic letters have no composed form in NFC
-
-
 def damage(text: str) -> tuple[str, str]:
     """The worst damage ("mojibake", "control-characters", "escapes" or "") and the text around its first place."""
     if repairs := mojibake(text):

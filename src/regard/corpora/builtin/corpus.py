@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import random
 from bisect import bisect
-from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from regard.corpora.builtin.grammar import derive
+from regard.corpora.builtin.grammar import sentence
 from regard.corpora.builtin.morphology import Word, elide_and_contract
 from regard.errors import ConfigError
 
@@ -46,28 +45,20 @@ def sentences(
             f"min_length ({min_length}) and max_length ({max_length}) must be in order and between 2 and "
             f"{LONGEST_SENTENCE} words"
         )
-    span = range(min_length, max_length + 1)
+    span, generator = range(min_length, max_length + 1), random.Random(f"{seed}/{part}")
     weights = {length: natural_frequency(length) if lengths == "natural" else 1.0 for length in span}
-    return _draw(size, random.Random(f"{seed}/{part}"), part, weights)
-
-
-def _draw(size: int, generator: random.Random, part: str, weights: dict[int, float]) -> Iterator[Pair]:
-    """Unseen sentences of one part; a length that fails to give one many times in a row is given up."""
     seen: set[bytes] = set()
-    lengths, failures = frozenset(weights), Counter[int]()
     while len(seen) < size and weights:
         (length,) = generator.choices(list(weights), list(weights.values()))
-        while failures[length] < MAX_FAILURES:
-            english, french = derive(generator.random, length)
-            source = punctuated(english)
+        for _ in range(MAX_FAILURES):
+            derived = sentence(generator.random, length)
+            source = punctuated(derived.english)
             digest = hashlib.sha256(source.encode()).digest()
             mine = PARTS[bisect(PART_BOUNDS, digest[8])] == part
-            if mine and len(english) in lengths and digest[:8] not in seen:
+            if mine and len(derived.english) in span and digest[:8] not in seen:
                 seen.add(digest[:8])
-                failures[length] = 0
-                yield to_pair(source, french)
+                yield to_pair(source, derived.french)
                 break
-            failures[length] += 1
         else:
             del weights[length]
 

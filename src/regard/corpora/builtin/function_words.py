@@ -87,21 +87,9 @@ def _verb_form(voice: str, english: str, entry: str) -> list[VerbForm]:
         part = next((option for option in options if f" {option} " in rest), "")
         rest = rest.replace(f" {part} ", " ") if part else rest
         parts.append(part.lower())
-    negation, adverb, link, form = parts
-    row = VerbForm(
-        voice,
-        auxiliary=rest.strip(),
-        negation=negation,
-        adverb=adverb,
-        link=link,
-        form=form,
-        modal=conjugate(modal) if modal else None,
-        tense=tense,
-        length=len(english.split()),
-        habitual="habitual" in traits,
-        dated="undated" not in traits,
-    )
-    return [row] * int(weight)
+    french_forms = (conjugate(modal) if modal else None, tense)
+    flags = ("habitual" in traits, "undated" not in traits)
+    return [VerbForm(voice, rest.strip(), *parts, *french_forms, len(english.split()), *flags)] * int(weight)
 
 
 VERB_FORMS = {

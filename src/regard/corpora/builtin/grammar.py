@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from regard.corpora.builtin import function_words as words
@@ -23,6 +22,7 @@ THIRD, THIRD_PLURAL = 1, 4  # persons: I, he, we, you, they
 ObjectPronoun = tuple[str, str, int]  # English, French, and the index of the participle that agrees with it
 AGREEING = ("passive", "copula")  # patterns in which a participle or adjective agrees with the subject
 REPORTED_FRAMES = {"past": "reported", "perfect": "reported", "while_past": "reported", "when_future": "future"}
+TIME_CLASSES = {"present": "now", "future": "future", "when_future": "future", "reported": ""}  # of others: past
 RELATIVE_FRAMES = {"future": "present", "when_future": "present", "present": "present"}  # of others: past
 
 
@@ -110,24 +110,19 @@ class Derivation:
         return phrases[-1] if clear and phrases[-1].kind in kinds else None
 
 
-def derive(random: Callable[[], float], length: int) -> tuple[list[str], list[Word]]:
-    """About `length` English words, and French words before elision and contraction."""
-    d = Derivation(random)
-    sentence(d, length)
-    return d.english, d.french
-
-
 # Sentences and clauses
 
 
-def sentence(d: Derivation, n: int) -> None:
-    """A sentence: one clause, or several joined by conjunctions."""
+def sentence(random: Callable[[], float], n: int) -> Derivation:
+    """A sentence of about n English words: one clause, or several joined by conjunctions."""
+    d = Derivation(random)
     frame = d.frame = d.pick(words.FRAMES)
     clauses = max(1, round(n / d.pick((8, 10, 12, 15))))
     if clauses == 1:
         if frame == "past" and d.chance(0.25):
             d.frame = "perfect"
-        return clause(d, n)
+        clause(d, n)
+        return d
     conjunction = None
     if d.chance(0.25):
         clauses -= 1
@@ -142,7 +137,7 @@ def sentence(d: Derivation, n: int) -> None:
             d.comma()
         share = (n - len(d.english)) // left
         subordinate(d, share if left == 1 else d.within(share * 3 // 4, share * 5 // 4), conjunction)
-    return None
+    return d
 
 
 def subordinate(d: Derivation, n: int, conjunction: dict[str, Any]) -> None:
@@ -222,18 +217,13 @@ def predicate(d: Derivation, n: int, subject: NounPhrase, verb: Verb) -> None:
     elif verb.pattern == "locative":
         place(d, left if left < 4 or d.chance(0.4) else d.within(2, min(left, 7)), verb.base)
         placed = True
-    elif verb.pattern == "reporting":
-        return reported_clause(d, left)
-    adjuncts(d, end - len(d.english), verb, form, placed=placed)
-    return None
-
-
-def reported_clause(d: Derivation, n: int) -> None:
-    """`that` and a clause."""
-    d.both("that", "que")
-    frame = d.pick(("present", "past", "future")) if d.frame == "present" else REPORTED_FRAMES.get(d.frame, d.frame)
-    with d.in_frame(frame):
-        clause(d, n - 1, ("intransitive", "transitive", "copula", "passive"))
+    if verb.pattern == "reporting":
+        d.both("that", "que")
+        frame = d.pick(("present", "past", "future")) if d.frame == "present" else REPORTED_FRAMES.get(d.frame, d.frame)
+        with d.in_frame(frame):
+            clause(d, left - 1, ("intransitive", "transitive", "copula", "passive"))
+    else:
+        adjuncts(d, end - len(d.english), verb, form, placed=placed)
 
 
 def object_pronoun(d: Derivation, verb: Verb, subject: NounPhrase) -> ObjectPronoun | None:
@@ -267,27 +257,18 @@ def adjectives_after_verb(d: Derivation, n: int, subject: NounPhrase, form: Verb
 
 
 def verb_form(d: Derivation, n: int, verb: Verb) -> VerbForm:
-    """A form of the verb in at most n English words, if there is one, in the time frame of the clause."""
-    voice = verb.pattern if verb.pattern in ("passive", "copula") else "active"
-    ambiguous = verb.base == verb.past and d.frame in ("past", "present")  # `they read`
-    # A negated opinion would need the subjunctive: `ne pense pas que`.
-    affirmative = verb.pattern == "reporting"
-    return d.pick(verb_forms(voice, d.frame, max(1, min(n, 5)), "stative" in verb.traits, ambiguous, affirmative))
-
-
-@cache
-def verb_forms(
-    voice: str, frame: str, length: int, stative: bool, ambiguous: bool, affirmative: bool
-) -> list[VerbForm]:
-    """The verb forms with these properties in a time frame, of at most `length` words if there are any."""
+    """A form of the verb in the time frame of the clause, in at most max(n, 1) English words if there is one."""
+    excluded = {"gerund"} if "stative" in verb.traits else set()
+    if verb.base == verb.past and d.frame in ("past", "present"):  # `they read` would be ambiguous
+        excluded |= {"past", "present"}
+    affirmative = verb.pattern == "reporting"  # a negated opinion would need the subjunctive: `ne pense pas que`
     forms = [
         form
-        for form in words.VERB_FORMS[voice][frame]
-        if not (stative and form.form == "gerund")
-        and not (ambiguous and form.form in ("past", "present"))
-        and not (affirmative and form.negation)
+        for form in words.VERB_FORMS[verb.pattern if verb.pattern in AGREEING else "active"][d.frame]
+        if form.form not in excluded and not (affirmative and form.negation)
     ]
-    return [form for form in forms if form.length <= length] or forms
+    room = max(n, 1)
+    return d.pick([form for form in forms if form.length <= room] or forms)
 
 
 def verb_group(
@@ -339,7 +320,9 @@ def verb_group(
 
 def adjuncts(d: Derivation, n: int, verb: Verb, form: VerbForm, *, placed: bool = False) -> None:
     """A place and a time, if the verb takes them."""
-    times = time_class(d, form)
+    times = TIME_CLASSES.get(d.frame, "past") if form.dated and not d.relative else ""
+    if times == "now" and form.habitual:
+        times = "habit"
     time_words = 0
     if times and n > 0:
         time_words = n if n == 1 else d.within(0, min(n, 4))
@@ -366,14 +349,6 @@ def place(d: Derivation, n: int, verb: str = "", *, formal: bool = False) -> Non
         english, french, kinds = d.pick(words.place_prepositions(verb))
         d.both(english, french)
         noun_phrase(d, n - 1, kinds, "goal")
-
-
-def time_class(d: Derivation, form: VerbForm) -> str:
-    """The class of the expressions of time that go with the clause and its verb form; "" for none."""
-    if d.relative or not form.dated:
-        return ""
-    present = "habit" if form.habitual else "now"
-    return {"reported": "", "present": present, "future": "future", "when_future": "future"}.get(d.frame, "past")
 
 
 def time(d: Derivation, n: int, times: str) -> None:
@@ -430,7 +405,8 @@ def attributed_subject(d: Derivation, n: int, kinds: tuple[str, ...]) -> NounPhr
 
 def unused(d: Derivation, nouns: Sequence[Noun]) -> Noun:
     """One of the nouns, if possible not one of the most recent ones."""
-    noun = d.pick([noun for noun in nouns if noun.english[0] not in d.used[-8:]] or nouns)
+    recent = d.used[-8:]
+    noun = d.pick([noun for noun in nouns if noun.english[0] not in recent] or nouns)
     d.used.append(noun.english[0])
     return noun
 
@@ -481,8 +457,8 @@ def adjectives_of(d: Derivation, noun: Noun, n: int) -> tuple[list[Adjective], b
 
 def adjective(d: Derivation, options: Sequence[Adjective]) -> Adjective:
     """An adjective that does not repeat or contradict the most recent nouns and adjectives, if there is one."""
-    for recent in (8, 1):
-        fitting = [a for a in options if lexicon.CONTRADICTIONS[a.english].isdisjoint(d.used[-recent:])]
+    for recent in (d.used[-8:], d.used[-1:]):
+        fitting = [a for a in options if lexicon.CONTRADICTIONS[a.english].isdisjoint(recent)]
         if fitting:
             break
     chosen = d.pick(fitting or options)

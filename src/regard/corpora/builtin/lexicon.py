@@ -7,20 +7,14 @@ from functools import cache
 from typing import NamedTuple
 
 from regard.corpora.builtin import LEXICON
-from regard.corpora.builtin.morphology import (
-    Conjugation,
-    Positions,
-    conjugate,
-    english_plural,
-    english_verb,
-    french_forms,
-    french_plural,
-)
+from regard.corpora.builtin import morphology as forms
+from regard.corpora.builtin.morphology import Conjugation, Positions
 
 SINGULAR, PLURAL = 0, 1
 GENDERS = {"m": 0, "f": 1, "masculine": 0, "feminine": 1}
 
 Phrase = tuple[tuple[str, ...], tuple[tuple[str, Positions], ...]]
+"""English words, and French words with the positions of the English words they translate."""
 
 
 class Noun(NamedTuple):
@@ -72,9 +66,6 @@ class Name(NamedTuple):
     kind: str
 
 
-# Kinds of nouns
-
-
 @cache
 def kinds_of(names: str) -> tuple[str, ...]:
     """The kinds of nouns that a list of kinds and groups stands for, each once."""
@@ -86,12 +77,13 @@ def kinds_of(names: str) -> tuple[str, ...]:
 PERSONS, PLACES = kinds_of("person"), kinds_of("place")
 MASS, OWNED, INDOORS, CONCRETE = (kinds_of(LEXICON["kinds"][name]) for name in ("mass", "owned", "indoors", "concrete"))
 UNOWNED, BEFORE_BARE_COUNTRY, SENT = (
-    frozenset(LEXICON["noun_classes"][name].split()) for name in ("unowned", "bare_country", "sent")
+    LEXICON["noun_classes"][name].split() for name in ("unowned", "bare_country", "sent")
 )
 OF: dict[str, str] = LEXICON["of"]
 ABOUT: dict[str, str] = LEXICON["about"]
-
-# Reading
+MONTHS: dict[str, str] = LEXICON["months"]
+DAYS: dict[str, str] = LEXICON["days"]
+NUMBERS: dict[str, str] = LEXICON["numbers"]
 
 
 def phrase(english: str, french: str) -> Phrase:
@@ -108,8 +100,8 @@ def phrase(english: str, french: str) -> Phrase:
 def _noun(kind: str, english: str, entry: str) -> Noun:
     french, gender, *plural = entry.split(", ")
     return Noun(
-        english=(english, english_plural(english)),
-        french=(french, plural[0] if plural else french_plural(french)),
+        english=(english, forms.english_plural(english)),
+        french=(french, plural[0] if plural else forms.french_plural(french)),
         gender=GENDERS[gender],
         kind=kind,
         countable=kind not in MASS,
@@ -118,9 +110,9 @@ def _noun(kind: str, english: str, entry: str) -> Noun:
 
 
 def _adjective(place: str, english: str, entry: dict[str, str]) -> Adjective:
-    french = entry["french"].split()
-    before_vowel = french[2] if len(french) > 2 else french[0]
-    return Adjective(english, french_forms(*french[:2]), before_vowel, place == "before_noun", kinds_of(entry["kinds"]))
+    masculine, *others = entry["french"].split()
+    french, before_vowel = forms.french_forms(masculine, *others[:1]), others[1] if others[1:] else masculine
+    return Adjective(english, french, before_vowel, place == "before_noun", kinds_of(entry["kinds"]))
 
 
 def _verb(pattern: str, english: str, entry: dict[str, str]) -> Verb:
@@ -131,9 +123,9 @@ def _verb(pattern: str, english: str, entry: dict[str, str]) -> Verb:
     traits = tuple(entry.get("traits", "").split())
     return Verb(
         base,
-        *english_verb(base, entry.get("past", "").split()),
+        *forms.english_verb(base, entry.get("past", "").split()),
         particle=english.removeprefix(base),
-        french=conjugate(infinitive, with_etre=reflexive or "être" in traits),
+        french=forms.conjugate(infinitive, with_etre=reflexive or "être" in traits),
         noun=after[0] if len(after) > 1 else "",
         preposition=after[-1] if after else "",
         reflexive=reflexive,
@@ -149,9 +141,6 @@ ALL_ADJECTIVES = tuple(
     _adjective(place, *entry) for place, adjectives in LEXICON["adjectives"].items() for entry in adjectives.items()
 )
 ALL_VERBS = tuple(_verb(pattern, *entry) for pattern, verbs in LEXICON["verbs"].items() for entry in verbs.items())
-MONTHS: dict[str, str] = LEXICON["months"]
-DAYS: dict[str, str] = LEXICON["days"]
-NUMBERS: dict[str, str] = LEXICON["numbers"]
 
 # Names
 
@@ -159,26 +148,26 @@ NUMBERS: dict[str, str] = LEXICON["numbers"]
 def _countries(feminine: str, masculine: str, english: str = "") -> list[Name]:
     """The countries, after an article or preposition that depends on their gender."""
     return [
-        Name(phrase(english + name, f"{before} {french}".strip()), GENDERS[gender], SINGULAR, "institution")
+        Name(phrase(english + name, f"{before} {french}"), GENDERS[gender], SINGULAR, "institution")
         for gender, before in (("feminine", feminine), ("masculine", masculine))
         for name, french in LEXICON["countries"][gender].items()
     ]
 
 
+COUNTRIES, BARE_COUNTRIES, IN_COUNTRIES = _countries("la", "le"), _countries("", "le"), _countries("en", "au", "in ")
 CITIES = tuple(LEXICON["cities"].items())
 FIRST_NAMES = [
     Name(phrase(name, name), GENDERS[gender], SINGULAR, "family")
     for gender, names in LEXICON["first_names"].items()
     for name in names.split()
 ]
-COUNTRIES, BARE_COUNTRIES, IN_COUNTRIES = _countries("la", "le"), _countries("", "le"), _countries("en", "au", "in ")
-INSTITUTIONS = []
-for english, entry in LEXICON["institutions"].items():
-    french, gender = entry.split(", ")
-    number = PLURAL if french.startswith("les ") else SINGULAR
-    INSTITUTIONS.append(Name(phrase(english, french), GENDERS[gender], number, "institution"))
+INSTITUTIONS = [
+    Name(phrase(english, french), GENDERS[gender], int(french.startswith("les ")), "institution")
+    for english, entry in LEXICON["institutions"].items()
+    for french, gender in [entry.split(", ")]
+]
 
-# Nouns and adjectives by kind
+# Words by what they go with
 
 
 @cache
@@ -198,32 +187,6 @@ def attributed(kinds: tuple[str, ...]) -> tuple[Noun, ...]:
     return tuple(noun for noun in nouns_of(kinds) if noun.english[0] in OF or about(noun))
 
 
-def _adjectives(accept: Callable[[Adjective], bool]) -> dict[str, tuple[Adjective, ...]]:
-    return {kind: tuple(a for a in ALL_ADJECTIVES if kind in a.kinds and accept(a)) for kind in LEXICON["nouns"]}
-
-
-NOT_GRADABLE, RELATIONAL, COLOURS = (
-    frozenset(LEXICON["adjective_classes"][name].split()) for name in ("not_gradable", "relational", "colour")
-)
-ADJECTIVES_BEFORE = _adjectives(lambda adjective: adjective.precedes)
-ADJECTIVES_AFTER = _adjectives(lambda adjective: not adjective.precedes)
-PREDICATIVE = _adjectives(lambda adjective: adjective.english not in RELATIONAL)
-GRADABLE = _adjectives(lambda adjective: adjective.english not in NOT_GRADABLE)
-CONTRADICTIONS = {a.english: {a.english} | (COLOURS if a.english in COLOURS else set()) for a in ALL_ADJECTIVES}
-for first, second in (pair.split("/") for pair in LEXICON["adjective_classes"]["contradictory"].split()):
-    CONTRADICTIONS[first].add(second)
-    CONTRADICTIONS.setdefault(second, set()).add(first)
-
-# Verbs by pattern and by the kind of their subject
-
-VERBS = {pattern: tuple(v for v in ALL_VERBS if v.pattern == pattern) for pattern in LEXICON["verbs"]}
-VERBS["passive"] = tuple(
-    verb._replace(pattern="passive", subjects=verb.objects, objects=verb.subjects)
-    for verb in VERBS["transitive"]
-    if "passive" in verb.traits
-)
-
-
 @cache
 def verbs_of(pattern: str, subject: str) -> tuple[Verb, ...]:
     """The verbs of a pattern that go with a subject of this kind."""
@@ -234,3 +197,28 @@ def verbs_of(pattern: str, subject: str) -> tuple[Verb, ...]:
 def verbs_with_object(kind: str) -> tuple[Verb, ...]:
     """The verbs whose object may become a relative pronoun: `that the teacher bought`, `dont le professeur parle`."""
     return tuple(v for v in VERBS["transitive"] if kind in v.objects and v.preposition in ("", "de"))
+
+
+def _adjectives(accept: Callable[[Adjective], bool]) -> dict[str, tuple[Adjective, ...]]:
+    """By the kind of a noun, the adjectives that go with it."""
+    return {kind: tuple(a for a in ALL_ADJECTIVES if kind in a.kinds and accept(a)) for kind in LEXICON["nouns"]}
+
+
+NOT_GRADABLE, RELATIONAL, COLOURS = (
+    LEXICON["adjective_classes"][name].split() for name in ("not_gradable", "relational", "colour")
+)
+ADJECTIVES_BEFORE = _adjectives(lambda adjective: adjective.precedes)
+ADJECTIVES_AFTER = _adjectives(lambda adjective: not adjective.precedes)
+PREDICATIVE = _adjectives(lambda adjective: adjective.english not in RELATIONAL)
+GRADABLE = _adjectives(lambda adjective: adjective.english not in NOT_GRADABLE)
+CONTRADICTIONS = {a.english: {a.english, *(COLOURS if a.english in COLOURS else ())} for a in ALL_ADJECTIVES}
+for first, second in (pair.split("/") for pair in LEXICON["adjective_classes"]["contradictory"].split()):
+    CONTRADICTIONS[first].add(second)
+    CONTRADICTIONS.setdefault(second, set()).add(first)
+
+VERBS = {pattern: tuple(v for v in ALL_VERBS if v.pattern == pattern) for pattern in LEXICON["verbs"]}
+VERBS["passive"] = tuple(
+    verb._replace(pattern="passive", subjects=verb.objects, objects=verb.subjects)
+    for verb in VERBS["transitive"]
+    if "passive" in verb.traits
+)

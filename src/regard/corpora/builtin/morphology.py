@@ -19,9 +19,9 @@ VOWELS_AND_H = frozenset("aeiouyâàéèêëîïôûœAEIOUYÂÀÉÈÊËÎÏÔÛ
 IMPERFECT_ENDINGS = ("ais", "ait", "ions", "iez", "aient")
 FUTURE_ENDINGS = ("ai", "a", "ons", "ez", "ont")
 
-ELIDED = {word: word[:-1] + "'" for word in ("le", "la", "de", "que", "ne", "je", "se", "me")}
+ELIDED = {word: word[:-1] + "'" for word in ("le", "la", "de", "que", "ne", "je", "se", "me", "si")}
 CONTRACTED = {("de", "le"): "du", ("de", "les"): "des", ("à", "le"): "au", ("à", "les"): "aux"}
-CLITICS = frozenset((*ELIDED, "à", "si"))
+CLITICS = frozenset((*ELIDED, "à"))
 
 
 class Conjugation(NamedTuple):
@@ -41,9 +41,8 @@ class Conjugation(NamedTuple):
 
 def indefinite_article(word: str) -> str:
     """`a` or `an`, by the first sound of an English word."""
-    silent_h = word.startswith(("honest", "hour"))
-    consonant_sound = word.startswith(("uni", "use", "Eur", "one"))
-    return "an" if silent_h or (word[0] in "aeiouAEIOU" and not consonant_sound) else "a"
+    vowel = word[0] in "aeiouAEIOU" and not word.startswith(("uni", "use", "Eur", "one"))
+    return "an" if vowel or word.startswith(("honest", "hour")) else "a"
 
 
 def english_plural(word: str) -> str:
@@ -76,11 +75,9 @@ def english_verb(base: str, irregular: list[str]) -> tuple[str, str, str, str]:
 
 def french_plural(word: str) -> str:
     """The regular plural of a French noun or masculine adjective."""
-    if word[-1] in "sxz":
-        return word
     if word.endswith("al"):
         return word[:-1] + "ux"
-    return word + ("x" if word.endswith(("eau", "jeu")) else "s")
+    return word if word[-1] in "sxz" else word + ("x" if word.endswith(("eau", "jeu")) else "s")
 
 
 def french_forms(masculine: str, feminine: str = "") -> tuple[str, str, str, str]:
@@ -128,17 +125,11 @@ def elide_and_contract(words: list[Word]) -> list[Word]:
             if word == "de" and written[-1][0] == "des":  # de + des is de, which may be elided
                 positions += written.pop()[1]
             following, following_positions = written[-1]
-            joined = CONTRACTED.get((word, following)) or _elided(word, following)
+            elides = following in ("il", "ils") if word == "si" else word in ELIDED and begins_with_vowel(following)
+            joined = ELIDED[word] + following if elides else CONTRACTED.get((word, following))
             if joined:
                 written[-1] = (joined, positions + following_positions)
                 continue
         written.append((word + comma, positions))
         comma = ""
     return written[::-1]
-
-
-def _elided(word: str, following: str) -> str:
-    """The two words as one if the first is elided, else nothing."""
-    if word == "si":
-        return "s'" + following if following in ("il", "ils") else ""
-    return ELIDED[word] + following if word in ELIDED and begins_with_vowel(following) else ""
