@@ -112,7 +112,7 @@ def test_packed_batches_of_one_shape_are_nearly_full(batch_tokens: int) -> None:
     assert sorted(np.concatenate(batches).tolist()) == list(range(20_000))
     assert max(source[batch].sum() for batch in batches) <= shape.source
     assert max(target[batch].sum() for batch in batches) <= shape.target
-    assert max(map(len, batches)) < shape.slots
+    assert max(map(len, batches)) < shape.rows
     filled = (source + target).sum() / ((shape.source + shape.target) * len(batches))
     assert filled > (0.97 if batch_tokens == 8000 else 0.85)
 
