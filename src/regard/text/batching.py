@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice, pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,26 +38,17 @@ class Batch(NamedTuple):
     Packed pairs are a single row of sources and one of targets (B = 1; 2 with R-Drop), one sentence after the other.
     """
 
-    source: Tensor | None
-    """(B, S) ids, each sentence ended by </s>."""
-    mask: Tensor | None
-    """(B, S) True for real tokens; None if there is no padding, and for packed pairs."""
-    target_in: Tensor | None
-    """(B, T) ids, each sentence beginning with <s>."""
-    target_out: Tensor
-    """(B, T) the ids to predict, ended by </s>; IGNORE_INDEX where there is nothing to predict. (B, S) for a bert."""
-    segments: Tensor | None
-    """(B, T) or (B, S) the number of a token's text in its packed row, from 1; None if texts attend to each other."""
-    target_tokens: int
-    """Number of tokens to predict."""
-    examples: Indices
-    """The indices of the examples; for windows of text, their starts in the stream."""
-    alignment: Tensor | None = None
-    """(B, T, S) target attention from word alignments; each row sums to 1, or to 0 for an unaligned token."""
+    source: Tensor | None  # (B, S) ids, each sentence ended by </s>
+    mask: Tensor | None  # (B, S) True for real tokens; None if there is no padding, and for packed pairs
+    target_in: Tensor | None  # (B, T) ids, each sentence beginning with <s>
+    target_out: Tensor  # (B, T) the ids to predict, ended by </s>, or IGNORE_INDEX; (B, S) for a bert
+    segments: Tensor | None  # the number of a token's text in its row, from 1; None if texts attend to each other
+    target_tokens: int  # number of tokens to predict
+    examples: Indices  # the indices of the examples; for windows of text, their starts in the stream
+    alignment: Tensor | None = None  # (B, T, S) target attention from word alignments; each row sums to 1 or 0
+    # (B, N + 1) int32, of N packed pairs: where each sentence begins, and where the last one ends
     source_starts: Tensor | None = None
-    """(B, N + 1) int32, of packed pairs: where each of the N sentences begins, and where the last one ends."""
     target_starts: Tensor | None = None
-    """The same of the targets; sentence n of the sources belongs to sentence n of the targets."""
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> Batch:
         """The batch with a function applied to its tensors."""
@@ -66,8 +58,7 @@ class Batch(NamedTuple):
         return self._replace(**changed)
 
 
-MakeBatch = Callable[[int], Batch]
-"""Takes the number of a batch; returns this process's shard of it."""
+MakeBatch = Callable[[int], Batch]  # takes the number of a batch; returns this process's shard of it
 
 
 class Epoch(NamedTuple):
@@ -85,25 +76,22 @@ def pad(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Te
     return ids, None if all(len(row) == width for row in rows) else torch.arange(width, device=device) < lengths
 
 
+def row_count(batch: Batch) -> int:
+    """The number of rows or packed pairs, which is the largest number of parts of a batch."""
+    return len(batch.target_out) if batch.source_starts is None else max(len(batch.examples), 1)
+
+
 def split_batch(batch: Batch, parts: int) -> list[Batch]:
     """Split a batch into at most `parts` batches of about the same size, to fit in the memory of a device."""
     if parts == 1:
         return [batch]
-    if batch.source_starts is not None:
-        return _split_packed(batch, parts)
-
-    def rows_of(rows: slice) -> Batch:
-        part = batch.map_tensors(lambda tensor: tensor[rows])
-        return part._replace(target_tokens=int((part.target_out != IGNORE_INDEX).sum()), examples=batch.examples[rows])
-
-    rows = len(batch.target_out)
-    size = -(-rows // parts)
-    return [rows_of(slice(first, first + size)) for first in range(0, rows, size)]
-
-
-def row_count(batch: Batch) -> int:
-    """The number of rows or packed pairs, which is the largest number of parts of a batch."""
-    return len(batch.target_out) if batch.source_starts is None else max(len(batch.examples), 1)
+    if batch.source_starts is None:
+        size = -(-len(batch.target_out) // parts)
+        rows = [slice(first, first + size) for first in range(0, len(batch.target_out), size)]
+        split = [batch.map_tensors(itemgetter(part))._replace(examples=batch.examples[part]) for part in rows]
+    else:
+        split = _split_packed(batch, parts)
+    return [part._replace(target_tokens=int((part.target_out != IGNORE_INDEX).sum())) for part in split]
 
 
 def _split_packed(batch: Batch, parts: int) -> list[Batch]:
@@ -114,23 +102,21 @@ def _split_packed(batch: Batch, parts: int) -> list[Batch]:
     assert batch.target_starts is not None
     ends = (batch.source_starts[0] + batch.target_starts[0])[1:].tolist()
     bounds = [0, *sorted({1 + bisect_left(ends, ends[-1] * part / parts) for part in range(1, parts + 1)})]
-    found = []
+    split = []
     for first, last in pairwise(bounds):
         source, target = (
             slice(*starts[0, [first, last]].tolist()) for starts in (batch.source_starts, batch.target_starts)
         )
-        target_out = batch.target_out[:, target]
         part = batch._replace(
             source=batch.source[:, source],
             target_in=batch.target_in[:, target],
-            target_out=target_out,
+            target_out=batch.target_out[:, target],
             source_starts=batch.source_starts[:, first : last + 1] - source.start,
             target_starts=batch.target_starts[:, first : last + 1] - target.start,
-            target_tokens=int((target_out != IGNORE_INDEX).sum()),
             examples=batch.examples[first:last],
         )
-        found.append(part)
-    return found
+        split.append(part)
+    return split
 
 
 # Pairs
@@ -185,18 +171,16 @@ def collate_packed(
     target_in = np.roll(target_out, 1)
     target_in[target_starts[target_starts < length]] = special[1].start
     target_in[length:], target_out[length:] = special[1].pad, IGNORE_INDEX
-    tensors = (torch.from_numpy(array)[None] for array in (source, target_in, target_out, source_starts, target_starts))
-    source_row, target_row, labels, source_bounds, target_bounds = tensors
     return Batch(
-        source=source_row,
+        source=torch.from_numpy(source)[None],
         mask=None,
-        target_in=target_row,
-        target_out=labels,
+        target_in=torch.from_numpy(target_in)[None],
+        target_out=torch.from_numpy(target_out)[None],
         segments=None,
         target_tokens=length,
         examples=examples,
-        source_starts=source_bounds,
-        target_starts=target_bounds,
+        source_starts=torch.from_numpy(source_starts)[None],
+        target_starts=torch.from_numpy(target_starts)[None],
     )
 
 
@@ -244,18 +228,13 @@ def _pad(column: Column, examples: Indices, size: tuple[int, int] | None) -> tup
 
 
 class Windows(NamedTuple):
-    """Rows cut out of a stream of texts."""
+    """Rows cut out of a stream of texts, each (B, T)."""
 
     ids: Ids
-    """(B, T)"""
-    previous: Ids
-    """(B, T) the token before each; <s> where a text begins."""
-    segments: Ids
-    """(B, T) the number of the text within its row, from 1."""
-    text: Indices
-    """(B, T) which text a token belongs to; a text that is read twice has two numbers."""
-    offset: Indices
-    """(B, T) the position of a token in its text."""
+    previous: Ids  # the token before each; <s> where a text begins
+    segments: Ids  # the number of the text within its row, from 1
+    text: Indices  # which text a token belongs to; a text that is read twice has two numbers
+    offset: Indices  # the position of a token in its text
 
 
 class Stream:
@@ -283,12 +262,10 @@ class Stream:
         index = np.searchsorted(self._ends, positions, side="right")
         offset = positions - self._starts[index]
         tokens = self._column.tokens(self._order[index], offset).astype(np.int64)
-        index, offset, previous = index[:, 1:], offset[:, 1:], tokens[:, :-1]
+        index, offset = index[:, 1:], offset[:, 1:]
         begins = positions[:, 1:] == 0 if self._continuous else offset == 0
-        segments = index - index[:, :1] + 1
-        return Windows(
-            tokens[:, 1:], np.where(begins, self.special.start, previous), segments, self._texts[index], offset
-        )
+        previous = np.where(begins, self.special.start, tokens[:, :-1])
+        return Windows(tokens[:, 1:], previous, index - index[:, :1] + 1, self._texts[index], offset)
 
 
 def packed_epoch(
@@ -307,8 +284,8 @@ def packed_epoch(
     """Windows of the texts in a given order, for a gpt or bert; with `cover_all` they cover every token."""
     stream = Stream(column, order, continuous=config.text.continuous, special=special)
     length = min(config.text.context_length, config.model.max_positions, len(stream))
-    tokens = max(batch_tokens, length)
-    plan = plan_windows(len(stream), length=length, batch_tokens=tokens, seed=seed, epoch=epoch, cover_all=cover_all)
+    windows: dict[str, Any] = {"length": length, "batch_tokens": batch_tokens, "cover_all": cover_all}
+    plan = plan_windows(len(stream), **windows, seed=seed, epoch=epoch)
     return Epoch(plan, packed(stream, plan, config, seed=seed, epoch=epoch, rank=rank, world_size=world_size))
 
 
@@ -330,7 +307,12 @@ def packed(
             by_text = splitmix64(windows.text.astype(np.uint64) + key(seed, epoch))
             random = splitmix64(by_text + windows.offset.astype(np.uint64))
             predicted &= _choose(ids, random, text.mask_probability, stream.special)
-            inputs = np.where(predicted, _corrupt(ids, random, config.model.vocabulary, stream.special), ids)
+            # the input for a token to predict is <mask>, a random token or the token itself
+            share = fractions(splitmix64(random))
+            ordinary = np.setdiff1d(np.arange(config.model.vocabulary), stream.special)
+            other = ordinary[(splitmix64(random + np.uint64(1)) % np.uint64(len(ordinary))).astype(np.int64)]
+            inputs = np.where(predicted & (share < MASKED + REPLACED), other, ids)
+            inputs = np.where(predicted & (share < MASKED), stream.special.mask, inputs)
         return Batch(
             source=torch.from_numpy(inputs) if is_bert else None,
             mask=None,
@@ -348,19 +330,10 @@ def _choose(ids: Ids, random: NDArray[np.uint64], probability: float, special: S
     """Choose the tokens to predict: in each row, the ordinary tokens with the smallest random numbers."""
     ordinary = ~np.isin(ids, special)
     order = np.argsort(np.where(ordinary, random, np.iinfo(np.uint64).max), axis=1, kind="stable")
-    rank = np.empty_like(order)
-    np.put_along_axis(rank, order, np.arange(ids.shape[1])[None], axis=1)
     count = np.maximum(np.rint(probability * ordinary.sum(axis=1)), 1)
-    chosen: NDArray[np.bool_] = ordinary & (rank < count[:, None])
-    return chosen
-
-
-def _corrupt(ids: Ids, random: NDArray[np.uint64], vocabulary: int, special: SpecialIds) -> Ids:
-    """The input for each token if it is to be predicted: <mask>, a random token or the token itself."""
-    fraction = fractions(splitmix64(random))
-    ordinary = np.setdiff1d(np.arange(vocabulary), special)
-    replacement = ordinary[(splitmix64(random + np.uint64(1)) % np.uint64(len(ordinary))).astype(np.int64)]
-    return np.where(fraction < MASKED, special.mask, np.where(fraction < MASKED + REPLACED, replacement, ids))
+    chosen = np.zeros(ids.shape, np.bool_)
+    np.put_along_axis(chosen, order, np.arange(ids.shape[1]) < count[:, None], axis=1)
+    return chosen & ordinary
 
 
 # Prefetching
