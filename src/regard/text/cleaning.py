@@ -19,17 +19,12 @@ from regard.config import CLEANING, TextConfig
 from regard.text.scripts import CONTROL, RELATED_SCRIPTS, scripts
 
 Digests = NDArray[np.uint64]
-Columns = tuple[list[str], ...]
-"""The texts of many examples: sources and targets, or one text each."""
+Columns = tuple[list[str], ...]  # the texts of many examples: sources and targets, or one text each
 T = TypeVar("T")
 Flags = NDArray[np.bool_]
-Scripts = tuple[tuple[str, ...], ...]
-"""For each column the scripts that its lines are usually written in, the most frequent first."""
-Reasons = NDArray[np.uint8]
-"""For each example `KEPT`, or the number of the rule that leaves it out."""
-
-TokenLengths = Sequence[NDArray[np.int64]]
-"""The number of tokens of every example, column by column, without </s>."""
+Scripts = tuple[tuple[str, ...], ...]  # the usual scripts of each column, the most frequent first
+Reasons = NDArray[np.uint8]  # for each example KEPT, or the number of the rule that leaves it out
+TokenLengths = Sequence[NDArray[np.int64]]  # the number of tokens of every example by column, without </s>
 
 KEPT = 0
 CHUNK_SIZE = 4096  # examples judged together
@@ -47,10 +42,8 @@ class Cleaning:
     """The rules that apply to a corpus, by name, and their limits."""
 
     rules: tuple[str, ...]
-    max_length: int
-    """In tokens; in words before the text is tokenized."""
-    max_length_ratio: float
-    """Largest allowed ratio of the longer side to the shorter, in tokens."""
+    max_length: int  # in tokens; in words before the text is tokenized
+    max_length_ratio: float  # largest allowed ratio of the longer side to the shorter, in tokens
 
     @classmethod
     def from_config(cls, config: TextConfig, *, single: bool = False) -> Cleaning:
@@ -65,14 +58,10 @@ class Chunk(NamedTuple):
     """The texts of examples that are judged together, with their digests and usual scripts."""
 
     columns: Columns
-    normalized: Columns
-    """The texts with single spaces and without case."""
-    digests: tuple[Digests, ...]
-    """The digests of the normalized texts."""
-    scripts: Columns
-    """The script of each text."""
-    usual: Scripts
-    """The usual scripts of each column."""
+    normalized: Columns  # the texts with single spaces and without case
+    digests: tuple[Digests, ...]  # of the normalized texts
+    scripts: Columns  # the script of each text
+    usual: Scripts  # the usual scripts of each column
 
     @classmethod
     def of(cls, columns: Columns, usual: Scripts) -> Chunk:
@@ -110,17 +99,15 @@ def is_unbalanced(lengths: TokenLengths, cleaning: Cleaning) -> Flags:
 
 def has_control_characters(chunk: Chunk, cleaning: Cleaning) -> Flags:
     """A control, private-use or replacement character."""
-    none = np.zeros(len(chunk.columns[0]), np.bool_)
-    suspects = [column for column in chunk.columns if CONTROL.search("".join(column))]  # nearly always none
-    return _any([none, *([bool(CONTROL.search(line)) for line in column] for column in suspects)])
+    if not any(CONTROL.search("".join(column)) for column in chunk.columns):  # nearly always
+        return np.zeros(len(chunk.columns[0]), np.bool_)
+    return _any([CONTROL.search(line) is not None for line in column] for column in chunk.columns)
 
 
 def is_copy(chunk: Chunk, cleaning: Cleaning) -> Flags:
     """The target equals the source and has letters; numbers and punctuation are the same in many languages."""
-    same = np.asarray(chunk.digests[0] == chunk.digests[-1], np.bool_) & (len(chunk.columns) > 1)
-    for index in np.flatnonzero(same).tolist():
-        same[index] = chunk.scripts[0][index] != ""
-    return same
+    has_letters = np.array(chunk.scripts[0], dtype=object) != ""
+    return np.asarray((chunk.digests[0] == chunk.digests[-1]) & has_letters & (len(chunk.columns) > 1), np.bool_)
 
 
 def is_in_another_script(chunk: Chunk, cleaning: Cleaning) -> Flags:
@@ -141,6 +128,7 @@ def _any(flags: Iterable[Any]) -> Flags:
     return joined
 
 
+# the phrase that reports each rule; find_duplicates applies the last one, for it has to know all earlier chunks
 RULES = {
     "empty": "{count:,} empty",
     "long": "{count:,} longer than {max_length}",
@@ -148,12 +136,10 @@ RULES = {
     "control": "{count:,} with control characters",
     "copy": "{count:,} copied from the source",
     "script": "{count:,} in another script",
-    "duplicate": "{count:,} repeated",  # see find_duplicates: it has to know all earlier chunks
+    "duplicate": "{count:,} repeated",
 }
-"""The phrase that reports each rule."""
 assert tuple(RULES) == CLEANING
 RULE_NUMBERS = {name: number for number, name in enumerate(RULES, start=1)}
-
 TEXT_TESTS = {
     "empty": is_empty,
     "long": has_many_words,
@@ -170,7 +156,7 @@ def judge_texts(chunk: Chunk, cleaning: Cleaning) -> Reasons:
 
 
 def judge_lengths(lengths: TokenLengths, cleaning: Cleaning) -> Reasons:
-    """The first rule that leaves each example out by its number of tokens."""
+    """The first rule that leaves each example out, by its number of tokens."""
     return _judge(LENGTH_TESTS, lengths, len(lengths[0]), cleaning)
 
 
@@ -210,11 +196,12 @@ def usual_scripts(columns: Iterable[Sequence[str]]) -> Scripts:
 
 def frequent_scripts(counts: Mapping[str, int]) -> tuple[str, ...]:
     """The main script, and others that are too common to be errors, by their lines; () if there is no main script."""
-    (main, lines), *others = Counter({name: count for name, count in counts.items() if name}).most_common() or [("", 0)]
-    total = lines + sum(count for _, count in others)
+    ordered = Counter({name: count for name, count in counts.items() if name}).most_common()
+    total = sum(count for _, count in ordered)
     enough = max(COMMON_SCRIPT_SHARE * total, COMMON_SCRIPT_LINES)
-    common = [name for name, count in others if count >= enough]
-    return (main, *common) if main and (common or lines >= MAIN_SCRIPT_SHARE * total) else ()
+    common = [name for name, count in ordered[1:] if count >= enough]
+    has_main = ordered and (common or ordered[0][1] >= MAIN_SCRIPT_SHARE * total)
+    return (ordered[0][0], *common) if has_main else ()
 
 
 def main_scripts(scripts: Scripts) -> tuple[str, ...]:
@@ -307,11 +294,7 @@ class CleaningReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON, with examples."""
-        names = [name for name in RULES if name in self.left_out]
-        return {
-            "read": self.read,
-            "kept": self.kept,
-            "left_out": {name: self.left_out[name] for name in names},
-            "examples": {name: self.examples[name] for name in names},
-            "text": str(self),
-        }
+        left_out, examples = (
+            {name: table[name] for name in RULES if name in table} for table in (self.left_out, self.examples)
+        )
+        return {"read": self.read, "kept": self.kept, "left_out": left_out, "examples": examples, "text": str(self)}
