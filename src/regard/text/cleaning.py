@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from regard.text.scripts import CONTROL, RELATED_SCRIPTS, scripts
 
 Digests = NDArray[np.uint64]
 Columns = tuple[list[str], ...]  # the texts of many examples: sources and targets, or one text each
-T = TypeVar("T")
 Flags = NDArray[np.bool_]
 Scripts = tuple[tuple[str, ...], ...]  # the usual scripts of each column, the most frequent first
 Reasons = NDArray[np.uint8]  # for each example KEPT, or the number of the rule that leaves it out
@@ -71,63 +70,6 @@ class Chunk(NamedTuple):
 
 # The rules
 
-
-def is_empty(chunk: Chunk, cleaning: Cleaning) -> Flags:
-    """No characters but spaces."""
-    return _any([not line for line in column] for column in chunk.normalized)
-
-
-def has_many_words(chunk: Chunk, cleaning: Cleaning) -> Flags:
-    """More words than tokens are allowed, or far too many characters."""
-    words, characters = cleaning.max_length, CHARACTERS_PER_TOKEN * cleaning.max_length
-    return _any(
-        [len(line) > 2 * words and (len(line) > characters or line.count(" ") >= words) for line in column]
-        for column in chunk.normalized
-    )
-
-
-def has_many_tokens(lengths: TokenLengths, cleaning: Cleaning) -> Flags:
-    """More tokens than allowed."""
-    return _any(length > cleaning.max_length for length in lengths)
-
-
-def is_unbalanced(lengths: TokenLengths, cleaning: Cleaning) -> Flags:
-    """One side is too many times as long as the other."""
-    longer, shorter = np.maximum.reduce(lengths), np.minimum.reduce(lengths)
-    return np.asarray(longer + RATIO_SLACK > cleaning.max_length_ratio * (shorter + RATIO_SLACK), np.bool_)
-
-
-def has_control_characters(chunk: Chunk, cleaning: Cleaning) -> Flags:
-    """A control, private-use or replacement character."""
-    if not any(CONTROL.search("".join(column)) for column in chunk.columns):  # nearly always
-        return np.zeros(len(chunk.columns[0]), np.bool_)
-    return _any([CONTROL.search(line) is not None for line in column] for column in chunk.columns)
-
-
-def is_copy(chunk: Chunk, cleaning: Cleaning) -> Flags:
-    """The target equals the source and has letters; numbers and punctuation are the same in many languages."""
-    has_letters = np.array(chunk.scripts[0], dtype=object) != ""
-    return np.asarray((chunk.digests[0] == chunk.digests[-1]) & has_letters & (len(chunk.columns) > 1), np.bool_)
-
-
-def is_in_another_script(chunk: Chunk, cleaning: Cleaning) -> Flags:
-    """Not in a usual script of its side, or the two sides are swapped: each is in the main script of the other."""
-    flags = np.zeros(len(chunk.columns[0]), np.bool_)
-    for names, usual in zip(chunk.scripts, chunk.usual, strict=True):
-        if usual:
-            expected = {"", *usual, *(related for name in usual for related in RELATED_SCRIPTS.get(name, ()))}
-            flags |= np.array([name not in expected for name in names], np.bool_)
-    main = main_scripts(chunk.usual)
-    if len(set(main)) == 2:
-        flags |= np.array([names == main[::-1] for names in zip(*chunk.scripts, strict=True)], np.bool_)
-    return flags
-
-
-def _any(flags: Iterable[Any]) -> Flags:
-    joined: Flags = np.any([np.asarray(column, np.bool_) for column in flags], axis=0)
-    return joined
-
-
 # the phrase that reports each rule; find_duplicates applies the last one, for it has to know all earlier chunks
 RULES = {
     "empty": "{count:,} empty",
@@ -140,31 +82,48 @@ RULES = {
 }
 assert tuple(RULES) == CLEANING
 RULE_NUMBERS = {name: number for number, name in enumerate(RULES, start=1)}
-TEXT_TESTS = {
-    "empty": is_empty,
-    "long": has_many_words,
-    "control": has_control_characters,
-    "copy": is_copy,
-    "script": is_in_another_script,
-}
-LENGTH_TESTS = {"long": has_many_tokens, "ratio": is_unbalanced}
 
 
 def judge_texts(chunk: Chunk, cleaning: Cleaning) -> Reasons:
     """The first rule that leaves each example out, by its text alone."""
-    return _judge(TEXT_TESTS, chunk, len(chunk.columns[0]), cleaning)
+    words, characters = cleaning.max_length, CHARACTERS_PER_TOKEN * cleaning.max_length
+    is_long = [
+        [len(line) > 2 * words and (len(line) > characters or line.count(" ") >= words) for line in column]
+        for column in chunk.normalized
+    ]
+    suspects = [column for column in chunk.columns if CONTROL.search("".join(column))]  # nearly always none
+    # numbers and punctuation are the same in many languages, so a copy has letters
+    has_letters = np.array([name != "" for name in chunk.scripts[0]], np.bool_)
+    is_copy = (chunk.digests[0] == chunk.digests[-1]) & has_letters & (len(chunk.columns) > 1)
+    main = main_scripts(chunk.usual)
+    is_swapped = [len(set(main)) == 2 and names == main[::-1] for names in zip(*chunk.scripts, strict=True)]
+    foreign = [is_swapped]
+    for names, usual in zip(chunk.scripts, chunk.usual, strict=True):
+        expected = {"", *usual, *(related for name in usual for related in RELATED_SCRIPTS.get(name, ()))}
+        foreign.append([bool(usual) and name not in expected for name in names])
+    flags = {
+        "empty": [[not line for line in column] for column in chunk.normalized],
+        "long": is_long,
+        "control": [[CONTROL.search(line) is not None for line in column] for column in suspects] or [[False]],
+        "copy": [is_copy],
+        "script": foreign,
+    }
+    return _first_rules(flags, len(chunk.columns[0]), cleaning)
 
 
 def judge_lengths(lengths: TokenLengths, cleaning: Cleaning) -> Reasons:
-    """The first rule that leaves each example out, by its number of tokens."""
-    return _judge(LENGTH_TESTS, lengths, len(lengths[0]), cleaning)
+    """The first rule that leaves each example out by its number of tokens."""
+    longer, shorter = np.maximum.reduce(lengths), np.minimum.reduce(lengths)
+    is_unbalanced = longer + RATIO_SLACK > cleaning.max_length_ratio * (shorter + RATIO_SLACK)
+    return _first_rules({"long": [longer > cleaning.max_length], "ratio": [is_unbalanced]}, len(longer), cleaning)
 
 
-def _judge(tests: Mapping[str, Callable[[T, Cleaning], Flags]], examples: T, count: int, cleaning: Cleaning) -> Reasons:
+def _first_rules(flags: Mapping[str, Sequence[Any]], count: int, cleaning: Cleaning) -> Reasons:
+    """The first rule of each example that is flagged on any of its sides."""
     reasons = np.zeros(count, np.uint8)
     for name in cleaning.rules:
-        if name in tests:
-            reasons[tests[name](examples, cleaning) & (reasons == KEPT)] = RULE_NUMBERS[name]
+        if name in flags:
+            reasons[np.any(flags[name], axis=0) & (reasons == KEPT)] = RULE_NUMBERS[name]
     return reasons
 
 
