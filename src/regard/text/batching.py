@@ -227,47 +227,6 @@ def _pad(column: Column, examples: Indices, size: tuple[int, int] | None) -> tup
 # Packed rows, for gpt and bert
 
 
-class Windows(NamedTuple):
-    """Rows cut out of a stream of texts, each (B, T)."""
-
-    ids: Ids
-    previous: Ids  # the token before each; <s> where a text begins
-    segments: Ids  # the number of the text within its row, from 1
-    text: Indices  # which text a token belongs to; a text that is read twice has two numbers
-    offset: Indices  # the position of a token in its text
-
-
-class Stream:
-    """Texts one after the other in a given order, each ended by </s>.
-
-    With `continuous` they are parts of one text, without </s> between them.
-    """
-
-    def __init__(
-        self, column: Column, order: Indices, *, continuous: bool, special: SpecialIds = OWN_SPECIAL_IDS
-    ) -> None:
-        self.special = special
-        lengths = column.lengths[order] - int(continuous)
-        self._column, self._order, self._continuous = column, order, continuous
-        self._ends = np.cumsum(lengths, dtype=np.int64)
-        self._starts = self._ends - lengths
-        self._texts = order + len(column.lengths) * repeat_numbers(order)
-
-    def __len__(self) -> int:
-        return int(self._ends[-1]) if len(self._ends) else 0
-
-    def windows(self, starts: Indices, length: int) -> Windows:
-        """The `length` tokens from each start."""
-        positions = starts[:, None] + np.arange(-1, length)  # (B, 1 + T): from the token before each window
-        index = np.searchsorted(self._ends, positions, side="right")
-        offset = positions - self._starts[index]
-        tokens = self._column.tokens(self._order[index], offset).astype(np.int64)
-        index, offset = index[:, 1:], offset[:, 1:]
-        begins = positions[:, 1:] == 0 if self._continuous else offset == 0
-        previous = np.where(begins, self.special.start, tokens[:, :-1])
-        return Windows(tokens[:, 1:], previous, index - index[:, :1] + 1, self._texts[index], offset)
-
-
 def packed_epoch(
     column: Column,
     order: Indices,
@@ -281,49 +240,57 @@ def packed_epoch(
     world_size: int,
     cover_all: bool = False,
 ) -> Epoch:
-    """Windows of the texts in a given order, for a gpt or bert; with `cover_all` they cover every token."""
-    stream = Stream(column, order, continuous=config.text.continuous, special=special)
-    length = min(config.text.context_length, config.model.max_positions, len(stream))
-    windows: dict[str, Any] = {"length": length, "batch_tokens": batch_tokens, "cover_all": cover_all}
-    plan = plan_windows(len(stream), **windows, seed=seed, epoch=epoch)
-    return Epoch(plan, packed(stream, plan, config, seed=seed, epoch=epoch, rank=rank, world_size=world_size))
+    """Rows without padding, cut out of the texts one after the other; with `cover_all` they cover every token.
 
-
-def packed(
-    stream: Stream, plan: BatchPlan, config: Config, *, seed: int, epoch: int, rank: int, world_size: int
-) -> MakeBatch:
-    """Rows without padding. A gpt predicts every token from those before it; a bert some tokens, which are masked.
-
-    The choice of masked tokens is a function of (seed, epoch), the text and the position in it; every row has at least
-    one. A process without examples gets one row, in which nothing is predicted.
+    A gpt predicts every token from those before it; a bert some tokens, which are masked. Their choice is a function of
+    (seed, epoch), the text and the position in it; every row has at least one. A process without examples gets one row,
+    in which nothing is predicted.
     """
     text, is_bert = config.text, config.model.family == "bert"
+    lengths = column.lengths[order] - int(text.continuous)  # the parts of a continuous text have no </s> between them
+    ends = np.cumsum(lengths, dtype=np.int64)
+    begins = ends - lengths
+    numbers = order + len(column.lengths) * repeat_numbers(order)  # a text that is read twice has two numbers
+    size = int(ends[-1]) if len(ends) else 0
+    length = min(text.context_length, config.model.max_positions, size)
+    windows: dict[str, Any] = {"length": length, "batch_tokens": batch_tokens, "cover_all": cover_all}
+    plan = plan_windows(size, **windows, seed=seed, epoch=epoch)
 
     def make(number: int) -> Batch:
         starts = plan.shard(number, rank=rank, world_size=world_size)
-        windows = stream.windows(starts if len(starts) else np.zeros(1, np.int64), plan.shape(number).source)
-        ids, inputs, predicted = windows.ids, windows.previous, np.full(windows.ids.shape, bool(len(starts)))
+        first = starts if len(starts) else np.zeros(1, np.int64)
+        positions = first[:, None] + np.arange(
+            -1, plan.shape(number).source
+        )  # (B, 1 + T) from the token before each row
+        index = np.searchsorted(ends, positions, side="right")
+        offset = positions - begins[index]
+        tokens = column.tokens(order[index], offset).astype(np.int64)
+        ids, index, offset = tokens[:, 1:], index[:, 1:], offset[:, 1:]
+        predicted = np.full(ids.shape, bool(len(starts)))
         if is_bert:
-            by_text = splitmix64(windows.text.astype(np.uint64) + key(seed, epoch))
-            random = splitmix64(by_text + windows.offset.astype(np.uint64))
-            predicted &= _choose(ids, random, text.mask_probability, stream.special)
+            by_text = splitmix64(numbers[index].astype(np.uint64) + key(seed, epoch))
+            random = splitmix64(by_text + offset.astype(np.uint64))
+            predicted &= _choose(ids, random, text.mask_probability, special)
             # the input for a token to predict is <mask>, a random token or the token itself
             share = fractions(splitmix64(random))
-            ordinary = np.setdiff1d(np.arange(config.model.vocabulary), stream.special)
+            ordinary = np.setdiff1d(np.arange(config.model.vocabulary), special)
             other = ordinary[(splitmix64(random + np.uint64(1)) % np.uint64(len(ordinary))).astype(np.int64)]
             inputs = np.where(predicted & (share < MASKED + REPLACED), other, ids)
-            inputs = np.where(predicted & (share < MASKED), stream.special.mask, inputs)
+            inputs = np.where(predicted & (share < MASKED), special.mask, inputs)
+        else:
+            begins_text = positions[:, 1:] == 0 if text.continuous else offset == 0
+            inputs = np.where(begins_text, special.start, tokens[:, :-1])
         return Batch(
             source=torch.from_numpy(inputs) if is_bert else None,
             mask=None,
             target_in=None if is_bert else torch.from_numpy(inputs),
             target_out=torch.from_numpy(np.where(predicted, ids, IGNORE_INDEX)),
-            segments=torch.from_numpy(windows.segments) if text.isolate_texts else None,
+            segments=torch.from_numpy(index - index[:, :1] + 1) if text.isolate_texts else None,
             target_tokens=int(predicted.sum()),
             examples=starts,
         )
 
-    return make
+    return Epoch(plan, make)
 
 
 def _choose(ids: Ids, random: NDArray[np.uint64], probability: float, special: SpecialIds) -> NDArray[np.bool_]:
