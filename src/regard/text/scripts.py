@@ -64,7 +64,6 @@ CONTROL = re.compile(
 # Mojibake: UTF-8 that was read as Latin-1 or Windows-1252, such as Ã© for é or â€™ for ’. Two or more letters of
 # another script are proof by themselves; a single sequence must begin with a letter that does not occur before such a
 # character in real text. An accented letter may also be a capital before a quote ("AMANHÃ…"), so its neighbours decide.
-
 CP1252 = {
     bytes([byte]).decode("cp1252"): byte for byte in range(0x80, 0xA0) if byte not in (0x81, 0x8D, 0x8F, 0x90, 0x9D)
 }
@@ -108,12 +107,13 @@ def is_plausible(repaired: str) -> bool:
 
 def stands_out(text: str, match: re.Match[str]) -> bool:
     """Whether the characters beside a suspicious sequence show that it is not correct text."""
-    if match.group()[-1] not in MAY_FOLLOW_A_LETTER:
-        return True
     before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
-    if match.group()[0].isupper() and (before.islower() or before.isdigit()):
-        return True
-    return after.islower() or (after.isalnum() and not before.isalpha())
+    return (
+        match.group()[-1] not in MAY_FOLLOW_A_LETTER
+        or (match.group()[0].isupper() and (before.islower() or before.isdigit()))
+        or after.islower()
+        or (after.isalnum() and not before.isalpha())
+    )
 
 
 BACKSLASH = re.compile(r"\\u[0-9a-fA-F]{4}|\\U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}|\\x[89a-fA-F][0-9a-fA-F]")
@@ -154,10 +154,8 @@ def damage(text: str) -> tuple[str, str]:
     """The worst damage ("mojibake", "control-characters", "escapes" or "") and the text around its first place."""
     if repairs := mojibake(text):
         kind, start = "mojibake", repairs[0][0]
-    elif match := CONTROL.search(text):
-        kind, start = "control-characters", match.start()
-    elif match := escape(text):
-        kind, start = "escapes", match.start()
+    elif match := CONTROL.search(text) or escape(text):
+        kind, start = "control-characters" if CONTROL.match(match.group()) else "escapes", match.start()
     else:
         return "", ""
     return kind, text[max(start - 20, 0) : start + 20]
