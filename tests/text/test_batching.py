@@ -25,7 +25,7 @@ from regard.text.batching import (
     split_batch,
 )
 from regard.text.dataset import Column, Dataset
-from regard.text.ordering import Shape, packed_shape, plan_batches, plan_packed
+from regard.text.ordering import Shape, packed_shape, plan_batches, plan_packed, plan_shapes
 from regard.text.tokenizer import END, MASK, OWN_SPECIAL_IDS, PAD, SPECIALS, START
 
 ALL = {"rank": 0, "world_size": 1}
@@ -197,6 +197,12 @@ def test_a_plan_gives_every_pair_once() -> None:
     found = plan_batches(PAIRS.source.lengths, PAIRS.target.lengths, batch_tokens=14, seed=1, epoch=0)
     make = pairs(PAIRS, found, **ALL)
     assert sorted(np.concatenate([make(n).examples for n in range(len(found))]).tolist()) == [0, 1, 2]
+
+
+def test_shards_of_a_fixed_shape_have_the_same_shape() -> None:
+    plan = plan_shapes(PAIRS.source.lengths, PAIRS.target.lengths, [Shape(10, 50, 40)], seed=1, epoch=0)
+    batches = [pairs(PAIRS, plan, rank=rank, world_size=4)(0) for rank in range(4)]
+    assert {(batch.source.shape, batch.target_out.shape) for batch in batches} == {((3, 50), (3, 40))}
 
 
 # Packed rows

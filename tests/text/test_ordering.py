@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from regard.text.ordering import (
     BatchPlan,
-    Shape,
     choose_shapes,
     in_passes,
     key,
@@ -95,12 +94,6 @@ def test_fixed_shapes_hold_every_example_once(sides: tuple[Lengths, Lengths], wo
     found = plan_shapes(*sides, shapes, seed=1, epoch=0)
     seen = [example for number in range(len(found)) for example in union(found, number, world_size)]
     assert sorted(seen) == list(range(len(sides[0])))
-
-
-def test_shards_of_a_fixed_shape_have_the_same_shape() -> None:
-    source, target = random_lengths(200)
-    found = plan_shapes(source, target, [Shape(10, 50, 50)], seed=1, epoch=0)
-    assert found.shard_shape(0, world_size=4) == Shape(3, 50, 50)
 
 
 @pytest.mark.parametrize("batch_tokens", [600, 8000])

@@ -9,6 +9,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -134,7 +135,7 @@ def find_duplicates(
     reasons = reasons.copy()
     if "duplicate" in cleaning.rules:
         kept = np.flatnonzero(reasons == KEPT)
-        reasons[kept[~seen.add(example_digests(*column_digests)[kept])]] = RULE_NUMBERS["duplicate"]
+        reasons[kept[~seen.add(reduce(pair_digests, column_digests)[kept])]] = RULE_NUMBERS["duplicate"]
     return reasons
 
 
@@ -182,11 +183,6 @@ def digests(lines: Sequence[str]) -> Digests:
 def pair_digests(source: Digests, target: Digests) -> Digests:
     """The digests of pairs from those of their sides."""
     return (source * np.uint64(0x9E3779B97F4A7C15)) ^ (target + (source >> np.uint64(29)))
-
-
-def example_digests(*columns: Digests) -> Digests:
-    """The digests of pairs, or of single texts."""
-    return columns[0] if len(columns) == 1 else pair_digests(*columns)
 
 
 class DigestSet:

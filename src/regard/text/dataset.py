@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from regard.errors import FolderError
 from regard.folders import clear_os_errors, read_json
-from regard.text.cleaning import Digests, example_digests
+from regard.text.cleaning import Digests, pair_digests
 from regard.text.ordering import Indices, splitmix64
 from regard.text.tokenizer import take
 
@@ -166,7 +167,7 @@ def split(dataset: Dataset, size: int) -> tuple[Indices, Indices]:
     """
     limit = min(size, len(dataset) // 50)
     labels, member, sizes = np.unique(group_by_text(dataset.digests), return_inverse=True, return_counts=True)
-    values = splitmix64(example_digests(*dataset.digests.T))
+    values = splitmix64(reduce(pair_digests, dataset.digests.T))
     priority = np.full(len(labels), np.iinfo(np.uint64).max, np.uint64)
     np.minimum.at(priority, member, values)
     order = np.argsort(priority, kind="stable")

@@ -62,13 +62,6 @@ class BatchPlan(NamedTuple):
         turn = np.arange(len(self.batch(number))) % (2 * world_size)
         return self.batch(number)[(turn == rank) | (turn == 2 * world_size - 1 - rank)]
 
-    def shard_shape(self, number: int, *, world_size: int) -> Shape | None:
-        """The shape of every shard if shapes are fixed; None for packed shards of several processes."""
-        if not self.fixed or (self.slots and world_size > 1):
-            return None
-        rows, source, target = self.shape(number)
-        return Shape(-(-rows // world_size), source, target)
-
 
 # Random numbers that are the same on every machine and with every version of numpy
 

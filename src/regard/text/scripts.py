@@ -118,9 +118,6 @@ def stands_out(text: str, match: re.Match[str]) -> bool:
 
 BACKSLASH = re.compile(r"\\u[0-9a-fA-F]{4}|\\U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}|\\x[89a-fA-F][0-9a-fA-F]")
 ENTITY = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,30});")
-HALF_ENTITY = re.compile(
-    r"&#(?:(5[5-7]\d{3})|[xX]([dD][89a-fA-F][0-9a-fA-F]{2}));"
-)  # half of an emoji, written as two UTF-16 surrogates
 SPLIT_ENTITY = re.compile(r"& ?(#? ?(?:apos|quot|amp|lt|gt|nbsp|[0-9]{2,4})) ;|& (#[0-9]{2,4}|apos|quot|amp|nbsp);")
 
 
@@ -136,7 +133,6 @@ def repair(text: str) -> str:
         for start, end, repaired in reversed(mojibake(text)):
             text = text[:start] + repaired + text[end:]
         if "&" in text:
-            text = HALF_ENTITY.sub(lambda match: chr(int(match[1]) if match[1] else int(match[2], 16)), text)
             text = html.unescape(SPLIT_ENTITY.sub(lambda match: f"&{(match[1] or match[2]).replace(' ', '')};", text))
         text = BACKSLASH.sub(lambda match: chr(int(match.group()[2:], 16)), text)
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "ignore")  # joins the halves of an emoji

@@ -181,10 +181,9 @@ class Tokenizer:
         unknown = self.special.unknown
         if unknown in shown and isinstance(self._engine.model, models.WordLevel):
             tokens = [self._engine.id_to_token(number) for number in shown]
-            space = [SPACE if number == unknown else "" for number in shown]  # other words bring the space before them
-            return str(
-                self._engine.decoder.decode([s + t for s, t in zip(space, tokens, strict=True) if t is not None])
-            )
+            # other words bring the space before them
+            texts = [SPACE + SPECIALS[UNKNOWN] if n == unknown else t for n, t in zip(shown, tokens, strict=True)]
+            return str(self._engine.decoder.decode([text for text in texts if text is not None]))
         return str(self._engine.decode(shown, skip_special_tokens=False))
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
@@ -451,14 +450,14 @@ class CorpusEncoder:
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         starts = len(self._ids) + np.cumsum(lengths) - lengths
         self._ids = np.append(self._ids, np.fromiter(chain.from_iterable(rows), np.uint32, int(lengths.sum())))
-        shape, tags = (len(self._tokenizers), len(words)), self._tokenizers[0].tags
+        shape = len(self._tokenizers), len(words)
         self._starts = np.append(self._starts, starts.reshape(shape), axis=1)
         self._lengths = np.append(self._lengths, lengths.reshape(shape), axis=1)
         flags = []
         for word in words:
             body = word.removeprefix("\n")
             # a tag ends the text before it, spaces included; an empty word lies between two spaces
-            loose = any(tag in body for tag in tags) or word == ""
+            loose = any(tag in body for tag in self._tokenizers[0].tags) or not word
             flags.append((body != word, loose or body[:1].isspace(), loose or body[-1:].isspace()))
         self._flags = np.append(self._flags, np.array(flags, np.bool_).T, axis=1)
 
