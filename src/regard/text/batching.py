@@ -38,13 +38,13 @@ class Batch(NamedTuple):
     Packed pairs are a single row of sources and one of targets (B = 1; 2 with R-Drop), one sentence after the other.
     """
 
+    source: Tensor | None  # (B, S) ids, each sentence ended by </s>
+    mask: Tensor | None  # (B, S) True for real tokens; None if there is no padding, and for packed pairs
+    target_in: Tensor | None  # (B, T) ids, each sentence beginning with <s>
     target_out: Tensor  # (B, T) the ids to predict, ended by </s>, or IGNORE_INDEX; (B, S) for a bert
+    segments: Tensor | None  # the number of a token's text in its row, from 1; None if texts attend to each other
     target_tokens: int  # number of tokens to predict
     examples: Indices  # the indices of the examples; for windows of text, their starts in the stream
-    source: Tensor | None = None  # (B, S) ids, each sentence ended by </s>
-    mask: Tensor | None = None  # (B, S) True for real tokens; None if there is no padding, and for packed pairs
-    target_in: Tensor | None = None  # (B, T) ids, each sentence beginning with <s>
-    segments: Tensor | None = None  # the number of a token's text in its row, from 1; None: texts attend to each other
     alignment: Tensor | None = None  # (B, T, S) target attention from word alignments; each row sums to 1 or 0
     # (B, N + 1) int32, of N packed pairs: where each sentence begins, and where the last one ends
     source_starts: Tensor | None = None
@@ -154,6 +154,7 @@ def collate(dataset: Dataset, examples: Indices, *, shape: Shape | None, special
         mask=None if mask.all() else torch.from_numpy(mask),
         target_in=torch.from_numpy(target_in),
         target_out=torch.from_numpy(target_out),
+        segments=None,
         target_tokens=int(real.sum()),
         examples=examples,
         alignment=None if alignments is None else _attention_targets(alignments, examples, target_out, source),
@@ -174,8 +175,10 @@ def collate_packed(
     target_in[length:], target_out[length:] = special[1].pad, IGNORE_INDEX
     return Batch(
         source=torch.from_numpy(source)[None],
+        mask=None,
         target_in=torch.from_numpy(target_in)[None],
         target_out=torch.from_numpy(target_out)[None],
+        segments=None,
         target_tokens=length,
         examples=examples,
         source_starts=torch.from_numpy(source_starts)[None],
@@ -281,6 +284,7 @@ def packed_epoch(
             inputs = np.where(begins_text, special.start, tokens[:, :-1])
         return Batch(
             source=torch.from_numpy(inputs) if is_bert else None,
+            mask=None,
             target_in=None if is_bert else torch.from_numpy(inputs),
             target_out=torch.from_numpy(np.where(predicted, ids, IGNORE_INDEX)),
             segments=torch.from_numpy(index - index[:, :1] + 1) if text.isolate_texts else None,

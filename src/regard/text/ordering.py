@@ -60,7 +60,8 @@ class BatchPlan(NamedTuple):
         Examples are dealt back and forth (0, 1, 2, 2, 1, 0 ...), because the longest come first.
         """
         turn = np.arange(len(self.batch(number))) % (2 * world_size)
-        return self.batch(number)[(turn == rank) | (turn == 2 * world_size - 1 - rank)]
+        shard: Indices = self.batch(number)[(turn == rank) | (turn == 2 * world_size - 1 - rank)]
+        return shard
 
 
 # Random numbers that are the same on every machine and with every version of numpy
