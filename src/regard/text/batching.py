@@ -148,7 +148,13 @@ def collate(dataset: Dataset, examples: Indices, *, shape: Shape | None, special
     target_in[:, :1] = special[1].start
     target_in[:, 1:] = target_out[:, :-1]
     source[~mask], target_in[~real], target_out[~real] = special[0].pad, special[1].pad, IGNORE_INDEX
-    alignments = dataset.columns.get("alignment")
+    alignment = None
+    if column := dataset.columns.get("alignment"):  # each target token has equal weights on its source tokens
+        alignment = np.zeros((*target_out.shape, source.shape[1]), np.float32)
+        links = column.gather(examples).astype(np.int64)
+        rows = np.repeat(np.arange(len(examples)), column.lengths[examples])
+        alignment[rows, links // MAX_TOKENS, links % MAX_TOKENS] = 1
+        alignment /= np.maximum(alignment.sum(-1, keepdims=True), 1)
     return Batch(
         source=torch.from_numpy(source),
         mask=None if mask.all() else torch.from_numpy(mask),
@@ -157,7 +163,7 @@ def collate(dataset: Dataset, examples: Indices, *, shape: Shape | None, special
         segments=None,
         target_tokens=int(real.sum()),
         examples=examples,
-        alignment=None if alignments is None else _attention_targets(alignments, examples, target_out, source),
+        alignment=None if alignment is None else torch.from_numpy(alignment),
     )
 
 
@@ -200,16 +206,6 @@ def _pack(
     ids[:length] = column.gather(examples)
     bounds = np.concatenate([[0], np.cumsum(lengths), np.linspace(length, size, empty + 1)[1:]])
     return ids, bounds.astype(np.int32), length
-
-
-def _attention_targets(column: Column, examples: Indices, target: Ids, source: Ids) -> Tensor:
-    """(B, T, S) the alignments of these examples: each target token has equal weights on its source tokens."""
-    weights = np.zeros((*target.shape, source.shape[1]), np.float32)
-    links = column.gather(examples).astype(np.int64)
-    rows = np.repeat(np.arange(len(examples)), column.lengths[examples])
-    weights[rows, links // MAX_TOKENS, links % MAX_TOKENS] = 1
-    weights /= np.maximum(weights.sum(-1, keepdims=True), 1)
-    return torch.from_numpy(weights)
 
 
 def _pad(column: Column, examples: Indices, size: tuple[int, int] | None) -> tuple[Ids, NDArray[np.bool_]]:

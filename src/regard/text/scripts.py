@@ -82,27 +82,24 @@ def mojibake(text: str) -> list[tuple[int, int, str]]:
     repairs: list[tuple[int, int, str]] = []
     proven = False
     for match in MOJIBAKE.finditer(text) if not text.isascii() and SUSPECT.search(text) else ():
-        repaired = as_utf8(match.group())
-        if is_plausible(repaired):
+        if repaired := as_utf8(match.group()):
             repairs.append((*match.span(), repaired))
             proven = proven or not match["accent"] or stands_out(text, match)
     return repairs if proven else []  # one certain sequence is enough to repair the doubtful ones in the same line
 
 
 def as_utf8(damaged: str) -> str:
-    """Encode text as Windows-1252 or Latin-1 and decode the bytes as UTF-8; "" if they are not UTF-8."""
+    """Encode text as Windows-1252 or Latin-1 and decode the bytes as UTF-8.
+
+    "" if they are not UTF-8 or the text is implausible: it has unassigned characters, or letters of several scripts.
+    """
     try:
-        return bytes(CP1252.get(character, ord(character)) for character in damaged).decode("utf-8")
+        text = bytes(CP1252.get(character, ord(character)) for character in damaged).decode("utf-8")
     except ValueError:
         return ""
-
-
-def is_plausible(repaired: str) -> bool:
-    """Whether a repaired text is plausible: it has only assigned characters, and letters of one script."""
-    if not repaired or any(unicodedata.category(character) in ("Cn", "Co", "Cc") for character in repaired):
-        return False
-    scripts = {script_of(character) for character in repaired if character.isalpha()}
-    return len(scripts) <= 1 or scripts <= {"Han", "Kana", "Hangul"}
+    scripts = {script_of(character) for character in text if character.isalpha()}
+    mixed = len(scripts) > 1 and not scripts <= {"Han", "Kana", "Hangul"}
+    return "" if mixed or any(unicodedata.category(character) in ("Cn", "Co", "Cc") for character in text) else text
 
 
 def stands_out(text: str, match: re.Match[str]) -> bool:

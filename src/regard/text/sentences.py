@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -54,7 +55,7 @@ class TextPart(NamedTuple):
 
 def split_sentences(text: str) -> list[TextPart]:
     """The sentences of a text; where an end is doubtful it is not split. White space at the end is an empty part."""
-    return _parts(text, (match for match in END.finditer(text) if _ends(text, match)))
+    return _split(END, text, _ends)
 
 
 def count_sentences(text: str) -> int:
@@ -64,13 +65,7 @@ def count_sentences(text: str) -> int:
 
 def split_long_sentence(text: str, measure: Measure, limit: int) -> list[TextPart]:
     """Parts of a sentence whose size is at most `limit`, split at clauses, else at spaces, else between characters."""
-
-    def clauses(text: str) -> list[TextPart]:
-        return _parts(text, CLAUSE.finditer(text))
-
-    def words(text: str) -> list[TextPart]:
-        return _parts(text, SPACES.finditer(text))
-
+    clauses, words = (partial(_split, pattern) for pattern in (CLAUSE, SPACES))
     parts = _fitting(text, measure, limit, [clauses, words, _characters])
     return [part._replace(inside_sentence=bool(number)) for number, part in enumerate(parts)]
 
@@ -102,11 +97,14 @@ def text_problem(text: str) -> str:
     return ""
 
 
-def _parts(text: str, cuts: Iterator[re.Match[str]]) -> list[TextPart]:
-    """The parts between the ends of these matches."""
+def _split(
+    pattern: re.Pattern[str], text: str, ends: Callable[[str, re.Match[str]], bool] | None = None
+) -> list[TextPart]:
+    """The parts of a text up to each match of a pattern, or to those for which `ends` is true."""
+    cuts = [match.end() for match in pattern.finditer(text) if ends is None or ends(text, match)]
     parts: list[TextPart] = []
     gap = ""
-    for start, end in pairwise([0, *(cut.end() for cut in cuts), len(text)]):
+    for start, end in pairwise([0, *cuts, len(text)]):
         piece = text[start:end]
         gap += piece[: len(piece) - len(piece.lstrip())]
         if inside := piece.strip():
