@@ -45,8 +45,8 @@ from regard.text.cleaning import (
     usual_scripts,
 )
 from regard.text.dataset import DIGESTS_FILE, FORMAT, RECORD_FILE, Ids, column_files
-from regard.text.ordering import Indices, noise
-from regard.text.tokenizer import DROPOUT_TABLES, CorpusEncoder, Tokenizer, drop_merges, take
+from regard.text.ordering import Indices
+from regard.text.tokenizer import CorpusEncoder, Tokenizer, drop_merges, take
 
 if sys.platform != "win32":
     import fcntl
@@ -273,20 +273,15 @@ class ChunkEncoder:
 
     def _encode_variant(self, lines: list[str], plain: Encoded, side: int, variant: int, number: int) -> Encoded:
         """A side of a chunk with BPE dropout; texts that would become too long are encoded without it."""
-        seed, cleaning = self._settings.seed, self._settings.cleaning
-
-        def choose(count: int) -> Indices:
-            return (noise(count, seed, variant, number, side) % np.uint64(DROPOUT_TABLES)).astype(np.int64)
-
-        ids, lengths = self._dropout[side](lines, choose)
+        cleaning = self._settings.cleaning
+        ids, lengths = self._dropout[side](lines, self._settings.seed, variant, number, side)
         too_long = lengths - 1 > cleaning.max_length
         if "long" not in cleaning.rules or not too_long.any():
             return ids, lengths
-        plain_ids, plain_lengths = plain
-        plain_starts = len(ids) + np.cumsum(plain_lengths) - plain_lengths
-        starts = np.where(too_long, plain_starts, np.cumsum(lengths) - lengths)
-        lengths = np.where(too_long, plain_lengths, lengths)
-        return take(np.concatenate([ids, plain_ids]), starts, lengths), lengths
+        rows, plain_rows = (np.split(ids, np.cumsum(lengths)[:-1]) for ids, lengths in ((ids, lengths), plain))
+        for index in np.flatnonzero(too_long).tolist():
+            rows[index] = plain_rows[index]
+        return np.concatenate(rows), np.where(too_long, plain[1], lengths)
 
 
 # Worker processes

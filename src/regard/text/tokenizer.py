@@ -7,7 +7,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, islice, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from tokenizers import Tokenizer as Engine
 from regard.config import TokenizerKind
 from regard.errors import ConfigError, FolderError, InputError
 from regard.folders import parse_json, read_bounded, write_file
+from regard.text.ordering import noise
 from regard.text.sentences import text_problem
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
@@ -72,7 +73,6 @@ MAX_WORD_VOCABULARY = 50_000  # for words, which need to occur only twice
 
 Ids = NDArray[np.uint32]
 Lengths = NDArray[np.int64]
-Choose = Callable[[int], NDArray[np.int64]]
 
 
 class Tokenizer:
@@ -392,8 +392,8 @@ class CorpusEncoder:
     """Encodes many lines fast: each word is encoded once, and its ids are cached.
 
     No token spans a space that is followed by another character, so the ids of a line are those of its words. The few
-    lines with several spaces in a row are encoded whole by the library. With several tokenizers (see `drop_merges`) the
-    caller chooses one for each word.
+    lines with several spaces in a row are encoded whole by the library. Of several tokenizers (see `drop_merges`) each
+    word gets one at random.
     """
 
     def __init__(self, tokenizers: Sequence[Tokenizer]) -> None:
@@ -406,10 +406,10 @@ class CorpusEncoder:
         self._starts, self._lengths = np.zeros((2, len(self._tokenizers), 0), np.int64)
         self._flags = np.zeros((3, 0), np.bool_)  # begins a line; begins with a space; ends with a space
 
-    def __call__(self, lines: Sequence[str], choose: Choose | None = None) -> tuple[Ids, Lengths]:
+    def __call__(self, lines: Sequence[str], *key_parts: int) -> tuple[Ids, Lengths]:
         """The ids of all lines one after the other, each ended by </s>, and the length of each line with it.
 
-        `choose(count)` returns the number of the tokenizer for each of `count` words.
+        The random choice of a tokenizer for each word is a function of `key_parts`; without them it is the first.
         """
         if not lines:
             return np.zeros(0, np.uint32), np.zeros(0, np.int64)
@@ -418,8 +418,11 @@ class CorpusEncoder:
         words = self._look_up(text.split(" "))
         begins_line, starts_with_space, ends_with_space = self._flags[:, words]
         double_space = ends_with_space[:-1] & starts_with_space[1:] & ~begins_line[1:]
-        whole |= set((np.cumsum(begins_line)[1:][double_space] - 1).tolist())
-        table = choose(len(words)) if choose else np.zeros(len(words), np.int64)
+        if double_space.any():
+            whole |= set((np.cumsum(begins_line)[1:][double_space] - 1).tolist())
+        table = np.zeros(len(words), np.int64)
+        if key_parts:
+            table = (noise(len(words), *key_parts) % np.uint64(len(self._tokenizers))).astype(np.int64)
         lengths = self._lengths[table, words]
         ids = take(self._ids, self._starts[table, words], lengths)
         by_line = np.add.reduceat(lengths, np.flatnonzero(begins_line))
