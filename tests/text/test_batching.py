@@ -16,22 +16,24 @@ from regard.text.batching import (
     IGNORE_INDEX,
     PREFETCH,
     Batch,
-    Stream,
+    Epoch,
     collate,
     collate_packed,
-    packed,
+    packed_epoch,
     pairs,
     prefetch,
     split_batch,
 )
 from regard.text.dataset import Column, Dataset
-from regard.text.ordering import BatchPlan, Shape, packed_shape, plan_batches, plan_packed, plan_windows
-from regard.text.tokenizer import END, MASK, PAD, SPECIALS, START
+from regard.text.ordering import Shape, packed_shape, plan_batches, plan_packed, plan_shapes
+from regard.text.tokenizer import END, MASK, OWN_SPECIAL_IDS, PAD, SPECIALS, START
 
 ALL = {"rank": 0, "world_size": 1}
 FIRST = {"seed": 1, "epoch": 0, **ALL}
-GPT = Config.read({"model": {"family": "gpt"}})
-BERT = Config.read({"model": {"family": "bert", "vocabulary": 100}, "text": {"isolate_texts": True}})
+GPT = Config.read({"model": {"family": "gpt"}, "text": {"context_length": 32}})
+BERT = Config.read(
+    {"model": {"family": "bert", "vocabulary": 100}, "text": {"isolate_texts": True, "context_length": 32}}
+)
 
 
 def column(rows: list[list[int]]) -> Column:
@@ -197,31 +199,53 @@ def test_a_plan_gives_every_pair_once() -> None:
     assert sorted(np.concatenate([make(n).examples for n in range(len(found))]).tolist()) == [0, 1, 2]
 
 
+def test_shards_of_a_fixed_shape_have_the_same_shape() -> None:
+    plan = plan_shapes(PAIRS.source.lengths, PAIRS.target.lengths, [Shape(10, 50, 40)], seed=1, epoch=0)
+    batches = [pairs(PAIRS, plan, rank=rank, world_size=4)(0) for rank in range(4)]
+    assert {(batch.source.shape, batch.target_out.shape) for batch in batches} == {((3, 50), (3, 40))}
+
+
 # Packed rows
 
 
 ORDER = np.arange(60)
-STREAM = Stream(TEXTS.text, ORDER, continuous=False)
 FLAT = np.concatenate([TEXTS.text.ids(n) for n in range(60)]).tolist()
-WINDOWS = plan_windows(len(STREAM), length=32, batch_tokens=96, seed=1, epoch=0)
+
+
+def epoch_of(
+    config: Config, *values: str, texts: Dataset = TEXTS, order: object = ORDER, batch_tokens: int = 96, **other: int
+) -> Epoch:
+    config = config.with_values(values)
+    return packed_epoch(
+        texts.text, np.asarray(order), config, OWN_SPECIAL_IDS, batch_tokens=batch_tokens, **FIRST | other
+    )
+
+
+def rows(epoch: Epoch, name: str) -> dict[int, list[int]]:
+    """The rows of all batches by their start in the stream, in order."""
+    batches = [epoch.make(number) for number in range(len(epoch.plan))]
+    return dict(
+        sorted(
+            (int(start), row.tolist())
+            for batch in batches
+            for start, row in zip(batch.examples, getattr(batch, name), strict=True)
+        )
+    )
+
+
+def flat(epoch: Epoch, name: str) -> list[int]:
+    return [token for row in rows(epoch, name).values() for token in row]
 
 
 def test_every_token_of_a_window_is_predicted_once() -> None:
-    make = packed(STREAM, WINDOWS, GPT, **FIRST)
-    found = {
-        int(start): row
-        for n in range(len(WINDOWS))
-        for start, row in zip(make(n).examples, make(n).target_out, strict=True)
-    }
-    joined = [number for start in sorted(found) for number in found[start].tolist()]
-    first = min(found)
+    epoch = epoch_of(GPT)
+    joined, first = flat(epoch, "target_out"), min(epoch.plan.examples)
+    assert len(joined) > len(FLAT) - 64
     assert joined == FLAT[first : first + len(joined)]
 
 
 def test_the_input_is_the_previous_token_or_the_start_token() -> None:
-    batch = packed(STREAM, WINDOWS, GPT, **FIRST)(0)
-    assert batch.target_in is not None
-    for start, row in zip(batch.examples.tolist(), batch.target_in.tolist(), strict=True):
+    for start, row in rows(epoch_of(GPT), "target_in").items():
         expected = [
             START if place == 0 or FLAT[place - 1] == END else FLAT[place - 1] for place in range(start, start + 32)
         ]
@@ -229,29 +253,26 @@ def test_the_input_is_the_previous_token_or_the_start_token() -> None:
 
 
 def test_segments_count_the_texts_of_a_row() -> None:
-    batch = packed(STREAM, WINDOWS, GPT.with_values(["text.isolate_texts=true"]), **FIRST)(0)
+    batch = epoch_of(GPT, "text.isolate_texts=true").make(0)
     assert batch.segments is not None
     ended = (batch.target_out == END).long().cumsum(dim=1)
     assert torch.equal(batch.segments, 1 + ended - (batch.target_out == END).long())
 
 
-def test_a_stream_may_be_read_in_another_order() -> None:
-    stream = Stream(TEXTS.text, ORDER[::-1].copy(), continuous=False)
-    window = stream.windows(np.array([0]), int(TEXTS.text.lengths[59]))
-    assert window.ids[0].tolist() == TEXTS.text.ids(59).tolist()
+def test_texts_may_be_read_in_another_order() -> None:
+    found = flat(epoch_of(GPT, order=ORDER[::-1], cover_all=True), "target_out")
+    assert found == np.concatenate([TEXTS.text.ids(n) for n in ORDER[::-1]]).tolist()
 
 
 def test_a_continuous_text_has_no_end_tokens() -> None:
-    stream = Stream(TEXTS.text, ORDER, continuous=True)
-    flat = [number for number in FLAT if number != END]
-    found = stream.windows(np.array([0, 7, len(flat) - 32]), 32)
-    assert len(stream) == len(flat)
-    assert found.ids.tolist() == [flat[:32], flat[7:39], flat[-32:]]
-    assert found.previous.tolist() == [[START, *flat[:31]], flat[6:38], flat[-33:-1]]
+    epoch = epoch_of(GPT, "text.continuous=true", cover_all=True)
+    expected = [number for number in FLAT if number != END]
+    assert flat(epoch, "target_out") == expected
+    assert flat(epoch, "target_in") == [START, *expected[:-1]]
 
 
-def masked(*values: str, stream: Stream = STREAM, plan: BatchPlan = WINDOWS, **other: int) -> Batch:
-    return packed(stream, plan, BERT.with_values(values), **FIRST | other)(0)
+def masked(*values: str, **other: int) -> Batch:
+    return epoch_of(BERT, *values, **other).make(0)
 
 
 def test_tokens_to_predict_are_counted() -> None:
@@ -276,29 +297,20 @@ def test_every_row_has_something_to_predict() -> None:
 
 
 def test_masked_tokens_do_not_depend_on_the_batch() -> None:
-    def by_start(plan: BatchPlan) -> dict[int, list[int]]:
-        make = packed(STREAM, plan, BERT, **FIRST)
-        batches = [make(number) for number in range(len(plan))]
-        return {
-            int(start): row.tolist()
-            for batch in batches
-            for start, row in zip(batch.examples, batch.source, strict=True)
-        }
-
-    other = plan_windows(len(STREAM), length=32, batch_tokens=200, seed=1, epoch=0)
-    assert by_start(WINDOWS) == by_start(other)
+    assert rows(epoch_of(BERT), "source") == rows(epoch_of(BERT, batch_tokens=200), "source")
 
 
 @pytest.mark.parametrize("other", [{"seed": 2}, {"epoch": 1}])
 def test_another_seed_or_epoch_masks_other_tokens(other: dict[str, int]) -> None:
-    assert masked().source.tolist() != masked(**other).source.tolist()
+    first, second = (rows(epoch_of(BERT, cover_all=True, **options), "source") for options in ({}, other))
+    assert first.keys() == second.keys()
+    assert first != second
 
 
 def test_of_the_tokens_to_predict_most_are_masked_and_a_tenth_replaced() -> None:
     long = store(text=[[50] * 400 + [END] for _ in range(100)])
-    stream = Stream(long.text, np.arange(100), continuous=True)
-    plan = plan_windows(len(stream), length=400, batch_tokens=50_000, seed=1, epoch=0, cover_all=True)
-    batch = masked("model.vocabulary=10000", stream=stream, plan=plan)
+    values = ("model.vocabulary=10000", "text.continuous=true", "text.context_length=400", "text.isolate_texts=false")
+    batch = epoch_of(BERT, *values, texts=long, order=np.arange(100), batch_tokens=50_000, cover_all=True).make(0)
     assert batch.source is not None
     shown = batch.source[batch.target_out != IGNORE_INDEX]
     shares = [float((shown == MASK).float().mean()), float((shown == 50).float().mean())]
@@ -308,18 +320,15 @@ def test_of_the_tokens_to_predict_most_are_masked_and_a_tenth_replaced() -> None
 
 
 def test_a_text_that_is_read_twice_in_an_epoch_masks_other_tokens() -> None:
-    stream = Stream(TEXTS.text, np.array([3, 5, 3]), continuous=False)
-    length, other = (int(TEXTS.text.lengths[text]) for text in (3, 5))
-    found = stream.windows(np.array([0, length + other]), length)
-    assert found.ids[0].tolist() == found.ids[1].tolist()
-    assert found.text[0].tolist() != found.text[1].tolist()
+    texts = store(text=[[50] * 31 + [END]])
+    first, second = rows(epoch_of(BERT, texts=texts, order=[0, 0], cover_all=True), "source").values()
+    assert first != second
 
 
 def test_every_window_belongs_to_one_rank() -> None:
-    starts = [
-        packed(STREAM, WINDOWS, GPT, **FIRST | {"rank": rank, "world_size": 2})(0).examples.tolist() for rank in (0, 1)
-    ]
-    assert sorted(starts[0] + starts[1]) == sorted(WINDOWS.batch(0).tolist())
+    epochs = [epoch_of(GPT, rank=rank, world_size=2) for rank in (0, 1)]
+    starts = [epoch.make(0).examples.tolist() for epoch in epochs]
+    assert sorted(starts[0] + starts[1]) == sorted(epochs[0].plan.batch(0).tolist())
 
 
 # Prefetching

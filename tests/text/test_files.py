@@ -16,7 +16,6 @@ from regard.errors import DataError
 from regard.text import files as streams
 from regard.text.files import (
     UnreadableLine,
-    continuous_text,
     lines,
     list_files,
     one_line,
@@ -332,8 +331,7 @@ def test_the_bare_name_has_no_suffix_of_compression(name):
 
 
 def flowing(folder, data):
-    with open_text(put(folder, "a.txt", data)) as stream:
-        return list(continuous_text(stream, "a.txt"))
+    return list(read_continuous(put(folder, "a.txt", data)))
 
 
 def test_a_running_text_comes_as_it_stands(tmp_path):

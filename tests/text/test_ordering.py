@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from regard.text.ordering import (
     BatchPlan,
-    Shape,
     choose_shapes,
     in_passes,
     key,
@@ -97,12 +96,6 @@ def test_fixed_shapes_hold_every_example_once(sides: tuple[Lengths, Lengths], wo
     assert sorted(seen) == list(range(len(sides[0])))
 
 
-def test_shards_of_a_fixed_shape_have_the_same_shape() -> None:
-    source, target = random_lengths(200)
-    found = plan_shapes(source, target, [Shape(10, 50, 50)], seed=1, epoch=0)
-    assert found.shard_shape(0, world_size=4) == Shape(3, 50, 50)
-
-
 @pytest.mark.parametrize("batch_tokens", [600, 8000])
 def test_packed_batches_of_one_shape_are_nearly_full(batch_tokens: int) -> None:
     source, target = random_lengths(20_000)
@@ -112,7 +105,7 @@ def test_packed_batches_of_one_shape_are_nearly_full(batch_tokens: int) -> None:
     assert sorted(np.concatenate(batches).tolist()) == list(range(20_000))
     assert max(source[batch].sum() for batch in batches) <= shape.source
     assert max(target[batch].sum() for batch in batches) <= shape.target
-    assert max(map(len, batches)) < shape.slots
+    assert max(map(len, batches)) < shape.rows
     filled = (source + target).sum() / ((shape.source + shape.target) * len(batches))
     assert filled > (0.97 if batch_tokens == 8000 else 0.85)
 

@@ -152,8 +152,6 @@ def test_signs_that_are_no_escapes_are_text(text):
         ("a\0b", "ab"),
         ("a \\ud83d\\ude00 smile", "a 😀 smile"),
         ("a \\U0001F600 smile", "a 😀 smile"),
-        ("a &#xD83D;&#XDE00; smile", "a 😀 smile"),
-        ("a &amp;#55357;&amp;#56832; smile", "a 😀 smile"),
         ("half an emoji \\ud83d!", "half an emoji !"),
     ],
 )

@@ -16,34 +16,32 @@ LINK = re.compile(r"(\d+)([-p])(\d+)")
 MAX_TOKENS = 1 << 16  # of a side; an aligned pair of tokens is stored as target * MAX_TOKENS + source
 
 T = TypeVar("T")
-Link = tuple[int, int]
-"""An aligned source and target word."""
+Link = tuple[int, int]  # an aligned source and target word
 
 
 class Gold(NamedTuple):
     """The alignment of a sentence by human annotators."""
 
     sure: frozenset[Link]
-    possible: frozenset[Link]
-    """Includes the sure ones."""
+    possible: frozenset[Link]  # includes the sure ones
 
 
 def parse_alignment(text: str, where: str, *, first: int = 0) -> list[Link]:
     """The alignment in a line such as `0-0 1-2`; `first` is the number of the first word."""
     expected = f"an alignment; write i-j, words counted from {first}: {first}-{first} {first + 1}-{first + 2}"
-    return [(i, j) for i, _, j in _links(text, where, "-", expected, first)]
+    return [link for link, _ in _links(text, where, "-", expected, first)]
 
 
-def _links(text: str, where: str, kinds: str, expected: str, first: int) -> Iterator[tuple[int, str, int]]:
-    """Source word, kind and target word of every link, counted from 0."""
+def _links(text: str, where: str, kinds: str, expected: str, first: int) -> Iterator[tuple[Link, str]]:
+    """Every link, with words counted from 0, and its kind."""
     for word in text.split():
         match = LINK.fullmatch(word)
         if match is None or match[2] not in kinds:
             raise DataError(f"{where}: {word!r} is not {expected}")
-        i, j = int(match[1]) - first, int(match[3]) - first
-        if min(i, j) < 0:
+        link = int(match[1]) - first, int(match[3]) - first
+        if min(link) < 0:
             raise DataError(f"{where}: {word} has a word 0, and in a .talp file words are counted from 1")
-        yield i, match[2], j
+        yield link, match[2]
 
 
 def read_alignments(pairs: Iterable[Pair], path: Path) -> Iterator[tuple[str, str, str]]:
@@ -71,7 +69,7 @@ def read_alignments_with_gold(path: Path, gold: Path) -> Iterator[tuple[list[Lin
 
 def _gold(text: str, where: str, first: int) -> Gold:
     links = list(_links(text, where, "-p", "a gold alignment; write i-j (sure) or ipj (possible)", first))
-    return Gold(frozenset((i, j) for i, kind, j in links if kind == "-"), frozenset((i, j) for i, _, j in links))
+    return Gold(frozenset(link for link, kind in links if kind == "-"), frozenset(link for link, _ in links))
 
 
 def _first_word(path: Path) -> int:
@@ -94,13 +92,13 @@ def _with_lines(items: Iterable[T], path: Path, *, of: str = "the pairs") -> Ite
 
 def _check_words(links: Iterable[Link], pair: Pair, where: str, first: int = 0) -> None:
     sizes = len(pair.source.split()), len(pair.target.split())
-    for link in links:
-        for word, size, side in zip(link, sizes, ("source", "target"), strict=True):
-            if word >= size:
-                raise DataError(
-                    f"{where}: {link[0] + first}-{link[1] + first} is beyond the {size} words of the {side} (words are "
-                    f"counted from {first}; from 1 only in a file named .talp)"
-                )
+    for i, j in links:
+        if i >= sizes[0] or j >= sizes[1]:
+            size, side = (sizes[0], "source") if i >= sizes[0] else (sizes[1], "target")
+            raise DataError(
+                f"{where}: {i + first}-{j + first} is beyond the {size} words of the {side} (words are counted from "
+                f"{first}; from 1 only in a file named .talp)"
+            )
 
 
 def token_alignment(links: Iterable[Link], source_words: Sequence[int], target_words: Sequence[int]) -> list[int]:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice, pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,26 +38,17 @@ class Batch(NamedTuple):
     Packed pairs are a single row of sources and one of targets (B = 1; 2 with R-Drop), one sentence after the other.
     """
 
-    source: Tensor | None
-    """(B, S) ids, each sentence ended by </s>."""
-    mask: Tensor | None
-    """(B, S) True for real tokens; None if there is no padding, and for packed pairs."""
-    target_in: Tensor | None
-    """(B, T) ids, each sentence beginning with <s>."""
-    target_out: Tensor
-    """(B, T) the ids to predict, ended by </s>; IGNORE_INDEX where there is nothing to predict. (B, S) for a bert."""
-    segments: Tensor | None
-    """(B, T) or (B, S) the number of a token's text in its packed row, from 1; None if texts attend to each other."""
-    target_tokens: int
-    """Number of tokens to predict."""
-    examples: Indices
-    """The indices of the examples; for windows of text, their starts in the stream."""
-    alignment: Tensor | None = None
-    """(B, T, S) target attention from word alignments; each row sums to 1, or to 0 for an unaligned token."""
+    source: Tensor | None  # (B, S) ids, each sentence ended by </s>
+    mask: Tensor | None  # (B, S) True for real tokens; None if there is no padding, and for packed pairs
+    target_in: Tensor | None  # (B, T) ids, each sentence beginning with <s>
+    target_out: Tensor  # (B, T) the ids to predict, ended by </s>, or IGNORE_INDEX; (B, S) for a bert
+    segments: Tensor | None  # the number of a token's text in its row, from 1; None if texts attend to each other
+    target_tokens: int  # number of tokens to predict
+    examples: Indices  # the indices of the examples; for windows of text, their starts in the stream
+    alignment: Tensor | None = None  # (B, T, S) target attention from word alignments; each row sums to 1 or 0
+    # (B, N + 1) int32, of N packed pairs: where each sentence begins, and where the last one ends
     source_starts: Tensor | None = None
-    """(B, N + 1) int32, of packed pairs: where each of the N sentences begins, and where the last one ends."""
     target_starts: Tensor | None = None
-    """The same of the targets; sentence n of the sources belongs to sentence n of the targets."""
 
     def map_tensors(self, function: Callable[[Tensor], Tensor]) -> Batch:
         """The batch with a function applied to its tensors."""
@@ -66,8 +58,7 @@ class Batch(NamedTuple):
         return self._replace(**changed)
 
 
-MakeBatch = Callable[[int], Batch]
-"""Takes the number of a batch; returns this process's shard of it."""
+MakeBatch = Callable[[int], Batch]  # takes the number of a batch; returns this process's shard of it
 
 
 class Epoch(NamedTuple):
@@ -85,25 +76,22 @@ def pad(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Te
     return ids, None if all(len(row) == width for row in rows) else torch.arange(width, device=device) < lengths
 
 
+def row_count(batch: Batch) -> int:
+    """The number of rows or packed pairs, which is the largest number of parts of a batch."""
+    return len(batch.target_out) if batch.source_starts is None else max(len(batch.examples), 1)
+
+
 def split_batch(batch: Batch, parts: int) -> list[Batch]:
     """Split a batch into at most `parts` batches of about the same size, to fit in the memory of a device."""
     if parts == 1:
         return [batch]
-    if batch.source_starts is not None:
-        return _split_packed(batch, parts)
-
-    def rows_of(rows: slice) -> Batch:
-        part = batch.map_tensors(lambda tensor: tensor[rows])
-        return part._replace(target_tokens=int((part.target_out != IGNORE_INDEX).sum()), examples=batch.examples[rows])
-
-    rows = len(batch.target_out)
-    size = -(-rows // parts)
-    return [rows_of(slice(first, first + size)) for first in range(0, rows, size)]
-
-
-def row_count(batch: Batch) -> int:
-    """The number of rows or packed pairs, which is the largest number of parts of a batch."""
-    return len(batch.target_out) if batch.source_starts is None else max(len(batch.examples), 1)
+    if batch.source_starts is None:
+        size = -(-len(batch.target_out) // parts)
+        rows = [slice(first, first + size) for first in range(0, len(batch.target_out), size)]
+        split = [batch.map_tensors(itemgetter(part))._replace(examples=batch.examples[part]) for part in rows]
+    else:
+        split = _split_packed(batch, parts)
+    return [part._replace(target_tokens=int((part.target_out != IGNORE_INDEX).sum())) for part in split]
 
 
 def _split_packed(batch: Batch, parts: int) -> list[Batch]:
@@ -114,23 +102,21 @@ def _split_packed(batch: Batch, parts: int) -> list[Batch]:
     assert batch.target_starts is not None
     ends = (batch.source_starts[0] + batch.target_starts[0])[1:].tolist()
     bounds = [0, *sorted({1 + bisect_left(ends, ends[-1] * part / parts) for part in range(1, parts + 1)})]
-    found = []
+    split = []
     for first, last in pairwise(bounds):
         source, target = (
             slice(*starts[0, [first, last]].tolist()) for starts in (batch.source_starts, batch.target_starts)
         )
-        target_out = batch.target_out[:, target]
         part = batch._replace(
             source=batch.source[:, source],
             target_in=batch.target_in[:, target],
-            target_out=target_out,
+            target_out=batch.target_out[:, target],
             source_starts=batch.source_starts[:, first : last + 1] - source.start,
             target_starts=batch.target_starts[:, first : last + 1] - target.start,
-            target_tokens=int((target_out != IGNORE_INDEX).sum()),
             examples=batch.examples[first:last],
         )
-        found.append(part)
-    return found
+        split.append(part)
+    return split
 
 
 # Pairs
@@ -144,8 +130,10 @@ def pairs(dataset: Dataset, plan: BatchPlan, *, rank: int, world_size: int, spec
 
     def make(number: int) -> Batch:
         examples = plan.shard(number, rank=rank, world_size=world_size)
-        shape = plan.shard_shape(number, world_size=world_size)
-        if plan.slots:
+        rows, *lengths = plan.shape(number)
+        shape = Shape(-(-rows // world_size), *lengths) if plan.fixed else None
+        if plan.slots:  # of several processes, each has as many tokens as its sentences
+            shape = shape if world_size == 1 else None
             return collate_packed(dataset, examples, shape=shape, slots=plan.slots, special=special)
         return collate(dataset, examples, shape=shape, special=special)
 
@@ -160,7 +148,13 @@ def collate(dataset: Dataset, examples: Indices, *, shape: Shape | None, special
     target_in[:, :1] = special[1].start
     target_in[:, 1:] = target_out[:, :-1]
     source[~mask], target_in[~real], target_out[~real] = special[0].pad, special[1].pad, IGNORE_INDEX
-    alignments = dataset.columns.get("alignment")
+    alignment = None
+    if column := dataset.columns.get("alignment"):  # each target token has equal weights on its source tokens
+        alignment = np.zeros((*target_out.shape, source.shape[1]), np.float32)
+        links = column.gather(examples).astype(np.int64)
+        rows = np.repeat(np.arange(len(examples)), column.lengths[examples])
+        alignment[rows, links // MAX_TOKENS, links % MAX_TOKENS] = 1
+        alignment /= np.maximum(alignment.sum(-1, keepdims=True), 1)
     return Batch(
         source=torch.from_numpy(source),
         mask=None if mask.all() else torch.from_numpy(mask),
@@ -169,7 +163,7 @@ def collate(dataset: Dataset, examples: Indices, *, shape: Shape | None, special
         segments=None,
         target_tokens=int(real.sum()),
         examples=examples,
-        alignment=None if alignments is None else _attention_targets(alignments, examples, target_out, source),
+        alignment=None if alignment is None else torch.from_numpy(alignment),
     )
 
 
@@ -185,18 +179,16 @@ def collate_packed(
     target_in = np.roll(target_out, 1)
     target_in[target_starts[target_starts < length]] = special[1].start
     target_in[length:], target_out[length:] = special[1].pad, IGNORE_INDEX
-    tensors = (torch.from_numpy(array)[None] for array in (source, target_in, target_out, source_starts, target_starts))
-    source_row, target_row, labels, source_bounds, target_bounds = tensors
     return Batch(
-        source=source_row,
+        source=torch.from_numpy(source)[None],
         mask=None,
-        target_in=target_row,
-        target_out=labels,
+        target_in=torch.from_numpy(target_in)[None],
+        target_out=torch.from_numpy(target_out)[None],
         segments=None,
         target_tokens=length,
         examples=examples,
-        source_starts=source_bounds,
-        target_starts=target_bounds,
+        source_starts=torch.from_numpy(source_starts)[None],
+        target_starts=torch.from_numpy(target_starts)[None],
     )
 
 
@@ -216,16 +208,6 @@ def _pack(
     return ids, bounds.astype(np.int32), length
 
 
-def _attention_targets(column: Column, examples: Indices, target: Ids, source: Ids) -> Tensor:
-    """(B, T, S) the alignments of these examples: each target token has equal weights on its source tokens."""
-    weights = np.zeros((*target.shape, source.shape[1]), np.float32)
-    links = column.gather(examples).astype(np.int64)
-    rows = np.repeat(np.arange(len(examples)), column.lengths[examples])
-    weights[rows, links // MAX_TOKENS, links % MAX_TOKENS] = 1
-    weights /= np.maximum(weights.sum(-1, keepdims=True), 1)
-    return torch.from_numpy(weights)
-
-
 def _pad(column: Column, examples: Indices, size: tuple[int, int] | None) -> tuple[Ids, NDArray[np.bool_]]:
     """(B, S) the ids of these examples with padding on the right, and where they are not padding.
 
@@ -243,54 +225,6 @@ def _pad(column: Column, examples: Indices, size: tuple[int, int] | None) -> tup
 # Packed rows, for gpt and bert
 
 
-class Windows(NamedTuple):
-    """Rows cut out of a stream of texts."""
-
-    ids: Ids
-    """(B, T)"""
-    previous: Ids
-    """(B, T) the token before each; <s> where a text begins."""
-    segments: Ids
-    """(B, T) the number of the text within its row, from 1."""
-    text: Indices
-    """(B, T) which text a token belongs to; a text that is read twice has two numbers."""
-    offset: Indices
-    """(B, T) the position of a token in its text."""
-
-
-class Stream:
-    """Texts one after the other in a given order, each ended by </s>.
-
-    With `continuous` they are parts of one text, without </s> between them.
-    """
-
-    def __init__(
-        self, column: Column, order: Indices, *, continuous: bool, special: SpecialIds = OWN_SPECIAL_IDS
-    ) -> None:
-        self.special = special
-        lengths = column.lengths[order] - int(continuous)
-        self._column, self._order, self._continuous = column, order, continuous
-        self._ends = np.cumsum(lengths, dtype=np.int64)
-        self._starts = self._ends - lengths
-        self._texts = order + len(column.lengths) * repeat_numbers(order)
-
-    def __len__(self) -> int:
-        return int(self._ends[-1]) if len(self._ends) else 0
-
-    def windows(self, starts: Indices, length: int) -> Windows:
-        """The `length` tokens from each start."""
-        positions = starts[:, None] + np.arange(-1, length)  # (B, 1 + T): from the token before each window
-        index = np.searchsorted(self._ends, positions, side="right")
-        offset = positions - self._starts[index]
-        tokens = self._column.tokens(self._order[index], offset).astype(np.int64)
-        index, offset, previous = index[:, 1:], offset[:, 1:], tokens[:, :-1]
-        begins = positions[:, 1:] == 0 if self._continuous else offset == 0
-        segments = index - index[:, :1] + 1
-        return Windows(
-            tokens[:, 1:], np.where(begins, self.special.start, previous), segments, self._texts[index], offset
-        )
-
-
 def packed_epoch(
     column: Column,
     order: Indices,
@@ -304,63 +238,67 @@ def packed_epoch(
     world_size: int,
     cover_all: bool = False,
 ) -> Epoch:
-    """Windows of the texts in a given order, for a gpt or bert; with `cover_all` they cover every token."""
-    stream = Stream(column, order, continuous=config.text.continuous, special=special)
-    length = min(config.text.context_length, config.model.max_positions, len(stream))
-    tokens = max(batch_tokens, length)
-    plan = plan_windows(len(stream), length=length, batch_tokens=tokens, seed=seed, epoch=epoch, cover_all=cover_all)
-    return Epoch(plan, packed(stream, plan, config, seed=seed, epoch=epoch, rank=rank, world_size=world_size))
+    """Rows without padding, cut out of the texts one after the other; with `cover_all` they cover every token.
 
-
-def packed(
-    stream: Stream, plan: BatchPlan, config: Config, *, seed: int, epoch: int, rank: int, world_size: int
-) -> MakeBatch:
-    """Rows without padding. A gpt predicts every token from those before it; a bert some tokens, which are masked.
-
-    The choice of masked tokens is a function of (seed, epoch), the text and the position in it; every row has at least
-    one. A process without examples gets one row, in which nothing is predicted.
+    A gpt predicts every token from those before it; a bert some tokens, which are masked. Their choice is a function of
+    (seed, epoch), the text and the position in it; every row has at least one. A process without examples gets one row,
+    in which nothing is predicted.
     """
     text, is_bert = config.text, config.model.family == "bert"
+    lengths = column.lengths[order] - int(text.continuous)  # the parts of a continuous text have no </s> between them
+    ends = np.cumsum(lengths, dtype=np.int64)
+    begins = ends - lengths
+    numbers = order + len(column.lengths) * repeat_numbers(order)  # a text that is read twice has two numbers
+    size = int(ends[-1]) if len(ends) else 0
+    length = min(text.context_length, config.model.max_positions, size)
+    windows: dict[str, Any] = {"length": length, "batch_tokens": batch_tokens, "cover_all": cover_all}
+    plan = plan_windows(size, **windows, seed=seed, epoch=epoch)
 
     def make(number: int) -> Batch:
         starts = plan.shard(number, rank=rank, world_size=world_size)
-        windows = stream.windows(starts if len(starts) else np.zeros(1, np.int64), plan.shape(number).source)
-        ids, inputs, predicted = windows.ids, windows.previous, np.full(windows.ids.shape, bool(len(starts)))
+        first = starts if len(starts) else np.zeros(1, np.int64)
+        positions = first[:, None] + np.arange(
+            -1, plan.shape(number).source
+        )  # (B, 1 + T) from the token before each row
+        index = np.searchsorted(ends, positions, side="right")
+        offset = positions - begins[index]
+        tokens = column.tokens(order[index], offset).astype(np.int64)
+        ids, index, offset = tokens[:, 1:], index[:, 1:], offset[:, 1:]
+        predicted = np.full(ids.shape, bool(len(starts)))
         if is_bert:
-            by_text = splitmix64(windows.text.astype(np.uint64) + key(seed, epoch))
-            random = splitmix64(by_text + windows.offset.astype(np.uint64))
-            predicted &= _choose(ids, random, text.mask_probability, stream.special)
-            inputs = np.where(predicted, _corrupt(ids, random, config.model.vocabulary, stream.special), ids)
+            by_text = splitmix64(numbers[index].astype(np.uint64) + key(seed, epoch))
+            random = splitmix64(by_text + offset.astype(np.uint64))
+            predicted &= _choose(ids, random, text.mask_probability, special)
+            # the input for a token to predict is <mask>, a random token or the token itself
+            share = fractions(splitmix64(random))
+            ordinary = np.setdiff1d(np.arange(config.model.vocabulary), special)
+            other = ordinary[(splitmix64(random + np.uint64(1)) % np.uint64(len(ordinary))).astype(np.int64)]
+            inputs = np.where(predicted & (share < MASKED + REPLACED), other, ids)
+            inputs = np.where(predicted & (share < MASKED), special.mask, inputs)
+        else:
+            begins_text = positions[:, 1:] == 0 if text.continuous else offset == 0
+            inputs = np.where(begins_text, special.start, tokens[:, :-1])
         return Batch(
             source=torch.from_numpy(inputs) if is_bert else None,
             mask=None,
             target_in=None if is_bert else torch.from_numpy(inputs),
             target_out=torch.from_numpy(np.where(predicted, ids, IGNORE_INDEX)),
-            segments=torch.from_numpy(windows.segments) if text.isolate_texts else None,
+            segments=torch.from_numpy(index - index[:, :1] + 1) if text.isolate_texts else None,
             target_tokens=int(predicted.sum()),
             examples=starts,
         )
 
-    return make
+    return Epoch(plan, make)
 
 
 def _choose(ids: Ids, random: NDArray[np.uint64], probability: float, special: SpecialIds) -> NDArray[np.bool_]:
     """Choose the tokens to predict: in each row, the ordinary tokens with the smallest random numbers."""
     ordinary = ~np.isin(ids, special)
     order = np.argsort(np.where(ordinary, random, np.iinfo(np.uint64).max), axis=1, kind="stable")
-    rank = np.empty_like(order)
-    np.put_along_axis(rank, order, np.arange(ids.shape[1])[None], axis=1)
     count = np.maximum(np.rint(probability * ordinary.sum(axis=1)), 1)
-    chosen: NDArray[np.bool_] = ordinary & (rank < count[:, None])
-    return chosen
-
-
-def _corrupt(ids: Ids, random: NDArray[np.uint64], vocabulary: int, special: SpecialIds) -> Ids:
-    """The input for each token if it is to be predicted: <mask>, a random token or the token itself."""
-    fraction = fractions(splitmix64(random))
-    ordinary = np.setdiff1d(np.arange(vocabulary), special)
-    replacement = ordinary[(splitmix64(random + np.uint64(1)) % np.uint64(len(ordinary))).astype(np.int64)]
-    return np.where(fraction < MASKED, special.mask, np.where(fraction < MASKED + REPLACED, replacement, ids))
+    chosen = np.zeros(ids.shape, np.bool_)
+    np.put_along_axis(chosen, order, np.arange(ids.shape[1]) < count[:, None], axis=1)
+    return chosen & ordinary
 
 
 # Prefetching

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +20,11 @@ from regard.config import CLEANING, TextConfig
 from regard.text.scripts import CONTROL, RELATED_SCRIPTS, scripts
 
 Digests = NDArray[np.uint64]
-Columns = tuple[list[str], ...]
-"""The texts of many examples: sources and targets, or one text each."""
-T = TypeVar("T")
+Columns = tuple[list[str], ...]  # the texts of many examples: sources and targets, or one text each
 Flags = NDArray[np.bool_]
-Scripts = tuple[tuple[str, ...], ...]
-"""For each column the scripts that its lines are usually written in, the most frequent first."""
-Reasons = NDArray[np.uint8]
-"""For each example `KEPT`, or the number of the rule that leaves it out."""
-
-TokenLengths = Sequence[NDArray[np.int64]]
-"""The number of tokens of every example, column by column, without </s>."""
+Scripts = tuple[tuple[str, ...], ...]  # the usual scripts of each column, the most frequent first
+Reasons = NDArray[np.uint8]  # for each example KEPT, or the number of the rule that leaves it out
+TokenLengths = Sequence[NDArray[np.int64]]  # the number of tokens of every example by column, without </s>
 
 KEPT = 0
 CHUNK_SIZE = 4096  # examples judged together
@@ -47,10 +42,8 @@ class Cleaning:
     """The rules that apply to a corpus, by name, and their limits."""
 
     rules: tuple[str, ...]
-    max_length: int
-    """In tokens; in words before the text is tokenized."""
-    max_length_ratio: float
-    """Largest allowed ratio of the longer side to the shorter, in tokens."""
+    max_length: int  # in tokens; in words before the text is tokenized
+    max_length_ratio: float  # largest allowed ratio of the longer side to the shorter, in tokens
 
     @classmethod
     def from_config(cls, config: TextConfig, *, single: bool = False) -> Cleaning:
@@ -65,14 +58,10 @@ class Chunk(NamedTuple):
     """The texts of examples that are judged together, with their digests and usual scripts."""
 
     columns: Columns
-    normalized: Columns
-    """The texts with single spaces and without case."""
-    digests: tuple[Digests, ...]
-    """The digests of the normalized texts."""
-    scripts: Columns
-    """The script of each text."""
-    usual: Scripts
-    """The usual scripts of each column."""
+    normalized: Columns  # the texts with single spaces and without case
+    digests: tuple[Digests, ...]  # of the normalized texts
+    scripts: Columns  # the script of each text
+    usual: Scripts  # the usual scripts of each column
 
     @classmethod
     def of(cls, columns: Columns, usual: Scripts) -> Chunk:
@@ -82,65 +71,7 @@ class Chunk(NamedTuple):
 
 # The rules
 
-
-def is_empty(chunk: Chunk, cleaning: Cleaning) -> Flags:
-    """No characters but spaces."""
-    return _any([not line for line in column] for column in chunk.normalized)
-
-
-def has_many_words(chunk: Chunk, cleaning: Cleaning) -> Flags:
-    """More words than tokens are allowed, or far too many characters."""
-    words, characters = cleaning.max_length, CHARACTERS_PER_TOKEN * cleaning.max_length
-    return _any(
-        [len(line) > 2 * words and (len(line) > characters or line.count(" ") >= words) for line in column]
-        for column in chunk.normalized
-    )
-
-
-def has_many_tokens(lengths: TokenLengths, cleaning: Cleaning) -> Flags:
-    """More tokens than allowed."""
-    return _any(length > cleaning.max_length for length in lengths)
-
-
-def is_unbalanced(lengths: TokenLengths, cleaning: Cleaning) -> Flags:
-    """One side is too many times as long as the other."""
-    longer, shorter = np.maximum.reduce(lengths), np.minimum.reduce(lengths)
-    return np.asarray(longer + RATIO_SLACK > cleaning.max_length_ratio * (shorter + RATIO_SLACK), np.bool_)
-
-
-def has_control_characters(chunk: Chunk, cleaning: Cleaning) -> Flags:
-    """A control, private-use or replacement character."""
-    none = np.zeros(len(chunk.columns[0]), np.bool_)
-    suspects = [column for column in chunk.columns if CONTROL.search("".join(column))]  # nearly always none
-    return _any([none, *([bool(CONTROL.search(line)) for line in column] for column in suspects)])
-
-
-def is_copy(chunk: Chunk, cleaning: Cleaning) -> Flags:
-    """The target equals the source and has letters; numbers and punctuation are the same in many languages."""
-    same = np.asarray(chunk.digests[0] == chunk.digests[-1], np.bool_) & (len(chunk.columns) > 1)
-    for index in np.flatnonzero(same).tolist():
-        same[index] = chunk.scripts[0][index] != ""
-    return same
-
-
-def is_in_another_script(chunk: Chunk, cleaning: Cleaning) -> Flags:
-    """Not in a usual script of its side, or the two sides are swapped: each is in the main script of the other."""
-    flags = np.zeros(len(chunk.columns[0]), np.bool_)
-    for names, usual in zip(chunk.scripts, chunk.usual, strict=True):
-        if usual:
-            expected = {"", *usual, *(related for name in usual for related in RELATED_SCRIPTS.get(name, ()))}
-            flags |= np.array([name not in expected for name in names], np.bool_)
-    main = main_scripts(chunk.usual)
-    if len(set(main)) == 2:
-        flags |= np.array([names == main[::-1] for names in zip(*chunk.scripts, strict=True)], np.bool_)
-    return flags
-
-
-def _any(flags: Iterable[Any]) -> Flags:
-    joined: Flags = np.any([np.asarray(column, np.bool_) for column in flags], axis=0)
-    return joined
-
-
+# the phrase that reports each rule; find_duplicates applies the last one, for it has to know all earlier chunks
 RULES = {
     "empty": "{count:,} empty",
     "long": "{count:,} longer than {max_length}",
@@ -148,37 +79,52 @@ RULES = {
     "control": "{count:,} with control characters",
     "copy": "{count:,} copied from the source",
     "script": "{count:,} in another script",
-    "duplicate": "{count:,} repeated",  # see find_duplicates: it has to know all earlier chunks
+    "duplicate": "{count:,} repeated",
 }
-"""The phrase that reports each rule."""
 assert tuple(RULES) == CLEANING
 RULE_NUMBERS = {name: number for number, name in enumerate(RULES, start=1)}
-
-TEXT_TESTS = {
-    "empty": is_empty,
-    "long": has_many_words,
-    "control": has_control_characters,
-    "copy": is_copy,
-    "script": is_in_another_script,
-}
-LENGTH_TESTS = {"long": has_many_tokens, "ratio": is_unbalanced}
 
 
 def judge_texts(chunk: Chunk, cleaning: Cleaning) -> Reasons:
     """The first rule that leaves each example out, by its text alone."""
-    return _judge(TEXT_TESTS, chunk, len(chunk.columns[0]), cleaning)
+    words, characters = cleaning.max_length, CHARACTERS_PER_TOKEN * cleaning.max_length
+    is_long = [
+        [len(line) > 2 * words and (len(line) > characters or line.count(" ") >= words) for line in column]
+        for column in chunk.normalized
+    ]
+    suspects = [column for column in chunk.columns if CONTROL.search("".join(column))]  # nearly always none
+    # numbers and punctuation are the same in many languages, so a copy has letters
+    has_letters = np.array([name != "" for name in chunk.scripts[0]], np.bool_)
+    is_copy = (chunk.digests[0] == chunk.digests[-1]) & has_letters & (len(chunk.columns) > 1)
+    main = main_scripts(chunk.usual)
+    is_swapped = [len(set(main)) == 2 and names == main[::-1] for names in zip(*chunk.scripts, strict=True)]
+    foreign = [is_swapped]
+    for names, usual in zip(chunk.scripts, chunk.usual, strict=True):
+        expected = {"", *usual, *(related for name in usual for related in RELATED_SCRIPTS.get(name, ()))}
+        foreign.append([bool(usual) and name not in expected for name in names])
+    flags = {
+        "empty": [[not line for line in column] for column in chunk.normalized],
+        "long": is_long,
+        "control": [[CONTROL.search(line) is not None for line in column] for column in suspects] or [[False]],
+        "copy": [is_copy],
+        "script": foreign,
+    }
+    return _first_rules(flags, len(chunk.columns[0]), cleaning)
 
 
 def judge_lengths(lengths: TokenLengths, cleaning: Cleaning) -> Reasons:
     """The first rule that leaves each example out by its number of tokens."""
-    return _judge(LENGTH_TESTS, lengths, len(lengths[0]), cleaning)
+    longer, shorter = np.maximum.reduce(lengths), np.minimum.reduce(lengths)
+    is_unbalanced = longer + RATIO_SLACK > cleaning.max_length_ratio * (shorter + RATIO_SLACK)
+    return _first_rules({"long": [longer > cleaning.max_length], "ratio": [is_unbalanced]}, len(longer), cleaning)
 
 
-def _judge(tests: Mapping[str, Callable[[T, Cleaning], Flags]], examples: T, count: int, cleaning: Cleaning) -> Reasons:
+def _first_rules(flags: Mapping[str, Sequence[Any]], count: int, cleaning: Cleaning) -> Reasons:
+    """The first rule of each example that is flagged on any of its sides."""
     reasons = np.zeros(count, np.uint8)
     for name in cleaning.rules:
-        if name in tests:
-            reasons[tests[name](examples, cleaning) & (reasons == KEPT)] = RULE_NUMBERS[name]
+        if name in flags:
+            reasons[np.any(flags[name], axis=0) & (reasons == KEPT)] = RULE_NUMBERS[name]
     return reasons
 
 
@@ -189,7 +135,7 @@ def find_duplicates(
     reasons = reasons.copy()
     if "duplicate" in cleaning.rules:
         kept = np.flatnonzero(reasons == KEPT)
-        reasons[kept[~seen.add(example_digests(*column_digests)[kept])]] = RULE_NUMBERS["duplicate"]
+        reasons[kept[~seen.add(reduce(pair_digests, column_digests)[kept])]] = RULE_NUMBERS["duplicate"]
     return reasons
 
 
@@ -210,11 +156,12 @@ def usual_scripts(columns: Iterable[Sequence[str]]) -> Scripts:
 
 def frequent_scripts(counts: Mapping[str, int]) -> tuple[str, ...]:
     """The main script, and others that are too common to be errors, by their lines; () if there is no main script."""
-    (main, lines), *others = Counter({name: count for name, count in counts.items() if name}).most_common() or [("", 0)]
-    total = lines + sum(count for _, count in others)
+    ordered = Counter({name: count for name, count in counts.items() if name}).most_common()
+    total = sum(count for _, count in ordered)
     enough = max(COMMON_SCRIPT_SHARE * total, COMMON_SCRIPT_LINES)
-    common = [name for name, count in others if count >= enough]
-    return (main, *common) if main and (common or lines >= MAIN_SCRIPT_SHARE * total) else ()
+    common = [name for name, count in ordered[1:] if count >= enough]
+    has_main = ordered and (common or ordered[0][1] >= MAIN_SCRIPT_SHARE * total)
+    return (ordered[0][0], *common) if has_main else ()
 
 
 def main_scripts(scripts: Scripts) -> tuple[str, ...]:
@@ -236,11 +183,6 @@ def digests(lines: Sequence[str]) -> Digests:
 def pair_digests(source: Digests, target: Digests) -> Digests:
     """The digests of pairs from those of their sides."""
     return (source * np.uint64(0x9E3779B97F4A7C15)) ^ (target + (source >> np.uint64(29)))
-
-
-def example_digests(*columns: Digests) -> Digests:
-    """The digests of pairs, or of single texts."""
-    return columns[0] if len(columns) == 1 else pair_digests(*columns)
 
 
 class DigestSet:
@@ -307,11 +249,7 @@ class CleaningReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON, with examples."""
-        names = [name for name in RULES if name in self.left_out]
-        return {
-            "read": self.read,
-            "kept": self.kept,
-            "left_out": {name: self.left_out[name] for name in names},
-            "examples": {name: self.examples[name] for name in names},
-            "text": str(self),
-        }
+        left_out, examples = (
+            {name: table[name] for name in RULES if name in table} for table in (self.left_out, self.examples)
+        )
+        return {"read": self.read, "kept": self.kept, "left_out": left_out, "examples": examples, "text": str(self)}

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from regard.errors import FolderError
 from regard.folders import clear_os_errors, read_json
-from regard.text.cleaning import Digests, example_digests
+from regard.text.cleaning import Digests, pair_digests
 from regard.text.ordering import Indices, splitmix64
 from regard.text.tokenizer import take
 
@@ -39,14 +40,10 @@ Ids = NDArray[Any]
 class Column:
     """One side of a corpus: the ids of every example."""
 
-    arrays: tuple[Ids, ...]
-    """The ids of each prepared corpus."""
-    array: NDArray[np.uint8]
-    """(N,) which of the arrays an example is in."""
-    starts: Indices
-    """(N,) where it begins there."""
-    lengths: NDArray[np.int32]
-    """(N,) in tokens, </s> included."""
+    arrays: tuple[Ids, ...]  # the ids of each prepared corpus
+    array: NDArray[np.uint8]  # (N,) which of the arrays an example is in
+    starts: Indices  # (N,) where it begins there
+    lengths: NDArray[np.int32]  # (N,) in tokens, </s> included
 
     @classmethod
     def of(cls, ids: Ids, lengths: NDArray[Any]) -> Column:
@@ -56,9 +53,9 @@ class Column:
 
     def ids(self, example: int) -> Ids:
         """The ids of an example, not copied."""
-        start, length = int(self.starts[example]), int(self.lengths[example])
+        start = int(self.starts[example])
         array: Ids = self.arrays[self.array[example]]
-        return array[start : start + length]
+        return array[start : start + int(self.lengths[example])]
 
     def take(self, examples: Indices) -> Column:
         """A selection of examples, in the given order; no ids are read."""
@@ -69,19 +66,14 @@ class Column:
         lengths = self.lengths[examples].astype(np.int64)
         if len(self.arrays) == 1:
             return take(self.arrays[0], self.starts[examples], lengths)
-        first = np.cumsum(lengths) - lengths
-        return self.tokens(np.repeat(examples, lengths), np.arange(lengths.sum()) - np.repeat(first, lengths))
+        return self.tokens(np.repeat(examples, lengths), take(np.arange(lengths.max(initial=0)), 0 * lengths, lengths))
 
     def tokens(self, examples: Indices, offsets: Indices) -> Ids:
         """The id at an offset of each of these examples."""
-        places = self.starts[examples] + offsets
-        if len(self.arrays) == 1:
-            ids: Ids = self.arrays[0][places]
-            return ids
-        array = self.array[examples]
+        array, places = self.array[examples], self.starts[examples] + offsets
         ids = np.zeros(places.shape, np.uint32)
-        for number in np.unique(array).tolist():
-            ids[array == number] = self.arrays[number][places[array == number]]
+        for number, values in enumerate(self.arrays):
+            ids[array == number] = values[places[array == number]]
         return ids
 
 
@@ -90,16 +82,14 @@ class Dataset:
     """A prepared corpus: pairs, or single texts for language models."""
 
     columns: dict[str, Column]
-    digests: Digests
-    """(N, sides) of the texts, ignoring spaces and case."""
-    record: dict[str, Any]
-    """The content of `corpus.json`."""
+    digests: Digests  # (N, sides) of the texts, ignoring spaces and case
+    record: dict[str, Any]  # the content of `corpus.json`
 
     @classmethod
     def open(cls, folder: Path, *, variant: int = 0) -> Dataset:
         """A prepared corpus; variants 1, 2 ... were made by BPE dropout."""
         record = read_json(folder / RECORD_FILE)
-        examples = record["examples"]
+        examples, sides = record["examples"], record["sides"]
         columns = {}
         for name, kind in record["columns"].items():
             ids_file, offsets_file = (folder / file for file in column_files(name, variant))
@@ -107,7 +97,6 @@ class Dataset:
             ids = _map(ids_file, kind, int(offsets[-1]))
             lengths = np.diff(offsets).astype(np.int32)
             columns[name] = Column((ids,), np.zeros(examples, np.uint8), offsets[:-1], lengths)
-        sides = record["sides"]
         return cls(columns, _map(folder / DIGESTS_FILE, "uint64", examples * sides).reshape(-1, sides), record)
 
     def __len__(self) -> int:
@@ -154,18 +143,17 @@ def _map(path: Path, kind: str, size: int) -> NDArray[Any]:
 
 def join(datasets: Sequence[Dataset]) -> Dataset:
     """Several corpora one after the other."""
-    first = datasets[0]
     columns = {}
-    for name in first.columns:
+    for name in datasets[0].columns:
         parts = [dataset.columns[name] for dataset in datasets]
-        numbers = np.cumsum([0, *(len(part.arrays) for part in parts)])
+        firsts = np.cumsum([0, *(len(part.arrays) for part in parts[:-1])], dtype=np.uint8)
         columns[name] = Column(
             tuple(array for part in parts for array in part.arrays),
-            np.concatenate([part.array + np.uint8(number) for part, number in zip(parts, numbers[:-1], strict=True)]),
+            np.concatenate([part.array + first for part, first in zip(parts, firsts, strict=True)]),
             np.concatenate([part.starts for part in parts]),
             np.concatenate([part.lengths for part in parts]),
         )
-    return Dataset(columns, np.concatenate([dataset.digests for dataset in datasets]), first.record)
+    return Dataset(columns, np.concatenate([dataset.digests for dataset in datasets]), datasets[0].record)
 
 
 # Held-out examples
@@ -179,7 +167,7 @@ def split(dataset: Dataset, size: int) -> tuple[Indices, Indices]:
     """
     limit = min(size, len(dataset) // 50)
     labels, member, sizes = np.unique(group_by_text(dataset.digests), return_inverse=True, return_counts=True)
-    values = splitmix64(example_digests(*dataset.digests.T))
+    values = splitmix64(reduce(pair_digests, dataset.digests.T))
     priority = np.full(len(labels), np.iinfo(np.uint64).max, np.uint64)
     np.minimum.at(priority, member, values)
     order = np.argsort(priority, kind="stable")

@@ -18,24 +18,19 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from regard.errors import DataError
 
-MAX_LINE_BYTES = 10 * 2**20
-"""Bytes of a line, or of a unit of a marked-up file; a longer one is damaged or a decompression bomb."""
-
+MAX_LINE_BYTES = 10 * 2**20  # of a line, or a unit of a marked-up file; longer ones are damaged or decompression bombs
 MAX_CONTINUOUS_CHARACTERS = 2**16  # read at once from a continuous text without line breaks
-
 SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zstd")
 
 _BUFFER = 2**18
-_LINE_BREAKS = re.compile(r"[\r\n]+")
+_LINE_BREAKS = re.compile(r"(?<![ \t])[ \t]*+[\r\n][ \t\r\n]*")
 _ENCODINGS = [  # encodings to guess from; if a text is the same in several, the first of them is named
     *("cp1252", "cp1251", "cp1250", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258", "iso8859_2"),
     *("iso8859_5", "koi8_r", "koi8_u", "mac_roman", "cp850", "cp866", "cp874"),
     *("cp932", "euc_jp", "gb18030", "big5", "cp949"),
 ]
 _NUL = "there is a NUL byte, so this is a binary file or UTF-16; give UTF-8 text"
-
-# Images, documents, archives, databases, tables, arrays and programs, by their first bytes.
-_BINARY = re.compile(
+_BINARY = re.compile(  # images, documents, archives, databases, tables, arrays and programs, by their first bytes
     rb"\x89PNG|\xff\xd8\xff|GIF8|%PDF-|\xd0\xcf\x11\xe0|PK\x03\x04|7z\xbc\xaf|Rar!\x1a|.{257}ustar"
     rb"|SQLite format 3\0|PAR1\x15|ARROW1\0|\x93NUMPY|\x7fELF",
     re.DOTALL,
@@ -72,15 +67,29 @@ class UnreadableLine(NamedTuple):
 
 def open_text(path: str | Path) -> BinaryIO:
     """The decompressed bytes of a text file; `-` is standard input."""
-    if str(path) == "-":
+    path = str(path)
+    if path == "-":
         return decompress(sys.stdin.buffer, display_name(path), close=False)
-    return decompress(_open(str(path)), str(path))
+    try:
+        file = open(path, "rb")  # noqa: SIM115 - closed with the stream
+    except FileNotFoundError as error:
+        if os.path.islink(path):
+            raise DataError(f"{path} is a broken symbolic link") from error
+        parent, name = os.path.split(path)
+        names = os.listdir(parent or ".") if os.path.isdir(parent or ".") else []
+        close = difflib.get_close_matches(name, names, n=1)
+        hint = f" Did you mean {os.path.join(parent, close[0])}?" if close else ""
+        raise DataError(f"{path} does not exist.{hint}") from error
+    except IsADirectoryError as error:
+        raise DataError(f"{path} is a folder; a file is needed here") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    return decompress(file, path)
 
 
 def decompress(file: BinaryIO, name: str, *, close: bool = True) -> BinaryIO:
     """The decompressed bytes of an open file (gzip, bz2, xz, zstd or none); `name` is for messages."""
-    decoded = _Decoded(file if hasattr(file, "peek") else io.BufferedReader(cast(Any, file)), name, close)
-    stream = io.BufferedReader(decoded, _BUFFER)
+    stream = io.BufferedReader(_Decoded(file, name, close), _BUFFER)
     try:
         if _BINARY.match(stream.peek(_BUFFER)):
             raise DataError(f"{name} is a binary file (an image, an archive, a document or a table), not text")
@@ -108,15 +117,15 @@ class _Decoded(io.RawIOBase):
     """The decompressed bytes of a file, with clear errors; its first bytes show the compression."""
 
     def __init__(self, file: Any, name: str, close: bool) -> None:
-        self.file, self.name, self.close_file = file, name, close
-        self.compression, self.decoder = "", file
+        self.file = file if hasattr(file, "peek") else io.BufferedReader(file)
+        self.name, self.close_file, self.compression, self.decoder = name, close, "", self.file
         try:
-            head = file.peek(16)
+            head = self.file.peek(16)
         except OSError as error:
             raise DataError(f"{name} cannot be read: {error.strerror or error}") from error
         for compression, (magic, decoder) in _COMPRESSIONS.items():
             if re.match(magic, head):
-                self.compression, self.decoder = compression, decoder(file)
+                self.compression, self.decoder = compression, decoder(self.file)
 
     def readable(self) -> bool:
         return True
@@ -160,7 +169,7 @@ def list_files(path: str | Path) -> list[Path]:
     """
     if not os.path.isdir(path):  # unlike Path.is_dir, it never raises
         if str(path) != "-" and not os.path.exists(path):
-            _open(str(path)).close()  # raises the error
+            open_text(path).close()  # raises the error
         return [Path(path)]
     try:
         files = sorted(file for file in Path(path).iterdir() if not file.name.startswith((".", "_")))
@@ -179,23 +188,6 @@ def by_name(files: Sequence[Path], name: Callable[[Path], str]) -> dict[str, Pat
         if (first := names.setdefault(name(file), file)) != file:
             raise DataError(f"{first} and {file.name} are two files for {name(file)}: keep one of them in the folder")
     return names
-
-
-def _open(path: str) -> BinaryIO:
-    try:
-        return open(path, "rb")
-    except FileNotFoundError as error:
-        if os.path.islink(path):
-            raise DataError(f"{path} is a broken symbolic link") from error
-        parent, name = os.path.split(path)
-        names = os.listdir(parent or ".") if os.path.isdir(parent or ".") else []
-        close = difflib.get_close_matches(name, names, n=1)
-        hint = f" Did you mean {os.path.join(parent, close[0])}?" if close else ""
-        raise DataError(f"{path} does not exist.{hint}") from error
-    except IsADirectoryError as error:
-        raise DataError(f"{path} is a folder; a file is needed here") from error
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
 # Lines
@@ -265,9 +257,7 @@ def one_line(text: str) -> str:
     """The text with line breaks, and the spaces around them, replaced by one space; at either end they are removed."""
     if "\n" not in text and "\r" not in text:
         return text
-    first, *middle, last = _LINE_BREAKS.split(text)
-    parts = [first.rstrip(" \t"), *(part.strip(" \t") for part in middle), last.lstrip(" \t")]
-    return " ".join(part for part in parts if part)
+    return " ".join(part for part in _LINE_BREAKS.split(text) if part)
 
 
 def language_of(path: str | Path | None) -> str:
@@ -292,35 +282,28 @@ def read_lines(path: str | Path) -> Iterator[tuple[str, Origin]]:
 # Continuous text
 
 
-def continuous_text(stream: BinaryIO, name: str) -> Iterator[str]:
-    """The text of a UTF-8 stream with its line ends, line by line; very long lines come in parts."""
-    with io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
-        number = 0
-        try:
-            while line := text.readline(MAX_CONTINUOUS_CHARACTERS):
-                if "\0" in line:
-                    raise DataError(f"{name}:{number + 1}: {_NUL}")
-                number += line.endswith("\n")
-                yield line
-        except UnicodeDecodeError as error:
-            byte = f"a byte 0x{error.object[error.start]:02X} below line {number:,}"
-            raise DataError(f"{name} is not UTF-8: there is {byte}; {_encoding_advice(error.object)}") from error
-
-
 def read_continuous(path: str | Path, start: int = 0, end: int | None = None) -> Iterator[str]:
     """The characters from `start` to before `end` of a file, or of a folder of files one after the other.
 
-    They come line by line, with line ends; joined, they are the text.
+    They come line by line, with line ends, and very long lines in parts; joined, they are the text.
     """
     position = 0
     for file in list_files(path):
-        with open_text(file) as stream:
-            for line in continuous_text(stream, display_name(file)):
-                first, last = start - position, len(line) if end is None else end - position
-                position += len(line)
-                if last <= 0:
-                    return
-                if part := line[max(first, 0) : last]:
-                    yield part
+        name, number = display_name(file), 0
+        with io.TextIOWrapper(open_text(file), encoding="utf-8-sig", newline="") as text:
+            try:
+                while line := text.readline(MAX_CONTINUOUS_CHARACTERS):
+                    if "\0" in line:
+                        raise DataError(f"{name}:{number + 1}: {_NUL}")
+                    number += line.endswith("\n")
+                    first, last = start - position, len(line) if end is None else end - position
+                    position += len(line)
+                    if last <= 0:
+                        return
+                    if part := line[max(first, 0) : last]:
+                        yield part
+            except UnicodeDecodeError as error:
+                byte = f"a byte 0x{error.object[error.start]:02X} below line {number:,}"
+                raise DataError(f"{name} is not UTF-8: there is {byte}; {_encoding_advice(error.object)}") from error
     if not position:
         raise DataError(f"{display_name(path)} is empty")

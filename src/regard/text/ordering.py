@@ -37,16 +37,11 @@ class Shape(NamedTuple):
 class BatchPlan(NamedTuple):
     """The batches of an epoch in order. All processes have the same plan, and each takes its shard of every batch."""
 
-    examples: Indices
-    """(N,) the examples, batch after batch; the longest of a batch first."""
-    bounds: Indices
-    """(B + 1,) where each batch begins in `examples`."""
-    shapes: Indices
-    """(B, 3) rows, source and target length of each batch, padding included."""
-    fixed: bool = False
-    """Whether batches have a few fixed shapes, filled up with padding."""
-    slots: int = 0
-    """The number of sentences that a packed row has room for, padding included; 0: batches are not packed."""
+    examples: Indices  # (N,) batch after batch; the longest of a batch first
+    bounds: Indices  # (B + 1,) where each batch begins in `examples`
+    shapes: Indices  # (B, 3) rows, source and target length of each batch, padding included
+    fixed: bool = False  # whether batches have a few fixed shapes, filled up with padding
+    slots: int = 0  # sentences that a packed row has room for, padding included; 0: batches are not packed
 
     def __len__(self) -> int:
         return len(self.shapes)
@@ -64,17 +59,9 @@ class BatchPlan(NamedTuple):
 
         Examples are dealt back and forth (0, 1, 2, 2, 1, 0 ...), because the longest come first.
         """
-        examples = self.batch(number)
-        turn = np.arange(len(examples)) % (2 * world_size)
-        shard: Indices = examples[(turn == rank) | (turn == 2 * world_size - 1 - rank)]
+        turn = np.arange(len(self.batch(number))) % (2 * world_size)
+        shard: Indices = self.batch(number)[(turn == rank) | (turn == 2 * world_size - 1 - rank)]
         return shard
-
-    def shard_shape(self, number: int, *, world_size: int) -> Shape | None:
-        """The shape of every shard if shapes are fixed; None for packed shards of several processes."""
-        rows, source, target = self.shape(number)
-        if self.slots and world_size > 1:
-            return None
-        return Shape(-(-rows // world_size), source, target) if self.fixed else None
 
 
 # Random numbers that are the same on every machine and with every version of numpy
@@ -156,12 +143,14 @@ def plan_batches(
     `batch_tokens` counts the padded tokens of source and target together, over all processes. `examples` are those to
     use (see `mix_corpora`), by default all.
     """
-    chosen = np.arange(len(source)) if examples is None else examples
-    chosen = chosen[shuffled(len(chosen), SHUFFLE, seed, epoch)]
-    source, target = source[chosen].astype(np.int64), target[chosen].astype(np.int64)
-    jitter = LENGTH_JITTER * fractions(noise(len(chosen), JITTER, seed, epoch))
-    band = source // _band_width(source, target, batch_tokens)
+    chosen, source, target = _shuffled_lengths(source, target, examples, seed, epoch)
+    # a band of source lengths is so wide that batches vary about as much in source as in target lengths
+    cells = np.bincount(source * (target.max() + 1) + target).astype(np.float64)
+    same_size = float((cells**2).sum() / len(source))  # pairs of the same lengths, on average
+    rows = batch_tokens / float((source + target).mean())
+    band = source // max(1, int(np.ceil(np.sqrt(rows / same_size))))
     # targets ascend in one band and descend in the next, so that neighbours are similar where bands meet
+    jitter = LENGTH_JITTER * fractions(noise(len(chosen), JITTER, seed, epoch))
     by_length = np.lexsort((np.where(band % 2, -target - jitter, target + jitter), band))
     chosen, source, target = chosen[by_length], source[by_length], target[by_length]
     bounds = [0]
@@ -170,37 +159,27 @@ def plan_batches(
         width = np.maximum.accumulate(source[start:stop]) + np.maximum.accumulate(target[start:stop])
         fitting = int(np.searchsorted(width * np.arange(1, len(width) + 1), batch_tokens, side="right"))
         bounds.append(start + max(fitting, 1))
-    return _in_random_order(chosen, source, target, np.array(bounds), None, seed, epoch)
+    widths = [np.maximum.reduceat(lengths, bounds[:-1]) for lengths in (source, target)]
+    shapes = np.stack([np.diff(bounds), *widths], axis=1)
+    return _in_random_order(BatchPlan(chosen, np.array(bounds), shapes), source + target, seed, epoch)
 
 
-def _band_width(source: Lengths, target: Lengths, batch_tokens: int) -> int:
-    """The number of source lengths in a band for which batches vary about as much in source as in target lengths."""
-    cells = np.bincount(source * (target.max() + 1) + target)
-    same_size = float((cells.astype(np.float64) ** 2).sum() / len(source))  # pairs of the same lengths, on average
-    rows = batch_tokens / float((source + target).mean())
-    return max(1, int(np.ceil(np.sqrt(rows / same_size))))
+def _shuffled_lengths(
+    source: Lengths, target: Lengths, examples: Indices | None, seed: int, epoch: int
+) -> tuple[Indices, Indices, Indices]:
+    """The examples, by default all, in random order, and the lengths of their sides."""
+    chosen = np.arange(len(source)) if examples is None else examples
+    chosen = chosen[shuffled(len(chosen), SHUFFLE, seed, epoch)]
+    return chosen, source[chosen].astype(np.int64), target[chosen].astype(np.int64)
 
 
-def _in_random_order(
-    chosen: Indices,
-    source: Lengths,
-    target: Lengths,
-    bounds: Indices,
-    shapes: Indices | None,
-    seed: int,
-    epoch: int,
-    slots: int = 0,
-) -> BatchPlan:
-    """The plan of these batches; without fixed shapes they are as wide as their longest example."""
-    counts = np.diff(bounds)
-    if shapes is None:
-        widths = [np.maximum.reduceat(lengths, bounds[:-1]) for lengths in (source, target)]
-        padded = np.stack([counts, *widths], axis=1)
-    else:
-        padded = shapes
+def _in_random_order(plan: BatchPlan, lengths: Indices, seed: int, epoch: int) -> BatchPlan:
+    """The batches of a plan in random order, each with its longest example first."""
+    counts = np.diff(plan.bounds)
     order = shuffled(len(counts), ORDER, seed, epoch)
-    by_batch = np.lexsort((-(source + target), np.repeat(np.argsort(order), counts)))
-    return BatchPlan(chosen[by_batch], np.append(0, np.cumsum(counts[order])), padded[order], shapes is not None, slots)
+    examples = plan.examples[np.lexsort((-lengths, np.repeat(np.argsort(order), counts)))]
+    bounds = np.append(0, np.cumsum(counts[order]))
+    return BatchPlan(examples, bounds, plan.shapes[order], plan.fixed, plan.slots)
 
 
 # Batches of a few fixed shapes, for CUDA graphs
@@ -215,39 +194,33 @@ def choose_shapes(source: Lengths, target: Lengths, *, batch_tokens: int, count:
     width = int(target.max()) + 1
     cells = np.bincount(source.astype(np.int64) * width + target)
     present = np.flatnonzero(cells)
-    groups = [_best_split(np.stack([present // width, present % width, cells[present]]), batch_tokens)]
+    groups = [np.stack([present // width, present % width, cells[present]])]
+    splits = [_best_split(groups[0], batch_tokens)]
     while len(groups) < count:
-        best = max(range(len(groups)), key=lambda number: groups[number].saved)
-        if groups[best].saved <= 0:
+        best = max(range(len(groups)), key=lambda number: splits[number][0])
+        saved, parts = splits.pop(best)
+        if saved <= 0:
             break
-        groups += [_best_split(part, batch_tokens) for part in groups.pop(best).parts]
-    sizes = {group.size for group in groups}
-    return sorted((Shape(_rows(batch_tokens // sum(size)), *size) for size in sizes), key=_by_size)
+        del groups[best]
+        groups += parts
+        splits += [_best_split(part, batch_tokens) for part in parts]
+    shapes = []
+    for size in {(int(group[0].max()), int(group[1].max())) for group in groups}:
+        rows = max(batch_tokens // sum(size), 1)
+        shapes.append(Shape(rows // 8 * 8 if rows >= 16 else rows, *size))  # for kernels and for several processes
+    return sorted(shapes, key=_by_size)
 
 
 def _by_size(shape: Shape) -> tuple[int, Shape]:
     return shape.source + shape.target, shape
 
 
-def _rows(fitting: int) -> int:
-    """Rows of a batch; a multiple of eight, for kernels and for several processes."""
-    return fitting // 8 * 8 if fitting >= 16 else max(fitting, 1)
+def _best_split(group: Indices, batch_tokens: int) -> tuple[float, list[Indices]]:
+    """The best way to split examples in two by source or target length: the tokens that it saves, and the parts.
 
-
-class _Group(NamedTuple):
-    """Examples that share a shape."""
-
-    size: tuple[int, int]
-    saved: float
-    """The tokens that the best split of the group saves."""
-    parts: tuple[Indices, ...]
-    """The parts of that split, as (3, cells): source length, target length, number of examples."""
-
-
-def _best_split(group: Indices, batch_tokens: int) -> _Group:
-    """A group with the best way to split it in two by source or target length."""
-    size = int(group[0].max()), int(group[1].max())
-    best = _Group(size, 0.0, ())
+    A group is (3, cells): source length, target length, number of examples.
+    """
+    best: tuple[float, list[Indices]] = (0.0, [])
     for axis in (0, 1):
         ordered = group[:, np.argsort(group[axis], kind="stable")]
         length, across, examples = ordered[axis], ordered[1 - axis], np.cumsum(ordered[2])
@@ -257,10 +230,10 @@ def _best_split(group: Indices, batch_tokens: int) -> _Group:
         below = np.maximum.accumulate(across)[last]
         above = np.maximum.accumulate(across[::-1])[::-1][last + 1]
         tokens = examples[last] * (length[last] + below) + (examples[-1] - examples[last]) * (length[-1] + above)
-        saved = examples[-1] * sum(size) - tokens - batch_tokens / 2
+        saved = examples[-1] * (length[-1] + across.max()) - tokens - batch_tokens / 2
         index = int(saved.argmax())
-        if saved[index] > best.saved:
-            best = _Group(size, float(saved[index]), (ordered[:, : last[index] + 1], ordered[:, last[index] + 1 :]))
+        if saved[index] > best[0]:
+            best = float(saved[index]), [ordered[:, : last[index] + 1], ordered[:, last[index] + 1 :]]
     return best
 
 
@@ -282,8 +255,7 @@ def plan_shapes(
     def fits(shape: Shape, examples: Indices) -> NDArray[np.bool_]:
         return (source[examples] <= shape.source) & (target[examples] <= shape.target)
 
-    chosen = np.arange(len(source)) if examples is None else examples
-    chosen = chosen[shuffled(len(chosen), SHUFFLE, seed, epoch)]
+    chosen, _, _ = _shuffled_lengths(source, target, examples, seed, epoch)
     batches: list[tuple[Shape, Indices]] = []
     leftover = np.zeros(0, np.int64)
     for shape in sorted(shapes, key=_by_size):
@@ -301,55 +273,46 @@ def plan_shapes(
         leftover = np.delete(leftover, fitting)
     chosen = np.concatenate([batch for _, batch in batches])
     bounds = np.append(0, np.cumsum([len(batch) for _, batch in batches]))
-    padded = np.array([shape for shape, _ in batches])
-    return _in_random_order(chosen, source[chosen], target[chosen], bounds, padded, seed, epoch)
+    plan = BatchPlan(chosen, bounds, np.array([shape for shape, _ in batches]), fixed=True)
+    return _in_random_order(plan, source[chosen].astype(np.int64) + target[chosen], seed, epoch)
 
 
 # Packed batches of pairs
 
 
-class PackedShape(NamedTuple):
-    """The shape that all packed batches of a run have."""
-
-    source: int
-    target: int
-    slots: int
-    """Sentences, padding included."""
-
-
 def packed_shape(
     source: Lengths, target: Lengths, batch_tokens: int, weights: NDArray[np.float64] | None = None
-) -> PackedShape:
-    """Divide `batch_tokens` between source and target as the corpus does; at least the longest sentences fit.
+) -> Shape:
+    """The shape of all packed batches of a run; its rows are sentences, padding included.
 
+    It divides `batch_tokens` between source and target as the corpus does; at least the longest sentences fit.
     `weights` say how often an epoch has each example, by default once.
     """
     means = float(np.average(source, weights=weights)), float(np.average(target, weights=weights))
     size = max(round(batch_tokens * means[0] / sum(means) / 64) * 64, 64)  # products of multiples of 64 are faster
-    slots = int(1.25 * batch_tokens / sum(means)) + 8
-    return PackedShape(max(size, int(source.max())), max(batch_tokens - size, 64, int(target.max())), slots)
+    sentences = int(1.25 * batch_tokens / sum(means)) + 8
+    return Shape(sentences, max(size, int(source.max())), max(batch_tokens - size, 64, int(target.max())))
 
 
 def plan_packed(
-    source: Lengths, target: Lengths, shape: PackedShape, *, seed: int, epoch: int, examples: Indices | None = None
+    source: Lengths, target: Lengths, shape: Shape, *, seed: int, epoch: int, examples: Indices | None = None
 ) -> BatchPlan:
     """Pairs in random order in batches of one shape, each filled until the next pair does not fit.
 
     The order is a function of (seed, epoch).
     """
-    chosen = np.arange(len(source)) if examples is None else examples
-    chosen = chosen[shuffled(len(chosen), SHUFFLE, seed, epoch)]
-    source, target = source[chosen].astype(np.int64), target[chosen].astype(np.int64)
-    ends = np.cumsum(source), np.cumsum(target)
+    chosen, source, target = _shuffled_lengths(source, target, examples, seed, epoch)
+    sides = [(np.cumsum(lengths), lengths, size) for lengths, size in ((source, shape.source), (target, shape.target))]
     bounds = [0]
     while (start := bounds[-1]) < len(chosen):
         full = [
-            int(np.searchsorted(end, size + end[start] - lengths[start], side="right"))
-            for end, size, lengths in ((ends[0], shape.source, source), (ends[1], shape.target, target))
+            int(np.searchsorted(ends, size + ends[start] - lengths[start], side="right"))
+            for ends, lengths, size in sides
         ]
-        bounds.append(min(*full, start + shape.slots - 1))
+        bounds.append(min(*full, start + shape.rows - 1))
     shapes = np.tile([1, shape.source, shape.target], (len(bounds) - 1, 1))
-    return _in_random_order(chosen, source, target, np.array(bounds), shapes, seed, epoch, slots=shape.slots)
+    plan = BatchPlan(chosen, np.array(bounds), shapes, fixed=True, slots=shape.rows)
+    return _in_random_order(plan, source + target, seed, epoch)
 
 
 # Windows of packed text
@@ -367,17 +330,18 @@ def plan_windows(
     rows = max(batch_tokens // length, 1)
     if cover_all:
         starts = np.arange(0, tokens, length)
-        sizes = np.minimum(length, tokens - starts)
-        full = int((sizes == length).sum())
+        full = tokens // length
         bounds = np.unique([*range(0, full, rows), full, len(starts)])
     else:
         spare = tokens % length if tokens < 2 * length else length - 1
         shift = int(key(SHIFT, seed, epoch)) % (spare + 1)
         starts = np.arange(shift, tokens - length + 1, length)
         starts = starts[shuffled(len(starts), SHUFFLE, seed, epoch)]
-        sizes = np.full(len(starts), length)
         bounds = np.append(np.arange(0, len(starts), rows), len(starts))
-    return _in_random_order(starts, sizes, np.zeros_like(sizes), bounds, None, seed, epoch)
+    sizes = np.minimum(length, tokens - starts)
+    counts = np.diff(bounds)
+    shapes = np.stack([counts, sizes[bounds[:-1]], np.zeros_like(counts)], axis=1)
+    return _in_random_order(BatchPlan(starts, bounds, shapes), sizes, seed, epoch)
 
 
 # Inference

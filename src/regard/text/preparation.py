@@ -15,6 +15,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from types import ModuleType
@@ -44,8 +45,8 @@ from regard.text.cleaning import (
     usual_scripts,
 )
 from regard.text.dataset import DIGESTS_FILE, FORMAT, RECORD_FILE, Ids, column_files
-from regard.text.ordering import Indices, noise
-from regard.text.tokenizer import DROPOUT_TABLES, CorpusEncoder, Tokenizer, drop_merges, take
+from regard.text.ordering import Indices
+from regard.text.tokenizer import CorpusEncoder, Tokenizer, drop_merges, take
 
 if sys.platform != "win32":
     import fcntl
@@ -54,25 +55,20 @@ CHUNKS_BEFORE_WORKERS = 8  # encoded here first: starting workers takes about as
 CHUNKS_PER_WORKER = 2  # one being encoded and one waiting
 SIDES = {1: ("text",), 2: ("source", "target")}
 
-Encoded = tuple[Ids, Indices]
-"""The ids of many texts one after the other, and the length of each."""
+Encoded = tuple[Ids, Indices]  # the ids of many texts one after the other, and the length of each
 
 
 class Settings(NamedTuple):
     """Everything but its number and text that the result of a chunk depends on."""
 
-    tokenizers: tuple[str, ...]
-    """tokenizer.json of each side."""
-    columns: dict[str, str]
-    """The name and the type of each column: the sides, and the word alignment of a pair."""
+    tokenizers: tuple[str, ...]  # tokenizer.json of each side
+    columns: dict[str, str]  # the name and the type of each column: the sides, and the word alignment of a pair
     cleaning: Cleaning
     bpe_dropout: float
     variants: int
     seed: int
-    tag: str
-    """Put before every source after cleaning."""
-    scripts: Scripts = ()
-    """The usual scripts of each side."""
+    tag: str  # put before every source after cleaning
+    scripts: Scripts = ()  # the usual scripts of each side
 
 
 def identity_of(paths: Iterable[Path]) -> str:
@@ -132,8 +128,9 @@ def prepare(
         if folder.exists() and damaged is not None:
             damaged(f"{folder} was damaged and is prepared again")
             delete(folder)
+        if workers is None:
+            workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         with atomic_folder(folder, force=False) as partial:
-            workers = _cores() if workers is None else workers
             beginning = usual_scripts(next(chunks(read(), len(tokenizers)), ([],) * len(tokenizers)))
             record, scripts = _write(partial, read, settings._replace(scripts=beginning), workers)
             if "script" in cleaning.rules and scripts != beginning:
@@ -165,11 +162,6 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _write(
     folder: Path, read: Callable[[], Iterable[Sequence[str]]], settings: Settings, workers: int
 ) -> tuple[dict[str, Any], Scripts]:
@@ -184,10 +176,11 @@ def _write(
             return stack.enter_context(open(folder / name, "wb"))
 
         digests_file = opened(DIGESTS_FILE)
-        writers = [
-            [ColumnWriter(*map(opened, column_files(name, variant))) for name in settings.columns]
-            for variant in range(settings.variants + 1)
-        ]
+        variants = range(settings.variants + 1)
+        files = [[tuple(map(opened, column_files(name, variant))) for name in settings.columns] for variant in variants]
+        ends = np.zeros((len(variants), len(settings.columns)), np.int64)
+        for _, offsets_file in chain.from_iterable(files):
+            np.zeros(1, "<i8").tofile(offsets_file)
         for columns, chunk in _encode_all(chunks(read(), len(settings.columns)), settings, workers):
             for counts, side_counts in zip(scripts, chunk.scripts, strict=True):
                 counts.update(side_counts)
@@ -196,9 +189,12 @@ def _write(
             kept = reasons == KEPT
             np.stack([digests[kept] for digests in chunk.digests], axis=1).astype("<u8").tofile(digests_file)
             unique = kept[chunk.reasons == KEPT]
-            for column_writers, encoded_columns in zip(writers, chunk.variants, strict=True):
-                for writer, encoded in zip(column_writers, encoded_columns, strict=True):
-                    writer.add(*_select(encoded, unique))
+            for variant, column in np.ndindex(ends.shape):
+                ids, lengths = _select(chunk.variants[variant][column], unique)
+                ids_file, offsets_file = files[variant][column]
+                ids.tofile(ids_file)
+                (ends[variant, column] + np.cumsum(lengths)).astype("<i8", copy=False).tofile(offsets_file)
+                ends[variant, column] += len(ids)
     record = {"examples": report.kept, "sides": sides, "columns": settings.columns, "report": report.to_dict()}
     return record, tuple(map(frequent_scripts, scripts))
 
@@ -210,19 +206,6 @@ def _select(encoded: Encoded, flags: NDArray[np.bool_]) -> Encoded:
     return take(ids, (np.cumsum(lengths) - lengths)[flags], lengths[flags]), lengths[flags]
 
 
-class ColumnWriter:
-    """Appends examples to the two files of a column."""
-
-    def __init__(self, ids_file: BinaryIO, offsets_file: BinaryIO) -> None:
-        self._ids, self._offsets, self._end = ids_file, offsets_file, 0
-        np.zeros(1, "<i8").tofile(offsets_file)
-
-    def add(self, ids: Ids, lengths: Indices) -> None:
-        ids.tofile(self._ids)
-        (self._end + np.cumsum(lengths)).astype("<i8", copy=False).tofile(self._offsets)
-        self._end += len(ids)
-
-
 # Chunks
 
 
@@ -231,10 +214,8 @@ class EncodedChunk(NamedTuple):
 
     reasons: Reasons
     digests: tuple[Digests, ...]
-    scripts: list[Counter[str]]
-    """How many lines of each side are in each script."""
-    variants: list[list[Encoded]]
-    """The ids of the examples that are kept, by variant and column."""
+    scripts: list[Counter[str]]  # how many lines of each side are in each script
+    variants: list[list[Encoded]]  # the ids of the examples that are kept, by variant and column
 
 
 class ChunkEncoder:
@@ -242,17 +223,16 @@ class ChunkEncoder:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        # sides that share a tokenizer share its cache of words
-        by_text = {text: Tokenizer(text) for text in settings.tokenizers}
-        plain = {text: CorpusEncoder([tokenizer]) for text, tokenizer in by_text.items()}
-        self._tokenizers = [by_text[text] for text in settings.tokenizers]
-        self._plain = [plain[text] for text in settings.tokenizers]
-        if settings.variants:
-            dropout = {
-                text: CorpusEncoder(drop_merges(tokenizer, settings.bpe_dropout, seed=settings.seed))
-                for text, tokenizer in by_text.items()
-            }
-            self._dropout = [dropout[text] for text in settings.tokenizers]
+
+        @cache  # sides that share a tokenizer share its cache of words
+        def encoders(text: str) -> tuple[Tokenizer, CorpusEncoder, CorpusEncoder | None]:
+            tokenizer = Tokenizer(text)
+            if not settings.variants:
+                return tokenizer, CorpusEncoder([tokenizer]), None
+            dropped = drop_merges(tokenizer, settings.bpe_dropout, seed=settings.seed)
+            return tokenizer, CorpusEncoder([tokenizer]), CorpusEncoder(dropped)
+
+        self._tokenizers, self._plain, self._dropout = zip(*map(encoders, settings.tokenizers), strict=True)
 
     def __call__(self, number: int, columns: Columns) -> EncodedChunk:
         cleaning, tag, sides = self._settings.cleaning, self._settings.tag, len(self._plain)
@@ -293,20 +273,15 @@ class ChunkEncoder:
 
     def _encode_variant(self, lines: list[str], plain: Encoded, side: int, variant: int, number: int) -> Encoded:
         """A side of a chunk with BPE dropout; texts that would become too long are encoded without it."""
-        seed, cleaning = self._settings.seed, self._settings.cleaning
-
-        def choose(count: int) -> Indices:
-            return (noise(count, seed, variant, number, side) % np.uint64(DROPOUT_TABLES)).astype(np.int64)
-
-        ids, lengths = self._dropout[side](lines, choose)
+        cleaning = self._settings.cleaning
+        ids, lengths = self._dropout[side](lines, self._settings.seed, variant, number, side)
         too_long = lengths - 1 > cleaning.max_length
         if "long" not in cleaning.rules or not too_long.any():
             return ids, lengths
-        plain_ids, plain_lengths = plain
-        plain_starts = len(ids) + np.cumsum(plain_lengths) - plain_lengths
-        starts = np.where(too_long, plain_starts, np.cumsum(lengths) - lengths)
-        lengths = np.where(too_long, plain_lengths, lengths)
-        return take(np.concatenate([ids, plain_ids]), starts, lengths), lengths
+        rows, plain_rows = (np.split(ids, np.cumsum(lengths)[:-1]) for ids, lengths in ((ids, lengths), plain))
+        for index in np.flatnonzero(too_long).tolist():
+            rows[index] = plain_rows[index]
+        return np.concatenate(rows), np.where(too_long, plain[1], lengths)
 
 
 # Worker processes
@@ -319,18 +294,14 @@ def _encode_all(stream: Iterator[Columns], settings: Settings, workers: int) -> 
     for number, columns in islice(numbered, CHUNKS_BEFORE_WORKERS) if workers > 1 else numbered:
         yield columns, encode(number, columns)
     del encode
-    if following := list(islice(numbered, 1)):
-        yield from _encode_in_parallel(chain(following, numbered), settings, workers)
-
-
-def _encode_in_parallel(
-    numbered: Iterator[tuple[int, Columns]], settings: Settings, workers: int
-) -> Iterator[tuple[Columns, EncodedChunk]]:
+    following = list(islice(numbered, 1))
+    if not following:
+        return
     pending: deque[tuple[Columns, Future[EncodedChunk]]] = deque()
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(settings,))
     try:
-        for number, columns in numbered:
+        for number, columns in chain(following, numbered):
             with _empty_main_module():
                 pending.append((columns, pool.submit(_encode_chunk, number, columns)))
             if len(pending) >= CHUNKS_PER_WORKER * workers:
@@ -355,7 +326,7 @@ def _empty_main_module() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
-_encoder: ChunkEncoder | None = None  # of a worker process
+_encoder: ChunkEncoder  # of a worker process
 
 
 def _start_worker(settings: Settings) -> None:
@@ -374,5 +345,4 @@ def _exit_with_parent() -> None:
 
 
 def _encode_chunk(number: int, columns: Columns) -> EncodedChunk:
-    assert _encoder is not None
     return _encoder(number, columns)

@@ -64,7 +64,6 @@ CONTROL = re.compile(
 # Mojibake: UTF-8 that was read as Latin-1 or Windows-1252, such as Ã© for é or â€™ for ’. Two or more letters of
 # another script are proof by themselves; a single sequence must begin with a letter that does not occur before such a
 # character in real text. An accented letter may also be a capital before a quote ("AMANHÃ…"), so its neighbours decide.
-
 CP1252 = {
     bytes([byte]).decode("cp1252"): byte for byte in range(0x80, 0xA0) if byte not in (0x81, 0x8D, 0x8F, 0x90, 0x9D)
 }
@@ -83,44 +82,39 @@ def mojibake(text: str) -> list[tuple[int, int, str]]:
     repairs: list[tuple[int, int, str]] = []
     proven = False
     for match in MOJIBAKE.finditer(text) if not text.isascii() and SUSPECT.search(text) else ():
-        repaired = as_utf8(match.group())
-        if is_plausible(repaired):
+        if repaired := as_utf8(match.group()):
             repairs.append((*match.span(), repaired))
             proven = proven or not match["accent"] or stands_out(text, match)
     return repairs if proven else []  # one certain sequence is enough to repair the doubtful ones in the same line
 
 
 def as_utf8(damaged: str) -> str:
-    """Encode text as Windows-1252 or Latin-1 and decode the bytes as UTF-8; "" if they are not UTF-8."""
+    """Encode text as Windows-1252 or Latin-1 and decode the bytes as UTF-8.
+
+    "" if they are not UTF-8 or the text is implausible: it has unassigned characters, or letters of several scripts.
+    """
     try:
-        return bytes(CP1252.get(character, ord(character)) for character in damaged).decode("utf-8")
+        text = bytes(CP1252.get(character, ord(character)) for character in damaged).decode("utf-8")
     except ValueError:
         return ""
-
-
-def is_plausible(repaired: str) -> bool:
-    """Whether a repaired text is plausible: it has only assigned characters, and letters of one script."""
-    if not repaired or any(unicodedata.category(character) in ("Cn", "Co", "Cc") for character in repaired):
-        return False
-    scripts = {script_of(character) for character in repaired if character.isalpha()}
-    return len(scripts) <= 1 or scripts <= {"Han", "Kana", "Hangul"}
+    scripts = {script_of(character) for character in text if character.isalpha()}
+    mixed = len(scripts) > 1 and not scripts <= {"Han", "Kana", "Hangul"}
+    return "" if mixed or any(unicodedata.category(character) in ("Cn", "Co", "Cc") for character in text) else text
 
 
 def stands_out(text: str, match: re.Match[str]) -> bool:
     """Whether the characters beside a suspicious sequence show that it is not correct text."""
-    if match.group()[-1] not in MAY_FOLLOW_A_LETTER:
-        return True
     before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
-    if match.group()[0].isupper() and (before.islower() or before.isdigit()):
-        return True
-    return after.islower() or (after.isalnum() and not before.isalpha())
+    return (
+        match.group()[-1] not in MAY_FOLLOW_A_LETTER
+        or (match.group()[0].isupper() and (before.islower() or before.isdigit()))
+        or after.islower()
+        or (after.isalnum() and not before.isalpha())
+    )
 
 
 BACKSLASH = re.compile(r"\\u[0-9a-fA-F]{4}|\\U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}|\\x[89a-fA-F][0-9a-fA-F]")
 ENTITY = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,30});")
-HALF_ENTITY = re.compile(
-    r"&#(?:(5[5-7]\d{3})|[xX]([dD][89a-fA-F][0-9a-fA-F]{2}));"
-)  # half of an emoji, written as two UTF-16 surrogates
 SPLIT_ENTITY = re.compile(r"& ?(#? ?(?:apos|quot|amp|lt|gt|nbsp|[0-9]{2,4})) ;|& (#[0-9]{2,4}|apos|quot|amp|nbsp);")
 
 
@@ -136,7 +130,6 @@ def repair(text: str) -> str:
         for start, end, repaired in reversed(mojibake(text)):
             text = text[:start] + repaired + text[end:]
         if "&" in text:
-            text = HALF_ENTITY.sub(lambda match: chr(int(match[1]) if match[1] else int(match[2], 16)), text)
             text = html.unescape(SPLIT_ENTITY.sub(lambda match: f"&{(match[1] or match[2]).replace(' ', '')};", text))
         text = BACKSLASH.sub(lambda match: chr(int(match.group()[2:], 16)), text)
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "ignore")  # joins the halves of an emoji
@@ -147,10 +140,8 @@ def damage(text: str) -> tuple[str, str]:
     """The worst damage ("mojibake", "control-characters", "escapes" or "") and the text around its first place."""
     if repairs := mojibake(text):
         kind, start = "mojibake", repairs[0][0]
-    elif match := CONTROL.search(text):
-        kind, start = "control-characters", match.start()
-    elif match := escape(text):
-        kind, start = "escapes", match.start()
+    elif match := CONTROL.search(text) or escape(text):
+        kind, start = "control-characters" if CONTROL.match(match.group()) else "escapes", match.start()
     else:
         return "", ""
     return kind, text[max(start - 20, 0) : start + 20]

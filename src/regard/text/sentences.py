@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 from regard.text.scripts import UNSPACED_SCRIPTS, script
 
 NO_SENTENCE_SPACES = ("Han", "Kana")  # scripts without spaces between sentences
-
 # Abbreviations whose full stop ends no sentence, in lower case; single letters and d.h. are handled by rule.
 ABBREVIATIONS = frozenset(
     """
@@ -40,9 +41,7 @@ END = re.compile(
 CLAUSE = re.compile(rf"[,;:،؛，、；：—–][{CLOSING}]*+\s+|[，、；：،؛]|(?<!\s)\s++(?=[(\[«“„—–])|(?<=[)\]»”])\s+")
 SPACES = re.compile(r"\s+")
 
-
-Measure = Callable[[Sequence[str]], list[int]]
-"""Returns the sizes of texts."""
+Measure = Callable[[Sequence[str]], list[int]]  # returns the sizes of texts
 
 
 class TextPart(NamedTuple):
@@ -50,15 +49,13 @@ class TextPart(NamedTuple):
 
     gap: str
     text: str
-    inside_sentence: bool = False
-    """It begins inside a sentence."""
-    inside_word: bool = False
-    """It begins inside a word."""
+    inside_sentence: bool = False  # it begins inside a sentence
+    inside_word: bool = False  # it begins inside a word
 
 
 def split_sentences(text: str) -> list[TextPart]:
     """The sentences of a text; where an end is doubtful it is not split. White space at the end is an empty part."""
-    return _parts(text, (match for match in END.finditer(text) if _ends(text, match)))
+    return _split(END, text, _ends)
 
 
 def count_sentences(text: str) -> int:
@@ -68,7 +65,8 @@ def count_sentences(text: str) -> int:
 
 def split_long_sentence(text: str, measure: Measure, limit: int) -> list[TextPart]:
     """Parts of a sentence whose size is at most `limit`, split at clauses, else at spaces, else between characters."""
-    parts = _fitting(text, measure, limit, [_clauses, _words, _characters])
+    clauses, words = (partial(_split, pattern) for pattern in (CLAUSE, SPACES))
+    parts = _fitting(text, measure, limit, [clauses, words, _characters])
     return [part._replace(inside_sentence=bool(number)) for number, part in enumerate(parts)]
 
 
@@ -99,34 +97,32 @@ def text_problem(text: str) -> str:
     return ""
 
 
-def _parts(text: str, cuts: Iterator[re.Match[str]]) -> list[TextPart]:
-    """The parts between the ends of these matches."""
-    pieces, start = [], 0
-    for cut in cuts:
-        pieces.append(text[start : cut.end()])
-        start = cut.end()
-    pieces.append(text[start:])
-    gap = text[: len(text) - len(text.lstrip())]
-    parts = []
-    for piece in pieces:
+def _split(
+    pattern: re.Pattern[str], text: str, ends: Callable[[str, re.Match[str]], bool] | None = None
+) -> list[TextPart]:
+    """The parts of a text up to each match of a pattern, or to those for which `ends` is true."""
+    cuts = [match.end() for match in pattern.finditer(text) if ends is None or ends(text, match)]
+    parts: list[TextPart] = []
+    gap = ""
+    for start, end in pairwise([0, *cuts, len(text)]):
+        piece = text[start:end]
+        gap += piece[: len(piece) - len(piece.lstrip())]
         if inside := piece.strip():
             parts.append(TextPart(gap, inside))
-            gap = ""
-        gap += piece[len(piece.rstrip()) :] if inside else ("" if not parts else piece)
+            gap = piece[len(piece.rstrip()) :]
     return [*parts, TextPart(gap, "")] if gap and parts else parts
 
 
 def _ends(text: str, match: re.Match[str]) -> bool:
     """Whether a match of `END` ends a sentence."""
     marks, after = match.group(), text[match.end() : match.end() + 1]
-    if marks[0] in BREAKS or any(mark in BREAKS for mark in marks):
+    if any(mark in BREAKS for mark in marks):
         return True
     if not after or after.islower() or after in ",;:.!?":
         return False
     if not marks.startswith(".") or marks.startswith(".."):
         return True
-    word = re.search(r"\S*$", text[max(match.start() - 40, 0) : match.start()])
-    before = word.group().lstrip("\"'“‘«(¿¡[„") if word else ""
+    before = re.split(r"\s", text[max(match.start() - 40, 0) : match.start()])[-1].lstrip("\"'“‘«(¿¡[„")
     if not before:
         return False
     if len(marks.rstrip()) > 1:  # a quote closes after the stop
@@ -143,9 +139,9 @@ def _fitting(
     """Parts that fit: neighbouring pieces of the first split are joined as long as they do, longer ones split again."""
     if not splits or measure([text])[0] <= limit:
         return [TextPart("", text)]
-    pieces = splits[0](text)
     joined: list[TextPart] = []
     remaining = 0
+    pieces = splits[0](text)
     for piece, size in zip(pieces, measure([piece.text for piece in pieces]), strict=True):
         if joined and size <= remaining:
             joined[-1] = joined[-1]._replace(text=joined[-1].text + piece.gap + piece.text)
@@ -160,20 +156,11 @@ def _fitting(
     return parts
 
 
-def _clauses(text: str) -> list[TextPart]:
-    return _parts(text, CLAUSE.finditer(text))
-
-
-def _words(text: str) -> list[TextPart]:
-    return _parts(text, SPACES.finditer(text))
-
-
 def _characters(text: str) -> list[TextPart]:
     """The characters of a text; combining marks and joiners stay with the character before them."""
     characters = [text[0]]
     for character in text[1:]:
-        before = unicodedata.category(characters[-1][-1])
-        if unicodedata.category(character)[0] in "MC" or before == "Cf":
+        if unicodedata.category(character)[0] in "MC" or unicodedata.category(characters[-1][-1]) == "Cf":
             characters[-1] += character
         else:
             characters.append(character)

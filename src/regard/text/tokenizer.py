@@ -7,9 +7,8 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
-from itertools import accumulate, islice, repeat
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain, islice, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from tokenizers import Tokenizer as Engine
 from regard.config import TokenizerKind
 from regard.errors import ConfigError, FolderError, InputError
 from regard.folders import parse_json, read_bounded, write_file
+from regard.text.ordering import noise
 from regard.text.sentences import text_problem
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
@@ -52,15 +52,7 @@ OWN_SPECIAL_IDS = SpecialIds()
 SOURCE_FILE = "tokenizer.json"
 TARGET_FILE = "tokenizer.target.json"  # only if the target has its own tokenizer
 TRANSFORMERS_FILE = "tokenizer_config.json"  # read by `transformers` beside tokenizer.json
-FILES = (SOURCE_FILE, TARGET_FILE, TRANSFORMERS_FILE)
-"""Every tokenizer file that a model folder may hold."""
-
-TRANSFORMERS_CONFIG = {
-    "tokenizer_class": "PreTrainedTokenizerFast",
-    "padding_side": "right",
-    "split_special_tokens": True,  # the text "</s>" is text
-    "clean_up_tokenization_spaces": False,
-}
+FILES = (SOURCE_FILE, TARGET_FILE, TRANSFORMERS_FILE)  # all that a model folder may hold
 
 SPACE = "Ġ"  # a space in a byte-level vocabulary
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # the names of the tokens for byte fallback
@@ -81,7 +73,6 @@ MAX_WORD_VOCABULARY = 50_000  # for words, which need to occur only twice
 
 Ids = NDArray[np.uint32]
 Lengths = NDArray[np.int64]
-Choose = Callable[[int], NDArray[np.int64]]
 
 
 class Tokenizer:
@@ -96,17 +87,17 @@ class Tokenizer:
         self._engine.encode_special_tokens = True  # the text "</s>" is text
         self._engine.no_padding()
         self._engine.no_truncation()
-        self.special = self._special_ids()
-
-    def _special_ids(self) -> SpecialIds:
-        """The special tokens: those that the post-processor names, as in imported files, or the first five."""
-        named = (json.loads(self.text).get("post_processor") or {}).get("special_tokens") or {}
-        if set(SPECIALS) <= set(named):
-            return SpecialIds(*(int(named[name]["ids"][0]) for name in SPECIALS))
+        values = json.loads(text)
+        # tokens that the user added and that are recognized in text, such as <2fr>
+        self.tags = tuple(token["content"] for token in values["added_tokens"] if not token["special"])
         first = tuple(self._engine.id_to_token(number) for number in range(len(SPECIALS)))
-        if first != SPECIALS:
+        named = (values.get("post_processor") or {}).get("special_tokens") or {}  # as in imported files
+        if set(SPECIALS) <= set(named):
+            self.special = SpecialIds(*(int(named[name]["ids"][0]) for name in SPECIALS))
+        elif first == SPECIALS:
+            self.special = OWN_SPECIAL_IDS
+        else:
             raise FolderError(f"the tokenizer begins with {first}; one of Regard begins with {SPECIALS}")
-        return OWN_SPECIAL_IDS
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
@@ -138,12 +129,12 @@ class Tokenizer:
     def transformers_config(self) -> dict[str, Any]:
         """The content of tokenizer_config.json, with the names of the special tokens."""
         names = zip(("pad", "bos", "eos", "unk", "mask"), self.tokens(self.special), strict=True)
-        return TRANSFORMERS_CONFIG | {f"{role}_token": name for role, name in names}
-
-    @cached_property
-    def tags(self) -> tuple[str, ...]:
-        """Tokens that the user added and that are recognized in text, such as <2fr>."""
-        return tuple(token["content"] for token in json.loads(self.text)["added_tokens"] if not token["special"])
+        return {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "padding_side": "right",
+            "split_special_tokens": True,  # the text "</s>" is text
+            "clean_up_tokenization_spaces": False,
+        } | {f"{role}_token": name for role, name in names}
 
     @property
     def surrounding_tokens(self) -> tuple[list[int], list[int]]:
@@ -187,12 +178,12 @@ class Tokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; special tokens but <unk> have none."""
         shown = [number for number in ids if number not in self.special.textless]
-        if self.special.unknown in shown and isinstance(self._engine.model, models.WordLevel):
-            unknown = SPACE + SPECIALS[UNKNOWN]  # other words bring the space before them
-            tokens = [
-                unknown if number == self.special.unknown else self._engine.id_to_token(number) for number in shown
-            ]
-            return str(self._engine.decoder.decode([token for token in tokens if token is not None]))
+        unknown = self.special.unknown
+        if unknown in shown and isinstance(self._engine.model, models.WordLevel):
+            tokens = [self._engine.id_to_token(number) for number in shown]
+            # other words bring the space before them
+            texts = [SPACE + SPECIALS[UNKNOWN] if n == unknown else t for n, t in zip(shown, tokens, strict=True)]
+            return str(self._engine.decoder.decode([text for text in texts if text is not None]))
         return str(self._engine.decode(shown, skip_special_tokens=False))
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
@@ -207,14 +198,12 @@ class Tokenizer:
     def token_texts(self, ids: Sequence[int], after: int) -> list[str]:
         """The text that each token adds after the token `after`; for a special token, its name."""
         before = self.decode([after])
-        texts = []
-        for number in ids:
-            whole = self.decode([after, number])
-            if number in self.special.textless:
-                texts.append(str(self._engine.id_to_token(number)))
-            else:
-                texts.append(whole[_common_prefix(before, whole) :])
-        return texts
+        return [
+            str(self._engine.id_to_token(number))
+            if number in self.special.textless
+            else (whole := self.decode([after, number]))[_common_prefix(before, whole) :]
+            for number in ids
+        ]
 
     def token_starts(self, ids: Sequence[int], text: str | None = None) -> tuple[str, list[int]]:
         """The text of ids, as it was encoded if that is given, and the character at which each token begins."""
@@ -240,8 +229,7 @@ def _common_prefix(left: str, right: str) -> int:
     """The length of the common prefix of two texts."""
     if right.startswith(left):  # nearly always, and much faster
         return len(left)
-    pairs = enumerate(zip(left, right, strict=False))
-    return next((index for index, (a, b) in pairs if a != b), min(len(left), len(right)))
+    return next((n for n, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
 
 
 class Tokenizers(NamedTuple):
@@ -264,10 +252,8 @@ class Tokenizers(NamedTuple):
 
         `AutoTokenizer.from_pretrained(folder)` of `transformers` reads the first and gives the same ids.
         """
-        files = {
-            SOURCE_FILE: self.source.text,
-            TRANSFORMERS_FILE: json.dumps(self.source.transformers_config, indent=2) + "\n",
-        }
+        settings = json.dumps(self.source.transformers_config, indent=2) + "\n"
+        files = {SOURCE_FILE: self.source.text, TRANSFORMERS_FILE: settings}
         return files if self.shared else {**files, TARGET_FILE: self.target.text}
 
     def save(self, folder: Path) -> None:
@@ -309,8 +295,7 @@ def train(
         engine = _characters(texts, vocabulary, reserved, lowercase)
     else:
         engine, trainer = _untrained(kind, vocabulary, reserved)
-        if lowercase:
-            engine.normalizer = normalizers.Lowercase()
+        engine.normalizer = normalizers.Lowercase() if lowercase else None
         engine.train_from_iterator(_batches(texts), trainer)
     values = json.loads(engine.to_str())
     for token in values["added_tokens"]:
@@ -344,56 +329,41 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
 
 def _untrained(kind: TokenizerKind, vocabulary: int, reserved: list[str]) -> tuple[Engine, Any]:
     """An untrained tokenizer of this kind, and its trainer."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    size = vocabulary or MAX_VOCABULARY
+    options: dict[str, Any] = {"special_tokens": reserved, "show_progress": False}
     min_frequency = 2 if vocabulary else MIN_FREQUENCY
-    if kind in ("bpe", "unigram"):
-        engine = Engine(models.BPE() if kind == "bpe" else models.Unigram())
-        engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        engine.decoder = decoders.ByteLevel()
-        trainer = trainers.BpeTrainer if kind == "bpe" else trainers.UnigramTrainer
-        return engine, trainer(
-            vocab_size=max(vocabulary or MAX_VOCABULARY, len(reserved) + len(alphabet)),
-            special_tokens=reserved,
-            initial_alphabet=alphabet,
-            show_progress=False,
-            **({"min_frequency": min_frequency} if kind == "bpe" else {"unk_token": "<unk>"}),
-        )
     if kind == "wordpiece":
         engine = Engine(models.WordPiece(unk_token="<unk>"))
-        engine.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        engine.decoder = decoders.WordPiece()
-        return engine, trainers.WordPieceTrainer(
-            vocab_size=vocabulary or MAX_VOCABULARY,
-            min_frequency=min_frequency,
-            special_tokens=reserved,
-            show_progress=False,
-        )
-    engine = Engine(models.WordLevel(unk_token="<unk>"))
-    # a word includes the space before it, so that spaces can be decoded
-    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    engine.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
-    return engine, trainers.WordLevelTrainer(
-        vocab_size=vocabulary or MAX_WORD_VOCABULARY,
-        min_frequency=0 if vocabulary else 2,
-        special_tokens=reserved,
-        show_progress=False,
-    )
+        engine.pre_tokenizer, engine.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
+        return engine, trainers.WordPieceTrainer(vocab_size=size, min_frequency=min_frequency, **options)
+    if kind == "words":
+        engine = Engine(models.WordLevel(unk_token="<unk>"))
+        # a word includes the space before it, so that spaces can be decoded
+        engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+        engine.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+        size, min_frequency = vocabulary or MAX_WORD_VOCABULARY, 0 if vocabulary else 2
+        return engine, trainers.WordLevelTrainer(vocab_size=size, min_frequency=min_frequency, **options)
+    engine = Engine(models.BPE() if kind == "bpe" else models.Unigram())
+    engine.pre_tokenizer, engine.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    options["initial_alphabet"] = alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    options["vocab_size"] = max(size, len(reserved) + len(alphabet))
+    if kind == "unigram":
+        return engine, trainers.UnigramTrainer(unk_token="<unk>", **options)
+    return engine, trainers.BpeTrainer(min_frequency=min_frequency, **options)
 
 
 def _characters(texts: Iterable[str], vocabulary: int, reserved: list[str], lowercase: bool) -> Engine:
     """A tokenizer whose tokens are the most frequent characters, and bytes for all others."""
     seen: Counter[str] = Counter()
-    for batch in _batches(texts):
-        for text in batch:
-            seen.update(text.lower() if lowercase else text)
+    for text in chain.from_iterable(_batches(texts)):
+        seen.update(text.lower() if lowercase else text)
     frequent = sorted(seen, key=lambda character: (-seen[character], character))
     size = max(vocabulary - len(reserved) - len(BYTES), 0) if vocabulary else len(frequent)
     tokens = [*reserved, *BYTES, *frequent[:size]]
-    vocabulary_by_token = {token: number for number, token in enumerate(tokens)}
-    engine = Engine(models.BPE(vocab=vocabulary_by_token, merges=[], byte_fallback=True))
+    vocab = {token: number for number, token in enumerate(tokens)}
+    engine = Engine(models.BPE(vocab=vocab, merges=[], byte_fallback=True))
     engine.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
-    if lowercase:
-        engine.normalizer = normalizers.Lowercase()
+    engine.normalizer = normalizers.Lowercase() if lowercase else None
     engine.add_special_tokens(reserved)
     return engine
 
@@ -422,39 +392,37 @@ class CorpusEncoder:
     """Encodes many lines fast: each word is encoded once, and its ids are cached.
 
     No token spans a space that is followed by another character, so the ids of a line are those of its words. The few
-    lines with several spaces in a row are encoded whole by the library. With several tokenizers (see `drop_merges`) the
-    caller chooses one for each word.
+    lines with several spaces in a row are encoded whole by the library. Of several tokenizers (see `drop_merges`) each
+    word gets one at random.
     """
 
     def __init__(self, tokenizers: Sequence[Tokenizer]) -> None:
         self._tokenizers = tokenizers
-        self._tags = tokenizers[0].tags
         self._clear()
 
     def _clear(self) -> None:
-        none = np.zeros((len(self._tokenizers), 0), np.int64)
         self._words: dict[str, int] = {}  # the number of each cached word, an index into the arrays below
         self._ids = np.zeros(0, np.uint32)
-        self._starts, self._lengths = none, none
+        self._starts, self._lengths = np.zeros((2, len(self._tokenizers), 0), np.int64)
         self._flags = np.zeros((3, 0), np.bool_)  # begins a line; begins with a space; ends with a space
 
-    def __call__(self, lines: Sequence[str], choose: Choose | None = None) -> tuple[Ids, Lengths]:
+    def __call__(self, lines: Sequence[str], *key_parts: int) -> tuple[Ids, Lengths]:
         """The ids of all lines one after the other, each ended by </s>, and the length of each line with it.
 
-        `choose(count)` returns the number of the tokenizer for each of `count` words.
+        The random choice of a tokenizer for each word is a function of `key_parts`; without them it is the first.
         """
         if not lines:
             return np.zeros(0, np.uint32), np.zeros(0, np.int64)
-        text, whole = "\n" + " \n".join(lines), set()  # a word that begins a line has the line break
-        if text.count("\n") > len(lines):
-            whole = {number for number, line in enumerate(lines) if "\n" in line}  # to encode whole
-            text = "\n" + " \n".join("" if number in whole else line for number, line in enumerate(lines))
+        whole = {number for number, line in enumerate(lines) if "\n" in line}  # to encode whole
+        text = "\n" + " \n".join(["" if "\n" in line else line for line in lines])  # a word that begins a line has \n
         words = self._look_up(text.split(" "))
         begins_line, starts_with_space, ends_with_space = self._flags[:, words]
         double_space = ends_with_space[:-1] & starts_with_space[1:] & ~begins_line[1:]
         if double_space.any():
             whole |= set((np.cumsum(begins_line)[1:][double_space] - 1).tolist())
-        table = choose(len(words)) if choose else np.zeros(len(words), np.int64)
+        table = np.zeros(len(words), np.int64)
+        if key_parts:
+            table = (noise(len(words), *key_parts) % np.uint64(len(self._tokenizers))).astype(np.int64)
         lengths = self._lengths[table, words]
         ids = take(self._ids, self._starts[table, words], lengths)
         by_line = np.add.reduceat(lengths, np.flatnonzero(begins_line))
@@ -473,31 +441,28 @@ class CorpusEncoder:
         numbers = np.fromiter(map(self._words.get, words, repeat(-1)), np.int64, len(words))
         unknown = np.flatnonzero(numbers < 0).tolist()
         if unknown:
-            self._encode_words(list(dict.fromkeys(words[index] for index in unknown)))
+            self._encode(list(dict.fromkeys(words[index] for index in unknown)))
             numbers[unknown] = [self._words[words[index]] for index in unknown]
         return numbers
 
-    def _encode_words(self, words: list[str]) -> None:
+    def _encode(self, words: list[str]) -> None:
+        """Add new words to the cache."""
         self._words.update(zip(words, range(len(self._words), len(self._words) + len(words)), strict=True))
-        texts = [word[1:] if word[:1] == "\n" else " " + word for word in words]  # a line break: it begins a line
+        texts = [word[1:] if word[:1] == "\n" else " " + word for word in words]
         rows = [ids for tokenizer in self._tokenizers for ids in tokenizer.encode_batch(texts)]
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         starts = len(self._ids) + np.cumsum(lengths) - lengths
-        new = np.fromiter((number for ids in rows for number in ids), np.uint32, int(lengths.sum()))
-        self._ids = np.concatenate([self._ids, new])
+        self._ids = np.append(self._ids, np.fromiter(chain.from_iterable(rows), np.uint32, int(lengths.sum())))
         shape = len(self._tokenizers), len(words)
-        self._starts = np.concatenate([self._starts, starts.reshape(shape)], axis=1)
-        self._lengths = np.concatenate([self._lengths, lengths.reshape(shape)], axis=1)
-        flags = np.array([self._flags_of(word) for word in words], np.bool_)
-        self._flags = np.concatenate([self._flags, flags.T], axis=1)
-
-    def _flags_of(self, word: str) -> tuple[bool, bool, bool]:
-        begins_line = word[:1] == "\n"
-        body = word[1:] if begins_line else word
-        if not body:
-            return begins_line, not begins_line, not begins_line
-        has_tag = any(tag in body for tag in self._tags)  # a tag ends the text before it, spaces included
-        return begins_line, has_tag or body[0].isspace(), has_tag or body[-1].isspace()
+        self._starts = np.append(self._starts, starts.reshape(shape), axis=1)
+        self._lengths = np.append(self._lengths, lengths.reshape(shape), axis=1)
+        flags = []
+        for word in words:
+            body = word.removeprefix("\n")
+            # a tag ends the text before it, spaces included; an empty word lies between two spaces
+            loose = any(tag in body for tag in self._tokenizers[0].tags) or not word
+            flags.append((body != word, loose or body[:1].isspace(), loose or body[-1:].isspace()))
+        self._flags = np.append(self._flags, np.array(flags, np.bool_).T, axis=1)
 
 
 def take(values: NDArray[Any], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[Any]:

@@ -125,7 +125,7 @@ class Data:
         return self.tokenizers.source.special, self.tokenizers.target.special
 
     @cached_property
-    def _packed_shape(self) -> ordering.PackedShape:
+    def _packed_shape(self) -> ordering.Shape:
         sizes, weights = zip(*self.shares, strict=True)
         often = np.tile(np.repeat(weights, sizes), len(self.train))
         return ordering.packed_shape(*self._lengths, self.config.train.batch_tokens, often)
