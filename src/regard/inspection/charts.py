@@ -44,10 +44,10 @@ class Frame(NamedTuple):
         unit: str,
         axis: str,
         heights: Mapping[float, str],
-        places: Iterable[tuple[float, str, str]],
+        places: Sequence[tuple[float, str, str]],
     ) -> str:
         """An SVG; `heights` label the vertical axis, `places` the horizontal one in two lines."""
-        floor, places = self.y(0), list(places)
+        floor = self.y(0)
         height = self.height - 18 * (not any(below for _, _, below in places))
         grid = (
             f'<line class="grid" x1="{LEFT}" x2="{self.width - RIGHT}" y1="{self.y(share)}" y2="{self.y(share)}"/>'
@@ -94,10 +94,8 @@ def _chart(
     joined: bool = True,
     legend: Mapping[str, str] | None = None,
 ) -> str:
-    """Series with a legend; `axes` are those of a frame, and `legend` explains further marks."""
-    keys = {series_key(number): name for number, name in enumerate(series)} | {
-        key: meaning for meaning, key in (legend or {}).items()
-    }
+    """Series with a legend; `axes` are those of a frame, and `legend` has further keys and their meanings."""
+    keys = {series_key(number): name for number, name in enumerate(series)} | dict(legend or {})
     items = "".join(f"<li>{key}{escape(name)}</li>" for key, name in keys.items())
     marks = [mark for number, points in enumerate(series.values()) for mark in _marks(number, points, joined)]
     return f'<ul class="legend">{items}</ul>{WIDE.draw(marks, *axes)}'
@@ -106,43 +104,31 @@ def _chart(
 def _marks(number: int, points: Sequence[Point | None], joined: bool) -> Iterator[str]:
     """The lines of a series, then its points above their intervals."""
     x, y, colour = WIDE.x, WIDE.y, f"s{number % 6}"
-    for one, two in pairwise(points):
-        if joined and one is not None and two is not None:
+    for one, two in pairwise(points) if joined else ():
+        if one is not None and two is not None:
             few = " few" * (one.hollow or two.hollow)
             line = f'x1="{x(one.x)}" y1="{y(one.y)}" x2="{x(two.x)}" y2="{y(two.y)}"'
             yield f'<line class="path {colour}{few}" {line}/>'
-    for point in points[:: math.ceil(len(points) / MAX_MARKED) or 1]:
-        if point is not None:
-            low, high = map(y, point.interval or (point.y, point.y))
-            yield (
-                f'<g class="point {colour}{" few" * point.hollow}" data-hint="{escape(point.hint)}"'
-                f' transform="translate({x(point.x)} {y(point.y)})"><path class="interval"'
-                f' d="M0 {low - y(point.y):.1f}V{high - y(point.y):.1f}"/><path d="{SHAPES[number % 6]}"/></g>'
-            )
+    for point in filter(None, points[:: math.ceil(len(points) / MAX_MARKED) or 1]):
+        low, high = map(y, point.interval or (point.y, point.y))
+        yield (
+            f'<g class="point {colour}{" few" * point.hollow}" data-hint="{escape(point.hint)}"'
+            f' transform="translate({x(point.x)} {y(point.y)})"><path class="interval"'
+            f' d="M0 {low - y(point.y):.1f}V{high - y(point.y):.1f}"/><path d="{SHAPES[number % 6]}"/></g>'
+        )
 
 
 # Points with intervals.
 
-BOOTSTRAP = "95 % bootstrap interval"
-
-
-Score = tuple[float, float, float]
-"""A value and its interval."""
-
 
 class Group(NamedTuple):
-    """A bucket on the horizontal axis with a score of each series, or None if it has no interval."""
+    """A bucket on the horizontal axis, with the score and interval (value, low, high) of each series."""
 
-    label: str
+    first: int
+    last: int | None
     size: int
     small: bool
-    scores: Sequence[Score | None]
-
-
-def group(bucket: Mapping[str, Any], size: int, small: bool, scores: Sequence[Score]) -> Group:
-    """A score is None if a small bucket has a bootstrap interval of almost zero width, which would look certain."""
-    shown = [None if small and high - low < 0.05 else (x, low, high) for x, low, high in scores]
-    return Group(format_range(bucket["from"], bucket["to"]), size, small, shown)
+    scores: Sequence[tuple[float, float, float]]
 
 
 def format_range(first: int, last: int | None) -> str:
@@ -159,47 +145,47 @@ def interval_chart(
     few: str = "",
     joined: bool = True,
 ) -> str:
-    """Scores with their intervals over buckets, as a chart and as a table; a score without an interval is left out.
+    """Scores with their intervals over buckets, as a chart and as a table.
 
-    `few` is the meaning of hollow points in the legend.
+    Left out are scores of a small bucket whose bootstrap interval has almost no width, which would look certain. `few`
+    is the meaning of hollow points in the legend.
     """
-    bounds = [bound for group in groups for score in group.scores if score for bound in score[1:]]
+    shown = [[None if x.small and high - low < 0.05 else (y, low, high) for y, low, high in x.scores] for x in groups]
+    bounds = [bound for scores in shown for score in scores if score for bound in score]
     high = min(math.ceil(max(bounds, default=100.0) / 10) * 10, 100)
     low = max(min(math.floor(min(bounds, default=0.0) / 10) * 10, high - 20), 0)
     high = max(high, low + 20)  # multiples of ten around all values, at least twenty apart
 
     def height(value: float) -> float:
-        return (min(max(value, low), high) - low) / (high - low)
+        return (value - low) / (high - low)
 
     middles = [(index + 0.5) / len(groups) for index in range(len(groups))]
+    labels = [format_range(group.first, group.last) for group in groups]
     series: dict[str, list[Point | None]] = {}
     rows = []
     for number, name in enumerate(names):
-        offset = (number - (len(names) - 1) / 2) * min(0.023, 0.72 / len(groups) / len(names)) if groups else 0.0
+        offset = (number - (len(names) - 1) / 2) * min(0.023, 0.72 / max(len(groups), 1) / len(names))
         series[name], cells = [], [escape(name)]
-        for middle, group in zip(middles, groups, strict=True):
-            score = group.scores[number]
-            if score is None:
+        for middle, label, group, scores in zip(middles, labels, groups, shown, strict=True):
+            if (score := scores[number]) is None:
                 series[name].append(None)
                 cells.append("too few")
                 continue
             value, bottom, top = score
             interval = f"{bottom:z.1f}–{top:.1f}"
-            hint = f"{name} {value:.1f} ({interval}) at {group.label}"
+            hint = f"{name} {value:.1f} ({interval}) at {label}"
             ends = height(bottom), height(top)
             series[name].append(Point(middle + offset, height(value), ends, group.small, hint))
             cells.append(f'{value:.1f}<br><span class="soft">{interval}</span>')
         rows.append(cells)
-    legend = {BOOTSTRAP: _key("", '<path class="interval" d="M0-6V6"/>')}
+    legend = {_key("", '<path class="interval" d="M0-6V6"/>'): "95 % bootstrap interval"}
     if few and any(group.small for group in groups):
-        legend[few] = _key("few", f'<path d="{SHAPES[0]}"/>')
-    places = [
-        (middle, group.label, f"{group.size:,}" if any(group.scores) else "too few")
-        for middle, group in zip(middles, groups, strict=True)
-    ]
+        legend[_key("few", f'<path d="{SHAPES[0]}"/>')] = few
+    sizes = [f"{group.size:,}" if any(scores) else "too few" for group, scores in zip(groups, shown, strict=True)]
     heights = {height(value): f"{value:g}" for value in round_ticks(low, high)}
+    places = list(zip(middles, labels, sizes, strict=True))
     chart = _chart(series, unit, axis, heights, places, joined=joined, legend=legend)
-    return chart + fold("as a table", table(["", *(group.label for group in groups)], rows))
+    return chart + fold("as a table", table(["", *labels], rows))
 
 
 # Curves.
@@ -219,9 +205,8 @@ def curve_chart(curves: Mapping[str, Sequence[tuple[float, float]]], unit: str, 
         for name, curve in curves.items()
     }
     heights = {height(value): f"{value:g}" for value in log_ticks(low, high)}
-    return _chart(
-        series, unit, axis, heights, [(value / width, f"{value:,g}", "") for value in round_ticks(0.0, width)]
-    )
+    places = [(value / width, f"{value:,g}", "") for value in round_ticks(0.0, width)]
+    return _chart(series, unit, axis, heights, places)
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -257,21 +242,19 @@ def draw_histograms(histograms: Sequence[Histogram]) -> list[str]:
     """Histograms with the same vertical scale."""
     highest = max((max(histogram.shares) for histogram in histograms), default=0.0) or 1.0
     heights = {value / highest: f"{value:.0%}" for value in round_ticks(0.0, highest)}
-    return [_histogram(histogram, highest, heights) for histogram in histograms]
-
-
-def _histogram(histogram: Histogram, highest: float, heights: Mapping[float, str]) -> str:
-    x, y, colour, width = SMALL.x, SMALL.y, f"s{histogram.series}", 1 / len(histogram.shares)
-    first, last = map(x, histogram.band)
-    marks = [
-        f'<rect class="band {colour}" x="{first}" y="{y(1)}" width="{last - first:.1f}" height="{y(0) - y(1):.1f}"/>'
-    ]
-    for place, share in enumerate(histogram.shares):
-        if share:
-            top = min(y(share / highest), y(0) - 0.8)
-            size = f'width="{x(width) - x(0) - 0.8:.1f}" height="{y(0) - top:.1f}"'
-            corner = f'x="{x(place * width) + 0.4:.1f}" y="{top}"'
-            marks.append(f'<rect class="bar {colour}" {corner} {size} data-hint="{share:.1%}"/>')
-    places = [(share, label, "") for share, label in histogram.places.items()]
-    chart = SMALL.draw(marks, "share of pairs", histogram.axis, heights, places)
-    return f"<figure><figcaption>{escape(histogram.title)}</figcaption>{chart}</figure>"
+    x, y, figures = SMALL.x, SMALL.y, []
+    for title, axis, shares, places, series, band in histograms:
+        first, last = map(x, band)
+        size = f'width="{last - first:.1f}" height="{y(0) - y(1):.1f}"'
+        marks = [f'<rect class="band s{series}" x="{first}" y="{y(1)}" {size}/>']
+        width = x(1 / len(shares)) - x(0) - 0.8
+        for place, share in enumerate(shares):
+            if share:
+                top = min(y(share / highest), y(0) - 0.8)
+                size = f'width="{width:.1f}" height="{y(0) - top:.1f}"'
+                corner = f'x="{x(place / len(shares)) + 0.4:.1f}" y="{top}"'
+                marks.append(f'<rect class="bar s{series}" {corner} {size} data-hint="{share:.1%}"/>')
+        labels = [(share, label, "") for share, label in places.items()]
+        chart = SMALL.draw(marks, "share of pairs", axis, heights, labels)
+        figures.append(f"<figure><figcaption>{escape(title)}</figcaption>{chart}</figure>")
+    return figures
