@@ -122,18 +122,17 @@ def align(
         raise ConfigError("--json prints to standard output, where the alignments go: give --out FILE too")
     options.check_output(out, source, target, gold, *(dev or ()), force=force)
     from regard.devices import use_threads
-    from regard.inspection.word_alignment import align as align_files
-    from regard.inspection.word_alignment import pharaoh
+    from regard.inspection import alignment
 
     use_threads(threads)
     with tables.output_lines(out, force=force) as write_line, tables.counting_bar("aligning") as progress:
         pairs = itertools.count(1)
 
-        def write(alignment: list[Link]) -> None:
-            write_line(pharaoh(alignment))
+        def write(links: list[Link]) -> None:
+            write_line(alignment.pharaoh(links))
             progress(next(pairs), None)
 
-        result = align_files(
+        result = alignment.align(
             folder,
             source,
             target,
