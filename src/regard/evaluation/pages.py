@@ -136,9 +136,7 @@ def page(
     languages: tuple[str, str] = ("", ""),
 ) -> str:
     """One HTML file of these parts, and of sentences that open their traces; `languages` are codes or empty."""
-    traced = any(output.trace is not None for row in rows for output in row.outputs)
-    scripts = inspector.SCRIPTS if traced else pages.SCRIPTS
-    return pages.page(title, [*parts, _sentences(rows, languages)], kind=kind, about=about, scripts=scripts)
+    return pages.page(title, [*parts, _sentences(rows, languages)], kind=kind, about=about)
 
 
 # Headlines.

@@ -149,7 +149,7 @@ def rollout(trace: Trace, kind: str, model: nn.Module | None = None) -> Map:
         shares = rollout_self(layers)[-len(rows.ids) :]
     elif kind == "encoder":
         shares = rollout_self(weights["encoder"])
-    elif kind == "cross":
+    elif kind == "cross" and len(weights) == len(KINDS):
         shares = rollout_cross(weights["encoder"], weights["decoder"], weights["cross"])
     else:
         raise InputError("rollout has the kinds encoder and cross; decoder attention is a part of cross")

@@ -103,4 +103,4 @@ def page(root: Path, scores: Mapping[int, str], *, title: str, languages: tuple[
     score, update = scores.get(updates[-1]), counted(updates[-1], "update")
     about = f"{title}: attention to the source for every word of the reference, at every validation."
     headline = f"{score} after {update}" if score else f"Attention after {update}"
-    return pages.page(headline, parts, kind="film", about=about, scripts=inspector.SCRIPTS)
+    return pages.page(headline, parts, kind="film", about=about)

@@ -146,7 +146,7 @@ class Report(results.Report):
                 ),
             ),
         ]
-        return pages.page(headline(self.findings), parts, kind="data check", about=about, scripts=("page.js",))
+        return pages.page(headline(self.findings), parts, kind="data check", about=about)
 
 
 def headline(findings: Sequence[Finding]) -> str:
