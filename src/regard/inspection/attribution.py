@@ -263,41 +263,32 @@ def scaled_embeddings(model: nn.Module, factor: float) -> Iterator[tuple[list[Te
 @torch.no_grad()
 def ablation(trace: Trace, kind: str, model: nn.Module) -> Map:
     """The drop of every token's log-probability when a word is removed, or for a bert masked."""
-    rows, columns = trace.rows(kind), trace.columns(kind)
-    drops = _ablate_gpt(model, trace) if trace.family == "gpt" else _ablate_source(model, trace)
+    rows, columns, start = trace.rows(kind), trace.columns(kind), trace.special.start
+    if trace.family == "gpt":  # removing a word changes only the tokens after it
+        whole, begin = [*columns.ids, trace.target.ids[-1]], len(trace.source.ids)
+        logs = log_probabilities(model, [trace.source.ids], trace.target.ids, start)[0].cpu()
+        drops = torch.zeros(len(logs), len(columns.words))
+        for removed in range(len(columns.words)):
+            last = len(columns.word) - 1 - columns.word[::-1].index(removed)
+            first = max(begin, last + 1)  # of the tokens that come after
+            before = [number for number, word in zip(whole[:first], columns.word, strict=False) if word != removed]
+            without = log_probabilities(model, [before or [start]], whole[first:], start)[0].cpu()
+            drops[first - begin :, removed] = logs[first - begin :] - without
+    else:
+        replacement = [trace.special.mask] if trace.family == "bert" else []
+        tokens = [([number], word) for number, word in zip(columns.ids, columns.word, strict=True)]
+        texts = [
+            list(chain.from_iterable(replacement if word == removed else number for number, word in tokens))
+            for removed in range(-1, len(columns.words))  # the first text is whole
+        ]
+        if not all(texts):
+            raise InputError("the source has only one word: nothing is left without it")
+        size, target = _copies(trace, model), _explained_tokens(trace)
+        parts = [log_probabilities(model, texts[at : at + size], target, start) for at in range(0, len(texts), size)]
+        logs = torch.cat(parts).cpu()
+        drops = (logs[0] - logs[1:]).T
     values = sum_by_word(drops, rows)
     return Map("ablation", kind, rows, columns, values[None, None], values[None])
-
-
-def _ablate_source(model: nn.Module, trace: Trace) -> Tensor:
-    """(T, words)"""
-    replacement = [trace.special.mask] if trace.family == "bert" else []
-    tokens = [([number], word) for number, word in zip(trace.source.ids, trace.source.word, strict=True)]
-    texts = [
-        list(chain.from_iterable(replacement if word == removed else number for number, word in tokens))
-        for removed in range(-1, len(trace.source.words))  # the first text is whole
-    ]
-    if not all(texts):
-        raise InputError("the source has only one word: nothing is left without it")
-    size, target, start = _copies(trace, model), _explained_tokens(trace), trace.special.start
-    parts = [log_probabilities(model, texts[at : at + size], target, start) for at in range(0, len(texts), size)]
-    logs = torch.cat(parts).cpu()
-    return (logs[0] - logs[1:]).T
-
-
-def _ablate_gpt(model: nn.Module, trace: Trace) -> Tensor:
-    """(T, words): removing a word changes only the tokens after it."""
-    columns, start = trace.columns("decoder"), trace.special.start
-    whole, begin = [*columns.ids, trace.target.ids[-1]], len(trace.source.ids)
-    logs = log_probabilities(model, [trace.source.ids], trace.target.ids, start)[0].cpu()
-    drops = torch.zeros(len(logs), len(columns.words))
-    for removed in range(len(columns.words)):
-        last = len(columns.word) - 1 - columns.word[::-1].index(removed)
-        first = max(begin, last + 1)  # of the tokens that come after
-        before = [number for number, word in zip(whole[:first], columns.word, strict=False) if word != removed]
-        without = log_probabilities(model, [before or [start]], whole[first:], start)[0].cpu()
-        drops[first - begin :, removed] = logs[first - begin :] - without
-    return drops
 
 
 METHODS: dict[str, Callable[..., Map]] = {
